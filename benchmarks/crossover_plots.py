@@ -109,7 +109,7 @@ def _crossing(lines, ours, theirs):
     return sizes[last] * (sizes[last + 1] / sizes[last]) ** part
 
 
-def in_words(size, smallest):
+def format_seconds(size, smallest):
     """Return a size in one digit, or what else there is to say."""
     if size is None:
         return "never"
@@ -121,8 +121,8 @@ def in_words(size, smallest):
 
 def _row(family, name, lines):
     smallest = min(size for times in lines.values() for size in times)
-    left = in_words(left_for_good(lines, "NumPy"), smallest) if "NumPy" in lines else "always"
-    first = in_words(first_for_good(lines, "cuda"), smallest) if "cuda" in lines else "not measured"
+    left = format_seconds(left_for_good(lines, "NumPy"), smallest) if "NumPy" in lines else "always"
+    first = format_seconds(first_for_good(lines, "cuda"), smallest) if "cuda" in lines else "not measured"
     return f"| {family} | `{name}` | {left} | {first} |"
 
 
@@ -217,7 +217,11 @@ def _write_page(table, curves, run):
         for times in lines.values()
         for size in times
     ]
-    said = {"table": "\n".join(table), "smallest": f"{min(sizes):,}", "largest": in_words(max(sizes), 0)}
+    said = {
+        "table": "\n".join(table),
+        "smallest": f"{min(sizes):,}",
+        "largest": format_seconds(max(sizes), 0),
+    }
     if run:
         rounds = [len(row["rounds"]) for row in run["rows"]]
         said |= {"day": run["day"], "machine": _machine(run), "fewest": min(rounds), "most": max(rounds)}

@@ -25,7 +25,7 @@ from harness import link_seconds, machine
 
 import pycudakit as pk
 from pycudakit._cli.progress import Progress
-from pycudakit._cli.timing import in_words
+from pycudakit._cli.timing import format_seconds
 
 M = 1_000_000
 CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8, np.dtype(np.complex128): 1e-8}
@@ -338,7 +338,7 @@ class Races:
             if name in taken:
                 ratio = taken["NumPy"] / taken[name]
                 self._rows.append({"task": task.name, "by": name, "seconds": taken[name], "ratio": ratio})
-                cell = in_words(taken[name]) + ("" if name == "NumPy" else f"{ratio:>8.2f}x")
+                cell = format_seconds(taken[name]) + ("" if name == "NumPy" else f"{ratio:>8.2f}x")
             line += f"{cell:>{WIDTH}}"
         self._progress.say(line)
 
@@ -560,13 +560,13 @@ def hold(held, name, scale, taken, up, down):
     """Hold what CUDA took, for so many bytes up and down, to what is required of it."""
     whole, floor = WHOLES[name], link_seconds(up, down)
     if whole.of_floor:
-        held.check(f"{name}: of the floor's speed, {in_words(floor)}", floor / taken, whole.of_floor)
+        held.check(f"{name}: of the floor's speed, {format_seconds(floor)}", floor / taken, whole.of_floor)
     if whole.most_ms:
-        title = f"{name}: time, the floor's being {in_words(floor)}"
+        title = f"{name}: time, the floor's being {format_seconds(floor)}"
         held.check(title, taken * 1e3, whole.most_ms, "ms", at_most=True)
     if whole.most_of_memory:
         floor = heat_steps(scale) * 2 * up / MEMORY_SPEED
-        title = f"{name}: to the memory's time, {in_words(floor)}"
+        title = f"{name}: to the memory's time, {format_seconds(floor)}"
         held.check(title, taken / floor, whole.most_of_memory, at_most=True)
 
 

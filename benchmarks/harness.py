@@ -19,7 +19,7 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._cli.progress import Progress
-from pycudakit._cli.timing import Times, in_words, interleave
+from pycudakit._cli.timing import Times, format_seconds, interleave
 from pycudakit._cli.ulp_compare import verdict
 
 ULPS = 8  # at most 4 of pycudakit's and 4 of NumPy's
@@ -208,7 +208,7 @@ class Harness:
         self.rows.append(row)
         if self._text:
             least = "" if required is None else f"{required:.2f}x"
-            times = in_words(row.seconds), in_words(row.other_seconds)
+            times = format_seconds(row.seconds), format_seconds(row.other_seconds)
             cells = (
                 work,
                 f"{elements:,}",

@@ -19,7 +19,7 @@ from harness import link_seconds, machine
 import pycudakit as pk
 from pycudakit._cli import bench, common
 from pycudakit._cli.progress import Progress
-from pycudakit._cli.timing import in_words
+from pycudakit._cli.timing import format_seconds
 
 FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # which is as add
 LARGE, QUICK_LARGE = 64_000_000, 4_000_000  # the one size of peer_families.py
@@ -151,7 +151,13 @@ def compare(peers, options):
             results[name, size] = result
             for row in result.rows(name, size, peers):
                 x_floor = f"{row.x_floor:.2f}x" if row.x_floor else "-"
-                cells = row.by, in_words(row.seconds), x_floor, f"{row.x_best:.2f}x", f"{row.spread:.0%}"
+                cells = (
+                    row.by,
+                    format_seconds(row.seconds),
+                    x_floor,
+                    f"{row.x_best:.2f}x",
+                    f"{row.spread:.0%}",
+                )
                 progress.say(LINE.format(name, f"{size:,}", *cells))
             for by, words in wrong.items():
                 wrongs.append({"family": name, "elements": size, "by": by, "wrong": words})

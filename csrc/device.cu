@@ -3,15 +3,15 @@
 #include <cstdio>
 
 #include "common/call/result_memory.h"
-#include "cuda/elementwise/jit_kernel.h"
 #include "cuda/kernels/cache_flush.h"
-#include "cuda/pipeline/staging_slots.h"
-#include "cuda/residency/device_pool.h"
 #include "cuda/residency/residency_map.h"
+#include "cuda/residency/device_pool.h"
+#include "cuda/elementwise/jit_kernel.h"
 #include "cuda/runtime/copy_bandwidth.h"
-#include "cuda/runtime/cuda.h"
 #include "cuda/runtime/pinned_memory.h"
 #include "cuda/runtime/stream_memory.h"
+#include "cuda/runtime/cuda.h"
+#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/tuning.h"
 
 extern "C" int32_t pk_device_count(int64_t *count) {
@@ -42,7 +42,7 @@ extern "C" int32_t pk_link_speed(int64_t device, pk_link *link) {
     return pk::guarded([&] {
         pk::require(link != nullptr, "link is a null pointer");
         pk::require_index(device, pk::device_count(), "device");
-        *link = pk::link_speed(int(device));
+        *link = pk::copy_bandwidth(int(device));
     });
 }
 
@@ -53,7 +53,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         pk::add_pinned_arrays(*memory);
         pk::add_result_memory(*memory);
         pk::plan::add_memory(*memory);
-        if (const auto *const plan = pk::plan::Plan::innermost())
+        if (const auto *const plan = pk::plan::ResidencyScope::current())
             memory->plan_budget = pk::plan::budget_of(plan->device());
     });
 }
@@ -65,8 +65,8 @@ extern "C" int32_t pk_release(void) {
         pk::release_streaming_memory();
         pk::release_pinned_arrays();
         pk::plan::release_memory();
-        pk::release_queued_memory();
-        pk::Pass::release();
+        pk::release_stream_memory();
+        pk::FusedKernel::release();
         pk::release_result_memory();
     });
 }

@@ -10,29 +10,29 @@ namespace {
 
 // A request, and the device that its operands lie on: -1 is the host.
 struct Located : Request {
-    template <class... Given>
-    explicit Located(Given... given) : Request(given...), device(device_of(layout())) {}
+    template <class... Args>
+    explicit Located(Args... args) : Request(args...), device(device_of(layout())) {}
     const int device;
 };
 
-void queue(const Evaluation &evaluation, int device, Call &call) {
+void launch_async(const Evaluation &evaluation, int device, Call &call) {
     if (evaluation.layout.size == 0) return;
-    const Queued queued(device, call);
-    const plan::Homes homes(plan::Homes::Callers(), evaluation.layout, call);
-    Interpreter work(evaluation, homes, call, {device}, false);
-    require(work.is_at_home(), "arrays lie on a device, and others on the host");
-    if (!work.has_room) fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program");
-    stream(work, call, {device}, {{0, work.units()}});
-    queued.end();
+    const AsyncCall async_call(device, call);
+    const plan::Operands operands(plan::Operands::CallerOwned(), evaluation.layout, call);
+    Interpreter algorithm(evaluation, operands, call, {device}, false);
+    require(algorithm.is_resident(), "arrays lie on a device, and others on the host");
+    if (!algorithm.has_memory) fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program");
+    run_pipeline(algorithm, call, {device}, {{0, algorithm.units()}});
+    async_call.finish();
 }
 
 void launch(const Located &request, Call &call) {
     const Evaluation evaluation = request.begin();
-    if (request.device >= 0) return queue(evaluation, request.device, call);
+    if (request.device >= 0) return launch_async(evaluation, request.device, call);
     const std::vector<int> devices = devices_of(call);
     if (call.ranges().empty()) return;
-    with_room<Interpreter>(
-        evaluation, call, devices, [&](Interpreter &work) { stream(work, call, devices, call.ranges()); },
+    with_broadcast_fallback<Interpreter>(
+        evaluation, call, devices, [&](Interpreter &algorithm) { run_pipeline(algorithm, call, devices, call.ranges()); },
         true);
 }
 
@@ -44,11 +44,11 @@ extern "C" int32_t pk_evaluate(const pk_instruction *program, int64_t instructio
                                const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                int64_t dimensions, const pk_options *options, uint8_t *exceptions,
                                pk_report *report) {
-    return pk::called_in_ranges(
+    return pk::run_ranged_entry(
         options, report,
         [&] {
             return pk::elementwise::Located(program, instruction_count, operands, operand_count, shape,
-                                            dimensions, exceptions, report, PK_BYTE_SWAPPED | PK_ON_DEVICE);
+                                            dimensions, exceptions, report, PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
         },
         pk::elementwise::launch);
 }

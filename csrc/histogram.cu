@@ -9,207 +9,207 @@ namespace {
 const BinLoops &host_loops() { return plain_bin_loops(); }
 
 // Each byte's value is counted, and looked up once. Returns whether a device has room.
-bool count_bytes(const Counting &counting, const plan::Homes &homes, Call &call,
+bool count_bytes(const BinnedElements &counting, const plan::Operands &operands, Call &call,
                  const std::vector<int> &devices, int64_t *counts) {
     int64_t of_byte[256 + 2] = {};
     pk_bins bytes{};
-    bytes.how = PK_BY_VALUE;
+    bytes.kind = PK_BINS_INDEX;
     bytes.count = 256;
     const int type = PK_UINT8;
-    Counter counter(counting.layout, &bytes, 1, &type, 256, of_byte, homes, call, devices);
-    if (!counter.has_room) return false;
-    stream(counter, call, devices, {{0, counting.layout.size}});
+    HistogramAlgorithm counter(counting.layout, &bytes, 1, &type, 256, of_byte, operands, call, devices);
+    if (!counter.has_memory) return false;
+    run_pipeline(counter, call, devices, {{0, counting.layout.size}});
     counter.finish();
     count_values(counting.bins[0], counting.view(0).type, host_loops(), of_byte, counts);
     return true;
 }
 
-bool count_elements(const Counting &counting, const plan::Homes &homes, Call &call,
+bool count_elements(const BinnedElements &counting, const plan::Operands &operands, Call &call,
                     const std::vector<int> &devices, int64_t *counts) {
     const int types[2] = {counting.view(0).type, counting.axes == 2 ? counting.view(1).type : 0};
-    Counter counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts, homes, call,
+    HistogramAlgorithm counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts, operands, call,
                     devices);
-    if (!counter.has_room) return false;
-    stream(counter, call, devices, {{0, counting.layout.size}});
+    if (!counter.has_memory) return false;
+    run_pipeline(counter, call, devices, {{0, counting.layout.size}});
     counter.finish();
     return true;
 }
 
 // Queues it in the thread's line, where the counts and the edges are at home, too.
-void count_in_line(const HistogramRequest &request, const Spans &spans, int results, Call &call,
-                   const Line &line) {
-    const CurrentDevice current(line.device);
-    const std::vector<int> devices{line.device};
-    plan::Homes homes(spans.all, call, devices, true);
-    char *const table = homes.of(results).at;
-    PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), line.stream));
+void count_async(const HistogramRequest &request, const HostRanges &host_ranges, int results, Call &call,
+                   const StreamScope &stream_scope) {
+    const CurrentDevice current(stream_scope.device);
+    const std::vector<int> devices{stream_scope.device};
+    plan::Operands operands(host_ranges.all, call, devices, true);
+    char *const table = operands.of(results).d_data;
+    PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), stream_scope.stream));
     const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
-    Counter counter(request.layout, request.bins, request.axes, types, request.total, nullptr, homes, call,
-                    devices, {&spans, table});
-    stream(counter, call, devices, {{0, request.layout.size}});
-    homes.settle();
+    HistogramAlgorithm counter(request.layout, request.bins, request.axes, types, request.total, nullptr, operands, call,
+                    devices, {&host_ranges, table});
+    run_pipeline(counter, call, devices, {{0, request.layout.size}});
+    operands.commit();
 }
 
 // Where a device has no room for all bins, the host counts.
-void count(const Counting &counting, const std::vector<plan::Span> &spans, const plan::Homes &homes,
+void count(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, const plan::Operands &operands,
            Call &call, const std::vector<int> &devices, int64_t *counts) {
     std::fill_n(counts, counting.total + 2, int64_t(0));
     if (counting.layout.size == 0) return;
     const bool are_bytes = counting.axes == 1 && counting.view(0).item == 1;
-    const bool counted = are_bytes ? count_bytes(counting, homes, call, devices, counts)
-                                   : count_elements(counting, homes, call, devices, counts);
+    const bool counted = are_bytes ? count_bytes(counting, operands, call, devices, counts)
+                                   : count_elements(counting, operands, call, devices, counts);
     if (counted) return;
-    bring_down(spans, call);
+    sync_to_host(host_ranges, call);
     count_on_host(counting, host_loops(), call, counts);
 }
 
 // Between the extremes of elements that stay on a device. Returns whether it has room.
-bool count_kept(const HistogramOfExtentRequest &request, const plan::Homes &homes, Call &call,
+bool count_between_extremes(const HistogramOfExtentRequest &request, const plan::Operands &operands, Call &call,
                 const std::vector<int> &devices) {
     const int type = request.type();
     const bool are_bytes = request.layout.views[0].item == 1;
-    if (devices.size() != 1 || (are_bytes && homes.of(0).at == nullptr)) return false;
-    Keeper keeper(request.layout, homes, call, devices);
-    if (!keeper.has_room) return false;
-    stream(keeper, call, devices, {{0, request.layout.size}});
+    if (devices.size() != 1 || (are_bytes && operands.of(0).d_data == nullptr)) return false;
+    CopyMinMaxAlgorithm copier(request.layout, operands, call, devices);
+    if (!copier.has_memory) return false;
+    run_pipeline(copier, call, devices, {{0, request.layout.size}});
     const CurrentDevice current(devices[0]);
-    keeper.finish();
+    copier.finish();
     uint64_t extent[2];
-    extent_of_keys(type, keeper.keys[0], keeper.keys[1], extent);
+    extent_of_keys(type, copier.keys[0], copier.keys[1], extent);
     const pk_bins found = request.found_bins(extent);
     std::fill_n(request.counts, request.count + 2, int64_t(0));
-    Counter counter(request.layout, &found, 1, &type, request.count, request.counts, homes, call, devices);
-    if (!counter.has_room) return false;
-    const OwnQueue own;
-    counter.launch_all(keeper.data(), own.queue.get());
-    PK_CUDA(cudaStreamSynchronize(own.queue.get()));
+    HistogramAlgorithm counter(request.layout, &found, 1, &type, request.count, request.counts, operands, call, devices);
+    if (!counter.has_memory) return false;
+    const OwnStream own;
+    counter.launch_all(copier.data(), own.stream.get());
+    PK_CUDA(cudaStreamSynchronize(own.stream.get()));
     counter.finish();
     return true;
 }
 
 void launch_extent(const ExtentRequest &request, Call &call) {
-    std::vector<plan::Span> spans;
-    if (request.layout.size != 0) spans.emplace_back(request.layout, request.layout.views[0], false);
-    bring_down(spans, call);
+    std::vector<plan::HostRange> host_ranges;
+    if (request.layout.size != 0) host_ranges.emplace_back(request.layout, request.layout.views[0], false);
+    sync_to_host(host_ranges, call);
     extent_on_host(request.layout, host_loops(), call, request.extent);
 }
 
 // Weights are added where they and the elements are at home, and else by the host's threads.
-template <class There, class OnHost>
-void weigh(const Counting &counting, const std::vector<plan::Span> &spans, Call &call, There add_there,
+template <class OnDevice, class OnHost>
+void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, Call &call, OnDevice add_on_device,
            OnHost add_on_host) {
     const std::vector<int> devices = devices_of(call);
-    const auto operands = spans.begin() + (counting.layout.size == 0 ? 0 : counting.axes + 1);
-    const bool are_there = operands != spans.begin() && plan::have_homes({spans.begin(), operands}, devices);
-    plan::Homes homes(spans, call, are_there ? devices : std::vector<int>());
-    if (!are_there || !add_there(homes, devices[0])) {
-        bring_down(spans, call);
+    const auto inputs_end = host_ranges.begin() + (counting.layout.size == 0 ? 0 : counting.axes + 1);
+    const bool are_resident = inputs_end != host_ranges.begin() && plan::all_resident({host_ranges.begin(), inputs_end}, devices);
+    plan::Operands operands(host_ranges, call, are_resident ? devices : std::vector<int>());
+    if (!are_resident || !add_on_device(operands, devices[0])) {
+        sync_to_host(host_ranges, call);
         add_on_host();
     }
-    homes.settle();
+    operands.commit();
 }
 
 // Returns whether all lies there, and a device has room.
-bool histogram_in_line(const HistogramRequest &request, Call &call, const std::vector<int> &devices) {
+bool histogram_async(const HistogramRequest &request, Call &call, const std::vector<int> &devices) {
     const int64_t values = request.axes + request.has_weights, total = request.total;
-    Spans spans(request.layout, values, request.bins, request.axes, true);
-    const int results = spans.add_results(request.counts, total + 2, true);
-    const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(spans.all, devices);
-    if (line == nullptr) return false;
+    HostRanges host_ranges(request.layout, values, request.bins, request.axes, true);
+    const int results = host_ranges.add_results(request.counts, total + 2, true);
+    const StreamScope *const stream_scope = request.layout.size == 0 ? nullptr : plan::stream_scope_for(host_ranges.all, devices);
+    if (stream_scope == nullptr) return false;
     if (!request.has_weights) {
-        count_in_line(request, spans, results, call, *line);
+        count_async(request, host_ranges, results, call, *stream_scope);
         return true;
     }
     auto add = [&](auto sum) {
-        return add_in_line<decltype(sum), uint64_t>(request, spans, results, results, total * 8, call, *line);
+        return add_weights_async<decltype(sum), uint64_t>(request, host_ranges, results, results, total * 8, call, *stream_scope);
     };
     return request.adds_in_floats() ? add(double()) : add(uint64_t());
 }
 
 void launch_histogram(const HistogramRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    if (histogram_in_line(request, call, devices)) return;
+    if (histogram_async(request, call, devices)) return;
     const int64_t total = request.total;
-    Spans spans(request.layout, request.axes + request.has_weights, request.bins, request.axes, false);
-    spans.add_results(request.counts, total + 2, false);
+    HostRanges host_ranges(request.layout, request.axes + request.has_weights, request.bins, request.axes, false);
+    host_ranges.add_results(request.counts, total + 2, false);
     if (request.has_weights) {
         auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
         int64_t *const outside = request.counts + total;
         return weigh(
-            request, spans.all, call,
-            [&](const plan::Homes &homes, int device) {
+            request, host_ranges.all, call,
+            [&](const plan::Operands &operands, int device) {
                 return request.adds_in_floats()
-                           ? add_there<double>(request, homes, call, device, sums, outside)
-                           : add_there<uint64_t>(request, homes, call, device, sums, outside);
+                           ? add_on_device<double>(request, operands, call, device, sums, outside)
+                           : add_on_device<uint64_t>(request, operands, call, device, sums, outside);
             },
             [&] { count_weights(request, host_loops(), call, request.counts); });
     }
-    plan::Homes homes(spans.all, call, devices);
-    count(request, spans.all, homes, call, devices, request.counts);
-    homes.settle();
+    plan::Operands operands(host_ranges.all, call, devices);
+    count(request, host_ranges.all, operands, call, devices, request.counts);
+    operands.commit();
 }
 
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    Spans spans(request.layout, 1, nullptr, 0, false);
-    spans.add_results(request.counts, request.count + 2, false);
-    plan::Homes homes(spans.all, call, devices);
-    if (!count_kept(request, homes, call, devices)) {
-        bring_down(spans.all, call);
+    HostRanges host_ranges(request.layout, 1, nullptr, 0, false);
+    host_ranges.add_results(request.counts, request.count + 2, false);
+    plan::Operands operands(host_ranges.all, call, devices);
+    if (!count_between_extremes(request, operands, call, devices)) {
+        sync_to_host(host_ranges.all, call);
         uint64_t extent[2];
         extent_on_host(request.layout, host_loops(), call, extent);
         const pk_bins found = request.found_bins(extent);
-        count(request.counting(found), spans.all, homes, call, devices, request.counts);
+        count(request.counting(found), host_ranges.all, operands, call, devices, request.counts);
     }
-    homes.settle();
+    operands.commit();
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    auto spans_of = [&](bool is_there) {
-        Spans spans(request.layout, request.axes + 1, request.bins, request.axes, is_there);
-        spans.add_results(request.sums, request.total, is_there);
-        spans.add_results(request.outside, 2, is_there);
-        return spans;
+    auto host_ranges_of = [&](bool is_resident) {
+        HostRanges host_ranges(request.layout, request.axes + 1, request.bins, request.axes, is_resident);
+        host_ranges.add_results(request.sums, request.total, is_resident);
+        host_ranges.add_results(request.out_of_range, 2, is_resident);
+        return host_ranges;
     };
     {
-        const Spans there = spans_of(true);
-        const Line *const line = request.layout.size == 0 ? nullptr : plan::line_of(there.all, devices);
-        const int outside = int(there.all.size()) - 1;
-        if (line != nullptr &&
-            add_in_line<double, double>(request, there, outside - 1, outside, 0, call, *line))
+        const HostRanges resident = host_ranges_of(true);
+        const StreamScope *const stream_scope = request.layout.size == 0 ? nullptr : plan::stream_scope_for(resident.all, devices);
+        const int outside = int(resident.all.size()) - 1;
+        if (stream_scope != nullptr &&
+            add_weights_async<double, double>(request, resident, outside - 1, outside, 0, call, *stream_scope))
             return;
     }
     weigh(
-        request, spans_of(false).all, call,
-        [&](const plan::Homes &homes, int device) {
-            return add_there<double>(request, homes, call, device, request.sums, request.outside);
+        request, host_ranges_of(false).all, call,
+        [&](const plan::Operands &operands, int device) {
+            return add_on_device<double>(request, operands, call, device, request.sums, request.out_of_range);
         },
-        [&] { add_weights(request, host_loops(), call, request.sums, request.outside); });
+        [&] { add_weights(request, host_loops(), call, request.sums, request.out_of_range); });
 }
 
 void launch_digitize(const DigitizeRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (request.layout.size == 0) return;
-    const plan::Span edges_span(reinterpret_cast<const void *>(request.bins->edges),
+    const plan::HostRange edges_range(reinterpret_cast<const void *>(request.bins->edges),
                                 edges_bytes(*request.bins), 8, false);
-    const bool are_there = plan::have_homes({edges_span}, devices);
-    if (!are_there) plan::bring_down({edges_span}, call);
+    const bool are_resident = plan::all_resident({edges_range}, devices);
+    if (!are_resident) plan::sync_to_host({edges_range}, call);
     const std::vector<View> &views = request.layout.views;
-    const plan::Span values(request.layout, views[0], false), places(request.layout, views[1], true);
-    Resident resident;
+    const plan::HostRange values(request.layout, views[0], false), places(request.layout, views[1], true);
+    BroadcastBuffers broadcasts;
     Edges edges;
-    if (!are_there) edges = Edges(*request.bins, nullptr, resident);
-    const bool has_room = resident.upload(call, devices);
-    plan::Homes homes({values, places, edges_span}, call, has_room ? devices : std::vector<int>(), true);
-    if (are_there) edges = Edges(*request.bins, homes.of(2).at, resident);
-    if (has_room) {
-        Digitizer digitizer(request, homes, resident, edges);
-        stream(digitizer, call, devices, {{0, request.layout.size}});
+    if (!are_resident) edges = Edges(*request.bins, nullptr, broadcasts);
+    const bool has_memory = broadcasts.upload(call, devices);
+    plan::Operands operands({values, places, edges_range}, call, has_memory ? devices : std::vector<int>(), true);
+    if (are_resident) edges = Edges(*request.bins, operands.of(2).d_data, broadcasts);
+    if (has_memory) {
+        DigitizeAlgorithm digitizer(request, operands, broadcasts, edges);
+        run_pipeline(digitizer, call, devices, {{0, request.layout.size}});
     } else {
         digitize_on_host(request, host_loops(), call);
     }
-    homes.settle();
+    operands.commit();
 }
 
 }  // namespace
@@ -218,7 +218,7 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
 
 extern "C" int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
                              uint64_t *extent, const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report, [&] { return pk::histogram::ExtentRequest(operand, shape, dimensions, extent); },
         pk::histogram::launch_extent);
 }
@@ -226,7 +226,7 @@ extern "C" int32_t pk_extent(const pk_operand *operand, const int64_t *shape, in
 extern "C" int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                 int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,
                                 const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::HistogramRequest(operands, operand_count, shape, dimensions, bins, axes,
@@ -238,7 +238,7 @@ extern "C" int32_t pk_histogram(const pk_operand *operands, int64_t operand_coun
 extern "C" int32_t pk_histogram_of_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
                                           uint64_t find, int64_t count, int64_t *counts,
                                           const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::HistogramOfExtentRequest(operand, shape, dimensions, find, count, counts);
@@ -250,7 +250,7 @@ extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t ope
                                          const int64_t *shape, int64_t dimensions, const pk_bins *bins,
                                          int64_t axes, double *sums, int64_t *outside,
                                          const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::WeightedHistogramRequest(operands, operand_count, shape, dimensions, bins,
@@ -262,7 +262,7 @@ extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t ope
 extern "C" int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
                                const pk_bins *bins, int32_t right, int32_t decreasing,
                                const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::DigitizeRequest(operands, shape, dimensions, bins, right != 0,

@@ -1,9 +1,9 @@
 // Interpolation on a GPU: the points go up once, unless they are there, and the values are streamed past
 // them.
 #include "common/interp.h"
+#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
 
 namespace pk::interp {
 
@@ -27,16 +27,16 @@ pk_operand operand_of(const double *array) {
     return operand;
 }
 
-class Interpolating : public Work {
+class InterpAlgorithm : public DeviceAlgorithm {
    public:
-    Interpolating(const Layout &layout, const Curve &curve, const plan::Homes &homes, Call &call,
+    InterpAlgorithm(const Layout &layout, const Curve &curve, const plan::Operands &operands, Call &call,
                   const std::vector<int> &devices)
-        : Work(layout, homes.loads({X}), homes.stores(OUT), 0, 0), curve_(curve), homes_(homes) {
-        may_queue = true;
+        : DeviceAlgorithm(layout, operands.loads({X}), operands.stores(OUT), 0, 0), curve_(curve), operands_(operands) {
+        can_run_async = true;
         const int64_t bytes = curve.size * int64_t(sizeof(double));
-        if (homes.of(XP).at == nullptr) xp_ = points_.add(curve.xp, bytes);
-        if (homes.of(FP).at == nullptr) fp_ = points_.add(curve.fp, bytes);
-        if (!points_.upload(call, devices)) {
+        if (operands.of(XP).d_data == nullptr) xp_ = broadcasts_.add(curve.xp, bytes);
+        if (operands.of(FP).d_data == nullptr) fp_ = broadcasts_.add(curve.fp, bytes);
+        if (!broadcasts_.upload(call, devices)) {
             fail(PK_OUT_OF_MEMORY,
                  "PYCUDAKIT_DEVICE_MEMORY has no room for the points, or other calls have too much of it");
         }
@@ -44,43 +44,43 @@ class Interpolating : public Work {
 
     void launch(const Chunk &chunk) override {
         auto points = [&](int operand, int64_t offset) {
-            const char *const home = homes_.of(operand).at;
-            return reinterpret_cast<const double *>(home != nullptr ? home
-                                                                    : points_.on(chunk.device) + offset);
+            const char *const d_resident = operands_.of(operand).d_data;
+            return reinterpret_cast<const double *>(d_resident != nullptr ? d_resident
+                                                                    : broadcasts_.d_data(chunk.device_index) + offset);
         };
         Curve curve = curve_;
         curve.xp = points(XP, xp_);
         curve.fp = points(FP, fp_);
-        auto at = [&](int operand) { return reinterpret_cast<double *>(homes_.at(*this, chunk, operand)); };
+        auto at = [&](int operand) { return reinterpret_cast<double *>(operands_.d_data(*this, chunk, operand)); };
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
-        interpolate_chunk<<<blocks, THREADS, 0, chunk.queue>>>(curve, at(X), at(OUT), chunk.count);
+        interpolate_chunk<<<blocks, THREADS, 0, chunk.stream>>>(curve, at(X), at(OUT), chunk.count);
         PK_CUDA(cudaGetLastError());
     }
     void collect(const void *) override {}
 
    private:
     const Curve curve_;
-    const plan::Homes &homes_;
-    Resident points_;
+    const plan::Operands &operands_;
+    BroadcastBuffers broadcasts_;
     int64_t xp_ = 0, fp_ = 0;
 };
 
-void launch(const Request &given, Call &call) {
-    if (given.count == 0) return;
+void launch(const Request &request, Call &call) {
+    if (request.count == 0) return;
     const std::vector<int> devices = devices_of(call);
-    const pk_operand operands[] = {operand_of(given.x), operand_of(given.out)};
-    const Layout layout(operands, 2, &given.count, 1, {false, true});
+    const pk_operand arrays[] = {operand_of(request.x), operand_of(request.out)};
+    const Layout layout(arrays, 2, &request.count, 1, {false, true});
     const int64_t item = sizeof(double);
-    plan::Span x(given.x, given.count * item, item, false);
-    x.may_arrive = true;
-    const plan::Span out(given.out, given.count * item, item, true);
-    const Curve &curve = given.curve;
-    plan::Homes homes(
+    plan::HostRange x(request.x, request.count * item, item, false);
+    x.may_upload_by_chunk = true;
+    const plan::HostRange out(request.out, request.count * item, item, true);
+    const Curve &curve = request.curve;
+    plan::Operands operands(
         {x, out, {curve.xp, curve.size * item, item, false}, {curve.fp, curve.size * item, item, false}},
         call, devices, true);
-    Interpolating work(layout, curve, homes, call, devices);
-    stream(work, call, devices, {{0, given.count}});
-    homes.settle();
+    InterpAlgorithm algorithm(layout, curve, operands, call, devices);
+    run_pipeline(algorithm, call, devices, {{0, request.count}});
+    operands.commit();
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ void launch(const Request &given, Call &call) {
 extern "C" int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
                              const double *x, double *out, int64_t count, const pk_options *options,
                              pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report, [&] { return pk::interp::Request({xp, fp, size, left, right}, x, out, count); },
         pk::interp::launch);
 }

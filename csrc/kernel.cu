@@ -1,9 +1,9 @@
 // The user's kernels on a GPU: cuda/kernels/ runs them.
 #include "common/device.h"
 #include "common/kernels.h"
-#include "cuda/kernels/launcher.h"
-#include "cuda/kernels/module_cache.h"
 #include "cuda/kernels/residency_adapter.h"
+#include "cuda/kernels/module_cache.h"
+#include "cuda/kernels/launcher.h"
 #include "cuda/pipeline/pipeline.h"
 
 namespace pk::kernels {
@@ -13,10 +13,10 @@ namespace {
 void launch(const Request &request, Call &call) {
     const int device = devices_of(call).front();
     const CurrentDevice current(device);
-    if (plan::Plan::innermost() == nullptr) {
+    if (plan::ResidencyScope::current() == nullptr) {
         run(request, call, device);
     } else {
-        run_in_plan(request, call, device);
+        run_in_residency_scope(request, call, device);
     }
 }
 
@@ -26,7 +26,7 @@ void launch(const Request &request, Call &call) {
 
 extern "C" int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length,
                                   const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report, [&] { return pk::kernels::Request(run, text, capacity, length); },
         pk::kernels::launch);
 }
@@ -37,7 +37,7 @@ extern "C" int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, 
         const pk::kernels::InfoRequest request(image, symbol, symbol_bytes, limits);
         pk::require_index(device, pk::device_count(), "device");
         const pk::CurrentDevice current(static_cast<int>(device));
-        const auto module = pk::kernels::loaded(request.image);
+        const auto module = pk::kernels::load_module(request.image);
         request.limits = module->kernel(request.symbol, "kernel '" + request.symbol + "'").limits;
     });
 }

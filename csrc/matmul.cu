@@ -13,85 +13,85 @@ namespace {
 constexpr int64_t WORTH_SPLITTING = 1024;
 
 template <class Kind>
-bool run(const Product &given, const AtHome &home, Call &call, int device, Way way, int64_t method) {
-    *given.method = method;
-    return Multiplier<Kind>(given, home, call, device, way).run();
+bool run(const Product &product, const ResidentProduct &resident, Call &call, int device, GemmAlgorithm algorithm, int64_t method) {
+    *product.method = method;
+    return GemmPipeline<Kind>(product, resident, call, device, algorithm).run();
 }
 
 // Of a factor, from the first of its matrices that are multiplied to the last.
-plan::Span span_of(const Product &given, const void *factor, int64_t index, int64_t matrix, int64_t item) {
+plan::HostRange host_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix, int64_t item) {
     int64_t low = INT64_MAX, high = 0;
-    for (int64_t pair = 0; pair < given.batch; ++pair) {
-        low = std::min(low, given.places[2 * pair + index]);
-        high = std::max(high, given.places[2 * pair + index]);
+    for (int64_t pair = 0; pair < product.batch; ++pair) {
+        low = std::min(low, product.places[2 * pair + index]);
+        high = std::max(high, product.places[2 * pair + index]);
     }
     return {static_cast<const char *>(factor) + low * matrix * item, (high + 1 - low) * matrix * item, item,
             false};
 }
 
 template <class Kind>
-std::vector<plan::Span> spans_of(const Product &given) {
+std::vector<plan::HostRange> host_ranges_of(const Product &product) {
     constexpr auto item = int64_t(sizeof(typename Kind::Element));
-    return {span_of(given, given.a, 0, given.m * given.k, item),
-            span_of(given, given.b, 1, given.k * given.n, item),
-            {given.c, given.elements() * item, item, true}};
+    return {host_range_of(product, product.a, 0, product.m * product.k, item),
+            host_range_of(product, product.b, 1, product.k * product.n, item),
+            {product.c, product.elements() * item, item, true}};
 }
 
-AtHome at_home(const Product &given, const std::vector<plan::Span> &spans, const plan::Homes &homes) {
-    AtHome home{given, homes.of(2).leaves};
+ResidentProduct find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges, const plan::Operands &operands) {
+    ResidentProduct resident{product, operands.of(2).copy_back};
     auto find = [&](int operand, const void *on_host) -> char * {
-        char *const at = homes.of(operand).at;
+        char *const at = operands.of(operand).d_data;
         return at == nullptr ? nullptr
-                             : at + (static_cast<const char *>(on_host) - spans[size_t(operand)].low);
+                             : at + (static_cast<const char *>(on_host) - host_ranges[size_t(operand)].low);
     };
-    home.operands.a = find(0, given.a);
-    home.operands.b = find(1, given.b);
-    home.operands.c = find(2, given.c);
-    return home;
+    resident.operands.a = find(0, product.a);
+    resident.operands.b = find(1, product.b);
+    resident.operands.c = find(2, product.c);
+    return resident;
 }
 
 // Whether three products of numbers of TF32 take less time than one of float32.
-bool is_worth_splitting(const Product &given, int device) {
-    if (std::min({given.m, given.n, given.k}) < WORTH_SPLITTING) return false;
+bool is_worth_splitting(const Product &product, int device) {
+    if (std::min({product.m, product.n, product.k}) < WORTH_SPLITTING) return false;
     int major = 0;
     PK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     return major >= 8;
 }
 
 template <class Kind>
-void multiply(const Product &given, const AtHome &home, Call &call, int device) {
+void multiply(const Product &product, const ResidentProduct &resident, Call &call, int device) {
     const CurrentDevice current(device);
     const bool has_cublas = is_float_kind<Kind> && cublas::is_open();
-    const int64_t method = has_cublas ? PK_BY_CUBLAS : PK_BY_KERNEL;
+    const int64_t method = has_cublas ? PK_MATMUL_BY_CUBLAS : PK_MATMUL_BY_KERNEL;
     if constexpr (std::is_same<Kind, Float32>::value) {
-        if (given.precision == PK_EXACT) {
-            run<Exact>(given, home, call, device, has_cublas ? Way::exact_cublas : Way::exact_kernel, method);
+        if (product.precision == PK_PRECISION_EXACT) {
+            run<Float64Accumulation>(product, resident, call, device, has_cublas ? GemmAlgorithm::float64_cublas : GemmAlgorithm::float64_kernel, method);
             return;
         }
-        const bool splits = has_cublas && given.precision == PK_HIGHEST && is_worth_splitting(given, device);
-        if (splits && run<Kind>(given, home, call, device, Way::split, PK_BY_CUBLAS_SPLIT)) return;
+        const bool splits = has_cublas && product.precision == PK_PRECISION_HIGHEST && is_worth_splitting(product, device);
+        if (splits && run<Kind>(product, resident, call, device, GemmAlgorithm::split, PK_MATMUL_BY_CUBLAS_SPLIT)) return;
         // An infinity has no parts: what has any is multiplied once more, as it is.
     }
-    run<Kind>(given, home, call, device, has_cublas ? Way::cublas : Way::kernel, method);
+    run<Kind>(product, resident, call, device, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel, method);
 }
 
 template <class Kind>
-void launch(const Product &given, Call &call) {
-    if (given.elements() == 0) {
-        clear_if_empty<Kind>(given);
+void launch(const Product &product, Call &call) {
+    if (product.elements() == 0) {
+        clear_if_empty<Kind>(product);
         return;
     }
-    std::vector<plan::Span> spans = spans_of<Kind>(given);
-    if (given.k == 0) {
-        spans[2].may_be_home = false;
-        plan::Homes results(spans, call, {0});
-        clear_if_empty<Kind>(given);
-        return results.settle();
+    std::vector<plan::HostRange> host_ranges = host_ranges_of<Kind>(product);
+    if (product.k == 0) {
+        host_ranges[2].may_be_resident = false;
+        plan::Operands results(host_ranges, call, {0});
+        clear_if_empty<Kind>(product);
+        return results.commit();
     }
     const int device = devices_of(call).front();
-    plan::Homes homes(spans, call, {device}, true);
-    multiply<Kind>(given, at_home(given, spans, homes), call, device);
-    homes.settle();
+    plan::Operands operands(host_ranges, call, {device}, true);
+    multiply<Kind>(product, find_resident(product, host_ranges, operands), call, device);
+    operands.commit();
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ void launch(const Product &given, Call &call) {
             return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
                                        sizeof(T));                                                           \
         };                                                                                                   \
-        return pk::called(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY

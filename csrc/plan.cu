@@ -4,133 +4,133 @@
 
 #include "common/blocks.h"
 #include "common/device.h"
+#include "cuda/residency/residency_map.h"
 #include "cuda/elementwise/jit_kernel.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/residency_map.h"
 
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     return pk::guarded([&] {
         pk::plan::require_body(body);
-        const pk::plan::Plan plan;
+        const pk::plan::ResidencyScope plan;
         pk::plan::run(body, context);
     });
 }
 
-extern "C" int32_t pk_plan_device(int64_t device) {
+extern "C" int32_t pk_plan_set_device(int64_t device) {
     return pk::guarded([&] {
-        using pk::plan::Plan;
-        pk::plan::require_plan(Plan::innermost() != nullptr);
+        using pk::plan::ResidencyScope;
+        pk::plan::require_plan(ResidencyScope::current() != nullptr);
         pk::require_index(device, pk::device_count(), "device");
-        Plan::innermost()->be_on(int(device));
+        ResidencyScope::current()->set_device(int(device));
     });
 }
 
-extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept) {
+extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident) {
     return pk::guarded([&] {
-        using pk::plan::Plan;
-        pk::plan::require_range(address, bytes, what, kept);
-        *kept = 0;
-        if (Plan::innermost() == nullptr) return;
+        using pk::plan::ResidencyScope;
+        pk::plan::require_range(address, bytes, intent, is_resident);
+        *is_resident = 0;
+        if (ResidencyScope::current() == nullptr) return;
         auto *const host = reinterpret_cast<char *>(address);
-        pk::require(Plan::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
-        const int device = Plan::innermost()->device();
-        pk::plan::Memory memory(device, bytes);
+        pk::require(ResidencyScope::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
+        const int device = ResidencyScope::current()->device();
+        pk::plan::PooledBuffer memory(device, bytes);
         if (memory.get() == nullptr) return;
-        Plan::innermost()->add({host, bytes, what, std::move(memory), what == PK_KEEP_INPUT, false, device});
-        *kept = 1;
+        ResidencyScope::current()->add({host, bytes, intent, std::move(memory), intent == PK_RESIDENT_INPUT, false, device});
+        *is_resident = 1;
     });
 }
 
-extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t stream,
+extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
                                 int32_t valid, int32_t *device) {
     return pk::guarded([&] {
-        using pk::plan::Plan;
-        pk::plan::require_lent(address, bytes, home, valid, device);
-        pk::plan::require_plan(Plan::innermost() != nullptr);
+        using pk::plan::ResidencyScope;
+        pk::plan::require_import(address, bytes, device_address, valid, device);
+        pk::plan::require_plan(ResidencyScope::current() != nullptr);
         auto *const host = reinterpret_cast<char *>(address);
-        pk::require(Plan::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
-        *device = pk::plan::device_of_lent(home, bytes, stream);
-        const bool on_host = valid == PK_LENT_HOST;
-        Plan::innermost()->add({host, bytes, PK_KEEP_TEMPORARY, pk::plan::Memory(), on_host, !on_host,
-                                *device, reinterpret_cast<char *>(home)});
+        pk::require(ResidencyScope::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
+        *device = pk::plan::device_of_imported(device_address, bytes, stream);
+        const bool host_valid = valid == PK_IMPORT_HOST_VALID;
+        ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::plan::PooledBuffer(), host_valid, !host_valid,
+                                *device, reinterpret_cast<char *>(device_address)});
     });
 }
 
-extern "C" int32_t pk_plan_queue(uint64_t stream) {
+extern "C" int32_t pk_plan_set_stream(uint64_t stream) {
     return pk::guarded([&] {
-        using pk::plan::Plan;
-        pk::plan::require_plan(Plan::innermost() != nullptr);
+        using pk::plan::ResidencyScope;
+        pk::plan::require_plan(ResidencyScope::current() != nullptr);
         pk::require_cuda();
-        Plan::innermost()->queue_in(reinterpret_cast<cudaStream_t>(stream));
+        ResidencyScope::current()->set_stream(reinterpret_cast<cudaStream_t>(stream));
     });
 }
 
-extern "C" int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report) {
-    return pk::called(
+extern "C" int32_t pk_plan_upload(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk::run_entry(
         options, report,
         [&] {
-            const pk::plan::Kept *const kept = pk::plan::Plan::find(address);
-            const bool is_away = kept != nullptr && kept->on_host && !kept->on_device;
-            return pk::plan::Moved{address, is_away ? kept->bytes : 0};
+            const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address);
+            const bool is_away = kept != nullptr && kept->host_valid && !kept->device_valid;
+            return pk::plan::TransferRequest{address, is_away ? kept->bytes : 0};
         },
-        [](const pk::plan::Moved &asked, pk::Call &call) {
+        [](const pk::plan::TransferRequest &asked, pk::Call &call) {
             if (asked.bytes == 0) return;
             pk::devices_of(call);  // throws where CUDA is not to be used
-            pk::plan::Plan::find(asked.address)->bring_up(call);
+            pk::plan::ResidencyScope::find(asked.address)->sync_to_device(call);
         });
 }
 
-extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
-    return pk::called(
+extern "C" int32_t pk_plan_download(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk::run_entry(
         options, report,
         [&] {
-            const pk::plan::Kept *const kept = pk::plan::Plan::find(address);
-            const bool is_away = kept != nullptr && kept->on_device && !kept->on_host;
-            return pk::plan::Moved{address, is_away ? kept->bytes : 0};
+            const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address);
+            const bool is_away = kept != nullptr && kept->device_valid && !kept->host_valid;
+            return pk::plan::TransferRequest{address, is_away ? kept->bytes : 0};
         },
-        [](const pk::plan::Moved &asked, pk::Call &call) {
+        [](const pk::plan::TransferRequest &asked, pk::Call &call) {
             if (asked.bytes == 0) return;
             pk::devices_of(call);  // throws where CUDA is not to be used
-            pk::plan::Plan::find(asked.address)->fetch(call);
+            pk::plan::ResidencyScope::find(asked.address)->sync_to_host(call);
         });
 }
 
-extern "C" int32_t pk_plan_changed(uint64_t address) {
+extern "C" int32_t pk_plan_invalidate(uint64_t address) {
     return pk::guarded([&] {
-        if (pk::plan::Kept *const kept = pk::plan::Plan::find(address)) kept->change_on_host();
+        if (pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address)) kept->invalidate_device();
     });
 }
 
 extern "C" int32_t pk_plan_drop(uint64_t address) {
     return pk::guarded([&] {
-        if (const pk::plan::Kept *const kept = pk::plan::Plan::find(address)) pk::plan::Plan::drop(*kept);
+        if (const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address)) pk::plan::ResidencyScope::drop(*kept);
     });
 }
 
-extern "C" int32_t pk_plan_wanted(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *pass) {
+extern "C" int32_t pk_plan_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel) {
     return pk::guarded([&] {
-        pk::plan::require_source(source, size, bytes, pass);
+        pk::plan::require_jit_source(source, size, bytes, kernel);
         *bytes = 0;
-        const auto wanted = pk::wanted_pass();
-        if (wanted == nullptr) return;
-        const std::string text = wanted->source();
+        const auto request = pk::next_jit_request();
+        if (request == nullptr) return;
+        const std::string text = request->source();
         *bytes = int64_t(text.size());
-        *pass = wanted->number;
+        *kernel = request->number;
         if (size >= *bytes) std::memcpy(source, text.data(), text.size());
     });
 }
 
-extern "C" int32_t pk_plan_compiled(uint64_t pass, const uint8_t *image, int64_t bytes) {
+extern "C" int32_t pk_plan_jit_install(uint64_t kernel, const uint8_t *image, int64_t bytes) {
     return pk::guarded([&] {
-        pk::plan::require_image(image, bytes);
-        pk::pass_compiled(pass, std::vector<char>(image, image + bytes));
+        pk::plan::require_jit_image(image, bytes);
+        pk::finish_jit_request(kernel, std::vector<char>(image, image + bytes));
     });
 }
 
-extern "C" int32_t pk_run_blocks(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t scratch_bytes,
+extern "C" int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
                                  const pk_options *, pk_report *report) {
     return pk::guarded([&] {
-        const pk::blocks::Request checked(passes, pass_count, blocks, scratch_bytes, report);
+        const pk::blocks::Request checked(programs, program_count, blocks, scratch_bytes, report);
         pk::fail(PK_UNSUPPORTED, "the CUDA library has no threads with caches: run a pass after the other");
     });
 }

@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 /* Raised whenever a signature or a struct below changes; pk_abi_version() tells the library's. */
-#define PK_ABI_VERSION 13
+#define PK_ABI_VERSION 14
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256 };
@@ -80,13 +80,13 @@ PK_API int32_t pk_thread_count(int64_t *count);
  * "cuda". */
 PK_API int32_t pk_instruction_set(const char **name);
 
-/* For a process that is about to end: from now on no pk_watch is called for the calls of other threads, which
+/* For a process that is about to end: from now on no pk_progress_callback is called for the calls of other threads, which
  * go on to their end; waits for those that are being called, a few seconds at most. */
-PK_API int32_t pk_unwatch(void);
+PK_API int32_t pk_disable_callbacks(void);
 
 /* For the end of the process: stops the calls of other threads that are under way and waits for them, a few
  * seconds at most. Those threads, and others that call later, never return; the calling thread's calls go
- * on working, and no pk_watch is called any more. */
+ * on working, and no pk_progress_callback is called any more. */
 PK_API int32_t pk_shutdown(void);
 
 /* ---- Devices -------------------------------------------------------------------------------------- */
@@ -158,9 +158,9 @@ typedef struct pk_tuning {
     char name[32];
     char text[PK_NAME_SIZE]; /* what it is */
     int64_t value;
-    int64_t usual;
-    int64_t least;
-    int64_t most;
+    int64_t default_value;
+    int64_t min_value;
+    int64_t max_value;
 } pk_tuning;
 
 /* The CPU library has none. */
@@ -183,15 +183,15 @@ typedef struct pk_rest {
     pk_range ranges[PK_MAX_RANGES];
 } pk_rest;
 
-/* The stages that a call's chunks go through; on the CPU there is PK_COMPUTE alone. */
+/* The stages that a call's chunks go through; on the CPU there is PK_STAGE_COMPUTE alone. */
 enum {
-    PK_STAGE = 0, /* copying operands into pinned memory */
-    PK_UPLOAD = 1,
-    PK_KERNEL = 2,
-    PK_DOWNLOAD = 3,
-    PK_UNSTAGE = 4, /* copying results out of pinned memory */
-    PK_COMPUTE = 5,
-    PK_STAGES = 6
+    PK_STAGE_STAGE = 0, /* copying operands into pinned memory */
+    PK_STAGE_UPLOAD = 1,
+    PK_STAGE_KERNEL = 2,
+    PK_STAGE_DOWNLOAD = 3,
+    PK_STAGE_UNSTAGE = 4, /* copying results out of pinned memory */
+    PK_STAGE_COMPUTE = 5,
+    PK_STAGE_COUNT = 6
 };
 
 /* One stage of one chunk. */
@@ -208,8 +208,8 @@ typedef struct pk_span {
 
 /* What a call may be given beside its work. All zero is the usual. */
 typedef struct pk_options {
-    /* A pk_watch, or 0. */
-    uint64_t watch;
+    /* A pk_progress_callback, or 0. */
+    uint64_t progress_callback;
     /* The address of the indices of the GPUs that share the call, int64_t each; 0 for GPU 0 alone. The CPU
      * library has no use for them. */
     uint64_t devices;
@@ -224,7 +224,7 @@ typedef struct pk_options {
      * legacy default stream and 2 is the thread's; and whether the call returns when it is done, rather than
      * when it is queued. Calls on the host's arrays take no notice. */
     uint64_t stream;
-    int64_t waits;
+    int64_t synchronous;
 } pk_options;
 
 /* How far a call has come, in elements. */
@@ -235,7 +235,7 @@ typedef struct pk_progress {
 
 /* Called about every 50 ms while a call runs, by the thread that made it. What it returns, if not 0, stops
  * the call, which fails with PK_INTERRUPTED. */
-typedef int32_t (*pk_watch)(const pk_progress *progress);
+typedef int32_t (*pk_progress_callback)(const pk_progress *progress);
 
 /* What a call did. The time of a stage is that in which at least one chunk was in it. */
 typedef struct pk_report {
@@ -247,7 +247,7 @@ typedef struct pk_report {
     int64_t spans;          /* how many there were, reported or not */
     double seconds;         /* the whole call */
     double overlap_seconds; /* the time in which at least two stages were under way */
-    double stage_seconds[PK_STAGES];
+    double stage_seconds[PK_STAGE_COUNT];
 } pk_report;
 
 /* ---- Elementwise programs ------------------------------------------------------------------------- */
@@ -262,16 +262,16 @@ typedef struct pk_operation {
 } pk_operation;
 
 /* Opcodes 0, 1 and 2 are these; opcode 3 + i is the i-th operation of csrc/ops.def. */
-enum { PK_LOAD = 0, PK_STORE = 1, PK_CAST = 2, PK_FIRST_OPERATION = 3 };
+enum { PK_OP_LOAD = 0, PK_OP_STORE = 1, PK_OP_CAST = 2, PK_OP_FIRST = 3 };
 
 PK_API int32_t pk_operation_count(int64_t *count);
 PK_API int32_t pk_operation_info(int64_t index, pk_operation *operation);
 
-/* A program is a list of instructions. Each defines the value of its own index, but for PK_STORE, which
+/* A program is a list of instructions. Each defines the value of its own index, but for PK_OP_STORE, which
  * defines none; arguments name values defined earlier.
- *   PK_LOAD   a: operand                 type: the operand's type
- *   PK_STORE  a: value, b: operand       type: the operand's and the value's type
- *   PK_CAST   a: value                   type: the value's type; to: the result's type
+ *   PK_OP_LOAD   a: operand                 type: the operand's type
+ *   PK_OP_STORE  a: value, b: operand       type: the operand's and the value's type
+ *   PK_OP_CAST   a: value                   type: the value's type; to: the result's type
  *   others    a, b, c: values, as many as the operation takes, all of the type `type`; of an operation
  *             of three arguments, a is a PK_BOOL
  * An operand is stored to at most once, and not loaded after that.
@@ -286,13 +286,13 @@ typedef struct pk_instruction {
     int32_t c;
 } pk_instruction;
 
-/* PK_ON_DEVICE says that an operand lies in memory of a GPU, the caller's own. pk_evaluate takes such
+/* PK_OPERAND_ON_DEVICE says that an operand lies in memory of a GPU, the caller's own. pk_evaluate takes such
  * operands, and beside them none but single elements on the host, which are read at once; pk_reduce, and
  * pk_scan for both of its operands, take dense ones. The call is queued in options.stream, after what is
  * queued there, on the GPU that the operands lie on. It returns without having waited, unless pk_reduce or
  * pk_scan need much memory, `exceptions` are all 0, and errors of the kernel come with a later call, as CUDA
  * has it. They are not byte-swapped, and aligned to their elements. */
-enum { PK_BYTE_SWAPPED = 1, PK_ON_DEVICE = 2 };
+enum { PK_OPERAND_BYTE_SWAPPED = 1, PK_OPERAND_ON_DEVICE = 2 };
 
 /* An array that a program loads from or stores to: the address of its first element, and a stride in
  * bytes for each of the call's dimensions. */
@@ -305,10 +305,10 @@ typedef struct pk_operand {
 
 /* What an instruction met, OR-ed over all elements. */
 enum {
-    PK_DIVIDE = 1,        /* an exact infinity from finite arguments; an integer division by zero */
-    PK_OVERFLOW = 2,      /* an infinity from finite arguments by rounding; the quotient INT_MIN / -1 */
-    PK_INVALID = 4,       /* a NaN from arguments without one; a float that its integer type can't hold */
-    PK_NEGATIVE_POWER = 8 /* an integer raised to a negative integer power */
+    PK_FPE_DIVIDE_BY_ZERO = 1,        /* an exact infinity from finite arguments; an integer division by zero */
+    PK_FPE_OVERFLOW = 2,      /* an infinity from finite arguments by rounding; the quotient INT_MIN / -1 */
+    PK_FPE_INVALID = 4,       /* a NaN from arguments without one; a float that its integer type can't hold */
+    PK_FPE_NEGATIVE_POWER = 8 /* an integer raised to a negative integer power */
 };
 
 /* Runs a program once for every element of `shape`, in any order.
@@ -329,30 +329,30 @@ PK_API int32_t pk_evaluate(const pk_instruction *program, int64_t instruction_co
  * account of what is rounded away. NaN is the least and the largest, and of several equal the first counts.
  */
 enum {
-    PK_SUM = 0,
-    PK_PRODUCT = 1,
-    PK_LEAST = 2,
-    PK_LARGEST = 3,
-    PK_WHERE_LEAST = 4, /* its index along the reduced dimensions, int64 */
-    PK_WHERE_LARGEST = 5,
-    PK_SPREAD = 6,  /* the largest less the least */
-    PK_DOT = 7,     /* the sum of products of two values */
-    PK_SQUARES = 8, /* of the differences from the mean: of floats alone */
-    PK_REDUCTIONS = 9
+    PK_REDUCE_SUM = 0,
+    PK_REDUCE_PROD = 1,
+    PK_REDUCE_MIN = 2,
+    PK_REDUCE_MAX = 3,
+    PK_REDUCE_ARGMIN = 4, /* its index along the reduced dimensions, int64 */
+    PK_REDUCE_ARGMAX = 5,
+    PK_REDUCE_PTP = 6,  /* the largest less the least */
+    PK_REDUCE_DOT = 7,     /* the sum of products of two values */
+    PK_REDUCE_SUM_SQUARED_DEVIATIONS = 8, /* of the differences from the mean: of floats alone */
+    PK_REDUCE_COUNT = 9
 };
 
-/* What is made of that: of a PK_SUM its share of an element, of a PK_DOT its root, of PK_SQUARES their share
+/* What is made of that: of a PK_REDUCE_SUM its share of an element, of a PK_REDUCE_DOT its root, of PK_REDUCE_SUM_SQUARED_DEVIATIONS their share
  * of an element, less ddof of these, or that one's root. */
-enum { PK_AS_IT_IS = 0, PK_MEAN = 1, PK_ROOT = 2, PK_VARIANCE = 3, PK_DEVIATION = 4 };
+enum { PK_FINALIZE_NONE = 0, PK_FINALIZE_MEAN = 1, PK_FINALIZE_NORM = 2, PK_FINALIZE_VAR = 3, PK_FINALIZE_STD = 4 };
 
 typedef struct pk_reduction {
     int32_t kind;
-    int32_t finish;
+    int32_t finalize;
     int32_t outer;   /* how many of the dimensions come before the reduced ones */
     int32_t reduced; /* how many those are; the others follow */
-    int32_t values;  /* 1, or 2: the second is PK_DOT's other factor, or of the type PK_BOOL and says which
-                      * values count, for PK_SUM and PK_SQUARES of floats */
-    int32_t has_initial;     /* for PK_SUM, PK_PRODUCT, PK_LEAST and PK_LARGEST: one more value */
+    int32_t value_count; /* 1, or 2: the second is PK_REDUCE_DOT's other factor, or of the type PK_BOOL and says which
+                      * values count, for PK_REDUCE_SUM and PK_REDUCE_SUM_SQUARED_DEVIATIONS of floats */
+    int32_t has_initial;     /* for PK_REDUCE_SUM, PK_REDUCE_PROD, PK_REDUCE_MIN and PK_REDUCE_MAX: one more value */
     double initial;          /* for floats, */
     int64_t initial_integer; /* and for integers, by its bits */
     double ddof;
@@ -369,7 +369,7 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
                          const pk_options *options, pk_report *report);
 
 /* The same for several reductions of the same values along the same dimensions, in one pass over them: their
- * `outer`, `reduced` and `values` are equal, and the operands end with the result of each, in their order. */
+ * `outer`, `reduced` and `value_count` are equal, and the operands end with the result of each, in their order. */
 enum { PK_MAX_REDUCTIONS = 16 };
 PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,
                                  const pk_instruction *program, int64_t instruction_count,
@@ -380,10 +380,10 @@ PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reducti
 /* ---- Passes over blocks --------------------------------------------------------------------------- */
 
 /* Of an operand of pk_run_blocks: its address is an offset into memory that each thread has of its own. */
-enum { PK_IN_SCRATCH = 4 };
+enum { PK_OPERAND_IN_SCRATCH = 4 };
 
 /* A pass over the first of some blocks: what pk_evaluate takes, or, with reductions, pk_reduce_several. */
-typedef struct pk_pass {
+typedef struct pk_block_program {
     /* The addresses of the first pk_instruction, pk_operand, int64_t of `shape`, and pk_reduction, or 0. */
     uint64_t program;
     uint64_t operands;
@@ -394,16 +394,16 @@ typedef struct pk_pass {
     int64_t dimensions;
     int64_t reduction_count;
     /* The address of an int64_t for each operand: by how many bytes it moves on from block to block. */
-    uint64_t moves;
+    uint64_t block_strides;
     /* The address of a byte for each instruction: what it met in any block. */
     uint64_t exceptions;
     double seconds; /* set: that the threads have spent on it, together */
-} pk_pass;
+} pk_block_program;
 
 /* Runs passes over so many blocks: all of them, one after the other, over a block, by one thread, while other
  * threads are at others. No block may read what another writes. The CPU library's alone: PK_UNSUPPORTED by
  * the other one. `seconds`, `exceptions` and `report` are set on PK_OK. */
-PK_API int32_t pk_run_blocks(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t scratch_bytes,
+PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
                              const pk_options *options, pk_report *report);
 
 /* ---- Plans ---------------------------------------------------------------------------------------- */
@@ -414,14 +414,14 @@ PK_API int32_t pk_run_blocks(pk_pass *passes, int64_t pass_count, int64_t blocks
  * pk_evaluate, pk_reduce, pk_reduce_several and pk_run_kernels; and, for dense operands, pk_scan,
  * pk_sort_..., pk_argsort_..., pk_searchsorted_..., pk_select_..., pk_histogram, pk_histogram_of_extent,
  * pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_put, pk_random and pk_matmul_... Nothing
- * is to be done about their operands before and after; pk_plan_changed would lose what one left on the device
- * alone. Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_fetch
- * brings it there, and after one has written to it, pk_plan_changed says so. Operands that are byte-swapped
+ * is to be done about their operands before and after; pk_plan_invalidate would lose what one left on the device
+ * alone. Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_download
+ * brings it there, and after one has written to it, pk_plan_invalidate says so. Operands that are byte-swapped
  * or not aligned to their elements, and all of a call on other devices than the plan's, go over the host's
  * memory. */
 typedef int32_t (*pk_plan_body)(void *context);
 
-/* Calls body(context) on the calling thread. What pk_plan_keep keeps meanwhile lasts until that returns, and
+/* Calls body(context) on the calling thread. What pk_plan_make_resident keeps meanwhile lasts until that returns, and
  * then what only the device has is lost. PK_INTERRUPTED if it returned anything but 0. Plans may nest: the
  * innermost one is added to, and calls see the ranges of all. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
@@ -429,33 +429,33 @@ PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 /* Has the innermost plan of the thread keep on another device than 0 what it keeps from now on, for calls on
  * that device alone. PK_INVALID_ARGUMENT outside of a plan, and where there is no such device, as there is
  * none for the CPU library. */
-PK_API int32_t pk_plan_device(int64_t device);
+PK_API int32_t pk_plan_set_device(int64_t device);
 
 /* What a kept range is:
- *   PK_KEEP_INPUT      the host's memory is valid; it goes up with the first call that reads it, and stays
- *   PK_KEEP_TEMPORARY  nothing is valid yet; what calls store there stays on the device, and the host's
+ *   PK_RESIDENT_INPUT      the host's memory is valid; it goes up with the first call that reads it, and stays
+ *   PK_RESIDENT_TEMPORARY  nothing is valid yet; what calls store there stays on the device, and the host's
  *                      memory is not touched
- *   PK_KEEP_RESULT     nothing is valid yet; what calls store there stays on the device, and goes down to
+ *   PK_RESIDENT_OUTPUT     nothing is valid yet; what calls store there stays on the device, and goes down to
  *                      the host's memory as well */
-enum { PK_KEEP_INPUT = 0, PK_KEEP_TEMPORARY = 1, PK_KEEP_RESULT = 2 };
+enum { PK_RESIDENT_INPUT = 0, PK_RESIDENT_TEMPORARY = 1, PK_RESIDENT_OUTPUT = 2 };
 
 /* Gives a range of the host's memory a home on the plan's device, for calls that the plan's thread makes.
- * *kept is 0 where there is none, and calls go over the host's memory as ever: without a plan, without room
+ * *is_resident is 0 where there is none, and calls go over the host's memory as ever: without a plan, without room
  * in PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that
  * the thread's plans keep is refused. What is kept is dropped before its memory is given to something else.
  */
-PK_API int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept);
+PK_API int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident);
 
 /* Which memory of a lent range is valid. */
-enum { PK_LENT_HOST = 0, PK_LENT_DEVICE = 1 };
+enum { PK_IMPORT_HOST_VALID = 0, PK_IMPORT_DEVICE_VALID = 1 };
 
 /* Gives a range of the host's memory a home that is the caller's own: `bytes` at `home`, on any device, which
  * calls on that device read and write in place, and which is never freed. First, what has been queued in
  * `stream`, a cudaStream_t, is done; 0: there is nothing to wait for. The host's memory is touched only by
- * pk_plan_fetch and by calls that cannot use the home; so it may be untouched pages, whose address serves as
+ * pk_plan_download and by calls that cannot use the home; so it may be untouched pages, whose address serves as
  * the name of what lies on the device. *device is which that is. PK_INVALID_ARGUMENT outside of a plan, and
  * where `home` is no device's memory. */
-PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t stream, int32_t valid,
+PK_API int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream, int32_t valid,
                             int32_t *device);
 
 /* From now on, calls of the innermost plan whose arrays all lie on its device are queued in `stream`, a
@@ -463,18 +463,18 @@ PK_API int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint
  * but of integers to negative powers. Calls that the host has a part in come after what is queued there. 0:
  * from now on no more, and what was queued is done. PK_INVALID_ARGUMENT outside of a plan, where there are
  * devices. */
-PK_API int32_t pk_plan_queue(uint64_t stream);
+PK_API int32_t pk_plan_set_stream(uint64_t stream);
 
 /* The following are about the range that contains the address; where there is none, they do nothing. */
 
 /* Brings it to the host's memory if only the device has it. It stays on the device, too. */
-PK_API int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report);
+PK_API int32_t pk_plan_download(uint64_t address, const pk_options *options, pk_report *report);
 
 /* Brings it to its home if only the host has it: for a lent range, before it is dropped. */
-PK_API int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report);
+PK_API int32_t pk_plan_upload(uint64_t address, const pk_options *options, pk_report *report);
 
 /* Somebody else has written to the host's memory: that is valid now, and the device's copy is not. */
-PK_API int32_t pk_plan_changed(uint64_t address);
+PK_API int32_t pk_plan_invalidate(uint64_t address);
 
 /* Ends the range; what only the device has of it is lost. */
 PK_API int32_t pk_plan_drop(uint64_t address);
@@ -483,12 +483,12 @@ PK_API int32_t pk_plan_drop(uint64_t address);
  * the one that waits longest for it: C++ for NVRTC, which needs no headers, with a kernel `pass`, if `size`
  * has room for the source's bytes, and the number by which it is known. 0 bytes if none waits, and ever by
  * the CPU library. */
-PK_API int32_t pk_plan_wanted(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *pass);
+PK_API int32_t pk_plan_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel);
 
 /* Has a copy of an image, what NVRTC made of its source without contraction, serve a pass from now on; an
  * image of 0 bytes says that there is none, so that it goes on being interpreted. Results have the same bits
  * either way. pk_release forgets all images, and what is wanted. */
-PK_API int32_t pk_plan_compiled(uint64_t pass, const uint8_t *image, int64_t bytes);
+PK_API int32_t pk_plan_jit_install(uint64_t kernel, const uint8_t *image, int64_t bytes);
 
 /* ---- Order statistics ----------------------------------------------------------------------------- */
 
@@ -533,22 +533,22 @@ PK_API int32_t pk_select_f64(const double *in, int64_t rows, int64_t columns, co
 /* ---- Counting ------------------------------------------------------------------------------------- */
 
 /* How a value finds its bin:
- *   PK_BY_VALUE  an integer is the index of its bin
- *   PK_BY_EDGES  bin i holds edges[i] <= value < edges[i + 1], and the last one its right edge, too
- *   PK_BY_WIDTH  as numpy.histogram does with bins of equal width: values from `low` to `high` by
+ *   PK_BINS_INDEX  an integer is the index of its bin
+ *   PK_BINS_EDGES  bin i holds edges[i] <= value < edges[i + 1], and the last one its right edge, too
+ *   PK_BINS_UNIFORM  as numpy.histogram does with bins of equal width: values from `low` to `high` by
  *                (value - first) / width * count, and then to a neighbour where the edges say so */
-enum { PK_BY_VALUE = 0, PK_BY_EDGES = 1, PK_BY_WIDTH = 2 };
+enum { PK_BINS_INDEX = 0, PK_BINS_EDGES = 1, PK_BINS_UNIFORM = 2 };
 
 typedef struct pk_bins {
-    int32_t how;
-    int32_t type;     /* of the edges: PK_INT64, PK_UINT64, PK_FLOAT32 or PK_FLOAT64; PK_BY_WIDTH: a float */
-    int32_t quotient; /* PK_BY_WIDTH: the float in which quotient and product are computed */
+    int32_t kind;
+    int32_t type;     /* of the edges: PK_INT64, PK_UINT64, PK_FLOAT32 or PK_FLOAT64; PK_BINS_UNIFORM: a float */
+    int32_t compute_type; /* PK_BINS_UNIFORM: the float in which quotient and product are computed */
     int32_t reserved; /* zero */
     int64_t count;    /* bins, fewer than 2^31 - 256 */
     uint64_t edges;   /* the address of count + 1, none below the one before; PK_FLOAT16: float32 */
-    uint64_t low;     /* PK_BY_WIDTH: an element of the operand's type in the first bytes */
+    uint64_t low;     /* PK_BINS_UNIFORM: an element of the operand's type in the first bytes */
     uint64_t high;
-    double first; /* PK_BY_WIDTH */
+    double first; /* PK_BINS_UNIFORM */
     double width; /* of all bins together */
 } pk_bins;
 
@@ -580,13 +580,13 @@ PK_API int32_t pk_histogram_of_extent(const pk_operand *operand, const int64_t *
 
 /* Adds the weights, the last operand, of the elements in each bin, in float64: in the shape's order for each
  * 65536 elements, and then one such sum after the other. Where there are more than 16384 bins, it is not
- * 65536 elements but the least power of two that is four times the bins. `outside` has the last two of
+ * 65536 elements but the least power of two that is four times the bins. `out_of_range` has the last two of
  * pk_histogram's counts. */
 PK_API int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                      int64_t dimensions, const pk_bins *bins, int64_t axes, double *sums,
-                                     int64_t *outside, const pk_options *options, pk_report *report);
+                                     int64_t *out_of_range, const pk_options *options, pk_report *report);
 
-/* Stores, into the second operand of type PK_INT64, how many edges (PK_BY_EDGES) are not above each element
+/* Stores, into the second operand of type PK_INT64, how many edges (PK_BINS_EDGES) are not above each element
  * of the first, or below it if `right`; if `decreasing`, the number of the edges less that. */
 PK_API int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
                            const pk_bins *bins, int32_t right, int32_t decreasing, const pk_options *options,
@@ -594,10 +594,10 @@ PK_API int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int
 
 /* ---- Scans ---------------------------------------------------------------------------------------- */
 
-enum { PK_SCAN_SUM = 0, PK_SCAN_PRODUCT = 1, PK_SCAN_MAXIMUM = 2, PK_SCAN_MINIMUM = 3 };
+enum { PK_SCAN_SUM = 0, PK_SCAN_PROD = 1, PK_SCAN_MAX = 2, PK_SCAN_MIN = 3 };
 enum {
-    PK_EXCLUSIVE = 1, /* a result is of the elements before it: the first is 0, of a product 1 */
-    PK_SKIP_NAN = 2   /* NaN counts as 0, in a product as 1 */
+    PK_SCAN_EXCLUSIVE = 1, /* a result is of the elements before it: the first is 0, of a product 1 */
+    PK_SCAN_SKIP_NAN = 2   /* NaN counts as 0, in a product as 1 */
 };
 
 /* Runs along the `rows` dimensions of `shape` that follow the first `outer`, the last of them the fastest:
@@ -608,7 +608,7 @@ enum {
  * while floats are summed and multiplied in float64 and more, and rounded to their type once. The operands
  * may be the same elements at the same addresses, and must not overlap otherwise; of operands on a device,
  * sums of several columns in float64 must not overlap at all. A scan runs on the first of the GPUs asked for.
- * `shape` has no 0; `options` may be null; `report.exceptions` has PK_OVERFLOW and PK_INVALID.
+ * `shape` has no 0; `options` may be null; `report.exceptions` has PK_FPE_OVERFLOW and PK_FPE_INVALID.
  */
 PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
                        int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
@@ -617,20 +617,20 @@ PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *opera
 /* ---- Filters of images ---------------------------------------------------------------------------- */
 
 /* What a result is made of the elements in the window around it:
- *   PK_CORRELATE  their sum with weights, of which there is one for each, row by row
- *   PK_SEPARABLE  the same, where a weight is one of the window's rows times one of its columns: `height`
+ *   PK_FILTER_CORRELATE  their sum with weights, of which there is one for each, row by row
+ *   PK_FILTER_SEPARABLE  the same, where a weight is one of the window's rows times one of its columns: `height`
  *                 weights, then `width`
- *   PK_BOX        their mean
- *   PK_MINIMUM, PK_MAXIMUM; NaN if any is
- *   PK_MEDIAN     the one with height * width / 2 before it in order, NaN last */
-enum { PK_CORRELATE = 0, PK_SEPARABLE = 1, PK_BOX = 2, PK_MINIMUM = 3, PK_MAXIMUM = 4, PK_MEDIAN = 5 };
+ *   PK_FILTER_BOX        their mean
+ *   PK_FILTER_MINIMUM, PK_FILTER_MAXIMUM; NaN if any is
+ *   PK_FILTER_MEDIAN     the one with height * width / 2 before it in order, NaN last */
+enum { PK_FILTER_CORRELATE = 0, PK_FILTER_SEPARABLE = 1, PK_FILTER_BOX = 2, PK_FILTER_MINIMUM = 3, PK_FILTER_MAXIMUM = 4, PK_FILTER_MEDIAN = 5 };
 
 /* What is taken for an element beyond the border, of a row a b c d:
- *   PK_REFLECT  d c b a | a b c d | d c b a      PK_NEAREST   a a a a | a b c d | d d d d
- *   PK_MIRROR     d c b | a b c d | c b a        PK_WRAP      a b c d | a b c d | a b c d
- *   PK_CONSTANT  `outside`, a number of the image's type
- *   PK_SHRINK    nothing: PK_BOX is the mean of the elements inside */
-enum { PK_REFLECT = 0, PK_NEAREST = 1, PK_MIRROR = 2, PK_WRAP = 3, PK_CONSTANT = 4, PK_SHRINK = 5 };
+ *   PK_BORDER_REFLECT  d c b a | a b c d | d c b a      PK_BORDER_NEAREST   a a a a | a b c d | d d d d
+ *   PK_BORDER_MIRROR     d c b | a b c d | c b a        PK_BORDER_WRAP      a b c d | a b c d | a b c d
+ *   PK_BORDER_CONSTANT  `border_value`, a number of the image's type
+ *   PK_BORDER_SHRINK    nothing: PK_FILTER_BOX is the mean of the elements inside */
+enum { PK_BORDER_REFLECT = 0, PK_BORDER_NEAREST = 1, PK_BORDER_MIRROR = 2, PK_BORDER_WRAP = 3, PK_BORDER_CONSTANT = 4, PK_BORDER_SHRINK = 5 };
 
 typedef struct pk_window {
     int32_t kind;
@@ -639,7 +639,7 @@ typedef struct pk_window {
     int64_t width;
     int64_t above; /* rows of the window above that of the result */
     int64_t left;  /* columns left of it */
-    double outside;
+    double border_value;
 } pk_window;
 
 /* Filters images of uint8, uint16 or float32, operand 0, into operand 1, of the same type, or, of the first
@@ -647,9 +647,9 @@ typedef struct pk_window {
  * operands are dense, aligned to their elements, and do not overlap.
  *
  * Sums run along each row of the window, from the left, by fused multiply-add, and then over these sums from
- * the top; with PK_SEPARABLE that is by fused multiply-add, too. Of float32 they are sums of float32.
+ * the top; with PK_FILTER_SEPARABLE that is by fused multiply-add, too. Of float32 they are sums of float32.
  * Integers are the sum in float64 rounded to nearest, to even between two, and to the type's range: exactly
- * where all weights are integers and no sum of magnitudes exceeds 2^24, and for PK_BOX; within 1 elsewhere.
+ * where all weights are integers and no sum of magnitudes exceeds 2^24, and for PK_FILTER_BOX; within 1 elsewhere.
  * `options` may be null. */
 PK_API int32_t pk_filter(const pk_window *window, const double *weights, int64_t weight_count,
                          const pk_operand *operands, const int64_t *shape, const pk_options *options,
@@ -665,10 +665,10 @@ enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQ
 
 /* For a type of elements T, called t:
  * pk_sort_t sorts each row, as a stable sort would.
- * pk_argsort_t gives the first `kept` of the stable order of each row; if `descending` is not 0, of that of
+ * pk_argsort_t gives the first `limit` of the stable order of each row; if `descending` is not 0, of that of
  * the largest first, NaN still last. pk_searchsorted_t gives, for each of `count` values, its place in `size`
  * sorted elements: the number of those that are less, or, if `right` is not 0, not greater. pk_unique_t gives
- * the distinct values in order, `*found` of them; if wanted, which the first of each was (index), which of
+ * the distinct values in order, `*unique_count` of them; if `flags` ask for it, which the first of each was (index), which of
  * them each element is (inverse), and how many there are of each (counts). What is not wanted is not touched;
  * the others have room for `size`.
  * Where options.stream is not 0, the arrays of pk_sort_t and pk_argsort_t lie on a GPU, of 2^30 elements at
@@ -676,13 +676,13 @@ enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQ
 #define PK_SORTING(t, T)                                                                                    \
     PK_API int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                          \
                                const pk_options *options, pk_report *report);                               \
-    PK_API int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns, int64_t kept, \
+    PK_API int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns, int64_t limit, \
                                   int64_t descending, const pk_options *options, pk_report *report);        \
-    PK_API int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places,     \
+    PK_API int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *indices,    \
                                        int64_t count, int64_t right, const pk_options *options,             \
                                        pk_report *report);                                                  \
-    PK_API int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,      \
-                                 int64_t *inverse, int64_t *counts, int64_t *found,                         \
+    PK_API int32_t pk_unique_##t(const T *in, int64_t size, int64_t flags, T *values , int64_t *index,      \
+                                 int64_t *inverse, int64_t *counts, int64_t *unique_count,                  \
                                  const pk_options *options, pk_report *report);
 
 PK_SORTING(i8, int8_t)
@@ -760,14 +760,14 @@ enum {
     PK_RANDOM_GAMMA = 8,
     PK_RANDOM_BETA = 9,
     PK_RANDOM_GEOMETRIC = 10,
-    PK_RANDOMS = 11
+    PK_RANDOM_COUNT = 11
 };
 
 /* Where Philox4x64-10 stands. */
 typedef struct pk_draws {
     uint64_t key[2];
     uint64_t counter[4]; /* of the block of four words that has the first, the lowest 64 bits first */
-    int32_t what;        /* PK_RANDOM_BITS and so on */
+    int32_t distribution;        /* PK_RANDOM_BITS and so on */
     int32_t word;        /* which of its words is the first: 0 to 3 */
     int32_t has_half;    /* 1: the first 32 bits are `half`, and the words' follow */
     uint32_t half;
@@ -784,26 +784,26 @@ PK_API int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int6
 /* ---- Products of matrices ------------------------------------------------------------------------- */
 
 /* An operand whose matrices are stored as their transposes: a as k x m, b as n x k. */
-enum { PK_TRANSPOSED_A = 1, PK_TRANSPOSED_B = 2 };
+enum { PK_MATMUL_TRANSPOSE_A = 1, PK_MATMUL_TRANSPOSE_B = 2 };
 
 /* How floats are multiplied where there is a choice, on a GPU with cuBLAS: with no more error than float32's
- * own (PK_HIGHEST), in float64 (PK_EXACT), or with factors rounded to TF32 or bfloat16. */
-enum { PK_HIGHEST = 0, PK_EXACT = 1, PK_TF32 = 2, PK_BF16 = 3 };
+ * own (PK_PRECISION_HIGHEST), in float64 (PK_PRECISION_EXACT), or with factors rounded to TF32 or bfloat16. */
+enum { PK_PRECISION_HIGHEST = 0, PK_PRECISION_EXACT = 1, PK_PRECISION_TF32 = 2, PK_PRECISION_BF16 = 3 };
 
 /* What computed a product: the CPU's loops, the library's own kernel, cuBLAS, or cuBLAS with each float32 as
  * the sum of two of TF32. */
-enum { PK_BY_LOOPS = 0, PK_BY_KERNEL = 1, PK_BY_CUBLAS = 2, PK_BY_CUBLAS_SPLIT = 3 };
+enum { PK_MATMUL_BY_LOOPS = 0, PK_MATMUL_BY_KERNEL = 1, PK_MATMUL_BY_CUBLAS = 2, PK_MATMUL_BY_CUBLAS_SPLIT = 3 };
 
 /* For a type of elements T, called t: the products of `batch` pairs of matrices, a's m x k and b's k x n, one
- * after the other in c, m x n each. Pair i is matrix places[2 * i] of a and places[2 * i + 1] of b. Matrices
+ * after the other in c, m x n each. Pair i is matrix index_pairs[2 * i] of a and index_pairs[2 * i + 1] of b. Matrices
  * are dense, row by row, side by side and aligned to their elements; c overlaps neither.
  *
  * Integers wrap around, of bools a product is an "and" and a sum an "or", and float16, given by its bits, is
- * summed up in float32. report.exceptions tells of floats whether any result is infinite (PK_OVERFLOW) or
- * NaN (PK_INVALID), for whatever reason. *method tells what computed. */
+ * summed up in float32. report.exceptions tells of floats whether any result is infinite (PK_FPE_OVERFLOW) or
+ * NaN (PK_FPE_INVALID), for whatever reason. *method tells what computed. */
 #define PK_MATMUL(t, T)                                                                                  \
     PK_API int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
-                                 const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
+                                 const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision, \
                                  int64_t *method, const pk_options *options, pk_report *report);
 
 PK_MATMUL(bool, uint8_t)
@@ -826,20 +826,20 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 /* ---- Elements by their indices ---------------------------------------------------------------------- */
 
 /* Of each of `outer` arrays that lie one after the other, of `count` elements of `width` bytes, the elements
- * at `picked` indices, side by side. Negative indices count from the end. With PK_TAKE_EACH there are
+ * at `index_count` indices, side by side. Negative indices count from the end. With PK_TAKE_BATCHED_INDICES there are
  * indices for each of the arrays, else the same for all. An index that has no element is
- * PK_INVALID_ARGUMENT, and nothing is written; with PK_TAKE_KNOWN, which says that there is none, it may mean
+ * PK_INVALID_ARGUMENT, and nothing is written; with PK_TAKE_INDICES_IN_BOUNDS, which says that there is none, it may mean
  * the first element instead. Arrays are dense, and `out` overlaps nothing else. */
-enum { PK_TAKE_EACH = 1, PK_TAKE_KNOWN = 2 };
+enum { PK_TAKE_BATCHED_INDICES = 1, PK_TAKE_INDICES_IN_BOUNDS = 2 };
 PK_API int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width, const int64_t *indices,
-                       int64_t picked, int64_t flags, uint8_t *out, const pk_options *options,
+                       int64_t index_count, int64_t flags, uint8_t *out, const pk_options *options,
                        pk_report *report);
 
-/* Writes to the elements of an array of `count`, of `width` bytes each, at `put` indices: to the first the
+/* Writes to the elements of an array of `count`, of `width` bytes each, at `index_count` indices: to the first the
  * first value, and so on, and from the first value on again after the last one of `value_count`. Where
  * several indices mean one element, it has the last one's value. Indices are as for pk_take. `values` and
  * `indices` overlap nothing that is written. */
-PK_API int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+PK_API int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t index_count,
                       const uint8_t *values, int64_t value_count, const pk_options *options,
                       pk_report *report);
 
@@ -871,30 +871,30 @@ typedef struct pk_kernel {
 } pk_kernel;
 
 /* How the memory of a buffer begins, and what becomes of it:
- *   PK_BUFFER_UP        it begins as the host's; else as zeros
- *   PK_BUFFER_DOWN      at the call's end it is the host's
- *   PK_BUFFER_POISON    without PK_BUFFER_UP: it begins as bytes of PK_POISON
+ *   PK_BUFFER_UPLOAD        it begins as the host's; else as zeros
+ *   PK_BUFFER_DOWNLOAD      at the call's end it is the host's
+ *   PK_BUFFER_POISON    without PK_BUFFER_UPLOAD: it begins as bytes of PK_BUFFER_POISON_BYTE
  *   PK_BUFFER_CONSTANT  no kernel writes it, so that it may lie where the host's lies
- *   PK_BUFFER_THERE     its address is of memory of the device that the run is on: kernels work in it, if
+ *   PK_BUFFER_ON_DEVICE     its address is of memory of the device that the run is on: kernels work in it, if
  *                       it is constant or comes down, and else on a copy; nothing goes over the link
- * Where all buffers are PK_BUFFER_THERE, in place and in one stream, a run of a few launches, in which no
+ * Where all buffers are PK_BUFFER_ON_DEVICE, in place and in one stream, a run of a few launches, in which no
  * kernel prints and no symbol is set, is queued in that stream, and the call does not wait for it, unless
- * its options say so. The CPU library refuses PK_BUFFER_THERE. */
+ * its options say so. The CPU library refuses PK_BUFFER_ON_DEVICE. */
 enum {
-    PK_BUFFER_UP = 1,
-    PK_BUFFER_DOWN = 2,
+    PK_BUFFER_UPLOAD = 1,
+    PK_BUFFER_DOWNLOAD = 2,
     PK_BUFFER_POISON = 4,
     PK_BUFFER_CONSTANT = 8,
-    PK_BUFFER_THERE = 16
+    PK_BUFFER_ON_DEVICE = 16
 };
-enum { PK_POISON = 165 };
+enum { PK_BUFFER_POISON_BYTE = 165 };
 
 typedef struct pk_buffer {
     uint64_t address; /* of the host's memory; 0 if it neither goes up nor comes down */
-    uint64_t stream;  /* of PK_BUFFER_THERE: a cudaStream_t of what is queued before and after the run */
+    uint64_t stream;  /* of PK_BUFFER_ON_DEVICE: a cudaStream_t of what is queued before and after the run */
     int64_t bytes;
     int32_t flags;
-    int32_t item;   /* bytes of an element, for messages */
+    int32_t itemsize;   /* bytes of an element, for messages */
     char label[64]; /* its name for messages */
 } pk_buffer;
 
@@ -909,8 +909,8 @@ typedef struct pk_symbol {
 } pk_symbol;
 
 /* A kernel's argument: an address inside a buffer, with buffer >= 0 and the offset in bytes; or, with
- * PK_VALUE_ARGUMENT, bytes of `values`; or a null pointer. */
-enum { PK_VALUE_ARGUMENT = -1, PK_NULL_ARGUMENT = -2 };
+ * PK_ARGUMENT_VALUE, bytes of `values`; or a null pointer. */
+enum { PK_ARGUMENT_VALUE = -1, PK_ARGUMENT_NULL = -2 };
 
 typedef struct pk_argument {
     int64_t buffer;
@@ -918,10 +918,10 @@ typedef struct pk_argument {
     int64_t bytes; /* of a value */
 } pk_argument;
 
-/* A launch, with kernel >= 0; or, with kernel = PK_REPEAT, `count` rounds of the next `length` steps, some of
+/* A launch, with kernel >= 0; or, with kernel = PK_STEP_REPEAT, `count` rounds of the next `length` steps, some of
  * which may repeat others. Of a launch with count > 0 the library chooses the block, for so many threads in
  * one dimension, and grid and block are not read. */
-enum { PK_REPEAT = -1 };
+enum { PK_STEP_REPEAT = -1 };
 
 typedef struct pk_step {
     int64_t kernel;
@@ -957,7 +957,7 @@ typedef struct pk_run {
 /* Runs steps one after the other, over buffers that exist for the call alone: the inputs go up once, and the
  * outputs come down once. Everything is checked before anything runs. It runs on the first of the GPUs asked
  * for. What kernels print comes as UTF-8, at most `capacity` bytes of it, and *length tells how much there
- * was, on PK_OK and after a failure. report.stage_seconds[PK_KERNEL], on the CPU [PK_COMPUTE], is the time of
+ * was, on PK_OK and after a failure. report.stage_seconds[PK_STAGE_KERNEL], on the CPU [PK_STAGE_COMPUTE], is the time of
  * the steps. */
 PK_API int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length,
                               const pk_options *options, pk_report *report);

@@ -1,10 +1,10 @@
 #include "common/reduce.h"
 
-#include "cuda/elementwise/interpreter.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/reduce/combine_partials.cuh"
-#include "cuda/reduce/dispatch.cuh"
 #include "cuda/residency/workspace.h"
+#include "cuda/elementwise/interpreter.h"
+#include "cuda/reduce/dispatch.cuh"
+#include "cuda/reduce/combine_partials.cuh"
+#include "cuda/pipeline/pipeline.h"
 
 namespace pk {
 
@@ -12,24 +12,24 @@ namespace {
 
 using namespace reduction;
 
-class Reducer : public Interpreter {
+class ReduceAlgorithm : public Interpreter {
    public:
-    Reducer(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
-            const std::vector<int> &devices, bool may_keep, const Reduction &reduction, const Region &region,
+    ReduceAlgorithm(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+            const std::vector<int> &devices, bool may_broadcast, const Reduction &reduction, const Region &region,
             Partials &partials)
-        : Interpreter(evaluation, homes, call, devices, may_keep),
+        : Interpreter(evaluation, operands, call, devices, may_broadcast),
           reduction_(reduction),
           region_(region),
           partials_(partials) {
-        unit_elements = region.slabs.most_elements();
-        result_bytes = partials.bytes_a_unit();
-        for (int i = 0; i < reduction.asked.values; ++i) {
+        unit_elements = region.slabs.max_elements();
+        result_bytes = partials.bytes_per_unit();
+        for (int i = 0; i < reduction.spec.value_count; ++i) {
             const int operand = reduction.loaded(i);
             is_plain_ = is_plain_ && operand >= 0 && has_dense(operand);
         }
         if (is_plain_) scratch_bytes = 0;
         // Of other shapes, threads do not read whole lines.
-        walks = walks && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
+        single_pass_coalesced = single_pass_coalesced && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
     }
 
     int64_t units() const override { return region_.slabs.units(); }
@@ -37,56 +37,56 @@ class Reducer : public Interpreter {
 
     void launch(const Chunk &chunk) override {
         if (!is_plain_) Interpreter::launch(chunk);
-        clear_beyond(chunk);
+        clear_unused_partials(chunk);
         const char *values[2] = {nullptr, nullptr};
-        for (int i = 0; i < reduction_.asked.values; ++i)
+        for (int i = 0; i < reduction_.spec.value_count; ++i)
             values[i] = dense(chunk, is_plain_ ? reduction_.loaded(i) : reduction_.first_value + i);
-        char *const results = chunk.memory + chunk.results;
+        char *const results = chunk.d_memory + chunk.results;
         char *const partials =
-            finishes_ ? chunk.memory + chunk.scratch + chunk.rounded * partials_at_ : results;
-        const Given given{values[0],         values[1],   reduction_.type, region_.slabs, chunk.units.start,
-                          chunk.units.count, chunk.start, partials,        is_alone_};
-        const int64_t joined = launch_reduction(reduction_, given, chunk.queue);
-        if (is_alone_) joined_ = joined;  // other chunks are launched by several threads
-        if (finishes_) write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.queue);
+            finalizes_ ? chunk.d_memory + chunk.scratch + chunk.rounded * partials_at_ : results;
+        const ReduceParams params{values[0],         values[1],   reduction_.type, region_.slabs, chunk.units.start,
+                          chunk.units.count, chunk.start, partials,        is_single_chunk_};
+        const int64_t combined = launch_reduction(reduction_, params, chunk.stream);
+        if (is_single_chunk_) combined_ = combined;  // other chunks are launched by several threads
+        if (finalizes_) write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.stream);
     }
 
     // Has results come down, which are smaller than partials, where each is of one; or stay, where they have
     // a home.
-    void finish_on_device(char *home) {
-        finishes_ = region_.slabs.blocks() == 1 && !walks;  // what walks has no scratch
-        require(finishes_ || home == nullptr, "what stays at home is of short rows");
-        if (!finishes_) return;
-        home_ = home;
-        result_bytes = home == nullptr ? partials_.result_bytes_a_unit() : 0;
+    void finalize_on_device(char *d_results) {
+        finalizes_ = region_.slabs.blocks() == 1 && !single_pass_coalesced;  // what walks has no scratch
+        require(finalizes_ || d_results == nullptr, "what stays at home is of short rows");
+        if (!finalizes_) return;
+        d_results_ = d_results;
+        result_bytes = d_results == nullptr ? partials_.result_bytes_per_unit() : 0;
         partials_at_ = scratch_bytes;
-        scratch_bytes += (partials_.bytes_a_unit() + unit_elements - 1) / unit_elements;
+        scratch_bytes += (partials_.bytes_per_unit() + unit_elements - 1) / unit_elements;
     }
 
     // In a line, of what lies there: the partials, chunk by chunk if their values take scratch, and the
     // results.
-    void queue(const Line &line, char *results) {
+    void run_resident(const StreamScope &stream_scope, char *results) {
         constexpr int64_t SCRATCH = 32 << 20;
-        const int64_t a_unit = Chunk::round_up(unit_elements) * scratch_bytes;
-        const int64_t most = a_unit == 0 ? units() : std::clamp<int64_t>(SCRATCH / a_unit, 1, units());
-        const int64_t scratch = notes_bytes + Chunk::round_up(units() * result_bytes);
-        const plan::Workspace memory(line, scratch + most * a_unit);
-        is_alone_ = most == units();
+        const int64_t bytes_per_unit = Chunk::round_up(unit_elements) * scratch_bytes;
+        const int64_t most = bytes_per_unit == 0 ? units() : std::clamp<int64_t>(SCRATCH / bytes_per_unit, 1, units());
+        const int64_t scratch = status_bytes + Chunk::round_up(units() * result_bytes);
+        const plan::Workspace memory(stream_scope, scratch + most * bytes_per_unit);
+        is_single_chunk_ = most == units();
         for (int64_t first = 0; first < units(); first += most) {
             const pk_range range{first, std::min(most, units() - first)};
             const int64_t count = start(first + range.count) - start(first);
             launch({range, start(first), count, Chunk::round_up(range.count * unit_elements), memory.get(),
-                    notes_bytes + first * result_bytes, scratch, scratch, line.stream, 0});
+                    status_bytes + first * result_bytes, scratch, scratch, stream_scope.stream, 0});
         }
-        char *const partials = memory.get() + notes_bytes;
+        char *const partials = memory.get() + status_bytes;
         const View &result = reduction_.result.views[0];
-        finish_there(reduction_, region_.slabs, partials, joined_, {results, result, region_}, line.stream);
+        combine_on_device(reduction_, region_.slabs, partials, combined_, {results, result, region_}, stream_scope.stream);
     }
 
     bool is_plain() const { return is_plain_; }
 
     void deliver(const Chunk &chunk, const char *results) override {
-        if (finishes_) {
+        if (finalizes_) {
             partials_.take_results(chunk.units.start, chunk.units.count, results);
         } else {
             partials_.take(chunk.units.start, chunk.units.count, results);
@@ -96,7 +96,7 @@ class Reducer : public Interpreter {
    private:
     // A chunk's, where they have one block.
     Slabs slabs_of(const Chunk &chunk) const {
-        const Slabs::Unit last = region_.slabs.unit(chunk.units.start + chunk.units.count - 1);
+        const Slabs::WorkUnit last = region_.slabs.unit(chunk.units.start + chunk.units.count - 1);
         Slabs slabs = region_.slabs;
         slabs.count = last.slab + last.slabs - region_.slabs.unit(chunk.units.start).slab;
         return slabs;
@@ -104,53 +104,53 @@ class Reducer : public Interpreter {
 
     Results results_of(const Chunk &chunk) const {
         const View &result = reduction_.result.views[0];
-        if (home_ == nullptr) return {chunk.memory + chunk.results, result, slabs_of(chunk)};
-        Results results(home_, result, region_);
+        if (d_results_ == nullptr) return {chunk.d_memory + chunk.results, result, slabs_of(chunk)};
+        Results results(d_results_, result, region_);
         results.first_slab = region_.slabs.unit(chunk.units.start).slab;
         return results;
     }
 
     // The last unit may have fewer partials than the others, and room for as many, which comes down, too.
-    void clear_beyond(const Chunk &chunk) const {
+    void clear_unused_partials(const Chunk &chunk) const {
         if (result_bytes == 0) return;
         const int64_t last = chunk.units.start + chunk.units.count - 1;
-        if (region_.slabs.unit(last).slabs == region_.slabs.slabs_a_unit()) return;
-        char *const results = chunk.memory + chunk.results + (chunk.units.count - 1) * result_bytes;
-        PK_CUDA(cudaMemsetAsync(results, 0, size_t(result_bytes), chunk.queue));
+        if (region_.slabs.unit(last).slabs == region_.slabs.slabs_per_unit()) return;
+        char *const results = chunk.d_memory + chunk.results + (chunk.units.count - 1) * result_bytes;
+        PK_CUDA(cudaMemsetAsync(results, 0, size_t(result_bytes), chunk.stream));
     }
 
     const Reduction &reduction_;
     const Region &region_;
     Partials &partials_;
     bool is_plain_ = true;  // the values are what a load brings
-    bool is_alone_ = false, finishes_ = false;
-    int64_t joined_ = 1, partials_at_ = 0;
-    char *home_ = nullptr;  // of the results
+    bool is_single_chunk_ = false, finalizes_ = false;
+    int64_t combined_ = 1, partials_at_ = 0;
+    char *d_results_ = nullptr;  // of the results
 };
 
 // The results go to their home, if that is not null.
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
-                   const std::vector<int> &devices, char *home) {
+                   const std::vector<int> &devices, char *d_results) {
     const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                 reduction.exceptions};
     // There is nothing to bring down meanwhile, and whole chunks are quicker than those that go by units.
-    plan::bring_up(region.layout, reduction.program, call, devices);
+    plan::upload_loads(region.layout, reduction.program, call, devices);
     Partials partials(reduction, region);
-    with_room<Reducer>(
+    with_broadcast_fallback<ReduceAlgorithm>(
         evaluation, call, devices,
-        [&](Reducer &work) {
-            work.finish_on_device(home);
-            stream(work, call, devices, {{0, work.units()}});
+        [&](ReduceAlgorithm &algorithm) {
+            algorithm.finalize_on_device(d_results);
+            run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});
         },
         reduction, region, partials);
-    if (home == nullptr) partials.finish(call);
+    if (d_results == nullptr) partials.finish(call);
 }
 
-bool reads(const Reduction &reduction, const std::vector<Region> &regions, const plan::Span &written) {
+bool reads(const Reduction &reduction, const std::vector<Region> &regions, const plan::HostRange &written) {
     for (const Region &region : regions) {
         for (const Step &step : reduction.program.steps) {
-            if (step.op != PK_LOAD) continue;
-            const plan::Span read(region.layout, region.layout.views[size_t(step.a)], false);
+            if (step.op != PK_OP_LOAD) continue;
+            const plan::HostRange read(region.layout, region.layout.views[size_t(step.a)], false);
             if (read.low < written.high && written.low < read.high) return true;
         }
     }
@@ -159,101 +159,101 @@ bool reads(const Reduction &reduction, const std::vector<Region> &regions, const
 
 // Whether results can be written on the device, to where they have a home: each is of one block, and nothing
 // that is read lies there.
-bool stay_at_home(const Reduction &reduction, const std::vector<Region> &regions, const plan::Span &result,
+bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region> &regions, const plan::HostRange &result,
                   const std::vector<int> &devices) {
     const bool are_short = std::all_of(regions.begin(), regions.end(), [](const Region &region) {
         return region.slabs.blocks() == 1 && (region.slabs.inner != 1 || region.slabs.length < Slabs::BLOCK);
     });
-    return are_short && plan::have_homes({result}, devices) && !reads(reduction, regions, result);
+    return are_short && plan::all_resident({result}, devices) && !reads(reduction, regions, result);
 }
 
 // In this thread's line, if all that is read lies there; what is whole in memory in one region, which takes
 // no scratch.
-bool queue_regions(const Reduction &reduction, const std::vector<Region> &regions, bool are_whole,
+bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regions, bool are_contiguous,
                    char *results, Call &call, const std::vector<int> &devices) {
     for (const Region &region : regions) {
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
-        plan::Homes homes(region.layout, reduction.program, call, devices);
+        plan::Operands operands(region.layout, reduction.program, call, devices);
         Partials partials(reduction, region);
-        Reducer work(evaluation, homes, call, devices, false, reduction, region, partials);
-        homes.leave();
-        if (!work.is_at_home() || !work.may_queue || !work.has_room || (are_whole && !work.is_plain()))
+        ReduceAlgorithm algorithm(evaluation, operands, call, devices, false, reduction, region, partials);
+        operands.discard();
+        if (!algorithm.is_resident() || !algorithm.can_run_async || !algorithm.has_memory || (are_contiguous && !algorithm.is_plain()))
             return false;
-        work.queue(*Line::here(), results);
+        algorithm.run_resident(*StreamScope::current(), results);
     }
     call.advance(reduction.size);
     return true;
 }
 
-bool queue_at_home(const Reduction &reduction, const plan::Span &result, Call &call,
+bool reduce_async(const Reduction &reduction, const plan::HostRange &result, Call &call,
                    const std::vector<int> &devices) {
-    const Line *const line = Line::on(devices);
-    if (line == nullptr) return false;
-    if (!plan::have_homes({result}, devices)) return false;
-    const CurrentDevice current(line->device);
-    plan::Homes homes({result}, call, devices, true);
-    const plan::Home home = homes.of(0);
-    for (const bool are_whole : {true, false}) {
-        const std::vector<Region> regions = are_whole ? reduction.regions(INT64_MAX) : reduction.regions();
+    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    if (stream_scope == nullptr) return false;
+    if (!plan::all_resident({result}, devices)) return false;
+    const CurrentDevice current(stream_scope->device);
+    plan::Operands operands({result}, call, devices, true);
+    const plan::DeviceOperand resident = operands.of(0);
+    for (const bool are_contiguous : {true, false}) {
+        const std::vector<Region> regions = are_contiguous ? reduction.regions(INT64_MAX) : reduction.regions();
         if (reads(reduction, regions, result)) break;
-        if (!queue_regions(reduction, regions, are_whole, home.at, call, devices)) continue;
-        if (home.leaves)
-            plan::bring_down(devices[0], home.at, const_cast<char *>(result.low), result.high - result.low,
+        if (!enqueue_regions(reduction, regions, are_contiguous, resident.d_data, call, devices)) continue;
+        if (resident.copy_back)
+            plan::download(devices[0], resident.d_data, const_cast<char *>(result.low), result.high - result.low,
                              call);
-        homes.settle();
+        operands.commit();
         return true;
     }
-    homes.leave();
+    operands.discard();
     return false;
 }
 
 // A reduction, and the device that its operands lie on: -1 is the host.
 struct Located : Reduction {
-    template <class... Given>
-    explicit Located(Given... given) : Reduction(given...), device(device_of(result)) {}
+    template <class... Args>
+    explicit Located(Args... args) : Reduction(args...), device(device_of(result)) {}
     const int device;
 };
 
 // Of arrays on a device, into one there.
-void queue(const Located &reduction, Call &call) {
+void launch_async(const Located &reduction, Call &call) {
     require(reduction.result.views[0].access == Access::contiguous, "a result on a device is not dense");
-    const Queued queued(reduction.device, call);
+    const AsyncCall async_call(reduction.device, call);
     for (const Region &region : reduction.regions(INT64_MAX)) {  // in one, which is dense
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
         require(device_of(region.layout) == reduction.device, "the arrays lie on several GPUs");
-        const plan::Homes homes(plan::Homes::Callers(), region.layout, call);
+        const plan::Operands operands(plan::Operands::CallerOwned(), region.layout, call);
         Partials partials(reduction, region);
-        Reducer work(evaluation, homes, call, {reduction.device}, false, reduction, region, partials);
-        require(work.is_at_home() && work.is_plain(),
+        ReduceAlgorithm algorithm(evaluation, operands, call, {reduction.device}, false, reduction, region, partials);
+        require(algorithm.is_resident() && algorithm.is_plain(),
                 "what is reduced on a device is dense, and as it is there");
-        work.queue(queued, reduction.result.views[0].base);
+        algorithm.run_resident(async_call, reduction.result.views[0].base);
     }
-    queued.end();
+    async_call.finish();
 }
 
 void launch(const Reduction &reduction, Call &call) {
     reduction.clear_exceptions();
     const std::vector<int> devices = devices_of(call);
     const std::vector<Region> regions = reduction.regions();
-    plan::Span result(reduction.result, reduction.result.views[0], true);
-    if (queue_at_home(reduction, result, call, devices)) return;
-    result.may_be_home = result.may_be_home && stay_at_home(reduction, regions, result, devices);
-    plan::Homes results({result}, call, devices);
-    const plan::Home home = results.of(0);
-    for (const Region &region : regions) reduce_region(reduction, region, call, devices, home.at);
-    if (home.leaves) {
+    plan::HostRange result(reduction.result, reduction.result.views[0], true);
+    if (reduce_async(reduction, result, call, devices)) return;
+    result.may_be_resident = result.may_be_resident && can_finalize_in_place(reduction, regions, result, devices);
+    plan::Operands results({result}, call, devices);
+    const plan::DeviceOperand resident = results.of(0);
+    for (const Region &region : regions) reduce_region(reduction, region, call, devices, resident.d_data);
+    if (resident.copy_back) {
         const int64_t bytes = result.high - result.low;
-        plan::bring_down(devices[0], home.at, reduction.result.views[0].base, bytes, call);
+        plan::download(devices[0], resident.d_data, reduction.result.views[0].base, bytes, call);
     }
-    results.settle();
+    results.commit();
 }
 
-void launch_where_it_lies(const Located &reduction, Call &call) {
+void launch_located(const Located &reduction, Call &call) {
     if (reduction.device < 0) return launch(reduction, call);
     reduction.clear_exceptions();
-    queue(reduction, call);
+    launch_async(reduction, call);
 }
 
 // One after the other: what they share lies on the device, if it is kept.
@@ -268,13 +268,13 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
                              int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
                              const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
                              const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::Located(reduction, program, instruction_count, operands, operand_count, shape,
-                               dimensions, exceptions, report, PK_BYTE_SWAPPED | PK_ON_DEVICE);
+                               dimensions, exceptions, report, PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
         },
-        pk::launch_where_it_lies);
+        pk::launch_located);
 }
 
 extern "C" int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,
@@ -282,7 +282,7 @@ extern "C" int32_t pk_reduce_several(const pk_reduction *reductions, int64_t red
                                      const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                      int64_t dimensions, uint8_t *exceptions, const pk_options *options,
                                      pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::Reductions(reductions, reduction_count, program, instruction_count, operands,

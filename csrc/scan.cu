@@ -1,19 +1,19 @@
 #include <optional>
 
-#include "cuda/pipeline/pipeline.h"
 #include "cuda/residency/operands.h"
 #include "cuda/residency/workspace.h"
-#include "cuda/runtime/stream_memory.h"
-#include "cuda/scan/block_prefix.cuh"
 #include "cuda/scan/column_scan.cuh"
+#include "cuda/scan/block_prefix.cuh"
 #include "cuda/scan/tile_scan.cuh"
+#include "cuda/runtime/stream_memory.h"
+#include "cuda/pipeline/pipeline.h"
 
 namespace pk::scan {
 
 namespace {
 
 // Of the device's budget, a chunk of one unit may take that part.
-constexpr int64_t ROOM = 4;
+constexpr int64_t BUDGET_SHARE = 4;
 
 // Bytes of an element for the states of segments and blocks, where these are kept.
 int64_t scratch_of(const Slabs &slabs) {
@@ -50,7 +50,7 @@ void visit_flipped_op(int kind, Visit visit) {
 }
 
 template <class Op>
-class Scanner : public Work {
+class ScanAlgorithm : public DeviceAlgorithm {
     using State = typename Op::State;
     // A state for each segment, one for each block and one for its group take less than a byte an element.
     static_assert(2 * sizeof(State) * (SEGMENTS + 2) <= Slabs::BLOCK && 2 * sizeof(State) <= SEGMENT,
@@ -58,50 +58,50 @@ class Scanner : public Work {
 
    public:
     // Without a device, what runs on from chunk to chunk is the caller's, as queue() says.
-    Scanner(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
+    ScanAlgorithm(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
             std::optional<int> device)
-        : Work(region.layout, homes.loads({0}), stores_of(region, homes), sizeof(unsigned),
+        : DeviceAlgorithm(region.layout, operands.loads({0}), stores_of(region, operands), sizeof(unsigned),
                scratch_of(region.slabs)),
           request_(request),
           slabs_(region.slabs),
-          homes_(homes),
+          operands_(operands),
           call_(call) {
-        unit_elements = slabs_.most_elements();
+        unit_elements = slabs_.max_elements();
         in_order = slabs_.blocks() > 1;
         if (!in_order || !device) return;
         const CurrentDevice current(*device);
         block_.emplace(*device, carries_bytes());
-        if (block_->memory() == nullptr) {
+        if (block_->d_memory() == nullptr) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
         }
-        carries_ = block_->memory();
+        carries_ = block_->d_memory();
     }
 
     int64_t units() const override { return slabs_.units(); }
     int64_t start(int64_t unit) const override { return slabs_.start(unit); }
 
     void launch(const Chunk &chunk) override {
-        const Given given = given_of(chunk);
+        const ScanParams params = params_for(chunk);
         if (slabs_.inner == 1) {
-            launch_tiles(given, chunk.queue);
+            launch_tiles(params, chunk.stream);
         } else {
-            launch_columns(given, chunk.queue);
+            launch_columns(params, chunk.stream);
         }
     }
 
     // All at once, of what lies on a device, with so much memory.
-    int64_t bytes_there() const { return states_at() + states_bytes(); }
-    void queue(const Line &line, char *memory) {
+    int64_t temporary_bytes() const { return states_at() + states_bytes(); }
+    void run_resident(const StreamScope &stream_scope, char *memory) {
         carries_ = memory;
-        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), line.stream));
+        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), stream_scope.stream));
         Chunk chunk{};
         chunk.units = {0, units()};
         chunk.count = start(units());
         chunk.rounded = Chunk::round_up(chunk.count);
-        chunk.memory = memory + notes_at();
-        chunk.scratch = states_at() - notes_at();
-        chunk.queue = line.stream;
+        chunk.d_memory = memory + status_at();
+        chunk.scratch = states_at() - status_at();
+        chunk.stream = stream_scope.stream;
         launch(chunk);
     }
 
@@ -110,61 +110,61 @@ class Scanner : public Work {
     }
 
    private:
-    static unsigned tiles_of(const Given &given) {
-        return unsigned((given.parts + given.parts_a_tile - 1) / given.parts_a_tile);
+    static unsigned tiles_of(const ScanParams &params) {
+        return unsigned((params.scan_blocks + params.blocks_per_tile - 1) / params.blocks_per_tile);
     }
 
     // A result of many columns, of which chunks are long, goes down when all of it is at home.
-    static std::vector<Carried> stores_of(const Region &region, const plan::Homes &homes) {
-        if (homes.of(1).at != nullptr && region.slabs.inner > 1) return {};
-        return homes.stores(1);
+    static std::vector<StreamedOperand> stores_of(const Region &region, const plan::Operands &operands) {
+        if (operands.of(1).d_data != nullptr && region.slabs.inner > 1) return {};
+        return operands.stores(1);
     }
 
     int64_t carries_bytes() const { return slabs_.inner * int64_t(sizeof(Carry<Op>)); }
     // In the memory of queue(): the carries, what is met, and the states of segments, parts and groups.
-    int64_t notes_at() const { return Chunk::round_up(carries_bytes()); }
-    int64_t states_at() const { return notes_at() + Chunk::ROUND; }
+    int64_t status_at() const { return Chunk::round_up(carries_bytes()); }
+    int64_t states_at() const { return status_at() + Chunk::ROUND; }
     int64_t states_bytes() const {
-        const int64_t a_part = segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 2;
-        return slabs_.count * slabs_.blocks() * a_part * slabs_.inner * int64_t(sizeof(State));
+        const int64_t states_per_block = segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 2;
+        return slabs_.count * slabs_.blocks() * states_per_block * slabs_.inner * int64_t(sizeof(State));
     }
 
-    void launch_tiles(const Given &given, cudaStream_t queue) const {
-        const unsigned tiles = tiles_of(given);
+    void launch_tiles(const ScanParams &params, cudaStream_t stream) const {
+        const unsigned tiles = tiles_of(params);
         if (in_order) {
-            device::total_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
+            device::upsweep_tiles<Op><<<tiles, device::TILE_THREADS, 0, stream>>>(params);
             PK_CUDA(cudaGetLastError());
-            launch_groups(given, queue);
+            launch_prefixes(params, stream);
         }
-        device::run_tiles<Op><<<tiles, device::TILE_THREADS, 0, queue>>>(given);
+        device::downsweep_tiles<Op><<<tiles, device::TILE_THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
-    void launch_columns(const Given &given, cudaStream_t queue) const {
-        const int64_t segments = given.parts * given.segments_a_part * given.inner;
-        if (given.segments_a_part > 1 || in_order) {
-            device::total_segments<Op><<<blocks(segments), device::THREADS, 0, queue>>>(given);
+    void launch_columns(const ScanParams &params, cudaStream_t stream) const {
+        const int64_t segments = params.scan_blocks * params.segments_per_block * params.inner;
+        if (params.segments_per_block > 1 || in_order) {
+            device::upsweep_segments<Op><<<blocks(segments), device::THREADS, 0, stream>>>(params);
             PK_CUDA(cudaGetLastError());
         }
         if (in_order) {
-            device::total_parts<Op><<<blocks(given.parts * given.inner), device::THREADS, 0, queue>>>(given);
+            device::upsweep_blocks<Op><<<blocks(params.scan_blocks * params.inner), device::THREADS, 0, stream>>>(params);
             PK_CUDA(cudaGetLastError());
-            launch_groups(given, queue);
+            launch_prefixes(params, stream);
         }
-        device::run_segments<Op><<<blocks(segments), device::THREADS, 0, queue>>>(given);
+        device::downsweep_segments<Op><<<blocks(segments), device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
     // Makes of the parts' totals what is before each.
-    void launch_groups(const Given &given, cudaStream_t queue) const {
-        const int64_t threads = given.group_count * given.inner;
+    void launch_prefixes(const ScanParams &params, cudaStream_t stream) const {
+        const int64_t threads = params.group_count * params.inner;
         const int64_t slabs =
-            (given.first_group + given.group_count - 1) / given.groups_a_slab + 1 - given.first_slab;
-        device::total_groups<Op><<<blocks(threads), device::THREADS, 0, queue>>>(given);
+            (params.first_group + params.group_count - 1) / params.groups_per_slab + 1 - params.first_slab;
+        device::upsweep_groups<Op><<<blocks(threads), device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::run_groups<Op><<<blocks(slabs * given.inner), device::THREADS, 0, queue>>>(given);
+        device::prefix_groups<Op><<<blocks(slabs * params.inner), device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::run_parts<Op><<<blocks(threads), device::THREADS, 0, queue>>>(given);
+        device::prefix_blocks<Op><<<blocks(threads), device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
@@ -172,56 +172,56 @@ class Scanner : public Work {
         return unsigned((threads + device::THREADS - 1) / device::THREADS);
     }
 
-    Given given_of(const Chunk &chunk) const {
-        Given given{};
-        given.from = homes_.at(*this, chunk, 0);
-        given.to = homes_.at(*this, chunk, 1);
-        given.met = reinterpret_cast<unsigned *>(chunk.memory);
-        given.start = chunk.start;
-        given.length = slabs_.length;
-        given.inner = slabs_.inner;
-        given.blocks = slabs_.blocks();
-        given.segments_a_part = segments_of(std::min(slabs_.length, Slabs::BLOCK));
-        const Slabs::Unit first = slabs_.unit(chunk.units.start);
-        given.first_slab = first.slab;
-        given.first_block = first.block;
-        given.parts_a_tile = device::parts_a_tile(slabs_.length);
-        given.parts = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
-        given.segments = chunk.memory + chunk.scratch;
-        given.totals =
-            static_cast<State *>(given.segments) + given.parts * given.segments_a_part * given.inner;
-        given.groups = static_cast<State *>(given.totals) + given.parts * given.inner;
-        given.carries = carries_;
-        given.groups_a_slab = (slabs_.blocks() + GROUP - 1) / GROUP;
-        given.first_group = first.slab * given.groups_a_slab + first.block / GROUP;
-        const Slabs::Unit last = slabs_.unit(chunk.units.start + chunk.units.count - 1);
-        given.group_count = last.slab * given.groups_a_slab + last.block / GROUP + 1 - given.first_group;
-        given.instead_of_nan = request_.instead_of_nan;
-        given.from_type = request_.from;
-        given.to_type = request_.to;
-        given.flipped = flipped_bits(request_.kind);
-        given.narrows = request_.narrows();
-        given.skips_nan = request_.skips_nan;
-        given.is_exclusive = request_.is_exclusive;
-        given.reports = request_.reports();
-        return given;
+    ScanParams params_for(const Chunk &chunk) const {
+        ScanParams params{};
+        params.from = operands_.d_data(*this, chunk, 0);
+        params.to = operands_.d_data(*this, chunk, 1);
+        params.met = reinterpret_cast<unsigned *>(chunk.d_memory);
+        params.start = chunk.start;
+        params.length = slabs_.length;
+        params.inner = slabs_.inner;
+        params.blocks = slabs_.blocks();
+        params.segments_per_block = segments_of(std::min(slabs_.length, Slabs::BLOCK));
+        const Slabs::WorkUnit first = slabs_.unit(chunk.units.start);
+        params.first_slab = first.slab;
+        params.first_block = first.block;
+        params.blocks_per_tile = device::blocks_per_tile(slabs_.length);
+        params.scan_blocks = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
+        params.segments = chunk.d_memory + chunk.scratch;
+        params.totals =
+            static_cast<State *>(params.segments) + params.scan_blocks * params.segments_per_block * params.inner;
+        params.groups = static_cast<State *>(params.totals) + params.scan_blocks * params.inner;
+        params.carries = carries_;
+        params.groups_per_slab = (slabs_.blocks() + GROUP - 1) / GROUP;
+        params.first_group = first.slab * params.groups_per_slab + first.block / GROUP;
+        const Slabs::WorkUnit last = slabs_.unit(chunk.units.start + chunk.units.count - 1);
+        params.group_count = last.slab * params.groups_per_slab + last.block / GROUP + 1 - params.first_group;
+        params.instead_of_nan = request_.instead_of_nan;
+        params.from_type = request_.from;
+        params.to_type = request_.to;
+        params.flipped = flipped_bits(request_.kind);
+        params.narrows = request_.narrows();
+        params.skips_nan = request_.skips_nan;
+        params.is_exclusive = request_.is_exclusive;
+        params.reports = request_.reports();
+        return params;
     }
 
     const Request &request_;
     const Slabs slabs_;
-    const plan::Homes &homes_;
+    const plan::Operands &operands_;
     Call &call_;
-    std::optional<Block> block_;
+    std::optional<DeviceBuffer> block_;
     char *carries_ = nullptr;  // up to the chunk that is next
 };
 
-void scan_region(const Request &request, const Region &region, const plan::Homes &homes, Call &call,
-                 const std::vector<int> &asked) {
+void scan_region(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
+                 const std::vector<int> &devices_asked) {
     visit_flipped_op(request.kind, [&](auto op) {
-        Scanner<decltype(op)> scanner(request, region, homes, call, asked.front());
+        ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call, devices_asked.front());
         // What runs on from chunk to chunk stays on one device.
-        const size_t devices = scanner.in_order ? 1 : asked.size();
-        stream(scanner, call, {asked.begin(), asked.begin() + int64_t(devices)}, {{0, scanner.units()}});
+        const size_t device_count = algorithm.in_order ? 1 : devices_asked.size();
+        run_pipeline(algorithm, call, {devices_asked.begin(), devices_asked.begin() + int64_t(device_count)}, {{0, algorithm.units()}});
     });
 }
 
@@ -235,28 +235,28 @@ bool may_overlap(const Request &request, const Region &region) {
 
 // The homes that its operands may have. A column is scanned wherever its operands are, many columns where all
 // of them are at home: in chunks, their rows would be short.
-std::vector<plan::Span> spans_of(const Request &request, const std::vector<int> &asked) {
+std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::vector<int> &devices_asked) {
     const Region &region = request.undivided;
     const Layout &layout = region.layout;
-    std::vector<plan::Span> spans{{layout, layout.views[0], false}, {layout, layout.views[1], true}};
-    const bool overlap = spans[0].low < spans[1].high && spans[1].low < spans[0].high;
-    bool may_be_home = !overlap || may_overlap(request, region);
+    std::vector<plan::HostRange> host_ranges{{layout, layout.views[0], false}, {layout, layout.views[1], true}};
+    const bool overlap = host_ranges[0].low < host_ranges[1].high && host_ranges[1].low < host_ranges[0].high;
+    bool may_be_resident = !overlap || may_overlap(request, region);
     if (region.slabs.inner > 1) {
-        const bool fits = scratch_of(region.slabs) * region.slabs.most_elements() <=
-                          streaming_memory().device_budget / ROOM;
-        may_be_home = may_be_home && fits && plan::have_homes(spans, asked);
+        const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
+                          streaming_memory().device_budget / BUDGET_SHARE;
+        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, devices_asked);
     }
-    for (plan::Span &span : spans) {
-        span.may_be_home = span.may_be_home && may_be_home;
-        span.may_arrive = region.slabs.inner == 1;
+    for (plan::HostRange &host_range : host_ranges) {
+        host_range.may_be_resident = host_range.may_be_resident && may_be_resident;
+        host_range.may_upload_by_chunk = region.slabs.inner == 1;
     }
-    return spans;
+    return host_ranges;
 }
 
 // A request, and the device that its operands lie on: -1 is the host.
 struct Located : Request {
-    template <class... Given>
-    explicit Located(Given... given) : Request(given...), device(device_of(undivided.layout)) {
+    template <class... Args>
+    explicit Located(Args... args) : Request(args...), device(device_of(undivided.layout)) {
         const std::vector<View> &views = undivided.layout.views;
         require(views[0].on_device == views[1].on_device,
                 "one operand lies on a device, and the other does not");
@@ -265,48 +265,48 @@ struct Located : Request {
 };
 
 // In a line, of operands that lie there.
-void queue(const Request &request, const plan::Homes &homes, const Line &line, Call &call) {
+void scan_async(const Request &request, const plan::Operands &operands, const StreamScope &stream_scope, Call &call) {
     visit_flipped_op(request.kind, [&](auto op) {
-        Scanner<decltype(op)> scanner(request, request.undivided, homes, call, std::nullopt);
-        require(scanner.is_at_home(), "what is scanned on a device is dense");
-        const plan::Workspace memory(line, scanner.bytes_there());
-        scanner.queue(line, memory.get());
+        ScanAlgorithm<decltype(op)> algorithm(request, request.undivided, operands, call, std::nullopt);
+        require(algorithm.is_resident(), "what is scanned on a device is dense");
+        const plan::Workspace memory(stream_scope, algorithm.temporary_bytes());
+        algorithm.run_resident(stream_scope, memory.get());
     });
 }
 
 // Of arrays on a device, in their stream.
-void queue_there(const Located &request, Call &call) {
-    const Queued queued(request.device, call);
-    const plan::Homes homes(plan::Homes::Callers(), request.undivided.layout, call);
-    require(homes.of(0).dense && homes.of(1).dense, "what is scanned on a device is dense");
-    if (homes.of(0).at == homes.of(1).at && !may_overlap(request, request.undivided))
+void launch_async(const Located &request, Call &call) {
+    const AsyncCall async_call(request.device, call);
+    const plan::Operands operands(plan::Operands::CallerOwned(), request.undivided.layout, call);
+    require(operands.of(0).contiguous && operands.of(1).contiguous, "what is scanned on a device is dense");
+    if (operands.of(0).d_data == operands.of(1).d_data && !may_overlap(request, request.undivided))
         fail(PK_UNSUPPORTED, "columns of float64 on a device are not summed in place");
-    queue(request, homes, queued, call);
-    queued.end();
+    scan_async(request, operands, async_call, call);
+    async_call.finish();
 }
 
 void launch(const Located &request, Call &call) {
-    if (request.device >= 0) return queue_there(request, call);
-    const std::vector<int> asked = devices_of(call);
-    const Line *const line = Line::on(asked);
-    plan::Homes homes(spans_of(request, asked), call, asked, true);
-    const plan::Home from = homes.of(0), to = homes.of(1);
-    const bool are_there = from.at != nullptr && !from.arrives && to.at != nullptr && !to.leaves;
-    if (line != nullptr && are_there) {
-        const CurrentDevice current(line->device);
-        queue(request, homes, *line, call);
+    if (request.device >= 0) return launch_async(request, call);
+    const std::vector<int> devices_asked = devices_of(call);
+    const StreamScope *const stream_scope = StreamScope::current_on(devices_asked);
+    plan::Operands operands(host_ranges_of(request, devices_asked), call, devices_asked, true);
+    const plan::DeviceOperand from = operands.of(0), to = operands.of(1);
+    const bool are_resident = from.d_data != nullptr && !from.upload_first_use && to.d_data != nullptr && !to.copy_back;
+    if (stream_scope != nullptr && are_resident) {
+        const CurrentDevice current(stream_scope->device);
+        scan_async(request, operands, *stream_scope, call);
         call.advance(request.undivided.layout.size);
-    } else if (homes.of(0).at == nullptr && to.at == nullptr) {
-        for (const Region &region : request.regions) scan_region(request, region, homes, call, asked);
+    } else if (operands.of(0).d_data == nullptr && to.d_data == nullptr) {
+        for (const Region &region : request.regions) scan_region(request, region, operands, call, devices_asked);
     } else {
         const Region &region = request.undivided;
-        scan_region(request, region, homes, call, asked);
-        if (region.slabs.inner > 1 && to.leaves) {
+        scan_region(request, region, operands, call, devices_asked);
+        if (region.slabs.inner > 1 && to.copy_back) {
             const View &view = region.layout.views[1];
-            plan::bring_down(0, to.at, view.base, region.layout.size * view.item, call);
+            plan::download(0, to.d_data, view.base, region.layout.size * view.item, call);
         }
     }
-    homes.settle();
+    operands.commit();
 }
 
 }  // namespace
@@ -315,11 +315,11 @@ void launch(const Located &request, Call &call) {
 extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
                            int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
                            pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::scan::Located(operation, flags, operands, shape, dimensions, outer, rows,
-                                     PK_BYTE_SWAPPED | PK_ON_DEVICE);
+                                     PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
         },
         pk::scan::launch);
 }

@@ -4,8 +4,8 @@
 
 #include "cuda/residency/operands.h"
 #include "cuda/residency/workspace.h"
-#include "cuda/runtime/stream_memory.h"
 #include "cuda/sort/device_sort.h"
+#include "cuda/runtime/stream_memory.h"
 
 namespace pk {
 
@@ -23,22 +23,22 @@ struct Located : Request {
 
 // ---- In plans: what is at home is sorted there ----
 
-plan::Span values_of(const Rows &rows) {
+plan::HostRange values_of(const Rows &rows) {
     return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
 }
-plan::Span results_of(const SortRequest &request) {
+plan::HostRange results_of(const SortRequest &request) {
     return {request.out, request.elements() * request.type.bytes, request.type.bytes, true};
 }
-plan::Span results_of(const ArgsortRequest &request) {
+plan::HostRange results_of(const ArgsortRequest &request) {
     const int64_t word = sizeof(int64_t);
     return {request.order, request.count * request.kept * word, word, true};
 }
 
 // The request with its arrays on a device.
-SortRequest there(const SortRequest &request, char *in, char *out) {
+SortRequest on_device(const SortRequest &request, char *in, char *out) {
     return {{request.type, in, request.count, request.columns}, out};
 }
-ArgsortRequest there(const ArgsortRequest &request, char *in, char *out) {
+ArgsortRequest on_device(const ArgsortRequest &request, char *in, char *out) {
     return {{request.type, in, request.count, request.columns},
             reinterpret_cast<int64_t *>(out),
             request.kept,
@@ -47,13 +47,13 @@ ArgsortRequest there(const ArgsortRequest &request, char *in, char *out) {
 
 // In this thread's line, if results stay where they are made; false if there is no room.
 template <class Request>
-bool sort_in_line(const Request &request, const Line &line, Call &call) {
-    const plan::Span in = values_of(request), out = results_of(request);
+bool sort_async(const Request &request, const StreamScope &stream_scope, Call &call) {
+    const plan::HostRange in = values_of(request), out = results_of(request);
     try {
-        const plan::Workspace memory(line, bytes_there(request));
-        plan::Homes homes({in, out}, call, {line.device}, true);
-        sort_there(there(request, homes.of(0).at, homes.of(1).at), memory.get(), line.stream);
-        homes.settle();
+        const plan::Workspace memory(stream_scope, temporary_bytes(request));
+        plan::Operands operands({in, out}, call, {stream_scope.device}, true);
+        sort_on_device(on_device(request, operands.of(0).d_data, operands.of(1).d_data), memory.get(), stream_scope.stream);
+        operands.commit();
     } catch (const Failure &failure) {
         if (failure.status() != PK_OUT_OF_MEMORY) throw;
         return false;
@@ -64,64 +64,64 @@ bool sort_in_line(const Request &request, const Line &line, Call &call) {
 
 // False if the values have no home, or there is no room to sort there.
 template <class Request>
-bool sort_at_home(const Request &request, Call &call, const std::vector<int> &devices) {
+bool sort_resident(const Request &request, Call &call, const std::vector<int> &devices) {
     constexpr int64_t ALIGNMENT = 256;
-    const plan::Span in = values_of(request), out = results_of(request);
-    if (request.elements() > MOST_THERE || !plan::have_homes({in}, devices)) return false;
+    const plan::HostRange in = values_of(request), out = results_of(request);
+    if (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, devices)) return false;
     const CurrentDevice current(devices[0]);
-    const bool stays = plan::have_homes({out}, devices);
-    const Line *const line = Line::on(devices);
-    if (line != nullptr && stays) return sort_in_line(request, *line, call);
-    const int64_t bytes = (bytes_there(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const bool is_output_resident = plan::all_resident({out}, devices);
+    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    if (stream_scope != nullptr && is_output_resident) return sort_async(request, *stream_scope, call);
+    const int64_t bytes = (temporary_bytes(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     const int64_t out_bytes = out.high - out.low;
-    const plan::Memory memory(devices[0], bytes + (stays ? 0 : out_bytes));
+    const plan::PooledBuffer memory(devices[0], bytes + (is_output_resident ? 0 : out_bytes));
     if (memory.get() == nullptr) return false;
-    plan::Homes homes({in, out}, call, devices);
-    char *const to = stays ? homes.of(1).at : memory.get() + bytes;
+    plan::Operands operands({in, out}, call, devices);
+    char *const to = is_output_resident ? operands.of(1).d_data : memory.get() + bytes;
     {
-        const Stream stream = pk::stream();
-        const Queue queue(stream);
-        Lane lane(call);
+        const Stream own_stream = make_stream();
+        const SyncOnExit stream(own_stream);
+        TraceLane lane(call);
         const double begin = call.seconds();
-        sort_there(there(request, homes.of(0).at, to), memory.get(), queue.get());
-        PK_CUDA(cudaStreamSynchronize(queue.get()));
-        lane.add(PK_KERNEL, begin, call.seconds(), 0, request.elements());
+        sort_on_device(on_device(request, operands.of(0).d_data, to), memory.get(), stream.get());
+        PK_CUDA(cudaStreamSynchronize(stream.get()));
+        lane.add(PK_STAGE_KERNEL, begin, call.seconds(), 0, request.elements());
     }
     ++call.report.chunks;
-    if (!stays || homes.of(1).leaves)
-        plan::bring_down(devices[0], to, const_cast<char *>(out.low), out_bytes, call);
-    homes.settle();
+    if (!is_output_resident || operands.of(1).copy_back)
+        plan::download(devices[0], to, const_cast<char *>(out.low), out_bytes, call);
+    operands.commit();
     call.advance(request.elements());
     return true;
 }
 
 template <class Request, void (*on_host)(const Request &, Call &)>
-void sort_in_plan(const Request &request, Call &call) {
+void sort_in_residency_scope(const Request &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    if (sort_at_home(request, call, devices)) return;
-    plan::Span in = values_of(request), out = results_of(request);
-    in.may_be_home = out.may_be_home = false;
-    plan::Homes homes({in, out}, call, devices);
+    if (sort_resident(request, call, devices)) return;
+    plan::HostRange in = values_of(request), out = results_of(request);
+    in.may_be_resident = out.may_be_resident = false;
+    plan::Operands operands({in, out}, call, devices);
     on_host(request, call);
-    homes.settle();
+    operands.commit();
 }
 
 template <class Request>
-void sort_queued(const Request &request, const Queued &queued) {
-    const plan::Span out = results_of(request);
+void launch_async(const Request &request, const AsyncCall &async_call) {
+    const plan::HostRange out = results_of(request);
     if (out.low == out.high) return;
-    const plan::Workspace memory(queued, bytes_there(request));
-    sort_there(request, memory.get(), queued.stream);
-    queued.end();
+    const plan::Workspace memory(async_call, temporary_bytes(request));
+    sort_on_device(request, memory.get(), async_call.stream);
+    async_call.finish();
 }
 
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Located<Request> &request, Call &call) {
-    const plan::Span out = results_of(request);
+    const plan::HostRange out = results_of(request);
     if (request.device >= 0) {
-        sort_queued<Request>(request, Queued(request.device, call));
-    } else if (plan::Plan::innermost() != nullptr && out.low != out.high) {
-        sort_in_plan<Request, on_host>(request, call);
+        launch_async<Request>(request, AsyncCall(request.device, call));
+    } else if (plan::ResidencyScope::current() != nullptr && out.low != out.high) {
+        sort_in_residency_scope<Request, on_host>(request, call);
     } else {
         on_host(request, call);
     }
@@ -139,7 +139,7 @@ void launch(const Located<Request> &request, Call &call) {
             return pk::Located<pk::SortRequest>(                                                            \
                 {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out}, options, {in, out});       \
         };                                                                                                  \
-        return pk::called(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                   \
+        return pk::run_entry(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                   \
     }                                                                                                       \
     extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,           \
                                       int64_t kept, int64_t descending, const pk_options *options,          \
@@ -149,7 +149,7 @@ void launch(const Located<Request> &request, Call &call) {
                 {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, descending != 0},   \
                 options, {in, order});                                                                      \
         };                                                                                                  \
-        return pk::called(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);             \
+        return pk::run_entry(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);             \
     }                                                                                                       \
     extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places, \
                                            int64_t count, int64_t right, const pk_options *options,         \
@@ -158,7 +158,7 @@ void launch(const Located<Request> &request, Call &call) {
             return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,     \
                                      count, right != 0);                                                    \
         };                                                                                                  \
-        return pk::called(options, report, check, pk::search);                                              \
+        return pk::run_entry(options, report, check, pk::search);                                              \
     }                                                                                                       \
     extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,  \
                                      int64_t *inverse, int64_t *counts, int64_t *found,                     \
@@ -167,7 +167,7 @@ void launch(const Located<Request> &request, Call &call) {
             return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,    \
                                      index, inverse, counts, found);                                        \
         };                                                                                                  \
-        return pk::called(options, report, check, pk::find_unique);                                         \
+        return pk::run_entry(options, report, check, pk::find_unique);                                         \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

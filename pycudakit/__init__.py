@@ -101,7 +101,7 @@ from pycudakit._families.elementwise.ufuncs import (
     true_divide,
     trunc,
 )
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._interop.pinned_copy import pinned_copy
 from pycudakit._native.engine_status import EngineStatus, engines
 from pycudakit._native.hardware import (
@@ -257,15 +257,15 @@ else:
             "_families.matmul.tensor_products": "einsum inner kron outer tensordot trace vecdot",
             "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         },
-        open_to_others,
+        accept_foreign_arrays,
         "evaluate fuse grid_for concat concatenate convolve corrcoef correlate cov cross gradient pad repeat "
         "stack tile trapezoid",
     )
 
-late_bound.name(
-    call_on_device=_lazy.function("pycudakit.fusing.single_call", "call"),
-    call_on_dask=_lazy.function("pycudakit._dask.registry", "call"),
-    compile_wanted=_lazy.function("pycudakit.fusing.memory.background_jit", "compile_wanted"),
+late_bound.register(
+    call_on_device=_lazy.lazy_function("pycudakit.fusing.single_call", "call"),
+    call_on_dask=_lazy.lazy_function("pycudakit._dask.registry", "call"),
+    compile_requested=_lazy.lazy_function("pycudakit.fusing.memory.background_jit", "compile_requested"),
 )
 
 __all__ = [
@@ -516,4 +516,4 @@ __all__ = [
     "where",
 ]
 
-_lazy.show(__name__, __all__)
+_lazy.set_public_module(__name__, __all__)

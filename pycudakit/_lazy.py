@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
-HOMES: dict[str, dict[str, str]] = {}  # of each package, its names' modules
+MODULES_OF_NAMES: dict[str, dict[str, str]] = {}  # of each package, its names' modules
 
 
 def attach(
     package: str,
     modules: Mapping[str, str],
-    door: Callable[[FunctionType], Any] | None = None,
-    without_door: str = "",
+    wrap: Callable[[FunctionType], Any] | None = None,
+    unwrapped: str = "",
 ) -> None:
     """Give a package the modules' public names, which are separated by spaces.
 
@@ -23,28 +23,30 @@ def attach(
 
     The modules that lie in the package itself are names, too. What was asked for is an ordinary attribute.
     """
-    homes = HOMES[package] = {name: module for module, names in modules.items() for name in names.split()}
-    homes.update((module, module) for module in modules if "." not in module)
+    module_of = MODULES_OF_NAMES[package] = {
+        name: module for module, names in modules.items() for name in names.split()
+    }
+    module_of.update((module, module) for module in modules if "." not in module)
     this = sys.modules[package]
 
     def get(name: str) -> Any:
-        if name not in homes:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
-        module = importlib.import_module(f"{package}.{homes[name]}")
-        found = module if homes[name] == name else getattr(module, name)
-        if door is not None and isinstance(found, FunctionType) and name not in without_door.split():
-            found = door(found)
-        vars(this).setdefault(name, found)
-        show(package, [name])
+        module = importlib.import_module(f"{package}.{module_of[name]}")
+        value = module if module_of[name] == name else getattr(module, name)
+        if wrap is not None and isinstance(value, FunctionType) and name not in unwrapped.split():
+            value = wrap(value)
+        vars(this).setdefault(name, value)
+        set_public_module(package, [name])
         return vars(this)[name]
 
     def names() -> list[str]:
-        return sorted({*vars(this), *homes})
+        return sorted({*vars(this), *module_of})
 
     vars(this).update(__getattr__=get, __dir__=names)
 
 
-def function(module: str, name: str) -> Callable[..., Any]:
+def lazy_function(module: str, name: str) -> Callable[..., Any]:
     """Return what calls a module's function, and has the module imported at the first call."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -53,9 +55,9 @@ def function(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def show(package: str, names: Iterable[str]) -> None:
+def set_public_module(package: str, names: Iterable[str]) -> None:
     """Let what a package shows be known by that place, which pickles then name: it stays where files move."""
-    shown = vars(sys.modules[package])
+    namespace = vars(sys.modules[package])
     for name in names:
-        if getattr(shown.get(name), "__module__", "").startswith(f"{package}."):
-            shown[name].__module__ = package
+        if getattr(namespace.get(name), "__module__", "").startswith(f"{package}."):
+            namespace[name].__module__ = package

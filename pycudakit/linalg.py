@@ -12,23 +12,23 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._families.elementwise import ufuncs
 from pycudakit._families.matmul.matmul import matmul
-from pycudakit._families.matmul.matrix_power import raised
+from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._families.reduce import lowering, min_max
 from pycudakit._families.reduce.reduction import Reduction
 from pycudakit._families.reduce.sums_and_means import sum
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64
 from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 __all__ = ["matrix_power", "norm"]
 
 
-@open_to_others
-@answered_by(np.linalg.norm)
-@one_call("norm")
+@accept_foreign_arrays
+@numpy_for_small(np.linalg.norm)
+@logged_as_one_call("norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Return a norm of vectors, or of matrices.
 
@@ -72,20 +72,20 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     except (TypeError, ValueError):
         return numpy()  # raises, or takes the axis 0 of a number
     if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
-        return _folded("norm", lowering.NORM, numpy, array, axes, keepdims)
+        return _reduced_norm("norm", lowering.NORM, numpy, array, axes, keepdims)
     if len(axes) == 1:
         return _of_vectors(numpy, array, ord, axes, keepdims)
     if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf) and axes[0] != axes[1]:
         return _of_matrices(numpy, array, ord, axes, keepdims)
     if ord not in (2, -2, "nuc") or len(axes) != 2:
         return numpy()  # raises
-    foreign = f"a norm of order {ord!r} of matrices"
-    return Reduction("norm", lowering.NORM, numpy, [array], foreign=foreign).by_numpy()
+    unsupported = f"a norm of order {ord!r} of matrices"
+    return Reduction("norm", lowering.NORM, numpy, [array], unsupported=unsupported).by_numpy()
 
 
-@open_to_others
-@answered_by(np.linalg.matrix_power)
-@one_call("matrix_power")
+@accept_foreign_arrays
+@numpy_for_small(np.linalg.matrix_power)
+@logged_as_one_call("matrix_power")
 def matrix_power(a: Any, n: int) -> Any:
     """Return a square matrix multiplied by itself n times, or a stack of them.
 
@@ -112,7 +112,7 @@ def matrix_power(a: Any, n: int) -> Any:
     numpy = functools.partial(np.linalg.matrix_power, a, n)
     array = operands.as_array(a)
     if array is None:
-        return native_call.by_numpy_alone("matrix_power", numpy)
+        return native_call.numpy_fallback("matrix_power", numpy)
     try:
         power = operator.index(n)
     except TypeError:
@@ -121,13 +121,13 @@ def matrix_power(a: Any, n: int) -> Any:
         return numpy()
     if power < 0:
         array, power = np.linalg.inv(array), -power
-    result = raised(array, power, matmul)
+    result = power_by_squaring(array, power, matmul)
     return np.array(result) if result is array else result
 
 
-def _folded(name: str, write: Any, numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:
+def _reduced_norm(name: str, write: Any, numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:
     call = Reduction(name, write, numpy, [array], axes, keepdims=keepdims)
-    if call.is_numpys:
+    if call.uses_numpy:
         return call.by_numpy()
     result = call.reduce()
     call.warn(result, "dot")
@@ -138,11 +138,11 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
     if isinstance(ord, str):
         return numpy()  # raises
     if ord in (math.inf, -math.inf):
-        write = lowering.LARGEST_MAGNITUDE if ord > 0 else lowering.LEAST_MAGNITUDE
-        return _folded("norm", write, numpy, array, axes, keepdims)
+        write = lowering.MAX_ABS if ord > 0 else lowering.MIN_ABS
+        return _reduced_norm("norm", write, numpy, array, axes, keepdims)
     if ord in (0, 1):
-        return _folded(
-            "norm", lowering.NONZEROS if ord == 0 else lowering.MAGNITUDES, numpy, array, axes, keepdims
+        return _reduced_norm(
+            "norm", lowering.COUNT_NONZERO if ord == 0 else lowering.SUM_ABS, numpy, array, axes, keepdims
         )
     if operands.as_array(ord) is None or np.ndim(ord) or not array.size:
         return numpy()  # raises
@@ -151,14 +151,14 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
     powers = ufuncs.reciprocal(sizes) if ord == -1 else ufuncs.power(sizes, ord)
     total = sum(powers, axes, keepdims=keepdims)
     if np.ndim(total) == 0:
-        allocator.look(np.asarray(total))
+        allocator.access_on_host(np.asarray(total))
     return ufuncs.power(total, np.asarray(total).dtype.type(1) / ord)
 
 
 def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     rows, columns = axes if ord in (1, -1) else axes[::-1]
-    call = Reduction("norm", lowering.MAGNITUDES, numpy, [array], (rows,), keepdims=True)
-    if call.is_numpys:
+    call = Reduction("norm", lowering.SUM_ABS, numpy, [array], (rows,), keepdims=True)
+    if call.uses_numpy:
         return call.by_numpy()
     sums = call.reduce()
     call.warn(sums, "dot")

@@ -6,19 +6,19 @@
 
 namespace pk::blocks {
 
-std::vector<pk_operand> operands_of(const pk_pass &pass, const char *scratch) {
+std::vector<pk_operand> operands_of(const pk_block_program &pass, const char *scratch) {
     const auto *first = at<pk_operand>(pass.operands);
     std::vector<pk_operand> operands(first, first + pass.operand_count);
     for (pk_operand &operand : operands) {
-        if ((operand.flags & PK_IN_SCRATCH) == 0) continue;
-        operand.flags &= ~PK_IN_SCRATCH;
+        if ((operand.flags & PK_OPERAND_IN_SCRATCH) == 0) continue;
+        operand.flags &= ~PK_OPERAND_IN_SCRATCH;
         operand.address += reinterpret_cast<uint64_t>(scratch);
     }
     return operands;
 }
 
 // The pass's own entry checks what a block is to compute.
-static void check_block(const pk_pass &pass, const pk_report *report) {
+static void check_block(const pk_block_program &pass, const pk_report *report) {
     const char somewhere = 0;  // which nothing touches here
     const std::vector<pk_operand> operands = operands_of(pass, &somewhere);
     const auto *program = at<pk_instruction>(pass.program);
@@ -34,11 +34,11 @@ static void check_block(const pk_pass &pass, const pk_report *report) {
 }
 
 // What a block touches of an operand that lies in the threads' own memory.
-static void check_place(const pk_pass &pass, int64_t index, int64_t scratch_bytes) {
+static void check_scratch_operand(const pk_block_program &pass, int64_t index, int64_t scratch_bytes) {
     const pk_operand &operand = at<pk_operand>(pass.operands)[index];
-    if ((operand.flags & PK_IN_SCRATCH) == 0) return;
+    if ((operand.flags & PK_OPERAND_IN_SCRATCH) == 0) return;
     const char *beyond = "an operand lies beyond the threads' memory";
-    require(at<int64_t>(pass.moves)[index] == 0, "an operand in the threads' memory moves");
+    require(at<int64_t>(pass.block_strides)[index] == 0, "an operand in the threads' memory moves");
     require(operand.address < uint64_t(scratch_bytes), beyond);
     int64_t low = int64_t(operand.address), high = low + size_of(operand.type);
     for (int64_t d = 0; d < pass.dimensions; ++d) {
@@ -51,24 +51,24 @@ static void check_place(const pk_pass &pass, int64_t index, int64_t scratch_byte
     }
 }
 
-static void check(const pk_pass &pass, int64_t scratch_bytes, const pk_report *report) {
+static void check(const pk_block_program &pass, int64_t scratch_bytes, const pk_report *report) {
     require(pass.operands != 0, "operands is a null pointer");
-    require(pass.moves != 0, "moves is a null pointer");
+    require(pass.block_strides != 0, "block_strides is a null pointer");
     require(pass.operand_count >= 0 && pass.operand_count <= PK_MAX_OPERANDS,
             "operand_count is out of range");
     require((pass.reductions != 0) == (pass.reduction_count != 0), "there are no reductions, or no count");
     check_block(pass, report);
-    for (int64_t i = 0; i < pass.operand_count; ++i) check_place(pass, i, scratch_bytes);
+    for (int64_t i = 0; i < pass.operand_count; ++i) check_scratch_operand(pass, i, scratch_bytes);
 }
 
-Request::Request(pk_pass *passes, int64_t pass_count, int64_t blocks, int64_t scratch_bytes,
+Request::Request(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
                  const pk_report *report)
-    : passes(passes), pass_count(pass_count), blocks(blocks), scratch_bytes(scratch_bytes) {
-    require(passes != nullptr, "passes is a null pointer");
-    require(pass_count >= 0, "pass_count is negative");
+    : programs(programs), program_count(program_count), blocks(blocks), scratch_bytes(scratch_bytes) {
+    require(programs != nullptr, "programs is a null pointer");
+    require(program_count >= 0, "program_count is negative");
     require(blocks >= 0, "blocks is negative");
     require(scratch_bytes >= 0 && scratch_bytes <= INT64_MAX / 2, "scratch_bytes is out of range");
-    for (int64_t i = 0; i < pass_count; ++i) check(passes[i], scratch_bytes, report);
+    for (int64_t i = 0; i < program_count; ++i) check(programs[i], scratch_bytes, report);
 }
 
 }  // namespace pk::blocks

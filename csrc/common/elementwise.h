@@ -18,10 +18,10 @@ struct Evaluation {
 
     // Adds what a thread's or a chunk's instructions met. For one thread at a time.
     template <class Flags>
-    void add_exceptions(const Flags *met, pk_report &report) const {
+    void add_exceptions(const Flags *raised, pk_report &report) const {
         for (int64_t i = 0; i < instruction_count; ++i) {
-            exceptions[i] |= uint8_t(met[i]);
-            report.exceptions |= int64_t(met[i]);
+            exceptions[i] |= uint8_t(raised[i]);
+            report.exceptions |= int64_t(raised[i]);
         }
     }
 };
@@ -33,7 +33,7 @@ class Request {
    public:
     Request(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
             int64_t operand_count, const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
-            const pk_report *report, int32_t flags = PK_BYTE_SWAPPED);
+            const pk_report *report, int32_t flags = PK_OPERAND_BYTE_SWAPPED);
     int64_t elements() const { return layout_.size; }
     const Layout &layout() const { return layout_; }
 

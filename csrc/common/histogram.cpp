@@ -21,19 +21,19 @@ static void check_operands(const pk_operand *operands, int64_t operand_count, co
 static void check_bins(const pk_bins &bins, int value_type) {
     const bool is_float = is_float_type(value_type);
     require(bins.count >= 0 && bins.count < MOST_BINS, "bins.count is not from 0 to 2^31 - 257");
-    if (bins.how == PK_BY_VALUE) {
+    if (bins.kind == PK_BINS_INDEX) {
         require(!is_float, "bins are by value, and the values are floats");
         return;
     }
     const bool narrow = bins.type == PK_FLOAT32 || bins.type == PK_FLOAT16;
     require_array(reinterpret_cast<const void *>(bins.edges), bins.count + 1, narrow ? 4 : 8, "bins.edges");
-    if (bins.how == PK_BY_WIDTH) {
+    if (bins.kind == PK_BINS_UNIFORM) {
         require(bins.count > 0, "bins.count is 0");
-        require(bins::width_kind(bins.type, bins.quotient) != bins::WIDTHS,
-                "bins.type and bins.quotient are no floats that go together");
+        require(bins::uniform_kind(bins.type, bins.compute_type) != bins::UNIFORM_KINDS,
+                "bins.type and bins.compute_type are no floats that go together");
         return;
     }
-    require(bins.how == PK_BY_EDGES, "bins.how is none of PK_BY_VALUE, PK_BY_EDGES and PK_BY_WIDTH");
+    require(bins.kind == PK_BINS_EDGES, "bins.kind is none of PK_BINS_INDEX, PK_BINS_EDGES and PK_BINS_UNIFORM");
     require(bins.type == PK_FLOAT32 || bins.type == PK_FLOAT64 ||
                 (!is_float && (bins.type == PK_INT64 || bins.type == PK_UINT64)),
             "values and edges do not compare in bins.type");
@@ -51,11 +51,11 @@ static int64_t checked_total(const pk_bins *bins, int64_t axes) {
 
 // An operand that is not touched puts the elements in the shape's order.
 static Layout layout_of(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                        int64_t dimensions, bool in_order) {
+                        int64_t dimensions, bool executor) {
     check_operands(operands, operand_count, shape, dimensions);
     std::vector<pk_operand> all(operands, operands + operand_count);
     std::vector<bool> stored(size_t(operand_count), false);
-    if (in_order) {
+    if (executor) {
         pk_operand order{};
         order.address = 64;
         order.type = PK_UINT8;
@@ -70,7 +70,7 @@ static Layout layout_of(const pk_operand *operands, int64_t operand_count, const
     return Layout(all.data(), int64_t(all.size()), shape, dimensions, stored);
 }
 
-Counting::Counting(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+BinnedElements::BinnedElements(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                    int64_t dimensions, const pk_bins *bins, int64_t axes, bool weights)
     : bins(bins),
       axes(axes),
@@ -85,11 +85,11 @@ Counting::Counting(const pk_operand *operands, int64_t operand_count, const int6
     }
 }
 
-Counting Counting::for_host() const {
-    Counting counting = *this;
+BinnedElements BinnedElements::for_host() const {
+    BinnedElements counting = *this;
     for (int64_t i = 0; i < axes; ++i) {
-        const bool pays = bins[i].how == PK_BY_WIDTH && layout.size / 4 > bins[i].count;
-        if (pays) counting.shortcuts[i] = Shortcut(bins[i]);
+        const bool pays = bins[i].kind == PK_BINS_UNIFORM && layout.size / 4 > bins[i].count;
+        if (pays) counting.fast_paths[i] = UniformFastPath(bins[i]);
     }
     return counting;
 }
@@ -111,7 +111,7 @@ ExtentRequest::ExtentRequest(const pk_operand *operand, const int64_t *shape, in
 
 HistogramRequest::HistogramRequest(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                    int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts)
-    : Counting(operands, operand_count, shape, dimensions, bins, axes, false), counts(counts) {
+    : BinnedElements(operands, operand_count, shape, dimensions, bins, axes, false), counts(counts) {
     require(counts != nullptr, "counts is a null pointer");
     require(!has_weights || !is_float_type(view(axes).type), "weights that are counted are integers");
 }
@@ -134,16 +134,16 @@ pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
     return found;
 }
 
-Counting HistogramOfExtentRequest::counting(const pk_bins &found) const {
-    return Counting(operand_, 1, shape_, dimensions_, &found, 1, false);
+BinnedElements HistogramOfExtentRequest::counting(const pk_bins &found) const {
+    return BinnedElements(operand_, 1, shape_, dimensions_, &found, 1, false);
 }
 
 WeightedHistogramRequest::WeightedHistogramRequest(const pk_operand *operands, int64_t operand_count,
                                                    const int64_t *shape, int64_t dimensions,
                                                    const pk_bins *bins, int64_t axes, double *sums,
-                                                   int64_t *outside)
-    : Counting(operands, operand_count, shape, dimensions, bins, axes, true), sums(sums), outside(outside) {
-    require(sums != nullptr && outside != nullptr, "sums or outside is a null pointer");
+                                                   int64_t *out_of_range)
+    : BinnedElements(operands, operand_count, shape, dimensions, bins, axes, true), sums(sums), out_of_range(out_of_range) {
+    require(sums != nullptr && out_of_range != nullptr, "sums or out_of_range is a null pointer");
 }
 
 DigitizeRequest::DigitizeRequest(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
@@ -152,7 +152,7 @@ DigitizeRequest::DigitizeRequest(const pk_operand *operands, const int64_t *shap
     require(bins != nullptr, "bins is a null pointer");
     check_operands(operands, 2, shape, dimensions);
     require(operands[1].type == PK_INT64, "indices are of the type PK_INT64");
-    require(bins->how == PK_BY_EDGES, "bins.how is not PK_BY_EDGES");
+    require(bins->kind == PK_BINS_EDGES, "bins.kind is not PK_BINS_EDGES");
     check_bins(*bins, operands[0].type);
     layout = Layout(operands, 2, shape, dimensions, {false, true});
 }

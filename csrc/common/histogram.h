@@ -11,8 +11,8 @@
 namespace pk::histogram {
 
 // The elements to count, and into which bins. `weights` says whether a last operand has weights.
-struct Counting {
-    Counting(const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
+struct BinnedElements {
+    BinnedElements(const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
              const pk_bins *bins, int64_t axes, bool weights);
 
     const pk_bins *bins;
@@ -20,14 +20,14 @@ struct Counting {
     bool has_weights;
     int64_t total;  // bins
     Layout layout;  // in the shape's order, if there are weights
-    Shortcut shortcuts[2];
+    UniformFastPath fast_paths[2];
 
     // The same as the host's threads take it, who look at the edges for shortcuts.
-    Counting for_host() const;
+    BinnedElements for_host() const;
 
     int64_t elements() const { return layout.size; }
     // Whether integers that are weights are added in floats, as NumPy does in bins of one width.
-    bool adds_in_floats() const { return bins[0].how == PK_BY_WIDTH; }
+    bool adds_in_floats() const { return bins[0].kind == PK_BINS_UNIFORM; }
     const View &view(int64_t operand) const { return layout.views[size_t(operand)]; }
 };
 
@@ -40,7 +40,7 @@ struct ExtentRequest {
     uint64_t *extent;
 };
 
-struct HistogramRequest : Counting {
+struct HistogramRequest : BinnedElements {
     HistogramRequest(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                      int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts);
 
@@ -55,7 +55,7 @@ struct HistogramOfExtentRequest {
 
     // What counts the elements into the bins that the caller finds for their extent.
     pk_bins found_bins(const uint64_t *extent) const;
-    Counting counting(const pk_bins &found) const;
+    BinnedElements counting(const pk_bins &found) const;
 
     Layout layout;
     int64_t count;
@@ -68,13 +68,13 @@ struct HistogramOfExtentRequest {
     const uint64_t find_;
 };
 
-struct WeightedHistogramRequest : Counting {
+struct WeightedHistogramRequest : BinnedElements {
     WeightedHistogramRequest(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                              int64_t dimensions, const pk_bins *bins, int64_t axes, double *sums,
-                             int64_t *outside);
+                             int64_t *out_of_range);
 
     double *sums;
-    int64_t *outside;
+    int64_t *out_of_range;
 };
 
 struct DigitizeRequest {
@@ -88,10 +88,10 @@ struct DigitizeRequest {
 };
 
 // As pk_histogram, without weights.
-void count_on_host(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts);
+void count_on_host(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
 // The same with integer weights, the last operand.
-void count_weights(const Counting &counting, const BinLoops &loops, Call &call, int64_t *counts);
-void add_weights(const Counting &counting, const BinLoops &loops, Call &call, double *sums, int64_t *outside);
+void count_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
+void add_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, double *sums, int64_t *out_of_range);
 // Elements whose weights are added one after the other; then such sums are.
 int64_t run_for(int64_t total);
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call);

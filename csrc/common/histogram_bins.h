@@ -50,31 +50,31 @@ PK_HD typename element<type>::Value element_of(uint64_t bits) {
 
 // A value from low to high as a float to compare with the edges; NaN if it is not.
 template <class Edge, class Value>
-PK_HD Edge kept(Value value, Value low, Value high) {
+PK_HD Edge in_range_or_nan(Value value, Value low, Value high) {
     return value >= low && value <= high ? Edge(value) : Edge(NAN);
 }
 
 // Bins of equal width as numpy.histogram has them: `rounds` says which float16 results are to be rounded.
 enum Rounding { NONE, DIFFERENCE, ALL };
 template <class Edge, class Quotient, int rounds>
-struct Width {
+struct UniformBins {
     const Edge *edges;
     Edge first;
     Quotient width, times;
     int32_t count;
 
     // `count` for NaN. `lost` is set where NumPy's index is beyond the bins.
-    PK_HD int32_t index(Edge value, uint32_t &lost) const {
+    PK_HD int32_t index(Edge value, uint32_t &is_beyond_bins) const {
         const Edge difference = round<rounds != NONE>(value - first);
         const Quotient share = round<rounds == ALL>(Quotient(difference) / width);
         const Quotient place = round<rounds == ALL>(share * times);
         const bool fits = place < Quotient(2147483520) && place > Quotient(-1);
         const bool none = value != value;
         int32_t at = int32_t(select(fits, place, Quotient(0)));
-        lost |= uint32_t(none | (fits & (at <= count))) ^ 1u;
+        is_beyond_bins |= uint32_t(none | (fits & (at <= count))) ^ 1u;
         at = select(at >= count, count - 1, at);
         at -= int32_t(value < edges[at]);
-        lost |= uint32_t(at < 0);
+        is_beyond_bins |= uint32_t(at < 0);
         at = select(at < 0, 0, at);
         at += int32_t((value >= edges[at + 1]) & (at != count - 1));
         return select(none, count, at);
@@ -115,7 +115,7 @@ PK_HD int32_t between(int32_t passed, T value, T last, int32_t count) {
 
 // `count` for an integer that is the index of no bin.
 template <class T>
-PK_HD int32_t by_value(T value, int32_t count) {
+PK_HD int32_t by_index(T value, int32_t count) {
     return select(uint64_t(value) < uint64_t(count), int32_t(value), count);
 }
 
@@ -127,8 +127,8 @@ PK_HD uint64_t whole(double sum, bool is_signed) {
 }
 
 // How edges of a call are compared: in the type of this index.
-enum Compared { AS_INT64, AS_UINT64, AS_FLOAT, AS_DOUBLE, COMPARED };
-PK_HD Compared compared(int type) {
+enum CompareType { AS_INT64, AS_UINT64, AS_FLOAT, AS_DOUBLE, COMPARE_TYPES };
+PK_HD CompareType compare_type(int type) {
     switch (type) {
         case PK_INT64: return AS_INT64;
         case PK_UINT64: return AS_UINT64;
@@ -138,77 +138,77 @@ PK_HD Compared compared(int type) {
 }
 
 template <int as>
-struct compared_type;
+struct compare_type_of;
 template <>
-struct compared_type<AS_INT64> {
+struct compare_type_of<AS_INT64> {
     using type = int64_t;
 };
 template <>
-struct compared_type<AS_UINT64> {
+struct compare_type_of<AS_UINT64> {
     using type = uint64_t;
 };
 template <>
-struct compared_type<AS_FLOAT> {
+struct compare_type_of<AS_FLOAT> {
     using type = float;
 };
 template <>
-struct compared_type<AS_DOUBLE> {
+struct compare_type_of<AS_DOUBLE> {
     using type = double;
 };
 
 // The arithmetic of a pk_bins by width: an index into the loops for it, or WIDTHS if there is none.
-enum { FLOAT_FLOAT, FLOAT_DOUBLE, DOUBLE_DOUBLE, HALF_HALF, HALF_FLOAT, HALF_DOUBLE, WIDTHS };
-PK_HD int width_kind(int type, int quotient) {
-    if (type == PK_FLOAT64) return quotient == PK_FLOAT64 ? DOUBLE_DOUBLE : WIDTHS;
+enum { FLOAT_FLOAT, FLOAT_DOUBLE, DOUBLE_DOUBLE, HALF_HALF, HALF_FLOAT, HALF_DOUBLE, UNIFORM_KINDS };
+PK_HD int uniform_kind(int type, int compute_type) {
+    if (type == PK_FLOAT64) return compute_type == PK_FLOAT64 ? DOUBLE_DOUBLE : UNIFORM_KINDS;
     const bool half = type == PK_FLOAT16;
-    if (!half && type != PK_FLOAT32) return WIDTHS;
-    switch (quotient) {
+    if (!half && type != PK_FLOAT32) return UNIFORM_KINDS;
+    switch (compute_type) {
         case PK_FLOAT64: return half ? HALF_DOUBLE : FLOAT_DOUBLE;
         case PK_FLOAT32: return half ? HALF_FLOAT : FLOAT_FLOAT;
-        case PK_FLOAT16: return half ? HALF_HALF : WIDTHS;
-        default: return WIDTHS;
+        case PK_FLOAT16: return half ? HALF_HALF : UNIFORM_KINDS;
+        default: return UNIFORM_KINDS;
     }
 }
 
 template <int kind>
-struct width_of;
+struct uniform_bins_of;
 template <>
-struct width_of<FLOAT_FLOAT> {
-    using type = Width<float, float, NONE>;
+struct uniform_bins_of<FLOAT_FLOAT> {
+    using type = UniformBins<float, float, NONE>;
 };
 template <>
-struct width_of<FLOAT_DOUBLE> {
-    using type = Width<float, double, NONE>;
+struct uniform_bins_of<FLOAT_DOUBLE> {
+    using type = UniformBins<float, double, NONE>;
 };
 template <>
-struct width_of<DOUBLE_DOUBLE> {
-    using type = Width<double, double, NONE>;
+struct uniform_bins_of<DOUBLE_DOUBLE> {
+    using type = UniformBins<double, double, NONE>;
 };
 template <>
-struct width_of<HALF_HALF> {
-    using type = Width<float, float, ALL>;
+struct uniform_bins_of<HALF_HALF> {
+    using type = UniformBins<float, float, ALL>;
 };
 template <>
-struct width_of<HALF_FLOAT> {
-    using type = Width<float, float, DIFFERENCE>;
+struct uniform_bins_of<HALF_FLOAT> {
+    using type = UniformBins<float, float, DIFFERENCE>;
 };
 template <>
-struct width_of<HALF_DOUBLE> {
-    using type = Width<float, double, DIFFERENCE>;
+struct uniform_bins_of<HALF_DOUBLE> {
+    using type = UniformBins<float, double, DIFFERENCE>;
 };
 
 // The bins as this kind computes with them, their edges at `edges`.
 template <int kind>
-PK_HD typename width_of<kind>::type width_with(const pk_bins &given, const void *edges) {
-    using W = typename width_of<kind>::type;
-    W made{};
-    made.edges = static_cast<decltype(made.edges)>(edges);
-    made.first = decltype(made.first)(given.first);
-    made.width = decltype(made.width)(given.width);
-    made.times = decltype(made.times)(given.count);
-    if constexpr (kind == HALF_HALF) made.times = half::round(made.times);
-    made.count = int32_t(given.count);
-    return made;
+PK_HD typename uniform_bins_of<kind>::type uniform_bins_with(const pk_bins &bin_spec, const void *edges) {
+    using W = typename uniform_bins_of<kind>::type;
+    W result{};
+    result.edges = static_cast<decltype(result.edges)>(edges);
+    result.first = decltype(result.first)(bin_spec.first);
+    result.width = decltype(result.width)(bin_spec.width);
+    result.times = decltype(result.times)(bin_spec.count);
+    if constexpr (kind == HALF_HALF) result.times = half::round(result.times);
+    result.count = int32_t(bin_spec.count);
+    return result;
 }
 
 }  // namespace pk::bins

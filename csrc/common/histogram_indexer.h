@@ -7,69 +7,69 @@
 
 namespace pk::histogram {
 
-class Indexer {
+class BinIndexer {
    public:
     static constexpr int64_t BLOCK = 1024;
 
-    Indexer(const Layout &layout, const BinLoops &loops) : layout_(layout), loops_(loops) {}
+    BinIndexer(const Layout &layout, const BinLoops &loops) : layout_(layout), loops_(loops) {}
 
     // Elements of an operand, in the operand's own memory if they lie there as they should.
-    const void *elements(int64_t operand, int64_t start, int64_t count, void *room) const {
+    const void *elements(int64_t operand, int64_t start, int64_t count, void *buffer) const {
         const View &view = layout_.views[size_t(operand)];
         if (view.access == Access::contiguous) return view.base + start * view.item;
-        layout_.gather(view, start, count, room);
-        return room;
+        layout_.gather(view, start, count, buffer);
+        return buffer;
     }
 
     // The same, as a compared type.
-    const void *values(int64_t operand, bins::Compared as, int64_t start, int64_t count, void *room) {
+    const void *values(int64_t operand, bins::CompareType as, int64_t start, int64_t count, void *buffer) {
         const int type = layout_.views[size_t(operand)].type;
         const void *found = elements(operand, start, count, raw_.get());
         const bool is_so =
             (as == bins::AS_INT64 && type == PK_INT64) || (as == bins::AS_UINT64 && type == PK_UINT64) ||
             (as == bins::AS_FLOAT && type == PK_FLOAT32) || (as == bins::AS_DOUBLE && type == PK_FLOAT64);
         if (is_so && found != raw_.get()) return found;
-        loops_.convert[type][as](found, count, room);
-        return room;
+        loops_.convert[type][as](found, count, buffer);
+        return buffer;
     }
 
     // Indices into all bins, `total` for none. Returns whether any was lost.
-    bool indices(const Counting &counting, int64_t start, int64_t count, int32_t *indices) {
+    bool indices(const BinnedElements &counting, int64_t start, int64_t count, int32_t *indices) {
         if (counting.axes == 1) return along(0, counting, start, count, indices);
         const auto first = int32_t(counting.bins[0].count), second = int32_t(counting.bins[1].count);
         int32_t *const others = others_.get();
-        bool lost = along(0, counting, start, count, indices);
-        lost |= along(1, counting, start, count, others);
+        bool is_beyond_bins = along(0, counting, start, count, indices);
+        is_beyond_bins |= along(1, counting, start, count, others);
         for (int64_t i = 0; i < count; ++i) {
             const bool none = indices[i] == first || others[i] == second;
             indices[i] = none ? first * second : indices[i] * second + others[i];
         }
-        return lost;
+        return is_beyond_bins;
     }
 
-    void passed(const pk_bins &given, bool or_equals, int64_t start, int64_t count, int32_t *passed) {
-        const bins::Compared as = bins::compared(given.type);
-        loops_.search[as](values(0, as, start, count, values_.get()), count, given, or_equals, passed);
+    void passed(const pk_bins &bin_spec, bool or_equals, int64_t start, int64_t count, int32_t *passed) {
+        const bins::CompareType as = bins::compare_type(bin_spec.type);
+        loops_.search[as](values(0, as, start, count, values_.get()), count, bin_spec, or_equals, passed);
     }
 
    private:
-    bool along(int64_t operand, const Counting &counting, int64_t start, int64_t count, int32_t *indices) {
-        const pk_bins &given = counting.bins[operand];
+    bool along(int64_t operand, const BinnedElements &counting, int64_t start, int64_t count, int32_t *indices) {
+        const pk_bins &bin_spec = counting.bins[operand];
         const int type = layout_.views[size_t(operand)].type;
-        if (given.how == PK_BY_EDGES) {
-            const bins::Compared as = bins::compared(given.type);
+        if (bin_spec.kind == PK_BINS_EDGES) {
+            const bins::CompareType as = bins::compare_type(bin_spec.type);
             const void *found = values(operand, as, start, count, values_.get());
-            loops_.by_edges[as](found, count, given, indices);
+            loops_.by_edges[as](found, count, bin_spec, indices);
             return false;
         }
         const void *found = elements(operand, start, count, raw_.get());
-        if (given.how == PK_BY_VALUE) {
-            loops_.by_value[type](found, count, int32_t(given.count), indices);
+        if (bin_spec.kind == PK_BINS_INDEX) {
+            loops_.by_index[type](found, count, int32_t(bin_spec.count), indices);
             return false;
         }
-        loops_.keep[type][given.type == PK_FLOAT64](found, count, given, values_.get());
-        return loops_.by_width[bins::width_kind(given.type, given.quotient)](
-            values_.get(), count, given, counting.shortcuts[operand], indices);
+        loops_.to_float_in_range[type][bin_spec.type == PK_FLOAT64](found, count, bin_spec, values_.get());
+        return loops_.uniform[bins::uniform_kind(bin_spec.type, bin_spec.compute_type)](
+            values_.get(), count, bin_spec, counting.fast_paths[operand], indices);
     }
 
     const Layout &layout_;

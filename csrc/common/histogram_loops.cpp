@@ -21,7 +21,7 @@ static double margin_of(const pk_bins &bins, double scale, double epsilon) {
     return margin < 0.4 ? margin : 1;  // not, if it is NaN
 }
 
-Shortcut::Shortcut(const pk_bins &bins) : scale(double(bins.count) / bins.width) {
+UniformFastPath::UniformFastPath(const pk_bins &bins) : scale(double(bins.count) / bins.width) {
     constexpr double FLOATS = 0x1p-23, DOUBLES = 0x1p-52, RARE = 1.0 / 512;
     if (bins.type == PK_FLOAT16 || !std::isfinite(float(scale)) || !(std::fabs(scale) > 1e-30)) return;
     if (bins.type == PK_FLOAT64) {

@@ -12,33 +12,33 @@ namespace {
 
 template <int type, int as>
 void convert(const void *elements_, int64_t count, void *values_) {
-    using T = typename bins::compared_type<as>::type;
+    using T = typename bins::compare_type_of<as>::type;
     const auto *elements = static_cast<const typename bins::element<type>::Raw *>(elements_);
     T *values = static_cast<T *>(values_);
     for (int64_t i = 0; i < count; ++i) values[i] = T(bins::element<type>::value(elements[i]));
 }
 
 template <int type, class Edge>
-void keep(const void *elements_, int64_t count, const pk_bins &given, void *values_) {
+void to_float_in_range(const void *elements_, int64_t count, const pk_bins &bin_spec, void *values_) {
     const auto *elements = static_cast<const typename bins::element<type>::Raw *>(elements_);
     Edge *values = static_cast<Edge *>(values_);
-    const auto low = bins::element_of<type>(given.low), high = bins::element_of<type>(given.high);
+    const auto low = bins::element_of<type>(bin_spec.low), high = bins::element_of<type>(bin_spec.high);
     for (int64_t i = 0; i < count; ++i) {
-        values[i] = bins::kept<Edge>(bins::element<type>::value(elements[i]), low, high);
+        values[i] = bins::in_range_or_nan<Edge>(bins::element<type>::value(elements[i]), low, high);
     }
 }
 
 template <int type>
-void by_value(const void *elements_, int64_t count, int32_t bins, int32_t *indices) {
+void by_index(const void *elements_, int64_t count, int32_t bins, int32_t *indices) {
     const auto *elements = static_cast<const typename bins::element<type>::Raw *>(elements_);
     for (int64_t i = 0; i < count; ++i) {
-        indices[i] = bins::by_value(bins::element<type>::value(elements[i]), bins);
+        indices[i] = bins::by_index(bins::element<type>::value(elements[i]), bins);
     }
 }
 
 // False if any value is too near to an edge for that.
 template <class Edge, class Place>
-bool take_shortcut(const Edge *values, int64_t count, Edge first, Place scale, Place margin, int32_t bins,
+bool try_fast_path(const Edge *values, int64_t count, Edge first, Place scale, Place margin, int32_t bins,
                    int32_t *indices) {
     const Place all = Place(bins), other = 1 - margin;
     uint32_t near = 0;
@@ -55,39 +55,39 @@ bool take_shortcut(const Edge *values, int64_t count, Edge first, Place scale, P
 }
 
 template <int kind>
-bool by_width(const void *values_, int64_t count, const pk_bins &given, const Shortcut &shortcut,
+bool uniform(const void *values_, int64_t count, const pk_bins &bin_spec, const UniformFastPath &fast_path,
               int32_t *indices) {
     constexpr int64_t PART = 64;
-    const auto width = bins::width_with<kind>(given, reinterpret_cast<const void *>(given.edges));
+    const auto width = bins::uniform_bins_with<kind>(bin_spec, reinterpret_cast<const void *>(bin_spec.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
     const Edge *values = static_cast<const Edge *>(values_);
-    uint32_t lost = 0;
+    uint32_t is_beyond_bins = 0;
     for (int64_t done = 0; done < count; done += PART) {
         const int64_t part = std::min(PART, count - done);
-        if (shortcut.margin < 0.5) {
-            const double scale = shortcut.scale, margin = shortcut.margin;
+        if (fast_path.margin < 0.5) {
+            const double scale = fast_path.scale, margin = fast_path.margin;
             const Edge *from = values + done;
             int32_t *to = indices + done;
             const bool is_sure =
-                shortcut.in_double
-                    ? take_shortcut(from, part, width.first, scale, margin, width.count, to)
-                    : take_shortcut(from, part, width.first, Edge(scale), Edge(margin), width.count, to);
+                fast_path.in_double
+                    ? try_fast_path(from, part, width.first, scale, margin, width.count, to)
+                    : try_fast_path(from, part, width.first, Edge(scale), Edge(margin), width.count, to);
             if (is_sure) continue;
         }
 #pragma GCC ivdep
-        for (int64_t i = done; i < done + part; ++i) indices[i] = width.index(values[i], lost);
+        for (int64_t i = done; i < done + part; ++i) indices[i] = width.index(values[i], is_beyond_bins);
     }
-    return lost != 0;
+    return is_beyond_bins != 0;
 }
 
 // As bins::search, a step for all values after the other.
 template <int as>
-void search(const void *values_, int64_t count, const pk_bins &given, bool or_equals, int32_t *passed) {
-    using T = typename bins::compared_type<as>::type;
-    const T *values = static_cast<const T *>(values_), *edges = reinterpret_cast<const T *>(given.edges);
+void search(const void *values_, int64_t count, const pk_bins &bin_spec, bool or_equals, int32_t *passed) {
+    using T = typename bins::compare_type_of<as>::type;
+    const T *values = static_cast<const T *>(values_), *edges = reinterpret_cast<const T *>(bin_spec.edges);
     std::fill_n(passed, count, 0);
     auto step = [&](auto equals) {
-        auto length = int32_t(given.count + 1);
+        auto length = int32_t(bin_spec.count + 1);
         while (length > 1) {
             const int32_t half = length / 2;
             const T *const middle = edges + half - 1;
@@ -106,13 +106,13 @@ void search(const void *values_, int64_t count, const pk_bins &given, bool or_eq
 }
 
 template <int as>
-void by_edges(const void *values_, int64_t count, const pk_bins &given, int32_t *indices) {
-    using T = typename bins::compared_type<as>::type;
+void by_edges(const void *values_, int64_t count, const pk_bins &bin_spec, int32_t *indices) {
+    using T = typename bins::compare_type_of<as>::type;
     const T *values = static_cast<const T *>(values_);
-    search<as>(values_, count, given, true, indices);
-    const T last = reinterpret_cast<const T *>(given.edges)[given.count];
+    search<as>(values_, count, bin_spec, true, indices);
+    const T last = reinterpret_cast<const T *>(bin_spec.edges)[bin_spec.count];
     for (int64_t i = 0; i < count; ++i) {
-        indices[i] = bins::between(indices[i], values[i], last, int32_t(given.count));
+        indices[i] = bins::between(indices[i], values[i], last, int32_t(bin_spec.count));
     }
 }
 
@@ -149,14 +149,14 @@ void fill_types(BinLoops &loops) {
     if constexpr (type < PK_TYPE_COUNT) {
         constexpr bool is_float = is_float_type(type);
         if constexpr (!is_float) {
-            loops.by_value[type] = by_value<type>;
+            loops.by_index[type] = by_index<type>;
             loops.convert[type][bins::AS_INT64] = convert<type, bins::AS_INT64>;
             loops.convert[type][bins::AS_UINT64] = convert<type, bins::AS_UINT64>;
         }
         loops.convert[type][bins::AS_FLOAT] = convert<type, bins::AS_FLOAT>;
         loops.convert[type][bins::AS_DOUBLE] = convert<type, bins::AS_DOUBLE>;
-        loops.keep[type][0] = keep<type, float>;
-        loops.keep[type][1] = keep<type, double>;
+        loops.to_float_in_range[type][0] = to_float_in_range<type, float>;
+        loops.to_float_in_range[type][1] = to_float_in_range<type, double>;
         loops.extent[type] = extent<type>;
         fill_types<type + 1>(loops);
     }
@@ -164,15 +164,15 @@ void fill_types(BinLoops &loops) {
 
 template <int i = 0>
 void fill_widths(BinLoops &loops) {
-    if constexpr (i < bins::WIDTHS) {
-        loops.by_width[i] = by_width<i>;
+    if constexpr (i < bins::UNIFORM_KINDS) {
+        loops.uniform[i] = uniform<i>;
         fill_widths<i + 1>(loops);
     }
 }
 
 template <int i = 0>
 void fill_searches(BinLoops &loops) {
-    if constexpr (i < bins::COMPARED) {
+    if constexpr (i < bins::COMPARE_TYPES) {
         loops.search[i] = search<i>;
         loops.by_edges[i] = by_edges<i>;
         fill_searches<i + 1>(loops);

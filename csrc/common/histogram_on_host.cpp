@@ -18,14 +18,14 @@ int64_t threads_for(int64_t size) { return std::clamp<int64_t>(size / WORTH_A_TH
 
 // Calls begin() in each thread, which makes its work: block(start, count) for what it gets, and end() then.
 template <class Begin>
-void share_out(int64_t size, int64_t threads, Call &call, Begin begin) {
+void parallel_for(int64_t size, int64_t threads, Call &call, Begin begin) {
     const int64_t fair = (size + threads - 1) / threads;
-    const int64_t share = std::min(SHARE, (fair + Indexer::BLOCK - 1) / Indexer::BLOCK * Indexer::BLOCK);
-    pk::share_out(
+    const int64_t share = std::min(SHARE, (fair + BinIndexer::BLOCK - 1) / BinIndexer::BLOCK * BinIndexer::BLOCK);
+    pk::parallel_for(
         call, size, share, threads, begin,
         [&](auto &work, int64_t start, int64_t count) {
-            for (int64_t done = 0; done < count; done += Indexer::BLOCK) {
-                work.block(start + done, std::min(Indexer::BLOCK, count - done));
+            for (int64_t done = 0; done < count; done += BinIndexer::BLOCK) {
+                work.block(start + done, std::min(BinIndexer::BLOCK, count - done));
             }
             call.advance(count);
             return count;
@@ -77,7 +77,7 @@ class ByIndex {
         return std::min(threads_for(size), std::max<int64_t>(1, std::min(fitting, worth)));
     }
 
-    ByIndex(const Counting &counting, const BinLoops &loops, Call &call, bool alone, int64_t *counts)
+    ByIndex(const BinnedElements &counting, const BinLoops &loops, Call &call, bool alone, int64_t *counts)
         : counting_(counting),
           call_(call),
           counts_(counts),
@@ -87,7 +87,7 @@ class ByIndex {
           tables_(directly_ ? 0 : counting.total + 1, small_ ? 4 : 1) {}
 
     void block(int64_t start, int64_t count) {
-        lost_ |= indexer_.indices(counting_, start, count, indices_);
+        is_beyond_bins_ |= indexer_.indices(counting_, start, count, indices_);
         if (directly_) {
             for (int64_t i = 0; i < count; ++i) ++counts_[indices_[i]];
             return;
@@ -100,24 +100,24 @@ class ByIndex {
     }
     void end() {
         tables_.flush(counts_);
-        counts_[counting_.total + 1] |= lost_;
+        counts_[counting_.total + 1] |= is_beyond_bins_;
     }
 
    private:
-    const Counting &counting_;
+    const BinnedElements &counting_;
     Call &call_;
     int64_t *const counts_;
-    Indexer indexer_;
+    BinIndexer indexer_;
     const bool small_, directly_;
     Tables tables_;
-    bool lost_ = false;
-    int32_t indices_[Indexer::BLOCK];
+    bool is_beyond_bins_ = false;
+    int32_t indices_[BinIndexer::BLOCK];
 };
 
 // Of elements of one byte each value is counted, and looked up once.
 class ByByte {
    public:
-    ByByte(const Counting &counting, const BinLoops &loops, Call &call, int64_t *of_byte)
+    ByByte(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *of_byte)
         : call_(call), of_byte_(of_byte), indexer_(counting.layout, loops) {}
 
     void block(int64_t start, int64_t count) {
@@ -125,16 +125,16 @@ class ByByte {
             const std::lock_guard<std::mutex> lock(call_.mutex);
             tables_.flush(of_byte_);
         }
-        tables_.add<8>(static_cast<const uint8_t *>(indexer_.elements(0, start, count, room_)), count);
+        tables_.add<8>(static_cast<const uint8_t *>(indexer_.elements(0, start, count, buffer_)), count);
     }
     void end() { tables_.flush(of_byte_); }
 
    private:
     Call &call_;
     int64_t *const of_byte_;
-    const Indexer indexer_;
+    const BinIndexer indexer_;
     Tables tables_{256, 8};
-    uint8_t room_[Indexer::BLOCK];
+    uint8_t buffer_[BinIndexer::BLOCK];
 };
 
 class Extent {
@@ -146,7 +146,7 @@ class Extent {
           greatest_(greatest) {}
 
     void block(int64_t start, int64_t count) {
-        widen_(indexer_.elements(0, start, count, room_), count, &own_least_, &own_greatest_);
+        widen_(indexer_.elements(0, start, count, buffer_), count, &own_least_, &own_greatest_);
     }
     void end() {
         *least_ = std::min(*least_, own_least_);
@@ -154,11 +154,11 @@ class Extent {
     }
 
    private:
-    const Indexer indexer_;
+    const BinIndexer indexer_;
     void (*const widen_)(const void *, int64_t, int64_t *, int64_t *);
     int64_t *const least_, *const greatest_;
     int64_t own_least_ = INT64_MAX, own_greatest_ = INT64_MIN;
-    uint64_t room_[Indexer::BLOCK];
+    uint64_t buffer_[BinIndexer::BLOCK];
 };
 
 class Digitizer {
@@ -173,7 +173,7 @@ class Digitizer {
     void block(int64_t start, int64_t count) {
         const View &out = layout_.views[1];
         const bool directly = out.access == Access::contiguous;
-        auto *to = directly ? reinterpret_cast<int64_t *>(out.base) + start : room_;
+        auto *to = directly ? reinterpret_cast<int64_t *>(out.base) + start : buffer_;
         indexer_.passed(bins_, !right_, start, count, passed_);
         const int64_t edges = bins_.count + 1;
         for (int64_t i = 0; i < count; ++i) to[i] = decreasing_ ? edges - passed_[i] : passed_[i];
@@ -185,9 +185,9 @@ class Digitizer {
     const Layout &layout_;
     const pk_bins &bins_;
     const bool right_, decreasing_;
-    Indexer indexer_;
-    int32_t passed_[Indexer::BLOCK];
-    int64_t room_[Indexer::BLOCK];
+    BinIndexer indexer_;
+    int32_t passed_[BinIndexer::BLOCK];
+    int64_t buffer_[BinIndexer::BLOCK];
 };
 
 // The element that an extent's key is of.
@@ -220,26 +220,26 @@ void count_values(const pk_bins &bins, int type, const BinLoops &loops, const in
     operand.address = reinterpret_cast<uint64_t>(present);
     operand.type = type;
     operand.strides[0] = 1;
-    const Counting counting(&operand, 1, &count, 1, &bins, 1, false);
+    const BinnedElements counting(&operand, 1, &count, 1, &bins, 1, false);
     if (count == 0) return;
     int32_t indices[256];
-    const bool lost = Indexer(counting.layout, loops).indices(counting, 0, count, indices);
+    const bool is_beyond_bins = BinIndexer(counting.layout, loops).indices(counting, 0, count, indices);
     for (int64_t i = 0; i < count; ++i) counts[indices[i]] += of_byte[present[i]];
-    counts[counting.total + 1] |= lost;
+    counts[counting.total + 1] |= is_beyond_bins;
 }
 
-void count_on_host(const Counting &given, const BinLoops &loops, Call &call, int64_t *counts) {
-    const Counting counting = given.for_host();
+void count_on_host(const BinnedElements &request, const BinLoops &loops, Call &call, int64_t *counts) {
+    const BinnedElements counting = request.for_host();
     const int64_t size = counting.layout.size;
     std::fill_n(counts, counting.total + 2, int64_t(0));
     if (size == 0) return;
     if (counting.axes == 1 && counting.view(0).item == 1) {
         int64_t of_byte[256] = {};
-        share_out(size, threads_for(size), call, [&] { return ByByte(counting, loops, call, of_byte); });
+        parallel_for(size, threads_for(size), call, [&] { return ByByte(counting, loops, call, of_byte); });
         return count_values(counting.bins[0], counting.view(0).type, loops, of_byte, counts);
     }
     const int64_t threads = ByIndex::threads(counting.total, size);
-    share_out(size, threads, call, [&] { return ByIndex(counting, loops, call, threads == 1, counts); });
+    parallel_for(size, threads, call, [&] { return ByIndex(counting, loops, call, threads == 1, counts); });
 }
 
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent) {
@@ -253,14 +253,14 @@ void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent)
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent) {
     const int type = layout.views[0].type;
     int64_t least = INT64_MAX, greatest = INT64_MIN;
-    share_out(layout.size, threads_for(layout.size), call,
+    parallel_for(layout.size, threads_for(layout.size), call,
               [&] { return Extent(layout, loops, &least, &greatest); });
     extent_of_keys(type, least, greatest, extent);
 }
 
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call) {
     if (request.layout.size == 0) return;
-    share_out(request.layout.size, threads_for(request.layout.size), call,
+    parallel_for(request.layout.size, threads_for(request.layout.size), call,
               [&] { return Digitizer(request, loops); });
 }
 

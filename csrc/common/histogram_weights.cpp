@@ -17,16 +17,16 @@ namespace {
 constexpr int64_t RUN = 65536;  // NumPy's, so that its sums of float64 are ours
 
 // Threads fold their runs' sums in turn.
-class InOrder {
+class InOrderExecutor {
    public:
-    explicit InOrder(Call &call) : call_(call) {}
+    explicit InOrderExecutor(Call &call) : call_(call) {}
 
     template <class Fold>
     void take(int64_t turn, Fold fold) {
         std::unique_lock<std::mutex> lock(mutex_);
         while (turn_ != turn) {
-            changed_.wait_for(lock, Call::PATIENCE);
-            call_.look();
+            changed_.wait_for(lock, Call::POLL_INTERVAL);
+            call_.check_interrupt();
         }
         fold();
         ++turn_;
@@ -43,53 +43,53 @@ class InOrder {
 // Adds every run's weights, as Sum, in order, and hands the runs' sums to fold(sums) in order. Returns
 // whether any element's bin was lost.
 template <class Sum, class Fold>
-bool add_runs(const Counting &counting, const BinLoops &loops, Call &call, int64_t *none, Fold fold) {
+bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *none, Fold fold) {
     const int64_t size = counting.layout.size, run = run_for(counting.total);
     const int64_t runs = (size + run - 1) / run;
     const int weights_type = counting.view(counting.axes).type;
-    const bins::Compared as = std::is_same<Sum, double>::value ? bins::AS_DOUBLE
+    const bins::CompareType as = std::is_same<Sum, double>::value ? bins::AS_DOUBLE
                               : weights_type == PK_UINT64      ? bins::AS_UINT64
                                                                : bins::AS_INT64;
     std::atomic<int64_t> next{0};
-    std::atomic<bool> any_lost{false};
-    InOrder in_order(call);
+    std::atomic<bool> any_beyond_bins{false};
+    InOrderExecutor executor(call);
     run_on_threads(std::min(runs, thread_count()), call, [&] {
         if (next >= runs) return;
         const DefaultFloatingPoint environment;
-        Lane lane(call);
-        Indexer indexer(counting.layout, loops);
+        TraceLane lane(call);
+        BinIndexer indexer(counting.layout, loops);
         std::vector<Sum> sums(size_t(counting.total + 1));
-        int32_t indices[Indexer::BLOCK];
-        uint64_t room[Indexer::BLOCK];
-        bool lost = false;
+        int32_t indices[BinIndexer::BLOCK];
+        uint64_t buffer[BinIndexer::BLOCK];
+        bool is_beyond_bins = false;
         // From here to its turn, a thread ends only if all do.
         for (int64_t i = next++; i < runs; i = next++) {
             const double began = call.seconds();
             const int64_t start = i * run, count = std::min(run, size - start);
             std::fill(sums.begin(), sums.end(), Sum(0));
-            int64_t nowhere = 0;
-            for (int64_t done = 0; done < count; done += Indexer::BLOCK) {
-                const int64_t part = std::min(Indexer::BLOCK, count - done);
-                lost |= indexer.indices(counting, start + done, part, indices);
+            int64_t out_of_range = 0;
+            for (int64_t done = 0; done < count; done += BinIndexer::BLOCK) {
+                const int64_t part = std::min(BinIndexer::BLOCK, count - done);
+                is_beyond_bins |= indexer.indices(counting, start + done, part, indices);
                 const auto *weights =
-                    static_cast<const Sum *>(indexer.values(counting.axes, as, start + done, part, room));
+                    static_cast<const Sum *>(indexer.values(counting.axes, as, start + done, part, buffer));
                 for (int64_t j = 0; j < part; ++j) {
                     sums[size_t(indices[j])] += weights[j];
-                    nowhere += indices[j] == counting.total;
+                    out_of_range += indices[j] == counting.total;
                 }
-                if (done % RUN == 0) call.look();
+                if (done % RUN == 0) call.check_interrupt();
             }
-            in_order.take(i, [&] {
+            executor.take(i, [&] {
                 fold(sums.data());
-                *none += nowhere;
+                *none += out_of_range;
             });
-            lane.add(PK_COMPUTE, began, call.seconds(), 0, count);
+            lane.add(PK_STAGE_COMPUTE, began, call.seconds(), 0, count);
             call.advance(count);
         }
-        if (lost) any_lost = true;
+        if (is_beyond_bins) any_beyond_bins = true;
     });
     call.report.chunks += runs;
-    return any_lost;
+    return any_beyond_bins;
 }
 
 }  // namespace
@@ -100,17 +100,17 @@ int64_t run_for(int64_t total) {
     return run;
 }
 
-void add_weights(const Counting &given, const BinLoops &loops, Call &call, double *sums, int64_t *outside) {
-    const Counting counting = given.for_host();
+void add_weights(const BinnedElements &request, const BinLoops &loops, Call &call, double *sums, int64_t *out_of_range) {
+    const BinnedElements counting = request.for_host();
     std::fill_n(sums, counting.total, 0.0);
-    outside[0] = 0;
-    outside[1] = add_runs<double>(counting, loops, call, outside, [&](const double *run) {
+    out_of_range[0] = 0;
+    out_of_range[1] = add_runs<double>(counting, loops, call, out_of_range, [&](const double *run) {
         for (int64_t i = 0; i < counting.total; ++i) sums[i] += run[i];
     });
 }
 
-void count_weights(const Counting &given, const BinLoops &loops, Call &call, int64_t *counts) {
-    const Counting counting = given.for_host();
+void count_weights(const BinnedElements &request, const BinLoops &loops, Call &call, int64_t *counts) {
+    const BinnedElements counting = request.for_host();
     const int64_t total = counting.total;
     const int type = counting.view(counting.axes).type;
     std::fill_n(counts, total + 2, int64_t(0));

@@ -12,21 +12,21 @@
 
 namespace pk::image::filters {
 
-constexpr int64_t MOST_SIZE = 63;  // of a window, along an axis
+constexpr int64_t MAX_SIZE = 63;  // of a window, along an axis
 
 // Where an index beyond 0 to size - 1 is taken from, or -1 if from nowhere.
 PK_HD int64_t inside(int border, int64_t index, int64_t size) {
     if (index >= 0 && index < size) return index;
-    if (border == PK_NEAREST) return index < 0 ? 0 : size - 1;
-    const int64_t period = border == PK_WRAP      ? size
-                           : border == PK_REFLECT ? 2 * size
-                           : border == PK_MIRROR  ? 2 * size - 2
+    if (border == PK_BORDER_NEAREST) return index < 0 ? 0 : size - 1;
+    const int64_t period = border == PK_BORDER_WRAP      ? size
+                           : border == PK_BORDER_REFLECT ? 2 * size
+                           : border == PK_BORDER_MIRROR  ? 2 * size - 2
                                                   : 0;
-    if (period == 0) return border == PK_MIRROR ? 0 : -1;
+    if (period == 0) return border == PK_BORDER_MIRROR ? 0 : -1;
     int64_t place = index % period;
     if (place < 0) place += period;
     if (place < size) return place;
-    return border == PK_REFLECT ? period - 1 - place : period - place;
+    return border == PK_BORDER_REFLECT ? period - 1 - place : period - place;
 }
 
 // How many of the `taps` indices from `first` on are from 0 to size - 1.
@@ -71,8 +71,8 @@ struct Filter {
     Filter(const pk_window *window, const double *weights, int64_t weight_count, const pk_operand *operands,
            const int64_t *shape);
 
-    bool sums() const { return kind <= PK_BOX; }
-    bool in_two_passes() const { return kind != PK_CORRELATE && kind != PK_MEDIAN; }
+    bool sums() const { return kind <= PK_FILTER_BOX; }
+    bool in_two_passes() const { return kind != PK_FILTER_CORRELATE && kind != PK_FILTER_MEDIAN; }
     // The window's elements, as one pays for them.
     int64_t window() const { return in_two_passes() ? height + width : height * width; }
     int64_t rank() const { return height * width / 2; }  // the median's
@@ -84,7 +84,7 @@ struct Filter {
 
     int kind, border;
     int64_t height, width, above, left;  // of the window
-    double outside;
+    double border_value;
     int64_t batch, rows, columns, channels;
     int type, result_type;
     const char *in;

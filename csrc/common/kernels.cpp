@@ -93,11 +93,11 @@ Run::Run(const pk_run *run) {
     int64_t offset = 0;
     for (const pk_argument &argument : arguments) {
         value_offsets_.push_back(offset);
-        if (argument.buffer == PK_VALUE_ARGUMENT) {
+        if (argument.buffer == PK_ARGUMENT_VALUE) {
             require(argument.bytes > 0 && argument.bytes <= values.size - offset,
                     "an argument has a value that run.values does not have");
             offset += argument.bytes;
-        } else if (argument.buffer != PK_NULL_ARGUMENT) {
+        } else if (argument.buffer != PK_ARGUMENT_NULL) {
             require(argument.buffer >= 0 && argument.buffer < buffers.size,
                     "an argument names a buffer that there is not");
             require(argument.offset >= 0 && argument.offset <= buffers[argument.buffer].bytes,
@@ -116,7 +116,7 @@ void Run::check_tables() const {
         require(kernel.symbol != 0 && kernel.symbol_bytes > 0, "a kernel has no symbol");
     }
     for (const pk_buffer &buffer : buffers) {
-        const bool moves = (buffer.flags & (PK_BUFFER_UP | PK_BUFFER_DOWN | PK_BUFFER_THERE)) != 0;
+        const bool moves = (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD | PK_BUFFER_ON_DEVICE)) != 0;
         require(buffer.bytes >= 0, "a buffer has a negative size");
         require(!moves || buffer.bytes == 0 || buffer.address != 0, "a buffer's address is a null pointer");
     }
@@ -133,7 +133,7 @@ int64_t Run::count_launches(int64_t first, int64_t count, int depth) {
     for (int64_t i = first; i < first + count; ++i) {
         const pk_step &step = steps[i];
         int64_t &own = launches_[size_t(i)];
-        if (step.kernel == PK_REPEAT) {
+        if (step.kernel == PK_STEP_REPEAT) {
             require(step.count >= 0, "a step repeats others a negative number of times");
             require(step.length >= 0 && step.length < first + count - i,
                     "a step repeats steps that there are not");
@@ -198,7 +198,7 @@ void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits
                std::to_string(step.argument_count));
     for (int64_t i = 0; i < step.argument_count; ++i) {
         const pk_argument &argument = run.arguments[step.first_argument + i];
-        const int64_t bytes = argument.buffer == PK_VALUE_ARGUMENT ? argument.bytes : int64_t(sizeof(void *));
+        const int64_t bytes = argument.buffer == PK_ARGUMENT_VALUE ? argument.bytes : int64_t(sizeof(void *));
         if (bytes != limits.parameter_bytes[i])
             refuse("argument " + std::to_string(i) + " has " + std::to_string(bytes) +
                    " bytes, and the kernel's parameter " + std::to_string(limits.parameter_bytes[i]));

@@ -50,7 +50,7 @@ class Run {
     void each(int64_t first, int64_t count, Launch &launch) const {
         for (int64_t i = first; i < first + count; ++i) {
             const pk_step &step = steps[i];
-            if (step.kernel != PK_REPEAT) {
+            if (step.kernel != PK_STEP_REPEAT) {
                 launch(step);
                 continue;
             }

@@ -72,10 +72,10 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         require((operand.flags & ~flags) == 0, "an operand has unknown flags");
         if (size != 0) check_operand(operand, i, dims, dim_count, stored[i]);
         const int64_t item = size_of(operand.type);
-        const bool swapped = (operand.flags & PK_BYTE_SWAPPED) != 0 && item > 1;
+        const bool swapped = (operand.flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1;
         views.push_back(
             {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
-        views.back().on_device = (operand.flags & PK_ON_DEVICE) != 0;
+        views.back().on_device = (operand.flags & PK_OPERAND_ON_DEVICE) != 0;
     }
     if (size == 0) return;  // nothing will be walked
 
@@ -107,10 +107,10 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         for (View &view : views) view.strides.push_back(view.item);
     }
 
-    find_access();
+    classify_access();
 }
 
-void Layout::find_access() {
+void Layout::classify_access() {
     for (View &view : views) {
         const bool constant =
             std::all_of(view.strides.begin(), view.strides.end(), [](int64_t s) { return s == 0; });
@@ -127,10 +127,10 @@ static void for_each_run(const Layout &layout, const View &view, int64_t start, 
     const int64_t last = int64_t(layout.shape.size()) - 1;
     int64_t index[PK_MAX_DIMS + 1];  // slabs have one more
     char *address = view.base;
-    int64_t rest = start;
+    int64_t remaining = start;
     for (int64_t d = last; d >= 0; --d) {
-        index[d] = rest % layout.shape[d];
-        rest /= layout.shape[d];
+        index[d] = remaining % layout.shape[d];
+        remaining /= layout.shape[d];
         address += index[d] * view.strides[d];
     }
     int64_t done = 0;
@@ -163,7 +163,7 @@ static Word read_word(const char *from) {
     return swapped ? swap_bytes(word) : word;
 }
 
-static constexpr int64_t LINE = 64;  // bytes of memory that come together
+static constexpr int64_t CACHE_LINE = 64;  // bytes of memory that come together
 
 static bool is_transposed(const Layout &layout, const View &view) {
     const size_t dims = layout.shape.size();
@@ -171,14 +171,14 @@ static bool is_transposed(const Layout &layout, const View &view) {
     return magnitude(view.strides[dims - 2]) < magnitude(view.strides[dims - 1]);
 }
 
-int64_t Layout::elements_a_line(const View &view) const {
-    return is_transposed(*this, view) ? LINE / view.item * shape.back() : 1;
+int64_t Layout::elements_per_cache_line(const View &view) const {
+    return is_transposed(*this, view) ? CACHE_LINE / view.item * shape.back() : 1;
 }
 
 // Square tiles of as many elements as a vector has, transposed in registers: that many rows of `from`, so
 // many bytes apart, become columns of `to`.
 template <class Word>
-struct Square {
+struct SquareTile {
     static constexpr int SIDE = 16 / sizeof(Word);
     using Vector __attribute__((vector_size(16))) = Word;
 
@@ -204,12 +204,12 @@ struct Square {
 };
 
 // Copies a line to where one begins: past the cache, which else would fetch it first.
-static void store_line(void *to, const void *line) {
+static void store_cache_line(void *to, const void *line) {
 #if defined(__SSE2__)
-    for (int i = 0; i < LINE / 16; ++i)
+    for (int i = 0; i < CACHE_LINE / 16; ++i)
         _mm_stream_si128(static_cast<__m128i *>(to) + i, static_cast<const __m128i *>(line)[i]);
 #else
-    std::memcpy(to, line, LINE);
+    std::memcpy(to, line, CACHE_LINE);
 #endif
 }
 
@@ -218,13 +218,13 @@ static void store_line(void *to, const void *line) {
 template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
                         int64_t columns, Word *to, int64_t pitch, bool past_cache = false) {
-    constexpr int64_t WIDTH = LINE / sizeof(Word), HEIGHT = 4 * WIDTH, SIDE = Square<Word>::SIDE;
+    constexpr int64_t WIDTH = CACHE_LINE / sizeof(Word), HEIGHT = 4 * WIDTH, SIDE = SquareTile<Word>::SIDE;
     constexpr int INTO_L2 = 2;  // there are too few ways into L1
-    alignas(LINE) Word tile[HEIGHT][WIDTH];
+    alignas(CACHE_LINE) Word tile[HEIGHT][WIDTH];
     // Columns before the first whole line of each row, where all rows have theirs in one place.
-    const int64_t beyond = int64_t(reinterpret_cast<uintptr_t>(to) % LINE);
+    const int64_t beyond = int64_t(reinterpret_cast<uintptr_t>(to) % CACHE_LINE);
     past_cache = past_cache && pitch % WIDTH == 0 && beyond % int64_t(sizeof(Word)) == 0;
-    const int64_t head = past_cache ? (LINE - beyond) % LINE / int64_t(sizeof(Word)) : 0;
+    const int64_t head = past_cache ? (CACHE_LINE - beyond) % CACHE_LINE / int64_t(sizeof(Word)) : 0;
     const bool in_squares = row_stride == int64_t(sizeof(Word));
     for (int64_t row = 0; row < rows; row += HEIGHT) {
         const int64_t high = std::min(HEIGHT, rows - row);
@@ -241,8 +241,8 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
             const int64_t whole_wide = in_squares ? wide / SIDE * SIDE : 0;
             for (int64_t c = 0; c < whole_wide; c += SIDE) {
                 for (int64_t r = 0; r < whole_high; r += SIDE)
-                    Square<Word>::transpose(corner + r * row_stride + c * column_stride, column_stride,
-                                            reinterpret_cast<char *>(&tile[r][c]), LINE);
+                    SquareTile<Word>::transpose(corner + r * row_stride + c * column_stride, column_stride,
+                                            reinterpret_cast<char *>(&tile[r][c]), CACHE_LINE);
             }
             for (int64_t c = 0; c < wide; ++c) {
                 for (int64_t r = c < whole_wide ? whole_high : 0; r < high; ++r)
@@ -254,9 +254,9 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
                 }
                 Word *const line = to + (row + r) * pitch + column;
                 if (wide == WIDTH && past_cache) {
-                    store_line(line, tile[r]);
+                    store_cache_line(line, tile[r]);
                 } else if (wide == WIDTH) {
-                    std::memcpy(line, tile[r], LINE);
+                    std::memcpy(line, tile[r], CACHE_LINE);
                 } else {
                     std::memcpy(line, tile[r], size_t(wide) * sizeof(Word));
                 }
@@ -280,9 +280,9 @@ static int64_t for_each_plane(const Layout &layout, const View &view, int64_t st
         const int64_t row = (start + done) / columns;
         const int64_t rows = std::min((count - done) / columns, height - row % height);
         const char *from = view.base + row % height * view.strides[dims - 2];
-        int64_t rest = row / height;
-        for (size_t d = dims - 2; d-- > 0; rest /= layout.shape[d])
-            from += rest % layout.shape[d] * view.strides[d];
+        int64_t remaining = row / height;
+        for (size_t d = dims - 2; d-- > 0; remaining /= layout.shape[d])
+            from += remaining % layout.shape[d] * view.strides[d];
         body(from, rows, done);
         done += rows * columns;
     }
@@ -309,13 +309,13 @@ static bool gather_transposed(const Layout &layout, const View &view, int64_t st
     return true;
 }
 
-bool Layout::are_turned(const View &view, int64_t start, int64_t count) const {
+bool Layout::are_transposed_rows(const View &view, int64_t start, int64_t count) const {
     if (!is_transposed(*this, view) || view.swapped || view.strides[shape.size() - 2] != view.item)
         return false;
     return start % shape.back() == 0 && count % shape.back() == 0;
 }
 
-void Layout::gather_turned(const View &view, int64_t start, int64_t count, void *dense) const {
+void Layout::gather_columns(const View &view, int64_t start, int64_t count, void *dense) const {
     constexpr int64_t AHEAD = 24;  // columns
     constexpr int INTO_L2 = 2;     // there are too few ways into L1
     const int64_t columns = shape.back(), stride = view.strides.back();
@@ -323,7 +323,7 @@ void Layout::gather_turned(const View &view, int64_t start, int64_t count, void 
         const int64_t bytes = rows * view.item;
         char *to = static_cast<char *>(dense) + at * view.item;
         for (int64_t column = 0; column < columns; ++column, from += stride, to += bytes) {
-            for (int64_t i = 0; i < bytes; i += LINE)
+            for (int64_t i = 0; i < bytes; i += CACHE_LINE)
                 __builtin_prefetch(from + AHEAD * stride + i, 0, INTO_L2);
             std::memcpy(to, from, size_t(bytes));
         }

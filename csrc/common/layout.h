@@ -34,14 +34,14 @@ struct Layout {
     // Checks what can be checked without touching an element. `stored` says which operands are written, and
     // `flags` which ones they may have.
     Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
-           const std::vector<bool> &stored, int32_t flags = PK_BYTE_SWAPPED);
+           const std::vector<bool> &stored, int32_t flags = PK_OPERAND_BYTE_SWAPPED);
 
     // Says of each view, by its strides, how it is walked.
-    void find_access();
+    void classify_access();
 
     // The elements of as many rows as make up whole lines of a transposed operand's memory; 1 if it is not
     // one.
-    int64_t elements_a_line(const View &view) const;
+    int64_t elements_per_cache_line(const View &view) const;
 
     // Copies elements [start, start + count) to or from a dense buffer in the machine's byte order.
     void gather(const View &view, int64_t start, int64_t count, void *dense) const;
@@ -49,8 +49,8 @@ struct Layout {
 
     // Whether these are whole rows of an operand whose columns lie side by side in memory; gather_turned()
     // copies them column after column, plane after plane, which is quicker.
-    bool are_turned(const View &view, int64_t start, int64_t count) const;
-    void gather_turned(const View &view, int64_t start, int64_t count, void *dense) const;
+    bool are_transposed_rows(const View &view, int64_t start, int64_t count) const;
+    void gather_columns(const View &view, int64_t start, int64_t count, void *dense) const;
     void scatter(const View &view, int64_t start, int64_t count, const void *dense) const;
 };
 

@@ -19,17 +19,17 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
       k(k),
       places(places),
       batch(batch),
-      transposed_a((flags & PK_TRANSPOSED_A) != 0),
-      transposed_b((flags & PK_TRANSPOSED_B) != 0),
+      transposed_a((flags & PK_MATMUL_TRANSPOSE_A) != 0),
+      transposed_b((flags & PK_MATMUL_TRANSPOSE_B) != 0),
       precision(precision),
       method(method) {
     require(m >= 0 && n >= 0 && k >= 0 && batch >= 0, "a size is negative");
-    require((flags & ~int64_t(PK_TRANSPOSED_A | PK_TRANSPOSED_B)) == 0, "there are unknown flags");
-    require(precision >= PK_HIGHEST && precision <= PK_BF16, "the precision is unknown");
+    require((flags & ~int64_t(PK_MATMUL_TRANSPOSE_A | PK_MATMUL_TRANSPOSE_B)) == 0, "there are unknown flags");
+    require(precision >= PK_PRECISION_HIGHEST && precision <= PK_PRECISION_BF16, "the precision is unknown");
     require(method != nullptr, "method is a null pointer");
     const int64_t results = times(times(m, n), batch), of_a = times(m, k), of_b = times(k, n);
     times(results, sizeof(double));
-    require(batch == 0 || places != nullptr, "places is a null pointer");
+    require(batch == 0 || places != nullptr, "index_pairs is a null pointer");
     require_array(a, results == 0 ? 0 : of_a, item, "a");
     require_array(b, results == 0 ? 0 : of_b, item, "b");
     require_array(c, results, item, "c");

@@ -66,20 +66,20 @@ struct Product {
 std::string checked_path(const uint8_t *path, int64_t length, const int64_t *found);
 
 // What is infinite or NaN, of the bits of a float.
-PK_HD int64_t met_by(float x) {
+PK_HD int64_t fp_exceptions_of(float x) {
     const uint32_t bits = bit_cast<uint32_t>(x) & 0x7fffffffu;
-    return bits > 0x7f800000u ? PK_INVALID : bits == 0x7f800000u ? PK_OVERFLOW : 0;
+    return bits > 0x7f800000u ? PK_FPE_INVALID : bits == 0x7f800000u ? PK_FPE_OVERFLOW : 0;
 }
-PK_HD int64_t met_by(double x) {
+PK_HD int64_t fp_exceptions_of(double x) {
     const uint64_t bits = bit_cast<uint64_t>(x) & 0x7fffffffffffffffu;
-    return bits > 0x7ff0000000000000u ? PK_INVALID : bits == 0x7ff0000000000000u ? PK_OVERFLOW : 0;
+    return bits > 0x7ff0000000000000u ? PK_FPE_INVALID : bits == 0x7ff0000000000000u ? PK_FPE_OVERFLOW : 0;
 }
 
 // Returns whether there is nothing to add up, and then the results are zeros, if there are any.
 template <class Kind>
 bool clear_if_empty(const Product &given) {
     using Element = typename Kind::Element;
-    *given.method = PK_BY_LOOPS;
+    *given.method = PK_MATMUL_BY_LOOPS;
     if (given.k == 0) std::fill_n(static_cast<Element *>(given.c), given.elements(), Element(0));
     return given.k == 0 || given.elements() == 0;
 }

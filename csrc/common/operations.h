@@ -65,12 +65,12 @@ template <class Op> struct fast_path { static constexpr bool exists = false; };
 
 // The opcode of each operation, and the list of them all.
 enum opcode : uint16_t {
-    before_first = PK_FIRST_OPERATION - 1,
+    before_first = PK_OP_FIRST - 1,
 #define PK_OP(name) op_##name,
 #include "ops.def"
     after_last
 };
-constexpr int count = after_last - PK_FIRST_OPERATION;
+constexpr int count = after_last - PK_OP_FIRST;
 // clang-format on
 
 #undef SAME
@@ -106,17 +106,17 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
         // NumPy meets inf - inf where it rounds a quotient that overflowed.
         const bool inf_minus_inf = std::is_same<Op, floor_divide>::value && arith::is_infinite(a / b);
         const uint8_t kind =
-            at_pole<Op>(a, b) ? PK_DIVIDE : (inf_minus_inf ? PK_OVERFLOW | PK_INVALID : PK_OVERFLOW);
-        return uint8_t((nan ? PK_INVALID : 0) | (infinite ? kind : 0));
+            at_pole<Op>(a, b) ? PK_FPE_DIVIDE_BY_ZERO : (inf_minus_inf ? PK_FPE_OVERFLOW | PK_FPE_INVALID : PK_FPE_OVERFLOW);
+        return uint8_t((nan ? PK_FPE_INVALID : 0) | (infinite ? kind : 0));
     } else if constexpr (std::is_same<Op, power>::value) {
-        return b < 0 ? PK_NEGATIVE_POWER : 0;
+        return b < 0 ? PK_FPE_NEGATIVE_POWER : 0;
     } else if constexpr (std::is_same<Op, reciprocal>::value) {
-        return a == 0 ? PK_DIVIDE | PK_INVALID : 0;
+        return a == 0 ? PK_FPE_DIVIDE_BY_ZERO | PK_FPE_INVALID : 0;
     } else {
         // Only INT_MIN / -1 gives back a dividend other than 0; a wrapped one does at any width.
         const bool wraps = std::is_same<Op, floor_divide>::value && arith::is_signed_int<T> && b == T(-1) &&
                            a != 0 && result == a;
-        return uint8_t(at_pole<Op>(a, b) ? PK_DIVIDE : (wraps ? PK_OVERFLOW : 0));
+        return uint8_t(at_pole<Op>(a, b) ? PK_FPE_DIVIDE_BY_ZERO : (wraps ? PK_FPE_OVERFLOW : 0));
     }
 }
 
@@ -126,9 +126,9 @@ PK_HD uint8_t cast_exceptions([[maybe_unused]] From a, [[maybe_unused]] To resul
     if constexpr (arith::is_float<To>) {
         bool from_finite = true;
         if constexpr (arith::is_float<From>) from_finite = arith::is_finite(a);
-        return arith::is_infinite(result) && from_finite ? PK_OVERFLOW : 0;
+        return arith::is_infinite(result) && from_finite ? PK_FPE_OVERFLOW : 0;
     } else if constexpr (arith::is_float<From>) {
-        return arith::fits<To>(a) ? 0 : PK_INVALID;
+        return arith::fits<To>(a) ? 0 : PK_FPE_INVALID;
     } else {
         return 0;
     }

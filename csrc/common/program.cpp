@@ -94,23 +94,23 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
     for (int64_t i = 0; i < instruction_count; ++i) {
         const pk_instruction &in = instructions[i];
         if (in.type >= PK_TYPE_COUNT || in.to >= PK_TYPE_COUNT) reject(i, "has an unknown type");
-        if (in.op == PK_LOAD || in.op == PK_STORE) {
-            const int32_t operand = in.op == PK_LOAD ? in.a : in.b;
+        if (in.op == PK_OP_LOAD || in.op == PK_OP_STORE) {
+            const int32_t operand = in.op == PK_OP_LOAD ? in.a : in.b;
             if (operand < 0 || operand >= operand_count) reject(i, "names an operand that there is not");
             if (operands[operand].type != in.type) reject(i, "has another type than its operand");
-            if (in.op == PK_LOAD) {
+            if (in.op == PK_OP_LOAD) {
                 if (stored[operand]) reject(i, "loads an operand after it was stored to");
             } else {
                 if (stored[operand]) reject(i, "stores to an operand a second time");
                 stored[operand] = true;
                 values.use(i, in.a, in.type);
             }
-            values.define(i, in.op == PK_LOAD ? in.type : NO_VALUE);
-        } else if (in.op == PK_CAST) {
+            values.define(i, in.op == PK_OP_LOAD ? in.type : NO_VALUE);
+        } else if (in.op == PK_OP_CAST) {
             values.use(i, in.a, in.type);
             values.define(i, in.to);
-        } else if (in.op < PK_FIRST_OPERATION + ops::count) {
-            const Signature &signature = signatures[in.op - PK_FIRST_OPERATION];
+        } else if (in.op < PK_OP_FIRST + ops::count) {
+            const Signature &signature = signatures[in.op - PK_OP_FIRST];
             if ((signature.types >> in.type & 1u) == 0)
                 reject(i, "has a type that its operation does not take");
             values.use(i, in.a, signature.arity == 3 ? int(PK_BOOL) : int(in.type));
@@ -124,27 +124,27 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
 
     steps.reserve(size_t(instruction_count));
     Registers registers;
-    std::vector<int32_t> home(size_t(instruction_count), NO_VALUE);
+    std::vector<int32_t> register_of(size_t(instruction_count), NO_VALUE);
     // A value's register is free after its last use, which may be by two arguments, or its definition.
     auto use = [&](int64_t instruction, int32_t value) {
         int64_t &last_use = values.last_use[value];
-        if (last_use == instruction && home[value] != NO_VALUE) registers.free.push_back(home[value]);
+        if (last_use == instruction && register_of[value] != NO_VALUE) registers.free.push_back(register_of[value]);
         if (last_use == instruction) last_use = NO_VALUE;
-        return home[value];
+        return register_of[value];
     };
     for (int64_t i = 0; i < instruction_count; ++i) {
         const pk_instruction &in = instructions[i];
         Step step{in.op, in.type, in.to, NO_VALUE, NO_VALUE, NO_VALUE, NO_VALUE, int32_t(i)};
-        if (values.types[i] != NO_VALUE) step.target = home[i] = registers.take();
-        if (in.op == PK_LOAD) {
+        if (values.types[i] != NO_VALUE) step.target = register_of[i] = registers.take();
+        if (in.op == PK_OP_LOAD) {
             step.a = in.a;
             step.to = in.type;
-        } else if (in.op == PK_STORE) {
+        } else if (in.op == PK_OP_STORE) {
             step.a = use(i, in.a);
             step.target = in.b;
             step.to = in.type;
         } else {
-            const int arity = in.op == PK_CAST ? 1 : signatures[in.op - PK_FIRST_OPERATION].arity;
+            const int arity = in.op == PK_OP_CAST ? 1 : signatures[in.op - PK_OP_FIRST].arity;
             step.a = use(i, in.a);
             if (arity >= 2) step.b = use(i, in.b);
             if (arity == 3) step.c = use(i, in.c);

@@ -14,9 +14,9 @@ struct Kind {
     bool needs_parameters;
 };
 
-static const Kind &kind_of(int what) {
+static const Kind &kind_of(int distribution) {
     constexpr uint32_t WIDE = 1u << PK_FLOAT32 | 1u << PK_FLOAT64;
-    static const Kind kinds[PK_RANDOMS] = {
+    static const Kind kinds[PK_RANDOM_COUNT] = {
         {1u << PK_UINT32 | 1u << PK_UINT64, 0, {}, false},
         {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},
         {WIDE, 2, {PK_FLOAT64, PK_FLOAT64}, false},
@@ -29,8 +29,8 @@ static const Kind &kind_of(int what) {
         {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},
         {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},
     };
-    require(what >= 0 && what < PK_RANDOMS, "draws.what is not one of PK_RANDOM_...");
-    return kinds[what];
+    require(distribution >= 0 && distribution < PK_RANDOM_COUNT, "draws.distribution is not one of PK_RANDOM_...");
+    return kinds[distribution];
 }
 
 Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
@@ -38,9 +38,9 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
     require(draws != nullptr && operands != nullptr, "draws or operands is a null pointer");
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
     require(shape != nullptr || dimensions == 0, "shape is a null pointer");
-    const Kind &kind = kind_of(draws->what);
+    const Kind &kind = kind_of(draws->distribution);
     require(operand_count >= 1 && operand_count <= 3, "there are no operands, or too many");
-    what = draws->what;
+    distribution = draws->distribution;
     type = operands[0].type;
     parameters = int(operand_count) - 1;
     require(type >= 0 && type < PK_TYPE_COUNT && (kind.types >> type & 1u) != 0,
@@ -56,7 +56,7 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
     require(draws->has_half == 0 || draws->has_half == 1, "draws.has_half is not 0 or 1");
     has_half = draws->has_half != 0 && takes_halves();
     half = draws->half;
-    planes = {{draws->key[0], draws->key[1]},
+    streams = {{draws->key[0], draws->key[1]},
               {{draws->counter[0], draws->counter[1], draws->counter[2], draws->counter[3]}},
               uint64_t(draws->word)};
     std::vector<bool> stored(size_t(operand_count), false);

@@ -14,9 +14,9 @@ struct Request {
 
     int64_t elements() const { return layout.size; }
 
-    int what, type;
+    int distribution, type;
     int parameters;
-    Planes planes;
+    PhiloxStreams streams;
     bool has_half;
     uint32_t half;
     Layout layout;
@@ -24,12 +24,12 @@ struct Request {
     const View &out() const { return layout.views[0]; }
     // Whether elements have 32 bits each, and not a word.
     bool takes_halves() const {
-        return what <= PK_RANDOM_EXPONENTIAL && (type == PK_UINT32 || type == PK_FLOAT32);
+        return distribution <= PK_RANDOM_EXPONENTIAL && (type == PK_UINT32 || type == PK_FLOAT32);
     }
     // Whether an element may take long.
     bool rejects() const {
-        return what == PK_RANDOM_POISSON || what == PK_RANDOM_BINOMIAL || what == PK_RANDOM_GAMMA ||
-               what == PK_RANDOM_BETA;
+        return distribution == PK_RANDOM_POISSON || distribution == PK_RANDOM_BINOMIAL || distribution == PK_RANDOM_GAMMA ||
+               distribution == PK_RANDOM_BETA;
     }
     // Whether a parameter is the same for all elements, and then its bits.
     bool is_constant(int parameter) const;

@@ -9,13 +9,13 @@
 namespace pk::random {
 
 // low + [0, span], of which all are as likely: Lemire's.
-PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const Planes &planes, uint64_t element) {
+PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const PhiloxStreams &streams, uint64_t element) {
     if (span == ~uint64_t(0)) return low + word;
     const uint64_t range = span + 1;
     if (word * range < range) {
         const uint64_t least = (0 - range) % range;
-        for (int plane = 1; plane < MOST_TRIES && word * range < least; ++plane) {
-            word = planes.word(element, plane);
+        for (int stream_index = 1; stream_index < MAX_ATTEMPTS && word * range < least; ++stream_index) {
+            word = streams.word(element, stream_index);
         }
     }
     return low + philox::high_product(word, range);
@@ -124,12 +124,12 @@ struct Hat {
 
 // The first candidate that is taken, or `otherwise`.
 template <class Likelihood>
-PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t second, const Planes &planes,
+PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t second, const PhiloxStreams &streams,
                       uint64_t element, Likelihood log_likelihood) {
-    for (int attempt = 0; attempt < MOST_TRIES; ++attempt) {
+    for (int attempt = 0; attempt < MAX_ATTEMPTS; ++attempt) {
         if (attempt > 0) {
-            word = planes.word(element, 2 * attempt);
-            second = planes.word(element, 2 * attempt + 1);
+            word = streams.word(element, 2 * attempt);
+            second = streams.word(element, 2 * attempt + 1);
         }
         const double u = unit_of(word), v = unit_of(second);
         bool is_sure, is_lost;
@@ -168,9 +168,9 @@ struct Poisson {
 
     PK_HD int64_t finished(int64_t k) const { return k; }
 
-    PK_HD int64_t draw(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
+    PK_HD int64_t draw(uint64_t word, uint64_t second, const PhiloxStreams &streams, uint64_t element) const {
         if (inverts) return inversion.draw(word);
-        return to_integer(accepted(hat, floor_of(mean), word, second, planes, element,
+        return to_integer(accepted(hat, floor_of(mean), word, second, streams, element,
                                    [this](double k) { return log_likelihood(k); }));
     }
 };
@@ -220,9 +220,9 @@ struct Binomial {
         return flipped ? n - held : held;
     }
 
-    PK_HD int64_t draw(uint64_t word, uint64_t second, const Planes &planes, uint64_t element) const {
+    PK_HD int64_t draw(uint64_t word, uint64_t second, const PhiloxStreams &streams, uint64_t element) const {
         if (inverts) return finished(inversion.draw(word));
-        return finished(to_integer(accepted(hat, mode, word, second, planes, element,
+        return finished(to_integer(accepted(hat, mode, word, second, streams, element,
                                             [this](double k) { return log_likelihood(k) - at_mode; })));
     }
 };

@@ -10,7 +10,7 @@ namespace pk::random {
 
 // The planes of a gamma number: two for each attempt, then one that a shape below 1 needs; those of the
 // second gamma number of an element come after them.
-constexpr int FALL_PLANE = 2 * MOST_TRIES, GAMMA_PLANES = 2 * FALL_PLANE;
+constexpr int FALL_STREAM = 2 * MAX_ATTEMPTS, GAMMA_STREAMS = 2 * FALL_STREAM;
 
 // Marsaglia and Tsang's (2000): d (1 + c z)^3 of a normal number z, if a uniform one allows it. Of a shape
 // below 1, the number is that of a shape larger by 1, which then falls.
@@ -38,12 +38,12 @@ struct Gamma {
     }
 
     // Of the normal and the uniform number of the first two planes.
-    PK_HD double draw(double z, double u, const Planes &planes, uint64_t element, int first_plane) const {
+    PK_HD double draw(double z, double u, const PhiloxStreams &streams, uint64_t element, int first_stream) const {
         if (!(shape < 0x1p1023)) return shape;
-        for (int attempt = 0; attempt < MOST_TRIES; ++attempt) {
+        for (int attempt = 0; attempt < MAX_ATTEMPTS; ++attempt) {
             if (attempt > 0) {
-                z = normal(planes.word(element, first_plane + 2 * attempt));
-                u = uniform(planes.word(element, first_plane + 2 * attempt + 1));
+                z = normal(streams.word(element, first_stream + 2 * attempt));
+                u = uniform(streams.word(element, first_stream + 2 * attempt + 1));
             }
             bool is_sure, is_lost;
             const double value = candidate(z, u, is_sure, is_lost);
@@ -67,21 +67,21 @@ PK_HD double enlarged(double shape, double other) {
     return shape * select((shape < 0x1p-500) & (other < 0x1p-500), 0x1p400, 1.0);
 }
 
-PK_HD double gamma(double shape, uint64_t word, uint64_t second, const Planes &planes, uint64_t element) {
-    const double value = Gamma(shape).draw(normal(word), uniform(second), planes, element, 0);
+PK_HD double gamma(double shape, uint64_t word, uint64_t second, const PhiloxStreams &streams, uint64_t element) {
+    const double value = Gamma(shape).draw(normal(word), uniform(second), streams, element, 0);
     if (!(shape < 1)) return value;
-    return fallen(value, fall(shape, planes.word(element, FALL_PLANE)));
+    return fallen(value, fall(shape, streams.word(element, FALL_STREAM)));
 }
 
-PK_HD double beta(double a, double b, uint64_t word, uint64_t second, const Planes &planes,
+PK_HD double beta(double a, double b, uint64_t word, uint64_t second, const PhiloxStreams &streams,
                   uint64_t element) {
-    constexpr int OTHER = GAMMA_PLANES;
-    const double first = Gamma(a).draw(normal(word), uniform(second), planes, element, 0);
-    const double other = Gamma(b).draw(normal(planes.word(element, OTHER)),
-                                       uniform(planes.word(element, OTHER + 1)), planes, element, OTHER);
+    constexpr int OTHER = GAMMA_STREAMS;
+    const double first = Gamma(a).draw(normal(word), uniform(second), streams, element, 0);
+    const double other = Gamma(b).draw(normal(streams.word(element, OTHER)),
+                                       uniform(streams.word(element, OTHER + 1)), streams, element, OTHER);
     double falls[2] = {};
-    if (a < 1) falls[0] = fall(enlarged(a, b), planes.word(element, FALL_PLANE));
-    if (b < 1) falls[1] = fall(enlarged(b, a), planes.word(element, OTHER + FALL_PLANE));
+    if (a < 1) falls[0] = fall(enlarged(a, b), streams.word(element, FALL_STREAM));
+    if (b < 1) falls[1] = fall(enlarged(b, a), streams.word(element, OTHER + FALL_STREAM));
     return share(first, falls[0], other, falls[1]);
 }
 

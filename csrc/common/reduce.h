@@ -13,29 +13,29 @@
 namespace pk {
 
 // How the partials of a kind and a type of values, of `words` words of 8 bytes, become one and a result.
-struct Joining {
+struct PartialOps {
     int words;
     void (*merge)(void *partial, const void *next);
-    void (*write)(const pk_reduction &asked, void *partial, int64_t length, int type, void *result);
-    bool (*beats)(const void *partial, const void *other) = nullptr;  // where kinds look for a place
+    void (*write)(const pk_reduction &spec, void *partial, int64_t length, int type, void *result);
+    bool (*is_better)(const void *partial, const void *other) = nullptr;  // where kinds look for a place
 };
 
 struct Reduction {
-    const pk_reduction asked;
+    const pk_reduction spec;
     const int64_t size;  // elements
     const Program program;
     const int64_t instruction_count;
     const int type;     // of the values
     const bool masked;  // the second value says which count
-    const Joining joining;
+    const PartialOps partial_ops;
     const Layout result;  // of the one operand
     int first_value;      // operand
 
     uint8_t *const exceptions;  // of each instruction
 
-    Reduction(const pk_reduction *asked, const pk_instruction *instructions, int64_t instruction_count,
+    Reduction(const pk_reduction *spec, const pk_instruction *instructions, int64_t instruction_count,
               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-              uint8_t *exceptions, const pk_report *report, int32_t flags = PK_BYTE_SWAPPED);
+              uint8_t *exceptions, const pk_report *report, int32_t flags = PK_OPERAND_BYTE_SWAPPED);
     int64_t elements() const { return size; }
 
     // Nothing was met yet.
@@ -56,7 +56,7 @@ struct Reduction {
 // What pk_reduce_several is asked for, checked: reductions of the same values.
 class Reductions {
    public:
-    Reductions(const pk_reduction *asked, int64_t count, const pk_instruction *instructions,
+    Reductions(const pk_reduction *spec, int64_t count, const pk_instruction *instructions,
                int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
                const int64_t *shape, int64_t dimensions, uint8_t *exceptions, const pk_report *report);
     int64_t elements() const { return all().front()->size; }
@@ -75,10 +75,10 @@ class Partials {
     // Takes the partials of some units, those of a unit after those of the one before: of a slab after the
     // other, of each column. Every unit has room for as many as the largest. Any thread may come.
     void take(int64_t first_unit, int64_t units, const char *partials);
-    int64_t bytes_a_unit() const;
+    int64_t bytes_per_unit() const;
     // The same of results that were made of partials already, where slabs have one block: without gaps.
     void take_results(int64_t first_unit, int64_t units, const char *results) const;
-    int64_t result_bytes_a_unit() const;
+    int64_t result_bytes_per_unit() const;
 
     // When all have been taken.
     void finish(Call &call);
@@ -91,7 +91,7 @@ class Partials {
     const Reduction &reduction_;
     const Region &region_;
     const int64_t bytes_;           // of a partial
-    std::unique_ptr<char[]> kept_;  // by slab, block and column, where slabs have several blocks
+    std::unique_ptr<char[]> partials_;  // by slab, block and column, where slabs have several blocks
 };
 
 }  // namespace pk

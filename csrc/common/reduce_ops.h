@@ -16,36 +16,36 @@ constexpr int LANES = 16;
 
 // ---- A float64 and what it lacks -----------------------------------------------------------------------
 
-struct Exact {
+struct DoubleDouble {
     double high, low;
 };
 
-PK_HD Exact two_sum(double a, double b) {
+PK_HD DoubleDouble two_sum(double a, double b) {
     const double sum = a + b, taken = sum - a;
     return {sum, (a - (sum - taken)) + (b - taken)};
 }
-PK_HD Exact two_product(double a, double b) {
+PK_HD DoubleDouble two_product(double a, double b) {
     const double product = a * b;
     return {product, fma(a, b, -product)};
 }
 PK_HD bool is_finite(double x) { return x - x == 0; }
 // Without what it lacks where that means nothing, and where it would make a plus of a minus zero.
-PK_HD double rounded(Exact x) { return is_finite(x.high) && x.low != 0 ? x.high + x.low : x.high; }
+PK_HD double rounded(DoubleDouble x) { return is_finite(x.high) && x.low != 0 ? x.high + x.low : x.high; }
 
-PK_HD Exact add(Exact a, Exact b) {
-    const Exact sum = two_sum(a.high, b.high);
+PK_HD DoubleDouble add(DoubleDouble a, DoubleDouble b) {
+    const DoubleDouble sum = two_sum(a.high, b.high);
     return two_sum(sum.high, sum.low + (a.low + b.low));
 }
-PK_HD Exact multiply(Exact a, Exact b) {
-    const Exact product = two_product(a.high, b.high);
+PK_HD DoubleDouble multiply(DoubleDouble a, DoubleDouble b) {
+    const DoubleDouble product = two_product(a.high, b.high);
     return two_sum(product.high, product.low + (a.high * b.low + a.low * b.high));
 }
-PK_HD Exact divide(Exact a, double b) {
+PK_HD DoubleDouble divide(DoubleDouble a, double b) {
     const double first = a.high / b;
     if (!is_finite(first)) return {first, 0};
     return two_sum(first, (fma(-first, b, a.high) + a.low) / b);
 }
-PK_HD Exact root(Exact a) {
+PK_HD DoubleDouble root(DoubleDouble a) {
     const double first = pk::sqrt(a.high);
     if (!(first > 0) || !is_finite(first)) return {first, 0};
     return two_sum(first, (fma(-first, first, a.high) + a.low) / (2 * first));
@@ -54,9 +54,9 @@ PK_HD Exact root(Exact a) {
 // ---- Kinds ---------------------------------------------------------------------------------------------
 
 // Adds to a lane, which has its sum and what that lacks in two words.
-template <bool exact, class V>
+template <bool compensated, class V>
 PK_HD void add_to(V *lane, V value) {
-    if constexpr (exact) {
+    if constexpr (compensated) {
         const V sum = lane[0] + value, taken = sum - lane[0];
         lane[1] += (lane[0] - (sum - taken)) + (value - taken);
         lane[0] = sum;
@@ -74,7 +74,7 @@ PK_HD void add_to(V *lane, V value) {
 //   merge(partial, the next one)
 
 // The sum, and, if it is masked, the count of values whose `other` is not 0.
-template <bool exact, bool masked>
+template <bool compensated, bool masked>
 struct Sum {
     using Word = double;
     static constexpr int WORDS = masked ? 3 : 2, PARTIAL = WORDS;
@@ -87,11 +87,11 @@ struct Sum {
 
     template <class V>
     static PK_HD void add(V *lane, V value, V other, V) {
-        add_to<exact>(lane, value);
+        add_to<compensated>(lane, value);
         if (masked) lane[WORDS - 1] += other;
     }
     static PK_HD void join(Word *lane, const Word *other) {
-        const Exact sum = two_sum(lane[0], other[0]);
+        const DoubleDouble sum = two_sum(lane[0], other[0]);
         lane[0] = sum.high;
         lane[1] = (lane[1] + other[1]) + sum.low;
         if (masked) lane[WORDS - 1] += other[WORDS - 1];
@@ -103,13 +103,13 @@ struct Sum {
 };
 
 // The sum of value * other. Of exact ones the product's rounding counts, too; others' products have none.
-template <bool exact>
-struct Dot : Sum<exact, false> {
+template <bool compensated>
+struct Dot : Sum<compensated, false> {
     template <class V>
     static PK_HD void add(V *lane, V value, V other, V) {
         const V product = value * other;
-        add_to<exact>(lane, product);
-        if constexpr (exact) lane[1] += fma(value, other, -product);
+        add_to<compensated>(lane, product);
+        if constexpr (compensated) lane[1] += fma(value, other, -product);
     }
 };
 
@@ -171,7 +171,7 @@ struct Product {
 // The sums of the differences from the pivot and of their squares, and the count; in a partial after the
 // pivot. Exact ones count the differences' and squares' own rounding, too. A value that is masked out has an
 // `other` of 0.
-template <bool exact, bool masked>
+template <bool compensated, bool masked>
 struct Moments {
     using Word = double;
     static constexpr int WORDS = 5, PARTIAL = 6;
@@ -183,13 +183,13 @@ struct Moments {
 
     template <class V>
     static PK_HD void add(V *lane, V value, V other, V pivot) {
-        V given = value;
-        if constexpr (masked) given = other != 0 ? value : pivot;
-        const V off = given - pivot, square = off * off;
-        add_to<exact>(lane, off);
-        add_to<exact>(lane + 2, square);
-        if constexpr (exact) {
-            const V taken = off - given, lost = (given - (off - taken)) + (-pivot - taken);
+        V value_or_pivot = value;
+        if constexpr (masked) value_or_pivot = other != 0 ? value : pivot;
+        const V off = value_or_pivot - pivot, square = off * off;
+        add_to<compensated>(lane, off);
+        add_to<compensated>(lane + 2, square);
+        if constexpr (compensated) {
+            const V taken = off - value_or_pivot, lost = (value_or_pivot - (off - taken)) + (-pivot - taken);
             lane[1] += lost;
             lane[3] += fma(off, off, -square) + 2 * off * lost;
         }
@@ -197,7 +197,7 @@ struct Moments {
     }
     static PK_HD void join(Word *lane, const Word *other) {
         for (int i = 0; i < 4; i += 2) {
-            const Exact sum = two_sum(lane[i], other[i]);
+            const DoubleDouble sum = two_sum(lane[i], other[i]);
             lane[i] = sum.high;
             lane[i + 1] = (lane[i + 1] + other[i + 1]) + sum.low;
         }
@@ -214,24 +214,24 @@ struct Moments {
             return;
         }
         // The next one's sums about this one's pivot.
-        const Exact off = two_sum(next[0], -partial[0]), all = reduction::multiply(off, {next[5], 0});
-        const Exact sum{next[1], next[2]}, squares{next[3], next[4]};
-        const Exact twice{2 * sum.high, 2 * sum.low};
-        const Exact moved = reduction::add(sum, all);
-        const Exact moved_squares = reduction::add(
+        const DoubleDouble off = two_sum(next[0], -partial[0]), all = reduction::multiply(off, {next[5], 0});
+        const DoubleDouble sum{next[1], next[2]}, squares{next[3], next[4]};
+        const DoubleDouble twice{2 * sum.high, 2 * sum.low};
+        const DoubleDouble moved = reduction::add(sum, all);
+        const DoubleDouble moved_squares = reduction::add(
             squares, reduction::add(reduction::multiply(off, twice), reduction::multiply(off, all)));
         const Word lane[WORDS] = {moved.high, moved.low, moved_squares.high, moved_squares.low, next[5]};
         join(partial + 1, lane);
     }
 
     // The sum of the squares of the differences from the mean.
-    static PK_HD Exact squares(const Word *partial) {
-        const Exact sum = two_sum(partial[1], partial[2]), all = two_sum(partial[3], partial[4]);
+    static PK_HD DoubleDouble sum_squared_deviations(const Word *partial) {
+        const DoubleDouble sum = two_sum(partial[1], partial[2]), all = two_sum(partial[3], partial[4]);
         if (!is_finite(partial[1]) || !is_finite(partial[3]))
             return {partial[3] - (partial[1] - partial[1]), 0};
-        const Exact mean = divide(sum, partial[5]), own = reduction::multiply(sum, mean);
-        const Exact result = reduction::add(all, {-own.high, -own.low});
-        return result.high > 0 ? result : Exact{0, 0};
+        const DoubleDouble mean = divide(sum, partial[5]), own = reduction::multiply(sum, mean);
+        const DoubleDouble result = reduction::add(all, {-own.high, -own.low});
+        return result.high > 0 ? result : DoubleDouble{0, 0};
     }
 };
 
@@ -263,11 +263,11 @@ struct ProductInteger : SumInteger {
 
 // Whether a comes before b among the largest, or smallest. NaN comes before all.
 template <bool largest, class T>
-PK_HD auto beats(T a, T b) {
+PK_HD auto is_better(T a, T b) {
     return (largest ? a > b : a < b) | ((a != a) & (b == b));
 }
 template <bool largest, class T>
-PK_HD T last_of_all() {
+PK_HD T worst_value() {
     if constexpr (std::is_same<T, double>::value) {
         return bit_cast<double>(largest ? 0xfff0000000000000u : 0x7ff0000000000000u);
     } else if constexpr (std::is_same<T, float>::value) {
@@ -279,16 +279,16 @@ PK_HD T last_of_all() {
 }
 
 template <bool largest, class T>
-struct Extreme {
+struct MinOrMax {
     using Word = T;
     static constexpr int WORDS = 1, PARTIAL = 1;
     static constexpr bool has_pivot = false;
 
-    static PK_HD void start(Word *lane) { lane[0] = last_of_all<largest, T>(); }
+    static PK_HD void start(Word *lane) { lane[0] = worst_value<largest, T>(); }
 
     template <class V>
     static PK_HD void add(V *lane, V value, V, V) {
-        lane[0] = beats<largest>(value, lane[0]) ? value : lane[0];
+        lane[0] = is_better<largest>(value, lane[0]) ? value : lane[0];
     }
     static PK_HD void join(Word *lane, const Word *other) { add(lane, other[0], T(), T()); }
     static PK_HD void close(const Word *lane, T, Word *partial) { partial[0] = lane[0]; }
@@ -297,26 +297,26 @@ struct Extreme {
 
 // The least and the largest.
 template <class T>
-struct Extremes {
+struct MinAndMax {
     using Word = T;
     static constexpr int WORDS = 2, PARTIAL = 2;
     static constexpr bool has_pivot = false;
-    using Least = Extreme<false, T>;
-    using Largest = Extreme<true, T>;
+    using Min = MinOrMax<false, T>;
+    using Max = MinOrMax<true, T>;
 
     static PK_HD void start(Word *lane) {
-        Least::start(lane);
-        Largest::start(lane + 1);
+        Min::start(lane);
+        Max::start(lane + 1);
     }
 
     template <class V>
     static PK_HD void add(V *lane, V value, V other, V pivot) {
-        Least::add(lane, value, other, pivot);
-        Largest::add(lane + 1, value, other, pivot);
+        Min::add(lane, value, other, pivot);
+        Max::add(lane + 1, value, other, pivot);
     }
     static PK_HD void join(Word *lane, const Word *other) {
-        Least::join(lane, other);
-        Largest::join(lane + 1, other + 1);
+        Min::join(lane, other);
+        Max::join(lane + 1, other + 1);
     }
     static PK_HD void close(const Word *lane, T, Word *partial) {
         partial[0] = lane[0];
@@ -327,15 +327,15 @@ struct Extremes {
 
 // The first of the largest or smallest, and its row in its slab. Rows come in any order.
 template <class T>
-struct Placed {
+struct ValueAndIndex {
     T value;
     int64_t row;  // -1: none yet
 };
 template <bool largest, class T>
-PK_HD void take_better(Placed<T> &best, Placed<T> other) {
+PK_HD void update_best(ValueAndIndex<T> &best, ValueAndIndex<T> other) {
     if (other.row < 0) return;
-    const bool better = beats<largest>(other.value, best.value);
-    const bool earlier = other.row < best.row && !beats<largest>(best.value, other.value);
+    const bool better = is_better<largest>(other.value, best.value);
+    const bool earlier = other.row < best.row && !is_better<largest>(best.value, other.value);
     if (best.row < 0 || better || earlier) best = other;
 }
 

@@ -33,14 +33,14 @@ PK_HD void store(int type, Word value, void *to) {
 }
 
 template <class Word>
-PK_HD Word initial_of(const pk_reduction &asked) {
-    if constexpr (std::is_same<Word, double>::value) return asked.initial;
-    return Word(asked.initial_integer);
+PK_HD Word initial_of(const pk_reduction &spec) {
+    if constexpr (std::is_same<Word, double>::value) return spec.initial;
+    return Word(spec.initial_integer);
 }
 
 // Without numbers a sum is 0, to which NumPy adds even a -0.
-PK_HD double sum_of(Exact sum) { return rounded(sum) + 0.0; }
-PK_HD double mean(Exact sum, double count) {
+PK_HD double sum_of(DoubleDouble sum) { return rounded(sum) + 0.0; }
+PK_HD double mean(DoubleDouble sum, double count) {
     return is_finite(sum.high) && count != 0 ? sum_of(divide(sum, count)) : sum.high / count;
 }
 
@@ -50,18 +50,18 @@ struct Result {
     using Word = typename Op::Word;
     static PK_HD auto of(const pk_reduction &, Word *partial, int64_t) { return partial[0]; }
 };
-template <bool exact, bool masked>
-struct Result<Sum<exact, masked>> {
-    static PK_HD double of(const pk_reduction &asked, double *partial, int64_t length) {
-        const Exact sum{partial[0], partial[1]};
-        return asked.finish == PK_MEAN ? mean(sum, masked ? partial[2] : double(length)) : sum_of(sum);
+template <bool compensated, bool masked>
+struct Result<Sum<compensated, masked>> {
+    static PK_HD double of(const pk_reduction &spec, double *partial, int64_t length) {
+        const DoubleDouble sum{partial[0], partial[1]};
+        return spec.finalize == PK_FINALIZE_MEAN ? mean(sum, masked ? partial[2] : double(length)) : sum_of(sum);
     }
 };
-template <bool exact>
-struct Result<Dot<exact>> {
-    static PK_HD double of(const pk_reduction &asked, double *partial, int64_t) {
-        const Exact sum{partial[0], partial[1]};
-        return asked.finish == PK_ROOT && is_finite(sum.high) ? rounded(root(sum)) : sum_of(sum);
+template <bool compensated>
+struct Result<Dot<compensated>> {
+    static PK_HD double of(const pk_reduction &spec, double *partial, int64_t) {
+        const DoubleDouble sum{partial[0], partial[1]};
+        return spec.finalize == PK_FINALIZE_NORM && is_finite(sum.high) ? rounded(root(sum)) : sum_of(sum);
     }
 };
 template <>
@@ -70,22 +70,22 @@ struct Result<Product> {
         return Product::result(partial);
     }
 };
-template <bool exact, bool masked>
-struct Result<Moments<exact, masked>> {
-    static PK_HD double of(const pk_reduction &asked, double *partial, int64_t) {
-        const Exact squares = Moments<exact, masked>::squares(partial);
-        if (asked.finish == PK_AS_IT_IS) return rounded(squares);
-        const double freedom = partial[5] - asked.ddof;
-        const Exact variance = divide(squares, freedom > 0 ? freedom : 0);
-        return rounded(asked.finish == PK_DEVIATION ? root(variance) : variance);
+template <bool compensated, bool masked>
+struct Result<Moments<compensated, masked>> {
+    static PK_HD double of(const pk_reduction &spec, double *partial, int64_t) {
+        const DoubleDouble squares = Moments<compensated, masked>::sum_squared_deviations(partial);
+        if (spec.finalize == PK_FINALIZE_NONE) return rounded(squares);
+        const double freedom = partial[5] - spec.ddof;
+        const DoubleDouble variance = divide(squares, freedom > 0 ? freedom : 0);
+        return rounded(spec.finalize == PK_FINALIZE_STD ? root(variance) : variance);
     }
 };
 template <class T>
-struct Result<Extremes<T>> {
+struct Result<MinAndMax<T>> {
     static PK_HD T of(const pk_reduction &, T *partial, int64_t) { return partial[1] - partial[0]; }
 };
 template <>
-struct Result<Extremes<int64_t>> {
+struct Result<MinAndMax<int64_t>> {
     static PK_HD int64_t of(const pk_reduction &, int64_t *partial, int64_t) {
         return int64_t(uint64_t(partial[1]) - uint64_t(partial[0]));
     }
@@ -93,20 +93,20 @@ struct Result<Extremes<int64_t>> {
 
 // Where the least or largest is, as a kind: the words are those of a Placed.
 template <bool largest, class T>
-struct Place {
+struct ArgMinOrMax {
     using Word = int64_t;
     static constexpr int PARTIAL = 2;
     static constexpr bool has_pivot = true;  // and so no initial value
-    static PK_HD Placed<T> placed(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
+    static PK_HD ValueAndIndex<T> value_and_index(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
     static PK_HD void merge(Word *partial, const Word *next) {
-        Placed<T> best = placed(partial);
-        take_better<largest>(best, placed(next));
+        ValueAndIndex<T> best = value_and_index(partial);
+        update_best<largest>(best, value_and_index(next));
         partial[0] = bit_cast<int64_t>(best.value);
         partial[1] = best.row;
     }
 };
 template <bool largest, class T>
-struct Result<Place<largest, T>> {
+struct Result<ArgMinOrMax<largest, T>> {
     static PK_HD int64_t of(const pk_reduction &, const int64_t *partial, int64_t) { return partial[1]; }
 };
 
@@ -114,23 +114,23 @@ struct Result<Place<largest, T>> {
 template <class T, class Visit>
 auto visit_compared(int kind, Visit visit) {
     switch (kind) {
-        case PK_LEAST: return visit(Extreme<false, T>());
-        case PK_LARGEST: return visit(Extreme<true, T>());
-        case PK_WHERE_LEAST: return visit(Place<false, T>());
-        case PK_WHERE_LARGEST: return visit(Place<true, T>());
-        default: return visit(Extremes<T>());
+        case PK_REDUCE_MIN: return visit(MinOrMax<false, T>());
+        case PK_REDUCE_MAX: return visit(MinOrMax<true, T>());
+        case PK_REDUCE_ARGMIN: return visit(ArgMinOrMax<false, T>());
+        case PK_REDUCE_ARGMAX: return visit(ArgMinOrMax<true, T>());
+        default: return visit(MinAndMax<T>());
     }
 }
 template <class Visit>
 auto visit_kind(int kind, int type, bool masked, Visit visit) {
     const bool is_float = type >= PK_FLOAT16;
     switch (kind) {
-        case PK_SUM:
+        case PK_REDUCE_SUM:
             if (!is_float) return visit(SumInteger());
             return masked ? visit(Sum<true, true>()) : visit(Sum<true, false>());
-        case PK_PRODUCT: return is_float ? visit(Product()) : visit(ProductInteger());
-        case PK_DOT: return is_float ? visit(Dot<true>()) : visit(DotInteger());
-        case PK_SQUARES: return visit(Moments<true, false>());
+        case PK_REDUCE_PROD: return is_float ? visit(Product()) : visit(ProductInteger());
+        case PK_REDUCE_DOT: return is_float ? visit(Dot<true>()) : visit(DotInteger());
+        case PK_REDUCE_SUM_SQUARED_DEVIATIONS: return visit(Moments<true, false>());
         default: break;
     }
     if (is_float) return visit_compared<double>(kind, visit);
@@ -140,13 +140,13 @@ auto visit_kind(int kind, int type, bool masked, Visit visit) {
 
 // The result of a column, of so many rows, from the one partial that is left, which it may change.
 template <class Op>
-PK_HD void write_result(const pk_reduction &asked, typename Op::Word *partial, int64_t length, int type,
+PK_HD void write_result(const pk_reduction &spec, typename Op::Word *partial, int64_t length, int type,
                         void *result) {
     using Word = typename Op::Word;
     if constexpr (!Op::has_pivot) {
-        if (asked.has_initial != 0) Op::add(partial, initial_of<Word>(asked), Word(0), Word(0));
+        if (spec.has_initial != 0) Op::add(partial, initial_of<Word>(spec), Word(0), Word(0));
     }
-    store(type, Result<Op>::of(asked, partial, length), result);
+    store(type, Result<Op>::of(spec, partial, length), result);
 }
 
 }  // namespace pk::reduction

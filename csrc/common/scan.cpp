@@ -9,20 +9,20 @@ static int kind_of(int64_t operation, int from, int to) {
     const bool is_truth = to == PK_BOOL;
     const bool is_unsigned = to >= PK_UINT8 && to <= PK_UINT64;
     // Of truths, the sum is whether any holds, and the product whether all do.
-    if (is_truth && operation == PK_SCAN_SUM) operation = PK_SCAN_MAXIMUM;
-    if (is_truth && operation == PK_SCAN_PRODUCT) operation = PK_SCAN_MINIMUM;
+    if (is_truth && operation == PK_SCAN_SUM) operation = PK_SCAN_MAX;
+    if (is_truth && operation == PK_SCAN_PROD) operation = PK_SCAN_MIN;
     switch (operation) {
         case PK_SCAN_SUM:
             if (!is_float_type(to)) return integer_sum;
             return from == PK_FLOAT64 || to == PK_FLOAT64 ? double_sum : float_sum;
-        case PK_SCAN_PRODUCT: return is_float_type(to) ? float_product : integer_product;
-        case PK_SCAN_MAXIMUM:
+        case PK_SCAN_PROD: return is_float_type(to) ? float_product : integer_product;
+        case PK_SCAN_MAX:
             if (is_float_type(to)) return maximum_of_floats;
             return is_unsigned || is_truth ? maximum_of_unsigned : maximum_of_signed;
-        case PK_SCAN_MINIMUM:
+        case PK_SCAN_MIN:
             if (is_float_type(to)) return minimum_of_floats;
             return is_unsigned || is_truth ? minimum_of_unsigned : minimum_of_signed;
-        default: fail(PK_INVALID_ARGUMENT, "operation is not one of PK_SCAN_SUM to PK_SCAN_MINIMUM");
+        default: fail(PK_INVALID_ARGUMENT, "operation is not one of PK_SCAN_SUM to PK_SCAN_MIN");
     }
 }
 
@@ -45,7 +45,7 @@ Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, c
     require(dimensions >= 1 && dimensions <= PK_MAX_DIMS, "dimensions is not from 1 to PK_MAX_DIMS");
     require(outer >= 0 && rows >= 1 && outer <= dimensions && rows <= dimensions - outer,
             "outer and rows are not among the dimensions");
-    require((flags & ~int64_t(PK_EXCLUSIVE | PK_SKIP_NAN)) == 0, "flags has bits that mean nothing");
+    require((flags & ~int64_t(PK_SCAN_EXCLUSIVE | PK_SCAN_SKIP_NAN)) == 0, "flags has bits that mean nothing");
     for (int i = 0; i < 2; ++i) {
         require(operands[i].type >= 0 && operands[i].type < PK_TYPE_COUNT, "an operand's type is unknown");
         require(operands[i].address != 0, "an operand is a null pointer");
@@ -53,11 +53,11 @@ Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, c
     }
     from = operands[0].type;
     to = operands[1].type;
-    instead_of_nan = operation == PK_SCAN_PRODUCT ? 1 : 0;
+    instead_of_nan = operation == PK_SCAN_PROD ? 1 : 0;
     kind = kind_of(operation, from, to);
     term = term_of(kind);
-    is_exclusive = (flags & PK_EXCLUSIVE) != 0;
-    skips_nan = (flags & PK_SKIP_NAN) != 0 && is_float_type(from);
+    is_exclusive = (flags & PK_SCAN_EXCLUSIVE) != 0;
+    skips_nan = (flags & PK_SCAN_SKIP_NAN) != 0 && is_float_type(from);
     size = 1;
     regions = regions_of(operands, 2, 2, shape, dimensions, outer, rows);
     undivided = regions_of(operands, 2, 2, shape, dimensions, outer, rows, INT64_MAX).front();

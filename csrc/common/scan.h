@@ -34,7 +34,7 @@ struct Request {
     }
 
     Request(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
-            int64_t dimensions, int64_t outer, int64_t rows, int32_t allowed = PK_BYTE_SWAPPED);
+            int64_t dimensions, int64_t outer, int64_t rows, int32_t allowed = PK_OPERAND_BYTE_SWAPPED);
     int64_t elements() const { return size; }
 };
 

@@ -199,11 +199,11 @@ PK_HD double rounded(double value, int type) {
 }
 
 // What NumPy reports of an element that was taken into a result.
-PK_HD uint32_t met(double term, double before, double result) {
+PK_HD uint32_t raised(double term, double before, double result) {
     const bool is_plain = arith::is_finite(term) && arith::is_finite(before);
     const uint32_t overflow = is_plain && pk::abs(result) > std::numeric_limits<double>::max();
     const uint32_t invalid = result != result && term == term && before == before;
-    return overflow * uint32_t(PK_OVERFLOW) | invalid * uint32_t(PK_INVALID);
+    return overflow * uint32_t(PK_FPE_OVERFLOW) | invalid * uint32_t(PK_FPE_INVALID);
 }
 
 // One of these for each Op.

@@ -45,7 +45,7 @@ PK_HD Key bits_of_key(Encoding encoding, Key key) {
 // What an entry is asked for, checked. Of the pointers, `item` is the bytes of an element. The encoding is
 // known at run time alone, as it is little work beside the selecting: so that is compiled once for each
 // width.
-struct Selection {
+struct SelectRequest {
     Encoding encoding;
     const void *in;
     int64_t rows, columns;
@@ -54,7 +54,7 @@ struct Selection {
     void *out;
     int64_t *nans;
 
-    Selection(Encoding encoding, const void *in, int64_t rows, int64_t columns, const int64_t *ranks,
+    SelectRequest(Encoding encoding, const void *in, int64_t rows, int64_t columns, const int64_t *ranks,
               int64_t rank_rows, int64_t rank_count, void *out, int64_t *nans, size_t item);
     int64_t elements() const { return rows * columns; }
     bool may_have_nan() const { return encoding == Encoding::floating; }
@@ -64,7 +64,7 @@ struct Selection {
 
 // The elements whose highest bits are `prefix`, and the ranks that fall among them.
 template <class Key>
-struct Group {
+struct PrefixGroup {
     Key prefix;
     int64_t count;
     int64_t below;        // how many elements have less
@@ -72,18 +72,18 @@ struct Group {
 };
 
 template <class Key>
-struct Level {
-    int known;  // bits of the prefixes
-    std::vector<Group<Key>> groups;
+struct RadixLevel {
+    int prefix_bits;  // bits of the prefixes
+    std::vector<PrefixGroup<Key>> groups;
 };
 
 // Bits that are counted at once, and groups: so many counters that they stay in a cache.
-constexpr int MOST_DIGITS = 16;
-constexpr int64_t MOST_GROUPS = 64, FEW_GROUPS = 8, MOST_COUNTERS = 1 << 17;
+constexpr int MAX_DIGITS = 16;
+constexpr int64_t MAX_GROUPS = 64, FEW_GROUPS = 8, MAX_COUNTERS = 1 << 17;
 
 template <class Key>
-int digits_of(const Level<Key> &level, int64_t most_counters = MOST_COUNTERS) {
-    int digits = std::min<int>(MOST_DIGITS, int(8 * sizeof(Key)) - level.known);
+int digits_of(const RadixLevel<Key> &level, int64_t most_counters = MAX_COUNTERS) {
+    int digits = std::min<int>(MAX_DIGITS, int(8 * sizeof(Key)) - level.prefix_bits);
     while ((int64_t(level.groups.size()) << digits) > most_counters) --digits;
     return digits;
 }
@@ -93,29 +93,29 @@ int digits_of(const Level<Key> &level, int64_t most_counters = MOST_COUNTERS) {
 // Where there are few groups, it asks for so many counters at most: at first they must tell NaN from
 // infinities.
 template <class Key, class Count, class Collect>
-void narrow(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count, Collect collect,
-            int64_t few_counters = MOST_COUNTERS) {
+void radix_select(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count, Collect collect,
+            int64_t few_counters = MAX_COUNTERS) {
     constexpr int WIDTH = 8 * sizeof(Key);
-    std::vector<Level<Key>> todo{{0, {{0, columns, 0, 0, rank_count}}}};
+    std::vector<RadixLevel<Key>> todo{{0, {{0, columns, 0, 0, rank_count}}}};
     std::vector<int64_t> counters;
     while (!todo.empty()) {
-        Level<Key> level = std::move(todo.back());
+        RadixLevel<Key> level = std::move(todo.back());
         todo.pop_back();
-        if (level.known > 0 && collect(level)) continue;
-        if (int64_t(level.groups.size()) > MOST_GROUPS) {
+        if (level.prefix_bits > 0 && collect(level)) continue;
+        if (int64_t(level.groups.size()) > MAX_GROUPS) {
             const auto half = level.groups.begin() + std::ptrdiff_t(level.groups.size() / 2);
-            todo.push_back({level.known, {half, level.groups.end()}});
+            todo.push_back({level.prefix_bits, {half, level.groups.end()}});
             level.groups.erase(half, level.groups.end());
             todo.push_back(std::move(level));
             continue;
         }
         const bool are_few = int64_t(level.groups.size()) <= FEW_GROUPS;
-        const int digits = digits_of(level, are_few ? few_counters : MOST_COUNTERS);
+        const int digits = digits_of(level, are_few ? few_counters : MAX_COUNTERS);
         counters.assign(level.groups.size() << digits, 0);
         count(level, digits, counters.data());
-        Level<Key> next{level.known + digits, {}};
+        RadixLevel<Key> next{level.prefix_bits + digits, {}};
         const int64_t *counter = counters.data();
-        for (const Group<Key> &group : level.groups) {
+        for (const PrefixGroup<Key> &group : level.groups) {
             int64_t below = group.below, rank = group.first;
             for (int64_t bin = 0; bin < int64_t(1) << digits; ++bin, below += *counter++) {
                 const int64_t first = rank;
@@ -125,10 +125,10 @@ void narrow(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out,
                 next.groups.push_back({prefix, *counter, below, first, rank});
             }
         }
-        if (next.known < WIDTH) {
+        if (next.prefix_bits < WIDTH) {
             if (!next.groups.empty()) todo.push_back(std::move(next));
         } else {
-            for (const Group<Key> &group : next.groups) {
+            for (const PrefixGroup<Key> &group : next.groups) {
                 std::fill(out + group.first, out + group.last, group.prefix);
             }
         }

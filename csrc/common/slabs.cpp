@@ -44,9 +44,9 @@ Layout layout_of(const Dimensions &dimensions, const pk_operand *operands, int64
     if (dimensions.empty()) layout.shape.push_back(1);
     for (int64_t i = 0; i < operand_count; ++i) {
         const int64_t item = pk::size_of(operands[i].type);
-        const bool swapped = (operands[i].flags & PK_BYTE_SWAPPED) != 0 && item > 1;
+        const bool swapped = (operands[i].flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1;
         View view{nullptr, operands[i].type, item, swapped, Access::strided, {}};
-        view.on_device = (operands[i].flags & PK_ON_DEVICE) != 0;
+        view.on_device = (operands[i].flags & PK_OPERAND_ON_DEVICE) != 0;
         if (i < virtual_from) {
             view.base = reinterpret_cast<char *>(operands[i].address) + offsets[size_t(i)];
             for (const Dimension &dimension : dimensions)
@@ -59,7 +59,7 @@ Layout layout_of(const Dimensions &dimensions, const pk_operand *operands, int64
         }
         layout.views.push_back(view);
     }
-    layout.find_access();
+    layout.classify_access();
     for (int64_t i = virtual_from; i < operand_count; ++i)
         layout.views[size_t(i)].access = Access::contiguous;
     return layout;

@@ -20,27 +20,27 @@ struct Slabs {
     int64_t count, length, inner;
 
     // As many whole slabs as make up a unit that is worth its while, or 1 if a slab has several blocks.
-    PK_HD int64_t slabs_a_unit() const {
+    PK_HD int64_t slabs_per_unit() const {
         if (length > BLOCK) return 1;
         return std::clamp<int64_t>(UNIT_ELEMENTS / 4 / std::max<int64_t>(1, length * inner), 1, count);
     }
     PK_HD int64_t blocks() const { return (length + BLOCK - 1) / BLOCK; }  // of a slab
-    PK_HD int64_t units() const { return (count + slabs_a_unit() - 1) / slabs_a_unit() * blocks(); }
-    PK_HD int64_t most_elements() const {
-        return slabs_a_unit() * std::min(length, int64_t(BLOCK)) * inner;
+    PK_HD int64_t units() const { return (count + slabs_per_unit() - 1) / slabs_per_unit() * blocks(); }
+    PK_HD int64_t max_elements() const {
+        return slabs_per_unit() * std::min(length, int64_t(BLOCK)) * inner;
     }  // of a unit
 
-    struct Unit {
+    struct WorkUnit {
         int64_t slab, slabs, block, rows;  // the first of its slabs, how many; its block, and that one's rows
     };
-    PK_HD Unit unit(int64_t index) const {
-        const int64_t together = slabs_a_unit(), slab = index / blocks() * together, block = index % blocks();
+    PK_HD WorkUnit unit(int64_t index) const {
+        const int64_t together = slabs_per_unit(), slab = index / blocks() * together, block = index % blocks();
         return {slab, std::min(together, count - slab), block,
                 std::min(int64_t(BLOCK), length - block * BLOCK)};
     }
     // Where a unit begins, in elements; of the one after the last, where they end.
     PK_HD int64_t start(int64_t index) const {
-        const int64_t slab = std::min(index / blocks() * slabs_a_unit(), count);
+        const int64_t slab = std::min(index / blocks() * slabs_per_unit(), count);
         return (slab * length + index % blocks() * BLOCK) * inner;
     }
 };

@@ -30,7 +30,7 @@ void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &cal
     };
     auto is_zero = [](Key bits) { return Key(bits << 1) == 0; };
     if (rows.columns <= PIECE) {
-        in_pieces(call, rows.count, PIECE / rows.columns, [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, rows.count, PIECE / rows.columns, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t row = begin * rows.columns; row < end * rows.columns; row += rows.columns) {
                 const int64_t first = mixed_from(sorted + row);
                 if (first < 0) continue;
@@ -46,12 +46,12 @@ void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &cal
         const int64_t first = mixed_from(sorted + row);
         if (first < 0) continue;
         std::vector<int64_t> at(size_t(rows.columns / PIECE + 1));
-        in_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
             at[size_t(piece)] = std::count_if(in + row + begin, in + row + end, is_zero);
         });
         int64_t sum = row + first;
         for (int64_t &next : at) next = std::exchange(sum, sum + next);
-        in_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, rows.columns, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
             int64_t &next = at[size_t(piece)];
             for (int64_t i = row + begin; i < row + end; ++i) {
                 if (is_zero(in[i]) && next < row + rows.columns) sorted[next++] = in[i];
@@ -62,8 +62,8 @@ void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &cal
 
 void sort_whole(const Rows &rows, void *out, Call &call) {
     sort_rows(rows, out, call);
-    const HostWork timed(call, rows.elements());
-    with_ordering(rows.type, false, false, [&](auto ordering) {
+    const HostStageTimer timed(call, rows.elements());
+    with_key_encoding(rows.type, false, false, [&](auto ordering) {
         if constexpr (decltype(ordering)::of_floats) restore_zeros(ordering, rows, out, call);
     });
 }
@@ -76,7 +76,7 @@ void restore_zero(const Order &ordering, const Rows &row, Key *values, int64_t f
     if (place == found || values[place] != Order::TOP) return;
     const auto *const in = static_cast<const Key *>(row.in);
     std::atomic<int64_t> first{row.columns};
-    in_pieces(call, row.columns, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, row.columns, PIECE, [&](int64_t, int64_t begin, int64_t end) {
         if (begin > first) return;
         for (int64_t i = begin; i < end; ++i) {
             if (Key(in[i] << 1) != 0) continue;
@@ -92,7 +92,7 @@ template <class Order>
 void find_values(const Order &ordering, const UniqueRequest &unique, Call &call) {
     *unique.found = unique_row(unique, unique.splits_nan(), unique.values, call);
     if constexpr (Order::of_floats) {
-        const HostWork timed(call, unique.columns);
+        const HostStageTimer timed(call, unique.columns);
         restore_zero(ordering, unique, static_cast<typename Order::Key *>(unique.values), *unique.found,
                      call);
     }
@@ -102,7 +102,7 @@ void find_values(const Order &ordering, const UniqueRequest &unique, Call &call)
 void subtract_starts(int64_t *starts, int64_t found, int64_t size, Call &call) {
     std::vector<int64_t> ends(size_t(found / PIECE + 1), size);  // of each piece
     for (int64_t next = PIECE; next < found; next += PIECE) ends[size_t(next / PIECE - 1)] = starts[next];
-    in_pieces(call, found, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, found, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
         for (int64_t i = begin; i + 1 < end; ++i) starts[i] = starts[i + 1] - starts[i];
         starts[end - 1] = ends[size_t(piece)] - starts[end - 1];
     });
@@ -122,14 +122,14 @@ void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
     auto place_in_order = [&](int64_t i) { return order[i] >= 0 && order[i] < size ? order[i] : 0; };
     if (index || inverse) {
         argsort_rows(unique, order.get(), size, false, call);
-        in_pieces(call, size, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, size, PIECE, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) sorted[i] = in[place_in_order(i)];
         });
     } else {
         sort_whole(unique, sorted.get(), call);
     }
-    const HostWork timed(call, size);
-    *unique.found = each_run(call, ordering, sorted.get(), size, unique.splits_nan(), [&](const Runs &runs) {
+    const HostStageTimer timed(call, size);
+    *unique.found = for_each_run(call, ordering, sorted.get(), size, unique.splits_nan(), [&](const Runs &runs) {
         for (int64_t i = 0; i < runs.count; ++i) {
             static_cast<Key *>(unique.values)[runs.before + i] = sorted[runs.starts[i]];
             if (index) unique.index[runs.before + i] = order[runs.starts[i]];
@@ -162,7 +162,7 @@ SortRequest::SortRequest(const Rows &rows, void *out) : Rows(rows), out(out) {
 
 ArgsortRequest::ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending)
     : Rows(rows), order(order), kept(kept), descending(descending) {
-    require(kept >= 0 && kept <= columns, "kept is not from 0 to columns");
+    require(kept >= 0 && kept <= columns, "limit is not from 0 to columns");
     require_array(order, count * kept, sizeof(int64_t), "order");
 }
 
@@ -172,7 +172,7 @@ SearchRequest::SearchRequest(KeyType type, const void *sorted, int64_t size, con
     require(size >= 0 && count >= 0, "size or count is negative");
     require_array(sorted, size, size_t(type.bytes), "sorted");
     require_array(values, count, size_t(type.bytes), "values");
-    require_array(places, count, sizeof(int64_t), "places");
+    require_array(places, count, sizeof(int64_t), "indices");
 }
 
 UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int64_t *index, int64_t *inverse,
@@ -185,11 +185,11 @@ UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int6
       counts(counts),
       found(found) {
     require_array(values, columns, size_t(type.bytes), "values");
-    require(wanted >= 0 && wanted < 2 * PK_UNIQUE_EQUAL_NAN, "wanted has an unknown flag");
+    require(wanted >= 0 && wanted < 2 * PK_UNIQUE_EQUAL_NAN, "flags has an unknown bit");
     require_array(index, wants(PK_UNIQUE_INDEX) ? columns : 0, sizeof(int64_t), "index");
     require_array(inverse, wants(PK_UNIQUE_INVERSE) ? columns : 0, sizeof(int64_t), "inverse");
     require_array(counts, wants(PK_UNIQUE_COUNTS) ? columns : 0, sizeof(int64_t), "counts");
-    require_array(found, 1, sizeof(int64_t), "found");
+    require_array(found, 1, sizeof(int64_t), "unique_count");
 }
 
 static void require_on_host(const Call &call) {
@@ -208,14 +208,14 @@ void argsort(const ArgsortRequest &request, Call &call) {
 }
 
 void search(const SearchRequest &request, Call &call) {
-    if (request.count != 0) find_places(request, call);
+    if (request.count != 0) find_positions(request, call);
 }
 
 void find_unique(const UniqueRequest &request, Call &call) {
     *request.found = 0;
     if (request.columns == 0) return;
     const bool only_values = (request.wanted & ~PK_UNIQUE_EQUAL_NAN) == 0;
-    with_ordering(request.type, false, true, [&](auto ordering) {
+    with_key_encoding(request.type, false, true, [&](auto ordering) {
         if (only_values) {
             find_values(ordering, request, call);
         } else {

@@ -85,7 +85,7 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call);
 // The first `kept` of each row's stable order.
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call);
 
-void find_places(const SearchRequest &request, Call &call);
+void find_positions(const SearchRequest &request, Call &call);
 
 extern const int HOST_STAGE;  // what the engine calls the host's own part of the work
 
@@ -93,34 +93,34 @@ extern const int HOST_STAGE;  // what the engine calls the host's own part of th
 
 // Calls work(index, begin, end) for every piece of [0, count), on several threads.
 template <class Work>
-void in_pieces(Call &call, int64_t count, int64_t piece, Work work) {
+void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Work work) {
     const int64_t pieces = (count + piece - 1) / piece;
     std::atomic<int64_t> next{0};
     run_on_threads(std::min(pieces, thread_count()), call, [&] {
         int64_t index = next++;
         if (index >= pieces) return;
-        const Lane counted(call);
+        const TraceLane counted(call);
         for (; index < pieces; index = next++) {
-            call.look();
+            call.check_interrupt();
             work(index, index * piece, std::min(count, (index + 1) * piece));
         }
     });
 }
 
 // While it lives, the host works, with as many threads as take part.
-class HostWork {
+class HostStageTimer {
    public:
-    HostWork(Call &call, int64_t elements)
+    HostStageTimer(Call &call, int64_t elements)
         : call_(call), elements_(elements), begin_(call.seconds()), lane_(call) {}
-    ~HostWork() { lane_.add(HOST_STAGE, begin_, call_.seconds(), 0, elements_); }
-    HostWork(const HostWork &) = delete;
-    HostWork &operator=(const HostWork &) = delete;
+    ~HostStageTimer() { lane_.add(HOST_STAGE, begin_, call_.seconds(), 0, elements_); }
+    HostStageTimer(const HostStageTimer &) = delete;
+    HostStageTimer &operator=(const HostStageTimer &) = delete;
 
    private:
     Call &call_;
     const int64_t elements_;
     const double begin_;
-    Lane lane_;
+    TraceLane lane_;
 };
 
 // Memory for a call, in huge pages where it is large: it is touched anew each time.

@@ -21,7 +21,7 @@ struct KeyType {
 
 // Maps the bits of an element to a key. NaN has one key, the last one, in either direction.
 template <class Bits, bool is_float>
-struct Ordering {
+struct KeyEncoding {
     using Key = Bits;
     static constexpr bool of_floats = is_float;
     static constexpr Key TOP = Key(Key(1) << (8 * sizeof(Key) - 1));
@@ -30,17 +30,17 @@ struct Ordering {
     static constexpr Key INFINITE = Key((ALL >> MANTISSA << MANTISSA) & Key(~TOP));  // of floats
     static constexpr Key NAN_BITS = Key(INFINITE | (INFINITE >> 1 & Key(~INFINITE)));
 
-    Key flip;       // of integers: the sign's bit
-    Key invert;     // all ones: the largest first
+    Key sign_mask;       // of integers: the sign's bit
+    Key descending_mask;     // all ones: the largest first
     bool one_zero;  // -0.0 and 0.0 have one key; else -0.0 comes first
 
     PK_HD Key key(Key bits) const {
         if constexpr (is_float) {
             if (Key(bits & Key(~TOP)) > INFINITE) return Key(NAN_BITS | TOP);
             if (one_zero && bits == TOP) bits = 0;
-            return Key(bits ^ ((bits & TOP) != 0 ? ALL : TOP) ^ invert);
+            return Key(bits ^ ((bits & TOP) != 0 ? ALL : TOP) ^ descending_mask);
         } else {
-            return Key(bits ^ flip ^ invert);
+            return Key(bits ^ sign_mask ^ descending_mask);
         }
     }
 
@@ -49,60 +49,60 @@ struct Ordering {
         if constexpr (is_float) {
             return Key(key ^ ((key & TOP) != 0 ? TOP : ALL));
         } else {
-            return Key(key ^ flip ^ invert);
+            return Key(key ^ sign_mask ^ descending_mask);
         }
     }
 };
 
 // Calls body(ordering) with the type's Ordering.
 template <class Body>
-void with_ordering(KeyType type, bool descending, bool one_zero, Body body) {
+void with_key_encoding(KeyType type, bool descending, bool one_zero, Body body) {
     auto call = [&](auto ordering) {
         using Order = decltype(ordering);
         using Key = typename Order::Key;
-        ordering.flip = type.is_signed ? Order::TOP : Key(0);
-        ordering.invert = descending ? Order::ALL : Key(0);
+        ordering.sign_mask = type.is_signed ? Order::TOP : Key(0);
+        ordering.descending_mask = descending ? Order::ALL : Key(0);
         ordering.one_zero = one_zero;
         body(ordering);
     };
     switch (type.bytes) {
-        case 1: return call(Ordering<uint8_t, false>{});
-        case 2: return type.is_float ? call(Ordering<uint16_t, true>{}) : call(Ordering<uint16_t, false>{});
-        case 4: return type.is_float ? call(Ordering<uint32_t, true>{}) : call(Ordering<uint32_t, false>{});
-        default: return type.is_float ? call(Ordering<uint64_t, true>{}) : call(Ordering<uint64_t, false>{});
+        case 1: return call(KeyEncoding<uint8_t, false>{});
+        case 2: return type.is_float ? call(KeyEncoding<uint16_t, true>{}) : call(KeyEncoding<uint16_t, false>{});
+        case 4: return type.is_float ? call(KeyEncoding<uint32_t, true>{}) : call(KeyEncoding<uint32_t, false>{});
+        default: return type.is_float ? call(KeyEncoding<uint64_t, true>{}) : call(KeyEncoding<uint64_t, false>{});
     }
 }
 
 // An ordering that knows only at run time whether it is of floats. What waits for memory is as fast with it,
 // and is compiled once for each width.
 template <class Bits>
-struct LateOrdering {
+struct RuntimeKeyEncoding {
     using Key = Bits;
-    using OfFloats = Ordering<Bits, true>;
-    using OfIntegers = Ordering<Bits, false>;
+    using OfFloats = KeyEncoding<Bits, true>;
+    using OfIntegers = KeyEncoding<Bits, false>;
     static constexpr Key TOP = OfFloats::TOP, ALL = OfFloats::ALL, NAN_BITS = OfFloats::NAN_BITS;
 
     bool of_floats;
-    Key flip, invert;
+    Key sign_mask, descending_mask;
     bool one_zero;
 
     PK_HD Key key(Key bits) const {
-        return of_floats ? OfFloats{flip, invert, one_zero}.key(bits)
-                         : OfIntegers{flip, invert, one_zero}.key(bits);
+        return of_floats ? OfFloats{sign_mask, descending_mask, one_zero}.key(bits)
+                         : OfIntegers{sign_mask, descending_mask, one_zero}.key(bits);
     }
     PK_HD Key bits(Key key) const {
-        return of_floats ? OfFloats{flip, invert, one_zero}.bits(key)
-                         : OfIntegers{flip, invert, one_zero}.bits(key);
+        return of_floats ? OfFloats{sign_mask, descending_mask, one_zero}.bits(key)
+                         : OfIntegers{sign_mask, descending_mask, one_zero}.bits(key);
     }
 };
 
 // Calls body(ordering) with the type's LateOrdering.
 template <class Body>
-void with_late_ordering(KeyType type, bool descending, bool one_zero, Body body) {
-    with_ordering(type, descending, one_zero, [&](auto known) {
+void with_runtime_key_encoding(KeyType type, bool descending, bool one_zero, Body body) {
+    with_key_encoding(type, descending, one_zero, [&](auto known) {
         using Order = decltype(known);
-        using Late = LateOrdering<typename Order::Key>;
-        body(Late{Order::of_floats, known.flip, known.invert, known.one_zero});
+        using Late = RuntimeKeyEncoding<typename Order::Key>;
+        body(Late{Order::of_floats, known.sign_mask, known.descending_mask, known.one_zero});
     });
 }
 

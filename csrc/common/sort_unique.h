@@ -18,7 +18,7 @@ struct Runs {
 
 // Calls put(runs) for all runs, a few at a time; returns how many there are.
 template <class Order, class Put>
-int64_t each_run(Call &call, const Order &, const typename Order::Key *sorted, int64_t size, bool splits_nan,
+int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorted, int64_t size, bool splits_nan,
                  Put put) {
     using Key = typename Order::Key;
     constexpr int64_t PIECE = 256 << 10, BLOCK = 512;
@@ -36,7 +36,7 @@ int64_t each_run(Call &call, const Order &, const typename Order::Key *sorted, i
         return int32_t((bits != before) | (splits & (bits == Order::NAN_BITS)));
     };
     std::vector<int64_t> at(size_t(size / PIECE + 1));
-    in_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
         int32_t count = begin == 0;
         for (int64_t i = begin + (begin == 0); i < end; ++i) {
             count += begins(bits_of(sorted[i]), bits_of(sorted[i - 1]));
@@ -45,7 +45,7 @@ int64_t each_run(Call &call, const Order &, const typename Order::Key *sorted, i
     });
     int64_t found = 0;
     for (int64_t &next : at) next = std::exchange(found, found + next);
-    in_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
         int64_t starts[BLOCK], before = at[size_t(piece)];
         for (int64_t first = begin; first < end; first += BLOCK) {
             const int64_t last = std::min(end, first + BLOCK);
@@ -69,7 +69,7 @@ int64_t each_run(Call &call, const Order &, const typename Order::Key *sorted, i
 template <class Order, class Key = typename Order::Key>
 int64_t copy_distinct(Call &call, const Order &ordering, const Key *sorted, int64_t size, bool splits_nan,
                       Key *values) {
-    return each_run(call, ordering, sorted, size, splits_nan, [=](const Runs &runs) {
+    return for_each_run(call, ordering, sorted, size, splits_nan, [=](const Runs &runs) {
         for (int64_t i = 0; i < runs.count; ++i) values[runs.before + i] = sorted[runs.starts[i]];
     });
 }

@@ -15,29 +15,29 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     : in(in),
       indices(indices),
       picked(picked),
-      each((flags & PK_TAKE_EACH) != 0),
-      are_known((flags & PK_TAKE_KNOWN) != 0),
+      each((flags & PK_TAKE_BATCHED_INDICES) != 0),
+      indices_in_bounds((flags & PK_TAKE_INDICES_IN_BOUNDS) != 0),
       out(reinterpret_cast<char *>(out)) {
     require(in.outer >= 0, "outer is negative");
     require(in.count >= 0, "count is negative");
     require(in.width > 0, "width is not positive");
-    require(picked >= 0, "picked is negative");
-    require((flags & ~(PK_TAKE_EACH | PK_TAKE_KNOWN)) == 0, "flags has bits that mean nothing");
+    require(picked >= 0, "index_count is negative");
+    require((flags & ~(PK_TAKE_BATCHED_INDICES | PK_TAKE_INDICES_IN_BOUNDS)) == 0, "flags has bits that mean nothing");
     const char *const large = "the arrays have too many elements";
-    const int64_t given = product(product(in.outer, in.count, large), in.width, large);
+    const int64_t request = product(product(in.outer, in.count, large), in.width, large);
     const int64_t wanted = product(product(in.outer, picked, large), in.width, large);
     product(product(in.outer, picked, large), sizeof(int64_t), large);
     product(picked, sizeof(int64_t), large);
-    require_array(in.elements, given, 1, "in");
+    require_array(in.elements, request, 1, "in");
     require_array(indices, index_count(), sizeof(int64_t), "indices");
     require_array(out, wanted, 1, "out");
-    require(wanted == 0 || given != 0, "there is nothing to take from");
+    require(wanted == 0 || request != 0, "there is nothing to take from");
 }
 
-Range range_of(const int64_t *indices, int64_t count, Call &call) {
+Range index_range(const int64_t *indices, int64_t count, Call &call) {
     Range all;
     const int64_t threads = std::clamp<int64_t>(count / SHARE, 1, thread_count());
-    share_out(
+    parallel_for(
         call, count, SHARE, threads, [] { return Range(); },
         [&](Range &range, int64_t first, int64_t size) {
             Range own = range;  // in registers, as the indices may not lie in it
@@ -55,7 +55,7 @@ Range range_of(const int64_t *indices, int64_t count, Call &call) {
     return all;
 }
 
-void require_places(int64_t elements, const Range &indices) {
+void require_in_bounds(int64_t elements, const Range &indices) {
     const bool is_below = indices.least < -elements;
     if (indices.least > indices.greatest || (!is_below && indices.greatest < elements)) return;
     const std::string wrong = std::to_string(is_below ? indices.least : indices.greatest);
@@ -63,7 +63,7 @@ void require_places(int64_t elements, const Range &indices) {
          "index " + wrong + " is out of bounds for " + std::to_string(elements) + " elements");
 }
 
-Put::Put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+PutRequest::PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
          const uint8_t *values, int64_t value_count)
     : array(reinterpret_cast<char *>(array)),
       count(count),
@@ -74,7 +74,7 @@ Put::Put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, i
       value_count(value_count) {
     require(count >= 0, "count is negative");
     require(width > 0, "width is not positive");
-    require(put >= 0, "put is negative");
+    require(put >= 0, "index_count is negative");
     require(value_count >= 0, "value_count is negative");
     const char *const large = "the arrays have too many elements";
     require_array(array, product(count, width, large), 1, "array");
@@ -86,17 +86,17 @@ Put::Put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, i
     require(put == 0 || value_count != 0, "there is nothing to put");
 }
 
-void put_on_host(const Put &given, Call &call) {
+void put_on_host(const PutRequest &request, Call &call) {
     // By one thread, so that the last of several values comes last.
-    share_out(
-        call, given.put, SHARE, 1, [] { return 0; },
+    parallel_for(
+        call, request.put, SHARE, 1, [] { return 0; },
         [&](int, int64_t first, int64_t size) {
-            const auto width = size_t(given.width);
-            int64_t value = first % given.value_count;
+            const auto width = size_t(request.width);
+            int64_t value = first % request.value_count;
             for (int64_t i = first; i < first + size; ++i) {
-                char *const to = given.array + place_of(given.indices[i], given.count) * given.width;
-                std::memcpy(to, given.values + value * given.width, width);
-                if (++value == given.value_count) value = 0;
+                char *const to = request.array + place_of(request.indices[i], request.count) * request.width;
+                std::memcpy(to, request.values + value * request.width, width);
+                if (++value == request.value_count) value = 0;
             }
             call.advance(size);
             return size;

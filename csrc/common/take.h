@@ -21,7 +21,7 @@ struct Request {
     const int64_t *indices;
     int64_t picked;
     bool each;       // each of the arrays has indices of its own
-    bool are_known;  // to have places
+    bool indices_in_bounds;  // to have places
     char *out;
 
     Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out);
@@ -42,13 +42,13 @@ PK_HD int64_t place_of(int64_t index, int64_t count) {
 struct Range {
     int64_t least = std::numeric_limits<int64_t>::max(), greatest = std::numeric_limits<int64_t>::min();
 };
-Range range_of(const int64_t *indices, int64_t count, Call &call);
+Range index_range(const int64_t *indices, int64_t count, Call &call);
 
 // Refuses indices that have no place among so many elements, before anything is written.
-void require_places(int64_t elements, const Range &indices);
+void require_in_bounds(int64_t elements, const Range &indices);
 
 // What is put into an array of `count` elements of `width` bytes.
-struct Put {
+struct PutRequest {
     char *array;
     int64_t count, width;
     const int64_t *indices;
@@ -56,7 +56,7 @@ struct Put {
     const char *values;
     int64_t value_count;
 
-    Put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
+    PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
         const uint8_t *values, int64_t value_count);
     int64_t elements() const { return put; }
     int64_t array_bytes() const { return count * width; }
@@ -65,6 +65,6 @@ struct Put {
 };
 
 // Puts it there, on the host; the indices have places.
-void put_on_host(const Put &given, Call &call);
+void put_on_host(const PutRequest &request, Call &call);
 
 }  // namespace pk::take

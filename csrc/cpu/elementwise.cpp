@@ -9,8 +9,8 @@ namespace pk::elementwise {
 
 // In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less; those
 // that are awake are there after COMING. Each comes for no less than WORTH_A_THREAD.
-// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes A_BYTE or longer for a byte of
-// the widest operand.
+// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes A_BYTE or longer for a byte of the widest
+// operand.
 static constexpr double WAKING = 60e-6, COMING = 10e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
 
 // Where that is too short, the quickest of the call's first blocks tells how much longer it takes, as they
@@ -34,7 +34,7 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
 
     double least_share = 1;  // seconds, of a thread that was alone
     const auto compute = [&](int64_t count, int64_t threads, int64_t share) {
-        share_out(
+        parallel_for(
             call, count, share, threads, [&] { return Machine(program, evaluation.instruction_count); },
             [&](Machine &machine, int64_t first, int64_t own) {
                 const double begin = call.seconds();
@@ -74,7 +74,7 @@ extern "C" int32_t pk_evaluate(const pk_instruction *program, int64_t instructio
                                const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                int64_t dimensions, const pk_options *options, uint8_t *exceptions,
                                pk_report *report) {
-    return pk::called_in_ranges(
+    return pk::run_ranged_entry(
         options, report,
         [&] {
             return pk::elementwise::Request(program, instruction_count, operands, operand_count, shape,

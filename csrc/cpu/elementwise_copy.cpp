@@ -41,10 +41,10 @@ class Planes {
         const int64_t rows = std::min(band_, layout_.shape[rows_] - row);
         const char *from = from_.base + row * from_.strides[rows_];
         char *to = to_.base + row * to_.strides[rows_];
-        int64_t rest = part / bands_;
+        int64_t remaining = part / bands_;
         for (size_t d : outer_) {
-            const int64_t at = rest % layout_.shape[d];
-            rest /= layout_.shape[d];
+            const int64_t at = remaining % layout_.shape[d];
+            remaining /= layout_.shape[d];
             from += at * from_.strides[d];
             to += at * to_.strides[d];
         }
@@ -63,10 +63,10 @@ class Planes {
 
 // Calls part(index) for each of `parts`, of `elements` in all; it returns how many it has copied.
 template <class Part>
-void in_parts(Call &call, int64_t parts, int64_t elements, Part part) {
+void parallel_for_parts(Call &call, int64_t parts, int64_t elements, Part part) {
     const int64_t threads =
         std::clamp<int64_t>(elements / WORTH_A_THREAD, 1, std::min(parts, thread_count()));
-    share_out(
+    parallel_for(
         call, parts, 1, threads, [] { return 0; },
         [&](int, int64_t index, int64_t) {
             const int64_t count = part(index);
@@ -80,7 +80,7 @@ void in_parts(Call &call, int64_t parts, int64_t elements, Part part) {
 bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
     const std::vector<Step> &steps = evaluation.program.steps;
     const Layout &layout = evaluation.layout;
-    const bool copies = steps.size() == 2 && steps[0].op == PK_LOAD && steps[1].op == PK_STORE;
+    const bool copies = steps.size() == 2 && steps[0].op == PK_OP_LOAD && steps[1].op == PK_OP_STORE;
     if (!copies || range.start != 0 || range.count != layout.size) return false;
     View from = layout.views[size_t(steps[0].a)], to = layout.views[size_t(steps[1].target)];
     if (from.type != to.type || from.access != Access::strided) return false;
@@ -92,12 +92,12 @@ bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
     }
     const Planes planes(layout, from, to);
     if (planes.count() != 0) {
-        in_parts(call, planes.count(), range.count, [&](int64_t part) { return planes.copy(part); });
+        parallel_for_parts(call, planes.count(), range.count, [&](int64_t part) { return planes.copy(part); });
         return true;
     }
     if (to.strides.size() != 1 && to.access != Access::contiguous) return false;
     const int64_t share = std::max<int64_t>(1, SHARE / to.item);
-    in_parts(call, (range.count + share - 1) / share, range.count, [&](int64_t part) {
+    parallel_for_parts(call, (range.count + share - 1) / share, range.count, [&](int64_t part) {
         const int64_t start = part * share, count = std::min(share, range.count - start);
         layout.gather(from, start, count, to.base + start * to.item);
         return count;

@@ -26,7 +26,7 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {
-    add_weights(request, loops().bins, call, request.sums, request.outside);
+    add_weights(request, loops().bins, call, request.sums, request.out_of_range);
 }
 
 void launch_digitize(const DigitizeRequest &request, Call &call) {
@@ -39,7 +39,7 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
 
 extern "C" int32_t pk_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
                              uint64_t *extent, const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report, [&] { return pk::histogram::ExtentRequest(operand, shape, dimensions, extent); },
         pk::histogram::launch_extent);
 }
@@ -47,7 +47,7 @@ extern "C" int32_t pk_extent(const pk_operand *operand, const int64_t *shape, in
 extern "C" int32_t pk_histogram(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                 int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts,
                                 const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::HistogramRequest(operands, operand_count, shape, dimensions, bins, axes,
@@ -59,7 +59,7 @@ extern "C" int32_t pk_histogram(const pk_operand *operands, int64_t operand_coun
 extern "C" int32_t pk_histogram_of_extent(const pk_operand *operand, const int64_t *shape, int64_t dimensions,
                                           uint64_t find, int64_t count, int64_t *counts,
                                           const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::HistogramOfExtentRequest(operand, shape, dimensions, find, count, counts);
@@ -69,13 +69,13 @@ extern "C" int32_t pk_histogram_of_extent(const pk_operand *operand, const int64
 
 extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count,
                                          const int64_t *shape, int64_t dimensions, const pk_bins *bins,
-                                         int64_t axes, double *sums, int64_t *outside,
+                                         int64_t axes, double *sums, int64_t *out_of_range,
                                          const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::WeightedHistogramRequest(operands, operand_count, shape, dimensions, bins,
-                                                           axes, sums, outside);
+                                                           axes, sums, out_of_range);
         },
         pk::histogram::launch_weighted_histogram);
 }
@@ -83,7 +83,7 @@ extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t ope
 extern "C" int32_t pk_digitize(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
                                const pk_bins *bins, int32_t right, int32_t decreasing,
                                const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::DigitizeRequest(operands, shape, dimensions, bins, right != 0,

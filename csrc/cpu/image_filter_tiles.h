@@ -12,19 +12,19 @@
 namespace pk::image::filters {
 
 constexpr int64_t RING_BYTES = 256 << 10;  // that stay in the second-level cache
-constexpr int64_t LEAST_STRIP = 256;       // elements
-constexpr int64_t LOOK_AFTER = 1 << 20;    // of these: much less than the time in which a call must stop
+constexpr int64_t MIN_STRIP = 256;       // elements
+constexpr int64_t CHECK_INTERRUPT_AFTER = 1 << 20;    // of these: much less than the time in which a call must stop
 
 struct Tile {
     int64_t image, top, bottom, first, last;  // its rows, and its elements of each
 };
 
 // How images are cut into tiles: bands of strips.
-class Cut {
+class Tiling {
    public:
-    Cut(const Filter &filter, int64_t ring_row_bytes, int64_t threads) : filter_(filter) {
+    Tiling(const Filter &filter, int64_t ring_row_bytes, int64_t threads) : filter_(filter) {
         auto parts = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
-        const int64_t most = std::max(LEAST_STRIP, RING_BYTES / ring_row_bytes);
+        const int64_t most = std::max(MIN_STRIP, RING_BYTES / ring_row_bytes);
         strip_ = parts(parts(filter.row(), parts(filter.row(), most)), 64) * 64;
         strips_ = parts(filter.row(), strip_);
         const int64_t shared = filter.batch * filter.rows * strips_ / (8 * threads);
@@ -56,7 +56,7 @@ class Ring {
         const auto address = reinterpret_cast<uintptr_t>(cells_.data());
         first_ = cells_.data() + (ALIGNED * sizeof(Cell) - address % (ALIGNED * sizeof(Cell))) / sizeof(Cell);
     }
-    Cell *at(int64_t row) { return first_ + (row + MOST_SIZE) % depth_ * stride_; }
+    Cell *at(int64_t row) { return first_ + (row + MAX_SIZE) % depth_ * stride_; }
 
    private:
     static constexpr int64_t ALIGNED = 64 / sizeof(Cell);
@@ -72,9 +72,9 @@ class Worker {
    public:
     Worker(const Filter &filter, int64_t strip)
         : filter_(filter),
-          beside_((filter.width - 1) * filter.channels),
-          extended_(size_t(strip + beside_ + FILTER_PADDING)),
-          outside_(T(filter.outside)) {}
+          halo_((filter.width - 1) * filter.channels),
+          extended_(size_t(strip + halo_ + FILTER_PADDING)),
+          border_value_(T(filter.border_value)) {}
 
    protected:
     // Elements of the tile's row, and as many to the left and the right of it as the window reaches.
@@ -83,7 +83,7 @@ class Worker {
         const int64_t begin = tile.first - filter_.left * filter_.channels;
         const int64_t end = tile.last + filter_.right() * filter_.channels;
         if (from < 0) {
-            std::fill(to, to + (end - begin), outside_);
+            std::fill(to, to + (end - begin), border_value_);
             return;
         }
         const T *const image = reinterpret_cast<const T *>(filter_.in) + tile.image * filter_.image();
@@ -108,7 +108,7 @@ class Worker {
             for (; next < row + count + filter_.below(); ++next) add(next);
             emit(row, count);
             done += count * (tile.last - tile.first);
-            if (done * filter_.window() < LOOK_AFTER) continue;
+            if (done * filter_.window() < CHECK_INTERRUPT_AFTER) continue;
             call.advance(done);
             done = 0;
         }
@@ -116,16 +116,16 @@ class Worker {
     }
 
     const Filter &filter_;
-    const int64_t beside_;     // elements
+    const int64_t halo_;     // elements
     std::vector<T> extended_;  // a row
-    const T outside_;
+    const T border_value_;
 
    private:
     T beyond(const T *elements, int64_t e) const {
         const int64_t channels = filter_.channels;
         const int64_t column = e < 0 ? -((channels - 1 - e) / channels) : e / channels;
         const int64_t from = inside(filter_.border, column, filter_.columns);
-        return from < 0 ? outside_ : elements[from * channels + (e - column * channels)];
+        return from < 0 ? border_value_ : elements[from * channels + (e - column * channels)];
     }
 };
 

@@ -22,7 +22,7 @@ const OrderLoops<uint32_t> &loops_of(uint32_t) { return loops().filters.order32;
 template <class T, class Sum>
 class Summer : Worker<T> {
     using Worker<T>::filter_;
-    using Worker<T>::beside_;
+    using Worker<T>::halo_;
 
    public:
     static int64_t together(const Filter &filter) {
@@ -36,8 +36,8 @@ class Summer : Worker<T> {
         : Worker<T>(filter, strip),
           call_(call),
           loops_(loops_of(Sum())),
-          ring_(filter.height + together(filter) - 1, strip + beside_),
-          wide_(1, strip + beside_),
+          ring_(filter.height + together(filter) - 1, strip + halo_),
+          wide_(1, strip + halo_),
           results_(together(filter), strip),
           weights_(filter.weights.begin(), filter.weights.end()),
           down_(filter.down.begin(), filter.down.end()),
@@ -47,7 +47,7 @@ class Summer : Worker<T> {
 
     void run(const Tile &tile) {
         const int64_t count = tile.last - tile.first;
-        if (filter_.kind == PK_BOX) count_columns(tile);
+        if (filter_.kind == PK_FILTER_BOX) count_columns(tile);
         this->walk(
             tile, together(filter_), call_, [&](int64_t row) { add(tile, row, count); },
             [&](int64_t row, int64_t rows) { emit(tile, row, rows, count); });
@@ -58,7 +58,7 @@ class Summer : Worker<T> {
         const int64_t step = filter_.channels;
         this->extend(tile, row, this->extended_.data());
         Sum *const wide = filter_.in_two_passes() ? wide_.at(0) : ring_.at(row);
-        loops_.widen[index_of(filter_.type)](this->extended_.data(), count + beside_, wide);
+        loops_.widen[index_of(filter_.type)](this->extended_.data(), count + halo_, wide);
         if (filter_.in_two_passes())
             loops_.across(wide, across_.data(), filter_.width, step, count, ring_.at(row));
     }
@@ -72,8 +72,8 @@ class Summer : Worker<T> {
             loops_.correlate(rows_.data(), weights_.data(), filter_.height, filter_.width, filter_.channels,
                              count, to_.data());
         }
-        if (filter_.kind == PK_BOX) {
-            const int64_t inner = filter_.border == PK_SHRINK
+        if (filter_.kind == PK_FILTER_BOX) {
+            const int64_t inner = filter_.border == PK_BORDER_SHRINK
                                       ? overlap(row - filter_.above, filter_.height, filter_.rows)
                                       : filter_.height;
             loops_.divide(to_[0], counts_.data(), Sum(inner), count);
@@ -86,7 +86,7 @@ class Summer : Worker<T> {
     // Of each element of the tile's rows, how many columns its window has.
     void count_columns(const Tile &tile) {
         counts_.assign(size_t(tile.last - tile.first), Sum(filter_.width));
-        if (filter_.border != PK_SHRINK) return;
+        if (filter_.border != PK_BORDER_SHRINK) return;
         for (int64_t e = tile.first; e < tile.last; ++e) {
             const int64_t column = e / filter_.channels;
             counts_[size_t(e - tile.first)] =
@@ -111,7 +111,7 @@ const MeanLoops<uint16_t> &mean_loops(uint16_t) { return loops().filters.means16
 template <class T, class Sum>
 class Averager : Worker<T> {
     using Worker<T>::filter_;
-    using Worker<T>::beside_;
+    using Worker<T>::halo_;
     static constexpr bool IS_SHORT = sizeof(Sum) == 2;
 
    public:
@@ -122,11 +122,11 @@ class Averager : Worker<T> {
     Averager(const Filter &filter, int64_t strip, Call &call)
         : Worker<T>(filter, strip),
           call_(call),
-          ring_(filter.height + 1, strip + beside_),
-          sums_(1, strip + beside_),
-          used_(1, IS_SHORT ? 0 : strip + beside_),
+          ring_(filter.height + 1, strip + halo_),
+          sums_(1, strip + halo_),
+          used_(1, IS_SHORT ? 0 : strip + halo_),
           across_(1, IS_SHORT ? 0 : strip),
-          zeros_(size_t(strip + beside_)) {
+          zeros_(size_t(strip + halo_)) {
         // Of x below 256 n, x / n is x * multiplier / 2^(16 + shift), rounded down.
         const int64_t n = filter.height * filter.width;
         if (!IS_SHORT) return;
@@ -137,10 +137,10 @@ class Averager : Worker<T> {
 
     void run(const Tile &tile) {
         const int64_t count = tile.last - tile.first;
-        std::fill(sums_.at(0), sums_.at(0) + count + beside_, Sum(0));
+        std::fill(sums_.at(0), sums_.at(0) + count + halo_, Sum(0));
         rows_summed_ = 0;
         this->walk(
-            tile, 1, call_, [&](int64_t row) { add(tile, row, count + beside_); },
+            tile, 1, call_, [&](int64_t row) { add(tile, row, count + halo_); },
             [&](int64_t row, int64_t) { emit(static_cast<T *>(this->result(tile, row)), count); });
     }
 
@@ -163,7 +163,7 @@ class Averager : Worker<T> {
         if constexpr (IS_SHORT) {
             loops().filters.means_short(sums_.at(0), taps, step, count, half_, multiplier_, shift_, to);
         } else {
-            std::copy(sums_.at(0), sums_.at(0) + count + beside_, used_.at(0));
+            std::copy(sums_.at(0), sums_.at(0) + count + halo_, used_.at(0));
             loops().filters.add_across(used_.at(0), taps, step, count, across_.at(0));
             mean_loops(T()).divide(across_.at(0), n, filter_.arithmetic == Sums::float64, count, to);
         }
@@ -181,7 +181,7 @@ class Averager : Worker<T> {
 template <class T, class Key>
 class Orderer : Worker<T> {
     using Worker<T>::filter_;
-    using Worker<T>::beside_;
+    using Worker<T>::halo_;
 
    public:
     static int64_t ring_row_bytes(const Filter &filter) { return filter.height * int64_t(sizeof(Key)); }
@@ -190,10 +190,10 @@ class Orderer : Worker<T> {
         : Worker<T>(filter, strip),
           call_(call),
           loops_(loops_of(Key())),
-          which_(filter.kind == PK_MINIMUM ? 0 : 1),
-          is_median_(filter.kind == PK_MEDIAN),
-          ring_(filter.height, strip + beside_),
-          keys_(1, strip + beside_),
+          which_(filter.kind == PK_FILTER_MINIMUM ? 0 : 1),
+          is_median_(filter.kind == PK_FILTER_MEDIAN),
+          ring_(filter.height, strip + halo_),
+          keys_(1, strip + halo_),
           results_(1, strip),
           rows_(size_t(filter.height)) {}
 
@@ -206,7 +206,7 @@ class Orderer : Worker<T> {
 
    private:
     void add(const Tile &tile, int64_t row, int64_t count) {
-        const int64_t all = count + beside_;
+        const int64_t all = count + halo_;
         Key *const keys = is_median_ ? ring_.at(row) : keys_.at(0);
         if constexpr (std::is_same_v<T, Key>) {
             this->extend(tile, row, keys);
@@ -270,8 +270,8 @@ template <class Work>
 void filter_with(const Filter &filter, Call &call) {
     const int64_t worth = filter.elements() / std::max<int64_t>(1, WORTH_A_THREAD / filter.window());
     const int64_t threads = std::clamp<int64_t>(worth, 1, thread_count());
-    const Cut cut(filter, Work::ring_row_bytes(filter), threads);
-    share_out(
+    const Tiling cut(filter, Work::ring_row_bytes(filter), threads);
+    parallel_for(
         call, cut.tiles(), 1, std::min(threads, cut.tiles()), [&] { return Work(filter, cut.strip(), call); },
         [&](Work &work, int64_t index, int64_t) {
             const Tile tile = cut.tile(index);
@@ -297,8 +297,8 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     using namespace filters;
     if (filter.elements() == 0) return;
     const bool many =
-        filter.kind == PK_MEDIAN && filter.height * filter.width > UINT8_MAX;  // to count in bytes
-    if (filter.kind == PK_BOX && filter.type == filter.result_type && filter.border != PK_SHRINK) {
+        filter.kind == PK_FILTER_MEDIAN && filter.height * filter.width > UINT8_MAX;  // to count in bytes
+    if (filter.kind == PK_FILTER_BOX && filter.type == filter.result_type && filter.border != PK_BORDER_SHRINK) {
         const int64_t window = filter.height * filter.width;
         const bool is_short = window % 2 == 1 && window > 1 && window <= 128;
         if (filter.type == PK_UINT16) return filter_with<Averager<uint16_t, uint32_t>>(filter, call);

@@ -18,13 +18,13 @@ constexpr int64_t BLOCK = 4096;  // pixels that are gathered at once
 // Calls make_worker() in each thread, and what that returns as worker(first, count) for shares of `count`
 // things, of so many elements and bytes each.
 template <class MakeWorker>
-void share_out(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
+void parallel_for(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
                const MakeWorker &make_worker) {
     const double work = double(count) * double(read_bytes + written_bytes) / WORTH_A_THREAD;
     const int64_t threads = std::clamp<int64_t>(int64_t(std::min(work, 1e6)), 1, thread_count());
     const int64_t fair = (count + threads - 1) / threads;
     const int64_t share = std::clamp<int64_t>(SHARE_BYTES / written_bytes, 1, fair);
-    pk::share_out(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
+    pk::parallel_for(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
         worker(first, own);
         return own * elements;
     });
@@ -57,23 +57,23 @@ class Gathered {
 // many new rows may lie.
 class Resizer {
    public:
-    Resizer(const Resize &given, const Taps &down, const Taps &across, bool picks, Call &call)
-        : given_(given),
+    Resizer(const Resize &request, const Taps &down, const Taps &across, bool picks, Call &call)
+        : request_(request),
           down_(down.view()),
           across_(across.view()),
           divisor_(down.divisor * across.divisor),
           picks_(picks),
           call_(call),
-          source_(given.layout, 0, given.row_elements()) {
+          source_(request.layout, 0, request.row_elements()) {
         if (picks) return;
-        for (Row &row : rows_) row.sums.resize(size_t(given.new_row_elements()));
-        total_.resize(size_t(given.new_row_elements()));
+        for (Row &row : rows_) row.sums.resize(size_t(request.new_row_elements()));
+        total_.resize(size_t(request.new_row_elements()));
     }
 
     void operator()(int64_t first, int64_t count) {
-        const int64_t elements = given_.new_row_elements(), item = given_.layout.views[0].item;
+        const int64_t elements = request_.new_row_elements(), item = request_.layout.views[0].item;
         for (int64_t row = first; row < first + count; ++row) {
-            make(row, given_.out + row * elements * item);
+            make(row, request_.out + row * elements * item);
             call_.advance(elements);
         }
     }
@@ -85,22 +85,22 @@ class Resizer {
     };
 
     void make(int64_t row, char *out) {
-        const int64_t i = row % given_.new_height;
-        const int64_t first = row / given_.new_height * given_.height + down_.first[i];
+        const int64_t i = row % request_.new_height;
+        const int64_t first = row / request_.new_height * request_.height + down_.first[i];
         if (picks_) {
-            loops().pixels.pick[given_.type](old_row(first), out, given_.channels, across_);
+            loops().pixels.pick[request_.type](old_row(first), out, request_.channels, across_);
             return;
         }
         for (int64_t k = 0; k < down_.count(i); ++k) {
             loops().pixels.add_row(down_.weights[down_.begin[i] + k], sums_along(first + k), total_.data(),
-                                   given_.new_row_elements(), k == 0);
-            call_.look();
+                                   request_.new_row_elements(), k == 0);
+            call_.check_interrupt();
         }
-        loops().pixels.round_row[given_.type](total_.data(), divisor_, out, given_.new_row_elements());
+        loops().pixels.round_row[request_.type](total_.data(), divisor_, out, request_.new_row_elements());
     }
 
     const char *old_row(int64_t row) {
-        return source_.take(row * given_.row_elements(), given_.row_elements());
+        return source_.take(row * request_.row_elements(), request_.row_elements());
     }
 
     const double *sums_along(int64_t row) {
@@ -108,7 +108,7 @@ class Resizer {
             latest_ = 1 - latest_;
             Row &other = rows_[latest_];
             if (other.index != row) {
-                loops().pixels.along_row[given_.type](old_row(row), other.sums.data(), given_.channels,
+                loops().pixels.along_row[request_.type](old_row(row), other.sums.data(), request_.channels,
                                                       across_);
                 other.index = row;
             }
@@ -116,7 +116,7 @@ class Resizer {
         return rows_[latest_].sums.data();
     }
 
-    const Resize &given_;
+    const Resize &request_;
     const pixels::Taps down_, across_;
     const double divisor_;
     const bool picks_;
@@ -129,31 +129,31 @@ class Resizer {
 
 }  // namespace
 
-void make_gray(const Grey &given, Call &call) {
-    if (given.size == 0) return;
-    const int64_t channels = given.grey.channels, item = given.layout.views[0].item;
-    share_out(call, given.pixels(), channels, channels * item, item, [&] {
+void make_gray(const Grey &request, Call &call) {
+    if (request.size == 0) return;
+    const int64_t channels = request.grey.channels, item = request.layout.views[0].item;
+    parallel_for(call, request.pixels(), channels, channels * item, item, [&] {
         return
-            [&, pixels = Gathered(given.layout, 0, BLOCK * channels)](int64_t first, int64_t count) mutable {
+            [&, pixels = Gathered(request.layout, 0, BLOCK * channels)](int64_t first, int64_t count) mutable {
                 for (int64_t done = 0; done < count; done += BLOCK) {
                     const int64_t now = std::min(BLOCK, count - done), at = first + done;
-                    loops().pixels.gray[given.type](pixels.take(at * channels, now * channels),
-                                                    given.out + at * item, now, given.grey);
+                    loops().pixels.gray[request.type](pixels.take(at * channels, now * channels),
+                                                    request.out + at * item, now, request.grey);
                     call.advance(now * channels);
                 }
             };
     });
 }
 
-void look_up(const Lookup &given, Call &call) {
-    if (given.size == 0) return;
-    const View &view = given.layout.views[0];
-    share_out(call, given.size, 1, view.item, view.item, [&] {
-        return [&, in = Gathered(given.layout, 0, BLOCK), out = Gathered(given.layout, 1, BLOCK)](
+void look_up(const Lookup &request, Call &call) {
+    if (request.size == 0) return;
+    const View &view = request.layout.views[0];
+    parallel_for(call, request.size, 1, view.item, view.item, [&] {
+        return [&, in = Gathered(request.layout, 0, BLOCK), out = Gathered(request.layout, 1, BLOCK)](
                    int64_t first, int64_t count) mutable {
             for (int64_t done = 0; done < count; done += BLOCK) {
                 const int64_t now = std::min(BLOCK, count - done), at = first + done;
-                loops().pixels.lookup[view.type](in.take(at, now), out.room(at), now, given.table);
+                loops().pixels.lookup[view.type](in.take(at, now), out.room(at), now, request.table);
                 out.give(at, now);
                 call.advance(now);
             }
@@ -161,15 +161,15 @@ void look_up(const Lookup &given, Call &call) {
     });
 }
 
-void resize(const Resize &given, Call &call) {
-    if (given.size == 0) return;
-    const Taps down(given.method, given.height, given.new_height);
-    const Taps across(given.method, given.width, given.new_width);
-    const int64_t item = given.layout.views[0].item;
-    const int64_t written = given.new_row_elements() * item;
-    const int64_t read = std::max(written, given.size / given.new_rows() * item);
-    share_out(call, given.new_rows(), given.new_row_elements(), read, written,
-              [&] { return Resizer(given, down, across, given.method == PK_RESIZE_NEAREST, call); });
+void resize(const Resize &request, Call &call) {
+    if (request.size == 0) return;
+    const Taps down(request.method, request.height, request.new_height);
+    const Taps across(request.method, request.width, request.new_width);
+    const int64_t item = request.layout.views[0].item;
+    const int64_t written = request.new_row_elements() * item;
+    const int64_t read = std::max(written, request.size / request.new_rows() * item);
+    parallel_for(call, request.new_rows(), request.new_row_elements(), read, written,
+              [&] { return Resizer(request, down, across, request.method == PK_RESIZE_NEAREST, call); });
 }
 
 }  // namespace pk::image

@@ -15,7 +15,7 @@ void launch(const Request &given, Call &call) {
     if (given.count == 0) return;
     const int64_t threads = std::clamp<int64_t>(given.count / WORTH_A_THREAD, 1, thread_count());
     const int64_t share = std::min(SHARE, (given.count + threads - 1) / threads);
-    share_out(
+    parallel_for(
         call, given.count, share, threads, [] { return int64_t(0); },
         [&](int64_t &point, int64_t first, int64_t count) {
             for (int64_t i = first; i < first + count; ++i) {
@@ -33,7 +33,7 @@ void launch(const Request &given, Call &call) {
 extern "C" int32_t pk_interp(const double *xp, const double *fp, int64_t size, double left, double right,
                              const double *x, double *out, int64_t count, const pk_options *options,
                              pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report, [&] { return pk::interp::Request({xp, fp, size, left, right}, x, out, count); },
         pk::interp::launch);
 }

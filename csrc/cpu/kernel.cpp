@@ -2,8 +2,8 @@
 #include "common/kernels.h"
 
 #include "cpu/kernels/block_executor.h"
-#include "cpu/kernels/launcher.h"
 #include "cpu/kernels/module_cache.h"
+#include "cpu/kernels/launcher.h"
 
 namespace pk::kernels {
 
@@ -11,17 +11,17 @@ namespace {
 
 void launch(const Request &request, Call &call) {
     for (const pk_buffer &buffer : request.run.buffers) {
-        if ((buffer.flags & PK_BUFFER_THERE) != 0)
+        if ((buffer.flags & PK_BUFFER_ON_DEVICE) != 0)
             fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");
     }
-    Printed printed(request.text, request.capacity);
+    PrintBuffer print_buffer(request.text, request.capacity);
     // What was printed is told after a failure, too.
     struct Told {
-        ~Told() { *length = printed.length(); }
-        const Printed &printed;
+        ~Told() { *length = print_buffer.length(); }
+        const PrintBuffer &print_buffer;
         int64_t *const length;
-    } const told{printed, request.length};
-    run(request.run, printed, call);
+    } const told{print_buffer, request.length};
+    run(request.run, print_buffer, call);
 }
 
 }  // namespace
@@ -30,7 +30,7 @@ void launch(const Request &request, Call &call) {
 
 extern "C" int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length,
                                   const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report, [&] { return pk::kernels::Request(run, text, capacity, length); },
         pk::kernels::launch);
 }

@@ -82,21 +82,21 @@ class Tiles {
             pack<Kind>(b + left * b_column + d * b_row, b_column, b_row, columns, depth, WIDE,
                        columns_.get());
             loop_(rows_.get(), columns_.get(), sums_.get(), height, width, depth);
-            call_.look();
+            call_.check_interrupt();
         }
         auto *c = static_cast<Element *>(given_.c) + (pair * m + top) * n + left;
         for (int64_t i = 0; i < rows; ++i) {
             for (int64_t j = 0; j < columns; ++j) {
                 const Total sum = sums_[size_t(i * width + j)];
                 const Element stored = Kind::store(sum);
-                if constexpr (is_float_kind<Kind>) met_ |= met_by(Kind::load(stored));
+                if constexpr (is_float_kind<Kind>) raised_ |= fp_exceptions_of(Kind::load(stored));
                 c[i * n + j] = stored;
             }
         }
         call_.advance(rows * columns);
     }
 
-    int64_t met() const { return met_; }
+    int64_t raised() const { return raised_; }
 
    private:
     static std::unique_ptr<Total[]> room(int64_t elements) {
@@ -106,7 +106,7 @@ class Tiles {
     const Product &given_;
     Call &call_;
     const MatmulLoop loop_ = loop_of<Kind>();
-    int64_t met_ = 0;
+    int64_t raised_ = 0;
     const std::unique_ptr<Total[]> rows_ = room(HEIGHT * DEPTH), columns_ = room(WIDTH * DEPTH),
                                    sums_ = room(HEIGHT * WIDTH);
 };
@@ -139,13 +139,13 @@ void launch(const Product &asked, Call &call) {
     const double products = double(given.elements()) * double(given.k);
     const int64_t most = int64_t(std::min(products / WORTH_A_THREAD, 1e6)) + 1;
     const int64_t share = std::max<int64_t>(1, tiles / (64 * thread_count()));
-    share_out(
+    parallel_for(
         call, tiles, share, std::min({tiles, most, thread_count()}), [&] { return Tiles<Kind>(given, call); },
         [&](Tiles<Kind> &work, int64_t first, int64_t count) {
             for (int64_t tile = first; tile < first + count; ++tile) work.run(tile);
             return count;
         },
-        [&](Tiles<Kind> &work) { call.report.exceptions |= work.met(); });
+        [&](Tiles<Kind> &work) { call.report.exceptions |= work.raised(); });
 }
 
 }  // namespace
@@ -160,7 +160,7 @@ void launch(const Product &asked, Call &call) {
             return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
                                        sizeof(T));                                                           \
         };                                                                                                   \
-        return pk::called(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -10,40 +10,40 @@ extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     });
 }
 
-extern "C" int32_t pk_plan_device(int64_t device) {
+extern "C" int32_t pk_plan_set_device(int64_t device) {
     return pk::guarded([&] { pk::require_index(device, 0, "device"); });
 }
 
-extern "C" int32_t pk_plan_keep(uint64_t address, int64_t bytes, int32_t what, int32_t *kept) {
+extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident) {
     return pk::guarded([&] {
-        pk::plan::require_range(address, bytes, what, kept);
-        *kept = 0;
+        pk::plan::require_range(address, bytes, intent, is_resident);
+        *is_resident = 0;
     });
 }
 
-extern "C" int32_t pk_plan_lend(uint64_t address, int64_t bytes, uint64_t home, uint64_t, int32_t valid,
+extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t, int32_t valid,
                                 int32_t *device) {
     return pk::guarded([&] {
-        pk::plan::require_lent(address, bytes, home, valid, device);
+        pk::plan::require_import(address, bytes, device_address, valid, device);
         pk::fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");
     });
 }
 
-extern "C" int32_t pk_plan_queue(uint64_t) {
+extern "C" int32_t pk_plan_set_stream(uint64_t) {
     return pk::guarded([] {});
 }
 
-extern "C" int32_t pk_plan_send(uint64_t address, const pk_options *options, pk_report *report) {
-    return pk_plan_fetch(address, options, report);
+extern "C" int32_t pk_plan_upload(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk_plan_download(address, options, report);
 }
 
-extern "C" int32_t pk_plan_fetch(uint64_t address, const pk_options *options, pk_report *report) {
-    return pk::called(
-        options, report, [&] { return pk::plan::Moved{address, 0}; },
-        [](const pk::plan::Moved &, pk::Call &) {});
+extern "C" int32_t pk_plan_download(uint64_t address, const pk_options *options, pk_report *report) {
+    return pk::run_entry(
+        options, report, [&] { return pk::plan::TransferRequest{address, 0}; },
+        [](const pk::plan::TransferRequest &, pk::Call &) {});
 }
 
-extern "C" int32_t pk_plan_changed(uint64_t) {
+extern "C" int32_t pk_plan_invalidate(uint64_t) {
     return pk::guarded([] {});
 }
 
@@ -51,13 +51,13 @@ extern "C" int32_t pk_plan_drop(uint64_t) {
     return pk::guarded([] {});
 }
 
-extern "C" int32_t pk_plan_wanted(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *pass) {
+extern "C" int32_t pk_plan_jit_request(uint8_t *source, int64_t size, int64_t *bytes, uint64_t *kernel) {
     return pk::guarded([&] {
-        pk::plan::require_source(source, size, bytes, pass);
+        pk::plan::require_jit_source(source, size, bytes, kernel);
         *bytes = 0;
     });
 }
 
-extern "C" int32_t pk_plan_compiled(uint64_t, const uint8_t *image, int64_t bytes) {
-    return pk::guarded([&] { pk::plan::require_image(image, bytes); });
+extern "C" int32_t pk_plan_jit_install(uint64_t, const uint8_t *image, int64_t bytes) {
+    return pk::guarded([&] { pk::plan::require_jit_image(image, bytes); });
 }

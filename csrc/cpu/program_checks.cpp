@@ -8,18 +8,18 @@ template <class Op, class T>
 uint8_t check(const void *a_, const void *b_, const void *result_, int64_t count) {
     const T *a = static_cast<const T *>(a_), *b = static_cast<const T *>(b_);
     const T *result = static_cast<const T *>(result_);
-    uint8_t met = 0;
-    for (int64_t i = 0; i < count; ++i) met |= ops::exceptions<Op, T>(a[i], b[i], result[i]);
-    return met;
+    uint8_t raised = 0;
+    for (int64_t i = 0; i < count; ++i) raised |= ops::exceptions<Op, T>(a[i], b[i], result[i]);
+    return raised;
 }
 
 template <class To, class From>
 uint8_t check_cast(const void *a_, const void *, const void *result_, int64_t count) {
     const From *a = static_cast<const From *>(a_);
     const To *result = static_cast<const To *>(result_);
-    uint8_t met = 0;
-    for (int64_t i = 0; i < count; ++i) met |= ops::cast_exceptions<To, From>(a[i], result[i]);
-    return met;
+    uint8_t raised = 0;
+    for (int64_t i = 0; i < count; ++i) raised |= ops::cast_exceptions<To, From>(a[i], result[i]);
+    return raised;
 }
 
 using CheckTable = Check[PK_TYPE_COUNT];
@@ -57,7 +57,7 @@ struct Checks {
     CheckTable cast[PK_TYPE_COUNT] = {};
 
     Checks() {
-#define PK_OP(name) fill<ops::name>(operation[ops::op_##name - PK_FIRST_OPERATION]);
+#define PK_OP(name) fill<ops::name>(operation[ops::op_##name - PK_OP_FIRST]);
 #include "ops.def"
         fill_from<0>();
     }
@@ -78,7 +78,7 @@ const Checks &checks() {
 
 }  // namespace
 
-Check operation_check(int op, int type) { return checks().operation[op - PK_FIRST_OPERATION][type]; }
+Check operation_check(int op, int type) { return checks().operation[op - PK_OP_FIRST][type]; }
 Check cast_check(int from, int to) { return checks().cast[from][to]; }
 
 }  // namespace pk

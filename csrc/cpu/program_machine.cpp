@@ -14,7 +14,7 @@ static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
 // Shorter rows are better copied together than walked one by one.
 static constexpr int64_t SHORTEST_ROW = 128;     // elements
-static constexpr int64_t LOOK_AFTER = 64 << 10;  // elements times steps
+static constexpr int64_t CHECK_INTERRUPT_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
 // The bytes that a value of a type takes in a register.
@@ -27,10 +27,10 @@ static bool overwritten_in_use(const std::vector<Step> &steps, size_t load, cons
     bool overwritten = false, renamed = false;
     for (size_t i = load + 1; i < steps.size(); ++i) {
         const Step &step = steps[i];
-        const bool uses = step.op != PK_LOAD && (step.a == value || step.b == value || step.c == value);
-        renamed |= uses && step.op == PK_CAST && step.type == step.to;
+        const bool uses = step.op != PK_OP_LOAD && (step.a == value || step.b == value || step.c == value);
+        renamed |= uses && step.op == PK_OP_CAST && step.type == step.to;
         if (overwritten && (uses || renamed)) return true;
-        if (step.op == PK_STORE) {
+        if (step.op == PK_OP_STORE) {
             overwritten |= layout.views[step.target].base == memory;
         } else if (step.target == value && !renamed) {
             return false;
@@ -47,7 +47,7 @@ static bool has_dense_rows(const View &view) {
 }
 
 // How many elements of so many bytes, in registers and operands, are computed at once.
-static int64_t elements_a_block(int64_t bytes) {
+static int64_t elements_per_block(int64_t bytes) {
     const bool is_in_l1 = L1_BUDGET / bytes >= SHORT;
     const int64_t fitting = (is_in_l1 ? L1_BUDGET : L2_BUDGET) / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
     return std::clamp(fitting, SMALLEST_BLOCK, is_in_l1 ? LARGEST_BLOCK / 16 : IN_L2);
@@ -62,7 +62,7 @@ static int64_t part_of_row(int64_t row, int64_t most) {
 BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     : layout(layout),
       in_rows(layout.views.size(), 0),
-      home_(size_t(program.register_count)),
+      location_of_(size_t(program.register_count)),
       registers_(size_t(program.register_count), NO_REGISTER) {
     if (layout.shape.size() > 1 && layout.shape.back() >= SHORTEST_ROW) {
         for (size_t i = 0; i < in_rows.size(); ++i) by_rows |= in_rows[i] = has_dense_rows(layout.views[i]);
@@ -72,9 +72,9 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     for (size_t i = 0; i < program.steps.size(); ++i) {
         const Step &step = program.steps[i];
         widest = std::max({widest, register_item(step.type), register_item(step.to)});
-        if (step.op == PK_LOAD) {
+        if (step.op == PK_OP_LOAD) {
             add_load(step, overwritten_in_use(program.steps, i, layout));
-        } else if (step.op == PK_STORE) {
+        } else if (step.op == PK_OP_STORE) {
             add_store(step);
         } else {
             add_compute(step);
@@ -83,7 +83,7 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     // Without registers there is nothing to keep in a cache.
     int64_t bytes = register_count * widest;
     for (const View &view : layout.views) bytes += view.item;
-    block = register_count == 0 ? LARGEST_BLOCK : elements_a_block(bytes);
+    block = register_count == 0 ? LARGEST_BLOCK : elements_per_block(bytes);
     if (by_rows) block = part_of_row(layout.shape.back(), block);
 }
 
@@ -92,22 +92,22 @@ bool BlockProgram::is_in_place(int32_t operand) const {
 }
 
 // The machine's register for one of the program's; values that stay in an operand's memory need none.
-Place BlockProgram::register_for(int32_t program_register) {
+ValueLocation BlockProgram::register_for(int32_t program_register) {
     int32_t &index = registers_[program_register];
     if (index == NO_REGISTER) index = register_count++;
-    return {Place::in_register, index};
+    return {ValueLocation::in_register, index};
 }
 
-bool BlockProgram::is_one_a_row(const View &view) const {
+bool BlockProgram::is_one_per_row(const View &view) const {
     return by_rows && view.access == Access::strided && view.strides.back() == 0;
 }
 
 void BlockProgram::add_load(const Step &step, bool must_move) {
     const View &view = layout.views[step.a];
     const bool half = view.type == PK_FLOAT16;
-    const bool constant = view.access == Access::constant, stays = constant || is_one_a_row(view);
+    const bool constant = view.access == Access::constant, stays = constant || is_one_per_row(view);
     std::vector<BlockStep> &list = constant ? constants : stays ? in_each_row : steps;
-    Place raw{Place::in_operand, step.a};
+    ValueLocation raw{ValueLocation::in_operand, step.a};
     if (!is_in_place(step.a) || must_move) {
         BlockStep gather;
         gather.kind = constant ? BlockStep::fill : BlockStep::gather;
@@ -117,57 +117,57 @@ void BlockProgram::add_load(const Step &step, bool must_move) {
         gather.target = raw;
         list.push_back(gather);
     }
-    home_[step.target] = raw;
+    location_of_[step.target] = raw;
     if (half) {
         BlockStep widen;
         widen.loop = loops().half_to_float;
         widen.a = raw;
         widen.target = stays ? new_register() : register_for(step.target);
         list.push_back(widen);
-        home_[step.target] = widen.target;
+        location_of_[step.target] = widen.target;
     }
 }
 
 void BlockProgram::add_compute(const Step &step) {
-    if (step.op == PK_CAST && (step.type == step.to || is_widening_of_half(step.type, step.to))) {
+    if (step.op == PK_OP_CAST && (step.type == step.to || is_widening_of_half(step.type, step.to))) {
         // The value stays where it is. A value in a register may die here, and its register be reused,
         // so such a value moves.
-        const Place from = home_[step.a];
-        if (from.kind == Place::in_operand) {
-            home_[step.target] = from;
+        const ValueLocation from = location_of_[step.a];
+        if (from.kind == ValueLocation::in_operand) {
+            location_of_[step.target] = from;
             return;
         }
     }
     BlockStep compute;
-    compute.a = home_[step.a];
-    if (step.b >= 0) compute.b = home_[step.b];
-    if (step.c >= 0) compute.c = home_[step.c];
+    compute.a = location_of_[step.a];
+    if (step.b >= 0) compute.b = location_of_[step.b];
+    if (step.c >= 0) compute.c = location_of_[step.c];
     compute.target = register_for(step.target);
     compute.origin = step.origin;
-    if (step.op == PK_CAST) {
+    if (step.op == PK_OP_CAST) {
         compute.loop = loops().cast[step.type][step.to];
         compute.check = cast_check(step.type, step.to);
     } else {
-        compute.loop = loops().operation[step.op - PK_FIRST_OPERATION][step.type];
+        compute.loop = loops().operation[step.op - PK_OP_FIRST][step.type];
         compute.check = operation_check(step.op, step.type);
         if (step.to == PK_FLOAT16) compute.round = loops().round_to_half;
     }
     steps.push_back(compute);
-    home_[step.target] = compute.target;
+    location_of_[step.target] = compute.target;
 }
 
 void BlockProgram::add_store(const Step &step) {
     const View &view = layout.views[step.target];
-    const Place out{Place::in_operand, step.target};
-    Place from = home_[step.a];
+    const ValueLocation out{ValueLocation::in_operand, step.target};
+    ValueLocation from = location_of_[step.a];
     BlockStep *last = steps.empty() ? nullptr : &steps.back();
     const bool just_made = last != nullptr && last->kind == BlockStep::compute &&
-                           from.kind == Place::in_register && last->target.kind == Place::in_register &&
+                           from.kind == ValueLocation::in_register && last->target.kind == ValueLocation::in_register &&
                            last->target.index == from.index;
     if (is_in_place(step.target) && view.type != PK_FLOAT16 && just_made &&
         may_write_directly(step.target, *last)) {
         last->target = out;
-        home_[step.a] = out;
+        location_of_[step.a] = out;
         return;
     }
     BlockStep store;
@@ -194,8 +194,8 @@ void BlockProgram::add_store(const Step &step) {
 // A check reads the arguments after the result was written: they must not be the same memory.
 bool BlockProgram::may_write_directly(int32_t operand, const BlockStep &producer) const {
     if (producer.check == nullptr) return true;
-    for (const Place &argument : {producer.a, producer.b, producer.c}) {
-        if (argument.kind == Place::in_operand &&
+    for (const ValueLocation &argument : {producer.a, producer.b, producer.c}) {
+        if (argument.kind == ValueLocation::in_operand &&
             layout.views[argument.index].base == layout.views[operand].base) {
             return false;
         }
@@ -209,16 +209,16 @@ Machine::Machine(const BlockProgram &program, int64_t instruction_count)
       exceptions_(size_t(instruction_count), 0) {
     bases_.reserve(program.layout.views.size());
     for (const View &view : program.layout.views) bases_.push_back(view.base);
-    constexpr int64_t LINE = 64;
-    memory_.reset(new char[size_t(register_bytes_ * program.register_count + LINE)]);
-    registers_ = memory_.get() + (LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % LINE)) % LINE;
+    constexpr int64_t CACHE_LINE = 64;
+    memory_.reset(new char[size_t(register_bytes_ * program.register_count + CACHE_LINE)]);
+    registers_ = memory_.get() + (CACHE_LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % CACHE_LINE)) % CACHE_LINE;
     run_block(program.constants, 0, program.block);
 }
 
-void *Machine::at(const Place &place, int64_t start) const {
+void *Machine::at(const ValueLocation &place, int64_t start) const {
     switch (place.kind) {
-        case Place::in_register: return registers_ + place.index * register_bytes_;
-        case Place::in_operand: {
+        case ValueLocation::in_register: return registers_ + place.index * register_bytes_;
+        case ValueLocation::in_operand: {
             const size_t operand = size_t(place.index);
             return bases_[operand] + start * program_.layout.views[operand].item;
         }
@@ -227,16 +227,16 @@ void *Machine::at(const Place &place, int64_t start) const {
 }
 
 void Machine::run(int64_t start, int64_t count, Call &call) {
-    const int64_t often = LOOK_AFTER / (1 + int64_t(program_.steps.size())) + 1;  // elements
-    int64_t looked = 0;
+    const int64_t often = CHECK_INTERRUPT_AFTER / (1 + int64_t(program_.steps.size())) + 1;  // elements
+    int64_t checked = 0;
     for (int64_t done = 0; done < count;) {
         int64_t block = std::min(program_.block, count - done);
         if (program_.by_rows) block = std::min(block, enter_row_of(start + done));
         run_block(program_.steps, start + done, block);
         done += block;
-        if (done - looked >= often || done == count) {
-            call.advance(done - looked);
-            looked = done;
+        if (done - checked >= often || done == count) {
+            call.advance(done - checked);
+            checked = done;
         }
     }
 }
@@ -251,10 +251,10 @@ int64_t Machine::enter_row_of(int64_t element) {
         for (size_t i = 0; i < bases_.size(); ++i) {
             if (!program_.in_rows[i]) continue;
             const View &view = layout.views[i];
-            int64_t offset = -first * view.item, rest = row;
-            for (size_t d = last; d-- > 1; rest /= layout.shape[d])
-                offset += rest % layout.shape[d] * view.strides[d];
-            bases_[i] = view.base + offset + rest * view.strides[0];
+            int64_t offset = -first * view.item, remaining = row;
+            for (size_t d = last; d-- > 1; remaining /= layout.shape[d])
+                offset += remaining % layout.shape[d] * view.strides[d];
+            bases_[i] = view.base + offset + remaining * view.strides[0];
         }
         run_block(program_.in_each_row, first, std::min(program_.block, length));
     }
@@ -272,9 +272,9 @@ void Machine::run_block(const std::vector<BlockStep> &steps, int64_t start, int6
             case BlockStep::scatter: layout.scatter(layout.views[step.operand], start, count, a); break;
             case BlockStep::compute: {
                 const void *b = at(step.b, start);
-                bool suspect = step.loop(target, a, b, at(step.c, start), count);
-                if (step.round != nullptr) suspect = step.round(target, target, nullptr, nullptr, count);
-                if (suspect && step.check != nullptr) {
+                bool may_raise = step.loop(target, a, b, at(step.c, start), count);
+                if (step.round != nullptr) may_raise = step.round(target, target, nullptr, nullptr, count);
+                if (may_raise && step.check != nullptr) {
                     exceptions_[step.origin] |= step.check(a, b != nullptr ? b : a, target, count);
                 }
                 break;

@@ -14,7 +14,7 @@ namespace pk {
 
 // Where a block of values lies: in a register, or in an operand's own memory, where that is dense, or a block
 // is no more than a part of one of its dense rows.
-struct Place {
+struct ValueLocation {
     enum { nowhere, in_register, in_operand } kind = nowhere;
     int32_t index = 0;
 };
@@ -25,7 +25,7 @@ struct BlockStep {
     Loop loop = nullptr;
     Check check = nullptr;  // null where nothing can be met
     Loop round = nullptr;   // rounds a float16's result
-    Place target, a, b, c;
+    ValueLocation target, a, b, c;
     int32_t operand = 0;  // of a fill, gather or scatter
     int32_t origin = 0;   // the instruction it comes from
 };
@@ -46,15 +46,15 @@ class BlockProgram {
 
    private:
     bool is_in_place(int32_t operand) const;
-    bool is_one_a_row(const View &view) const;
+    bool is_one_per_row(const View &view) const;
     void add_load(const Step &step, bool must_move);
     void add_store(const Step &step);
     void add_compute(const Step &step);
-    Place register_for(int32_t program_register);
-    Place new_register() { return {Place::in_register, register_count++}; }
+    ValueLocation register_for(int32_t program_register);
+    ValueLocation new_register() { return {ValueLocation::in_register, register_count++}; }
     bool may_write_directly(int32_t operand, const BlockStep &producer) const;
 
-    std::vector<Place> home_;         // of each of the program's registers, as of the step being added
+    std::vector<ValueLocation> location_of_;         // of each of the program's registers, as of the step being added
     std::vector<int32_t> registers_;  // the machine's for each of the program's
 };
 
@@ -71,7 +71,7 @@ class Machine {
    private:
     int64_t enter_row_of(int64_t element);
     void run_block(const std::vector<BlockStep> &steps, int64_t start, int64_t count);
-    void *at(const Place &place, int64_t start) const;
+    void *at(const ValueLocation &place, int64_t start) const;
 
     const BlockProgram &program_;
     std::unique_ptr<char[]> memory_;

@@ -57,7 +57,7 @@ class Drawer {
         void *to = direct ? out.base + start * out.item : reinterpret_cast<char *>(results_);
         if (a_) a_->read(start, count);
         if (b_) b_->read(start, count);
-        switch (request_.what) {
+        switch (request_.distribution) {
             case PK_RANDOM_BITS: std::memcpy(to, bits(start, count), size_t(count * out.item)); break;
             case PK_RANDOM_INTEGERS: integers(start, count, to); break;
             case PK_RANDOM_POISSON:
@@ -77,13 +77,13 @@ class Drawer {
     }
 
     // Of a plane, in one of two places.
-    const uint64_t *words(int plane, int64_t start, int64_t count) {
-        const Planes &planes = request_.planes;
-        const uint64_t first = uint64_t(start) + planes.skipped, lead = first % philox::WORDS;
-        philox::Counter counter = planes.counter + first / philox::WORDS;
-        counter.part[3] ^= uint64_t(plane) << 48;
-        uint64_t *const to = words_[plane % 2];
-        loops_.words(planes.key, counter, (int64_t(lead) + count + philox::WORDS - 1) / philox::WORDS, to);
+    const uint64_t *words(int stream_index, int64_t start, int64_t count) {
+        const PhiloxStreams &streams = request_.streams;
+        const uint64_t first = uint64_t(start) + streams.skipped, lead = first % philox::WORDS;
+        philox::Counter counter = streams.counter + first / philox::WORDS;
+        counter.part[3] ^= uint64_t(stream_index) << 48;
+        uint64_t *const to = words_[stream_index % 2];
+        loops_.words(streams.key, counter, (int64_t(lead) + count + philox::WORDS - 1) / philox::WORDS, to);
         return to + lead;
     }
 
@@ -101,8 +101,8 @@ class Drawer {
 
     void reals(int64_t start, int64_t count, void *to) {
         const bool is_double = request_.type == PK_FLOAT64;
-        const int what = request_.what == PK_RANDOM_LOGNORMAL ? PK_RANDOM_NORMAL : request_.what;
-        loops_.transform[what - PK_RANDOM_UNIFORM][is_double](bits(start, count), count, to);
+        const int distribution = request_.distribution == PK_RANDOM_LOGNORMAL ? PK_RANDOM_NORMAL : request_.distribution;
+        loops_.transform[distribution - PK_RANDOM_UNIFORM][is_double](bits(start, count), count, to);
         if (!a_) return;
         auto *results = static_cast<double *>(to);
         if (b_) {
@@ -110,7 +110,7 @@ class Drawer {
         } else {
             scale(*a_, count, results);
         }
-        if (request_.what == PK_RANDOM_LOGNORMAL) loops_.exponentiate(count, results);
+        if (request_.distribution == PK_RANDOM_LOGNORMAL) loops_.exponentiate(count, results);
     }
 
     void scale(const Parameter &by, int64_t count, double *results) {
@@ -119,8 +119,8 @@ class Drawer {
     }
 
     // Numbers of a plane: PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL or PK_RANDOM_EXPONENTIAL.
-    void numbers(int what, int plane, int64_t start, int64_t count, double *to) {
-        loops_.transform[what - PK_RANDOM_UNIFORM][true](words(plane, start, count), count, to);
+    void numbers(int distribution, int stream_index, int64_t start, int64_t count, double *to) {
+        loops_.transform[distribution - PK_RANDOM_UNIFORM][true](words(stream_index, start, count), count, to);
     }
 
     void gammas(int64_t start, int64_t count, void *to) {
@@ -137,26 +137,26 @@ class Drawer {
         double *const first = numbers_[2], *const first_falls = numbers_[3];
         not_fallen(start, count, *a_, 0, first);
         falls(start, count, *a_, b_.get(), 0, first_falls);
-        not_fallen(start, count, *b_, GAMMA_PLANES, to);
-        falls(start, count, *b_, a_.get(), GAMMA_PLANES, numbers_[0]);
+        not_fallen(start, count, *b_, GAMMA_STREAMS, to);
+        falls(start, count, *b_, a_.get(), GAMMA_STREAMS, numbers_[0]);
         loops_.shares(first, first_falls, numbers_[0], count, to);
     }
 
     // Gamma numbers of shapes of which those below 1 are raised.
-    void not_fallen(int64_t start, int64_t count, const Parameter &shape, int plane, double *to) {
+    void not_fallen(int64_t start, int64_t count, const Parameter &shape, int stream_index, double *to) {
         double *const normals = numbers_[0], *const uniforms = numbers_[1];
-        numbers(PK_RANDOM_NORMAL, plane, start, count, normals);
-        numbers(PK_RANDOM_UNIFORM, plane + 1, start, count, uniforms);
+        numbers(PK_RANDOM_NORMAL, stream_index, start, count, normals);
+        numbers(PK_RANDOM_UNIFORM, stream_index + 1, start, count, uniforms);
         loops_.gamma_candidates(shape.values(), shape.each(), normals, uniforms, count, to);
         for (int64_t i = 0; i < count; ++i) {
             if (to[i] >= 0) continue;
             const Gamma gamma(shape.at<double>(i));
-            to[i] = gamma.draw(normals[i], uniforms[i], request_.planes, uint64_t(start + i), plane);
+            to[i] = gamma.draw(normals[i], uniforms[i], request_.streams, uint64_t(start + i), stream_index);
         }
     }
 
     // How far each falls; returns whether any does.
-    bool falls(int64_t start, int64_t count, const Parameter &shape, const Parameter *other, int plane,
+    bool falls(int64_t start, int64_t count, const Parameter &shape, const Parameter *other, int stream_index,
                double *to) {
         const double *shapes = shape.values();
         const int64_t last = shape.each() ? count : 1;
@@ -164,7 +164,7 @@ class Drawer {
             std::fill_n(to, count, 0.0);
             return false;
         }
-        numbers(PK_RANDOM_EXPONENTIAL, plane + FALL_PLANE, start, count, to);
+        numbers(PK_RANDOM_EXPONENTIAL, stream_index + FALL_STREAM, start, count, to);
         for (int64_t i = 0; i < count; ++i) {
             const double own = shape.at<double>(i);
             to[i] = own < 1 ? to[i] / (other != nullptr ? enlarged(own, other->at<double>(i)) : own) : 0.0;
@@ -191,13 +191,13 @@ class Drawer {
             return;
         }
         for (int64_t i = 0; i < count; ++i) {
-            to[i] = T(integer(a_->at<uint64_t>(i), b_->at<uint64_t>(i), drawn[i], request_.planes,
+            to[i] = T(integer(a_->at<uint64_t>(i), b_->at<uint64_t>(i), drawn[i], request_.streams,
                               uint64_t(start + i)));
         }
     }
 
     void counts(int64_t start, int64_t count, int64_t *to) {
-        if (request_.what == PK_RANDOM_POISSON) {
+        if (request_.distribution == PK_RANDOM_POISSON) {
             const auto of = [&](int64_t i) { return Poisson(a_->at<double>(i)); };
             a_->each() ? counts_of_each(start, count, to, of) : counts_of_one(start, count, to, of(0));
         } else {
@@ -221,7 +221,7 @@ class Drawer {
     void counts_of_each(int64_t start, int64_t count, int64_t *to, Of of) {
         const uint64_t *first = words(0, start, count), *second = words(1, start, count);
         for (int64_t i = 0; i < count; ++i) {
-            to[i] = of(i).draw(first[i], second[i], request_.planes, uint64_t(start + i));
+            to[i] = of(i).draw(first[i], second[i], request_.streams, uint64_t(start + i));
         }
     }
 
@@ -245,7 +245,7 @@ class Drawer {
         for (int64_t i = 0; i < count; ++i) {
             to[i] = candidates[i] >= 0
                         ? distribution.finished(to_integer(candidates[i]))
-                        : distribution.draw(first[i], second[i], request_.planes, uint64_t(start + i));
+                        : distribution.draw(first[i], second[i], request_.streams, uint64_t(start + i));
         }
     }
 
@@ -265,12 +265,12 @@ void launch(const Request &request, Call &call) {
     const int64_t size = request.layout.size;
     const int64_t threads = std::clamp<int64_t>(size / (8 * BLOCK), 1, thread_count());
     const int64_t share = std::clamp(size / (16 * threads) / BLOCK * BLOCK, LEAST_SHARE, MOST_SHARE);
-    share_out(
+    parallel_for(
         call, size, share, threads, [&] { return std::make_unique<Drawer>(request); },
         [&](auto &drawer, int64_t start, int64_t count) {
             for (int64_t done = 0; done < count; done += BLOCK) {
                 drawer->draw(start + done, std::min(BLOCK, count - done));
-                if (request.rejects()) call.look();
+                if (request.rejects()) call.check_interrupt();
             }
             call.advance(count);
             return count;
@@ -284,7 +284,7 @@ void launch(const Request &request, Call &call) {
 extern "C" int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
                              const int64_t *shape, int64_t dimensions, const pk_options *options,
                              pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] { return pk::random::Request(draws, operands, operand_count, shape, dimensions); },
         pk::random::launch);

@@ -15,15 +15,15 @@ namespace {
 using reduction::LANES;
 
 constexpr int64_t WORTH_A_THREAD = 64 << 10, SHARE = 256 << 10;  // elements
-constexpr int64_t MOST_WORDS = 5;                                // of a lane, and one more for a pivot
-constexpr int64_t SHORT = 64, MOST_TOGETHER = 64;
+constexpr int64_t MAX_WORDS = 5;                                // of a lane, and one more for a pivot
+constexpr int64_t SHORT = 64, MAX_SLABS_PER_LOOP = 64;
 constexpr int64_t SHARED_UNIT = 128 << 10;  // elements
 
 // Where the values of a call are: an operand's own memory, or a buffer that the program fills.
-class Values {
+class ValueSource {
    public:
-    Values(const Reduction &reduction, const Region &region) : values_(size_t(reduction.asked.values)) {
-        for (int i = 0; i < reduction.asked.values; ++i) {
+    ValueSource(const Reduction &reduction, const Region &region) : values_(size_t(reduction.spec.value_count)) {
+        for (int i = 0; i < reduction.spec.value_count; ++i) {
             const int operand = reduction.loaded(i);
             const View *const view = operand < 0 ? nullptr : &region.layout.views[size_t(operand)];
             if (view == nullptr || !lies_in_rows(region, *view)) {
@@ -78,58 +78,58 @@ int64_t unit_elements(const Reduction &reduction) {
 }
 
 // One of the reductions that a thread folds the same values by.
-struct Fold {
-    Fold(const Reduction &reduction, Partials &partials, int64_t most_units)
+struct ThreadReduction {
+    ThreadReduction(const Reduction &reduction, Partials &partials, int64_t most_units)
         : reduction(reduction),
           partials(partials),
-          loop(loops().reduce[reduction.asked.kind][reduction.masked][reduction.type]),
-          folded(size_t(most_units * words_a_unit())) {}
+          loop(loops().reduce[reduction.spec.kind][reduction.masked][reduction.type]),
+          partial_words(size_t(most_units * words_per_unit())) {}
 
-    int64_t words_a_unit() const { return partials.bytes_a_unit() / int64_t(sizeof(double)); }
+    int64_t words_per_unit() const { return partials.bytes_per_unit() / int64_t(sizeof(double)); }
 
     // Where places are looked for, the best of a slab's earlier blocks spares most of the later ones a
     // search.
-    void keep_leader(int64_t slab, const double *partial) {
-        const auto beats = reduction.joining.beats;
-        if (beats == nullptr || (led == slab && !beats(partial, &leader))) return;
-        leader = partial[0];
-        led = slab;
+    void update_best(int64_t slab, const double *partial) {
+        const auto is_better = reduction.partial_ops.is_better;
+        if (is_better == nullptr || (best_slab == slab && !is_better(partial, &best_so_far))) return;
+        best_so_far = partial[0];
+        best_slab = slab;
     }
 
     const Reduction &reduction;
     Partials &partials;
     const BlockLoop loop;
-    std::vector<double> folded;
-    double leader = 0;
-    int64_t led = -1;  // the slab that the leader is of
+    std::vector<double> partial_words;
+    double best_so_far = 0;
+    int64_t best_slab = -1;  // the slab that the leader is of
 };
 
 using All = std::vector<const Reduction *>;
 
 // A thread's way through some of a region's units, which it folds to their partials.
-class Folder {
+class RegionReducer {
    public:
-    Folder(const All &reductions, const Region &region, const Values &values, const BlockProgram *program,
+    RegionReducer(const All &reductions, const Region &region, const ValueSource &values, const BlockProgram *program,
            int64_t most_units, std::vector<Partials> &partials, Call &call)
         : reduction_(*reductions.front()),
           region_(region),
           slabs_(region.slabs),
           values_(values),
           call_(call),
-          lanes_(new double[size_t((MOST_WORDS + 1) * LANES * most_columns())]) {
+          lanes_(new double[size_t((MAX_WORDS + 1) * LANES * most_columns())]) {
         for (size_t i = 0; i < reductions.size(); ++i)
-            folds_.emplace_back(*reductions[i], partials[i], most_units);
+            reductions_.emplace_back(*reductions[i], partials[i], most_units);
         if (program == nullptr) return;
         machine_.emplace(*program, reduction_.instruction_count);
-        computed_.resize(size_t(reduction_.asked.values),
-                         std::vector<double>(size_t(slabs_.most_elements())));
+        computed_.resize(size_t(reduction_.spec.value_count),
+                         std::vector<double>(size_t(slabs_.max_elements())));
     }
 
     // Returns how many elements the units have.
     int64_t run(int64_t first, int64_t units) {
         for (int64_t i = 0; i < units; ++i) fold(first + i, i);
-        for (Fold &fold : folds_)
-            fold.partials.take(first, units, reinterpret_cast<const char *>(fold.folded.data()));
+        for (ThreadReduction &fold : reductions_)
+            fold.partials.take(first, units, reinterpret_cast<const char *>(fold.partial_words.data()));
         const int64_t count = slabs_.start(first + units) - slabs_.start(first);
         if (!machine_) call_.advance(count);
         return count;
@@ -139,40 +139,40 @@ class Folder {
     void end() const {
         if (!machine_) return;
         for (int64_t i = 0; i < reduction_.instruction_count; ++i) {
-            const uint8_t met = machine_->exceptions()[size_t(i)];
-            reduction_.exceptions[i] |= met;
-            call_.report.exceptions |= met;
+            const uint8_t raised = machine_->exceptions()[size_t(i)];
+            reduction_.exceptions[i] |= raised;
+            call_.report.exceptions |= raised;
         }
     }
 
    private:
     int64_t most_columns() const {
         const bool together = slabs_.inner == 1 && slabs_.length < SHORT;
-        return together ? std::min(slabs_.slabs_a_unit(), MOST_TOGETHER) : slabs_.inner;
+        return together ? std::min(slabs_.slabs_per_unit(), MAX_SLABS_PER_LOOP) : slabs_.inner;
     }
 
     void fold(int64_t index, int64_t place) {
-        const Slabs::Unit unit = slabs_.unit(index);
+        const Slabs::WorkUnit unit = slabs_.unit(index);
         const int64_t start = slabs_.start(index);
         if (machine_) compute(start, slabs_.start(index + 1) - start);
         // Short slabs of one column are as good as the columns of one.
         const bool together = slabs_.inner == 1 && slabs_.length < SHORT && unit.slabs > 1;
-        const int64_t most = together ? MOST_TOGETHER : 1;
+        const int64_t most = together ? MAX_SLABS_PER_LOOP : 1;
         for (int64_t slab = 0; slab < unit.slabs; slab += most) {
             ValueBlock block = block_of(unit, start, slab);
             if (together) {
                 block.width = std::min(unit.slabs - slab, most);
                 block.column = slabs_.length;
             }
-            for (Fold &fold : folds_) {
-                double *const partials = fold.folded.data() + place * fold.words_a_unit();
-                block.leader = fold.led == unit.slab ? &fold.leader : nullptr;
-                fold.loop(block, lanes_.get(), partials + slab * slabs_.inner * fold.reduction.joining.words);
+            for (ThreadReduction &fold : reductions_) {
+                double *const partials = fold.partial_words.data() + place * fold.words_per_unit();
+                block.best_so_far = fold.best_slab == unit.slab ? &fold.best_so_far : nullptr;
+                fold.loop(block, lanes_.get(), partials + slab * slabs_.inner * fold.reduction.partial_ops.words);
             }
         }
         if (slabs_.blocks() == 1 || slabs_.inner != 1) return;
-        for (Fold &fold : folds_)
-            fold.keep_leader(unit.slab, fold.folded.data() + place * fold.words_a_unit());
+        for (ThreadReduction &fold : reductions_)
+            fold.update_best(unit.slab, fold.partial_words.data() + place * fold.words_per_unit());
     }
 
     // Has the program fill the buffers with the values of some elements.
@@ -187,7 +187,7 @@ class Folder {
     int64_t item_of(int operand) const { return region_.layout.views[size_t(operand)].item; }
 
     // The values of a slab of a unit that begins at an element.
-    ValueBlock block_of(const Slabs::Unit &unit, int64_t start, int64_t slab) const {
+    ValueBlock block_of(const Slabs::WorkUnit &unit, int64_t start, int64_t slab) const {
         ValueBlock block{};
         block.rows = unit.rows;
         block.width = block.stride = slabs_.inner;
@@ -195,7 +195,7 @@ class Folder {
         block.first_row = unit.block * Slabs::BLOCK;
         const int64_t first = slab * slabs_.length * slabs_.inner;  // of the unit's elements
         const void **const places[] = {&block.values, &block.others};
-        for (int v = 0; v < reduction_.asked.values; ++v) {
+        for (int v = 0; v < reduction_.spec.value_count; ++v) {
             if (machine_) {
                 const auto *const computed = reinterpret_cast<const char *>(computed_[size_t(v)].data());
                 *places[v] = computed + first * item_of(reduction_.first_value + v);
@@ -210,9 +210,9 @@ class Folder {
     const Reduction &reduction_;  // the first, for what they share
     const Region &region_;
     const Slabs slabs_;
-    const Values &values_;
+    const ValueSource &values_;
     Call &call_;
-    std::vector<Fold> folds_;
+    std::vector<ThreadReduction> reductions_;
     std::optional<Machine> machine_;             // where the values are a program's
     std::vector<std::vector<double>> computed_;  // by it
     std::unique_ptr<double[]> lanes_;            // which each loop fills first
@@ -221,7 +221,7 @@ class Folder {
 void reduce_region(const All &reductions, const Region &region, Call &call) {
     const Reduction &first = *reductions.front();
     const Slabs &slabs = region.slabs;
-    const Values values(first, region);
+    const ValueSource values(first, region);
     std::optional<const BlockProgram> program;
     if (values.needs_program) program.emplace(first.program, region.layout);
     std::vector<Partials> partials;
@@ -230,14 +230,14 @@ void reduce_region(const All &reductions, const Region &region, Call &call) {
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
     // Taken at a time, so that what a thread asks and tells the others costs little.
     const int64_t share =
-        std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.most_elements()));
-    share_out(
+        std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.max_elements()));
+    parallel_for(
         call, units, share, threads,
         [&] {
-            return Folder(reductions, region, values, program ? &*program : nullptr, share, partials, call);
+            return RegionReducer(reductions, region, values, program ? &*program : nullptr, share, partials, call);
         },
-        [](Folder &folder, int64_t at, int64_t count) { return folder.run(at, count); },
-        [](Folder &folder) { folder.end(); }, Waking::if_long);
+        [](RegionReducer &reducer, int64_t at, int64_t count) { return reducer.run(at, count); },
+        [](RegionReducer &reducer) { reducer.end(); }, Waking::if_long);
     for (Partials &each : partials) each.finish(call);
 }
 
@@ -265,7 +265,7 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
                              int64_t instruction_count, const pk_operand *operands, int64_t operand_count,
                              const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
                              const pk_options *options, pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
@@ -279,7 +279,7 @@ extern "C" int32_t pk_reduce_several(const pk_reduction *reductions, int64_t red
                                      const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                                      int64_t dimensions, uint8_t *exceptions, const pk_options *options,
                                      pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] {
             return pk::Reductions(reductions, reduction_count, program, instruction_count, operands,

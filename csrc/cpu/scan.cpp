@@ -19,30 +19,30 @@ constexpr int64_t RUN_ELEMENTS = 32 << 10;
 
 // The running totals before a unit, handed on from unit to unit in their order.
 template <class Op>
-class Chain {
+class CarryChain {
    public:
-    explicit Chain(int64_t inner) : carries(size_t(inner)) {}
+    explicit CarryChain(int64_t inner) : carries(size_t(inner)) {}
 
     // Waits for the unit's turn, which comes soon, since threads take units in their order; false if it will
     // not come any more.
     bool wait(int64_t unit, Call &call) {
         for (int64_t turns = 0; next_.load(std::memory_order_acquire) != unit; ++turns) {
-            if (is_broken()) return false;
+            if (is_aborted()) return false;
             if (turns < 1000) continue;
             std::this_thread::yield();
-            if (turns % 64 == 0) call.look();
+            if (turns % 64 == 0) call.check_interrupt();
         }
         return true;
     }
-    void pass_on(int64_t unit) { next_.store(unit, std::memory_order_release); }
-    void tear() { broken_ = true; }
-    bool is_broken() const { return broken_.load(std::memory_order_relaxed); }
+    void publish(int64_t unit) { next_.store(unit, std::memory_order_release); }
+    void abort() { aborted_ = true; }
+    bool is_aborted() const { return aborted_.load(std::memory_order_relaxed); }
 
     std::vector<Carry<Op>> carries;  // a column's each
 
    private:
     std::atomic<int64_t> next_{0};
-    std::atomic<bool> broken_{false};
+    std::atomic<bool> aborted_{false};
 };
 
 // A thread's way through some of a region's units.
@@ -52,10 +52,10 @@ class Scanner {
     using Term = typename Op::Term;
 
    public:
-    Scanner(const Request &request, const Region &region, Chain<Op> &chain, Call &call)
+    Scanner(const Request &request, const Region &region, CarryChain<Op> &chain, Call &call)
         : request_(request), slabs_(region.slabs), chain_(chain), call_(call), terms_(request, region) {}
 
-    uint32_t met() const { return met_ | terms_.met(); }
+    uint32_t raised() const { return raised_ | terms_.raised(); }
 
     // False if another thread has failed.
     bool run(pk_range units) {
@@ -72,15 +72,15 @@ class Scanner {
             for (size_t p = 0; p < parts_.size(); ++p) find_states(p, runs_on);
         }
         void *const to = terms_.results(start, count);
-        bool found = false;
+        bool has_non_finite = false;
         for (const Part &part : parts_) {
-            found |= terms_.loops().run[request_.is_exclusive](
+            has_non_finite |= terms_.loops().run[request_.is_exclusive](
                 at(from_, part.first), at(to, part.first), part.rows, slabs_.inner, &states_[part.segments]);
             if (request_.is_exclusive && part.block == 0) begin_with_identity(to, part);
         }
-        found |= terms_.store(to, start, count);
-        if (found && request_.reports()) {
-            for (const Part &part : parts_) look_at(part);
+        has_non_finite |= terms_.store(to, start, count);
+        if (has_non_finite && request_.reports()) {
+            for (const Part &part : parts_) find_exceptions(part);
         }
         return true;
     }
@@ -113,7 +113,7 @@ class Scanner {
         size_t segments = 0;
         int64_t first = 0;
         for (int64_t u = units.start; u < units.start + units.count; ++u) {
-            const Slabs::Unit unit = slabs_.unit(u);
+            const Slabs::WorkUnit unit = slabs_.unit(u);
             for (int64_t slab = 0; slab < unit.slabs; ++slab) {
                 parts_.push_back({first, unit.rows, unit.block, segments});
                 segments += size_t(segments_of(unit.rows) * slabs_.inner);
@@ -155,7 +155,7 @@ class Scanner {
                 total = before;
             }
         }
-        chain_.pass_on(units.start + units.count);
+        chain_.publish(units.start + units.count);
         return true;
     }
 
@@ -184,7 +184,7 @@ class Scanner {
 
     double rounded(const State &state) const { return scan::rounded(double(Op::value(state)), request_.to); }
 
-    void look_at(const Part &part) {
+    void find_exceptions(const Part &part) {
         const int64_t last = (part.block + 1) * Slabs::BLOCK >= slabs_.length && request_.is_exclusive;
         for (int64_t c = 0; c < slabs_.inner; ++c) {
             for_segments(part, c, [&](State state, int64_t first, int64_t rows) {
@@ -194,7 +194,7 @@ class Scanner {
                     const Term taken = term(first + row * slabs_.inner);
                     Op::step(state, taken);
                     const double result = rounded(state);
-                    met_ |= scan::met(double(taken), before, result);
+                    raised_ |= scan::raised(double(taken), before, result);
                     before = result;
                 }
             });
@@ -203,43 +203,43 @@ class Scanner {
 
     const Request &request_;
     const Slabs slabs_;
-    Chain<Op> &chain_;
+    CarryChain<Op> &chain_;
     Call &call_;
     Terms terms_;
     const void *from_ = nullptr;
     std::vector<Part> parts_;
     std::vector<State> states_, totals_;
-    uint32_t met_ = 0;
+    uint32_t raised_ = 0;
 };
 
 template <class Op>
 void scan_region(const Request &request, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
-    const int64_t all = slabs.units(), share = std::max<int64_t>(1, RUN_ELEMENTS / slabs.most_elements());
+    const int64_t all = slabs.units(), share = std::max<int64_t>(1, RUN_ELEMENTS / slabs.max_elements());
     const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
     const int64_t threads =
         std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
-    Chain<Op> chain(slabs.inner);
+    CarryChain<Op> chain(slabs.inner);
     std::atomic<int64_t> next{0};
     run_on_threads(threads, call, [&] {
         try {
             int64_t unit = next.fetch_add(share);
             if (unit >= all) return;
             const DefaultFloatingPoint environment;
-            Lane lane(call);
+            TraceLane lane(call);
             Scanner<Op> scanner(request, region, chain, call);
-            for (; unit < all && !chain.is_broken(); unit = next.fetch_add(share)) {
+            for (; unit < all && !chain.is_aborted(); unit = next.fetch_add(share)) {
                 const pk_range units{unit, std::min(share, all - unit)};
                 const int64_t count = slabs.start(unit + units.count) - slabs.start(unit);
                 const double begin = call.seconds();
                 if (!scanner.run(units)) return;
-                lane.add(PK_COMPUTE, begin, call.seconds(), 0, count);
+                lane.add(PK_STAGE_COMPUTE, begin, call.seconds(), 0, count);
                 call.advance(count);
             }
             const std::lock_guard<std::mutex> lock(call.mutex);
-            call.report.exceptions |= scanner.met();
+            call.report.exceptions |= scanner.raised();
         } catch (...) {
-            chain.tear();
+            chain.abort();
             throw;
         }
     });
@@ -258,7 +258,7 @@ void launch(const Request &request, Call &call) {
 extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
                            int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
                            pk_report *report) {
-    return pk::called(
+    return pk::run_entry(
         options, report,
         [&] { return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows); },
         pk::scan::launch);

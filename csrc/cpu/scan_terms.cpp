@@ -26,30 +26,30 @@ bool Terms::convert(int from, int to, const void *source, void *target, int64_t 
     }
     const Loops &with = pk::loops();
     if (from == PK_FLOAT16) {
-        void *floats = floats_.of(count);
+        void *floats = floats_.reserve(count);
         with.half_to_float(floats, source, nullptr, nullptr, count);
         source = floats;
     }
-    void *into = to == PK_FLOAT16 ? floats_.of(count) : target;
-    const bool found = with.cast[from][to](into, source, nullptr, nullptr, count);
+    void *into = to == PK_FLOAT16 ? floats_.reserve(count) : target;
+    const bool has_non_finite = with.cast[from][to](into, source, nullptr, nullptr, count);
     if (to == PK_FLOAT16) with.float_to_half(target, into, nullptr, nullptr, count);
-    return found;
+    return has_non_finite;
 }
 
 const void *Terms::load(int64_t start, int64_t count) {
     const View &view = layout_.views[0];
     const void *dense = view.base + start * view.item;
     if (view.access != Access::contiguous) {
-        void *gathered = gathered_.of(count);
+        void *gathered = gathered_.reserve(count);
         layout_.gather(view, start, count, gathered);
         dense = gathered;
     } else if (is_in_place_ && request_.reports()) {
         // What was met in them is looked for when there are results in their place.
-        dense = std::memcpy(gathered_.of(count), dense, size_t(count * view.item));
+        dense = std::memcpy(gathered_.reserve(count), dense, size_t(count * view.item));
     }
     int from = request_.from;
     if (is_fused_ || (from == request_.term && !request_.skips_nan && !request_.narrows())) return dense;
-    void *terms = terms_.of(count);
+    void *terms = terms_.reserve(count);
     if (is_float_type(from)) {
         convert(from, PK_FLOAT64, dense, terms, count);
         auto *const values = static_cast<double *>(terms);
@@ -61,10 +61,10 @@ const void *Terms::load(int64_t start, int64_t count) {
         from = PK_FLOAT64;
     }
     if (request_.narrows()) {
-        void *narrow = narrow_.of(count);
-        const bool found = convert(from, request_.to, dense, narrow, count);
-        const Check check = found ? cast_check(from, request_.to) : nullptr;
-        if (check != nullptr) met_ |= check(dense, dense, narrow, count);
+        void *narrow = narrow_.reserve(count);
+        const bool has_non_finite = convert(from, request_.to, dense, narrow, count);
+        const Check check = has_non_finite ? cast_check(from, request_.to) : nullptr;
+        if (check != nullptr) raised_ |= check(dense, dense, narrow, count);
         dense = narrow;
         from = request_.to;
     }
@@ -76,21 +76,21 @@ void *Terms::results(int64_t start, int64_t count) {
     const View &view = layout_.views[1];
     const bool as_they_are = is_fused_ || request_.to == request_.term;
     if (as_they_are && view.access == Access::contiguous) return view.base + start * view.item;
-    return results_.of(count);
+    return results_.reserve(count);
 }
 
 bool Terms::store(const void *results, int64_t start, int64_t count) {
     const View &view = layout_.views[1];
     const bool is_dense = view.access == Access::contiguous;
     if (is_dense && results == view.base + start * view.item) return false;
-    bool found = false;
+    bool has_non_finite = false;
     if (!is_fused_) {
-        void *dense = is_dense ? view.base + start * view.item : dense_.of(count);
-        found = convert(request_.term, request_.to, results, dense, count);
+        void *dense = is_dense ? view.base + start * view.item : dense_.reserve(count);
+        has_non_finite = convert(request_.term, request_.to, results, dense, count);
         results = dense;
     }
     if (!is_dense) layout_.scatter(view, start, count, results);
-    return found;
+    return has_non_finite;
 }
 
 }  // namespace pk::scan

@@ -10,9 +10,9 @@
 namespace pk::scan {
 
 // Memory for elements of any type, uninitialised.
-class Room {
+class ScratchBuffer {
    public:
-    void *of(int64_t elements) {
+    void *reserve(int64_t elements) {
         if (elements > elements_) {
             memory_.reset(new uint64_t[size_t(elements)]);
             elements_ = elements;
@@ -39,7 +39,7 @@ class Terms {
     void *results(int64_t start, int64_t count);
     bool store(const void *results, int64_t start, int64_t count);
 
-    uint32_t met() const { return met_; }  // by casts
+    uint32_t raised() const { return raised_; }  // by casts
 
    private:
     bool convert(int from, int to, const void *source, void *target, int64_t count);
@@ -49,8 +49,8 @@ class Terms {
     const bool is_fused_;  // float32 as it is, both ways
     const bool is_in_place_;
     const ScanLoops &loops_;
-    Room gathered_, terms_, narrow_, results_, dense_, floats_;
-    uint32_t met_ = 0;
+    ScratchBuffer gathered_, terms_, narrow_, results_, dense_, floats_;
+    uint32_t raised_ = 0;
 };
 
 }  // namespace pk::scan

@@ -71,7 +71,7 @@ class Selector {
                 std::sort(begin, end);
                 return;
             }
-            if (count >= WORTH_LOOKING) call_.look();
+            if (count >= WORTH_LOOKING) call_.check_interrupt();
             const int64_t *middle = first + (last - first) / 2;
             Key *nth = origin + *middle;
             std::nth_element(begin, nth, end);
@@ -125,15 +125,15 @@ class Selector {
 template <class Key>
 class LongRow {
    public:
-    LongRow(const Selection &asked, const Key *in, Call &call)
-        : encoding_(asked.encoding), in_(in), columns_(asked.columns), call_(call) {}
+    LongRow(const SelectRequest &request, const Key *in, Call &call)
+        : encoding_(request.encoding), in_(in), columns_(request.columns), call_(call) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0) {
             if (encoding_ != Encoding::floating) return 0;
             std::atomic<int64_t> nans{0};
-            each_block([&] {
+            parallel_for_blocks([&] {
                 return [&, mine = int64_t(0)](const Key *keys, int64_t count, bool ends) mutable {
                     mine += count_last(keys, count);
                     if (ends) nans += mine;
@@ -141,11 +141,11 @@ class LongRow {
             });
             return nans;
         }
-        if (encoding_ != Encoding::floating && WIDTH > MOST_DIGITS) begin_at_least();
-        narrow<Key>(
+        if (encoding_ != Encoding::floating && WIDTH > MAX_DIGITS) subtract_minimum();
+        radix_select<Key>(
             columns_, ranks, rank_count, out,
-            [&](const Level<Key> &level, int digits, int64_t *counters) { count(level, digits, counters); },
-            [&](const Level<Key> &level) { return collect(level, ranks, out); });
+            [&](const RadixLevel<Key> &level, int digits, int64_t *counters) { count(level, digits, counters); },
+            [&](const RadixLevel<Key> &level) { return collect(level, ranks, out); });
         for (int64_t i = 0; i < rank_count; ++i) out[i] = Key(out[i] + least_);
         return nans_;
     }
@@ -156,13 +156,13 @@ class LongRow {
     // On each thread, makes a visitor and calls visit(keys, count, false) for blocks, and once at the end
     // visit(nullptr, 0, true).
     template <class Make>
-    void each_block(Make make) {
+    void parallel_for_blocks(Make make) {
         const int64_t threads = std::min<int64_t>((columns_ + SHARE - 1) / SHARE, thread_count());
         std::atomic<int64_t> next{0};
         run_on_threads(threads, call_, [&] {
             int64_t start = next.fetch_add(SHARE);
             if (start >= columns_) return;
-            Lane lane(call_);
+            TraceLane lane(call_);
             auto visit = make();
             Key keys[BLOCK];
             for (; start < columns_; start = next.fetch_add(SHARE)) {
@@ -176,7 +176,7 @@ class LongRow {
                     }
                     visit(keys, count, false);
                 }
-                lane.add(PK_COMPUTE, begin, call_.seconds(), 0, end - start);
+                lane.add(PK_STAGE_COMPUTE, begin, call_.seconds(), 0, end - start);
                 call_.advance(counted_ ? 0 : end - start);
             }
             visit(nullptr, 0, true);
@@ -185,10 +185,10 @@ class LongRow {
     }
 
     // Has keys begin at 0, so that of integers near each other, of either sign, the highest bits are known.
-    void begin_at_least() {
+    void subtract_minimum() {
         std::mutex mutex;
         Key least = Key(~Key(0)), most = 0;
-        each_block([&] {
+        parallel_for_blocks([&] {
             return
                 [&, own_least = least, own_most = most](const Key *keys, int64_t count, bool ends) mutable {
                     for (int64_t i = 0; i < count; ++i) {
@@ -209,16 +209,16 @@ class LongRow {
         knows_bits_ = true;
     }
 
-    void count(const Level<Key> &level, int digits, int64_t *counters) {
-        const std::vector<Group<Key>> &groups = level.groups;
-        const int known = level.known, rest = WIDTH - known - digits;
+    void count(const RadixLevel<Key> &level, int digits, int64_t *counters) {
+        const std::vector<PrefixGroup<Key>> &groups = level.groups;
+        const int known = level.prefix_bits, rest = WIDTH - known - digits;
         const Key mask = Key((uint64_t(1) << digits) - 1);
         if (knows_bits_ && ((all_ ^ any_) >> rest & mask) == 0 && groups[0].count == columns_) {
             counters[all_ >> rest & mask] = columns_;  // these bits are the same in all elements
             return;
         }
         std::mutex mutex;
-        each_block([&] {
+        parallel_for_blocks([&] {
             std::vector<uint32_t> own(groups.size() << digits);
             int64_t since = 0;
             Key all = Key(~Key(0)), any = 0;
@@ -255,10 +255,10 @@ class LongRow {
     // Which of a level's groups a key is of.
     class Membership {
        public:
-        explicit Membership(const Level<Key> &level)
-            : rest_(WIDTH - level.known), is_one_(level.groups.size() == 1), prefix_(level.groups[0].prefix) {
+        explicit Membership(const RadixLevel<Key> &level)
+            : rest_(WIDTH - level.prefix_bits), is_one_(level.groups.size() == 1), prefix_(level.groups[0].prefix) {
             if (is_one_) return;
-            places_.resize(size_t(1) << level.known);
+            places_.resize(size_t(1) << level.prefix_bits);
             for (size_t i = 0; i < level.groups.size(); ++i) {
                 places_[size_t(level.groups[i].prefix)] = uint32_t(i + 1);
             }
@@ -298,43 +298,43 @@ class LongRow {
     };
 
     // Copies the groups' elements, if they are few, and selects there.
-    bool collect(const Level<Key> &level, const int64_t *ranks, Key *out) {
+    bool collect(const RadixLevel<Key> &level, const int64_t *ranks, Key *out) {
         if (!are_few(level)) return false;
         Members members = members_of(level);
-        const std::vector<Group<Key>> &groups = level.groups;
+        const std::vector<PrefixGroup<Key>> &groups = level.groups;
         std::atomic<size_t> next{0};
         run_on_threads(int64_t(groups.size()), call_, [&] {
             Selector<Key> selector(call_);
             std::vector<int64_t> own;
             for (size_t i = next++; i < groups.size(); i = next++) {
-                const Group<Key> &group = groups[i];
+                const PrefixGroup<Key> &group = groups[i];
                 own.assign(ranks + group.first, ranks + group.last);
                 for (int64_t &rank : own) rank -= group.below;
                 selector.select(members.keys.data() + members.starts[i],
                                 members.starts[i + 1] - members.starts[i], own.data(), int64_t(own.size()),
                                 out + group.first);
-                call_.look();
+                call_.check_interrupt();
             }
         });
         return true;
     }
 
-    bool are_few(const Level<Key> &level) const {
-        if (level.known > MOST_DIGITS && level.groups.size() > 1) return false;
-        int64_t wanted = 0, largest = 0;
-        for (const Group<Key> &group : level.groups) {
-            wanted += group.count;
+    bool are_few(const RadixLevel<Key> &level) const {
+        if (level.prefix_bits > MAX_DIGITS && level.groups.size() > 1) return false;
+        int64_t total = 0, largest = 0;
+        for (const PrefixGroup<Key> &group : level.groups) {
+            total += group.count;
             largest = std::max(largest, group.count);
         }
-        const bool many_groups = int64_t(level.groups.size()) > MOST_GROUPS;
-        return (many_groups ? largest : wanted) <= std::min(columns_ / 4, MOST_AT_ONCE);
+        const bool many_groups = int64_t(level.groups.size()) > MAX_GROUPS;
+        return (many_groups ? largest : total) <= std::min(columns_ / 4, MOST_AT_ONCE);
     }
 
-    Members members_of(const Level<Key> &level) {
+    Members members_of(const RadixLevel<Key> &level) {
         const Membership membership(level);
         std::mutex mutex;
         std::vector<std::vector<Key>> collected;
-        each_block([&] {
+        parallel_for_blocks([&] {
             return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
                 Key found[BLOCK + 1];
                 mine.insert(mine.end(), found, found + membership.copy(keys, count, found));
@@ -372,58 +372,58 @@ class LongRow {
 };
 
 template <class Key>
-void select_long(const Selection &asked, const Key *in, Key *out, Call &call) {
-    std::vector<Key> found(size_t(asked.rank_count));
-    for (int64_t row = 0; row < asked.rows; ++row) {
-        LongRow<Key> work(asked, in + row * asked.columns, call);
-        asked.nans[row] = work.select(asked.ranks_of(row), asked.rank_count, found.data());
+void select_long(const SelectRequest &request, const Key *in, Key *out, Call &call) {
+    std::vector<Key> found(size_t(request.rank_count));
+    for (int64_t row = 0; row < request.rows; ++row) {
+        LongRow<Key> work(request, in + row * request.columns, call);
+        request.nans[row] = work.select(request.ranks_of(row), request.rank_count, found.data());
         for (size_t i = 0; i < found.size(); ++i) {
-            out[row * asked.rank_count + int64_t(i)] = bits_of_key(asked.encoding, found[i]);
+            out[row * request.rank_count + int64_t(i)] = bits_of_key(request.encoding, found[i]);
         }
         ++call.report.chunks;
     }
 }
 
 template <class Key>
-void select_short(const Selection &asked, const Key *in, Key *out, Call &call) {
-    const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, asked.columns));
-    const int64_t shares = (asked.rows + share - 1) / share;
-    struct Own {
+void select_short(const SelectRequest &request, const Key *in, Key *out, Call &call) {
+    const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, request.columns));
+    const int64_t shares = (request.rows + share - 1) / share;
+    struct ThreadState {
         Selector<Key> selector;
         std::vector<Key> keys;
         std::vector<int64_t> ranks;
     };
-    share_out(
-        call, asked.rows, share, std::min(shares, thread_count()),
+    parallel_for(
+        call, request.rows, share, std::min(shares, thread_count()),
         [&] {
-            return Own{Selector<Key>(call), std::vector<Key>(size_t(asked.columns)),
-                       std::vector<int64_t>(size_t(asked.rank_count))};
+            return ThreadState{Selector<Key>(call), std::vector<Key>(size_t(request.columns)),
+                       std::vector<int64_t>(size_t(request.rank_count))};
         },
-        [&](Own &own, int64_t first, int64_t count) {
+        [&](ThreadState &own, int64_t first, int64_t count) {
             for (int64_t row = first; row < first + count; ++row) {
-                make_keys(asked.encoding, in + row * asked.columns, asked.columns, own.keys.data());
-                asked.nans[row] = asked.may_have_nan() ? count_last(own.keys.data(), asked.columns) : 0;
-                const int64_t *given = asked.ranks_of(row);
-                std::copy(given, given + asked.rank_count, own.ranks.begin());
-                Key *found = out + row * asked.rank_count;
-                own.selector.select(own.keys.data(), asked.columns, own.ranks.data(), asked.rank_count,
+                make_keys(request.encoding, in + row * request.columns, request.columns, own.keys.data());
+                request.nans[row] = request.may_have_nan() ? count_last(own.keys.data(), request.columns) : 0;
+                const int64_t *row_ranks = request.ranks_of(row);
+                std::copy(row_ranks, row_ranks + request.rank_count, own.ranks.begin());
+                Key *found = out + row * request.rank_count;
+                own.selector.select(own.keys.data(), request.columns, own.ranks.data(), request.rank_count,
                                     found);
-                for (int64_t i = 0; i < asked.rank_count; ++i)
-                    found[i] = bits_of_key(asked.encoding, found[i]);
+                for (int64_t i = 0; i < request.rank_count; ++i)
+                    found[i] = bits_of_key(request.encoding, found[i]);
             }
-            call.advance(count * asked.columns);
-            return count * asked.columns;
+            call.advance(count * request.columns);
+            return count * request.columns;
         });
 }
 
 template <class Key>
-void launch(const Selection &asked, Call &call) {
-    const auto *const in = static_cast<const Key *>(asked.in);
-    auto *const out = static_cast<Key *>(asked.out);
-    if (asked.columns > LONG_ROW) {
-        select_long(asked, in, out, call);
+void launch(const SelectRequest &request, Call &call) {
+    const auto *const in = static_cast<const Key *>(request.in);
+    auto *const out = static_cast<Key *>(request.out);
+    if (request.columns > LONG_ROW) {
+        select_long(request, in, out, call);
     } else {
-        select_short(asked, in, out, call);
+        select_short(request, in, out, call);
     }
 }
 
@@ -436,10 +436,10 @@ void launch(const Selection &asked, Call &call) {
                                      int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,        \
                                      const pk_options *options, pk_report *report) {                      \
         const auto check = [&] {                                                                          \
-            return pk::Selection(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows, rank_count, \
+            return pk::SelectRequest(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows, rank_count, \
                                  out, nans, sizeof(T));                                                   \
         };                                                                                                \
-        return pk::called(options, report, check, pk::launch<pk::KeyOf<T>>);                              \
+        return pk::run_entry(options, report, check, pk::launch<pk::KeyOf<T>>);                              \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

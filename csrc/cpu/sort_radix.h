@@ -119,7 +119,7 @@ void touch(Call &call, T *array, int64_t size) {
     constexpr int64_t PIECE = int64_t(8) << 20, PAGE = 4 << 10;
     const int64_t bytes = size * int64_t(sizeof(T));
     auto *const memory = reinterpret_cast<volatile char *>(array);
-    in_pieces(call, bytes, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, bytes, PIECE, [&](int64_t, int64_t begin, int64_t end) {
         for (int64_t at = begin; at < end; at += PAGE) memory[at] = memory[at];
     });
 }
@@ -129,7 +129,7 @@ template <class Out, class Read, class Convert>
 void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *out) {
     const int64_t chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
     std::vector<int64_t> starts(size_t(chunks) * BINS);
-    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         constexpr int WAYS = 4;  // equal digits side by side would wait for each other
         int64_t counts[WAYS][BINS] = {};
         int64_t i = begin;
@@ -148,7 +148,7 @@ void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *
             start = std::exchange(sum, sum + start);
         }
     }
-    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         spread(begin, end, shift, read, convert, out, size, &starts[size_t(index * BINS)]);
     });
 }
@@ -173,7 +173,7 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
     const auto first = key_of(read(0));
     std::atomic<uint64_t> varying{0};
     const int64_t chunk = chunk_of(size);
-    in_pieces(call, size, chunk, [&](int64_t, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, chunk, [&](int64_t, int64_t begin, int64_t end) {
         decltype(key_of(read(0))) bits = 0;
         for (int64_t i = begin; i < end; ++i) bits |= key_of(read(i)) ^ first;
         varying |= bits;
@@ -181,7 +181,7 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
     const std::vector<int> shifts = shifts_of(varying);
     const int passes = int(shifts.size());
     if (passes == 0) {
-        in_pieces(call, size, chunk, [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, size, chunk, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) out[i] = convert(read(i));
         });
         return;
@@ -207,7 +207,7 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
 
 // Sorts a few elements on one thread, stably; `other` has room for as many.
 template <class E>
-void sort_few(E *elements, E *other, int64_t size) {
+void sort_short(E *elements, E *other, int64_t size) {
     constexpr int64_t INSERTED = 32, COMPARED = 512;
     if (size <= INSERTED) {
         for (int64_t i = 1; i < size; ++i) {

@@ -8,7 +8,7 @@
 
 namespace pk {
 
-const int HOST_STAGE = PK_COMPUTE;
+const int HOST_STAGE = PK_STAGE_COMPUTE;
 
 namespace {
 
@@ -19,7 +19,7 @@ constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // a row with 32 bits for the in
 // Calls sort_row(row, a, b) for each of many short rows; a and b have room for one.
 template <class E, class SortRow>
 void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
-    in_pieces(call, rows.count, std::max<int64_t>(1, PIECE / rows.columns),
+    parallel_for_pieces(call, rows.count, std::max<int64_t>(1, PIECE / rows.columns),
               [&](int64_t, int64_t begin, int64_t end) {
                   std::vector<E> a(size_t(rows.columns)), b(size_t(rows.columns));
                   for (int64_t row = begin; row < end; ++row) sort_row(row, a.data(), b.data());
@@ -35,7 +35,7 @@ void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Ca
     if (size < LONG_ROW) {
         return each_short_row<Key>(call, rows, [&](int64_t row, Key *keys, Key *room) {
             for (int64_t i = 0; i < size; ++i) keys[i] = ordering.key(in[row * size + i]);
-            sort_few(keys, room, size);
+            sort_short(keys, room, size);
             for (int64_t i = 0; i < size; ++i) out[row * size + i] = ordering.bits(keys[i]);
         });
     }
@@ -96,7 +96,7 @@ class Best {
 };
 
 template <class Order>
-void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
+void argsort_first(const Order &ordering, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
     using Key = typename Order::Key;
     const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
@@ -109,7 +109,7 @@ void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_
         for (const auto &item : best.sorted()) *to++ = item.index;
     };
     if (size < LONG_ROW) {
-        return in_pieces(call, rows.count, std::max<int64_t>(1, PIECE / size),
+        return parallel_for_pieces(call, rows.count, std::max<int64_t>(1, PIECE / size),
                          [&](int64_t, int64_t begin, int64_t end) {
                              for (int64_t row = begin; row < end; ++row) {
                                  Best<Key> best(kept);
@@ -121,7 +121,7 @@ void argsort_few(const Order &ordering, const Rows &rows, int64_t *order, int64_
     for (int64_t row = 0; row < rows.count; ++row) {
         Best<Key> all(kept);
         std::mutex mutex;
-        in_pieces(call, size, std::max(chunk_of(size), 2 * kept), [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, size, std::max(chunk_of(size), 2 * kept), [&](int64_t, int64_t begin, int64_t end) {
             Best<Key> best(kept);
             find(row, begin, end, best);
             const auto &found = best.sorted();
@@ -148,7 +148,7 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
         return each_short_row<E>(call, rows, [&](int64_t row, E *pairs, E *other) {
             const KeyAt own = key_at;  // which nothing that is written here can change
             for (int64_t i = 0; i < size; ++i) pairs[i] = {own(row * size + i), I(i)};
-            sort_few(pairs, other, size);
+            sort_short(pairs, other, size);
             for (int64_t i = 0; i < kept; ++i) order[row * kept + i] = int64_t(pairs[i].index);
         });
     }
@@ -166,25 +166,25 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
 
 // Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie.
 // If it is otherwise, returns false.
-bool places_of_least(const Ordering<uint8_t, false> &ordering, const Rows &row, int64_t *order, int64_t kept,
+bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows &row, int64_t *order, int64_t kept,
                      Call &call) {
     constexpr int64_t BLOCK = 64;
     const auto *const in = static_cast<const uint8_t *>(row.in);
     const int64_t size = row.columns, chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
     std::vector<uint8_t> leasts(size_t(chunks), 0xff);
-    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         uint8_t least = 0xff;
         for (int64_t i = begin; i < end; ++i) least = std::min(least, ordering.key(in[i]));
         leasts[size_t(index)] = least;
     });
     const uint8_t wanted = ordering.bits(*std::min_element(leasts.begin(), leasts.end()));
     std::vector<int64_t> starts(size_t(chunks) + 1);
-    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         starts[size_t(index) + 1] = std::count(in + begin, in + end, wanted);
     });
     for (size_t i = 0; i < size_t(chunks); ++i) starts[i + 1] += starts[i];
     if (starts.back() < kept) return false;
-    in_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
+    parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         // No further, even if someone writes to the array meanwhile and there are more of them than there
         // were.
         const int64_t limit = std::min(kept, starts[size_t(index) + 1]);
@@ -214,7 +214,7 @@ struct WideKeys {
 
     uint64_t operator()(int64_t i) const {
         uint64_t key = 0;
-        with_ordering(type, descending, true, [&](auto ordering) {
+        with_key_encoding(type, descending, true, [&](auto ordering) {
             key = ordering.key(static_cast<const typename decltype(ordering)::Key *>(in)[i]);
         });
         return key;
@@ -224,8 +224,8 @@ struct WideKeys {
 }  // namespace
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
-    const HostWork timed(call, rows.count * rows.columns);
-    with_ordering(rows.type, false, false, [&](auto ordering) {
+    const HostStageTimer timed(call, rows.count * rows.columns);
+    with_key_encoding(rows.type, false, false, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         const Scratch<Key> other(rows.columns < LONG_ROW ? 0 : rows.columns);
         sort_each(ordering, rows, static_cast<Key *>(out), other.get(), call);
@@ -233,9 +233,9 @@ void sort_rows(const Rows &rows, void *out, Call &call) {
 }
 
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
-    const HostWork timed(call, row.columns);
+    const HostStageTimer timed(call, row.columns);
     int64_t found = 0;
-    with_ordering(row.type, false, false, [&](auto ordering) {
+    with_key_encoding(row.type, false, false, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         auto *const out = static_cast<Key *>(values);
         const Scratch<Key> sorted(row.columns);
@@ -246,14 +246,14 @@ int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
-    const HostWork timed(call, rows.count * rows.columns);
-    with_ordering(rows.type, descending, true, [&](auto ordering) {
+    const HostStageTimer timed(call, rows.count * rows.columns);
+    with_key_encoding(rows.type, descending, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         if constexpr (sizeof(Key) == 1) {
             const bool is_long = rows.count == 1 && rows.columns >= LONG_ROW;
-            if (is_long && places_of_least(ordering, rows, order, kept, call)) return;
+            if (is_long && indices_of_minimum(ordering, rows, order, kept, call)) return;
         }
-        if (kept < rows.columns / 8) return argsort_few(ordering, rows, order, kept, call);
+        if (kept < rows.columns / 8) return argsort_first(ordering, rows, order, kept, call);
         if (sizeof(Key) < 8 && rows.columns > LONGEST_NARROW) {
             const WideKeys keys{rows.type, rows.in, descending};
             return argsort_each<Pair<uint64_t, uint64_t>>(keys, rows, order, kept, call);
@@ -265,14 +265,14 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
     });
 }
 
-void find_places(const SearchRequest &given, Call &call) {
-    const HostWork timed(call, given.count);
-    with_ordering(given.type, false, true, [&](auto ordering) {
+void find_positions(const SearchRequest &given, Call &call) {
+    const HostStageTimer timed(call, given.count);
+    with_key_encoding(given.type, false, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
         const auto *const sorted = static_cast<const Key *>(given.sorted);
         const auto *const values = static_cast<const Key *>(given.values);
         auto key_at = [&](int64_t i) { return ordering.key(sorted[i]); };
-        in_pieces(call, given.count, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, given.count, PIECE, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
                 given.places[i] = place_of(key_at, given.size, ordering.key(values[i]), given.right);
             }

@@ -20,7 +20,7 @@ static int opcode(const char *name) {
     if (pk_operation_count(&count) != PK_OK) return -1;
     for (int64_t i = 0; i < count; ++i) {
         if (pk_operation_info(i, &operation) != PK_OK) return -1;
-        if (strcmp(operation.name, name) == 0) return (int)(PK_FIRST_OPERATION + i);
+        if (strcmp(operation.name, name) == 0) return (int)(PK_OP_FIRST + i);
     }
     return -1;
 }
@@ -52,10 +52,10 @@ int main(void) {
         operand(sum, PK_FLOAT32, sizeof(float)),
     };
     const pk_instruction program[4] = {
-        {PK_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},       /* value 0: operand 0 */
-        {PK_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},       /* value 1: operand 1 */
+        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},       /* value 0: operand 0 */
+        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},       /* value 1: operand 1 */
         {(uint16_t)add, PK_FLOAT32, PK_FLOAT32, 0, 1, 0}, /* value 2: value 0 + value 1 */
-        {PK_STORE, PK_FLOAT32, PK_FLOAT32, 2, 2, 0},      /* value 2 to operand 2 */
+        {PK_OP_STORE, PK_FLOAT32, PK_FLOAT32, 2, 2, 0},      /* value 2 to operand 2 */
     };
     const int64_t shape[1] = {COUNT};
     uint8_t exceptions[4];

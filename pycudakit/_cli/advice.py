@@ -11,12 +11,12 @@ import numpy as np
 import pycudakit as pk
 from pycudakit import Call
 
-NEAR = 1e-3  # seconds from one call to the next, for both to be of one function's body
-FEW = 3  # calls that make a habit
-LOOP = 64  # calls in the body of a loop, at most, for it to be seen
-LARGE = 32 << 20  # bytes: what is allocated anew is new to the system, too
-SMALL = 64 << 10  # bytes, for which no trip to a GPU pays
-WORTH = 1e-3  # seconds that a finding is of, at least
+MAX_GAP_SECONDS = 1e-3  # seconds from one call to the next, for both to be of one function's body
+MIN_CALLS = 3  # calls that make a habit
+MAX_LOOP_CALLS = 64  # calls in the body of a loop, at most, for it to be seen
+LARGE_BYTES = 32 << 20  # bytes: what is allocated anew is new to the system, too
+SMALL_BYTES = 64 << 10  # bytes, for which no trip to a GPU pays
+MIN_SECONDS = 1e-3  # seconds that a finding is of, at least
 
 _REDUCTIONS = "all any count_nonzero max mean min prod std sum var"
 _ELEMENTWISE = "astype clip nan_to_num round where"
@@ -45,8 +45,8 @@ def advice(calls: Sequence[Call]) -> Iterator[str]:
     for name, of_one in by_function.items():
         yield from _small(name, of_one)
         yield from _pageable(name, of_one)
-        yield from _numpys(name, of_one)
-        yield from _taken_over(name, of_one)
+        yield from _left_to_numpy(name, of_one)
+        yield from _fell_back(name, of_one)
 
 
 def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
@@ -66,13 +66,13 @@ def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
 def _follows(before: Call, after: Call) -> bool:
     """Tell whether a call begins as the one before ends, and gives back what was large."""
     seconds = before.seconds or 0.0
-    return (after.began or 0.0) - (before.began or 0.0) - seconds < max(NEAR, seconds)
+    return (after.began or 0.0) - (before.began or 0.0) - seconds < max(MAX_GAP_SECONDS, seconds)
 
 
 def _bodies(run: list[Call]) -> Iterator[list[Call]]:
     """Yield the calls of each pass through a loop, if most of a run is one, or else the run."""
     names = [call.function for call in run]
-    for period in range(1, min(LOOP, len(run) // 2) + 1):
+    for period in range(1, min(MAX_LOOP_CALLS, len(run) // 2) + 1):
         begin, end = _repeated(names, period)
         if 2 * (end - begin) > len(run):
             yield run[:begin]
@@ -100,7 +100,7 @@ def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
             found.setdefault((run[0].engine, *(call.function for call in run)), []).append(run)
     for (engine, *names), runs in _joined(found).items():
         seconds = sum(call.seconds or 0.0 for run in runs for call in run)
-        if max(len(names), len(runs)) < FEW or seconds < WORTH:
+        if max(len(names), len(runs)) < MIN_CALLS or seconds < MIN_SECONDS:
             continue
         times = sum(map(len, runs)) // len(names)
         often = f", {times} times over" * (times > 1)
@@ -152,24 +152,24 @@ def _mib(count: float) -> str:
 
 
 def _small(name: str, calls: Sequence[Call]) -> Iterator[str]:
-    few = [call for call in calls if call.engine == "cuda" and call.bytes_up + call.bytes_down < SMALL]
-    if len(few) >= FEW and not few[0].reason.startswith("auto"):
+    few = [call for call in calls if call.engine == "cuda" and call.bytes_up + call.bytes_down < SMALL_BYTES]
+    if len(few) >= MIN_CALLS and not few[0].reason.startswith("auto"):
         yield (
-            f"{len(few)} calls of {name} took less than {SMALL >> 10} KiB to a GPU each: "
+            f"{len(few)} calls of {name} took less than {SMALL_BYTES >> 10} KiB to a GPU each: "
             "the engine 'auto' has the CPU do that"
         )
 
 
 def _pageable(name: str, calls: Sequence[Call]) -> Iterator[str]:
-    down = [c for c in calls if c.bytes_down >= LARGE and c.stages.get("unstage", 0.0) >= WORTH]
-    if len(down) >= FEW:
+    down = [c for c in calls if c.bytes_down >= LARGE_BYTES and c.stages.get("unstage", 0.0) >= MIN_SECONDS]
+    if len(down) >= MIN_CALLS:
         size = _mib(max(call.bytes_down for call in down))
         yield (
             f"pageable results of {size} in each of {len(down)} calls of {name}: pass `out=`, an array of "
             "`pk.empty_pinned` that is kept"
         )
-    up = [c for c in calls if c.bytes_up >= LARGE and c.stages.get("stage", 0.0) >= WORTH]
-    if len(up) >= FEW:
+    up = [c for c in calls if c.bytes_up >= LARGE_BYTES and c.stages.get("stage", 0.0) >= MIN_SECONDS]
+    if len(up) >= MIN_CALLS:
         size = _mib(max(call.bytes_up for call in up))
         yield (
             f"pageable operands of {size} in each of {len(up)} calls of {name}: keep what is used often in "
@@ -177,16 +177,16 @@ def _pageable(name: str, calls: Sequence[Call]) -> Iterator[str]:
         )
 
 
-def _numpys(name: str, calls: Sequence[Call]) -> Iterator[str]:
+def _left_to_numpy(name: str, calls: Sequence[Call]) -> Iterator[str]:
     alone = [call for call in calls if call.reason.startswith("auto: only NumPy takes this")]
     seconds = sum(call.seconds or 0.0 for call in alone)
-    if seconds >= WORTH:
+    if seconds >= MIN_SECONDS:
         reason = alone[0].reason.partition("this: ")[2]
         taken = f"{seconds * 1e3:,.0f} ms"
         yield f"NumPy had {_calls(alone)} of {name}, {taken}: {reason}; convert it before"
 
 
-def _taken_over(name: str, calls: Sequence[Call]) -> Iterator[str]:
+def _fell_back(name: str, calls: Sequence[Call]) -> Iterator[str]:
     failed = [call for call in calls if "took over" in call.reason]
     if failed:
         yield f"{_calls(failed)} of {name} failed on the GPU: {failed[0].reason}"

@@ -17,7 +17,7 @@ import pycudakit as pk
 from pycudakit._cli import bench_cases, common, info, report
 from pycudakit._cli.bench_cases import Family
 from pycudakit._cli.progress import Progress, Say
-from pycudakit._cli.timing import Times, in_words, interleave
+from pycudakit._cli.timing import Times, format_seconds, interleave
 from pycudakit._cli.ulp_compare import verdict
 from pycudakit._native import calibration_file
 from pycudakit._runtime import context
@@ -34,9 +34,9 @@ def _evaluate(a: Any, b: Any, out: Any = None) -> Any:
 
 
 FAMILIES = {
-    "add": Family(lambda kit, a, b: kit.add(a, b), pk.add, "a + b"),
-    "multiply": Family(lambda kit, a, b: kit.multiply(a, b), pk.multiply, "a * b"),
-    "exp": Family(lambda kit, a: kit.exp(a), pk.exp, "exp(a)", inputs=1, ulps=common.ULPS),
+    "add": Family(lambda xp, a, b: xp.add(a, b), pk.add, "a + b"),
+    "multiply": Family(lambda xp, a, b: xp.multiply(a, b), pk.multiply, "a * b"),
+    "exp": Family(lambda xp, a: xp.exp(a), pk.exp, "exp(a)", inputs=1, ulps=common.ULPS),
     "evaluate": Family(common.by, _evaluate, common.EXPRESSION, ulps=common.ULPS),
 }
 
@@ -78,7 +78,7 @@ def timed(
         arrays.update({name: contender.prepare(made) for name, contender in contenders.items()})
 
     calls = {name: lambda n=name, call=c.call: call(*arrays[n]) for name, c in contenders.items()}
-    outer = context.process
+    outer = context.process_engine
     try:
         return interleave(
             calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round
@@ -89,7 +89,7 @@ def timed(
 
 def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
     """Return what is wrong with a contender, or None."""
-    outer = context.process
+    outer = context.process_engine
     pk.set_engine(contender.engine)
     try:
         result = contender.call(*contender.prepare(arrays))
@@ -176,7 +176,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
     say(f'float32; evaluate is "{common.EXPRESSION}"; Nx is how many times faster than NumPy.')
     if "pinned" in columns:
         say("pinned is cuda, with arrays in pinned memory.")
-    common.tell_if_busy(say)
+    common.warn_if_busy(say)
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
     failed, rows = False, []
@@ -195,7 +195,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
                     {"family": name, "elements": size, "by": by, "rounds": time.rounds, "floor": floor}
                     for by, time in times.items()
                 ]
-                first = f"{name:<9} {size:>11,} {in_words(times['NumPy'].median):>9}"
+                first = f"{name:<9} {size:>11,} {format_seconds(times['NumPy'].median):>9}"
                 cells = "".join(_cell(times["NumPy"], times.get(column)) for column in columns)
                 notes = ", ".join(f"{column} {words}" for column, words in wrong.items())
                 progress.say(f"{first}{cells} {notes}".rstrip())
@@ -254,4 +254,4 @@ def _floor(size: int, up: int, down: int) -> float | None:
 def _cell(numpy: Times, ours: Times | None) -> str:
     if ours is None:
         return f" {'-':>9}        "
-    return f" {in_words(ours.median):>9} {numpy.over(ours)[0]:>6.2f}x"
+    return f" {format_seconds(ours.median):>9} {numpy.over(ours)[0]:>6.2f}x"

@@ -42,8 +42,8 @@ class Family:
 def _same(name: str, inputs: int = 1, ulps: int = 0, **keywords: Any) -> Family:
     """Return a function that NumPy has, too."""
 
-    def by(kit: Any, *arrays: Array) -> Any:
-        return getattr(kit, name)(*arrays, **keywords)
+    def by(xp: Any, *arrays: Array) -> Any:
+        return getattr(xp, name)(*arrays, **keywords)
 
     return Family(by, lambda *arrays: by(pk, *arrays), "", inputs, ulps)
 
@@ -78,11 +78,11 @@ FAMILIES = {
     "sort": _same("sort"),
     "median": _same("median"),
     "histogram": Family(
-        lambda kit, a: kit.histogram(a, 100, (0, 1))[0], lambda a: pk.histogram(a, 100, (0, 1))[0], "", 1
+        lambda xp, a: xp.histogram(a, 100, (0, 1))[0], lambda a: pk.histogram(a, 100, (0, 1))[0], "", 1
     ),
     "matmul": _of_squares(np.matmul, pk.matmul, 2, 1 << 12),
     "interp": Family(
-        lambda kit, a: kit.interp(a, _POINTS, _POINTS), lambda a: pk.interp(a, _POINTS, _POINTS), "", 1, 16
+        lambda xp, a: xp.interp(a, _POINTS, _POINTS), lambda a: pk.interp(a, _POINTS, _POINTS), "", 1, 16
     ),
     "box_blur": _of_squares(_blurred, lambda image: pk.image.box_blur(image, 3), 1, 64),
     "random": Family(

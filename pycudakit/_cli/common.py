@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pycudakit as pk
-from pycudakit._cli.diagnostics import explained
+from pycudakit._cli.diagnostics import with_remedy
 from pycudakit._cli.info import NO_LIBRARIES
 from pycudakit._cli.progress import Say
 from pycudakit._native import driver_jit
@@ -18,9 +18,9 @@ EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 ULPS = 8
 
 
-def by(kit: Any, a: Any, b: Any) -> Any:
+def by(xp: Any, a: Any, b: Any) -> Any:
     """Return EXPRESSION as NumPy, or a library like it, computes it."""
-    return kit.sqrt(a * a + b * b) * kit.exp(-a) + kit.sin(b)
+    return xp.sqrt(a * a + b * b) * xp.exp(-a) + xp.sin(b)
 
 
 def engines(say: Say) -> list[str]:
@@ -30,15 +30,15 @@ def engines(say: Say) -> list[str]:
     if not present:
         say("There is no engine to run.")
         for name, status in statuses.items():
-            say(f"  {name}: {explained(name, status.reason)}")
+            say(f"  {name}: {with_remedy(name, status.reason)}")
         for line in () if pk.build_info() else NO_LIBRARIES:
             say(line)
-    if "cuda" in present and not driver_jit.has_code(0):
+    if "cuda" in present and not driver_jit.has_native_code(0):
         say("cuda: the GPU's driver compiles what calls first use, which takes seconds, and keeps it.")
     return present
 
 
-def tell_if_busy(say: Say) -> None:
+def warn_if_busy(say: Say) -> None:
     """Say so where other programs have the processors, as times mean little then."""
     with contextlib.suppress(AttributeError, OSError):  # where the system does not tell
         load, processors = os.getloadavg()[0], os.cpu_count() or 1

@@ -10,7 +10,7 @@ import numpy as np
 import pycudakit as pk
 from pycudakit._cli import common
 from pycudakit._cli.progress import Say
-from pycudakit._cli.timing import in_words, interleave
+from pycudakit._cli.timing import format_seconds, interleave
 from pycudakit._cli.ulp_compare import verdict
 
 SIDE = 2000
@@ -30,22 +30,22 @@ def _rows() -> list[Row]:
     i, j = rng.integers(-1000, 1000, count, np.int32), rng.integers(1, 100, count, np.int32)
     mask, c = a < b, np.empty_like(a)
 
-    def evaluate(kit: Any) -> Any:
-        if kit is np:
+    def evaluate(xp: Any) -> Any:
+        if xp is np:
             return common.by(np, a, b)
         return pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
     return [
-        ("two arrays", "pk.add(a, b)", lambda kit: kit.add(a, b), 0),
-        ("a matrix and a row", "pk.multiply(m, row)", lambda kit: kit.multiply(m, row), 0),
-        ("a transposed matrix", "pk.add(m, m.T)", lambda kit: kit.add(m, m.T), 0),
-        ("every second, reversed", "pk.sqrt(a[::-2])", lambda kit: kit.sqrt(a[::-2]), 0),
-        ("exponential", "pk.exp(a)", lambda kit: kit.exp(a), common.ULPS),
-        ("hyperbolic tangent", "pk.tanh(a)", lambda kit: kit.tanh(a), common.ULPS),
-        ("integers", "pk.floor_divide(i, j)", lambda kit: kit.floor_divide(i, j), 0),
-        ("a choice", "pk.where(mask, a, b)", lambda kit: kit.where(mask, a, b), 0),
-        ("limits", "pk.clip(a, 0.25, 0.75)", lambda kit: kit.clip(a, 0.25, 0.75), 0),
-        ("into an array", "pk.subtract(a, b, out=c)", lambda kit: kit.subtract(a, b, out=c), 0),
+        ("two arrays", "pk.add(a, b)", lambda xp: xp.add(a, b), 0),
+        ("a matrix and a row", "pk.multiply(m, row)", lambda xp: xp.multiply(m, row), 0),
+        ("a transposed matrix", "pk.add(m, m.T)", lambda xp: xp.add(m, m.T), 0),
+        ("every second, reversed", "pk.sqrt(a[::-2])", lambda xp: xp.sqrt(a[::-2]), 0),
+        ("exponential", "pk.exp(a)", lambda xp: xp.exp(a), common.ULPS),
+        ("hyperbolic tangent", "pk.tanh(a)", lambda xp: xp.tanh(a), common.ULPS),
+        ("integers", "pk.floor_divide(i, j)", lambda xp: xp.floor_divide(i, j), 0),
+        ("a choice", "pk.where(mask, a, b)", lambda xp: xp.where(mask, a, b), 0),
+        ("limits", "pk.clip(a, 0.25, 0.75)", lambda xp: xp.clip(a, 0.25, 0.75), 0),
+        ("into an array", "pk.subtract(a, b, out=c)", lambda xp: xp.subtract(a, b, out=c), 0),
         ("a whole expression", "pk.evaluate(expression)", evaluate, common.ULPS),
     ]
 
@@ -62,7 +62,7 @@ def _tour(engine: str, rows: list[Row], say: Say) -> int:
             failures += not right
             times = interleave({"ours": lambda c=call: c(pk), "NumPy": lambda c=call: c(np)}, ROUNDS, 1)  # type: ignore[misc]
         ratio, _ = times["NumPy"].over(times["ours"])
-        ours, numpys = (in_words(times[name].median) for name in ("ours", "NumPy"))
+        ours, numpys = (format_seconds(times[name].median) for name in ("ours", "NumPy"))
         say(_LINE.format(what, text, words, ours, numpys, f"{ratio:.1f}x"))
     say("")
     return failures
@@ -76,7 +76,7 @@ def run(say: Say) -> int:
     rows = _rows()
     say(f"pycudakit {pk.__version__}: NumPy arrays in, NumPy arrays out.")
     say("NumPy has each call below, too: results are checked against its own, and timed beside it.")
-    common.tell_if_busy(say)
+    common.warn_if_busy(say)
     say("")
     say(f"  a, b, c     {SIDE * SIDE:,} float32       i, j     {SIDE * SIDE:,} int32")
     say(f"  m           a as {SIDE} x {SIDE}          row      the first {SIDE} of b       mask     a < b")

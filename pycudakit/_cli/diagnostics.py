@@ -11,7 +11,7 @@ from pycudakit._native import loader
 from pycudakit.kernels.compiling import host_compiler, nvrtc
 
 INSTALL = "install pycudakit again, or run `pip install .` in its sources"
-_AGAIN = f"install the library and the package from one release: {INSTALL}"
+_REINSTALL = f"install the library and the package from one release: {INSTALL}"
 
 
 def _of_library(name: str) -> str:
@@ -33,7 +33,7 @@ _REMEDIES: dict[str, Callable[[str], str]] = {
     "no library built": _of_library,
     "does not open": lambda _: f"see that the file can be read and is whole, or {INSTALL}",
     "is not a library of pycudakit": _of_library,
-    "of the ABI": lambda _: _AGAIN,
+    "of the ABI": lambda _: _REINSTALL,
     "no driver": lambda _: (
         "if there is an NVIDIA GPU, install its driver, 580 or newer; "
         "a container has to be started with --gpus all"
@@ -43,7 +43,7 @@ _REMEDIES: dict[str, Callable[[str], str]] = {
 }
 
 
-def explained(name: str, reason: str) -> str:
+def with_remedy(name: str, reason: str) -> str:
     """Return one line: why an engine is not available, and what to do.
 
     Examples
@@ -55,17 +55,21 @@ def explained(name: str, reason: str) -> str:
     cause = " ".join(reason.split())
     for words, remedy in _REMEDIES.items():
         if words in cause:
-            cause = cause.removesuffix(": install the two from one release").removesuffix(loader.ASK)
+            cause = cause.removesuffix(": install the two from one release").removesuffix(loader.HINT)
             return f"{cause}: {remedy(name)}"
     return cause
 
 
 def compilers() -> dict[str, str]:
     """Return what is opened at run time: its version or place, or what is missing and the remedy."""
-    return {"nvrtc": _told(_nvrtc), "cublas": _told(_cublas), "c++": _told(host_compiler.path)}
+    return {
+        "nvrtc": _version_or_reason(_nvrtc),
+        "cublas": _version_or_reason(_cublas),
+        "c++": _version_or_reason(host_compiler.path),
+    }
 
 
-def _told(found: Callable[[], str]) -> str:
+def _version_or_reason(found: Callable[[], str]) -> str:
     try:
         return found()
     except errors.Error as error:

@@ -47,7 +47,7 @@ NO_LIBRARIES = (
 
 def facts() -> dict[str, Any]:
     """Return what `pycudakit info` tells, as plain data."""
-    name = context.current()
+    name = context.current_engine()
     built = pk.build_info()
     return {
         "pycudakit": pk.__version__,
@@ -59,7 +59,7 @@ def facts() -> dict[str, Any]:
             engine: {"available": status.available, "reason": _reason(engine, status)}
             for engine, status in pk.engines().items()
         },
-        "in_force": name if name in context.NAMES else None,
+        "in_force": name if name in context.ENGINE_NAMES else None,
         "devices": [_device(device) for device in pk.devices()],
         "libraries": {engine: _library(engine, built) for engine in ("cpu", "cuda")},
         "compilers": diagnostics.compilers(),
@@ -73,7 +73,7 @@ def facts() -> dict[str, Any]:
 
 
 def _reason(engine: str, status: pk.EngineStatus) -> str:
-    return status.reason if status else diagnostics.explained(engine, status.reason)
+    return status.reason if status else diagnostics.with_remedy(engine, status.reason)
 
 
 def _device(device: pk.Device) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _device(device: pk.Device) -> dict[str, Any]:
         link = pk.link_speed(device.index)._asdict()
     except errors.Error as error:
         link = {"error": str(error)}
-    return {**dataclasses.asdict(device), "link": link, "compiled": driver_jit.has_code(device.index)}
+    return {**dataclasses.asdict(device), "link": link, "compiled": driver_jit.has_native_code(device.index)}
 
 
 def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
@@ -94,12 +94,12 @@ def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
 
 def _times() -> str:
     """Return what `auto` decides by."""
-    here = calibration_file.HERE
-    if here.day:
-        return f"of this machine, by `pycudakit tune` on {here.day}: {calibration_file.path()}"
+    calibration = calibration_file.CALIBRATION
+    if calibration.day:
+        return f"of this machine, by `pycudakit tune` on {calibration.day}: {calibration_file.path()}"
     usual = "the package's own; `pycudakit tune` measures this machine's"
-    if here.ignored:
-        return f"the package's own, as {calibration_file.path()} is ignored: {here.ignored}; {calibration_file.AGAIN}"
+    if calibration.ignored:
+        return f"the package's own, as {calibration_file.path()} is ignored: {calibration.ignored}; {calibration_file.RETUNE_HINT}"
     return usual
 
 
@@ -107,17 +107,17 @@ def _row(key: str, text: str) -> str:
     return f"  {key:<12}{text}".rstrip()
 
 
-def _engines(told: dict[str, Any]) -> Iterator[str]:
-    for name, status in told["engines"].items():
+def _engines(values: dict[str, Any]) -> Iterator[str]:
+    for name, status in values["engines"].items():
         yield _row(name, f"{'available' if status['available'] else 'not available'}: {status['reason']}")
-    name = context.current()
+    name = context.current_engine()
     wrong = f"none: PYCUDAKIT_ENGINE is {name!r}; choose auto, cuda, cpu or numpy"
-    yield _row("in force", told["in_force"] or wrong)
-    yield _row("times", told["times"])
+    yield _row("in force", values["in_force"] or wrong)
+    yield _row("times", values["times"])
 
 
-def _devices(told: dict[str, Any]) -> Iterator[str]:
-    for device in told["devices"]:
+def _devices(values: dict[str, Any]) -> Iterator[str]:
+    for device in values["devices"]:
         generation, width, link = device["pcie_generation"], device["pcie_width"], device["link"]
         pcie = f"PCIe {generation} x{width}" if generation and width else "PCIe unknown"
         yield _row(
@@ -129,12 +129,12 @@ def _devices(told: dict[str, Any]) -> Iterator[str]:
         yield _row("", f"{pcie}: {speed}")
         if not device["compiled"]:
             yield _row("", COMPILED_LATER)
-    if not told["devices"]:
+    if not values["devices"]:
         yield _row("none", "")
 
 
-def _libraries(told: dict[str, Any]) -> Iterator[str]:
-    for name, library in told["libraries"].items():
+def _libraries(values: dict[str, Any]) -> Iterator[str]:
+    for name, library in values["libraries"].items():
         yield _row(name, library.get("path", "missing"))
         others = "; ".join(f"{k} {v}" for k, v in library.items() if v and k != "path")
         if others:
@@ -142,20 +142,20 @@ def _libraries(told: dict[str, Any]) -> Iterator[str]:
         if name == "cuda" and "sm_" not in library.get("architectures", "sm_"):
             for line in PTX_ALONE:
                 yield _row("", line)
-    if not any(library.get("version") for library in told["libraries"].values()):
+    if not any(library.get("version") for library in values["libraries"].values()):
         for line in NO_LIBRARIES:
             yield _row("", line)
-    elif not told["libraries"]["cuda"] and platform.system() == "Linux":
+    elif not values["libraries"]["cuda"] and platform.system() == "Linux":
         yield _row("", "`pip install .` builds the cuda library too, unless PYCUDAKIT_CUDA=OFF.")
     yield _row("", DRIVER)
-    for name, text in told["compilers"].items():
+    for name, text in values["compilers"].items():
         yield _row(name, text)
 
 
-def _environment(told: dict[str, Any]) -> Iterator[str]:
-    for name, value in told["environment"].items():
+def _environment(values: dict[str, Any]) -> Iterator[str]:
+    for name, value in values["environment"].items():
         yield f"  {name}={value}  ({VARIABLES.get(name, 'a constant of the streaming engine')})"
-    if not told["environment"]:
+    if not values["environment"]:
         yield "  no variable of pycudakit's is set"
 
 
@@ -164,14 +164,14 @@ _PARTS = {"Engines": _engines, "Devices": _devices, "Libraries": _libraries, "En
 
 def lines() -> Iterator[str]:
     """Yield what `pycudakit info` prints."""
-    told = facts()
-    yield f"pycudakit {told['pycudakit']}, ABI {told['abi']}"
+    values = facts()
+    yield f"pycudakit {values['pycudakit']}, ABI {values['abi']}"
     for name in ("python", "numpy", "package"):
-        yield _row(name, told[name])
+        yield _row(name, values[name])
     for title, part in _PARTS.items():
         yield ""
         yield title
-        yield from part(told)
+        yield from part(values)
 
 
 def as_json() -> str:

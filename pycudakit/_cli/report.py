@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pycudakit._cli.timing import in_words
+from pycudakit._cli.timing import format_seconds
 
 Run = Mapping[str, Any]  # what `pycudakit bench --json` writes
 Lines = dict[str, dict[int, float]]  # of a family: who, the sizes, and the median seconds
@@ -63,13 +63,13 @@ def _crossovers(lines: Lines) -> Iterator[tuple[str, str]]:
 
 def described(run: Run) -> Iterator[tuple[str, str]]:
     """Yield what a run says of its machine, a line each."""
-    told = run["machine"]
-    yield "pycudakit", f"{told['pycudakit']}, {run['day']}"
-    yield "Python, NumPy", f"{told['python']}; NumPy {told['numpy']}"
+    machine = run["machine"]
+    yield "pycudakit", f"{machine['pycudakit']}, {run['day']}"
+    yield "Python, NumPy", f"{machine['python']}; NumPy {machine['numpy']}"
     yield "processor", run["processor"]
-    for name, status in told["engines"].items():
+    for name, status in machine["engines"].items():
         yield name, status["reason"]
-    for device in told["devices"]:
+    for device in machine["devices"]:
         link = device["link"]
         speed = (
             f", link {link['up'] / 1e9:.1f} GB/s up, {link['down'] / 1e9:.1f} down" if "up" in link else ""
@@ -97,7 +97,7 @@ def _rows(run: Run, family: str) -> Iterator[tuple[str, ...]]:
         yield (
             f"{row['elements']:,}",
             row["by"],
-            in_words(seconds),
+            format_seconds(seconds),
             f"{ratio:.2f}x",
             f"{spread:.0%}",
             share,
@@ -272,6 +272,6 @@ def compared(old: Run, new: Run) -> Iterator[str]:
         ratio, spread = _over(rounds, row["rounds"])
         apart = abs(math.log(ratio)) > math.log1p(max(spread, 0.05))
         word = ("faster" if ratio > 1 else "SLOWER") if apart else ""
-        times = " ".join(f"{in_words(statistics.median(r)):>9}" for r in (rounds, row["rounds"]))
+        times = " ".join(f"{format_seconds(statistics.median(r)):>9}" for r in (rounds, row["rounds"]))
         first = f"{row['family']:<10} {row['elements']:>11,}  {row['by']:<7}"
         yield f"{first} {times} {ratio:>6.2f}x {spread:>5.0%}  {word}".rstrip()

@@ -25,10 +25,10 @@ INEXACT = frozenset([
 # fmt: on
 FREE_ZERO = frozenset(["maximum", "minimum", "fmax", "fmin", "clip"])
 OTHERS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "clip": lambda kit, x, y: kit.clip(x, np.minimum(x[0], y[1]), np.maximum(x[0], y[1])),
-    "nan_to_num": lambda kit, x, _: kit.nan_to_num(x),
-    "round": lambda kit, x, _: kit.round(x),
-    "where": lambda kit, x, y: kit.where(x > y, x, y),
+    "clip": lambda xp, x, y: xp.clip(x, np.minimum(x[0], y[1]), np.maximum(x[0], y[1])),
+    "nan_to_num": lambda xp, x, _: xp.nan_to_num(x),
+    "round": lambda xp, x, _: xp.round(x),
+    "where": lambda xp, x, y: xp.where(x > y, x, y),
 }
 
 Case = tuple[str, Callable[[Any], Any]]
@@ -70,18 +70,18 @@ def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     for name in _ufuncs():
         second = powers if name == "power" else y
         arguments = (x, second[::-1]) if getattr(np, name).nin == 2 else (x[::-1],)
-        yield name, lambda kit, name=name, given=arguments: getattr(kit, name)(*given)  # type: ignore[misc]
+        yield name, lambda xp, name=name, given=arguments: getattr(xp, name)(*given)  # type: ignore[misc]
     for name, call in OTHERS.items():
-        yield name, lambda kit, call=call: call(kit, x, y)  # type: ignore[misc]
+        yield name, lambda xp, call=call: call(xp, x, y)  # type: ignore[misc]
     yield from selftest_cases.cases(dtype, x, rng)
     small = np.where(np.isfinite(x), x, 1) % 100 if dtype.kind != "b" else x
     for target in abi.TYPES:
-        yield f"astype {target}", lambda kit, t=target: kit.astype(small.astype(dtype), t)  # type: ignore[misc]
+        yield f"astype {target}", lambda xp, t=target: xp.astype(small.astype(dtype), t)  # type: ignore[misc]
 
 
-def _outcome(call: Callable[[Any], Any], kit: Any) -> Any:
+def _outcome(call: Callable[[Any], Any], xp: Any) -> Any:
     try:
-        return call(kit)
+        return call(xp)
     except TypeError as error:  # there is no such function of such types
         return error
 
@@ -102,8 +102,8 @@ def _check(name: str, dtype: np.dtype[Any], call: Callable[[Any], Any]) -> str |
 def _expression(dtype: np.dtype[Any], rng: np.random.Generator) -> Case:
     a, b = (rng.random(COUNT).astype(dtype) for _ in "ab")
 
-    def call(kit: Any) -> Any:
-        return common.by(np, a, b) if kit is np else pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
+    def call(xp: Any) -> Any:
+        return common.by(np, a, b) if xp is np else pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
     return "exp", call  # as exact as its functions
 

@@ -17,29 +17,29 @@ Case = tuple[str, Callable[[Any], Any]]
 
 # Of any values, NaN among them.
 IN_ORDER: dict[str, Callable[[Any, Array], Any]] = {
-    "sort": lambda kit, x: kit.sort(x),
-    "argsort": lambda kit, x: kit.argsort(x, kind="stable"),
-    "unique": lambda kit, x: kit.unique(x),
-    "max": lambda kit, x: kit.max(x),
-    "argmin": lambda kit, x: kit.argmin(x),
-    "count_nonzero": lambda kit, x: kit.count_nonzero(x),
-    "flip": lambda kit, x: kit.flip(x),
+    "sort": lambda xp, x: xp.sort(x),
+    "argsort": lambda xp, x: xp.argsort(x, kind="stable"),
+    "unique": lambda xp, x: xp.unique(x),
+    "max": lambda xp, x: xp.max(x),
+    "argmin": lambda xp, x: xp.argmin(x),
+    "count_nonzero": lambda xp, x: xp.count_nonzero(x),
+    "flip": lambda xp, x: xp.flip(x),
 }
 # Of 20,000 whole numbers from 0 to 7.
 OF_WHOLE: dict[str, Callable[[Any, Array], Any]] = {
-    "sum": lambda kit, x: kit.sum(x.reshape(100, 200), axis=0),
-    "any": lambda kit, x: kit.any(x.reshape(100, 200), axis=1),
-    "cumsum": lambda kit, x: kit.cumsum(x.reshape(100, 200), axis=1),
-    "median": lambda kit, x: kit.median(x.reshape(100, 200), axis=1),
-    "searchsorted": lambda kit, x: kit.searchsorted(np.sort(x[:999]), x),
-    "dot": lambda kit, x: kit.dot(x[:40], x[40:80]),
-    "matmul": lambda kit, x: kit.matmul(x[:800].reshape(20, 40), x[800:2000].reshape(40, 30)),
-    "transpose": lambda kit, x: kit.transpose(x.reshape(100, 200)),
+    "sum": lambda xp, x: xp.sum(x.reshape(100, 200), axis=0),
+    "any": lambda xp, x: xp.any(x.reshape(100, 200), axis=1),
+    "cumsum": lambda xp, x: xp.cumsum(x.reshape(100, 200), axis=1),
+    "median": lambda xp, x: xp.median(x.reshape(100, 200), axis=1),
+    "searchsorted": lambda xp, x: xp.searchsorted(np.sort(x[:999]), x),
+    "dot": lambda xp, x: xp.dot(x[:40], x[40:80]),
+    "matmul": lambda xp, x: xp.matmul(x[:800].reshape(20, 40), x[800:2000].reshape(40, 30)),
+    "transpose": lambda xp, x: xp.transpose(x.reshape(100, 200)),
 }
 OF_INTEGERS: dict[str, Callable[[Any, Array], Any]] = {
-    "bincount": lambda kit, x: kit.bincount(x.astype(np.uint8)),
-    "histogram": lambda kit, x: kit.histogram(x, 8)[0],
-    "digitize": lambda kit, x: kit.digitize(x, np.array([1, 3, 6])),
+    "bincount": lambda xp, x: xp.bincount(x.astype(np.uint8)),
+    "histogram": lambda xp, x: xp.histogram(x, 8)[0],
+    "digitize": lambda xp, x: xp.digitize(x, np.array([1, 3, 6])),
 }
 
 
@@ -66,8 +66,8 @@ OF_IMAGES: dict[str, tuple[Callable[[Array], Any], Callable[[Array], Any]]] = {
 }
 
 
-def _drawn(kit: Any, dtype: np.dtype[Any]) -> Any:
-    rng = pk.random.default_rng(7) if kit is pk else np.random.Generator(np.random.Philox(7))
+def _drawn(xp: Any, dtype: np.dtype[Any]) -> Any:
+    rng = pk.random.default_rng(7) if xp is pk else np.random.Generator(np.random.Philox(7))
     return rng.random(10_001, dtype)
 
 
@@ -75,17 +75,15 @@ def cases(dtype: np.dtype[Any], values: Array, rng: np.random.Generator) -> Iter
     """Return calls by name, for pycudakit and for NumPy, of values and whole numbers of a type."""
     whole = rng.integers(0, 2 if dtype.kind == "b" else 8, 20_000).astype(dtype)
     for name, call in IN_ORDER.items():
-        yield name, lambda kit, call=call: call(kit, values)  # type: ignore[misc]
+        yield name, lambda xp, call=call: call(xp, values)  # type: ignore[misc]
     for name, call in (OF_WHOLE | (OF_INTEGERS if dtype.kind in "iu" else {})).items():
-        yield name, lambda kit, call=call: call(kit, whole)  # type: ignore[misc]
+        yield name, lambda xp, call=call: call(xp, whole)  # type: ignore[misc]
     if dtype in (np.uint8, np.uint16):
         image = values[:20_000].reshape(100, 200)
         for name, (ours, numpys) in OF_IMAGES.items():
             yield (
                 name,
-                lambda kit, pair=(ours, numpys): (
-                    pair[0](image) if kit is pk else pair[1](image).astype(dtype)
-                ),  # type: ignore[misc]
+                lambda xp, pair=(ours, numpys): pair[0](image) if xp is pk else pair[1](image).astype(dtype),  # type: ignore[misc]
             )
     if dtype.kind == "f" and dtype.itemsize > 2:
-        yield "random", lambda kit: _drawn(kit, dtype)
+        yield "random", lambda xp: _drawn(xp, dtype)

@@ -114,7 +114,7 @@ def interleave(
     return {name: Times(tuple(taken[name])) for name in contenders}
 
 
-def in_words(seconds: float) -> str:
+def format_seconds(seconds: float) -> str:
     """Return a time with its unit, three digits.
 
     Examples

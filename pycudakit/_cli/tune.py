@@ -23,15 +23,15 @@ from pycudakit._runtime import cost_model
 
 REPEATS = 5
 LARGE = 16 << 20  # elements: beyond all caches
-BELIEVED = 8  # a constant is at most so many times its usual value, and at least that part of it
+PLAUSIBLE_FACTOR = 8  # a constant is at most so many times its usual value, and at least that part of it
 _WORDS = {  # what people are told of a constant
-    "ALONE": "a call on one thread, beyond NumPy's",
-    "ALONE_BANDWIDTH": "memory, one thread alone",
+    "SINGLE_THREAD_CALL": "a call on one thread, beyond NumPy's",
+    "SINGLE_THREAD_BANDWIDTH": "memory, one thread alone",
     "THREAD_BANDWIDTH": "memory, each of several threads",
     "HOST_BANDWIDTH": "memory, all threads",
     "CALL": "a call that wakes the threads",
     "CUDA_CALL": "a call to the GPU",
-    "LINK_TIMES": "a pass over the link, of its own time",
+    "LINK_OVERHEAD_FACTOR": "a pass over the link, of its own time",
     "STAGING_BANDWIDTH": "memory, all threads beside the link",
 }
 _COLD = 32 << 20  # bytes that leave nothing else in most caches
@@ -50,7 +50,7 @@ def _seconds(
     return statistics.quantiles(taken, n=4)[0]
 
 
-def _alone() -> float:
+def _single_thread_call() -> float:
     """Return what a call to a library takes, beyond NumPy's, that wakes no threads."""
     x = np.ones(100, np.float32)
     out = np.empty_like(x)
@@ -80,8 +80,8 @@ def _call(engine: str, elements: int) -> float:
 
 def _constants(rate: float) -> Iterator[tuple[str, float]]:
     """Measure, and yield constants of the cost model; `rate` is of float64's exp on one thread."""
-    yield "ALONE", _alone()
-    yield "ALONE_BANDWIDTH", _bandwidth(np.add, 1 << 20)
+    yield "SINGLE_THREAD_CALL", _single_thread_call()
+    yield "SINGLE_THREAD_BANDWIDTH", _bandwidth(np.add, 1 << 20)
     threads = cost_model.threads()
     moved = _bandwidth(pk.add, LARGE)
     each = max(moved / threads, min(moved, cost_model.THREAD_BANDWIDTH))  # as a few threads may saturate it
@@ -99,17 +99,17 @@ def _constants(rate: float) -> Iterator[tuple[str, float]]:
     floor = pinned.nbytes / min(link)
     with pk.engine("cuda"):
         taken = _seconds(lambda: pk.negative(pinned, out=pinned_result)) - here
-        yield "LINK_TIMES", max(1.0, taken / floor)
+        yield "LINK_OVERHEAD_FACTOR", max(1.0, taken / floor)
         taken = _seconds(lambda: pk.negative(ordinary, out=result)) - here
         yield "STAGING_BANDWIDTH", 2 * ordinary.nbytes / taken
 
 
-def _believed(name: str, value: float) -> float:
-    usual = getattr(program_cost if name == "ALONE" else cost_model, name)
-    return float(min(max(value, usual / BELIEVED), usual * BELIEVED))
+def _clamped(name: str, value: float) -> float:
+    default = getattr(program_cost if name == "SINGLE_THREAD_CALL" else cost_model, name)
+    return float(min(max(value, default / PLAUSIBLE_FACTOR), default * PLAUSIBLE_FACTOR))
 
 
-def _rates(told: Callable[[str], object]) -> dict[str, str]:
+def _rates(report: Callable[[str], object]) -> dict[str, str]:
     """Have a process with one thread measure the rates."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(pk.__file__)))
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
@@ -122,14 +122,14 @@ def _rates(told: Callable[[str], object]) -> dict[str, str]:
     ) as process:
         for line in process.stdout or ():
             name, _, row = line.rstrip("\n").partition(": ")
-            told(name)
+            report(name)
             found[name] = row
     if process.returncode:
         raise pk.errors.DeviceError("the process that measures rates failed: see above")
     return found
 
 
-def _keep(text: str) -> str:
+def _save(text: str) -> str:
     """Write the file, of which a reader sees all or nothing."""
     path = calibration_file.path()
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -155,7 +155,7 @@ def run(say: Say, reset: bool = False) -> int:
         return 0
     if "cpu" not in common.engines(say):
         return 1
-    common.tell_if_busy(say)
+    common.warn_if_busy(say)
     begin, names = time.perf_counter(), measure_rates.names()
     with closing(Progress(len(names) + 8, say)) as progress:
         rows = _rates(lambda name: progress.step(f"rates: {name}"))
@@ -163,17 +163,17 @@ def run(say: Say, reset: bool = False) -> int:
         rate = float(rows["exp"].split()[-1].split("/")[1]) * 1e-9
         for name, value in _constants(rate):
             progress.step(name)
-            constants[name] = _believed(name, value)
+            constants[name] = _clamped(name, value)
     day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
     try:
-        path = _keep(calibration_file.written(day, constants, rows))
+        path = _save(calibration_file.serialize(day, constants, rows))
     except OSError as error:
         say(f"{calibration_file.path()} cannot be written ({error.strerror}):")
         say("set PYCUDAKIT_CACHE_DIR to a folder that can.")
         return 1
     for name, value in constants.items():
-        usual = getattr(program_cost if name == "ALONE" else cost_model, name)
-        say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   until now {_shown(name, usual):>10}")
+        default = getattr(program_cost if name == "SINGLE_THREAD_CALL" else cost_model, name)
+        say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   until now {_shown(name, default):>10}")
     seconds = time.perf_counter() - begin
     say(f"{len(rows)} functions and {len(constants)} constants measured in {seconds:.0f} s;")
     say(f"auto decides by them in processes to come: {path}")
@@ -183,4 +183,4 @@ def run(say: Say, reset: bool = False) -> int:
 def _shown(name: str, value: float) -> str:
     if name.endswith("BANDWIDTH"):
         return f"{value / 1e9:.1f} GB/s"
-    return f"{value:.2f} x" if name == "LINK_TIMES" else f"{value * 1e6:.1f} us"
+    return f"{value:.2f} x" if name == "LINK_OVERHEAD_FACTOR" else f"{value * 1e6:.1f} us"

@@ -11,54 +11,56 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.call_arguments import Asked, Function, OfBlocks, needs_all
-from pycudakit._dask.lazy_imports import kit
+from pycudakit._dask.call_arguments import BlockFunction, CallArguments, Function, needs_whole_array
+from pycudakit._dask.lazy_imports import public_api
 from pycudakit._families.sort.sorting import TopK
 
 
-def kept(heeded: str) -> Function:
+def same_shape(supported: str) -> Function:
     """Return the kind of a function whose lines come out as lines; what it heeds beside the axis."""
 
-    def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return _kept(Asked(function, args, kwargs, f"axis {heeded}"), function, args, kwargs)
+    def handler(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        return _same_shape(CallArguments(function, args, kwargs, f"axis {supported}"), function, args, kwargs)
 
-    return kind
-
-
-def _kept(asked: Asked, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    x, axes = _cut(asked, args[0])
-    return _of_lines(OfBlocks(function, (x, *args[1:]), kwargs), x, axes)
+    return handler
 
 
-def best(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TopK:
+def _same_shape(
+    arguments: CallArguments, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    x, axes = _whole_lines(arguments, args[0])
+    return _map_lines(BlockFunction(function, (x, *args[1:]), kwargs), x, axes)
+
+
+def topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TopK:
     """Return each line's best, and where they are."""
-    x, axes = _cut(Asked(function, args, kwargs, "k axis largest"), args[0])
-    compute = OfBlocks(function, (x, *args[1:]), kwargs)
-    return TopK(*(_of_lines(functools.partial(compute, part=part), x, axes) for part in range(2)))
+    x, axes = _whole_lines(CallArguments(function, args, kwargs, "k axis largest"), args[0])
+    compute = BlockFunction(function, (x, *args[1:]), kwargs)
+    return TopK(*(_map_lines(functools.partial(compute, part=part), x, axes) for part in range(2)))
 
 
-def _of_lines(compute: Function, x: Any, axes: tuple[int, ...]) -> Any:
+def _map_lines(compute: Function, x: Any, axes: tuple[int, ...]) -> Any:
     line = compute(_ones(x, axes))  # which refuses what NumPy refuses
     chunks = tuple((line.shape[a],) if a in axes else cut for a, cut in enumerate(x.chunks))
     return x.map_blocks(compute, chunks=chunks, dtype=line.dtype, meta=np.empty((0,) * x.ndim, line.dtype))
 
 
-def order_statistic(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def order_statistics(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return an order statistic of each line, or some, in front."""
     several = "" if "median" in function.__name__ else "q method weights"
     kwargs = {name: value for name, value in kwargs.items() if name != "overwrite_input"}  # others' blocks
-    asked = Asked(function, args, kwargs, f"axis keepdims {several}")
-    if several and np.ndim(asked["weights"]) > 1:
+    arguments = CallArguments(function, args, kwargs, f"axis keepdims {several}")
+    if several and np.ndim(arguments["weights"]) > 1:
         raise errors.Unsupported(f"{function.__name__} of a Dask array takes weights of one dimension")
-    x, axes = _cut(asked, args[0])
-    compute = OfBlocks(function, (x, *args[1:]), kwargs)
+    x, axes = _whole_lines(arguments, args[0])
+    compute = BlockFunction(function, (x, *args[1:]), kwargs)
     line = compute(_ones(x, axes))
-    count = np.ndim(asked["q"]) if several else 0
-    stay = range(x.ndim) if asked["keepdims"] else [a for a in range(x.ndim) if a not in axes]
+    count = np.ndim(arguments["q"]) if several else 0
+    stay = range(x.ndim) if arguments["keepdims"] else [a for a in range(x.ndim) if a not in axes]
     rest = [(1,) if a in axes else x.chunks[a] for a in stay]
     return x.map_blocks(
         compute,
-        drop_axis=() if asked["keepdims"] else axes,
+        drop_axis=() if arguments["keepdims"] else axes,
         new_axis=list(range(count)),
         chunks=(*((n,) for n in line.shape[:count]), *rest),
         dtype=line.dtype,
@@ -66,15 +68,15 @@ def order_statistic(function: Function, args: Sequence[Any], kwargs: Mapping[str
     )
 
 
-def _cut(asked: Asked, x: Any) -> tuple[Any, tuple[int, ...]]:
+def _whole_lines(arguments: CallArguments, x: Any) -> tuple[Any, tuple[int, ...]]:
     """Return the array in blocks of whole lines, and the axes of these."""
-    axis = asked["axis"]
+    axis = arguments["axis"]
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if all(len(x.chunks[a]) == 1 for a in axes) and (axis is not None or x.ndim == 1):
         return x, axes
     if len(axes) == x.ndim:
-        raise needs_all(asked.title, "give an axis beside which there are others")
-    asked.check_sizes(x)
+        raise needs_whole_array(arguments.title, "give an axis beside which there are others")
+    arguments.check_sizes(x)
     others = {} if 0 in x.shape else dict.fromkeys(range(x.ndim), "auto")
     return x.rechunk({**others, **dict.fromkeys(axes, -1)}), axes
 
@@ -86,7 +88,7 @@ def _ones(x: Any, axes: tuple[int, ...]) -> Any:
 
 # ---- Scans of one dimension ----------------------------------------------------------------------------
 
-_JOINED = {
+_COMBINE = {
     **dict.fromkeys(("cumsum", "nancumsum", "cumulative_sum", "exclusive_scan"), "add"),
     **dict.fromkeys(("cumprod", "nancumprod", "cumulative_prod"), "multiply"),
     "cummax": "maximum",
@@ -96,20 +98,23 @@ _JOINED = {
 
 def scan(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a scan: of one dimension, each block goes on from the one before."""
-    asked, x = Asked(function, args, kwargs, "axis dtype"), args[0]
+    arguments, x = CallArguments(function, args, kwargs, "axis dtype"), args[0]
     if x.ndim != 1:
-        return _kept(asked, function, args, kwargs)
-    dtype = OfBlocks(function, args, kwargs)(np.ones(1, x.dtype)).dtype  # which refuses what is no axis
+        return _same_shape(arguments, function, args, kwargs)
+    dtype = BlockFunction(function, args, kwargs)(np.ones(1, x.dtype)).dtype  # which refuses what is no axis
     is_exclusive = function.__name__ == "exclusive_scan"
-    inclusive = kit().cumsum if is_exclusive else function
-    join, delayed = getattr(kit(), _JOINED[function.__name__]), importlib.import_module("dask").delayed
+    inclusive = public_api().cumsum if is_exclusive else function
+    join, delayed = (
+        getattr(public_api(), _COMBINE[function.__name__]),
+        importlib.import_module("dask").delayed,
+    )
     wide = np.dtype(np.float64) if dtype.kind == "f" else dtype
     one_block = functools.partial(inclusive, dtype=wide)
     within = x.map_blocks(one_block, dtype=wide, meta=np.empty(0, wide))
     lasts = within.map_blocks(_last, dtype=wide, chunks=((1,) * x.npartitions,), meta=np.empty(0, wide))
-    before = delayed(_before)(join, lasts.to_delayed().tolist())
+    before = delayed(_prefixes)(join, lasts.to_delayed().tolist())
     return within.map_blocks(
-        _going_on, join, before, dtype, is_exclusive, dtype=dtype, meta=np.empty(0, dtype)
+        _continue_scan, join, before, dtype, is_exclusive, dtype=dtype, meta=np.empty(0, dtype)
     )
 
 
@@ -117,7 +122,7 @@ def _last(block: Any) -> Any:
     return block[-1:]
 
 
-def _before(join: Function, lasts: Sequence[Any]) -> list[Any]:
+def _prefixes(join: Function, lasts: Sequence[Any]) -> list[Any]:
     """Return what all blocks before each come to: nothing for the first, and for those after empty ones."""
     found, whole = [], lasts[0][:0]
     for last in lasts:
@@ -126,7 +131,7 @@ def _before(join: Function, lasts: Sequence[Any]) -> list[Any]:
     return found
 
 
-def _going_on(
+def _continue_scan(
     within: Any, join: Function, all_before: Sequence[Any], to: Any, is_exclusive: bool, block_id: tuple[int]
 ) -> Any:
     """Return a block's scan, which goes on from what is before it."""

@@ -16,10 +16,10 @@ from pycudakit._interop.foreign_arrays import has_dask, is_dask
 Function = Callable[..., Any]
 
 
-def ready(value: Any) -> Any:
+def normalized(value: Any) -> Any:
     """Return a Dask array without blocks of nothing beside others, and one of a list that has some."""
     if not is_dask(value):
-        return ready(dask_array().asarray(value)) if has_dask(value) else value
+        return normalized(dask_array().asarray(value)) if has_dask(value) else value
     filled = {
         axis: tuple(n for n in cut if n) or (0,)
         for axis, cut in enumerate(value.chunks)
@@ -43,32 +43,32 @@ def flat(x: Any) -> Any:
     return dask_array().empty(0, dtype=x.dtype) if 0 in x.shape else x.ravel()
 
 
-def typed(found: Any, dtype: Any) -> Any:
+def as_dtype(array: Any, dtype: Any) -> Any:
     """Return an array of a type, whose order of bytes what Dask moves may have lost."""
     if dtype.isnative:
-        return found.astype(dtype)
-    return found.map_blocks(np.asarray, dtype, dtype=dtype, meta=np.empty((0,) * found.ndim, dtype))
+        return array.astype(dtype)
+    return array.map_blocks(np.asarray, dtype, dtype=dtype, meta=np.empty((0,) * array.ndim, dtype))
 
 
-class OfBlocks:
+class BlockFunction:
     """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
 
     def __init__(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._function, self._kwargs = function, dict(kwargs)
         self._args = [None if is_dask(value) else value for value in args]
-        self._places = [place for place, value in enumerate(args) if is_dask(value)]
+        self._places = [position for position, value in enumerate(args) if is_dask(value)]
         self.__name__ = function.__name__
 
     def __call__(self, *blocks: Any, part: int | None = None) -> Any:
         """Compute a block."""
         args = list(self._args)
-        for place, block in zip(self._places, blocks, strict=True):
-            args[place] = block
+        for position, block in zip(self._places, blocks, strict=True):
+            args[position] = block
         result = self._function(*args, **self._kwargs)
         return result if part is None else result[part]
 
 
-class Asked:
+class CallArguments:
     """A call's arguments by their parameters; those that are left out have their defaults.
 
     Parameters
@@ -86,14 +86,14 @@ class Asked:
         function: Function,
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        heeded: str | None = None,
+        supported: str | None = None,
         lazy: str = "",
     ) -> None:
         self.title = function.__name__
         signature = inspect.signature(function)
         given = signature.bind(*args, **kwargs)
         first = next(iter(signature.parameters))
-        known = signature.parameters if heeded is None else (first, *heeded.split(), *lazy.split())
+        accepted = signature.parameters if supported is None else (first, *supported.split(), *lazy.split())
         for name, value in given.arguments.items():
             if is_dask(value) != (name == first) and name not in lazy.split():
                 raise errors.Unsupported(
@@ -101,7 +101,7 @@ class Asked:
                     ".compute() the others first"
                 )
             default = signature.parameters[name].default
-            if name not in known and (np.ndim(value) or value != default):
+            if name not in accepted and (np.ndim(value) or value != default):
                 raise errors.Unsupported(f"{self.title} of a Dask array does not take {name}=")
         given.apply_defaults()
         self._values: dict[str, Any] = given.arguments
@@ -129,7 +129,7 @@ def check_sizes(title: str, *arrays: Any) -> None:
         )
 
 
-def needs_all(title: str, remedy: str = "") -> errors.Unsupported:
+def needs_whole_array(title: str, remedy: str = "") -> errors.Unsupported:
     """Return the error of a function that cannot be computed block by block."""
     remedy = remedy or f"have dask.array.map_blocks(pk.{title}, x) for each block by itself"
     return errors.Unsupported(

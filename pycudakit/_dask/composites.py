@@ -11,30 +11,30 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.call_arguments import Asked, Function, flat, needs_all, sample, typed
-from pycudakit._dask.lazy_imports import dask_array, kit
-from pycudakit._families.matmul.matrix_power import raised
+from pycudakit._dask.call_arguments import CallArguments, Function, as_dtype, flat, needs_whole_array, sample
+from pycudakit._dask.lazy_imports import dask_array, public_api
+from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._interop.foreign_arrays import is_dask
-from pycudakit.fusing.composites.decorator import NumPysAlone
+from pycudakit.fusing.composites.decorator import NumPyOnly
 from pycudakit.fusing.composites.signals import MODES
 
 
-def written(lazy: str) -> Function:
+def by_numpy_body(lazy: str) -> Function:
     """Return the kind of a function that is written for NumPy; the parameters that may be Dask arrays."""
 
-    def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        Asked(function, args, kwargs, lazy=lazy)
-        return _by_its_body(function, args, kwargs)
+    def handler(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        CallArguments(function, args, kwargs, lazy=lazy)
+        return _run_body(function, args, kwargs)
 
-    return kind
+    return handler
 
 
-def _by_its_body(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _run_body(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return what a function's body makes of Dask arrays, which go through it as they are."""
     try:
         return inspect.unwrap(function)(*args, **kwargs)
-    except NumPysAlone as error:
-        raise needs_all(f"{function.__name__} with {error}", "leave that out") from None
+    except NumPyOnly as error:
+        raise needs_whole_array(f"{function.__name__} with {error}", "leave that out") from None
 
 
 def gradient(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -42,12 +42,12 @@ def gradient(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
     f, *spacings = args
     if any(is_dask(each) and each.ndim for each in spacings):
         raise errors.Unsupported("gradient of Dask arrays: places must be known: .compute() them first")
-    return _by_its_body(function, (dask_array().asarray(f), *spacings), kwargs)
+    return _run_body(function, (dask_array().asarray(f), *spacings), kwargs)
 
 
 def tile(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return an array repeated along its axes."""
-    return typed(written("A")(function, args, kwargs), args[0].dtype)
+    return as_dtype(by_numpy_body("A")(function, args, kwargs), args[0].dtype)
 
 
 _BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symmetric", "wrap")
@@ -55,49 +55,49 @@ _BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symme
 
 def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return arrays with a border around them."""
-    asked = Asked(function, args, kwargs)
-    x, widths, mode = args[0], asked["pad_width"], asked["mode"]
-    asked.check_sizes(x)
+    arguments = CallArguments(function, args, kwargs)
+    x, widths, mode = args[0], arguments["pad_width"], arguments["mode"]
+    arguments.check_sizes(x)
     if isinstance(widths, Mapping):
         each: list[Any] = [(0, 0)] * x.ndim
         for axis, width in widths.items():
             each[axis] = width if np.ndim(width) else (width, width)
         widths = each
-    function(sample(x), widths, mode, **asked["kwargs"])  # which refuses what NumPy refuses
+    function(sample(x), widths, mode, **arguments["kwargs"])  # which refuses what NumPy refuses
     widths = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
     if mode not in _BORDERS:
-        raise needs_all(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
-    if asked["kwargs"].get("reflect_type", "even") != "even":  # which Dask's own `pad` pays no heed to
-        raise needs_all("pad by odd reflections", "leave reflect_type out")
+        raise needs_whole_array(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
+    if arguments["kwargs"].get("reflect_type", "even") != "even":  # which Dask's own `pad` pays no heed to
+        raise needs_whole_array("pad by odd reflections", "leave reflect_type out")
     if mode in ("reflect", "symmetric", "wrap") and np.any(widths.max(axis=1) >= x.shape):
-        raise needs_all(f"pad by {mode!r}", "give a border narrower than the array")
-    return typed(dask_array().pad(x, widths.tolist(), mode, **asked["kwargs"]), x.dtype)
+        raise needs_whole_array(f"pad by {mode!r}", "give a border narrower than the array")
+    return as_dtype(dask_array().pad(x, widths.tolist(), mode, **arguments["kwargs"]), x.dtype)
 
 
 def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return each element some times."""
-    asked = Asked(function, args, kwargs, "repeats axis")
-    x, axis = (flat(args[0]), 0) if asked["axis"] is None else (args[0], asked["axis"])
+    arguments = CallArguments(function, args, kwargs, "repeats axis")
+    x, axis = (flat(args[0]), 0) if arguments["axis"] is None else (args[0], arguments["axis"])
     axis = normalize_axis_index(axis, x.ndim)
-    asked.check_sizes(x)
-    places = np.repeat(np.arange(x.shape[axis]), asked["repeats"])  # which refuses what is no count
-    if np.ndim(asked["repeats"]) == 0:
-        found = dask_array().repeat(x, int(asked["repeats"]), axis=axis)
+    arguments.check_sizes(x)
+    places = np.repeat(np.arange(x.shape[axis]), arguments["repeats"])  # which refuses what is no count
+    if np.ndim(arguments["repeats"]) == 0:
+        result = dask_array().repeat(x, int(arguments["repeats"]), axis=axis)
     else:
-        found = dask_array().take(x, places, axis=axis)
-    return typed(found, x.dtype)
+        result = dask_array().take(x, places, axis=axis)
+    return as_dtype(result, x.dtype)
 
 
-def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def convolve(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a convolution or a correlation: of each block with as much before it as slides over it."""
-    asked = Asked(function, args, kwargs, "mode", lazy="a v")
-    da, mode = dask_array(), asked["mode"]
-    a, v = (np.atleast_1d(asked[name]) for name in ("a", "v"))
-    asked.check_sizes(a, v)
+    arguments = CallArguments(function, args, kwargs, "mode", lazy="a v")
+    da, mode = dask_array(), arguments["mode"]
+    a, v = (np.atleast_1d(arguments[name]) for name in ("a", "v"))
+    arguments.check_sizes(a, v)
     ones = [np.ones([min(n, 1) for n in each.shape], each.dtype) for each in (a, v)]
     dtype = function(*ones, mode).dtype  # which refuses what NumPy refuses
     if v.size > a.size:
-        turned = slid(function, (v, a, mode), {})
+        turned = convolve(function, (v, a, mode), {})
         return turned[::-1] if function.__name__ == "correlate" else turned
     a, v = da.asarray(a), da.asarray(v).rechunk(-1)
     reach = v.size - 1
@@ -105,7 +105,7 @@ def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     lengths = [n - reach * (block > 0) for block, n in enumerate(before.chunks[0])]
     lengths[-1] += reach
     whole = da.map_blocks(
-        _Slid(function, reach, len(lengths)),
+        _BlockConvolution(function, reach, len(lengths)),
         before,
         v.to_delayed().item(),
         chunks=(tuple(lengths),),
@@ -120,7 +120,7 @@ def slid(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     return whole[first:last]
 
 
-class _Slid:
+class _BlockConvolution:
     """What slides over a block: wherever it overlaps, but for what lies before the block."""
 
     def __init__(self, function: Function, reach: int, blocks: int) -> None:
@@ -135,108 +135,120 @@ class _Slid:
 
 def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return all products of an element of one and an element of the other."""
-    asked = Asked(function, args, kwargs, "", lazy="a b")
-    a, b = (dask_array().asarray(asked[name]) for name in ("a", "b"))
-    asked.check_sizes(a, b)
+    arguments = CallArguments(function, args, kwargs, "", lazy="a b")
+    a, b = (dask_array().asarray(arguments[name]) for name in ("a", "b"))
+    arguments.check_sizes(a, b)
     a, b = (each[(np.newaxis,) * max(0, other.ndim - each.ndim)] for each, other in ((a, b), (b, a)))
-    products = kit().multiply(a[(slice(None), np.newaxis) * a.ndim], b[(np.newaxis, slice(None)) * a.ndim])
+    products = public_api().multiply(
+        a[(slice(None), np.newaxis) * a.ndim], b[(np.newaxis, slice(None)) * a.ndim]
+    )
     shape = [n * m for n, m in zip(a.shape, b.shape, strict=True)]
     return dask_array().empty(shape, dtype=products.dtype) if 0 in shape else products.reshape(shape)
 
 
 def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a square matrix multiplied by itself."""
-    asked = Asked(function, args, kwargs, "n")
-    x, n = args[0], operator.index(asked["n"])
-    asked.check_sizes(x)
+    arguments = CallArguments(function, args, kwargs, "n")
+    x, n = args[0], operator.index(arguments["n"])
+    arguments.check_sizes(x)
     is_square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
     one = np.ones((1, 1) if is_square else (2,) * (x.ndim - 1) + (3,), x.dtype)
     function(one, max(n, 0))  # which refuses what NumPy refuses
     if n < 1:
-        raise needs_all("linalg.matrix_power with n < 1", "give a positive n")
-    return raised(x, n, kit().matmul)
+        raise needs_whole_array("linalg.matrix_power with n < 1", "give a positive n")
+    return power_by_squaring(x, n, public_api().matmul)
 
 
 def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return differences along an axis."""
-    asked = Asked(function, args, kwargs, "n axis")
+    arguments = CallArguments(function, args, kwargs, "n axis")
     x = args[0]
-    asked.check_sizes(x)
-    function(np.ones((2,) * x.ndim, x.dtype), asked["n"], asked["axis"])  # which refuses what NumPy refuses
-    before = (slice(None),) * normalize_axis_index(asked["axis"], x.ndim)
+    arguments.check_sizes(x)
+    function(
+        np.ones((2,) * x.ndim, x.dtype), arguments["n"], arguments["axis"]
+    )  # which refuses what NumPy refuses
+    before = (slice(None),) * normalize_axis_index(arguments["axis"], x.ndim)
     later, sooner = (*before, slice(1, None)), (*before, slice(None, -1))
-    subtract = kit().not_equal if x.dtype == bool else kit().subtract
-    for _ in range(asked["n"]):
+    subtract = public_api().not_equal if x.dtype == bool else public_api().subtract
+    for _ in range(arguments["n"]):
         x = subtract(x[later], x[sooner])
     return x
 
 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sums of diagonals."""
-    asked = Asked(function, args, kwargs, "offset axis1 axis2 dtype")
+    arguments = CallArguments(function, args, kwargs, "offset axis1 axis2 dtype")
     function(sample(args[0]), *args[1:], **kwargs)  # which refuses what NumPy refuses
-    diagonals = dask_array().diagonal(args[0], asked["offset"], asked["axis1"], asked["axis2"])
-    return kit().sum(diagonals, axis=-1, dtype=asked["dtype"])
+    diagonals = dask_array().diagonal(args[0], arguments["offset"], arguments["axis1"], arguments["axis2"])
+    return public_api().sum(diagonals, axis=-1, dtype=arguments["dtype"])
 
 
 def allclose(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Tell whether all elements are close to each other's."""
     del function
-    return kit().all(kit().isclose(*args, **kwargs))
+    return public_api().all(public_api().isclose(*args, **kwargs))
 
 
 def array_equal(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Tell whether shapes and elements are alike."""
-    asked = Asked(function, args, kwargs, "equal_nan", lazy="a1 a2")
-    pk, (a, b) = kit(), (dask_array().asarray(asked[name]) for name in ("a1", "a2"))
-    asked.check_sizes(a, b)
+    arguments = CallArguments(function, args, kwargs, "equal_nan", lazy="a1 a2")
+    pk, (a, b) = public_api(), (dask_array().asarray(arguments[name]) for name in ("a1", "a2"))
+    arguments.check_sizes(a, b)
     if a.shape != b.shape:
         return dask_array().asarray(np.False_)
     alike = pk.equal(a, b)
-    if asked["equal_nan"] and a.dtype.kind == b.dtype.kind == "f":
+    if arguments["equal_nan"] and a.dtype.kind == b.dtype.kind == "f":
         alike = pk.logical_or(alike, pk.logical_and(pk.isnan(a), pk.isnan(b)))
     return pk.all(alike)
 
 
 def outer(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return all products of two elements."""
-    asked = Asked(function, args, kwargs, "", lazy="a b")
-    a, b = (flat(dask_array().asarray(asked[name])) for name in ("a", "b"))
-    return kit().multiply(a[:, np.newaxis], b)
+    arguments = CallArguments(function, args, kwargs, "", lazy="a b")
+    a, b = (flat(dask_array().asarray(arguments[name])) for name in ("a", "b"))
+    return public_api().multiply(a[:, np.newaxis], b)
 
 
 def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return weighted means."""
-    asked = Asked(function, args, kwargs, "axis returned keepdims", lazy="weights")
-    pk, x, axis, weights, keepdims = kit(), args[0], asked["axis"], asked["weights"], asked.keepdims
+    arguments = CallArguments(function, args, kwargs, "axis returned keepdims", lazy="weights")
+    pk, x, axis, weights, keepdims = (
+        public_api(),
+        args[0],
+        arguments["axis"],
+        arguments["weights"],
+        arguments.keepdims,
+    )
     if weights is None:
         means = pk.mean(x, axis=axis, keepdims=keepdims)
-        asked.check_sizes(*([x] if asked["returned"] else []))
-        count = x.size // max(means.size, 1) if asked["returned"] else 0
-        return (means, dask_array().full_like(means, count)) if asked["returned"] else means
+        arguments.check_sizes(*([x] if arguments["returned"] else []))
+        count = x.size // max(means.size, 1) if arguments["returned"] else 0
+        return (means, dask_array().full_like(means, count)) if arguments["returned"] else means
     if np.ndim(weights) < x.ndim:
-        raise needs_all(asked.title, "give weights of the array's own shape")
+        raise needs_whole_array(arguments.title, "give weights of the array's own shape")
     dtype = function(sample(x), None, np.ones((1,) * x.ndim, weights.dtype)).dtype
     totals = pk.sum(pk.astype(weights, dtype), axis=axis, keepdims=keepdims)
     means = pk.divide(pk.sum(pk.multiply(x, weights, dtype=dtype), axis=axis, keepdims=keepdims), totals)
-    return (means, totals) if asked["returned"] else means
+    return (means, totals) if arguments["returned"] else means
 
 
 def norm(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return norms of vectors, and those of matrices that take no more than squares."""
-    asked = Asked(function, args, kwargs, "ord axis keepdims")
-    pk, x, order, keepdims = kit(), args[0], asked["ord"], asked.keepdims
-    axis = asked["axis"]
+    arguments = CallArguments(function, args, kwargs, "ord axis keepdims")
+    pk, x, order, keepdims = public_api(), args[0], arguments["ord"], arguments.keepdims
+    axis = arguments["axis"]
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     of_vectors = len(axes) == 1
     if not (order is None or (order == "fro" and len(axes) == 2) or (of_vectors and order in (1, 2, np.inf))):
-        raise needs_all(f"linalg.{asked.title}", "ask for a vector's 1, 2 or inf, or a matrix's 'fro'")
+        raise needs_whole_array(
+            f"linalg.{arguments.title}", "ask for a vector's 1, 2 or inf, or a matrix's 'fro'"
+        )
     dtype = function(sample(x)).dtype
     sizes = pk.absolute(pk.astype(x, np.float64))
     if order == np.inf:
-        found = pk.max(sizes, axis=axes, keepdims=keepdims)
+        result = pk.max(sizes, axis=axes, keepdims=keepdims)
     elif order == 1:
-        found = pk.sum(sizes, axis=axes, keepdims=keepdims)
+        result = pk.sum(sizes, axis=axes, keepdims=keepdims)
     else:
-        found = pk.sqrt(pk.sum(pk.square(sizes), axis=axes, keepdims=keepdims))
-    return pk.astype(found, dtype)
+        result = pk.sqrt(pk.sum(pk.square(sizes), axis=axes, keepdims=keepdims))
+    return pk.astype(result, dtype)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._dask.call_arguments import Asked, Function, flat
+from pycudakit._dask.call_arguments import CallArguments, Function, flat
 from pycudakit._dask.lazy_imports import dask_array
 
 
-def _counted(function: Function, x: Any, shape: tuple[int, ...]) -> Any:
+def _sum_of_counts(function: Function, x: Any, shape: tuple[int, ...]) -> Any:
     """Return the sums over all blocks of what a function counts in each, along the first axis."""
     da = dask_array()
     rows = da.map_blocks(
@@ -36,35 +36,35 @@ def _as_row(block: Any, function: Function, shape: tuple[int, ...]) -> Any:
 
 def histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how many elements are in each bin."""
-    asked = Asked(function, args, kwargs, "bins range density")
-    x, bins, span, density = args[0], asked["bins"], asked["range"], asked["density"]
+    arguments = CallArguments(function, args, kwargs, "bins range density")
+    x, bins, span, density = args[0], arguments["bins"], arguments["range"], arguments["density"]
     _check_bins("histogram", np.ndim(bins) == 0, bins, span)
     edges = np.histogram_bin_edges(np.empty(0, x.dtype), bins, span)
-    counts = _counted(_CountsOfBins(function, bins, span), flat(x), (len(edges) - 1,))
+    counts = _sum_of_counts(_CountsOfBins(function, bins, span), flat(x), (len(edges) - 1,))
     return (counts / np.diff(edges) / counts.sum() if density else counts), edges
 
 
 def histogramdd(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how many rows are in each box."""
-    asked = Asked(function, args, kwargs, "bins range")
-    x, bins, span = args[0], asked["bins"], asked["range"]
+    arguments = CallArguments(function, args, kwargs, "bins range")
+    x, bins, span = args[0], arguments["bins"], arguments["range"]
     _check_bins("histogramdd", _are_numbers(bins), bins, span)
     x = x.reshape(-1, 1) if x.ndim == 1 else x.rechunk({1: -1})
     edges = np.histogramdd(np.empty((0, x.shape[1])), bins, span)[1]
     shape = tuple(len(each) - 1 for each in edges)
-    return _counted(_CountsOfBins(function, bins, span), x, shape).astype(np.float64), edges
+    return _sum_of_counts(_CountsOfBins(function, bins, span), x, shape).astype(np.float64), edges
 
 
 def histogram2d(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how many pairs are in each box."""
-    asked = Asked(function, args, kwargs, "bins range", lazy="x y")
-    bins, span = asked["bins"], asked["range"]
+    arguments = CallArguments(function, args, kwargs, "bins range", lazy="x y")
+    bins, span = arguments["bins"], arguments["range"]
     _check_bins("histogram2d", _are_numbers(bins), bins, span)
-    both = [dask_array().asarray(asked[name]) for name in ("x", "y")]
+    both = [dask_array().asarray(arguments[name]) for name in ("x", "y")]
     _, *edges = np.histogram2d([], [], bins, span)
     shape = tuple(len(each) - 1 for each in edges)
     pairs = dask_array().stack(both, axis=1).rechunk({1: -1})
-    return _counted(_CountsOfPairs(function, bins, span), pairs, shape).astype(np.float64), *edges
+    return _sum_of_counts(_CountsOfPairs(function, bins, span), pairs, shape).astype(np.float64), *edges
 
 
 def _check_bins(title: str, is_count: bool, bins: Any, span: Any) -> None:
@@ -96,13 +96,13 @@ class _CountsOfPairs(_CountsOfBins):
 
 def bincount(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how often each integer is there."""
-    asked = Asked(function, args, kwargs, "minlength")
-    count = asked["minlength"]
+    arguments = CallArguments(function, args, kwargs, "minlength")
+    count = arguments["minlength"]
     one = np.zeros((1,) * args[0].ndim, args[0].dtype)
     function(one, minlength=count)  # which refuses what NumPy refuses
     if not count:
         raise errors.Unsupported("bincount of a Dask array: with minlength, one more than the largest value")
-    return _counted(_CountsOfValues(function, count), args[0], (int(count),))
+    return _sum_of_counts(_CountsOfValues(function, count), args[0], (int(count),))
 
 
 class _CountsOfValues:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._dask.call_arguments import Asked, Function, OfBlocks
+from pycudakit._dask.call_arguments import BlockFunction, CallArguments, Function
 from pycudakit._dask.lazy_imports import dask_array
-from pycudakit.image._axes import has_channels, inside
+from pycudakit.image._axes import checked_crop, has_channels
 
 
 def plane_of(image: Any, channel_axis: Any) -> tuple[int, int | None]:
@@ -20,22 +20,24 @@ def plane_of(image: Any, channel_axis: Any) -> tuple[int, int | None]:
     return image.ndim - 2 - channels, -1 if channels else None
 
 
-def of_pixels(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def per_pixel(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return what becomes of each pixel by itself, or of a batch's images where they must be known."""
-    asked = Asked(function, args, kwargs)
-    name, image = asked.title, args[0]
+    arguments = CallArguments(function, args, kwargs)
+    name, image = arguments.title, args[0]
     if name == "gray_to_rgb":
-        return _of_blocks(OfBlocks(function, args, kwargs), image, image.ndim)
+        return _of_blocks(BlockFunction(function, args, kwargs), image, image.ndim)
     if name == "rgb_to_gray":
-        return _of_blocks(OfBlocks(function, args, kwargs), image.rechunk({-1: -1}), image.ndim - 1)
-    plane, channels = plane_of(image, asked["channel_axis"])
+        return _of_blocks(BlockFunction(function, args, kwargs), image.rechunk({-1: -1}), image.ndim - 1)
+    plane, channels = plane_of(image, arguments["channel_axis"])
     given = ("value",) if name == "threshold" else ("mean", "std")
-    if all(asked[each] is None or asked[each] == "otsu" for each in given):  # which takes the whole image
-        return of_images(function, args, kwargs)
+    if all(
+        arguments[each] is None or arguments[each] == "otsu" for each in given
+    ):  # which takes the whole image
+        return whole_images(function, args, kwargs)
     if channels is not None:
         image = image.rechunk({-1: -1})
     kwargs = {**kwargs, "channel_axis": channels}
-    return _of_blocks(OfBlocks(function, (image, *args[1:]), kwargs), image, plane + 2)
+    return _of_blocks(BlockFunction(function, (image, *args[1:]), kwargs), image, plane + 2)
 
 
 def _of_blocks(compute: Function, image: Any, kept: int) -> Any:
@@ -52,46 +54,46 @@ def _of_blocks(compute: Function, image: Any, kept: int) -> Any:
     )
 
 
-def of_images(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def whole_images(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return what becomes of each image of a batch, which is made to lie in one block."""
-    asked = Asked(function, args, kwargs)
+    arguments = CallArguments(function, args, kwargs)
     image = args[0]
-    plane, channels = plane_of(image, asked["channel_axis"])
+    plane, channels = plane_of(image, arguments["channel_axis"])
     if plane == 0 and max(image.numblocks) > 1:
         raise errors.Unsupported(
-            f"image.{asked.title} of a Dask array needs whole images: give a batch of them, "
+            f"image.{arguments.title} of a Dask array needs whole images: give a batch of them, "
             "x[np.newaxis] for one, or x.rechunk(-1)"
         )
-    asked.check_sizes(image[(0,) * plane] if plane else image)
+    arguments.check_sizes(image[(0,) * plane] if plane else image)
     image = image.rechunk(dict.fromkeys(range(plane, image.ndim), -1))
-    compute = OfBlocks(function, (image, *args[1:]), {**kwargs, "channel_axis": channels})
+    compute = BlockFunction(function, (image, *args[1:]), {**kwargs, "channel_axis": channels})
     return _of_blocks(compute, image, plane)
 
 
 def flip(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return images mirrored."""
-    asked = Asked(function, args, kwargs)
-    plane, _ = plane_of(args[0], asked["channel_axis"])
-    axis = asked["axis"]
+    arguments = CallArguments(function, args, kwargs)
+    plane, _ = plane_of(args[0], arguments["channel_axis"])
+    axis = arguments["axis"]
     _try(function, args, kwargs)
     return dask_array().flip(args[0], (plane, plane + 1) if axis is None else plane + axis)
 
 
 def rotate90(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return images turned by quarters."""
-    asked = Asked(function, args, kwargs)
-    plane, _ = plane_of(args[0], asked["channel_axis"])
+    arguments = CallArguments(function, args, kwargs)
+    plane, _ = plane_of(args[0], arguments["channel_axis"])
     _try(function, args, kwargs)
-    return dask_array().rot90(args[0], asked["k"], (plane, plane + 1))
+    return dask_array().rot90(args[0], arguments["k"], (plane, plane + 1))
 
 
 def crop(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a part of images."""
-    asked = Asked(function, args, kwargs)
-    asked.check_sizes(args[0])
-    plane, _ = plane_of(args[0], asked["channel_axis"])
+    arguments = CallArguments(function, args, kwargs)
+    arguments.check_sizes(args[0])
+    plane, _ = plane_of(args[0], arguments["channel_axis"])
     return args[0][
-        inside(args[0].shape, plane, *(asked[each] for each in ("top", "left", "height", "width")))
+        checked_crop(args[0].shape, plane, *(arguments[each] for each in ("top", "left", "height", "width")))
     ]
 
 

@@ -11,6 +11,6 @@ def dask_array() -> Any:
     return importlib.import_module("dask.array")
 
 
-def kit() -> Any:
+def public_api() -> Any:
     """Return `pycudakit`."""
     return importlib.import_module("pycudakit")

@@ -10,17 +10,25 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.call_arguments import Asked, Function, OfBlocks, check_sizes, flat, needs_all, sample
-from pycudakit._dask.lazy_imports import dask_array, kit
+from pycudakit._dask.call_arguments import (
+    BlockFunction,
+    CallArguments,
+    Function,
+    check_sizes,
+    flat,
+    needs_whole_array,
+    sample,
+)
+from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._interop.foreign_arrays import is_dask
 
 # Axes by their names: one that two arrays have is shared, and what the result lacks is summed.
 Axes = tuple[str, ...]
 
-_STACK = tuple(f"*{place}" for place in range(64))  # axes of stacks, which broadcast
+_BATCH_AXES = tuple(f"*{place}" for place in range(64))  # axes of stacks, which broadcast
 
 
-class _Part:
+class _PartialProduct:
     """A product of blocks, with an axis of one element for each that is summed."""
 
     def __init__(self, compute: Function, summed: int) -> None:
@@ -41,21 +49,21 @@ def _product(
     for array, names in zip(arrays, named, strict=True):
         for name, length in zip(names, array.shape, strict=True):
             known = lengths.setdefault(name, length)
-            if known != length and not (name in _STACK and 1 in (known, length)):
+            if known != length and not (name in _BATCH_AXES and 1 in (known, length)):
                 raise errors.InvalidArgument(f"{title}: an axis of {known} meets one of {length}")
             lengths[name] = max(known, length)
-    compute = OfBlocks(function, args, kwargs)
+    compute = BlockFunction(function, args, kwargs)
     dtype = np.asarray(compute(*map(sample, arrays))).dtype
     summed = tuple(name for name in lengths if name not in out)
     wide = dtype
     if dtype == np.float16:  # parts of which may overflow where their sum does not
         wide = np.dtype(np.float32)
-        arrays = [kit().astype(array, wide) for array in arrays]
-        compute = OfBlocks(function, args, {n: value for n, value in kwargs.items() if n != "dtype"})
+        arrays = [public_api().astype(array, wide) for array in arrays]
+        compute = BlockFunction(function, args, {n: value for n, value in kwargs.items() if n != "dtype"})
     with warnings.catch_warnings():  # of how many parts there are, until they are added up
         warnings.simplefilter("ignore", dask_array().PerformanceWarning)
         parts = dask_array().blockwise(
-            _Part(compute, len(summed)),
+            _PartialProduct(compute, len(summed)),
             (*out, *summed),
             *(value for both in zip(arrays, named, strict=True) for value in both),
             adjust_chunks=dict.fromkeys(summed, 1),
@@ -66,7 +74,9 @@ def _product(
     if all(parts.numblocks[axis] == 1 for axis in axes):
         whole = parts.reshape(parts.shape[: len(out)])
     else:
-        whole = kit().any(parts, axis=axes) if dtype.kind == "b" else kit().sum(parts, axis=axes)
+        whole = (
+            public_api().any(parts, axis=axes) if dtype.kind == "b" else public_api().sum(parts, axis=axes)
+        )
     return whole.astype(dtype)
 
 
@@ -81,33 +91,33 @@ def matmul(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     a, b = (array.ndim for array in both)
     if 0 in (a, b):
         if name in ("dot", "inner"):
-            return kit().multiply(*both)
+            return public_api().multiply(*both)
         function(*(np.ones((1,) * each.ndim) for each in both))  # which refuses it
     if name in ("dot", "inner"):
         first, second = (tuple(f"{of}{i}" for i in range(n - 1)) for of, n in (("a", a), ("b", b)))
         last = (*second, "k") if name == "inner" or b == 1 else (*second[:-1], "k", second[-1])
         return _product(function, both, kwargs, [(*first, "k"), last], (*first, *second))
     own = 1 if name == "vecdot" else 2  # axes that are no stack's
-    stack = _STACK[: max(a, b) - own] if max(a, b) > own else ()
-    of_a, of_b = (stack[len(stack) - max(n - own, 0) :] for n in (a, b))
+    batch_axes = _BATCH_AXES[: max(a, b) - own] if max(a, b) > own else ()
+    of_a, of_b = (batch_axes[len(batch_axes) - max(n - own, 0) :] for n in (a, b))
     if name == "vecdot":
-        return _product(function, both, kwargs, [(*of_a, "k"), (*of_b, "k")], stack)
+        return _product(function, both, kwargs, [(*of_a, "k"), (*of_b, "k")], batch_axes)
     named = [(*of_a, *"mk"[-a:]), (*of_b, *"kn"[:b])]
-    return _product(function, both, kwargs, named, (*stack, *"m"[: a - 1], *"n"[: b - 1]))
+    return _product(function, both, kwargs, named, (*batch_axes, *"m"[: a - 1], *"n"[: b - 1]))
 
 
 def vdot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the sum of products of all elements."""
     del function
-    return kit().dot(*(flat(dask_array().asarray(array)) for array in args), **kwargs)
+    return public_api().dot(*(flat(dask_array().asarray(array)) for array in args), **kwargs)
 
 
 def tensordot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return sums of products along the axes given."""
-    asked = Asked(function, args, kwargs, "axes", lazy="a b")
-    both = [dask_array().asarray(asked[name]) for name in ("a", "b")]
+    arguments = CallArguments(function, args, kwargs, "axes", lazy="a b")
+    both = [dask_array().asarray(arguments[name]) for name in ("a", "b")]
     a, b = ([f"{of}{i}" for i in range(array.ndim)] for of, array in zip("ab", both, strict=True))
-    axes = asked["axes"]
+    axes = arguments["axes"]
     pairs = (range(len(a) - axes, len(a)), range(axes)) if np.ndim(axes) == 0 else axes
     of_a, of_b = (normalize_axis_tuple(each, len(names)) for each, names in zip(pairs, (a, b), strict=True))
     for mine, other in zip(of_a, of_b, strict=True):
@@ -122,7 +132,7 @@ def einsum(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     inputs, arrow, out = subscripts.partition("->")
     named = [tuple(each) for each in inputs.split(",")]
     if "." in subscripts or any(len(set(each)) < len(each) for each in named):
-        raise needs_all("einsum", "give each axis of an array a letter of its own, as 'ij,jk->ik'")
+        raise needs_whole_array("einsum", "give each axis of an array a letter of its own, as 'ij,jk->ik'")
     if not arrow:
         out = "".join(sorted(letter for letter in set(inputs) - {","} if inputs.count(letter) == 1))
     arrays = [dask_array().asarray(array) for array in args[1:]]

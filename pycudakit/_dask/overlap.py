@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._dask.call_arguments import Asked
+from pycudakit._dask.call_arguments import CallArguments
 from pycudakit._dask.images import plane_of
 from pycudakit._dask.lazy_imports import dask_array
 
 
-def filtered(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def filter_image(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a filtered image, whose own borders are what the filter makes of them."""
-    asked = Asked(function, args, kwargs)
+    arguments = CallArguments(function, args, kwargs)
     image, *others = args
-    plane, channels = plane_of(image, asked["channel_axis"])
+    plane, channels = plane_of(image, arguments["channel_axis"])
     kwargs = {**kwargs, "channel_axis": channels}
     if channels is not None:  # an image's channels belong together
         image = image.rechunk({image.ndim - 1: -1})

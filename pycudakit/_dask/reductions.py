@@ -16,30 +16,32 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
-from pycudakit._dask.call_arguments import Asked, sample, skips_nan
-from pycudakit._dask.lazy_imports import dask_array, kit
+from pycudakit._dask.call_arguments import CallArguments, sample, skips_nan
+from pycudakit._dask.lazy_imports import dask_array, public_api
 
 Axes = tuple[int, ...]
 
-_TOLD = 3  # numbers that a block tells: its sum, what is missing from it, and how many elements it is of
+_PARTIAL_LENGTH = (
+    3  # numbers that a block tells: its sum, what is missing from it, and how many elements it is of
+)
 
 
-def of_axes(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], heeded: str = ""
-) -> tuple[Asked, Any, Axes, bool]:
+def reduction_arguments(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], supported: str = ""
+) -> tuple[CallArguments, Any, Axes, bool]:
     """Return what a reduction is asked, and is of: the array, the axes, and whether they are kept."""
-    asked = Asked(function, args, kwargs, f"axis keepdims {heeded}")
-    x, axis, keepdims = args[0], asked["axis"], asked.keepdims
+    arguments = CallArguments(function, args, kwargs, f"axis keepdims {supported}")
+    x, axis, keepdims = args[0], arguments["axis"], arguments.keepdims
     function(sample(x), axis=axis)  # which refuses what is no axis
     if x.ndim == 0:  # one element, which has no axis to go along
-        return asked, x.reshape(1), (0,), False
+        return arguments, x.reshape(1), (0,), False
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not axes:
-        raise errors.Unsupported(f"{asked.title} of a Dask array takes an axis at least, and got axis=()")
-    return asked, x, axes, keepdims
+        raise errors.Unsupported(f"{arguments.title} of a Dask array takes an axis at least, and got axis=()")
+    return arguments, x, axes, keepdims
 
 
-def tree(
+def tree_reduction(
     x: Any,
     axes: Axes,
     keepdims: bool,
@@ -71,44 +73,46 @@ def _reduced(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
     return function(block, axis=axis, keepdims=keepdims)
 
 
-def total(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def sum_(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a sum."""
-    asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
-    given = {"dtype": asked["dtype"]}
+    arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "dtype")
+    given = {"dtype": arguments["dtype"]}
     dtype = dtype_of(function, x, **given)
     if dtype.kind != "f" or _is_masked(x):
-        of_block, joined = (functools.partial(each, **given) for each in (function, kit().sum))
-        return tree(x, axes, keepdims, dtype, of_block, joined)
-    return _parts(x, axes, keepdims, dtype, function)
+        of_block, joined = (functools.partial(each, **given) for each in (function, public_api().sum))
+        return tree_reduction(x, axes, keepdims, dtype, of_block, joined)
+    return _compensated(x, axes, keepdims, dtype, function)
 
 
 def product(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a product, whose parts are float32 if it is float16: they may overflow where it does not."""
-    asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
-    dtype = dtype_of(function, x, dtype=asked["dtype"])
+    arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "dtype")
+    dtype = dtype_of(function, x, dtype=arguments["dtype"])
     is_half = dtype == np.float16
-    of_some = functools.partial(function, dtype=np.float32 if is_half else asked["dtype"])
-    return tree(x, axes, keepdims, np.dtype("f4") if is_half else dtype, of_some, of_some).astype(dtype)
+    of_some = functools.partial(function, dtype=np.float32 if is_half else arguments["dtype"])
+    return tree_reduction(x, axes, keepdims, np.dtype("f4") if is_half else dtype, of_some, of_some).astype(
+        dtype
+    )
 
 
 def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a mean: the sum with all its digits, divided, and rounded once."""
-    asked, x, axes, keepdims = of_axes(function, args, kwargs, "dtype")
-    dtype = dtype_of_number(function, x, asked["dtype"])
+    arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "dtype")
+    dtype = dtype_of_number(function, x, arguments["dtype"])
     return _mean(x, axes, keepdims, dtype, skips_nan(function, x))
 
 
 def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
-    pk = kit()
-    return _parts(x, axes, keepdims, dtype, pk.nansum if skips else pk.sum, divided=True, skips=skips)
+    pk = public_api()
+    return _compensated(x, axes, keepdims, dtype, pk.nansum if skips else pk.sum, divided=True, skips=skips)
 
 
-def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def variance_or_std(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return a variance or a standard deviation in two passes: the mean, and squares of what is off it."""
-    pk = kit()
-    asked, x, axes, keepdims = of_axes(function, args, kwargs, "ddof dtype")
-    ddof, skips = asked["ddof"], skips_nan(function, x)
-    dtype = dtype_of_number(function, x, asked["dtype"])
+    pk = public_api()
+    arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "ddof dtype")
+    ddof, skips = arguments["ddof"], skips_nan(function, x)
+    dtype = dtype_of_number(function, x, arguments["dtype"])
     wide = x.astype(np.float64)
     squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))
     if skips:
@@ -116,12 +120,13 @@ def spread(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
         count = pk.count_nonzero(pk.logical_not(pk.isnan(wide)), axis=axes, keepdims=keepdims)
         free = pk.subtract(count, float(ddof))  # without any, it is not known
         variance = pk.divide(
-            _parts(squares, axes, keepdims, wide.dtype, pk.sum), pk.where(pk.greater(free, 0.0), free, np.nan)
+            _compensated(squares, axes, keepdims, wide.dtype, pk.sum),
+            pk.where(pk.greater(free, 0.0), free, np.nan),
         )
     else:
-        variance = _parts(squares, axes, keepdims, wide.dtype, pk.sum, divided=True, ddof=ddof)
-    found = pk.sqrt(variance) if function.__name__.endswith("std") else variance
-    return found.astype(dtype)
+        variance = _compensated(squares, axes, keepdims, wide.dtype, pk.sum, divided=True, ddof=ddof)
+    result = pk.sqrt(variance) if function.__name__.endswith("std") else variance
+    return result.astype(dtype)
 
 
 def dtype_of(function: Callable[..., Any], x: Any, **given: Any) -> Any:
@@ -145,7 +150,7 @@ def _is_masked(x: Any) -> bool:
     return isinstance(x._meta, np.ma.MaskedArray)  # noqa: SLF001
 
 
-def _parts(
+def _compensated(
     x: Any,
     axes: Axes,
     keepdims: bool,
@@ -156,38 +161,41 @@ def _parts(
     skips: bool = False,
     ddof: float = 0,
 ) -> Any:
-    told = functools.partial(_told, function=function, skips=skips)
-    whole = functools.partial(_whole, divided=divided, ddof=ddof, dtype=dtype)
-    return tree(x, axes, keepdims, dtype, told, whole, _together)
+    partials = functools.partial(_partial_sum, function=function, skips=skips)
+    whole = functools.partial(_finalize, divided=divided, ddof=ddof, dtype=dtype)
+    return tree_reduction(x, axes, keepdims, dtype, partials, whole, _combine)
 
 
-def _told(block: Any, axis: Axes, keepdims: bool, function: Any, skips: bool) -> Any:
+def _partial_sum(block: Any, axis: Axes, keepdims: bool, function: Any, skips: bool) -> Any:
     """Return a block's sum, what is missing from it, and its count, along the first of the axes."""
     del keepdims
-    high, low = _accounted(block, axis, function)
+    high, low = _compensated_sum(block, axis, function)
     if skips:
-        count = kit().count_nonzero(~np.isnan(block), axis=axis, keepdims=True)
+        count = public_api().count_nonzero(~np.isnan(block), axis=axis, keepdims=True)
     else:
         count = np.full(high.shape, math.prod(block.shape[a] for a in axis))
     return np.concatenate([high, low, count], axis[0], dtype=np.float64)
 
 
-def _together(told: Any, axis: Axes, keepdims: bool) -> Any:
+def _combine(partials: Any, axis: Axes, keepdims: bool) -> Any:
     """Return what several blocks told, as one would tell it."""
     del keepdims
-    return np.concatenate(_added(told, axis), axis[0])
+    return np.concatenate(_add_partials(partials, axis), axis[0])
 
 
-def _added(told: Any, axes: Axes) -> tuple[Any, Any, Any]:
+def _add_partials(partials: Any, axes: Axes) -> tuple[Any, Any, Any]:
     """Return the sum of all blocks, what is missing from it, and of how many elements it is."""
-    high, low, count = (told[(slice(None),) * axes[0] + (slice(n, None, _TOLD),)] for n in range(_TOLD))
+    high, low, count = (
+        partials[(slice(None),) * axes[0] + (slice(n, None, _PARTIAL_LENGTH),)]
+        for n in range(_PARTIAL_LENGTH)
+    )
     return (
-        *_accounted(np.concatenate([high, low], axes[0]), axes, kit().sum),
-        kit().sum(count, axis=axes, keepdims=True),
+        *_compensated_sum(np.concatenate([high, low], axes[0]), axes, public_api().sum),
+        public_api().sum(count, axis=axes, keepdims=True),
     )
 
 
-def _accounted(block: Any, axes: Axes, function: Any) -> tuple[Any, Any]:
+def _compensated_sum(block: Any, axes: Axes, function: Any) -> tuple[Any, Any]:
     high = function(block, axis=axes, keepdims=True, dtype=np.float64)
     if block.size == high.size:
         return high, np.zeros_like(high)
@@ -204,14 +212,14 @@ def _accounted(block: Any, axes: Axes, function: Any) -> tuple[Any, Any]:
 
 def _flat(block: Any, axes: Axes) -> Any:
     """Return the elements that add up in rows, the last axis."""
-    kept = [a for a in range(block.ndim) if a not in axes]
-    turned = block.transpose([*kept, *axes])
-    return turned.reshape([*turned.shape[: len(kept)], math.prod(block.shape[a] for a in axes)])
+    kept_axes = [a for a in range(block.ndim) if a not in axes]
+    transposed = block.transpose([*kept_axes, *axes])
+    return transposed.reshape([*transposed.shape[: len(kept_axes)], math.prod(block.shape[a] for a in axes)])
 
 
-def _whole(told: Any, axis: Axes, keepdims: bool, divided: bool, ddof: float, dtype: Any) -> Any:
+def _finalize(partials: Any, axis: Axes, keepdims: bool, divided: bool, ddof: float, dtype: Any) -> Any:
     """Return the sum that all blocks told, divided by their count if that is asked, and rounded once."""
-    high, low, count = _added(told, axis)
+    high, low, count = _add_partials(partials, axis)
     if divided:
         count = np.maximum(count - ddof, 0.0)
         with np.errstate(invalid="ignore", divide="ignore"):

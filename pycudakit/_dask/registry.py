@@ -21,21 +21,21 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._dask import along_axis, composites, histograms, images, indexing, linalg, overlap, reductions
 from pycudakit._dask.call_arguments import (
-    Asked,
+    BlockFunction,
+    CallArguments,
     Function,
-    OfBlocks,
     check_sizes,
-    needs_all,
-    ready,
+    needs_whole_array,
+    normalized,
     sample,
     skips_nan,
 )
-from pycudakit._dask.lazy_imports import dask_array, kit
+from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._families.expression.parser import REDUCTIONS
 from pycudakit._families.sort.sorting import TopK
 from pycudakit._interop.foreign_arrays import is_dask
 
-_SHOWN = ("image", "linalg", "random")  # beside the package itself, what shows functions
+_PUBLIC_MODULES = ("image", "linalg", "random")  # beside the package itself, what shows functions
 
 
 def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
@@ -46,46 +46,46 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     Unsupported
         It cannot be computed block by block.
     """
-    room = module.split(".")[1:2]
-    module = f"pycudakit.{room[0]}" if room and room[0] in _SHOWN else "pycudakit"
+    submodule = module.split(".")[1:2]
+    module = f"pycudakit.{submodule[0]}" if submodule and submodule[0] in _PUBLIC_MODULES else "pycudakit"
     title = f"{module.removeprefix('pycudakit.')}.{name}" if module != "pycudakit" else name
-    kind = KINDS.get(title)
+    handler = HANDLERS.get(title)
     if module == "pycudakit.random":
         raise errors.Unsupported(
             f"{name}: .compute() the Dask array first; pk.random.on_dask draws one, by numbers as parameters"
         )
-    if kind is None:
-        raise needs_all(title)
+    if handler is None:
+        raise needs_whole_array(title)
     function = getattr(sys.modules[module], name)
-    are_many = kind is indexing.joined
-    args = [[*map(ready, v)] if are_many and n == 0 else ready(v) for n, v in enumerate(args)]
-    goes_elsewhere = kwargs.get("out") is not None
-    kwargs = {key: ready(value) for key, value in kwargs.items() if key != "out"}
+    is_joining = handler is indexing.join
+    args = [[*map(normalized, v)] if is_joining and n == 0 else normalized(v) for n, v in enumerate(args)]
+    has_out = kwargs.get("out") is not None
+    kwargs = {key: normalized(value) for key, value in kwargs.items() if key != "out"}
     if any(map(is_dask, kwargs.values())):
         given = inspect.signature(function).bind(*args, **kwargs)
         args, kwargs = given.args, given.kwargs
-    named = any(map(is_dask, kwargs.values())) and kind is not composites.average
-    one_by_one = kind is _elementwise and any(map(_has_axes, kwargs.values()))  # which would not be cut
-    if one_by_one or named or goes_elsewhere:
+    named = any(map(is_dask, kwargs.values())) and handler is not composites.average
+    one_by_one = handler is _elementwise and any(map(_has_axes, kwargs.values()))  # which would not be cut
+    if one_by_one or named or has_out:
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
     try:
-        found = _of_nothing(function, args, kwargs)
-        return kind(function, args, kwargs) if found is None else found
+        result = _of_empty_arrays(function, args, kwargs)
+        return handler(function, args, kwargs) if result is None else result
     except (TypeError, ValueError) as error:
         if not isinstance(error, (errors.Error, np.exceptions.AxisError)):  # as Dask's, of sizes that are NaN
-            check_sizes(title, *_arrays(args[0] if are_many else args))
+            check_sizes(title, *_arrays(args[0] if is_joining else args))
         raise
 
 
-def _of_nothing(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _of_empty_arrays(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the array that a function makes of arrays without elements, which are there at once, or None."""
     arrays = _arrays(args)
     if not arrays or any(array.size != 0 for array in arrays):  # or is not known
         return None
-    found = function(*(np.empty(v.shape, v.dtype) if is_dask(v) else v for v in args), **kwargs)
-    return None if isinstance(found, tuple) else dask_array().asarray(found)
+    result = function(*(np.empty(v.shape, v.dtype) if is_dask(v) else v for v in args), **kwargs)
+    return None if isinstance(result, tuple) else dask_array().asarray(result)
 
 
 def _has_axes(value: Any) -> bool:
@@ -105,8 +105,8 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
         )
     # Other arrays are cut as these are; numbers, types and the like are part of the call.
     given = [da.asarray(v) if not is_dask(v) and _has_axes(v) else v for v in args]
-    compute = OfBlocks(function, given, kwargs)
-    parts = _PAIRS.get(function.__name__)
+    compute = BlockFunction(function, given, kwargs)
+    parts = _SEVERAL_OUTPUTS.get(function.__name__)
     if parts is None:
         return _block_by_block(compute, _arrays(given))
     return tuple(
@@ -115,14 +115,14 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
-    found = dask_array().core.elemwise(compute, *_cut_alike(arrays))
-    if found is NotImplemented:  # all that Dask says of what the function refuses
+    result = dask_array().core.elemwise(compute, *_rechunk_alike(arrays))
+    if result is NotImplemented:  # all that Dask says of what the function refuses
         compute(*map(sample, arrays))
-        raise needs_all(compute.__name__)
-    return found
+        raise needs_whole_array(compute.__name__)
+    return result
 
 
-def _cut_alike(arrays: Sequence[Any]) -> Sequence[Any]:
+def _rechunk_alike(arrays: Sequence[Any]) -> Sequence[Any]:
     """Return arrays, the largest cut as the finest of them: Dask would cut all wherever any is cut."""
     size, shape = max(((array.size, array.shape) for array in arrays), key=operator.itemgetter(0))
     if math.isnan(size):
@@ -138,12 +138,12 @@ def _largest_block(chunks: Sequence[Sequence[int]]) -> int:
 
 def _evaluate(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return what an expression gives of blocks; what its outermost call reduces is reduced as that is."""
-    expression, operands = args[0], {name: ready(value) for name, value in args[1].items()}
+    expression, operands = args[0], {name: normalized(value) for name, value in args[1].items()}
     whole = ast.parse(expression.strip(), mode="eval").body
     if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) and whole.func.id in REDUCTIONS:
         inner = _evaluate(function, (ast.unparse(whole.args[0]), operands), kwargs)
         named = {str(each.arg): ast.literal_eval(each.value) for each in whole.keywords}
-        return getattr(kit(), whole.func.id)(inner, **named)
+        return getattr(public_api(), whole.func.id)(inner, **named)
     return _elementwise(_Expression(function, expression, list(operands)), list(operands.values()), {})
 
 
@@ -159,73 +159,81 @@ class _Expression:
         return evaluate(expression, dict(zip(names, values, strict=True)))
 
 
-_PAIRS = {"divmod": 2, "modf": 2, "frexp": 2}
+_SEVERAL_OUTPUTS = {"divmod": 2, "modf": 2, "frexp": 2}
 
 
-def _exact(join: str | None = None) -> Function:
+def _associative(join: str | None = None) -> Function:
     """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
 
-    def kind(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        _, x, axes, keepdims = reductions.of_axes(function, args, kwargs)
-        joined = getattr(kit(), join or function.__name__)
-        return reductions.tree(x, axes, keepdims, reductions.dtype_of(function, x), function, joined)
+    def handler(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)
+        joined = getattr(public_api(), join or function.__name__)
+        return reductions.tree_reduction(
+            x, axes, keepdims, reductions.dtype_of(function, x), function, joined
+        )
 
-    return kind
+    return handler
 
 
-def _extreme(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _min_or_max(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return the least or the greatest, which blocks without elements have no say in."""
-    _, x, axes, keepdims = reductions.of_axes(function, args, kwargs)
-    some = functools.partial(_extreme_of_some, function=function)
-    return reductions.tree(x, axes, keepdims, reductions.dtype_of(function, x), some, function, some)
+    _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)
+    some = functools.partial(_min_or_max_of_blocks, function=function)
+    return reductions.tree_reduction(
+        x, axes, keepdims, reductions.dtype_of(function, x), some, function, some
+    )
 
 
-def _extreme_of_some(block: Any, axis: Any, keepdims: bool, function: Function) -> Any:
+def _min_or_max_of_blocks(block: Any, axis: Any, keepdims: bool, function: Function) -> Any:
     shape = [min(n, 1) if a in axis else n for a, n in enumerate(block.shape)]
     if 0 in shape:
         return np.empty_like(block, shape=shape)
     if skips_nan(function, block):
-        alone = kit().all(kit().isnan(block), axis=axis, keepdims=True)
-        if np.any(alone):  # nothing to warn of yet: other blocks may have numbers
-            found = function(np.where(alone, 0, block), axis=axis, keepdims=keepdims)
-            return np.where(alone, np.nan, found).astype(block.dtype)
+        all_nan = public_api().all(public_api().isnan(block), axis=axis, keepdims=True)
+        if np.any(all_nan):  # nothing to warn of yet: other blocks may have numbers
+            result = function(np.where(all_nan, 0, block), axis=axis, keepdims=keepdims)
+            return np.where(all_nan, np.nan, result).astype(block.dtype)
     return function(block, axis=axis, keepdims=keepdims)
 
 
-def _between(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _ptp(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return how far the extremes are from each other."""
-    _, x, axes, keepdims = reductions.of_axes(function, args, kwargs)
-    most, least = (_extreme(each, (x, axes), {"keepdims": keepdims}) for each in (kit().max, kit().min))
-    return kit().subtract(most, least)
+    _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)
+    most, least = (
+        _min_or_max(each, (x, axes), {"keepdims": keepdims}) for each in (public_api().max, public_api().min)
+    )
+    return public_api().subtract(most, least)
 
 
-def _first(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+def _arg_min_or_max(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """Return where an extreme is, which no arithmetic decides: along an axis by NumPy, block by block."""
-    asked = Asked(function, args, kwargs, "axis keepdims")
-    x, axis, keepdims = args[0], asked["axis"], asked.keepdims
+    arguments = CallArguments(function, args, kwargs, "axis keepdims")
+    x, axis, keepdims = args[0], arguments["axis"], arguments.keepdims
     function(sample(x), axis)  # which refuses what is no axis
     if x.ndim == 0:
         x, axis, keepdims = x.reshape(1), 0, False
     if axis is None or np.isnan(x.shape[axis]):
-        asked.check_sizes(x)
+        arguments.check_sizes(x)
     if axis is None and x.ndim > 1:  # where Dask finds the first block's, and not the first
-        place = _first_of_all(function, x)
+        place = _arg_min_or_max_of_all(function, x)
         return place.reshape((1,) * x.ndim) if keepdims else place
     return getattr(dask_array(), function.__name__)(x, axis=axis, keepdims=keepdims)
 
 
-def _first_of_all(function: Function, x: Any) -> Any:
+def _arg_min_or_max_of_all(function: Function, x: Any) -> Any:
     da, delayed = dask_array(), importlib.import_module("dask").delayed
     starts = [np.cumsum([0, *cut[:-1]]).tolist() for cut in x.chunks]
-    of_block = delayed(_first_of_block)
+    of_block = delayed(_arg_min_or_max_of_block)
     parts = [
         of_block(function, block, [start[n] for start, n in zip(starts, at, strict=True)], x.shape)
         for at, block in np.ndenumerate(x.to_delayed())
     ]
-    return da.from_delayed(delayed(_first_of_parts)(function, parts), (), np.intp)
+    return da.from_delayed(delayed(_combine_arg_min_or_max)(function, parts), (), np.intp)
 
 
-def _first_of_block(function: Function, block: Any, start: Sequence[int], shape: Sequence[int]) -> Any:
+def _arg_min_or_max_of_block(
+    function: Function, block: Any, start: Sequence[int], shape: Sequence[int]
+) -> Any:
     """Return where a block's extreme is in the whole, and what it is; nothing, if there is none."""
     if not block.size or (skips_nan(function, block) and np.isnan(block).all()):
         return ()
@@ -234,11 +242,11 @@ def _first_of_block(function: Function, block: Any, start: Sequence[int], shape:
     return int(place), block[at]
 
 
-def _first_of_parts(function: Function, parts: Sequence[Any]) -> Any:
-    found = sorted((part for part in parts if part), key=operator.itemgetter(0))
-    if not found:  # which raises, as NumPy does
+def _combine_arg_min_or_max(function: Function, parts: Sequence[Any]) -> Any:
+    result = sorted((part for part in parts if part), key=operator.itemgetter(0))
+    if not result:  # which raises, as NumPy does
         return function(np.full(len(parts) * function.__name__.startswith("nan"), np.nan))
-    return np.intp(found[function(np.asarray([value for _, value in found]))][0])
+    return np.intp(result[function(np.asarray([value for _, value in result]))][0])
 
 
 # ---- The best ------------------------------------------------------------------------------------------
@@ -246,30 +254,35 @@ def _first_of_parts(function: Function, parts: Sequence[Any]) -> Any:
 
 def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     da, delayed = dask_array(), importlib.import_module("dask").delayed
-    asked = Asked(function, args, kwargs, "k axis largest")
-    x, k, axis, largest = args[0], operator.index(asked["k"]), asked["axis"], bool(asked["largest"])
+    arguments = CallArguments(function, args, kwargs, "k axis largest")
+    x, k, axis, largest = (
+        args[0],
+        operator.index(arguments["k"]),
+        arguments["axis"],
+        bool(arguments["largest"]),
+    )
     if x.ndim != 1 or axis not in (-1, 0, None):
-        return along_axis.best(function, args, kwargs)
+        return along_axis.topk(function, args, kwargs)
     if np.isnan(x.shape[0]):
         raise errors.Unsupported("topk of a Dask array: its length is unknown: x.compute_chunk_sizes() first")
     if not 0 <= k <= x.shape[0]:
         raise ValueError(f"k={k} is not from 0 to {x.shape[0]}, the length of the axis")
     starts = np.cumsum([0, *x.chunks[0][:-1]])
-    best = delayed(_best)
+    best = delayed(_topk_of_block)
     parts = [best(function, k, largest, b, n) for b, n in zip(x.to_delayed(), starts, strict=True)]
-    whole = delayed(_best_of_all)(function, k, largest, parts)
+    whole = delayed(_combine_topk)(function, k, largest, parts)
     values, indices = (
         da.from_delayed(whole[n], (k,), dtype) for n, dtype in enumerate((x.dtype, np.dtype(np.intp)))
     )
     return TopK(values, indices)
 
 
-def _best(function: Function, k: int, largest: bool, block: Any, start: int) -> Any:
+def _topk_of_block(function: Function, k: int, largest: bool, block: Any, start: int) -> Any:
     values, indices = function(block, min(k, block.size), largest=largest)
     return values, indices + start
 
 
-def _best_of_all(function: Function, k: int, largest: bool, parts: Any) -> Any:
+def _combine_topk(function: Function, k: int, largest: bool, parts: Any) -> Any:
     """Return the best of the blocks' best, which are in order: so the first of equals wins here, too."""
     values, indices = (np.concatenate(each, dtype=each[0].dtype) for each in zip(*parts, strict=True))
     values, places = function(values, k, largest=largest)
@@ -278,7 +291,7 @@ def _best_of_all(function: Function, k: int, largest: bool, parts: Any) -> Any:
 
 # ---- What each function is ----------------------------------------------------------------------------
 
-_ALL_ALIKE = """
+_ELEMENTWISE = """
 add subtract multiply divide true_divide floor_divide remainder mod fmod power pow float_power divmod
 modf frexp negative positive abs absolute fabs sign signbit copysign nextafter ldexp reciprocal sqrt
 cbrt square exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 sin cos tan arcsin arccos arctan
@@ -288,39 +301,39 @@ heaviside gcd lcm isfinite isinf isnan isclose equal not_equal less less_equal g
 logical_and logical_or logical_xor logical_not bitwise_and bitwise_or bitwise_xor invert bitwise_invert
 bitwise_not left_shift right_shift bitwise_left_shift bitwise_right_shift where astype
 """
-_EXACT = "all any"
-_EXTREMES = "min max amin amax nanmin nanmax"
-_FIRST = "argmin argmax nanargmin nanargmax"
+_ASSOCIATIVE = "all any"
+_MIN_AND_MAX = "min max amin amax nanmin nanmax"
+_ARG_MIN_AND_MAX = "argmin argmax nanargmin nanargmax"
 _WINDOWS = """
 box_blur gaussian_blur correlate convolve sobel laplace median_filter minimum_filter maximum_filter
 """
-_ORDERED = "median percentile quantile nanmedian nanpercentile nanquantile"
+_ORDER_STATISTICS = "median percentile quantile nanmedian nanpercentile nanquantile"
 _SCANS = """
 cumsum cumprod cummax cummin cumulative_sum cumulative_prod nancumsum nancumprod exclusive_scan
 """
 
-KINDS: dict[str, Function] = {
-    **dict.fromkeys(_ALL_ALIKE.split(), _elementwise),
-    **dict.fromkeys(_EXACT.split(), _exact()),
-    **dict.fromkeys(_EXTREMES.split(), _extreme),
-    "count_nonzero": _exact("sum"),
-    **dict.fromkeys(_FIRST.split(), _first),
+HANDLERS: dict[str, Function] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), _elementwise),
+    **dict.fromkeys(_ASSOCIATIVE.split(), _associative()),
+    **dict.fromkeys(_MIN_AND_MAX.split(), _min_or_max),
+    "count_nonzero": _associative("sum"),
+    **dict.fromkeys(_ARG_MIN_AND_MAX.split(), _arg_min_or_max),
     "prod": reductions.product,
-    "sum": reductions.total,
-    "nansum": reductions.total,
+    "sum": reductions.sum_,
+    "nansum": reductions.sum_,
     "mean": reductions.mean,
     "nanmean": reductions.mean,
-    "nanvar": reductions.spread,
-    "nanstd": reductions.spread,
-    "ptp": _between,
-    "var": reductions.spread,
-    "std": reductions.spread,
-    **{f"image.{name}": overlap.filtered for name in _WINDOWS.split()},
-    "image.resize": images.of_images,
-    "image.equalize_histogram": images.of_images,
-    "image.threshold_otsu": images.of_images,
+    "nanvar": reductions.variance_or_std,
+    "nanstd": reductions.variance_or_std,
+    "ptp": _ptp,
+    "var": reductions.variance_or_std,
+    "std": reductions.variance_or_std,
+    **{f"image.{name}": overlap.filter_image for name in _WINDOWS.split()},
+    "image.resize": images.whole_images,
+    "image.equalize_histogram": images.whole_images,
+    "image.threshold_otsu": images.whole_images,
     **{
-        f"image.{name}": images.of_pixels for name in ("threshold", "normalize", "rgb_to_gray", "gray_to_rgb")
+        f"image.{name}": images.per_pixel for name in ("threshold", "normalize", "rgb_to_gray", "gray_to_rgb")
     },
     "image.flip": images.flip,
     "image.rotate90": images.rotate90,
@@ -331,22 +344,22 @@ KINDS: dict[str, Function] = {
     "bincount": histograms.bincount,
     "topk": _topk,
     "evaluate": _evaluate,
-    **dict.fromkeys(["interp", "digitize", "isin", "searchsorted"], indexing.looked_up),
-    "flip": indexing.moved("axis"),
-    "roll": indexing.moved("shift axis"),
-    **dict.fromkeys(("tril", "triu"), indexing.moved("k")),
-    "transpose": indexing.moved("axes"),
-    "swapaxes": indexing.moved("axis1 axis2"),
-    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere"), indexing.found),
-    "take_along_axis": indexing.along,
+    **dict.fromkeys(["interp", "digitize", "isin", "searchsorted"], indexing.look_up),
+    "flip": indexing.rearranged("axis"),
+    "roll": indexing.rearranged("shift axis"),
+    **dict.fromkeys(("tril", "triu"), indexing.rearranged("k")),
+    "transpose": indexing.rearranged("axes"),
+    "swapaxes": indexing.rearranged("axis1 axis2"),
+    **dict.fromkeys(("nonzero", "flatnonzero", "argwhere"), indexing.nonzero),
+    "take_along_axis": indexing.take_along_axis,
     "take": indexing.take,
     "compress": indexing.compress,
     **dict.fromkeys(("unique", "unique_values"), indexing.unique),
-    **dict.fromkeys(("union1d", "intersect1d", "setdiff1d", "setxor1d"), indexing.of_sets),
-    "sort": along_axis.kept("kind stable descending"),
-    "argsort": along_axis.kept("kind stable descending"),
-    **dict.fromkeys(("partition", "argpartition"), along_axis.kept("kth kind")),
-    **dict.fromkeys(_ORDERED.split(), along_axis.order_statistic),
+    **dict.fromkeys(("union1d", "intersect1d", "setdiff1d", "setxor1d"), indexing.set_operation),
+    "sort": along_axis.same_shape("kind stable descending"),
+    "argsort": along_axis.same_shape("kind stable descending"),
+    **dict.fromkeys(("partition", "argpartition"), along_axis.same_shape("kth kind")),
+    **dict.fromkeys(_ORDER_STATISTICS.split(), along_axis.order_statistics),
     **dict.fromkeys(_SCANS.split(), along_axis.scan),
     "diff": composites.diff,
     "trace": composites.trace,
@@ -357,13 +370,13 @@ KINDS: dict[str, Function] = {
     "kron": composites.kron,
     "linalg.norm": composites.norm,
     "linalg.matrix_power": composites.matrix_power,
-    **dict.fromkeys(("concatenate", "stack"), indexing.joined),
+    **dict.fromkeys(("concatenate", "stack"), indexing.join),
     "tile": composites.tile,
     "gradient": composites.gradient,
-    "trapezoid": composites.written("y x dx"),
-    "cross": composites.written("a b"),
-    **dict.fromkeys(("cov", "corrcoef"), composites.written("m x y")),
-    **dict.fromkeys(("convolve", "correlate"), composites.slid),
+    "trapezoid": composites.by_numpy_body("y x dx"),
+    "cross": composites.by_numpy_body("a b"),
+    **dict.fromkeys(("cov", "corrcoef"), composites.by_numpy_body("m x y")),
+    **dict.fromkeys(("convolve", "correlate"), composites.convolve),
     "pad": composites.pad,
     "repeat": composites.repeat,
     **dict.fromkeys(("matmul", "dot", "inner", "vecdot"), linalg.matmul),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._element_programs.program import ElementProgram, Operand
-from pycudakit._element_programs.values import Scalar, Value, operations, truths
+from pycudakit._element_programs.values import Value, WeakScalar, bool_operations, operations
 from pycudakit._native import abi
 from pycudakit._native.dtypes import BOOL, CODES, DType
 
@@ -39,15 +39,15 @@ class Builder:
         self._known: dict[tuple[int, ...], Value] = {}
         self._loaded: dict[tuple[Any, ...], Value] = {}
         self._out_dtypes: list[DType] = []
-        self.may_refuse = False
+        self.may_raise = False
         self.mask: Value | None = None
-        self.harmless = 1
+        self.neutral_value = 1
 
     def _add(self, dtype: DType, op: int, type_: DType, *arguments: int) -> Value:
         a, b, c = (*arguments, 0, 0, 0)[:3]
         instruction = (op, CODES[type_], CODES[dtype], a, b, c)
         known = self._known.get(instruction)  # the same operation on the same values is done once
-        if known is None or op == abi.STORE:
+        if known is None or op == abi.OP_STORE:
             known = self._known[instruction] = Value(len(self._instructions), dtype)
             self._instructions.append(instruction)
             self._names.append(self._name)
@@ -71,16 +71,16 @@ class Builder:
         key = (source, position, dtype, None if constant is None else constant.tobytes())
         if key not in self._loaded:
             self._operands.append(Operand(source, position, dtype, constant))
-            self._loaded[key] = self._add(dtype, abi.LOAD, dtype, len(self._operands) - 1)
+            self._loaded[key] = self._add(dtype, abi.OP_LOAD, dtype, len(self._operands) - 1)
         return self._loaded[key]
 
     def constant(self, value: Any, dtype: DType) -> Value:
         """Load a number; `OverflowError` if the type cannot hold it."""
         return self.load("constant", 0, dtype, np.asarray(value, dtype=dtype))
 
-    def cast(self, value: Value | Scalar, dtype: DType) -> Value:
+    def cast(self, value: Value | WeakScalar, dtype: DType) -> Value:
         """Convert a value to a type, or give a Python number its type."""
-        if isinstance(value, Scalar):
+        if isinstance(value, WeakScalar):
             if value.position is None:
                 return self.constant(value.value, dtype)
             return self.load("scalar", value.position, dtype)
@@ -89,12 +89,12 @@ class Builder:
 
     def convert(self, value: Value, dtype: DType) -> Value:
         """Convert a value as a part of the function being written, which is who warns."""
-        return value if value.dtype == dtype else self._add(dtype, abi.CAST, value.dtype, value.index)
+        return value if value.dtype == dtype else self._add(dtype, abi.OP_CAST, value.dtype, value.index)
 
     def apply(self, operation: str, *values: Value) -> Value:
         """Apply an operation of ops.def to values of one type, the first of three being a bool."""
         dtype = values[-1].dtype
-        result = BOOL if operation in truths() else dtype
+        result = BOOL if operation in bool_operations() else dtype
         return self._add(result, operations()[operation], dtype, *(value.index for value in values))
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
@@ -105,15 +105,15 @@ class Builder:
         """Replace a value where the call's mask is off, so that nothing is reported there."""
         if self.mask is None:
             return value
-        return self.select(self.mask, value, self.constant(self.harmless, value.dtype))
+        return self.select(self.mask, value, self.constant(self.neutral_value, value.dtype))
 
     @contextmanager
-    def masking(self, mask: Value, harmless: int) -> Iterator[None]:
+    def masking(self, mask: Value, neutral_value: int) -> Iterator[None]:
         """Have the functions written in the block report nothing where a mask is off."""
-        outer = self.mask, self.harmless
-        self.mask, self.harmless = mask, harmless
+        outer = self.mask, self.neutral_value
+        self.mask, self.neutral_value = mask, neutral_value
         yield
-        self.mask, self.harmless = outer
+        self.mask, self.neutral_value = outer
 
     def store(self, value: Value, position: int) -> None:
         """Store a value to an output."""
@@ -124,7 +124,7 @@ class Builder:
         if known is None:
             known = len(self._operands)
             self._operands.append(Operand("out", position, value.dtype))
-        self._add(value.dtype, abi.STORE, value.dtype, value.index, known)
+        self._add(value.dtype, abi.OP_STORE, value.dtype, value.index, known)
 
     def finish(self) -> ElementProgram:
         """Return the program."""
@@ -136,5 +136,5 @@ class Builder:
             tuple(self._calls),
             tuple(self._operands),
             tuple(self._out_dtypes),
-            self.may_refuse,
+            self.may_raise,
         )

@@ -10,38 +10,47 @@ from typing import Any
 import numpy as np
 
 from pycudakit._element_programs.element_function import ElementFunction, plain_program
-from pycudakit._element_programs.prepared_program import Work
+from pycudakit._element_programs.prepared_program import PreparedProgram
 from pycudakit._element_programs.program import ElementProgram
-from pycudakit._interop.cuda_libraries import UNSEEN, Form, Library, dtype_of, library_of_type, reach
+from pycudakit._interop.cuda_libraries import (
+    INSPECT_ERRORS,
+    ArraySignature,
+    ForeignLibrary,
+    byte_extent,
+    library_of_type,
+    numpy_dtype,
+)
 from pycudakit._native import abi, engine_status, loader
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime import context, late_bound
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import Pool
 
-_here = context.here
-_MOST_KNOWN = 4096  # forms of calls
+_current_context = context.current_context
+_MAX_PREPARED = 4096  # forms of calls
 # So many operations on, it is looked whether a pass is worth to be compiled.
-_OFTEN = 1 << 27
+_COMPILE_CHECK_OPERATIONS = 1 << 27
 
 
-class _Queued(Work):
+class _DeviceLaunch(PreparedProgram):
     """A program over arrays of certain forms, of which the addresses alone are others each time."""
 
     def __init__(self, program: ElementProgram, shape: tuple[int, ...], forms: Sequence[Any]) -> None:
         super().__init__(program)
-        if all(forms[at].strides is None and forms[at].shape == shape for _, at in self._arrays):
+        if all(
+            forms[position].strides is None and forms[position].shape == shape for _, position in self._arrays
+        ):
             self.shape[0] = math.prod(shape)
         else:
             self.shape[: len(shape)] = shape
             self.dimensions.value = len(shape)
-        for index, at in self._arrays:
-            self._flags[index] = abi.ON_DEVICE
+        for index, position in self._arrays:
+            self._flags[index] = abi.OPERAND_ON_DEVICE
             if self.dimensions.value != 1 or len(shape) == 1:
-                self._strides[index, : len(shape)] = _strides(forms[at], shape)
-        self._stream, self._waits = self.options["stream"], self.options["waits"]
+                self._strides[index, : len(shape)] = _broadcast_strides(forms[position], shape)
+        self._stream, self._waits = self.options["stream"], self.options["synchronous"]
 
-    def aim_there(self, values: Sequence[Any], stream: int, waits: bool) -> None:
+    def bind_device(self, values: Sequence[Any], stream: int, waits: bool) -> None:
         """Say what a call reads and writes: the addresses of arrays, and Python's numbers."""
         for number, position in self._numbers:
             number[()] = values[position]
@@ -51,14 +60,14 @@ class _Queued(Work):
         self._waits[0] = waits
 
 
-class _Known:
+class _PreparedLaunch:
     """What is prepared for calls of one form."""
 
-    def __init__(self, function: ElementFunction, inputs: Sequence[Any], out: Form | None) -> None:
-        inputs = [form if isinstance(form, type) else Form(*form) for form in inputs]
-        forms = [form for form in (*inputs, out) if isinstance(form, Form)]
+    def __init__(self, function: ElementFunction, inputs: Sequence[Any], out: ArraySignature | None) -> None:
+        inputs = [form if isinstance(form, type) else ArraySignature(*form) for form in inputs]
+        forms = [form for form in (*inputs, out) if isinstance(form, ArraySignature)]
         self.shape = np.broadcast_shapes(*(form.shape for form in forms))
-        dtypes = {form: dtype_of(form.dtype) for form in forms}
+        dtypes = {form: numpy_dtype(form.dtype) for form in forms}
         self.is_plain = (
             all(dtype is not None for dtype in dtypes.values())  # a float64 equals None
             and 0 not in self.shape
@@ -67,7 +76,7 @@ class _Known:
         )
         if not self.is_plain:
             return
-        types = tuple(CODES[dtypes[form]] if isinstance(form, Form) else form for form in inputs)  # type: ignore[index]
+        types = tuple(CODES[dtypes[form]] if isinstance(form, ArraySignature) else form for form in inputs)  # type: ignore[index]
         program = plain_program(function, types, None if out is None else CODES[dtypes[out]])  # type: ignore[index]
         if program is None or function.outputs != 1:
             self.is_plain = False
@@ -76,11 +85,15 @@ class _Known:
         self.size = math.prod(self.shape)
         self.work = self.size * len(program.instructions)
         # Where the arrays' memory begins and ends, from their first elements on; that of `out` last.
-        self.extents = [_extent(form) if isinstance(form, Form) else None for form in (*inputs, out)]
-        made = out or Form(self.dtype.str, self.shape, None, False)
-        self.pool = Pool(functools.partial(_Queued, program, self.shape, (made, None, *inputs)))
-        self.asked = Plan(function.name, "cuda", context.ASKED_FOR)
-        self.automatic = Plan(function.name, "cuda", "auto: the arrays lie on a GPU")
+        self.extents = [
+            _extent(form) if isinstance(form, ArraySignature) else None for form in (*inputs, out)
+        ]
+        result_signature = out or ArraySignature(self.dtype.str, self.shape, None, False)
+        self.pool = Pool(
+            functools.partial(_DeviceLaunch, program, self.shape, (result_signature, None, *inputs))
+        )
+        self.choice_requested = EngineChoice(function.name, "cuda", context.REASON_ENGINE_REQUESTED)
+        self.choice_automatic = EngineChoice(function.name, "cuda", "auto: the arrays lie on a GPU")
 
     def overlaps(self, forms: Sequence[Any], values: Sequence[Any]) -> bool:
         """Tell whether `out` has elements of an argument, but not each at its place."""
@@ -94,17 +107,17 @@ class _Known:
         return False
 
 
-_known: dict[tuple[Any, ...], _Known | None] = {}
-_operations = 0  # that were queued since it was looked whether to compile
+_prepared_launches: dict[tuple[Any, ...], _PreparedLaunch | None] = {}
+_operations_since_check = 0  # that were queued since it was looked whether to compile
 
 
 def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> Any:
     """Queue a function of arrays of one library and of Python's numbers; None if that takes more care."""
-    here = _here.get()
-    engine = here.fast or context.process
+    context_now = _current_context.get()
+    engine = context_now.fast_path_engine or context.process_engine
     if engine not in ("auto", "cuda"):
         return None
-    library: Library | None = None
+    library: ForeignLibrary | None = None
     first, stream = None, 0
     values: list[Any] = [0, None]
     forms: list[Any] = []
@@ -114,18 +127,18 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
             forms.append(kind)
             values.append(value)
             continue
-        own = library_of_type(kind)
-        if own is None or (library is not None and own is not library):
+        foreign_library = library_of_type(kind)
+        if foreign_library is None or (library is not None and foreign_library is not library):
             return None
         try:
-            array = own.see(value)
-        except UNSEEN:
+            array = foreign_library.inspect(value)
+        except INSPECT_ERRORS:
             return None
         if array is None:
             return None
         form, address, own_stream = array
         if library is None:
-            library, first, stream = own, value, own_stream
+            library, first, stream = foreign_library, value, own_stream
         elif own_stream != stream:
             return None
         forms.append(form)
@@ -133,44 +146,46 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     if library is None or (out is not None and type(out) in (int, float)):
         return None
     key = (function, out is None, *forms)
-    known = _known.get(key)
-    if known is None:
-        if key in _known or not engine_status.status("cuda").available:
+    launch = _prepared_launches.get(key)
+    if launch is None:
+        if key in _prepared_launches or not engine_status.status("cuda").available:
             return None
-        known = _prepared(key, function, forms, out)
-        if known is None:
+        launch = _prepare(key, function, forms, out)
+        if launch is None:
             return None
     if out is None:
-        result = library.make(known.shape, known.dtype, first)
+        result = library.empty(launch.shape, launch.dtype, first)
         values[0] = library.address_of(result)
     else:
         result, values[0] = out, values.pop()
-        if known.overlaps(forms, values):
+        if launch.overlaps(forms, values):
             return None
-    pool = known.pool
+    pool = launch.pool
     work = pool.take()
     try:
-        work.aim_there(values, stream, here.wait)
-        work.run_alone(known.automatic if engine == "auto" else known.asked)
+        work.bind_device(values, stream, context_now.wait)
+        work.run_unobserved(launch.choice_automatic if engine == "auto" else launch.choice_requested)
     except OverflowError:  # an integer that its company's type cannot hold
         return None
     finally:
         pool.give_back(work)
-    _note_work(known.work)
+    _count_operations(launch.work)
     return result
 
 
 @functools.lru_cache(1024)
-def _pool(program: ElementProgram, shape: tuple[int, ...], forms: tuple[Any, ...]) -> Pool[_Queued]:
-    return Pool(functools.partial(_Queued, program, shape, [form and _form(*form) for form in forms]))
+def _pool(program: ElementProgram, shape: tuple[int, ...], forms: tuple[Any, ...]) -> Pool[_DeviceLaunch]:
+    return Pool(
+        functools.partial(_DeviceLaunch, program, shape, [form and _signature(*form) for form in forms])
+    )
 
 
-def _form(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> Form:
-    form = Form(dtype.str, shape, None, False)
-    return form if strides == _dense(form) else form._replace(strides=strides)
+def _signature(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> ArraySignature:
+    form = ArraySignature(dtype.str, shape, None, False)
+    return form if strides == _contiguous_strides(form) else form._replace(strides=strides)
 
 
-def queue(
+def enqueue(
     name: str,
     program: ElementProgram,
     shape: tuple[int, ...],
@@ -186,17 +201,17 @@ def queue(
     pool = _pool(program, shape, forms)
     work = pool.take()
     try:
-        work.aim_there(values, stream, _here.get().wait)
-        work.run_alone(Plan(name, "cuda", context.ASKED_FOR))
+        work.bind_device(values, stream, _current_context.get().wait)
+        work.run_unobserved(EngineChoice(name, "cuda", context.REASON_ENGINE_REQUESTED))
     finally:
         pool.give_back(work)
-    _note_work(math.prod(shape) * len(program.instructions))
+    _count_operations(math.prod(shape) * len(program.instructions))
 
 
 _COPY = ElementFunction("copy", np.copy, lambda _, x, **__: (x,))
 
 
-def queue_copy(
+def enqueue_copy(
     dtype: DType,
     shape: tuple[int, ...],
     to: tuple[int, tuple[int, ...]],
@@ -207,47 +222,51 @@ def queue_copy(
     program = plain_program(_COPY, (CODES[dtype],), None)
     assert program is not None  # noqa: S101
     forms = (shape, to[1], dtype), None, (shape, source[1], dtype)
-    queue("copy", program, shape, forms, (to[0], None, source[0]), stream)
+    enqueue("copy", program, shape, forms, (to[0], None, source[0]), stream)
 
 
-def _prepared(key: tuple[Any, ...], function: ElementFunction, forms: list[Any], out: Any) -> _Known | None:
-    if len(_known) >= _MOST_KNOWN:
-        _known.clear()
+def _prepare(
+    key: tuple[Any, ...], function: ElementFunction, forms: list[Any], out: Any
+) -> _PreparedLaunch | None:
+    if len(_prepared_launches) >= _MAX_PREPARED:
+        _prepared_launches.clear()
     try:
-        known = (
-            _Known(function, forms, None) if out is None else _Known(function, forms[:-1], Form(*forms[-1]))
+        launch = (
+            _PreparedLaunch(function, forms, None)
+            if out is None
+            else _PreparedLaunch(function, forms[:-1], ArraySignature(*forms[-1]))
         )
     except (TypeError, ValueError):  # which the way that takes more care says in other words
         return None
-    found = _known[key] = known if known.is_plain else None
+    found = _prepared_launches[key] = launch if launch.is_plain else None
     return found
 
 
-def _note_work(operations: int) -> None:
+def _count_operations(operations: int) -> None:
     """Have passes compiled that are worth it, now and then."""
-    global _operations  # noqa: PLW0603
-    _operations += max(operations, _OFTEN >> 8)
-    if _operations >= _OFTEN:
-        _operations = 0
-        late_bound.compile_wanted(loader.library("cuda"))
+    global _operations_since_check  # noqa: PLW0603
+    _operations_since_check += max(operations, _COMPILE_CHECK_OPERATIONS >> 8)
+    if _operations_since_check >= _COMPILE_CHECK_OPERATIONS:
+        _operations_since_check = 0
+        late_bound.compile_requested(loader.library("cuda"))
 
 
-def _dense(form: Form) -> tuple[int, ...]:
-    dtype = dtype_of(form.dtype)
+def _contiguous_strides(form: ArraySignature) -> tuple[int, ...]:
+    dtype = numpy_dtype(form.dtype)
     item = 0 if dtype is None else dtype.itemsize
     return tuple(math.prod(form.shape[d + 1 :]) * item for d in range(len(form.shape)))
 
 
-def _strides(form: Form, shape: tuple[int, ...]) -> list[int]:
+def _broadcast_strides(form: ArraySignature, shape: tuple[int, ...]) -> list[int]:
     """Return an array's strides, broadcast to a shape."""
-    strides = _dense(form) if form.strides is None else form.strides
-    own = [0 if n == 1 else stride for n, stride in zip(form.shape, strides, strict=True)]
-    return [0] * (len(shape) - len(own)) + own
+    strides = _contiguous_strides(form) if form.strides is None else form.strides
+    foreign_library = [0 if n == 1 else stride for n, stride in zip(form.shape, strides, strict=True)]
+    return [0] * (len(shape) - len(foreign_library)) + foreign_library
 
 
-def _extent(form: Form) -> tuple[int, int]:
+def _extent(form: ArraySignature) -> tuple[int, int]:
     """Return where an array's memory begins and ends, from its first element on."""
-    strides = _dense(form) if form.strides is None else form.strides
-    low, high = reach(form.shape, strides)
-    dtype = dtype_of(form.dtype)
+    strides = _contiguous_strides(form) if form.strides is None else form.strides
+    low, high = byte_extent(form.shape, strides)
+    dtype = numpy_dtype(form.dtype)
     return low, high + (0 if dtype is None else dtype.itemsize)

@@ -11,12 +11,12 @@ import numpy as np
 from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.program import ElementProgram
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
-from pycudakit._element_programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
+from pycudakit._element_programs.values import ACCEPTS_ANY_INTEGER, Value, WeakScalar, infinity_like
 from pycudakit._native import abi
 from pycudakit._native.dtypes import BOOL, FLOAT64, INT64
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import SMALL
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 
 Results = tuple[Value, ...]
 
@@ -37,7 +37,7 @@ class ElementFunction:
         `out`, `dtype` and `casting` of `Builder.call`.
     labels
         What errors call the inputs, if those have names.
-    types_numbers
+    types_python_scalars
         Whether Python numbers alone get a type, as from a ufunc.
     """
 
@@ -48,21 +48,21 @@ class ElementFunction:
         write: Callable[..., Results] | None = None,
         outputs: int = 1,
         labels: tuple[str, ...] = (),
-        types_numbers: bool = True,
+        types_python_scalars: bool = True,
     ) -> None:
         self.name = name
         self.numpy = numpy
         self.write = write or functools.partial(_write_ufunc, name)
         self.outputs = outputs
         self.labels = labels
-        self.types_numbers = types_numbers
-        self.harmless = 0 if name == "arctanh" else 1  # an argument that it does not object to
+        self.types_python_scalars = types_python_scalars
+        self.neutral_value = 0 if name == "arctanh" else 1  # an argument that it does not object to
         self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
-        self.record_small = native_call.recorder(Call(name, "numpy", SMALL))
+        self.log_small_call = native_call.call_logger(Call(name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
 
     def is_small(self, first: Any, *others: Any) -> bool:
         """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
-        if type(first) is not np.ndarray or context.fast() != "auto":
+        if type(first) is not np.ndarray or context.fast_path_engine() != "auto":
             return False
         types = [first.dtype]
         for other in others:
@@ -74,11 +74,11 @@ class ElementFunction:
                 return False
         small = first.size < self.numpy_below.get(tuple(types), 0)
         if small:
-            self.record_small()
+            self.log_small_call()
         return small
 
 
-def _write_ufunc(name: str, builder: Builder, *arguments: Value | Scalar, **keywords: Any) -> Results:
+def _write_ufunc(name: str, builder: Builder, *arguments: Value | WeakScalar, **keywords: Any) -> Results:
     return write_ufunc(builder, name, *arguments, **keywords)
 
 
@@ -93,22 +93,22 @@ def compile_function(
 ) -> ElementProgram:
     """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
     builder = Builder()
-    arguments: list[Value | Scalar] = [
-        Scalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
+    arguments: list[Value | WeakScalar] = [
+        WeakScalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
     ]
     mask = builder.load("mask", 0, BOOL) if masked else None
     if mask is not None:
-        builder.mask, builder.harmless = mask, function.harmless
-        arguments = [a if isinstance(a, Scalar) else builder.masked(a) for a in arguments]
+        builder.mask, builder.neutral_value = mask, function.neutral_value
+        arguments = [a if isinstance(a, WeakScalar) else builder.masked(a) for a in arguments]
     results = function.write(builder, *arguments, out=outs, dtype=dtype, casting=casting)
     with builder.naming(function.numpy.__name__):
         results = tuple(builder.convert(r, o or r.dtype) for r, o in zip(results, outs, strict=True))
     if mask is not None:
-        olds = [
+        old_values = [
             builder.load("out", i, r.dtype) if outs[i] is not None else builder.constant(0, r.dtype)
             for i, r in enumerate(results)
         ]
-        results = tuple(builder.select(mask, r, old) for r, old in zip(results, olds, strict=True))
+        results = tuple(builder.select(mask, r, old) for r, old in zip(results, old_values, strict=True))
     for i, result in enumerate(results):
         builder.store(result, i)
     return builder.finish()
@@ -130,17 +130,17 @@ def plain_program(
         None,
         "same_kind",
     )
-    return None if program.may_refuse else program
+    return None if program.may_raise else program
 
 
-_COMPARISONS = frozenset(name for name in OF_ANY_INTEGER if not name.startswith("logical_"))
+_COMPARISONS = frozenset(name for name in ACCEPTS_ANY_INTEGER if not name.startswith("logical_"))
 
 
-def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
+def convert_python_scalars(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
     """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
     if all(type(value) in (int, float) for value in inputs):
-        return _ranked(inputs) if name in _COMPARISONS else _typed(name, inputs, dtype)
-    if name not in OF_ANY_INTEGER or not any(type(value) is int for value in inputs):
+        return _as_ranks(inputs) if name in _COMPARISONS else _as_arrays(name, inputs, dtype)
+    if name not in ACCEPTS_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
     first = next(value for value in inputs if type(value) is not int)
     dtype = first.dtype if hasattr(first, "dtype") else np.asarray(first).dtype
@@ -148,18 +148,18 @@ def as_numpy_takes_numbers(name: str, inputs: Sequence[Any], dtype: Any = None) 
         return inputs
     limits = np.iinfo(dtype)
     beyond = [type(value) is int and not limits.min <= value <= limits.max for value in inputs]
-    return [beyond_all(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
+    return [infinity_like(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
 
 
-def _ranked(numbers: Sequence[Any]) -> Sequence[Any]:
+def _as_ranks(numbers: Sequence[Any]) -> Sequence[Any]:
     """Return integers of any size as small ones that compare as they do; other numbers as arrays."""
     if all(type(value) is int for value in numbers):
         ranks = sorted({*numbers})
         return [np.asarray(ranks.index(value), INT64) for value in numbers]
-    return _typed("", numbers, None)
+    return _as_arrays("", numbers, None)
 
 
-def _typed(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
+def _as_arrays(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
     """Return Python numbers as arrays; raises `OverflowError` for integers that NumPy has no room for."""
     if all(type(value) is int for value in numbers):
         limits = np.iinfo(np.int64)
@@ -170,10 +170,10 @@ def _typed(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
                 return [np.asarray(float(value)) for value in numbers]
         elif dtype is not None and np.dtype(dtype).kind in "iu" and not _computes_integers(name):
             return [np.asarray(bool(value), INT64) for value in numbers]  # of whose type NumPy complains
-        wanted = np.dtype(dtype) if dtype is not None else INT64
-        if wanted.kind == "O":  # NumPy's alone
+        target = np.dtype(dtype) if dtype is not None else INT64
+        if target.kind == "O":  # NumPy's alone
             return numbers
-        return [np.asarray(value, wanted if wanted.kind in "iuf" else INT64) for value in numbers]
+        return [np.asarray(value, target if target.kind in "iuf" else INT64) for value in numbers]
     return [np.asarray(value, FLOAT64 if abs(value) > _LARGEST else None) for value in numbers]
 
 

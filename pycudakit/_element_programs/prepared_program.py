@@ -15,17 +15,17 @@ from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
-from pycudakit._runtime.engine_choice import Plan
-from pycudakit._runtime.fp_errors import report_met
-from pycudakit._runtime.native_call import Invocation, Pool, failed_over
+from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.fp_errors import report_fp_flags
+from pycudakit._runtime.native_call import NativeCall, Pool, fallback_choice
 from pycudakit._runtime.operands import Layout, strides_of
 
 
-class Work(Invocation):
+class PreparedProgram(NativeCall):
     """A program, with what `pk_evaluate` takes for it."""
 
     entry = "pk_evaluate"
-    takes_rest = True
+    resumes = True
 
     def __init__(self, program: ElementProgram) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Work(Invocation):
             self._numbers.append((number, position))
         self.shape = np.empty(abi.MAX_DIMS, np.int64)
         self.dimensions = ctypes.c_int64(1)
-        self._spread: list[Any] | None = None  # the last call's shape and forms, if they were described
-        self.met: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
+        self._bound_layout: list[Any] | None = None  # the last call's shape and forms, if they were described
+        self.fp_flags: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
@@ -53,43 +53,43 @@ class Work(Invocation):
             *(instructions, ctypes.c_int64(len(instructions))),
             *(self.table, ctypes.c_int64(len(self.table))),
             *(self.shape, self.dimensions),
-            *(self.options, self.met, self.report),
+            *(self.options, self.fp_flags, self.report),
         )
 
-    def aim(self, size: int, *values: Any) -> None:
+    def bind_dense(self, size: int, *values: Any) -> None:
         """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long.
 
         The arrays are dense, of native types, and all of one shape.
         """
-        if self._spread is not None:
-            self._gather()
+        if self._bound_layout is not None:
+            self._reset_layout()
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
             self.addresses[index] = address_of(values[position])
         self.shape[0] = size
 
-    def aim_anywhere(
+    def bind_strided(
         self, shape: tuple[int, ...], values: Sequence[Any], layouts: Sequence[Layout | None]
     ) -> None:
         """Say the same of arrays of any layouts, which are broadcast to a shape."""
-        own = [layouts[position] for _, position in self._arrays]
-        spread = [shape, *[layout[1] for layout in own]]  # type: ignore[index]
-        if spread != self._spread:
-            self._lay_out(shape, [values[position] for _, position in self._arrays])
-            self._spread = spread
+        array_layouts = [layouts[position] for _, position in self._arrays]
+        layout_key = [shape, *[layout[1] for layout in array_layouts]]  # type: ignore[index]
+        if layout_key != self._bound_layout:
+            self._set_layout(shape, [values[position] for _, position in self._arrays])
+            self._bound_layout = layout_key
         for number, position in self._numbers:
             number[()] = values[position]
-        for (index, _), layout in zip(self._arrays, own, strict=True):
+        for (index, _), layout in zip(self._arrays, array_layouts, strict=True):
             self.addresses[index] = layout[0]  # type: ignore[index]
 
     def operands_of(self, values: Sequence[Any]) -> list[tuple[int, Any]]:
         """Return the places in its table of those values that are arrays."""
         return [(index, values[position]) for index, position in self._arrays]
 
-    def _lay_out(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
-        if self._spread is not None:
-            self._gather()
+    def _set_layout(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
+        if self._bound_layout is not None:
+            self._reset_layout()
         if all(a.shape == shape and a.flags.c_contiguous and a.dtype.isnative for a in arrays):
             self.shape[0] = math.prod(shape)
             return
@@ -98,42 +98,42 @@ class Work(Invocation):
         for (index, _), array in zip(self._arrays, arrays, strict=True):
             self._strides[index, : len(shape)] = strides_of(array, shape)
             if not array.dtype.isnative:
-                self._flags[index] = abi.BYTE_SWAPPED
+                self._flags[index] = abi.OPERAND_BYTE_SWAPPED
 
-    def _gather(self) -> None:
+    def _reset_layout(self) -> None:
         self.dimensions.value = 1
         self._strides[...] = self.program.table["strides"]
         self._flags[...] = 0
-        self._spread = None
+        self._bound_layout = None
 
-    def take_over(self, plan: Plan, wanted: context.Asked, rest: Array | None) -> int:
+    def fall_back(self, choice: EngineChoice, call_context: context.CallContext, rest: Array | None) -> int:
         """Do on the CPU engine what the CUDA engine has left."""
         if rest is None:
-            return super().take_over(plan, wanted, rest)
+            return super().fall_back(choice, call_context, rest)
         ranges = rest["ranges"][0, : rest["count"][0]]
-        left, size = int(ranges["count"].sum()), int(np.prod(self.shape[: self.dimensions.value]))
-        delivered = self.met.copy() if left else np.zeros_like(self.met)
-        what = f", with {left:,} of {size:,} elements left" if left else ""
-        met = self._run_with_options(failed_over(plan, what), wanted, rest)
-        self.met |= delivered
-        return met | int(delivered.max())
+        remaining, size = int(ranges["count"].sum()), int(np.prod(self.shape[: self.dimensions.value]))
+        cuda_flags = self.fp_flags.copy() if remaining else np.zeros_like(self.fp_flags)
+        what = f", with {remaining:,} of {size:,} elements left" if remaining else ""
+        fp_flags = self._run_with_options(fallback_choice(choice, what), call_context, rest)
+        self.fp_flags |= cuda_flags
+        return fp_flags | int(cuda_flags.max())
 
-    def report_met(self) -> None:
+    def report_fp_flags(self) -> None:
         """Raise or warn as NumPy would for what the calls met."""
-        report_of(self.program, self.met)
+        report_instruction_flags(self.program, self.fp_flags)
 
 
 @functools.lru_cache(4096)
-def works_of(program: ElementProgram) -> Pool[Work]:
+def prepared_programs(program: ElementProgram) -> Pool[PreparedProgram]:
     """Return what is prepared for a program's calls."""
-    return Pool(functools.partial(Work, program))
+    return Pool(functools.partial(PreparedProgram, program))
 
 
-def report_of(program: ElementProgram, met: Array) -> None:
+def report_instruction_flags(program: ElementProgram, fp_flags: Array) -> None:
     """Raise, warn, print or stay silent for what each instruction met, function by function."""
     by_function: dict[str, int] = {}
-    for name, flags in zip(program.names, met.tolist(), strict=True):
+    for name, flags in zip(program.names, fp_flags.tolist(), strict=True):
         by_function[name] = by_function.get(name, 0) | flags
-    if any(flags & abi.NEGATIVE_POWER for flags in by_function.values()):
+    if any(flags & abi.FPE_NEGATIVE_POWER for flags in by_function.values()):
         raise ValueError("Integers to negative integer powers are not allowed.")
-    report_met(by_function)
+    report_fp_flags(by_function)

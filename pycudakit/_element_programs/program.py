@@ -32,7 +32,7 @@ class ElementProgram:
         calls: tuple[int, ...],
         operands: tuple[Operand, ...],
         out_dtypes: tuple[DType, ...],
-        may_refuse: bool = False,
+        may_raise: bool = False,
     ) -> None:
         self.instructions = instructions
         self.names = names  # the NumPy function that each instruction is part of, for its warnings
@@ -41,18 +41,18 @@ class ElementProgram:
         # Read and written for an element, where all arrays have as many.
         self.in_bytes = sum(o.dtype.itemsize for o in operands if o.source in ("input", "mask"))
         self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)
-        self.may_refuse = may_refuse  # an element, when others are written already
+        self.may_raise = may_raise  # an element, when others are written already
         # For the cost model: of each instruction the function, the type of its arguments, and which call of a
         # function it is a part of.
         self.work = tuple(
-            (f"cast {abi.TYPES[to]}" if op == abi.CAST else name, type_, call)
+            (f"cast {abi.TYPES[to]}" if op == abi.OP_CAST else name, type_, call)
             for name, call, (op, type_, to, *_) in zip(names, calls, instructions.tolist(), strict=True)
-            if op not in (abi.LOAD, abi.STORE)
+            if op not in (abi.OP_LOAD, abi.OP_STORE)
         )
         # Where a float becomes an integer, NumPy disagrees with itself, and so with us, out of range, where
         # exponents never are.
         self.numpy_agrees = "frexp" in names or not any(
-            op == abi.CAST and abi.TYPES[type_].kind == "f" and abi.TYPES[to].kind in "iu"
+            op == abi.OP_CAST and abi.TYPES[type_].kind == "f" and abi.TYPES[to].kind in "iu"
             for op, type_, to, *_ in instructions.tolist()
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._element_programs.builder import Builder
-from pycudakit._element_programs.values import OF_ANY_INTEGER, Scalar, Value, beyond_all
+from pycudakit._element_programs.values import ACCEPTS_ANY_INTEGER, Value, WeakScalar, infinity_like
 from pycudakit._native.dtypes import (
     BOOL,
     CODES,
@@ -122,7 +122,7 @@ def _modf(builder: Builder, value: Value) -> tuple[Value, ...]:
     return builder.apply("copysign", rest, value), builder.apply("trunc", value)
 
 
-LOWERED: dict[str, Lowering] = {
+LOWERINGS: dict[str, Lowering] = {
     "add": _or_for_bool("add", "logical_or"),
     "multiply": _or_for_bool("multiply", "logical_and"),
     "maximum": _or_for_bool("maximum", "logical_or"),
@@ -183,53 +183,55 @@ def resolve(
     rule = "no" if equiv else casting
     loop: tuple[DType, ...] = ufunc.resolve_dtypes((*types, *out), casting=rule, **keywords)
     checked = types if equiv and _NUMBERS_HAVE_TYPES else ()
-    for given, taken in zip(checked, loop, strict=False):
-        exempt = name in OF_ANY_INTEGER and taken.kind in "iub"
-        if isinstance(given, type) and taken != np.dtype(given) and not exempt:
-            raise TypeError(f"cannot cast Python {given.__name__} to {taken} under the casting rule 'equiv'")
+    for argument_type, loop_type in zip(checked, loop, strict=False):
+        exempt = name in ACCEPTS_ANY_INTEGER and loop_type.kind in "iub"
+        if isinstance(argument_type, type) and loop_type != np.dtype(argument_type) and not exempt:
+            raise TypeError(
+                f"cannot cast Python {argument_type.__name__} to {loop_type} under the casting rule 'equiv'"
+            )
     return tuple(d.newbyteorder("=") for d in loop)
 
 
 def write_ufunc(
     builder: Builder,
     name: str,
-    *arguments: Value | Scalar,
+    *arguments: Value | WeakScalar,
     out: tuple[DType | None, ...] | None = None,
     dtype: DType | None = None,
     casting: str = "same_kind",
 ) -> tuple[Value, ...]:
     """Apply a NumPy ufunc, by name, with NumPy's promotion and errors."""
-    types = tuple(a.type if isinstance(a, Scalar) else a.dtype for a in arguments)
+    types = tuple(a.type if isinstance(a, WeakScalar) else a.dtype for a in arguments)
     ufunc = getattr(np, name)
     name, outputs = ufunc.__name__, ufunc.nout  # the one name of several
     loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
-    if name in OF_ANY_INTEGER:
-        held = tuple(_held(a, t) for a, t in zip(arguments, loop, strict=False))
-        if held != arguments:
-            return write_ufunc(builder, name, *held, out=out, dtype=dtype, casting=casting)
+    if name in ACCEPTS_ANY_INTEGER:
+        clamped = tuple(_clamp_literal(a, t) for a, t in zip(arguments, loop, strict=False))
+        if clamped != arguments:
+            return write_ufunc(builder, name, *clamped, out=out, dtype=dtype, casting=casting)
     unsupported = [d for d in loop if d not in CODES]
     if unsupported:
         raise TypeError(f"{name} has no loop for {unsupported[0]} but NumPy's own")
     with builder.naming(name):
         if name == "power":
-            product = _multiplied(builder, arguments[0], arguments[1], loop[0])
+            product = _power_by_multiplication(builder, arguments[0], arguments[1], loop[0])
             if product is not None:
                 return (product,)
-            builder.may_refuse |= loop[0].kind == "i"
+            builder.may_raise |= loop[0].kind == "i"
         values = []
         for argument, type_ in zip(arguments, loop, strict=False):
             value = builder.cast(argument, type_)
-            values.append(builder.masked(value) if isinstance(argument, Scalar) else value)
-        result = LOWERED.get(name, as_named(name))(builder, *values)
+            values.append(builder.masked(value) if isinstance(argument, WeakScalar) else value)
+        result = LOWERINGS.get(name, as_named(name))(builder, *values)
     return result if isinstance(result, tuple) else (result,)
 
 
-def _multiplied(
-    builder: Builder, base: Value | Scalar, exponent: Value | Scalar, dtype: DType
+def _power_by_multiplication(
+    builder: Builder, base: Value | WeakScalar, exponent: Value | WeakScalar, dtype: DType
 ) -> Value | None:
     """Raise to a literal power by multiplication: integers exactly, floats within the error bound."""
-    number = exponent.value if isinstance(exponent, Scalar) else None
-    if number is None or isinstance(base, Scalar):
+    number = exponent.value if isinstance(exponent, WeakScalar) else None
+    if number is None or isinstance(base, WeakScalar):
         return None
     if dtype.kind in "iu":
         np.asarray(number, dtype)  # raises OverflowError
@@ -246,12 +248,12 @@ def _multiplied(
     return product
 
 
-def _held(argument: Value | Scalar, dtype: DType) -> Value | Scalar:
+def _clamp_literal(argument: Value | WeakScalar, dtype: DType) -> Value | WeakScalar:
     """Replace a literal integer that a type cannot hold by an infinity."""
-    number = argument.value if isinstance(argument, Scalar) else None
+    number = argument.value if isinstance(argument, WeakScalar) else None
     if type(number) is not int or dtype.kind not in "iu":
         return argument
     limits = np.iinfo(dtype)
     if limits.min <= number <= limits.max:
         return argument
-    return Scalar(float, None, beyond_all(number))
+    return WeakScalar(float, None, infinity_like(number))

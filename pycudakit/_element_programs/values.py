@@ -16,12 +16,12 @@ from pycudakit._native import abi, loader
 from pycudakit._native.dtypes import DType
 
 # Functions that need not hold a Python integer in the type of its company: only how it compares.
-OF_ANY_INTEGER = frozenset(
+ACCEPTS_ANY_INTEGER = frozenset(
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
 )
 
 
-def beyond_all(number: int) -> float:
+def infinity_like(number: int) -> float:
     """Return the infinity that compares as an integer beyond a type does; it may be beyond float64, too."""
     return math.inf if number > 0 else -math.inf
 
@@ -38,7 +38,7 @@ def _listed() -> list[tuple[str, bool]]:
     """Return each operation of ops.def, as a library lists them, and whether its result is a bool."""
     library = _library()
     if library is None:
-        return as_numpy_has_them()
+        return operations_from_numpy()
     count = ctypes.c_int64()
     library.pk_operation_count(ctypes.byref(count))
     info = np.zeros(count.value, abi.OPERATION)
@@ -47,25 +47,25 @@ def _listed() -> list[tuple[str, bool]]:
     return [(row["name"].decode(), bool(row["returns_bool"])) for row in info]
 
 
-def as_numpy_has_them() -> list[tuple[str, bool]]:
+def operations_from_numpy() -> list[tuple[str, bool]]:
     """Return the same of NumPy's functions: where there is no library, programs tell types alone."""
     ufuncs = [(name, ufunc) for name, ufunc in vars(np).items() if isinstance(ufunc, np.ufunc)]
-    truths = [
+    bool_operations = [
         (name, any(types.startswith("d") and types.endswith("?") for types in ufunc.types))
         for name, ufunc in ufuncs
     ]
     ours = ("where", "frexp_fraction", "frexp_exponent", "nextafter_half")
-    return truths + [(name, False) for name in ours]
+    return bool_operations + [(name, False) for name in ours]
 
 
 @functools.cache
 def operations() -> dict[str, int]:
     """Return the opcode of every operation."""
-    return {name: abi.FIRST_OPERATION + index for index, (name, _) in enumerate(_listed())}
+    return {name: abi.OP_FIRST + index for index, (name, _) in enumerate(_listed())}
 
 
 @functools.cache
-def truths() -> frozenset[str]:
+def bool_operations() -> frozenset[str]:
     """Return the operations whose result is a bool."""
     return frozenset(name for name, is_truth in _listed() if is_truth)
 
@@ -79,7 +79,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Scalar:
+class WeakScalar:
     """A Python number: it takes the type of its company, as NumPy has it, and then becomes an operand."""
 
     type: type

@@ -12,22 +12,22 @@ import numpy as np
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64, Array
 from pycudakit._runtime import context, cost_model, native_call, operands
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import Cost, asked_for, plan_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import Cost, choose_engine, requested_engine
 
 # Nanoseconds a value: NumPy's, and the CPU engine's on one thread, for each time that the points are halved.
-_NUMPY, _OURS = 3.0, 2.5
+_NUMPY_NS, _CPU_NS = 3.0, 2.5
 
 
 def _cost_of(x: Array, points: int) -> Cost:
     halvings = math.log2(points + 2)
-    work = _OURS * 1e-9 * x.size * halvings
+    work = _CPU_NS * 1e-9 * x.size * halvings
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
     moved = 8 * x.size
-    return Cost(5e-6 + _NUMPY * 1e-9 * x.size * halvings, cost_model.CALL + work / workers, moved, moved)
+    return Cost(5e-6 + _NUMPY_NS * 1e-9 * x.size * halvings, cost_model.CALL + work / workers, moved, moved)
 
 
-def points_around(
+def periodic_points(
     xp: Array, fp: Array, period: float, take: Callable[[Any, Any], Any] = np.take
 ) -> tuple[Array, Array]:
     """Return points within one period, with those before and behind it as neighbours."""
@@ -38,17 +38,17 @@ def points_around(
     return xp, np.concatenate((fp[-1:], fp, fp[:1]))
 
 
-def through(at: Array, places: Array, values: Array) -> Array:
+def interpolate(at: Array, places: Array, values: Array) -> Array:
     """Return the line through points, at each place; what is beyond them is for the caller to say."""
-    plan = asked_for("interp", context.checked_current())
+    choice = requested_engine("interp", context.checked_current_engine())
     out = allocator.empty(at.shape, FLOAT64)
     native_call.run(
-        plan, "pk_interp", places, values, places.size, 0.0, 0.0, at, out, out.size, size=out.size
+        choice, "pk_interp", places, values, places.size, 0.0, 0.0, at, out, out.size, size=out.size
     )
     return out
 
 
-@answered_by(np.interp)
+@numpy_for_small(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
     """Return the line through given points, at each x.
 
@@ -73,21 +73,21 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     at, places, values = (operands.as_array(value) for value in (x, xp, fp))
     by_numpy = functools.partial(np.interp, x, xp, fp, left, right, period)
     if at is None or places is None or values is None:
-        return native_call.by_numpy_alone("interp", by_numpy)
-    plan = plan_call("interp", [at], _cost_of(at, places.size))
-    if plan.engine == "numpy":
-        return native_call.by_numpy("interp", plan.reason, by_numpy)
+        return native_call.numpy_fallback("interp", by_numpy)
+    choice = choose_engine("interp", [at], _cost_of(at, places.size))
+    if choice.engine == "numpy":
+        return native_call.run_numpy("interp", choice.reason, by_numpy)
     np.interp(0.0, places, values, left, right)  # which checks them
     if period == 0:
         raise ValueError("period must be a non-zero value")
     at, places, values = (np.require(array, FLOAT64, ["C", "A"]) for array in (at, places, values))
     if period is not None:
         at = np.asarray(at % abs(period))
-        places, values = points_around(places, values, abs(period))
+        places, values = periodic_points(places, values, abs(period))
         left = right = None
     first = float(values[0] if left is None else left)
     last = float(values[-1] if right is None else right)
     out = allocator.empty(np.shape(x), FLOAT64)
     points = places, values, places.size, first, last
-    native_call.run(plan, "pk_interp", *points, at, out, out.size, size=out.size)
+    native_call.run(choice, "pk_interp", *points, at, out, out.size, size=out.size)
     return out if out.ndim else out[()]

@@ -13,34 +13,34 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._families.elementwise.manipulation import as_laid_out, copying
+from pycudakit._families.elementwise.manipulation import copy_function, with_layout_of
 from pycudakit._families.elementwise.ufuncs import maximum, minimum, not_equal, remainder
 from pycudakit._families.reduce.sums_and_means import count_nonzero
-from pycudakit._families.sort.sort_keys import cost_of, order_along
+from pycudakit._families.sort.sort_keys import argsort_along, cost_of
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import BOOL, INT64, UINT8, Array
 from pycudakit._runtime import context, cost_model, native_call
-from pycudakit._runtime.composite import arrays_or_answer
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import Cost, Plan, asked_for, plan_call
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.composite import arrays_or_numpy_result
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine, requested_engine
+from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import allocate, as_array
 
 # Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
-_NUMPY, _OURS = 1.0, 1.4
-_TAKEN = copying("take_along_axis", np.copy)
+_NUMPY_NS, _CPU_NS = 1.0, 1.4
+_TAKEN = copy_function("take_along_axis", np.copy)
 # Elements below which NumPy is quicker to find what is not zero; of bools it always is.
 _ALWAYS, _FEW = math.inf, 100_000
 _NUMPY_FINDS, _FINDS = 1.2, 1.5  # nanoseconds for a bool: NumPy's, and the CPU engine's on one thread
 
 
 def _cost_of(picked: int, moved: int) -> Cost:
-    work = _OURS * 1e-9 * picked
+    work = _CPU_NS * 1e-9 * picked
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
-    return Cost(2e-6 + _NUMPY * 1e-9 * picked, cost_model.CALL + work / workers, moved, moved)
+    return Cost(2e-6 + _NUMPY_NS * 1e-9 * picked, cost_model.CALL + work / workers, moved, moved)
 
 
-@answered_by(np.take)
+@numpy_for_small(np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
     """Return the elements at some indices along an axis.
 
@@ -64,30 +64,32 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     >>> pk.take([4, 3, 5, 7, 6, 8], [0, 1, 4])
     array([4, 3, 6])
     """
-    array, wanted = as_array(a), as_array(indices)
+    array, index_array = as_array(a), as_array(indices)
     by_numpy = functools.partial(np.take, a, indices, axis, out, mode)
-    if array is None or wanted is None:
-        return native_call.by_numpy_alone("take", by_numpy)
-    plan = plan_call("take", [array], _cost_of(wanted.size, array.nbytes))
-    if plan.engine == "numpy":
-        return native_call.by_numpy("take", plan.reason, by_numpy)
+    if array is None or index_array is None:
+        return native_call.numpy_fallback("take", by_numpy)
+    choice = choose_engine("take", [array], _cost_of(index_array.size, array.nbytes))
+    if choice.engine == "numpy":
+        return native_call.run_numpy("take", choice.reason, by_numpy)
     along = 0 if axis is None else normalize_axis_index(axis, max(array.ndim, 1))
     array = array.reshape(-1) if axis is None or array.ndim == 0 else array
     count = array.shape[along]
     if not isinstance(indices, (np.ndarray, np.generic)):
-        wanted = wanted.astype(INT64)  # of lists, NumPy truncates what is in them
-    places = _as_places(wanted, count, mode)
-    if places.size and not count:
+        index_array = index_array.astype(INT64)  # of lists, NumPy truncates what is in them
+    positions = _checked_indices(index_array, count, mode)
+    if positions.size and not count:
         raise IndexError("cannot do a non-empty take from an empty axes.")
-    shape = array.shape[:along] + wanted.shape + array.shape[along + 1 :]
+    shape = array.shape[:along] + index_array.shape + array.shape[along + 1 :]
     outer, inner = math.prod(array.shape[:along]), math.prod(array.shape[along + 1 :])
     result = allocator.empty(shape, array.dtype)
     if inner and result.size:
-        _run(plan, array, (outer, count, inner * array.itemsize), places, places.size, along, result)
+        _run_take(
+            choice, array, (outer, count, inner * array.itemsize), positions, positions.size, along, result
+        )
     else:
         if outer and mode == "raise":
             by_numpy()  # raises where an index is out of bounds
-        native_call.nothing("take")
+        native_call.log_empty_call("take")
     if out is None:
         return result[()] if result.ndim == 0 else result
     if not isinstance(out, np.ndarray) or out.shape != shape:
@@ -96,44 +98,44 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     return out
 
 
-def _as_places(indices: Array, count: int, mode: str) -> Array:
+def _checked_indices(indices: Array, count: int, mode: str) -> Array:
     """Return indices as the engines take them."""
     if indices.dtype.kind not in "biu":
         raise TypeError(
             f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the rule 'safe'"
         )
-    places: Any = np.require(indices, INT64, ["C", "A"])
+    positions: Any = np.require(indices, INT64, ["C", "A"])
     if mode == "wrap" and count:
-        places = remainder(places, count)
+        positions = remainder(positions, count)
     elif mode == "clip":
-        places = minimum(maximum(places, 0), max(count - 1, 0))
+        positions = minimum(maximum(positions, 0), max(count - 1, 0))
     elif mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got {mode!r})")
-    return np.require(places, INT64, ["C", "A"])
+    return np.require(positions, INT64, ["C", "A"])
 
 
-class _Known(threading.local):
-    places = False
+class _IndexCheck(threading.local):
+    positions = False
 
 
-_known = _Known()
+_index_check = _IndexCheck()
 
 
 @contextlib.contextmanager
-def known_places() -> Iterator[None]:
+def indices_in_bounds() -> Iterator[None]:
     """Say that all indices in a block are those of elements, so that nobody need look at them."""
-    outer, _known.places = _known.places, True
+    outer, _index_check.positions = _index_check.positions, True
     try:
         yield
     finally:
-        _known.places = outer
+        _index_check.positions = outer
 
 
-def _run(
-    plan: Plan,
+def _run_take(
+    choice: EngineChoice,
     array: Array,
-    form: tuple[int, int, int],
-    places: Array,
+    sizes: tuple[int, int, int],
+    positions: Array,
     picked: int,
     axis: int,
     out: Array,
@@ -141,11 +143,11 @@ def _run(
 ) -> None:
     """Take elements of several arrays, by the same indices or by indices of their own."""
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
-    flags = abi.TAKE_EACH * by_own | abi.TAKE_KNOWN * _known.places
-    with _index_errors(form[1], axis):
+    flags = abi.TAKE_BATCHED_INDICES * by_own | abi.TAKE_INDICES_IN_BOUNDS * _index_check.positions
+    with _index_errors(sizes[1], axis):
         native_call.run(
-            *(plan, "pk_take", dense, *form, places, picked, flags, out.reshape(-1).view(UINT8)),
-            size=places.size,
+            *(choice, "pk_take", dense, *sizes, positions, picked, flags, out.reshape(-1).view(UINT8)),
+            size=positions.size,
         )
 
 
@@ -164,10 +166,10 @@ def put_rows(array: Array, indices: Array, values: Array, count: int) -> None:
         So many dense rows of the array's type; after the last one the first comes again.
     """
     dense, given = (each.reshape(-1).view(UINT8) for each in (array, values))
-    plan, rows = asked_for("put", context.checked_current()), len(array)
+    choice, rows = requested_engine("put", context.checked_current_engine()), len(array)
     with _index_errors(rows, 0):
         native_call.run(
-            *(plan, "pk_put", dense, rows, dense.size // rows, indices, indices.size, given, count),
+            *(choice, "pk_put", dense, rows, dense.size // rows, indices, indices.size, given, count),
             size=indices.size,
         )
 
@@ -184,12 +186,12 @@ def _index_errors(count: int, axis: int) -> Iterator[None]:
         raise IndexError(str(error).replace(f"{count} elements", where)) from None
 
 
-def _numpys_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
+def _numpy_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     return np.take_along_axis(np.asanyarray(arr), np.asanyarray(indices), axis)
 
 
-@answered_by(_numpys_take_along_axis)
-@one_call("take_along_axis")
+@numpy_for_small(_numpy_take_along_axis)
+@logged_as_one_call("take_along_axis")
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     """Return the elements at indices of their own along each line of an axis.
 
@@ -210,48 +212,48 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     array([[10, 20, 30],
            [40, 50, 60]])
     """
-    array, wanted = as_array(arr), as_array(indices)
-    by_numpy = functools.partial(_numpys_take_along_axis, arr, indices, axis)
-    if array is None or wanted is None:
-        return native_call.by_numpy_alone("take_along_axis", by_numpy)
-    plan = plan_call("take_along_axis", [array], _cost_of(wanted.size, array.nbytes))
-    if plan.engine == "numpy":
-        return native_call.by_numpy("take_along_axis", plan.reason, by_numpy)
-    if wanted.dtype.kind not in "iu":
+    array, index_array = as_array(arr), as_array(indices)
+    by_numpy = functools.partial(_numpy_take_along_axis, arr, indices, axis)
+    if array is None or index_array is None:
+        return native_call.numpy_fallback("take_along_axis", by_numpy)
+    choice = choose_engine("take_along_axis", [array], _cost_of(index_array.size, array.nbytes))
+    if choice.engine == "numpy":
+        return native_call.run_numpy("take_along_axis", choice.reason, by_numpy)
+    if index_array.dtype.kind not in "iu":
         raise IndexError("`indices` must be an integer array")
     if axis is None:
-        if wanted.ndim != 1:
+        if index_array.ndim != 1:
             raise ValueError("when axis=None, `indices` must have a single dimension.")
         array, axis = array.reshape(-1), 0
     axis = normalize_axis_index(axis, array.ndim)
-    if array.ndim != wanted.ndim:
+    if array.ndim != index_array.ndim:
         raise ValueError("`indices` and `arr` must have the same number of dimensions")
-    lines, places = (np.moveaxis(each, axis, -1) for each in (array, wanted))
+    lines, positions = (np.moveaxis(each, axis, -1) for each in (array, index_array))
     try:
-        rest = np.broadcast_shapes(lines.shape[:-1], places.shape[:-1])
+        rest = np.broadcast_shapes(lines.shape[:-1], positions.shape[:-1])
     except ValueError:
         raise IndexError(
             "shape mismatch: indexing arrays could not be broadcast together with shapes "
-            f"{array.shape} {wanted.shape}"
+            f"{array.shape} {index_array.shape}"
         ) from None
     lines = np.broadcast_to(lines, (*rest, lines.shape[-1]))
-    places = np.require(np.broadcast_to(places, (*rest, places.shape[-1])), INT64, ["C", "A"])
-    result = allocator.empty(places.shape, array.dtype)
+    positions = np.require(np.broadcast_to(positions, (*rest, positions.shape[-1])), INT64, ["C", "A"])
+    result = allocator.empty(positions.shape, array.dtype)
     if result.size:
-        form = math.prod(rest), lines.shape[-1], array.itemsize
+        sizes = math.prod(rest), lines.shape[-1], array.itemsize
         if not lines.size:
-            raise IndexError(f"index {places.flat[0]} is out of bounds for axis {axis} with size 0")
-        _run(plan, lines, form, places, places.shape[-1], axis, result, by_own=True)
+            raise IndexError(f"index {positions.flat[0]} is out of bounds for axis {axis} with size 0")
+        _run_take(choice, lines, sizes, positions, positions.shape[-1], axis, result, by_own=True)
     else:
-        native_call.nothing("take_along_axis")
+        native_call.log_empty_call("take_along_axis")
     found = np.moveaxis(result, -1, axis)
-    if found.flags.c_contiguous and wanted.flags.c_contiguous:
+    if found.flags.c_contiguous and index_array.flags.c_contiguous:
         return found
-    return as_laid_out(_TAKEN, found, allocate(array.dtype, found.shape, [wanted]))
+    return with_layout_of(_TAKEN, found, allocate(array.dtype, found.shape, [index_array]))
 
 
-@answered_by(np.compress)
-@one_call("compress")
+@numpy_for_small(np.compress)
+@logged_as_one_call("compress")
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
     """Return the elements along an axis for which a condition holds.
 
@@ -271,7 +273,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     array([20, 30])
     """
     numpy = functools.partial(np.compress, condition, a, axis, out)
-    arrays, answer = arrays_or_answer("compress", numpy, condition, a, few=_ALWAYS)
+    arrays, answer = arrays_or_numpy_result("compress", numpy, condition, a, numpy_below=_ALWAYS)
     if not arrays:
         return answer
     if arrays[0].ndim != 1:
@@ -279,8 +281,8 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     return take(arrays[1], flatnonzero(arrays[0]), axis, out)
 
 
-@answered_by(np.flatnonzero)
-@one_call("flatnonzero")
+@numpy_for_small(np.flatnonzero)
+@logged_as_one_call("flatnonzero")
 def flatnonzero(a: Any) -> Any:
     """Return the indices, in the flattened array, of what is not zero.
 
@@ -295,8 +297,10 @@ def flatnonzero(a: Any) -> Any:
     >>> pk.flatnonzero([3, 0, 0, 5])
     array([0, 3])
     """
-    few = _FEW if type(a) is np.ndarray and a.dtype != BOOL else _ALWAYS
-    arrays, answer = arrays_or_answer("flatnonzero", functools.partial(np.flatnonzero, a), a, few=few)
+    numpy_below = _FEW if type(a) is np.ndarray and a.dtype != BOOL else _ALWAYS
+    arrays, answer = arrays_or_numpy_result(
+        "flatnonzero", functools.partial(np.flatnonzero, a), a, numpy_below=numpy_below
+    )
     if not arrays:
         return answer
     is_found = not_equal(arrays[0].ravel(), 0)
@@ -304,15 +308,17 @@ def flatnonzero(a: Any) -> Any:
     if not count:
         return np.empty(0, np.intp)
     guess = cost_of(is_found, _NUMPY_FINDS, _FINDS, 8 * count // is_found.size)
-    plan = plan_call("argsort", [is_found], guess)
-    if plan.engine == "numpy":
-        return native_call.by_numpy("flatnonzero", plan.reason, functools.partial(np.flatnonzero, is_found))
+    choice = choose_engine("argsort", [is_found], guess)
+    if choice.engine == "numpy":
+        return native_call.run_numpy(
+            "flatnonzero", choice.reason, functools.partial(np.flatnonzero, is_found)
+        )
     # In a stable order of bools from the greatest on, those that are True come first, as they lie.
-    return order_along(plan, is_found, 0, count, descending=True)
+    return argsort_along(choice, is_found, 0, count, descending=True)
 
 
-@answered_by(np.nonzero)
-@one_call("nonzero")
+@numpy_for_small(np.nonzero)
+@logged_as_one_call("nonzero")
 def nonzero(a: Any) -> Any:
     """Return the indices of what is not zero: an array for each axis.
 
@@ -327,7 +333,9 @@ def nonzero(a: Any) -> Any:
     >>> pk.nonzero([[3, 0], [0, 5]])
     (array([0, 1]), array([0, 1]))
     """
-    arrays, answer = arrays_or_answer("nonzero", functools.partial(np.nonzero, a), a, few=_ALWAYS)
+    arrays, answer = arrays_or_numpy_result(
+        "nonzero", functools.partial(np.nonzero, a), a, numpy_below=_ALWAYS
+    )
     if not arrays:
         return answer
     if arrays[0].ndim == 0:
@@ -335,8 +343,8 @@ def nonzero(a: Any) -> Any:
     return np.unravel_index(flatnonzero(arrays[0]), arrays[0].shape)
 
 
-@answered_by(np.argwhere)
-@one_call("argwhere")
+@numpy_for_small(np.argwhere)
+@logged_as_one_call("argwhere")
 def argwhere(a: Any) -> Any:
     """Return the indices of what is not zero: a row for each element.
 
@@ -352,7 +360,9 @@ def argwhere(a: Any) -> Any:
     array([[0, 0],
            [1, 1]])
     """
-    arrays, answer = arrays_or_answer("argwhere", functools.partial(np.argwhere, a), a, few=_ALWAYS)
+    arrays, answer = arrays_or_numpy_result(
+        "argwhere", functools.partial(np.argwhere, a), a, numpy_below=_ALWAYS
+    )
     if not arrays:
         return answer
     if arrays[0].ndim == 0:

@@ -13,15 +13,15 @@ import numpy as np
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime import context
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 
-_here = context.here
+_current_context = context.current_context
 
 LEGACY_STREAM = 1  # as `__cuda_array_interface__` numbers them, and CUDA, too
 _INTERFACE = 3  # version
 
 
-class Form(NamedTuple):
+class ArraySignature(NamedTuple):
     """What calls of arrays have in common, but for where these lie; without strides they are dense."""
 
     dtype: Any  # as its library says it
@@ -31,46 +31,46 @@ class Form(NamedTuple):
 
 
 # The fields of a Form, which takes longer to make, the address of an array's values, and their stream.
-Seen = tuple[tuple[Any, ...], int, int]
+Inspected = tuple[tuple[Any, ...], int, int]
 
 
-class Library(NamedTuple):
+class ForeignLibrary(NamedTuple):
     """How a library tells of its arrays, and makes one beside another."""
 
-    see: Callable[[Any], Seen | None]
-    make: Callable[[tuple[int, ...], DType, Any], Any]
+    inspect: Callable[[Any], Inspected | None]
+    empty: Callable[[tuple[int, ...], DType, Any], Any]
     address_of: Callable[[Any], int]
-    is_there: Callable[[Any], bool]  # without a doubt
-    device_of: Callable[[Any], int]
+    is_on_device: Callable[[Any], bool]  # without a doubt
+    device_index: Callable[[Any], int]
 
 
-def engine_here() -> str | None:
+def device_engine() -> str | None:
     """Return the engine that is asked for, if calls of arrays on a GPU may be queued here; else None."""
-    engine = _here.get().fast or context.process
+    engine = _current_context.get().fast_path_engine or context.process_engine
     return engine if engine in ("auto", "cuda") and engine_status.status("cuda").available else None
 
 
 @functools.cache
-def is_alone() -> bool:
+def has_one_device() -> bool:
     """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
     return engine_status.device_count() == 1
 
 
 @functools.cache
-def plan_of(function: str, engine: str) -> Plan:
+def device_choice(function: str, engine: str) -> EngineChoice:
     """Return why a call of arrays on a GPU runs there."""
-    reason = "auto: the arrays lie on a GPU" if engine == "auto" else context.ASKED_FOR
-    return Plan(function, "cuda", reason)
+    reason = "auto: the arrays lie on a GPU" if engine == "auto" else context.REASON_ENGINE_REQUESTED
+    return EngineChoice(function, "cuda", reason)
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def queued_by(there: Callable[..., Any]) -> Callable[[F], F]:
+def has_device_fast_path(fast_path: Callable[..., Any]) -> Callable[[F], F]:
     """Say what computes a function of arrays on a GPU where they lie; it returns None for other arguments."""
 
     def mark(function: F) -> F:
-        function.queued = there  # type: ignore[attr-defined]
+        function.device_fast_path = fast_path  # type: ignore[attr-defined]
         return function
 
     return mark
@@ -79,11 +79,11 @@ def queued_by(there: Callable[..., Any]) -> Callable[[F], F]:
 # ---- Makers ------------------------------------------------------------------------------------------
 
 
-def _make_cupy(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
+def _empty_cupy(shape: tuple[int, ...], dtype: DType, like: Any) -> Any:
     cupy = sys.modules["cupy"]
-    if beside.device.id == cupy.cuda.runtime.getDevice():
+    if like.device.id == cupy.cuda.runtime.getDevice():
         return cupy.ndarray(shape, dtype)  # as `cupy.empty` makes it
-    with beside.device:
+    with like.device:
         return cupy.ndarray(shape, dtype)
 
 
@@ -92,27 +92,27 @@ def _torch_type(dtype: DType) -> Any:
     return getattr(sys.modules["torch"], dtype.name)
 
 
-def _make_torch(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:
-    return beside.new_empty(shape, dtype=_torch_type(dtype))
+def _empty_torch(shape: tuple[int, ...], dtype: DType, like: Any) -> Any:
+    return like.new_empty(shape, dtype=_torch_type(dtype))
 
 
-def _make_numba(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
+def _empty_numba(shape: tuple[int, ...], dtype: DType, like: Any) -> Any:  # noqa: ARG001
     return importlib.import_module("numba.cuda").device_array(shape, dtype)
 
 
-def _make_pycuda(shape: tuple[int, ...], dtype: DType, beside: Any) -> Any:  # noqa: ARG001
+def _empty_pycuda(shape: tuple[int, ...], dtype: DType, like: Any) -> Any:  # noqa: ARG001
     return importlib.import_module("pycuda.gpuarray").empty(shape, dtype)
 
 
-MAKERS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
-    "cupy": _make_cupy,
-    "numba": _make_numba,
-    "pycuda": _make_pycuda,
-    "torch": _make_torch,
+ALLOCATORS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
+    "cupy": _empty_cupy,
+    "numba": _empty_numba,
+    "pycuda": _empty_pycuda,
+    "torch": _empty_torch,
 }
 
 
-def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
+def byte_extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
     """Return how far an array's elements lie before its first one, and behind it, in bytes."""
     ends = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
     return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
@@ -121,16 +121,16 @@ def reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
 # ---- Where arrays lie --------------------------------------------------------------------------------
 
 
-def _see_interface(value: Any) -> Seen | None:
-    told = value.__cuda_array_interface__
-    address, is_readonly = told["data"]
-    if told["version"] != _INTERFACE or told.get("mask") is not None:
+def _inspect_interface(value: Any) -> Inspected | None:
+    interface = value.__cuda_array_interface__
+    address, is_readonly = interface["data"]
+    if interface["version"] != _INTERFACE or interface.get("mask") is not None:
         return None
-    form = told["typestr"], told["shape"], told.get("strides"), is_readonly
-    return form, address, told.get("stream") or LEGACY_STREAM
+    form = interface["typestr"], interface["shape"], interface.get("strides"), is_readonly
+    return form, address, interface.get("stream") or LEGACY_STREAM
 
 
-def _see_cupy(value: Any) -> Seen | None:
+def _inspect_cupy(value: Any) -> Inspected | None:
     """Return what the array's interface tells, without the parts of it that take microseconds."""
     strides = None if value.flags.c_contiguous else value.strides
     stream = sys.modules["cupy"].cuda.get_current_stream().ptr
@@ -139,16 +139,16 @@ def _see_cupy(value: Any) -> Seen | None:
 
 def torch_stream(value: Any) -> int:
     """Return the stream that PyTorch queues work on a tensor in, which its tensors do not tell."""
-    torch, device_of = sys.modules.get("torch"), getattr(value, "get_device", None)
-    if torch is None or device_of is None:
+    torch, device_index = sys.modules.get("torch"), getattr(value, "get_device", None)
+    if torch is None or device_index is None:
         return LEGACY_STREAM
-    index = device_of()
+    index = device_index()
     raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public way takes 4 us)
     stream = torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
     return int(stream) or LEGACY_STREAM
 
 
-def _see_torch(value: Any) -> Seen | None:
+def _inspect_torch(value: Any) -> Inspected | None:
     if value.requires_grad or value.layout is not sys.modules["torch"].strided or value.is_neg():
         return None
     strides = None
@@ -159,49 +159,49 @@ def _see_torch(value: Any) -> Seen | None:
 
 
 _LIBRARIES = {
-    "cupy": Library(
-        _see_cupy,
-        _make_cupy,
+    "cupy": ForeignLibrary(
+        _inspect_cupy,
+        _empty_cupy,
         lambda array: int(array.data.ptr),
         lambda _: True,
         lambda array: int(array.data.device_id),
     ),
-    "numba": Library(
-        _see_interface,
-        _make_numba,
+    "numba": ForeignLibrary(
+        _inspect_interface,
+        _empty_numba,
         lambda array: int(array.device_ctypes_pointer.value),
         lambda _: True,
         lambda array: int(array.gpu_data.context.device.id),
     ),
-    "torch": Library(
-        _see_torch,
-        _make_torch,
+    "torch": ForeignLibrary(
+        _inspect_torch,
+        _empty_torch,
         lambda array: int(array.data_ptr()),
         lambda array: bool(array.is_cuda) and not array.requires_grad,
         lambda array: int(array.get_device()),
     ),
 }
-_by_type: dict[type, Library | None] = {}
+_by_type: dict[type, ForeignLibrary | None] = {}
 
 
-def library_of_type(kind: type) -> Library | None:
+def library_of_type(kind: type) -> ForeignLibrary | None:
     """Return the library of a type of arrays that calls may be queued of."""
     try:
         return _by_type[kind]
     except KeyError:
-        found = None
+        library = None
         if any(hasattr(kind, name) for name in ("__cuda_array_interface__", "__dlpack__")):
-            found = _LIBRARIES.get(kind.__module__.partition(".")[0])
-        _by_type[kind] = found
-        return found
+            library = _LIBRARIES.get(kind.__module__.partition(".")[0])
+        _by_type[kind] = library
+        return library
 
 
 # What a look at an array may raise that is not on a GPU, or that what reads it with care has to explain.
-UNSEEN = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
+INSPECT_ERRORS = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 
 
 @functools.lru_cache(256)
-def dtype_of(name: Any) -> DType | None:
+def numpy_dtype(name: Any) -> DType | None:
     """Return the type of an array's elements, as its library says it, if the engines know it."""
     if not isinstance(name, (str, np.dtype)):
         name = str(name).removeprefix("torch.")

@@ -10,17 +10,23 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._interop.cuda_libraries import LEGACY_STREAM, UNSEEN, dtype_of, library_of_type, torch_stream
+from pycudakit._interop.cuda_libraries import (
+    INSPECT_ERRORS,
+    LEGACY_STREAM,
+    library_of_type,
+    numpy_dtype,
+    torch_stream,
+)
 from pycudakit._native.dtypes import DType, code_of
 
-_NEWEST = 3  # version of __cuda_array_interface__
+_MAX_INTERFACE_VERSION = 3  # version of __cuda_array_interface__
 _CPU, _CUDA, _CUDA_HOST, _CUDA_MANAGED = 1, 2, 3, 13  # DLPack's device types
 ON_DEVICE = (_CUDA, _CUDA_MANAGED)
 
-_TYPES = "on a GPU, arrays have bool, integers or floats of up to 64 bits"
+_SUPPORTED_TYPES = "on a GPU, arrays have bool, integers or floats of up to 64 bits"
 
 # What brings an array home, by the library that its type comes from.
-_HOMEWARD = {
+_COPY_TO_HOST = {
     "cupy": "x.get()",
     "jax": "numpy.asarray(x)",
     "jaxlib": "numpy.asarray(x)",
@@ -32,7 +38,7 @@ _HOMEWARD = {
 
 
 @dataclass(eq=False)
-class DeviceArray:
+class DeviceView:
     """An array on a GPU.
 
     Parameters
@@ -54,7 +60,7 @@ class DeviceArray:
     dtype: DType
     is_readonly: bool = False
     stream: int = 0
-    keeps: Any = field(default=None, repr=False)  # what must live as long
+    keep_alive: Any = field(default=None, repr=False)  # what must live as long
 
     @property
     def size(self) -> int:
@@ -62,66 +68,68 @@ class DeviceArray:
         return math.prod(self.shape)
 
 
-def homeward(library: str) -> str:
+def copy_to_host_hint(library: str) -> str:
     """Return what brings a library's array home, in words."""
-    way = _HOMEWARD.get(library)
-    return f"bring it home first, by {way}" if way else "copy it to the host first, as its library does that"
+    call = _COPY_TO_HOST.get(library)
+    return (
+        f"bring it home first, by {call}" if call else "copy it to the host first, as its library does that"
+    )
 
 
 def is_device_array(value: Any) -> bool:
     """Tell whether a value says that it lies on a GPU."""
     library = library_of_type(type(value))
-    if library is not None and library.is_there(value):
+    if library is not None and library.is_on_device(value):
         return True
-    return _interface(value) is not None or _dlpack_device(value)[0] in ON_DEVICE
+    return _cuda_array_interface(value) is not None or _dlpack_device(value)[0] in ON_DEVICE
 
 
-def device_array(value: Any) -> DeviceArray | None:
+def as_device_view(value: Any) -> DeviceView | None:
     """Return where a value lies on a GPU, or None if it does not say so; refuse what cannot be used."""
-    return _seen(value) or _told(value)
+    return _from_fast_path(value) or _from_protocols(value)
 
 
 def check(value: Any) -> None:
     """Refuse what a value tells of itself that no engine can use."""
     try:
-        device_array(value)
+        as_device_view(value)
     except errors.Error:
         raise
     except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError):
         return  # without a GPU, its library cannot tell
 
 
-def _seen(value: Any) -> DeviceArray | None:
+def _from_fast_path(value: Any) -> DeviceView | None:
     """Return where a library's array lies that tells it soon, and that nothing need be said against."""
     library = library_of_type(type(value))
     try:
-        seen = library.see(value) if library is not None and library.is_there(value) else None
-    except UNSEEN:
+        inspected = library.inspect(value) if library is not None and library.is_on_device(value) else None
+    except INSPECT_ERRORS:
         return None
-    if seen is None:
+    if inspected is None:
         return None
-    (name, given, strides, is_readonly), address, stream = seen
-    dtype, shape = dtype_of(name), tuple(given)
+    (name, sizes, strides, is_readonly), address, stream = inspected
+    dtype, shape = numpy_dtype(name), tuple(sizes)
     if dtype is None or (address == 0 and 0 not in shape):
         return None
-    return DeviceArray(
-        value, address, shape, strides or strides_of_dense(shape, dtype), dtype, is_readonly, stream
+    return DeviceView(
+        value, address, shape, strides or contiguous_strides(shape, dtype), dtype, is_readonly, stream
     )
 
 
-def _told(value: Any) -> DeviceArray | None:
-    interface = _interface(value)
+def _from_protocols(value: Any) -> DeviceView | None:
+    interface = _cuda_array_interface(value)
     if interface is not None:
-        return _of_interface(value, interface)
+        return _from_cuda_array_interface(value, interface)
     if _dlpack_device(value)[0] in ON_DEVICE:
-        return _of_dlpack(value)
+        return _from_dlpack(value)
     return None
 
 
 # ---- __cuda_array_interface__ -----------------------------------------------------------------------
 
 
-def _interface(value: Any) -> Any:
+def _cuda_array_interface(value: Any) -> Any:
     """Return the interface; None where there is none, as of PyTorch's tensors on the host."""
     try:
         return value.__cuda_array_interface__
@@ -129,7 +137,7 @@ def _interface(value: Any) -> Any:
         return None
 
 
-def _of_interface(value: Any, interface: Any) -> DeviceArray:
+def _from_cuda_array_interface(value: Any, interface: Any) -> DeviceView:
     def refused(what: str) -> errors.InvalidArgument:
         return errors.InvalidArgument(f"{type(value).__name__}.__cuda_array_interface__ {what}")
 
@@ -139,8 +147,8 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
     if missing:
         raise refused(f"has no {missing[0]!r}")
     version = interface["version"]
-    if not isinstance(version, int) or not 0 <= version <= _NEWEST:
-        raise refused(f"is of version {version!r}; pycudakit reads versions up to {_NEWEST}")
+    if not isinstance(version, int) or not 0 <= version <= _MAX_INTERFACE_VERSION:
+        raise refused(f"is of version {version!r}; pycudakit reads versions up to {_MAX_INTERFACE_VERSION}")
     shape = _sizes(interface["shape"])
     if shape is None or any(size < 0 for size in shape):
         raise refused(f"has the shape {interface['shape']!r}")
@@ -154,7 +162,7 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
             f"{type(value).__name__} has a mask, which would be lost: fill in what it masks first"
         )
     strides = interface.get("strides")
-    strides = strides_of_dense(shape, dtype) if strides is None else _sizes(strides)
+    strides = contiguous_strides(shape, dtype) if strides is None else _sizes(strides)
     if strides is None or len(strides) != len(shape):
         raise refused(f"has the strides {interface['strides']!r} for the shape {shape}")
     data = interface["data"]
@@ -169,16 +177,16 @@ def _of_interface(value: Any, interface: Any) -> DeviceArray:
         raise refused(f"has the stream {stream!r}; it is None, 1, 2 or a stream's address")
     address = data[0] or 0
     _check_address(value, address, shape)
-    return DeviceArray(value, address, shape, strides, dtype, bool(data[1]), stream or 0)
+    return DeviceView(value, address, shape, strides, dtype, bool(data[1]), stream or 0)
 
 
-def _sizes(given: Any) -> tuple[int, ...] | None:
-    if not isinstance(given, (tuple, list)) or not all(isinstance(size, int) for size in given):
+def _sizes(sizes: Any) -> tuple[int, ...] | None:
+    if not isinstance(sizes, (tuple, list)) or not all(isinstance(size, int) for size in sizes):
         return None
-    return tuple(int(size) for size in given)
+    return tuple(int(size) for size in sizes)
 
 
-def strides_of_dense(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
+def contiguous_strides(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
     """Return the strides of an array whose elements lie one after the other."""
     strides, step = [], dtype.itemsize
     for size in reversed(shape):
@@ -189,7 +197,7 @@ def strides_of_dense(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
 
 def _check_type(value: Any, dtype: DType) -> None:
     if code_of(dtype) is None:
-        raise errors.Unsupported(f"{type(value).__name__} of {dtype}: {_TYPES}")
+        raise errors.Unsupported(f"{type(value).__name__} of {dtype}: {_SUPPORTED_TYPES}")
 
 
 def _check_address(value: Any, address: int, shape: tuple[int, ...]) -> None:
@@ -227,7 +235,7 @@ class _Tensor(ctypes.Structure):
     )
 
 
-_TYPES_OF_DLPACK = {  # by code and bits
+_DLPACK_TYPES = {  # by code and bits
     **{(0, 8 * n): np.dtype(f"i{n}") for n in (1, 2, 4, 8)},
     **{(1, 8 * n): np.dtype(f"u{n}") for n in (1, 2, 4, 8)},
     **{(2, 8 * n): np.dtype(f"f{n}") for n in (2, 4, 8)},
@@ -235,22 +243,22 @@ _TYPES_OF_DLPACK = {  # by code and bits
 }
 
 
-def _of_dlpack(value: Any) -> DeviceArray:
+def _from_dlpack(value: Any) -> DeviceView:
     # The capsule deletes what it refers to when it dies unused, so it lives as long as the array is used.
     capsule = value.__dlpack__(stream=LEGACY_STREAM)
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     tensor = _Tensor.from_address(pointer_of(capsule, b"dltensor"))
-    dtype = _TYPES_OF_DLPACK.get((tensor.code, tensor.bits))
+    dtype = _DLPACK_TYPES.get((tensor.code, tensor.bits))
     if dtype is None or tensor.lanes != 1:
         raise errors.Unsupported(
-            f"{type(value).__name__} of DLPack's type {tensor.code}, of {tensor.bits} bits: {_TYPES}"
+            f"{type(value).__name__} of DLPack's type {tensor.code}, of {tensor.bits} bits: {_SUPPORTED_TYPES}"
         )
     shape = tuple(tensor.shape[: tensor.ndim])
-    strides = strides_of_dense(shape, dtype)
+    strides = contiguous_strides(shape, dtype)
     if tensor.strides:
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim])
     address = (tensor.data or 0) + tensor.byte_offset
     _check_address(value, address, shape)
     # What stream=1 asks for is queued before the legacy stream's next.
-    return DeviceArray(value, address, shape, strides, dtype, False, LEGACY_STREAM, capsule)
+    return DeviceView(value, address, shape, strides, dtype, False, LEGACY_STREAM, capsule)

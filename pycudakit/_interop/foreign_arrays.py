@@ -14,32 +14,32 @@ from pycudakit import errors
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, check_file, masked_arrays
 from pycudakit._runtime import context, late_bound, native_call
-from pycudakit._runtime.dispatch_cache import short_way
-from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.dispatch_cache import with_dispatch_cache
+from pycudakit._runtime.lazy_array import LazyArray
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 _PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "__arrow_c_stream__", "null_count")
 _CONTAINERS = (dict, list, tuple)
-_MOST_LOOKED_AT = 64  # parts of one
+_MAX_INSPECTED = 64  # parts of one
 # Functions that NumPy has heed a mask, beside elementwise ones.
 _NAMES = """all allclose amax amin any argmax argmin argsort argwhere astype clip count_nonzero cumprod cumsum
 diff flatnonzero flip isclose kron max mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod
 nanstd nansum nanvar nonzero prod ptp roll round sort std sum swapaxes trace transpose unique unique_values
 var"""
-_HEED_MASKS: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
-_HEED_MASKS |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter alone
+_MASK_AWARE: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
+_MASK_AWARE |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter alone
 # And those that pandas has of its own, or that skip NaN, so that a null is none of their numbers.
 _NAMES = """all amax amin any argmax argmin argsort astype clip flip max mean min nanargmax nanargmin
 nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
 prod ptp repeat round stack std sum transpose var"""
-_HEED_NULLS = frozenset(_NAMES.split())
+_NULL_AWARE = frozenset(_NAMES.split())
 # And those whose result has pandas' index.
-_KEEP_THE_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
+_KEEPS_PANDAS_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
 # And those whose result has pandas' labels otherwise, which no engine gives it.
 _NAMES = "all any argsort flip matmul max mean min prod ptp std sum transpose var"
-_LABEL = frozenset(_NAMES.split())
+_LOSES_PANDAS_LABELS = frozenset(_NAMES.split())
 
 # Types whose values are no arrays of other libraries: those that were met, and these; and types whose are.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
@@ -53,7 +53,7 @@ def library_of(value: Any) -> str:
 
 def _parts(container: Any) -> list[Any]:
     whole = container.values() if type(container) is dict else container
-    return list(itertools.islice(whole, _MOST_LOOKED_AT))
+    return list(itertools.islice(whole, _MAX_INSPECTED))
 
 
 def is_dask(value: Any) -> bool:
@@ -78,7 +78,7 @@ def is_ordinary(value: Any) -> bool:
         return kind is np.memmap
     if kind in _CONTAINERS:
         return all(map(is_ordinary, _parts(value)))
-    if decides(kind) or isinstance(value, masked_arrays()):
+    if overrides_numpy(kind) or isinstance(value, masked_arrays()):
         return False
     if not issubclass(kind, (np.ndarray, np.generic)) and any(hasattr(kind, name) for name in _PROTOCOLS):
         _foreign.add(kind)
@@ -92,18 +92,18 @@ def is_ordinary(value: Any) -> bool:
 
 
 @functools.cache
-def decides(kind: type) -> bool:
+def overrides_numpy(kind: type) -> bool:
     """Tell whether values of a type decide themselves what NumPy's functions make of them.
 
     These are arrays of types derived from NumPy's, and what has one of its protocols (NEP 13 and NEP 18).
     """
-    if issubclass(kind, (Deferred, np.generic, *masked_arrays())) or kind in (np.ndarray, np.memmap):
+    if issubclass(kind, (LazyArray, np.generic, *masked_arrays())) or kind in (np.ndarray, np.memmap):
         return False
     protocols = ("__array_ufunc__", "__array_function__")
     return issubclass(kind, np.ndarray) or any(hasattr(kind, name) for name in protocols)
 
 
-def decider(values: Iterable[Any]) -> Any:
+def overriding_argument(values: Iterable[Any]) -> Any:
     """Return the first of values, or of their parts, that decides what becomes of all, or None.
 
     Columns are not asked where they are read: those that may have nulls, and on a named engine pandas' own.
@@ -111,21 +111,21 @@ def decider(values: Iterable[Any]) -> Any:
     for value in values:
         kind: Any = type(value)
         if kind in _CONTAINERS:
-            found = decider(_parts(value))
+            found = overriding_argument(_parts(value))
             if found is not None:
                 return found
-        elif kind not in _ordinary and decides(kind) and not is_device_array(value):
-            is_read = library_of(value) == "pandas" and context.current() not in ("auto", "numpy")
+        elif kind not in _ordinary and overrides_numpy(kind) and not is_device_array(value):
+            is_read = library_of(value) == "pandas" and context.current_engine() not in ("auto", "numpy")
             if not is_read and not hasattr(kind, "null_count"):
                 return value
     return None
 
 
-def decided(name: str, value: Any, by_numpy: Callable[[], Any]) -> Any:
+def delegate_to_override(name: str, value: Any, by_numpy: Callable[[], Any]) -> Any:
     """Have NumPy ask a value what becomes of a call, or refuse to lose what it is."""
-    kind, engine = type(value).__name__, context.checked_current()
+    kind, engine = type(value).__name__, context.checked_current_engine()
     if engine in ("auto", "numpy"):
-        return native_call.by_numpy(name, f"auto: {kind} decides what becomes of it", by_numpy)
+        return native_call.run_numpy(name, f"auto: {kind} decides what becomes of it", by_numpy)
     raise errors.Unsupported(
         f"{name}: not on the {engine} engine: {kind} decides what becomes of it, and would be lost: "
         "numpy.asarray(...) first, or use the engine 'auto'"
@@ -139,7 +139,7 @@ def is_device_array(value: Any) -> bool:
     return not isinstance(value, masked_arrays()) and device_view.is_device_array(value)
 
 
-def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool = True) -> Any:
+def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool = True) -> Any:
     """Return what functions take in place of a value: NumPy's array of its memory, or what it is.
 
     Parameters
@@ -151,47 +151,47 @@ def read(value: Any, title: str, by_numpy: bool | None = None, heeds_masks: bool
     by_numpy
         Whether NumPy, or the other library, decides what becomes of a value that NumPy can read, as under
         `auto`, which is what None asks for.
-    heeds_masks
+    mask_aware
         Whether NumPy then heeds a mask.
     """
     if is_ordinary(value):
         return value
-    by_numpy = context.current() in ("auto", "numpy") if by_numpy is None else by_numpy
+    by_numpy = context.current_engine() in ("auto", "numpy") if by_numpy is None else by_numpy
     kind = type(value)
     if kind is dict:
-        return {key: read(part, title, by_numpy, heeds_masks) for key, part in value.items()}
+        return {key: read(part, title, by_numpy, mask_aware) for key, part in value.items()}
     if kind in _CONTAINERS:
-        return kind([read(part, title, by_numpy, heeds_masks) for part in value])
+        return kind([read(part, title, by_numpy, mask_aware) for part in value])
     try:
-        return _read(value, by_numpy, heeds_masks)
+        return _read(value, by_numpy, mask_aware)
     except errors.Error as error:
         raise type(error)(f"{title}: {error}") from None
 
 
-def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
+def _read(value: Any, by_numpy: bool, mask_aware: bool) -> Any:
     name = type(value).__name__
     if isinstance(value, masked_arrays()):
-        if by_numpy and (heeds_masks or not np.ma.is_masked(value)):
+        if by_numpy and (mask_aware or not np.ma.is_masked(value)):
             return value
-        engine = context.current()
+        engine = context.current_engine()
         text = f"{name} has a mask, which would be lost: .filled(...) or .compressed() first"
         if engine == "auto":
             raise errors.Unsupported(text)
         raise errors.Unsupported(
-            f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * heeds_masks
+            f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * mask_aware
         )
     if is_device_array(value):
-        from pycudakit._interop.device_view import check, homeward  # noqa: PLC0415
+        from pycudakit._interop.device_view import check, copy_to_host_hint  # noqa: PLC0415
 
         check(value)
         raise errors.Unsupported(
-            f"{name} lies on a GPU, and the engines take arrays on the host: {homeward(library_of(value))}"
+            f"{name} lies on a GPU, and the engines take arrays on the host: {copy_to_host_hint(library_of(value))}"
         )
     library = library_of(value)
     if library == "pandas":
         return value if by_numpy else _column(value)
     kind: Any = type(value)
-    if decides(kind) and not hasattr(kind, "null_count"):
+    if overrides_numpy(kind) and not hasattr(kind, "null_count"):
         return value  # as which functions refuse it
     if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
         if hasattr(kind, "__cuda_array_interface__"):
@@ -200,8 +200,8 @@ def _read(value: Any, by_numpy: bool, heeds_masks: bool) -> Any:
     columns = value.columns if library == "pyarrow" and hasattr(value, "columns") else None
     if any(map(_has_nulls, [value] if columns is None else columns)):
         drop = ".drop_null()" if library == "pyarrow" else ".drop_nulls()"
-        way = f".fill_null(...) or {drop}" if columns is None else drop
-        raise errors.Unsupported(f"{name} has nulls, which arrays have not: {way} first")
+        remedy = f".fill_null(...) or {drop}" if columns is None else drop
+        raise errors.Unsupported(f"{name} has nulls, which arrays have not: {remedy} first")
     if hasattr(value, "__array__"):
         return value if by_numpy else np.asarray(value)
     return np.from_dlpack(value)
@@ -229,8 +229,8 @@ def _type_of_pandas(value: Any) -> Any:
 
 def _column(value: Any) -> Any:
     """Return the values of pandas' Series, Index or DataFrame."""
-    known = getattr(_type_of_pandas(value), "numpy_dtype", None)
-    return value.to_numpy() if known is None else value.to_numpy(known)
+    numpy_dtype = getattr(_type_of_pandas(value), "numpy_dtype", None)
+    return value.to_numpy() if numpy_dtype is None else value.to_numpy(numpy_dtype)
 
 
 def check_nulls(
@@ -240,7 +240,7 @@ def check_nulls(
     kwargs: Mapping[str, Any],
 ) -> None:
     """Refuse columns of pandas' with nulls, each by its argument's name, if a function does not heed them."""
-    if name not in _HEED_NULLS:
+    if name not in _NULL_AWARE:
         _check(_refuse_nulls, name, parameters, args, kwargs)
 
 
@@ -249,25 +249,25 @@ def _refuse_nulls(value: Any) -> None:
         _type_of_pandas(value)
 
 
-def like(result: Array, inputs: Sequence[Any]) -> Any:
+def with_pandas_index(result: Array, inputs: Sequence[Any]) -> Any:
     """Return a result of the inputs' shape as pandas keeps it, with the index of what went in."""
-    framed = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
-    if not framed:
+    pandas_inputs = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
+    if not pandas_inputs:
         return result
-    first = framed[0]
+    first = pandas_inputs[0]
     labels = {"index": first.index, "copy": False}
     if hasattr(first, "columns"):
         labels["columns"] = first.columns
-    elif all(getattr(value, "name", None) == first.name for value in framed):
+    elif all(getattr(value, "name", None) == first.name for value in pandas_inputs):
         labels["name"] = first.name
     return type(first)(result, **labels) if result.shape == first.shape else result
 
 
 def check_indices(function: str, inputs: Sequence[Any]) -> None:
     """Refuse operands of pandas' that it would align, which an engine cannot."""
-    framed = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
-    for other in framed[1:]:
-        if other.shape != framed[0].shape or not other.index.equals(framed[0].index):
+    pandas_inputs = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
+    for other in pandas_inputs[1:]:
+        if other.shape != pandas_inputs[0].shape or not other.index.equals(pandas_inputs[0].index):
             raise errors.Unsupported(
                 f"{function}: operands of pandas with different indices: align them first, or use the engine "
                 "'auto'"
@@ -290,14 +290,14 @@ def _flattens(result: Array, inputs: tuple[Any, ...]) -> bool:
 
 
 @functools.cache
-def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
+def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
     """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
-    numpy = getattr(function, "numpy_small", None)
+    numpy = getattr(function, "numpy_for_small", None)
     name = function.__name__
-    heeds_masks = _HEED_MASKS.get(name, False)
+    mask_aware = _MASK_AWARE.get(name, False)
     by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
-    numpys = _numpys(function)
-    queued = getattr(function, "queued", None)
+    numpy_function = _numpy_equivalent(function)
+    device_fast_path = getattr(function, "device_fast_path", None)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -306,64 +306,66 @@ def open_to_others(function: Callable[P, R]) -> Callable[P, R]:
                 break
         else:
             return function(*args, **kwargs)
-        if queued is not None and (answer := queued(*args, **kwargs)) is not None:
+        if device_fast_path is not None and (answer := device_fast_path(*args, **kwargs)) is not None:
             return answer  # type: ignore[no-any-return]
-        if (answer := late_bound.played(function, args, kwargs)) is not NotImplemented:
+        if (answer := late_bound.try_replay(function, args, kwargs)) is not NotImplemented:
             return answer  # type: ignore[no-any-return]
         if any(map(has_dask, (*args, *kwargs.values()))):
             return late_bound.call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
-        if takes_devices() and any(map(lies_on_device, (*args, *kwargs.values()))):
-            check_devices(name, function, args, kwargs)
+        if can_use_device_arrays() and any(map(is_on_device, (*args, *kwargs.values()))):
+            check_device_arguments(name, function, args, kwargs)
             return late_bound.call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
-        if numpys is not None:
-            value = decider((*args, *kwargs.values()))
+        if numpy_function is not None:
+            value = overriding_argument((*args, *kwargs.values()))
             if value is not None:
                 check_nulls(name, function, args, kwargs)
-                return decided(name, value, functools.partial(numpys, *args, **kwargs))  # type: ignore[no-any-return]
-        given, named = read_all(name, function, args, kwargs, by_numpy, heeds_masks)
-        result: Any = function(*given, **named)
-        if (name in _LABEL and np.ndim(result)) or (name in _KEEP_THE_INDEX and _flattens(result, args)):
+                return delegate_to_override(name, value, functools.partial(numpy_function, *args, **kwargs))  # type: ignore[no-any-return]
+        read_args, read_kwargs = read_all(name, function, args, kwargs, by_numpy, mask_aware)
+        result: Any = function(*read_args, **read_kwargs)
+        if (name in _LOSES_PANDAS_LABELS and np.ndim(result)) or (
+            name in _KEEPS_PANDAS_INDEX and _flattens(result, args)
+        ):
             _check_labels(name, args)
-        return like(result, args) if name in _KEEP_THE_INDEX else result  # type: ignore[no-any-return]
+        return with_pandas_index(result, args) if name in _KEEPS_PANDAS_INDEX else result  # type: ignore[no-any-return]
 
-    return call if numpy is None else functools.wraps(function)(short_way(numpy, call))
+    return call if numpy is None else functools.wraps(function)(with_dispatch_cache(numpy, call))
 
 
-def _numpys(function: Callable[..., Any]) -> Callable[..., Any] | None:
+def _numpy_equivalent(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return NumPy's own of a function, if it has one."""
     if function.__module__.startswith(("pycudakit.image.", "pycudakit.random.")):
         return None
-    room = np.linalg if function.__module__ == "pycudakit.linalg" else np
-    found = getattr(room, function.__name__, None)
+    namespace = np.linalg if function.__module__ == "pycudakit.linalg" else np
+    found = getattr(namespace, function.__name__, None)
     return found if callable(found) else None
 
 
-def takes_devices() -> bool:
+def can_use_device_arrays() -> bool:
     """Tell whether arrays on a GPU can be used here."""
-    return context.current() in ("auto", "cuda") and engine_status.status("cuda").available
+    return context.current_engine() in ("auto", "cuda") and engine_status.status("cuda").available
 
 
-def lies_on_device(value: Any) -> bool:
+def is_on_device(value: Any) -> bool:
     """Tell whether a value, or a part of a list or a tuple, lies on a GPU."""
     if is_ordinary(value):
         return False
     if type(value) in _CONTAINERS:
-        return any(map(lies_on_device, _parts(value)))
+        return any(map(is_on_device, _parts(value)))
     return is_device_array(value)
 
 
-def check_devices(
+def check_device_arguments(
     name: str,
     parameters: Callable[..., Any] | Sequence[str],
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
     """Refuse arguments on a GPU that no engine can use, each by its name."""
-    from pycudakit._interop.device_view import device_array  # noqa: PLC0415
+    from pycudakit._interop.device_view import as_device_view  # noqa: PLC0415
 
     def refuse(value: Any) -> None:
-        if lies_on_device(value):
-            device_array(value)
+        if is_on_device(value):
+            as_device_view(value)
 
     _check(refuse, name, parameters, args, kwargs)
 
@@ -376,12 +378,12 @@ def _check(
     kwargs: Mapping[str, Any],
 ) -> None:
     """Have arguments, or their parts, refused; the error names the argument: its name is not cheap."""
-    for place, value in [*enumerate(args), *kwargs.items()]:
+    for key, value in [*enumerate(args), *kwargs.items()]:
         for part in _parts(value) if type(value) in _CONTAINERS else [value]:
             try:
                 refuse(part)
             except errors.Error as error:
-                title = _parameter(parameters, place) if isinstance(place, int) else place
+                title = _parameter(parameters, key) if isinstance(key, int) else key
                 raise type(error)(f"{name}, {title}: {error}") from None
 
 
@@ -391,28 +393,30 @@ def read_all(
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
     by_numpy: bool | None = None,
-    heeds_masks: bool | str = True,
+    mask_aware: bool | str = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return what a function of this name takes in place of its arguments; `out` must be an ordinary array.
 
-    `parameters` are their names, or a function that has them. `heeds_masks` may name the one whose mask NumPy
+    `parameters` are their names, or a function that has them. `mask_aware` may name the one whose mask NumPy
     heeds.
     """
 
-    def taken(value: Any, parameter: str) -> Any:
-        return read(value, f"{name}, {parameter}", by_numpy, heeds_masks in (True, parameter))
+    def read_one(value: Any, parameter: str) -> Any:
+        return read(value, f"{name}, {parameter}", by_numpy, mask_aware in (True, parameter))
 
-    named = {key: taken(value, key) for key, value in kwargs.items()}
-    if "out" in named:
-        named["out"] = kwargs["out"]
-    given = [v if is_ordinary(v) else taken(v, _parameter(parameters, place)) for place, v in enumerate(args)]
-    return tuple(given), named
+    read_kwargs = {key: read_one(value, key) for key, value in kwargs.items()}
+    if "out" in read_kwargs:
+        read_kwargs["out"] = kwargs["out"]
+    read_args = [
+        v if is_ordinary(v) else read_one(v, _parameter(parameters, key)) for key, v in enumerate(args)
+    ]
+    return tuple(read_args), read_kwargs
 
 
-def _parameter(parameters: Callable[..., Any] | Sequence[str], place: int) -> str:
+def _parameter(parameters: Callable[..., Any] | Sequence[str], key: int) -> str:
     """Return what a function calls an argument."""
     try:
         names = list(inspect.signature(parameters).parameters) if callable(parameters) else parameters
     except ValueError:
         names = []
-    return names[place] if place < len(names) else f"argument {place + 1}"
+    return names[key] if key < len(names) else f"argument {key + 1}"

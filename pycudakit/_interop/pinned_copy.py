@@ -28,7 +28,7 @@ def pinned_copy(a: ArrayLike) -> Array:
     """
     if has_dask(a):
         raise errors.Unsupported("pinned_copy of a Dask array: .compute() it first")
-    array = np.asarray(read(a, "pinned_copy, a", by_numpy=True, heeds_masks=False))
+    array = np.asarray(read(a, "pinned_copy, a", by_numpy=True, mask_aware=False))
     copy = empty_pinned(array.shape, array.dtype)
     copy[...] = array
     return copy

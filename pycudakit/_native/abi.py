@@ -13,7 +13,7 @@ from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
 
-ABI_VERSION = 13
+ABI_VERSION = 14
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -22,17 +22,17 @@ NAME_SIZE = 256
 MAX_PARAMETERS = 256
 MAX_REDUCTIONS = 16
 
-LOAD, STORE, CAST, FIRST_OPERATION = range(4)
-BYTE_SWAPPED, ON_DEVICE, IN_SCRATCH = 1, 2, 4
-STAGE, UPLOAD, KERNEL, DOWNLOAD, UNSTAGE, COMPUTE, STAGES = range(7)
-DIVIDE, OVERFLOW, INVALID, NEGATIVE_POWER = 1, 2, 4, 8
-BY_VALUE, BY_EDGES, BY_WIDTH = range(3)
-SCAN_SUM, SCAN_PRODUCT, SCAN_MAXIMUM, SCAN_MINIMUM = range(4)
-EXCLUSIVE, SKIP_NAN = 1, 2
+OP_LOAD, OP_STORE, OP_CAST, OP_FIRST = range(4)
+OPERAND_BYTE_SWAPPED, OPERAND_ON_DEVICE, OPERAND_IN_SCRATCH = 1, 2, 4
+STAGE_STAGE, STAGE_UPLOAD, STAGE_KERNEL, STAGE_DOWNLOAD, STAGE_UNSTAGE, STAGE_COMPUTE, STAGE_COUNT = range(7)
+FPE_DIVIDE_BY_ZERO, FPE_OVERFLOW, FPE_INVALID, FPE_NEGATIVE_POWER = 1, 2, 4, 8
+BINS_INDEX, BINS_EDGES, BINS_UNIFORM = range(3)
+SCAN_SUM, SCAN_PROD, SCAN_MAX, SCAN_MIN = range(4)
+SCAN_EXCLUSIVE, SCAN_SKIP_NAN = 1, 2
 RESIZE_NEAREST, RESIZE_BILINEAR, RESIZE_AREA = range(3)
-TRANSPOSED_A, TRANSPOSED_B = 1, 2
-HIGHEST, EXACT, TF32, BF16 = range(4)
-BY_LOOPS, BY_KERNEL, BY_CUBLAS, BY_CUBLAS_SPLIT = range(4)
+MATMUL_TRANSPOSE_A, MATMUL_TRANSPOSE_B = 1, 2
+PRECISION_HIGHEST, PRECISION_EXACT, PRECISION_TF32, PRECISION_BF16 = range(4)
+MATMUL_BY_LOOPS, MATMUL_BY_KERNEL, MATMUL_BY_CUBLAS, MATMUL_BY_CUBLAS_SPLIT = range(4)
 UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
 
 # In the order of pk_type.
@@ -85,9 +85,9 @@ TUNING = np.dtype(
         ("name", "S32"),
         ("text", f"S{NAME_SIZE}"),
         ("value", np.int64),
-        ("usual", np.int64),
-        ("least", np.int64),
-        ("most", np.int64),
+        ("default_value", np.int64),
+        ("min_value", np.int64),
+        ("max_value", np.int64),
     ]
 )
 PROGRESS = np.dtype([("done", np.int64), ("all", np.int64)])
@@ -107,14 +107,14 @@ SPAN = np.dtype(
 )
 OPTIONS = np.dtype(
     [
-        ("watch", np.uint64),
+        ("progress_callback", np.uint64),
         ("devices", np.uint64),
         ("device_count", np.int64),
         ("rest", np.uint64),
         ("spans", np.uint64),
         ("span_capacity", np.int64),
         ("stream", np.uint64),
-        ("waits", np.int64),
+        ("synchronous", np.int64),
     ]
 )
 OPERATION = np.dtype(
@@ -146,9 +146,9 @@ OPERAND = np.dtype(
 )
 BINS = np.dtype(
     [
-        ("how", np.int32),
+        ("kind", np.int32),
         ("type", np.int32),
-        ("quotient", np.int32),
+        ("compute_type", np.int32),
         ("reserved", np.int32),
         ("count", np.int64),
         ("edges", np.uint64),
@@ -166,11 +166,11 @@ WINDOW = np.dtype(
         ("width", np.int64),
         ("above", np.int64),
         ("left", np.int64),
-        ("outside", np.float64),
+        ("border_value", np.float64),
     ]
 )
-CORRELATE, SEPARABLE, BOX, MINIMUM, MAXIMUM, MEDIAN = range(6)
-REFLECT, NEAREST, MIRROR, WRAP, CONSTANT, SHRINK = range(6)
+FILTER_CORRELATE, FILTER_SEPARABLE, FILTER_BOX, FILTER_MINIMUM, FILTER_MAXIMUM, FILTER_MEDIAN = range(6)
+BORDER_REFLECT, BORDER_NEAREST, BORDER_MIRROR, BORDER_WRAP, BORDER_CONSTANT, BORDER_SHRINK = range(6)
 REPORT = np.dtype(
     [
         ("bytes_up", np.int64),
@@ -181,24 +181,24 @@ REPORT = np.dtype(
         ("spans", np.int64),
         ("seconds", np.float64),
         ("overlap_seconds", np.float64),
-        ("stage_seconds", np.float64, (STAGES,)),
+        ("stage_seconds", np.float64, (STAGE_COUNT,)),
     ]
 )
 
 REDUCTION = np.dtype(
     [
         ("kind", np.int32),
-        ("finish", np.int32),
+        ("finalize", np.int32),
         ("outer", np.int32),
         ("reduced", np.int32),
-        ("values", np.int32),
+        ("value_count", np.int32),
         ("has_initial", np.int32),
         ("initial", np.float64),
         ("initial_integer", np.int64),
         ("ddof", np.float64),
     ]
 )
-PASS = np.dtype(
+BLOCK_PROGRAM = np.dtype(
     [
         ("program", np.uint64),
         ("operands", np.uint64),
@@ -208,7 +208,7 @@ PASS = np.dtype(
         ("operand_count", np.int64),
         ("dimensions", np.int64),
         ("reduction_count", np.int64),
-        ("moves", np.uint64),
+        ("block_strides", np.uint64),
         ("exceptions", np.uint64),
         ("seconds", np.float64),
     ]
@@ -217,7 +217,7 @@ DRAWS = np.dtype(
     [
         ("key", np.uint64, (2,)),
         ("counter", np.uint64, (4,)),
-        ("what", np.int32),
+        ("distribution", np.int32),
         ("word", np.int32),
         ("has_half", np.int32),
         ("half", np.uint32),
@@ -225,7 +225,7 @@ DRAWS = np.dtype(
 )
 RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
 RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOM_LOGNORMAL = range(4, 8)
-RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOMS = range(8, 12)
+RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOM_COUNT = range(8, 12)
 
 IMAGE = np.dtype([("address", np.uint64), ("bytes", np.int64), ("key", np.uint64, (2,))])
 USER_KERNEL = np.dtype(
@@ -242,15 +242,15 @@ BUFFER = np.dtype(
         ("stream", np.uint64),
         ("bytes", np.int64),
         ("flags", np.int32),
-        ("item", np.int32),
+        ("itemsize", np.int32),
         ("label", "S64"),
     ]
 )
-BUFFER_UP, BUFFER_DOWN, BUFFER_POISON, BUFFER_CONSTANT, BUFFER_THERE = 1, 2, 4, 8, 16
-POISON = 165  # 0xA5
+BUFFER_UPLOAD, BUFFER_DOWNLOAD, BUFFER_POISON, BUFFER_CONSTANT, BUFFER_ON_DEVICE = 1, 2, 4, 8, 16
+BUFFER_POISON_BYTE = 165  # 0xA5
 SYMBOL = np.dtype([(name, np.int64) for name in ("image", "name", "name_bytes", "address", "bytes")])
 ARGUMENT = np.dtype([(name, np.int64) for name in ("buffer", "offset", "bytes")])
-VALUE_ARGUMENT, NULL_ARGUMENT = -1, -2
+ARGUMENT_VALUE, ARGUMENT_NULL = -1, -2
 STEP = np.dtype(
     [
         *((name, np.int64) for name in ("kernel", "count", "length")),
@@ -259,7 +259,7 @@ STEP = np.dtype(
         ("block", np.int64, (3,)),
     ]
 )
-REPEAT = -1
+STEP_REPEAT = -1
 RUN = np.dtype(
     [
         (name, np.int64)
@@ -289,13 +289,24 @@ LIMITS = np.dtype(
     ]
 )
 
-SUM, PRODUCT, LEAST, LARGEST, WHERE_LEAST, WHERE_LARGEST, SPREAD, DOT, SQUARES, REDUCTIONS = range(10)
-AS_IT_IS, MEAN, ROOT, VARIANCE, DEVIATION = range(5)
+(
+    REDUCE_SUM,
+    REDUCE_PROD,
+    REDUCE_MIN,
+    REDUCE_MAX,
+    REDUCE_ARGMIN,
+    REDUCE_ARGMAX,
+    REDUCE_PTP,
+    REDUCE_DOT,
+    REDUCE_SUM_SQUARED_DEVIATIONS,
+    REDUCE_COUNT,
+) = range(10)
+FINALIZE_NONE, FINALIZE_MEAN, FINALIZE_NORM, FINALIZE_VAR, FINALIZE_STD = range(5)
 
 PLAN_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-KEEP_INPUT, KEEP_TEMPORARY, KEEP_RESULT = range(3)
-LENT_HOST, LENT_DEVICE = range(2)
-TAKE_EACH, TAKE_KNOWN = 1, 2
+RESIDENT_INPUT, RESIDENT_TEMPORARY, RESIDENT_OUTPUT = range(3)
+IMPORT_HOST_VALID, IMPORT_DEVICE_VALID = range(2)
+TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
 
 
 _at: Any = ctypes.c_char.from_buffer
@@ -307,7 +318,7 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
     try:
         return addressof(_at(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
     except (IndexError, TypeError, ValueError) as error:
-        return _asked_of_numpy(array, error)
+        return _address_from_numpy(array, error)
 
 
 def address_of_dense(array: np.ndarray[Any, Any]) -> int:
@@ -315,10 +326,10 @@ def address_of_dense(array: np.ndarray[Any, Any]) -> int:
     try:
         return addressof(_at(array))
     except (TypeError, ValueError) as error:
-        return _asked_of_numpy(array, error)
+        return _address_from_numpy(array, error)
 
 
-def _asked_of_numpy(array: np.ndarray[Any, Any], error: Exception) -> int:
+def _address_from_numpy(array: np.ndarray[Any, Any], error: Exception) -> int:
     """Return the address of an array that is empty, or read-only, if that is what was wrong."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
         raise error  # a signal's handler did
@@ -326,7 +337,7 @@ def _asked_of_numpy(array: np.ndarray[Any, Any], error: Exception) -> int:
     return address
 
 
-class Lasting(ctypes.c_void_p):
+class ArrayPointer(ctypes.c_void_p):
     """The address of an array that was checked, for many calls."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
@@ -395,7 +406,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_thread_count": (_SIZE_OUT,),
     "pk_instruction_set": (_TEXT_OUT,),
     "pk_shutdown": (),
-    "pk_unwatch": (),
+    "pk_disable_callbacks": (),
     "pk_device_count": (_SIZE_OUT,),
     "pk_device_info": (_SIZE, _out(DEVICE)),
     "pk_link_speed": (_SIZE, _out(LINK)),
@@ -427,7 +438,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(REPORT),
     ),
-    "pk_run_blocks": (_out(PASS), _SIZE, _SIZE, _SIZE, _in(OPTIONS), _out(REPORT)),
+    "pk_run_blocks": (_out(BLOCK_PROGRAM), _SIZE, _SIZE, _SIZE, _in(OPTIONS), _out(REPORT)),
     "pk_evaluate": (
         *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),
@@ -437,16 +448,16 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _out(REPORT),
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
-    "pk_plan_device": (_SIZE,),
-    "pk_plan_keep": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
-    "pk_plan_lend": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _STATUS, _STATUS_OUT),
-    "pk_plan_queue": (_ADDRESS,),
-    "pk_plan_send": (_ADDRESS, *_CALL),
-    "pk_plan_fetch": (_ADDRESS, *_CALL),
-    "pk_plan_changed": (_ADDRESS,),
+    "pk_plan_set_device": (_SIZE,),
+    "pk_plan_make_resident": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
+    "pk_plan_import": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _STATUS, _STATUS_OUT),
+    "pk_plan_set_stream": (_ADDRESS,),
+    "pk_plan_upload": (_ADDRESS, *_CALL),
+    "pk_plan_download": (_ADDRESS, *_CALL),
+    "pk_plan_invalidate": (_ADDRESS,),
     "pk_plan_drop": (_ADDRESS,),
-    "pk_plan_wanted": (_out(np.uint8), _SIZE, _SIZE_OUT, _ADDRESS_OUT),
-    "pk_plan_compiled": (_ADDRESS, _in(np.uint8), _SIZE),
+    "pk_plan_jit_request": (_out(np.uint8), _SIZE, _SIZE_OUT, _ADDRESS_OUT),
+    "pk_plan_jit_install": (_ADDRESS, _in(np.uint8), _SIZE),
     **{
         f"pk_select_{dtype.kind}{8 * dtype.itemsize}": (
             _in(stored),
@@ -561,7 +572,7 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
     def call(*given: Any) -> int:
         converted = list(given)
         for place, convert in conversions:
-            if type(given[place]) is not Lasting:
+            if type(given[place]) is not ArrayPointer:
                 converted[place] = convert(given[place])
         status: int = function(*converted)
         return status
@@ -577,7 +588,7 @@ def unchecked(library: Any, name: str) -> Any:
     return function
 
 
-class Teller:
+class EntryRecorder:
     """In the place of a library: its entries return their names, and what they are given."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -591,7 +602,7 @@ def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
     The arguments are arrays, which must live as long, and numbers. What is in arrays may change, and so may
     numbers of ctypes. The status that a call returns is the caller's to check, as ctypes is slow at that.
     """
-    if type(library) is Teller:
+    if type(library) is EntryRecorder:
         return functools.partial(getattr(library, name), *arguments)
     given = []
     for kind, argument in zip(SIGNATURES[name], arguments, strict=True):

@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from pycudakit._native.version import __version__
 
-FORM = 1  # of the file
-_MOST = 1 << 20  # bytes of it
-AGAIN = "run `pycudakit tune` again, or `pycudakit tune --reset`"
+FORMAT_VERSION = 1  # of the file
+_MAX_FILE_BYTES = 1 << 20  # bytes of it
+RETUNE_HINT = "run `pycudakit tune` again, or `pycudakit tune --reset`"
 
 
-class Measured(NamedTuple):
+class Calibration(NamedTuple):
     """Times of this machine, by name, or why there are none.
 
     Parameters
@@ -43,9 +43,9 @@ class Measured(NamedTuple):
 
 def cache_folder() -> str:
     """Return where things are kept on disk."""
-    own = os.environ.get("PYCUDAKIT_CACHE_DIR")
-    if own:
-        return own
+    cache_dir = os.environ.get("PYCUDAKIT_CACHE_DIR")
+    if cache_dir:
+        return cache_dir
     base = os.environ.get("XDG_CACHE_HOME")
     return os.path.join(base or os.path.expanduser("~/.cache"), "pycudakit")
 
@@ -68,9 +68,9 @@ def machine() -> str:
     return f"{architecture}, {os.cpu_count()} processors, {model or 'of no name'}"
 
 
-def written(day: str, constants: Mapping[str, float], rates: Mapping[str, str]) -> str:
+def serialize(day: str, constants: Mapping[str, float], rates: Mapping[str, str]) -> str:
     """Return the contents of a file of times."""
-    lines = [f"pycudakit {__version__} times {FORM}", machine(), day]
+    lines = [f"pycudakit {__version__} times {FORMAT_VERSION}", machine(), day]
     lines += [f"{name}: {value!r}" for name, value in constants.items()]
     lines += [f"rate {name}: {row}" for name, row in rates.items()]
     body = "\n".join(lines)
@@ -81,19 +81,19 @@ def _checksum(text: str) -> str:
     return f"{binascii.crc32(text.encode()):08x}"
 
 
-def understood(text: str) -> Measured:
+def parse(text: str) -> Calibration:
     """Return what is in a file, or why it is not used."""
     body, _, checksum = text.rstrip("\n").rpartition("\n")
     if not body.startswith("pycudakit ") or _checksum(body) != checksum:
-        return Measured(ignored="it is damaged")
-    title, made_on, day, *rest = body.split("\n")
+        return Calibration(ignored="it is damaged")
+    title, machine_name, day, *rest = body.split("\n")
     version, _, form = title.removeprefix("pycudakit ").partition(" times ")
     if version != __version__:
-        return Measured(ignored=f"it is of pycudakit {version}, and this is {__version__}")
-    if form != str(FORM):
-        return Measured(ignored="it is of another form")
-    if made_on != machine():
-        return Measured(ignored=f"it is of another machine ({made_on})")
+        return Calibration(ignored=f"it is of pycudakit {version}, and this is {__version__}")
+    if form != str(FORMAT_VERSION):
+        return Calibration(ignored="it is of another form")
+    if machine_name != machine():
+        return Calibration(ignored=f"it is of another machine ({machine_name})")
     constants, rates = {}, {}
     try:
         for line in rest:
@@ -103,32 +103,34 @@ def understood(text: str) -> Measured:
             else:
                 constants[name] = float(value)
     except ValueError:
-        return Measured(ignored="it is damaged")
+        return Calibration(ignored="it is damaged")
     if not all(0 < value < float("inf") for value in constants.values()):
-        return Measured(ignored="it is damaged")
-    return Measured(day, constants, rates)
+        return Calibration(ignored="it is damaged")
+    return Calibration(day, constants, rates)
 
 
-def is_wanted() -> bool:
+def is_enabled() -> bool:
     """Tell whether times of this machine count, and not only those that come with the package."""
     return os.environ.get("PYCUDAKIT_TUNED") != "0"
 
 
-def _read() -> Measured:
-    if not is_wanted():
-        return Measured()
+def _read() -> Calibration:
+    if not is_enabled():
+        return Calibration()
     try:
         with open(path(), "rb") as file:
-            found = understood(file.read(_MOST).decode("ascii", "replace"))
+            calibration = parse(file.read(_MAX_FILE_BYTES).decode("ascii", "replace"))
     except OSError as error:
         if not os.path.lexists(path()):  # nor a folder, or one that this user may not look into
-            return Measured()
-        found = Measured(ignored=f"it cannot be read ({error.strerror})")
-    if found.ignored:
+            return Calibration()
+        calibration = Calibration(ignored=f"it cannot be read ({error.strerror})")
+    if calibration.ignored:
         # An import does not fail for it where warnings are errors; `pycudakit info` still tells.
         with contextlib.suppress(RuntimeWarning):
-            warnings.warn(f"{path()} is ignored: {found.ignored}; {AGAIN}", RuntimeWarning, stacklevel=2)
-    return found
+            warnings.warn(
+                f"{path()} is ignored: {calibration.ignored}; {RETUNE_HINT}", RuntimeWarning, stacklevel=2
+            )
+    return calibration
 
 
-HERE = _read()
+CALIBRATION = _read()

@@ -8,19 +8,19 @@ from collections.abc import Iterable
 
 from pycudakit._native import hardware
 
-WAIT = "the GPU's driver compiles this once, which takes seconds"
-WAITED = "the first call of its kind, for which the GPU's driver compiled kernels or looked them up"
+JIT_PROGRESS = "the GPU's driver compiles this once, which takes seconds"
+JIT_REASON = "the first call of its kind, for which the GPU's driver compiled kernels or looked them up"
 
-_used = {"pk_run_kernels"}  # entries without their types; this one's kernels are its caller's
+_used_families = {"pk_run_kernels"}  # entries without their types; this one's kernels are its caller's
 
 
 @functools.cache
-def has_code(device: int) -> bool:
+def has_native_code(device: int) -> bool:
     """Tell whether the library has code that a GPU runs as it is."""
-    found = [each for each in hardware.devices() if each.index == device]
-    if not found:  # which others tell
+    matching = [device_info for device_info in hardware.devices() if device_info.index == device]
+    if not matching:  # which others tell
         return True
-    return runs_on(hardware.build_info()["cuda"]["architectures"], found[0].compute_capability)
+    return runs_on(hardware.build_info()["cuda"]["architectures"], matching[0].compute_capability)
 
 
 def runs_on(architectures: str, compute_capability: tuple[int, int]) -> bool:
@@ -33,14 +33,14 @@ def runs_on(architectures: str, compute_capability: tuple[int, int]) -> bool:
     return any(int(m) == major and int(n) <= minor for m, n in built)
 
 
-def is_first(entry: str, devices: Iterable[int]) -> bool:
+def is_first_use(entry: str, devices: Iterable[int]) -> bool:
     """Tell whether the first call of an entry is to come, on GPUs whose driver compiles its kernels."""
-    return _family(entry) not in _used and not all(map(has_code, devices))
+    return _family(entry) not in _used_families and not all(map(has_native_code, devices))
 
 
 def note_use(entry: str) -> None:
     """Note that an entry is called."""
-    _used.add(_family(entry))
+    _used_families.add(_family(entry))
 
 
 def _family(entry: str) -> str:

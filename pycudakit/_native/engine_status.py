@@ -32,14 +32,14 @@ def status(name: str) -> EngineStatus:
 
     Warns of an engine that should be here, as `auto` does without it.
     """
-    found, is_broken = _found(name)
+    engine_status, is_broken = _probe(name)
     if is_broken:
-        text = f"the {name} engine is missing, and others compute instead: {found.reason}"
+        text = f"the {name} engine is missing, and others compute instead: {engine_status.reason}"
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-    return found
+    return engine_status
 
 
-def _found(name: str) -> tuple[EngineStatus, bool]:
+def _probe(name: str) -> tuple[EngineStatus, bool]:
     """Return whether an engine is available, and if not, whether it should be."""
     if name in ("numpy", "auto"):
         return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always"), False
@@ -77,7 +77,7 @@ def engines() -> dict[str, EngineStatus]:
     >>> sorted(pk.engines())
     ['cpu', 'cuda', 'numpy']
     """
-    return {name: _found(name)[0] for name in ("cuda", "cpu", "numpy")}
+    return {name: _probe(name)[0] for name in ("cuda", "cpu", "numpy")}
 
 
 def device_count() -> int:

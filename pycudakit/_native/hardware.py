@@ -51,14 +51,14 @@ def devices() -> list[Device]:
     if not engine_status.status("cuda"):
         return []
     library = loader.library("cuda")
-    found = []
+    gpus = []
     for index in range(engine_status.device_count()):
         info = np.zeros(1, abi.DEVICE)
         library.pk_device_info(index, info)
         row = info[0]
         bus = row["pci_bus_id"].decode()
         width = _pcie(bus, "width")
-        found.append(
+        gpus.append(
             Device(
                 index=index,
                 name=row["name"].decode("utf-8", "replace"),
@@ -69,7 +69,7 @@ def devices() -> list[Device]:
                 pcie_width=int(width) if width else None,
             )
         )
-    return found
+    return gpus
 
 
 class Link(NamedTuple):
@@ -152,9 +152,9 @@ def memory_info() -> Memory:
     row, of_results = np.zeros(1, abi.MEMORY), np.zeros(1, abi.MEMORY)
     if engine_status.status("cuda"):
         loader.library("cuda").pk_memory_info(row)
-    keeper = allocator.library()
-    if keeper is not None:
-        keeper.pk_memory_info(of_results)
+    allocator_library = allocator.library()
+    if allocator_library is not None:
+        allocator_library.pk_memory_info(of_results)
     for name in ("results_kept", "results_budget"):
         row[name] = of_results[name]
     return Memory(*row[0].item())

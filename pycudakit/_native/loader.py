@@ -47,10 +47,10 @@ def candidates(engine: str) -> Iterator[Path]:
 
 def find(engine: str) -> Path | None:
     """Return the first path that exists, or None."""
-    return next((path for path in candidates(engine) if _why_not(path) is None), None)
+    return next((path for path in candidates(engine) if _why_unusable(path) is None), None)
 
 
-def _why_not(path: Path) -> str | None:
+def _why_unusable(path: Path) -> str | None:
     """Return why there is no file at a path, which is "" if nothing is there; None if there is one."""
     try:
         return None if stat.S_ISREG(path.stat().st_mode) else "is no file"
@@ -62,10 +62,10 @@ def _why_not(path: Path) -> str | None:
 
 def is_broken(engine: str) -> bool:
     """Tell whether an engine's library, which does not open, was meant to: every build has the CPU's."""
-    return engine == "cpu" or any(_why_not(path) != "" for path in candidates(engine))
+    return engine == "cpu" or any(_why_unusable(path) != "" for path in candidates(engine))
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     """Tell whether a library of Linux ends where its header says: what is cut off would end the process."""
     with path.open("rb") as file:
         head = file.read(64)
@@ -76,7 +76,7 @@ def _is_whole(path: Path) -> bool:
     return bool(size >= table + entry * count)
 
 
-_opened: list[ctypes.CDLL] = []
+_loaded: list[ctypes.CDLL] = []
 
 
 def _unwatch() -> None:
@@ -84,11 +84,11 @@ def _unwatch() -> None:
 
     They go on: handlers of `atexit` that run after this one may join such threads.
     """
-    for opened in _opened:
-        opened.pk_unwatch()
+    for handle in _loaded:
+        handle.pk_disable_callbacks()
 
 
-ASK = ": `pycudakit info` says what to do"
+HINT = ": `pycudakit info` says what to do"
 
 
 @functools.cache
@@ -96,20 +96,20 @@ def library(engine: str) -> ctypes.CDLL:
     """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
     path = find(engine)
     if path is None:
-        looked = {path: _why_not(path) for path in candidates(engine)}
-        tried = ", ".join(f"{path}" + f" ({why})" * bool(why) for path, why in looked.items())
+        reasons = {path: _why_unusable(path) for path in candidates(engine)}
+        tried = ", ".join(f"{path}" + f" ({why})" * bool(why) for path, why in reasons.items())
         raise errors.NoDevice(
-            f"no library built: {file_name(engine)} is at none of {tried or 'no path at all'}{ASK}"
+            f"no library built: {file_name(engine)} is at none of {tried or 'no path at all'}{HINT}"
         )
     try:
-        if not _is_whole(path):
+        if not _is_complete(path):
             raise OSError("a part of it is missing; install it again")  # noqa: TRY301
-        opened = ctypes.CDLL(str(path))
+        handle = ctypes.CDLL(str(path))
     except OSError as error:
         raise errors.NoDevice(f"{path} does not open: {error}") from None
     version = ctypes.c_int64()
     try:
-        opened.pk_abi_version(ctypes.byref(version))
+        handle.pk_abi_version(ctypes.byref(version))
     except AttributeError:
         raise errors.NoDevice(f"{path} is not a library of pycudakit") from None
     if version.value != abi.ABI_VERSION:
@@ -118,14 +118,14 @@ def library(engine: str) -> ctypes.CDLL:
             "install the two from one release"
         )
     try:
-        abi.declare(opened)
+        abi.declare(handle)
     except AttributeError as error:
         raise errors.NoDevice(
             f"{path} lacks an entry ({error}): install it and the Python files from one release"
         ) from None
-    if not _opened:
+    if not _loaded:
         atexit.register(_unwatch)
-    _opened.append(opened)
+    _loaded.append(handle)
     # After all handlers of `atexit`, when nobody can join a thread any more, calls that are left are stopped.
-    ctypes.pythonapi.Py_AtExit(ctypes.cast(opened.pk_shutdown, ctypes.c_void_p))
-    return opened
+    ctypes.pythonapi.Py_AtExit(ctypes.cast(handle.pk_shutdown, ctypes.c_void_p))
+    return handle

@@ -20,7 +20,7 @@ __all__ = ["empty_pinned"]
 Array = np.ndarray[Any, Any]
 
 
-class _Block:
+class _PinnedBlock:
     """Memory of a library, which it gets back when the last array there is no more."""
 
     def __init__(self, address: int, size: int, library: ctypes.CDLL) -> None:
@@ -30,13 +30,13 @@ class _Block:
             "typestr": "|u1",
             "data": (address, False),
         }
-        self._address, self._return = address, library.pk_pinned_return
+        self._address, self._give_back = address, library.pk_pinned_return
         # Kept here, since at the interpreter's end modules are emptied.
         self._process, self._getpid = os.getpid(), os.getpid
 
     def __del__(self) -> None:
         if self._getpid() == self._process:  # in a forked child it is the parent's
-            self._return(self._address)
+            self._give_back(self._address)
 
 
 def _library() -> ctypes.CDLL | None:
@@ -89,6 +89,6 @@ def empty_pinned(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLik
         return np.empty(shape, dtype)  # or NumPy's error
     address = ctypes.c_uint64()
     library.pk_pinned_take(size, ctypes.byref(address))
-    memory: Array = np.asarray(_Block(address.value, size, library))
+    memory: Array = np.asarray(_PinnedBlock(address.value, size, library))
     array: Array = np.ndarray(lengths, dtype, memory)
     return array

@@ -67,16 +67,20 @@ def tuned(**values: int) -> AbstractContextManager[None]:
     >>> total
     array([1.5, 2.5])
     """
-    there = tunings()
-    checked = {name: _checked(name, value, there) for name, value in values.items()}
-    return _set(checked, there)
+    tunings_by_name = tunings()
+    checked = {name: _checked(name, value, tunings_by_name) for name, value in values.items()}
+    return _set(checked, tunings_by_name)
 
 
-def _checked(name: str, value: Any, there: dict[str, Tuning]) -> int:
-    if name not in there:
-        known = f"choose one of {', '.join(there)}" if there else "without the CUDA library there are none"
+def _checked(name: str, value: Any, tunings_by_name: dict[str, Tuning]) -> int:
+    if name not in tunings_by_name:
+        known = (
+            f"choose one of {', '.join(tunings_by_name)}"
+            if tunings_by_name
+            else "without the CUDA library there are none"
+        )
         raise errors.InvalidArgument(f"there is no constant {name!r}; {known}")
-    least, most = there[name].least, there[name].most
+    least, most = tunings_by_name[name].least, tunings_by_name[name].most
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -87,9 +91,9 @@ def _checked(name: str, value: Any, there: dict[str, Tuning]) -> int:
 
 
 @contextmanager
-def _set(values: dict[str, int], there: dict[str, Tuning]) -> Iterator[None]:
+def _set(values: dict[str, int], tunings_by_name: dict[str, Tuning]) -> Iterator[None]:
     before = {name: tuning.value for name, tuning in tunings().items()} if values else {}
-    places = {name: place for place, name in enumerate(there)}
+    places = {name: place for place, name in enumerate(tunings_by_name)}
     try:
         for name, value in values.items():
             loader.library("cuda").pk_tune(places[name], value)

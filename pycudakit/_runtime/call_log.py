@@ -75,10 +75,10 @@ class Call:
 
 
 # What a library told of a call: a `Call` is made of it when somebody asks.
-Told = tuple[str, str, str, tuple[int, ...], bytes]
+RawCall = tuple[str, str, str, tuple[int, ...], bytes]
 
 
-def described(
+def call_from_report(
     function: str,
     engine: str,
     reason: str,
@@ -90,11 +90,11 @@ def described(
     """Return what a library told, in words."""
     row = np.frombuffer(report, abi.REPORT)[0]
     stages = dict(zip(STAGES, row["stage_seconds"].tolist(), strict=True))
-    absent = STAGES[: abi.COMPUTE] if engine == "cpu" else STAGES[abi.COMPUTE :]
+    absent = STAGES[: abi.STAGE_COMPUTE] if engine == "cpu" else STAGES[abi.STAGE_COMPUTE :]
     for name in absent:
         del stages[name]
     seconds, reported = float(row["seconds"]), int(row["spans"])
-    kept = None if spans is None else spans[:reported].copy()
+    copied_spans = None if spans is None else spans[:reported].copy()
     return Call(
         function,
         engine,
@@ -108,24 +108,24 @@ def described(
         devices=devices,
         overlap=float(row["overlap_seconds"]) / seconds if seconds else 0.0,
         began=began,
-        spans=kept,
-        spans_left_out=0 if kept is None else reported - len(kept),
+        spans=copied_spans,
+        spans_left_out=0 if copied_spans is None else reported - len(copied_spans),
     )
 
 
-def joined(function: str, parts: Sequence[Call], are_passes: bool = False) -> Call:
+def combine_calls(function: str, parts: Sequence[Call], are_passes: bool = False) -> Call:
     """Return one call that was made of others: on the engine of the longest, and for its reason."""
     longest = max(parts, key=lambda part: part.seconds or 0.0)
     notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # of how a part was computed
     reason = "; ".join(dict.fromkeys([*longest.reason.split("; "), *notes]))
-    known = [part.seconds for part in parts if part.seconds is not None]
-    seconds = sum(known) if known else None
+    known_seconds = [part.seconds for part in parts if part.seconds is not None]
+    seconds = sum(known_seconds) if known_seconds else None
     stages: dict[str, float] = {}
     for part in parts:
         for name, time in part.stages.items():
             stages[name] = stages.get(name, 0.0) + time
     began = next((part.began for part in parts if part.began is not None), None)
-    spans = [_since(began, part) for part in parts if part.spans is not None]
+    spans = [_spans_on_clock_of(began, part) for part in parts if part.spans is not None]
     return Call(
         function,
         longest.engine,
@@ -145,7 +145,7 @@ def joined(function: str, parts: Sequence[Call], are_passes: bool = False) -> Ca
     )
 
 
-def _since(began: float | None, part: Call) -> Any:
+def _spans_on_clock_of(began: float | None, part: Call) -> Any:
     """Return a part's spans, on the clock of the whole."""
     spans: Any = part.spans.copy() if part.spans is not None else None
     if began is not None and part.began is not None:

@@ -7,13 +7,17 @@ from typing import Any
 
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
-from pycudakit._runtime.cost_model import SMALL
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 
-_FEW = 3000
+_NUMPY_BELOW = 3000
 
 
-def arrays_or_answer(
-    name: str, numpy: Callable[[], Any], *arguments: Any, foreign: str | None = None, few: float | None = None
+def arrays_or_numpy_result(
+    name: str,
+    numpy: Callable[[], Any],
+    *arguments: Any,
+    unsupported: str | None = None,
+    numpy_below: float | None = None,
 ) -> tuple[list[Array], Any]:
     """Return the arguments as arrays; or none, and what NumPy answers.
 
@@ -21,10 +25,12 @@ def arrays_or_answer(
     fewer elements than `few`, in all arguments, NumPy answers first under `auto`.
     """
     arrays = [array for array in map(operands.as_array, arguments) if array is not None]
-    if foreign is not None or len(arrays) < len(arguments):
-        return [], native_call.by_numpy_alone(name, numpy, foreign)
-    if context.checked_current() == "numpy":
-        return [], native_call.by_numpy(name, context.ASKED_FOR, numpy)
-    if context.current() == "auto" and sum(array.size for array in arrays) < (_FEW if few is None else few):
-        return [], native_call.by_numpy(name, SMALL, numpy)
+    if unsupported is not None or len(arrays) < len(arguments):
+        return [], native_call.numpy_fallback(name, numpy, unsupported)
+    if context.checked_current_engine() == "numpy":
+        return [], native_call.run_numpy(name, context.REASON_ENGINE_REQUESTED, numpy)
+    if context.current_engine() == "auto" and sum(array.size for array in arrays) < (
+        _NUMPY_BELOW if numpy_below is None else numpy_below
+    ):
+        return [], native_call.run_numpy(name, REASON_NUMPY_FASTER_FOR_SIZE, numpy)
     return arrays, None

@@ -12,65 +12,65 @@ from typing import Any, Literal
 
 from pycudakit import errors
 from pycudakit._native import engine_status
-from pycudakit._runtime.progress import Wanted, checked_progress
+from pycudakit._runtime.progress import ProgressSetting, checked_progress
 
-NAMES = ("auto", "cuda", "cpu", "numpy")
-WATCHED = "watched"  # stands for an engine where somebody watches
-ASKED_FOR = "the engine asked for"  # why a call ran on one of the last three
+ENGINE_NAMES = ("auto", "cuda", "cpu", "numpy")
+NO_FAST_PATH = "watched"  # stands for an engine where somebody watches
+REASON_ENGINE_REQUESTED = "the engine asked for"  # why a call ran on one of the last three
 
 Devices = Literal["all"] | tuple[int, ...] | None
 
 
 def _checked(name: str, setting: str) -> str:
-    if name not in NAMES:
-        known = ", ".join(repr(known) for known in NAMES)
+    if name not in ENGINE_NAMES:
+        known = ", ".join(repr(known) for known in ENGINE_NAMES)
         raise errors.InvalidArgument(f"{setting} is {name!r}; choose one of {known}")
     return name
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class CallContext:
     """What is asked for in a context."""
 
     engine: str | None = None
     devices: Devices = None
-    progress: Wanted | None = None
+    progress: ProgressSetting | None = None
     profiles: tuple[list[Any], ...] = ()  # of `profile` blocks, the calls that they collect
     wait: bool = False  # for calls of arrays on a GPU
     # The engine, for calls that may go the fast way: on one GPU at most, and watched by nobody.
-    fast: str | None = field(init=False)
+    fast_path_engine: str | None = field(init=False)
 
     def __post_init__(self) -> None:
-        usual = self.progress is None and not self.profiles and self.devices in (None, (0,))
-        object.__setattr__(self, "fast", self.engine if usual else WATCHED)
+        is_plain = self.progress is None and not self.profiles and self.devices in (None, (0,))
+        object.__setattr__(self, "fast_path_engine", self.engine if is_plain else NO_FAST_PATH)
 
 
 # From weak to strong: the environment's, the process's, the context's.
-process: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
-here: ContextVar[Asked] = ContextVar("pycudakit_asked", default=Asked())  # noqa: B039  (it is frozen)
+process_engine: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
+current_context: ContextVar[CallContext] = ContextVar("pycudakit_context", default=CallContext())  # noqa: B039  (it is frozen)
 
 
-def current() -> str:
+def current_engine() -> str:
     """Return the engine that is asked for here."""
-    return here.get().engine or process
+    return current_context.get().engine or process_engine
 
 
-def fast() -> str:
+def fast_path_engine() -> str:
     """Return the engine that is asked for here, for calls that may go the fast way; else WATCHED."""
-    return here.get().fast or process
+    return current_context.get().fast_path_engine or process_engine
 
 
-def checked(engine: str) -> str:
+def checked_engine(engine: str) -> str:
     """Return the engine that is asked for, refusing a misspelt PYCUDAKIT_ENGINE."""
     return _checked(engine, "PYCUDAKIT_ENGINE")
 
 
-def checked_current() -> str:
+def checked_current_engine() -> str:
     """Return the engine that is asked for here, or refuse it."""
-    return checked(current())
+    return checked_engine(current_engine())
 
 
-def is_numpys(engine: str) -> bool:
+def is_only_numpy(engine: str) -> bool:
     """Tell whether NumPy computes all, as it is the engine, or `auto` has no other."""
     if engine != "auto":
         return engine == "numpy"
@@ -78,13 +78,13 @@ def is_numpys(engine: str) -> bool:
 
 
 @contextmanager
-def asking(**changes: Any) -> Iterator[None]:
+def override(**changes: Any) -> Iterator[None]:
     """Ask for something else inside a ``with`` block."""
-    token = here.set(dataclasses.replace(here.get(), **changes))
+    token = current_context.set(dataclasses.replace(current_context.get(), **changes))
     try:
         yield
     finally:
-        here.reset(token)
+        current_context.reset(token)
 
 
 def set_engine(name: str) -> None:
@@ -104,8 +104,8 @@ def set_engine(name: str) -> None:
     array([4, 6])
     >>> pk.set_engine("auto")
     """
-    global process  # noqa: PLW0603
-    process = _checked(name, "name")
+    global process_engine  # noqa: PLW0603
+    process_engine = _checked(name, "name")
 
 
 def engine(
@@ -143,20 +143,20 @@ def engine(
     if name is not None:
         changes["engine"] = _checked(name, "name")
     if devices is not None:
-        changes["devices"] = _checked_devices(devices, name or current())
+        changes["devices"] = _checked_devices(devices, name or current_engine())
     if progress is not None:
         changes["progress"] = checked_progress(progress)
     if wait is not None:
         changes["wait"] = bool(wait)
-    return asking(**changes)
+    return override(**changes)
 
 
 # ---- GPUs ------------------------------------------------------------------------------------------
 
 
-def devices_asked() -> tuple[int, ...]:
+def current_devices() -> tuple[int, ...]:
     """Return the GPUs that a call on the CUDA engine is to use here."""
-    devices = here.get().devices
+    devices = current_context.get().devices
     return tuple(range(engine_status.device_count())) if devices == "all" else devices or (0,)
 
 
@@ -174,8 +174,8 @@ def _checked_devices(devices: Any, name: str) -> Devices:
     )
     below = 2**31 if count is None else count  # an int of CUDA's
     if not indices or len(set(indices)) < len(indices) or not all(0 <= i < below for i in indices):
-        there = "" if count is None else f" to {count - 1}"
+        upper = "" if count is None else f" to {count - 1}"
         raise errors.InvalidArgument(
-            f"devices is {devices!r}; choose 'all', or a list of different indices of GPUs, from 0{there}"
+            f"devices is {devices!r}; choose 'all', or a list of different indices of GPUs, from 0{upper}"
         )
     return indices

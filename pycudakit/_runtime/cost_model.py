@@ -18,29 +18,29 @@ from pycudakit import errors
 from pycudakit._native import calibration_file, hardware, loader
 from pycudakit._native.dtypes import Array, DType
 
-_here = calibration_file.HERE.constants.get
+_constant = calibration_file.CALIBRATION.constants.get
 
 # Seconds
-CALL = _here("CALL", 75e-6)  # of a call to a library, waking its threads and cold caches included
+CALL = _constant("CALL", 75e-6)  # of a call to a library, waking its threads and cold caches included
 SHARED_WORK = 80e-6  # below this, a second thread does not pay
-CUDA_CALL = _here("CUDA_CALL", 150e-6)  # of a call to the GPU
-WORTH_WAKING = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
-WAKING = 0.3  # so long
+CUDA_CALL = _constant("CUDA_CALL", 150e-6)  # of a call to the GPU
+MIN_SECONDS_TO_WAKE_GPU = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
+GPU_WAKE_SECONDS = 0.3  # so long
 _FASTEST_LINK = hardware.Link(64e9, 64e9)  # of most GPUs
 
 # Bytes a second of memory: for a thread that works alone, NumPy's too, beyond the first caches; beyond all
 # caches for each of several threads, for all, and for all of them staging and un-staging. A streamed call
 # takes the link's own time for its bytes so many times over, or longer for the latter.
-ALONE_BANDWIDTH = _here("ALONE_BANDWIDTH", 27e9)
-THREAD_BANDWIDTH = _here("THREAD_BANDWIDTH", 10e9)
-HOST_BANDWIDTH = _here("HOST_BANDWIDTH", 65e9)
-STAGING_BANDWIDTH = _here("STAGING_BANDWIDTH", 52e9)
-LINK_TIMES = _here("LINK_TIMES", 1.2)
+SINGLE_THREAD_BANDWIDTH = _constant("SINGLE_THREAD_BANDWIDTH", 27e9)
+THREAD_BANDWIDTH = _constant("THREAD_BANDWIDTH", 10e9)
+HOST_BANDWIDTH = _constant("HOST_BANDWIDTH", 65e9)
+STAGING_BANDWIDTH = _constant("STAGING_BANDWIDTH", 52e9)
+LINK_OVERHEAD_FACTOR = _constant("LINK_OVERHEAD_FACTOR", 1.2)
 
-SMALL = "auto: NumPy answers first at this size"
-QUICKER = "auto: NumPy's own answers first"
-QUICKER_AS_IT_LIES = "auto: NumPy's own answers first, as the array lies"
-CPU_FIRST = "auto: the CPU engine answers first"
+REASON_NUMPY_FASTER_FOR_SIZE = "auto: NumPy answers first at this size"
+REASON_NUMPY_FASTER = "auto: NumPy's own answers first"
+REASON_NUMPY_FASTER_FOR_LAYOUT = "auto: NumPy's own answers first, as the array lies"
+REASON_CPU_FASTER = "auto: the CPU engine answers first"
 
 
 def threads() -> int:
@@ -58,11 +58,11 @@ def _threads() -> int:
     return count.value
 
 
-def on_threads(workers: int, work: float, moved: float, waits: bool) -> float:
+def threaded_seconds(workers: int, work: float, moved: float, memory_bound: bool) -> float:
     """Return the seconds that threads of the CPU engine take for work, and for so many bytes."""
     several = min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
-    moving = moved / (several if workers > 1 else ALONE_BANDWIDTH)
-    return max(work / workers, moving) if waits else work / workers + moving
+    moving = moved / (several if workers > 1 else SINGLE_THREAD_BANDWIDTH)
+    return max(work / workers, moving) if memory_bound else work / workers + moving
 
 
 def staging_seconds(moved: float) -> float:
@@ -70,43 +70,45 @@ def staging_seconds(moved: float) -> float:
     return moved / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
 
 
-def is_worth_asking(seconds: float, up: int, down: int, gpu: float = 0.0) -> bool:
+def may_pay_on_gpu(seconds: float, up: int, down: int, gpu: float = 0.0) -> bool:
     """Tell whether it may pay to ask a GPU about a call that takes so long without it.
 
     One that sleeps is woken for a long call, or once it could have saved as much of short ones as waking
     takes.
     """
-    global _missed  # noqa: PLW0603
-    if seconds > WORTH_WAKING or hardware.link_is_known():
+    global _missed_savings  # noqa: PLW0603
+    if seconds > MIN_SECONDS_TO_WAKE_GPU or hardware.link_is_known():
         return True
-    _missed += max(0.0, seconds - gpu - _streamed(up, down, _FASTEST_LINK))
-    return _missed > WAKING
+    _missed_savings += max(0.0, seconds - gpu - _streamed_seconds(up, down, _FASTEST_LINK))
+    return _missed_savings > GPU_WAKE_SECONDS
 
 
-_missed = 0.0  # seconds
+_missed_savings = 0.0  # seconds
 
 
 def cuda_seconds(up: int, down: int) -> float:
     """Return what a call takes on the CUDA engine, whose link is measured when first asked for."""
     try:
-        return _streamed(up, down, hardware.link_speed(0))
+        return _streamed_seconds(up, down, hardware.link_speed(0))
     except errors.Error:  # which the call would meet, too
         return float("inf")
 
 
-def _streamed(up: int, down: int, link: hardware.Link) -> float:
-    return CUDA_CALL + max(staging_seconds(up + down), LINK_TIMES * max(up / link.up, down / link.down))
+def _streamed_seconds(up: int, down: int, link: hardware.Link) -> float:
+    return CUDA_CALL + max(
+        staging_seconds(up + down), LINK_OVERHEAD_FACTOR * max(up / link.up, down / link.down)
+    )
 
 
-SEEN = 4096  # elements that NumPy is seen to take
+MEASURED_ELEMENTS = 4096  # elements that NumPy is seen to take
 
 
-def seen_of_numpy(compute: Callable[[Array], Any], dtype: DType) -> float:
+def measure_numpy(compute: Callable[[Array], Any], dtype: DType) -> float:
     """Return the nanoseconds for an element in which NumPy computes something of mixed numbers of a type."""
-    mixed = np.arange(SEEN, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)
-    keys, least = mixed.astype(dtype), math.inf
+    mixed = np.arange(MEASURED_ELEMENTS, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)
+    keys, fastest = mixed.astype(dtype), math.inf
     for _ in range(3):
         start = time.perf_counter()
         compute(keys)
-        least = min(least, time.perf_counter() - start)
-    return least * 1e9 / SEEN
+        fastest = min(fastest, time.perf_counter() - start)
+    return fastest * 1e9 / MEASURED_ELEMENTS

@@ -1,6 +1,6 @@
 """Small calls: those that NumPy was seen to answer under `auto` go to it at once.
 
-A function says by `answered_by` what of NumPy's it then is. The first call of a form goes the long way, where
+A function says by `numpy_for_small` what of NumPy's it then is. The first call of a form goes the long way, where
 the function decides; if that was for NumPy, since its arguments are small, later calls of that form are, too.
 Where it was for an engine, the function may offer a short way to it, with its request kept ready.
 """
@@ -16,128 +16,128 @@ import numpy as np
 
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import QUICKER_AS_IT_LIES, SMALL
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT, REASON_NUMPY_FASTER_FOR_SIZE
 
 F = TypeVar("F", bound=Callable[..., Any])
-Form = tuple[Any, ...]
+Signature = tuple[Any, ...]
 
-_here = context.here
+_current_context = context.current_context
 _array, _integer = np.ndarray, int
-_MOST_FORMS = 1000  # that are kept of a function
-_NEAR = 64  # integers nearer to 0 are forms of their own: axes, orders, and so on
+_MAX_SIGNATURES = 1000  # that are kept of a function
+_SMALL_INTEGER = 64  # integers nearer to 0 are forms of their own: axes, orders, and so on
 _NUMBERS = frozenset({bool, float, int})
 _SCALARS = frozenset({complex, float, *(t for t in np.sctypeDict.values() if issubclass(t, np.number))})
 _WORDS = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # noqa: SLF001
-_FEW = 32  # elements of a list, whose types are looked at: of more, NumPy makes an array first
+_SHORT_LIST = 32  # elements of a list, whose types are looked at: of more, NumPy makes an array first
 
 # Stands for the form of arguments that hold longer lists.
-LONG: Form = ("a long list",)
+LONG_LIST: Signature = ("a long list",)
 
 
-def answered_by(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
+def numpy_for_small(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
     """Say which function of NumPy's, if any, a small call's answer is, called with the same arguments."""
 
     def mark(function: F) -> F:
-        function.numpy_small = numpy  # type: ignore[attr-defined]
+        function.numpy_for_small = numpy  # type: ignore[attr-defined]
         return function
 
     return mark
 
 
-def form_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Form | None:
+def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Signature | None:
     """Return what decides, of plain arguments, whether NumPy answers first; None of others.
 
     Of arrays these are type, dimensions, and about how many elements. LONG stands for lists that are to be
     arrays.
     """
-    form: list[Any] = []
+    signature: list[Any] = []
     if named:
-        form += named
+        signature += named
         arguments += (*named.values(),)
     for value in arguments:
         kind = type(value)
         if kind is _array:
-            form += value.dtype, value.ndim, value.size.bit_length()
+            signature += value.dtype, value.ndim, value.size.bit_length()
         elif kind is _integer:
-            form.append(value if -_NEAR < value < _NEAR else (value.bit_length(),))
+            signature.append(value if -_SMALL_INTEGER < value < _SMALL_INTEGER else (value.bit_length(),))
         elif kind in _SCALARS:
-            form.append(kind)
+            signature.append(kind)
         elif kind in _WORDS:
-            form += kind, value
+            signature += kind, value
         elif kind is list or kind is tuple:
-            inner = _form_within(value)
-            if inner is None or inner is LONG:
+            inner = _signature_within(value)
+            if inner is None or inner is LONG_LIST:
                 return inner
-            form += kind, inner
+            signature += kind, inner
         elif isinstance(value, np.dtype):
-            form.append(value)
+            signature.append(value)
         else:
             return None
-    return tuple(form)
+    return tuple(signature)
 
 
-def _form_within(values: list[Any] | tuple[Any, ...]) -> Form | None:
+def _signature_within(values: list[Any] | tuple[Any, ...]) -> Signature | None:
     """Return the form of a list of numbers, of arrays, or of such lists."""
     count = len(values)
-    if count > _FEW and type(values[0]) in _NUMBERS:
-        return LONG
+    if count > _SHORT_LIST and type(values[0]) in _NUMBERS:
+        return LONG_LIST
     kinds = {*map(type, values)}
     if kinds <= _NUMBERS:
-        short_of = tuple(values) if type(values) is tuple and kinds == {int} else ()  # axes, shapes
-        return (count.bit_length(), frozenset(kinds), *short_of)
-    return form_of(tuple(values)) if count < _NEAR else None
+        exact_values = tuple(values) if type(values) is tuple and kinds == {int} else ()  # axes, shapes
+        return (count.bit_length(), frozenset(kinds), *exact_values)
+    return signature_of(tuple(values)) if count < _SMALL_INTEGER else None
 
 
 def _as_arrays(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return arguments with arrays in the place of long lists of numbers, as NumPy makes them."""
     return tuple(
-        np.asarray(v) if type(v) is list and len(v) > _FEW and type(v[0]) in _NUMBERS else v
+        np.asarray(v) if type(v) is list and len(v) > _SHORT_LIST and type(v[0]) in _NUMBERS else v
         for v in arguments
     )
 
 
 # ---- Ways that were learned --------------------------------------------------------------------------
 
-MOST = 1 << 18  # bytes of arrays whose calls are short
+MAX_BYTES = 1 << 18  # bytes of arrays whose calls are short
 
 
-class Way(NamedTuple):
+class CachedCall(NamedTuple):
     """What computes a call of its arguments, or returns None: for those of the same shapes, or of any."""
 
     compute: Callable[[tuple[Any, ...]], Any]
-    of_any_shape: bool = False
+    any_shape: bool = False
 
 
 # What makes a way of a function's name and the arguments that it was learned from.
-Prepare = Callable[[str, tuple[Any, ...]], "Way | None"]
+Prepare = Callable[[str, tuple[Any, ...]], "CachedCall | None"]
 
 
 class _Local(threading.local):
-    is_learning = False
+    is_filling_cache = False
     offered: tuple[Any, Any] | None = None
 
 
 _local = _Local()
 
 
-def learned(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     """Return a call's result, and what was offered meanwhile, if anything."""
-    _local.is_learning, _local.offered = True, None
+    _local.is_filling_cache, _local.offered = True, None
     try:
         result = function(*args, **kwargs)
     finally:
-        offered, _local.is_learning, _local.offered = _local.offered, False, None
+        offered, _local.is_filling_cache, _local.offered = _local.offered, False, None
     return result, offered
 
 
-def is_learning() -> bool:
+def is_filling_cache() -> bool:
     """Tell whether the call under way is one to learn from."""
-    return _local.is_learning
+    return _local.is_filling_cache
 
 
-def offer(result: Any, prepare: Any) -> None:
+def offer_to_cache(result: Any, prepare: Any) -> None:
     """Offer a short way to what is computed, if the result is that of the whole call."""
-    if _local.is_learning:
+    if _local.is_filling_cache:
         _local.offered = result, prepare
 
 
@@ -147,108 +147,114 @@ def _has_shape(argument: Any) -> bool:
     return kind is not list and (kind is not tuple or {*map(type, argument)} <= {int})
 
 
-def _shapes_of(arguments: tuple[Any, ...]) -> Form:
+def _exact_key(arguments: tuple[Any, ...]) -> Signature:
     """Return what, with their form, makes arguments the same but for the elements of arrays."""
     # Zeros by how they are written: -0.0 is equal to 0.0.
     shapes = [(v.shape, v.strides) if type(v) is _array else v or repr(v) for v in arguments]
     return tuple(shapes)
 
 
-class Short:
+class DispatchCache:
     """What was learned of a function's calls, by their forms."""
 
     def __init__(self, numpy: Callable[..., Any], function: Callable[..., Any]) -> None:
         self._numpy, self._function = numpy, function
-        self.recorders: dict[Form, Callable[[], object]] = {}  # of those that NumPy answers
-        self.ways: dict[Form, Callable[[tuple[Any, ...]], Any]] = {}  # of arrays of any shape
-        self.ways_by_shape: dict[Form, dict[Form, Callable[[tuple[Any, ...]], Any]]] = {}
-        self._recorders_by_shape: dict[Form, dict[Form, Callable[[], object]]] = {}
+        self.loggers: dict[Signature, Callable[[], object]] = {}  # of those that NumPy answers
+        self.cached_calls: dict[Signature, Callable[[tuple[Any, ...]], Any]] = {}  # of arrays of any shape
+        self.cached_calls_by_shape: dict[Signature, dict[Signature, Callable[[tuple[Any, ...]], Any]]] = {}
+        self._loggers_by_shape: dict[Signature, dict[Signature, Callable[[], object]]] = {}
 
-    def engines(self, form: Form, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def dispatch(self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute what is not known to be NumPy's, nor to have a way for any shape."""
         arguments = (*args, *kwargs.values()) if kwargs else args
-        ways = self.ways_by_shape.get(form)
-        if ways is not None:
-            way = ways.get(_shapes_of(arguments))
-            if way is not None:
-                result = way(arguments)
+        cached_calls = self.cached_calls_by_shape.get(signature)
+        if cached_calls is not None:
+            cached_call = cached_calls.get(_exact_key(arguments))
+            if cached_call is not None:
+                result = cached_call(arguments)
                 if result is not None:
                     return result
-        recorders = self._recorders_by_shape.get(form)
-        record = None if recorders is None else recorders.get(_shapes_of(arguments))
-        if record is not None:
+        loggers = self._loggers_by_shape.get(signature)
+        log = None if loggers is None else loggers.get(_exact_key(arguments))
+        if log is not None:
             result = self._numpy(*args, **kwargs)
-            record()
+            log()
             return result
-        before = native_call.last_record()
-        result, offered = learned(self._function, *args, **kwargs)
-        known = native_call.last_record()
-        if known is None or known is before:
+        previous = native_call.last_record()
+        result, offered = run_and_collect_offer(self._function, *args, **kwargs)
+        logged = native_call.last_record()
+        if logged is None or logged is previous:
             return result
-        if native_call.is_by_numpy(known, SMALL):
-            _with_room(self.recorders)[form] = _recorder(known, SMALL)
+        if native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_SIZE):
+            _cleared_if_full(self.loggers)[signature] = _logger(logged, REASON_NUMPY_FASTER_FOR_SIZE)
         elif all(map(_has_shape, arguments)):
             if offered is not None and offered[0] is result:
-                self._learn_way(form, arguments, native_call.name_of(known), offered[1])
-            elif native_call.is_by_numpy(known, QUICKER_AS_IT_LIES):
-                by_shape = _with_room(self._recorders_by_shape).setdefault(form, {})
-                _with_room(by_shape)[_shapes_of(arguments)] = _recorder(known, QUICKER_AS_IT_LIES)
+                self._add_cached_call(signature, arguments, native_call.function_of(logged), offered[1])
+            elif native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_LAYOUT):
+                by_shape = _cleared_if_full(self._loggers_by_shape).setdefault(signature, {})
+                _cleared_if_full(by_shape)[_exact_key(arguments)] = _logger(
+                    logged, REASON_NUMPY_FASTER_FOR_LAYOUT
+                )
         return result
 
-    def _learn_way(self, form: Form, arguments: tuple[Any, ...], name: str, prepare: Prepare) -> None:
-        way = prepare(name, arguments)
-        if way is None:
+    def _add_cached_call(
+        self, signature: Signature, arguments: tuple[Any, ...], name: str, prepare: Prepare
+    ) -> None:
+        cached_call = prepare(name, arguments)
+        if cached_call is None:
             return
-        if way.of_any_shape:
-            _with_room(self.ways)[form] = way.compute
+        if cached_call.any_shape:
+            _cleared_if_full(self.cached_calls)[signature] = cached_call.compute
         else:
-            by_shape = _with_room(self.ways_by_shape).setdefault(form, {})
-            _with_room(by_shape)[_shapes_of(arguments)] = way.compute
+            by_shape = _cleared_if_full(self.cached_calls_by_shape).setdefault(signature, {})
+            _cleared_if_full(by_shape)[_exact_key(arguments)] = cached_call.compute
 
 
-def _recorder(known: native_call.Record, reason: str) -> Callable[[], object]:
-    return native_call.recorder(Call(native_call.name_of(known), "numpy", reason))
+def _logger(logged: native_call.CallRecord, reason: str) -> Callable[[], object]:
+    return native_call.call_logger(Call(native_call.function_of(logged), "numpy", reason))
 
 
-def _with_room(known: dict[Any, Any]) -> dict[Any, Any]:
-    if len(known) >= _MOST_FORMS:
-        known.clear()
-    return known
+def _cleared_if_full(logged: dict[Any, Any]) -> dict[Any, Any]:
+    if len(logged) >= _MAX_SIGNATURES:
+        logged.clear()
+    return logged
 
 
-def short_way(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that has NumPy, or an engine, at once answer the calls that it was seen to answer."""
-    short = Short(numpy, function)
-    recorders, ways = short.recorders, short.ways
+    cache = DispatchCache(numpy, function)
+    loggers, cached_calls = cache.loggers, cache.cached_calls
 
     def of_long_lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays = _as_arrays(args)
-        form = form_of(arrays, kwargs)
-        if form is None or form is LONG:
+        signature = signature_of(arrays, kwargs)
+        if signature is None or signature is LONG_LIST:
             return function(*args, **kwargs)
-        form = (*map(type, args), LONG, *form)
-        record = recorders.get(form)
-        if record is None:
-            return short.engines(form, args, kwargs)
+        signature = (*map(type, args), LONG_LIST, *signature)
+        log = loggers.get(signature)
+        if log is None:
+            return cache.dispatch(signature, args, kwargs)
         result = numpy(*arrays, **kwargs)
-        record()
+        log()
         return result
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if (_here.get().fast or context.process) != "auto" or (form := form_of(args, kwargs)) is None:
+        if (_current_context.get().fast_path_engine or context.process_engine) != "auto" or (
+            signature := signature_of(args, kwargs)
+        ) is None:
             return function(*args, **kwargs)
-        if form is LONG:
+        if signature is LONG_LIST:
             return of_long_lists(args, kwargs)
-        record = recorders.get(form)
-        if record is not None:
+        log = loggers.get(signature)
+        if log is not None:
             result = numpy(*args, **kwargs)
-            record()
+            log()
             return result
-        way = ways.get(form)
-        if way is not None:
-            result = way((*args, *kwargs.values()) if kwargs else args)
+        cached_call = cached_calls.get(signature)
+        if cached_call is not None:
+            result = cached_call((*args, *kwargs.values()) if kwargs else args)
             if result is not None:
                 return result
-        return short.engines(form, args, kwargs)
+        return cache.dispatch(signature, args, kwargs)
 
     return call

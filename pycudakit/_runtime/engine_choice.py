@@ -10,7 +10,13 @@ from typing import Any, NamedTuple
 from pycudakit import errors
 from pycudakit._native import engine_status, loader
 from pycudakit._runtime import context
-from pycudakit._runtime.cost_model import CPU_FIRST, QUICKER_AS_IT_LIES, SMALL, cuda_seconds, is_worth_asking
+from pycudakit._runtime.cost_model import (
+    REASON_CPU_FASTER,
+    REASON_NUMPY_FASTER_FOR_LAYOUT,
+    REASON_NUMPY_FASTER_FOR_SIZE,
+    cuda_seconds,
+    may_pay_on_gpu,
+)
 
 
 class Cost(NamedTuple):
@@ -27,11 +33,11 @@ class Cost(NamedTuple):
     gpu: float = 0.0
 
 
-NOTHING = Cost(0.0, 0.0, 0, 0)  # where the cost decides nothing
+NO_COST = Cost(0.0, 0.0, 0, 0)  # where the cost decides nothing
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EngineChoice:
     """Where a call runs, and why."""
 
     function: str
@@ -40,7 +46,9 @@ class Plan:
     automatic: bool = False
 
 
-def plan_call(function: str, values: Iterable[Any], cost: Cost, foreign: str | None = None) -> Plan:
+def choose_engine(
+    function: str, values: Iterable[Any], cost: Cost, unsupported: str | None = None
+) -> EngineChoice:
     """Choose the engine of a call.
 
     Parameters
@@ -55,62 +63,62 @@ def plan_call(function: str, values: Iterable[Any], cost: Cost, foreign: str | N
     foreign
         Why this call is NumPy's alone, if it is for another reason.
     """
-    engine = context.here.get().engine or context.process
-    forced = None if engine == "auto" else asked_for(function, engine)
+    engine = context.current_context.get().engine or context.process_engine
+    forced = None if engine == "auto" else requested_engine(function, engine)
     if forced is not None and engine == "numpy":
         return forced
     if forced is None and not (
         engine_status.status("cpu").available or engine_status.status("cuda").available
     ):
-        return Plan(function, "numpy", f"auto: {engine_status.status('cpu').reason}")
+        return EngineChoice(function, "numpy", f"auto: {engine_status.status('cpu').reason}")
     for value in values:
-        if value is None and foreign is None:
-            foreign = "it takes bool, integers and floats of up to 64 bits"
-    if foreign is not None:
+        if value is None and unsupported is None:
+            unsupported = "it takes bool, integers and floats of up to 64 bits"
+    if unsupported is not None:
         if forced is None:
-            return Plan(function, "numpy", f"auto: only NumPy takes this: {foreign}")
+            return EngineChoice(function, "numpy", f"auto: only NumPy takes this: {unsupported}")
         raise errors.Unsupported(
-            f"{function}: not on the {engine} engine: {foreign}; convert it, or use the engine 'auto'"
+            f"{function}: not on the {engine} engine: {unsupported}; convert it, or use the engine 'auto'"
         )
     return _choose(function, cost) if forced is None else forced
 
 
 @functools.lru_cache(4096)
-def asked_for(function: str, engine: str) -> Plan:
+def requested_engine(function: str, engine: str) -> EngineChoice:
     """Return the plan of a call whose engine is named, or raise `NoDevice` where there is none."""
-    context.checked(engine)
+    context.checked_engine(engine)
     if engine != "numpy":
         loader.library(engine)
-    return Plan(function, engine, context.ASKED_FOR)
+    return EngineChoice(function, engine, context.REASON_ENGINE_REQUESTED)
 
 
 @functools.lru_cache(4096)
-def on_cpu(function: str) -> Plan:
+def cpu_choice(function: str) -> EngineChoice:
     """Return the plan of a call that `auto` leaves to the CPU engine."""
-    return Plan(function, "cpu", CPU_FIRST, automatic=True)
+    return EngineChoice(function, "cpu", REASON_CPU_FASTER, automatic=True)
 
 
 @functools.lru_cache(4096)
-def small_call(function: str) -> Plan:
+def numpy_choice_for_size(function: str) -> EngineChoice:
     """Return the plan of a call that `auto` leaves to NumPy."""
-    return Plan(function, "numpy", SMALL)
+    return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_SIZE)
 
 
 @functools.lru_cache(4096)
-def quicker_call(function: str) -> Plan:
+def numpy_choice_for_layout(function: str) -> EngineChoice:
     """Return the plan of a call that `auto` leaves to NumPy for how its array lies, and not for its size."""
-    return Plan(function, "numpy", QUICKER_AS_IT_LIES)
+    return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_LAYOUT)
 
 
-def _choose(function: str, cost: Cost) -> Plan:
+def _choose(function: str, cost: Cost) -> EngineChoice:
     if cost.numpy is not None and cost.numpy <= cost.cpu:
-        return small_call(function)
+        return numpy_choice_for_size(function)
     has_cpu = engine_status.status("cpu").available
     if engine_status.status("cuda") and (
-        not has_cpu or is_worth_asking(cost.cpu, cost.up, cost.down, cost.gpu)
+        not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)
     ):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
         if on_cuda < cost.cpu or not has_cpu:
             reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {cost.cpu * 1e3:.3g} ms on the CPU"
-            return Plan(function, "cuda", reason, automatic=True)
-    return on_cpu(function)
+            return EngineChoice(function, "cuda", reason, automatic=True)
+    return cpu_choice(function)

@@ -12,14 +12,14 @@ import numpy as np
 from pycudakit._native import abi
 
 _KINDS = (
-    (abi.DIVIDE, "divide", "divide by zero", 1),
-    (abi.OVERFLOW, "over", "overflow", 2),
-    (abi.INVALID, "invalid", "invalid value", 8),
+    (abi.FPE_DIVIDE_BY_ZERO, "divide", "divide by zero", 1),
+    (abi.FPE_OVERFLOW, "over", "overflow", 2),
+    (abi.FPE_INVALID, "invalid", "invalid value", 8),
 )
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-def level_of_caller() -> int:
+def caller_stacklevel() -> int:
     """Return the stack level, as `warnings.warn` counts it here, of the first frame outside the package."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
@@ -27,26 +27,26 @@ def level_of_caller() -> int:
     return level
 
 
-def report_met(by_function: dict[str, int]) -> None:
+def report_fp_flags(by_function: dict[str, int]) -> None:
     """Raise, warn, print or stay silent for what functions, by their names in NumPy's words, met."""
     for name, flags in by_function.items():
         for flag, kind, _, _ in _KINDS:
             if flags & flag:
-                report(kind, name)
+                report_fp_error(kind, name)
 
 
-def tell(kind: str, message: str) -> None:
+def warn_or_raise(kind: str, message: str) -> None:
     """Raise, warn or print a message, if `np.errstate` asks for that."""
     mode = np.geterr()[kind]  # type: ignore[literal-required]
     if mode == "warn":
-        warnings.warn(message, RuntimeWarning, stacklevel=level_of_caller())
+        warnings.warn(message, RuntimeWarning, stacklevel=caller_stacklevel())
     elif mode == "raise":
         raise FloatingPointError(message)
     elif mode == "print":
         sys.stderr.write(f"Warning: {message}\n")
 
 
-def report(kind: str, name: str) -> None:
+def report_fp_error(kind: str, name: str) -> None:
     """Raise, warn, print or stay silent, as `np.errstate` asks, for what a function met."""
     mode = np.geterr()[kind]  # type: ignore[literal-required]
     if mode == "ignore":
@@ -64,4 +64,4 @@ def report(kind: str, name: str) -> None:
             raise NameError(f"log specified for {text} (in {name}) but no object with write method found.")
         log.write(f"Warning: {message}\n")
     else:
-        tell(kind, message)
+        warn_or_raise(kind, message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Generator
 
-from pycudakit._runtime.progress import Report
+from pycudakit._runtime.progress import ProgressCallback
 
 
 class _Progress(ctypes.Structure):
@@ -16,14 +16,14 @@ _WATCH = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Progress))
 
 
 class Watcher:
-    """A pk_watch for one call at a time, on which Python acts upon a signal such as Ctrl-C.
+    """A pk_progress_callback for one call at a time, on which Python acts upon a signal such as Ctrl-C.
 
     What the signal's handler raises, or the call's progress function, stops the call, and is kept here; then
     the watcher has served.
     """
 
     def __init__(self) -> None:
-        self.progress: Report | None = None
+        self.progress: ProgressCallback | None = None
         self._error: BaseException | None = None
         answers = self._answers()
         next(answers)

@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_who: dict[str, Callable[..., Any]] = {"played": lambda *_: NotImplemented}  # until there is who plays
+_implementations: dict[str, Callable[..., Any]] = {
+    "try_replay": lambda *_: NotImplemented
+}  # until there is who plays
 
 
-def name(**functions: Callable[..., Any]) -> None:
+def register(**functions: Callable[..., Any]) -> None:
     """Name the functions of rooms above that do what the functions of these names, below, are asked."""
-    _who.update(functions)
+    _implementations.update(functions)
 
 
 def call_on_device(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function of the kit's, or compute one element by element, where its arrays lie on a GPU."""
-    return _who["call_on_device"](function, *args, **kwargs)
+    return _implementations["call_on_device"](function, *args, **kwargs)
 
 
-def played(function: Any, args: Any, kwargs: Any) -> Any:
+def try_replay(function: Any, args: Any, kwargs: Any) -> Any:
     """Return the result of a call that is known as it is made on a GPU, or NotImplemented."""
-    return _who["played"](function, args, kwargs)
+    return _implementations["try_replay"](function, args, kwargs)
 
 
 def call_on_dask(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
     """Call a function of the kit's of this name where the blocks of its Dask arrays are computed."""
-    return _who["call_on_dask"](name, args, kwargs, module)
+    return _implementations["call_on_dask"](name, args, kwargs, module)
 
 
-def compile_wanted(library: Any) -> None:
+def compile_requested(library: Any) -> None:
     """Have those passes compiled that a library would rather have as kernels of their own."""
-    _who["compile_wanted"](library)
+    _implementations["compile_requested"](library)

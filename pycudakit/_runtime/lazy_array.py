@@ -8,7 +8,7 @@ from typing import Any
 from pycudakit._native.dtypes import Array, DType
 
 
-class Deferred:
+class LazyArray:
     """Stands for an array in a fused function."""
 
     __slots__ = ()
@@ -22,7 +22,7 @@ class Deferred:
         raise TypeError(f"{type(self).__name__} does not tell what it stands for")
 
 
-class Computed:
+class FusedProducer:
     """The values of a program, as a reduction takes them in place of an array: in one pass with it."""
 
     __slots__ = ("dtype", "function", "inputs")

@@ -20,14 +20,18 @@ from pycudakit import errors
 from pycudakit._native import abi, allocator, driver_jit, engine_status, loader
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
-from pycudakit._runtime.call_log import Call, Told, described, joined
-from pycudakit._runtime.engine_choice import NOTHING, Plan, plan_call
-from pycudakit._runtime.fp_errors import level_of_caller
+from pycudakit._runtime.call_log import Call, RawCall, call_from_report, combine_calls
+from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
+from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.interrupts import Watcher
 from pycudakit._runtime.progress import CallProgress
 
-_SPANS = 1 << 16  # that are kept of a call, in a profile
-FAILURES = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)  # after which the CPU engine may go on
+_MAX_SPANS = 1 << 16  # that are kept of a call, in a profile
+FALLBACK_ERRORS = (
+    errors.NoDevice,
+    errors.OutOfMemory,
+    errors.DeviceError,
+)  # after which the CPU engine may go on
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -36,7 +40,7 @@ P = ParamSpec("P")
 # ---- Who is told ------------------------------------------------------------------------------------
 
 
-class _Joined(NamedTuple):
+class _CompositeCall(NamedTuple):
     """A call that was made of others."""
 
     function: str
@@ -44,17 +48,17 @@ class _Joined(NamedTuple):
     are_passes: bool = False
 
 
-Record = Call | Told | _Joined
+CallRecord = Call | RawCall | _CompositeCall
 
 
 class _Local(threading.local):
-    call: Record | None = None  # the last one
-    parts: list[Record] | None = None  # of the call that is being made of several
-    hears: Callable[[Invocation], object] | None = None  # of each entry that was called
+    call: CallRecord | None = None  # the last one
+    parts: list[CallRecord] | None = None  # of the call that is being made of several
+    on_entry: Callable[[NativeCall], object] | None = None  # of each entry that was called
 
 
 _local = _Local()
-_here = context.here
+_current_context = context.current_context
 
 
 def last_call() -> Call | None:
@@ -70,52 +74,52 @@ def last_call() -> Call | None:
     """
     call = _local.call
     if call is not None and not isinstance(call, Call):
-        parts, told = _local.parts, call
-        call = _local.call = _described(told)
-        if parts and parts[-1] is told:  # or it would be counted twice
+        parts, raw_call = _local.parts, call
+        call = _local.call = _as_call(raw_call)
+        if parts and parts[-1] is raw_call:  # or it would be counted twice
             parts[-1] = call
     return call
 
 
-def _described(call: Record) -> Call:
+def _as_call(call: CallRecord) -> Call:
     if isinstance(call, Call):
         return call
-    if isinstance(call, _Joined):
-        return joined(call.function, [_described(part) for part in call.parts], call.are_passes)
-    return described(*call)
+    if isinstance(call, _CompositeCall):
+        return combine_calls(call.function, [_as_call(part) for part in call.parts], call.are_passes)
+    return call_from_report(*call)
 
 
-def last_record() -> Record | None:
+def last_record() -> CallRecord | None:
     """Return the thread's last call as it was recorded."""
     return _local.call
 
 
-def is_by_numpy(call: Record, reason: str) -> bool:
+def ran_in_numpy(call: CallRecord, reason: str) -> bool:
     """Tell whether NumPy computed a call, or all that it is made of, for this reason."""
-    if isinstance(call, _Joined):
-        return all(is_by_numpy(part, reason) for part in call.parts)
+    if isinstance(call, _CompositeCall):
+        return all(ran_in_numpy(part, reason) for part in call.parts)
     return isinstance(call, Call) and call.engine == "numpy" and call.reason == reason
 
 
-def name_of(call: Record) -> str:
+def function_of(call: CallRecord) -> str:
     """Return the function of a call."""
     return call[0] if isinstance(call, tuple) else call.function
 
 
-def done(call: Record) -> None:
+def log_call(call: CallRecord) -> None:
     """Record a call: it is the thread's last, and profiles have it, unless it is a part of another."""
     if _local.parts is not None:
         _add_part(call)
         _local.call = call
         return
     _local.call = call
-    if profiles := _here.get().profiles:
-        _local.call = _described(call)
+    if profiles := _current_context.get().profiles:
+        _local.call = _as_call(call)
         for calls in profiles:
             calls.append(_local.call)
 
 
-def _add_part(*calls: Record) -> None:
+def _add_part(*calls: CallRecord) -> None:
     """Add to what a call is made of, after what a recorder has said meanwhile."""
     parts, last = _local.parts, _local.call
     if parts is not None:
@@ -124,37 +128,37 @@ def _add_part(*calls: Record) -> None:
         parts.extend(calls)
 
 
-def recorder(call: Record | None) -> Callable[[], object]:
+def call_logger(call: CallRecord | None) -> Callable[[], object]:
     """Return what records a call that is always the same, where nobody watches: it takes no time."""
     return functools.partial(setattr, _local, "call", call)
 
 
-def by_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
+def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
     """Compute with NumPy, and record that."""
-    allocator.refuse_numpy()
-    if not _here.get().profiles:
+    allocator.check_numpy_is_allowed()
+    if not _current_context.get().profiles:
         result = compute()
-        done(Call(function, "numpy", reason))
+        log_call(Call(function, "numpy", reason))
         return result
     began = time.perf_counter()
     result = compute()
-    done(Call(function, "numpy", reason, time.perf_counter() - began, began=began))
+    log_call(Call(function, "numpy", reason, time.perf_counter() - began, began=began))
     return result
 
 
-def nothing(function: str) -> int:
+def log_empty_call(function: str) -> int:
     """Record a call that has nothing to compute, and return what that met."""
-    done(Call(function, "numpy", "nothing was left for an engine to compute"))
+    log_call(Call(function, "numpy", "nothing was left for an engine to compute"))
     return 0
 
 
-class apart:  # noqa: N801  (a context manager)
+class collect_calls:  # noqa: N801  (a context manager)
     """Keep the calls of a block to oneself: the list that it gives has them at the end."""
 
-    def __enter__(self) -> list[Record]:
+    def __enter__(self) -> list[CallRecord]:
         """Begin."""
         self._outer = _local.call, _local.parts
-        self._calls: list[Record] = []
+        self._calls: list[CallRecord] = []
         _local.call, _local.parts = None, self._calls
         return self._calls
 
@@ -167,92 +171,92 @@ class apart:  # noqa: N801  (a context manager)
 
 
 @contextlib.contextmanager
-def heard_by(hears: Callable[[Invocation], object]) -> Iterator[None]:
+def observe_entries(on_entry: Callable[[NativeCall], object]) -> Iterator[None]:
     """Tell somebody of each entry that the thread calls in a block."""
-    outer, _local.hears = _local.hears, hears
+    outer, _local.on_entry = _local.on_entry, on_entry
     try:
         yield
     finally:
-        _local.hears = outer
+        _local.on_entry = outer
 
 
-def one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
+def logged_as_one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Make one call, of this name, of those that a function makes; it tells them, if they are its passes."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
-        def made_of_others(*args: P.args, **kwargs: P.kwargs) -> T:
-            with apart() as parts:
+        def logged(*args: P.args, **kwargs: P.kwargs) -> T:
+            with collect_calls() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                done_in_parts(name, parts, of_passes)
+                log_composite_call(name, parts, of_passes)
             else:
-                nothing(name)
+                log_empty_call(name)
             return result
 
-        return made_of_others
+        return logged
 
     return decorate
 
 
-def done_in_parts(name: str, parts: Sequence[Record], are_passes: bool = False) -> None:
+def log_composite_call(name: str, parts: Sequence[CallRecord], are_passes: bool = False) -> None:
     """Record one call that was made of others."""
-    done(_Joined(name, list(parts), are_passes))
+    log_call(_CompositeCall(name, list(parts), are_passes))
 
 
-def by_numpy_alone(function: str, compute: Callable[[], T], foreign: str | None = None) -> T:
+def numpy_fallback(function: str, compute: Callable[[], T], unsupported: str | None = None) -> T:
     """Have NumPy compute what it alone takes, if the engine in force allows it.
 
     That is for an argument of which `as_array` made None, or because the call is `foreign`.
     """
-    chosen = plan_call(function, [None] if foreign is None else [], NOTHING, foreign)
-    return by_numpy(function, chosen.reason, compute)
+    chosen = choose_engine(function, [None] if unsupported is None else [], NO_COST, unsupported)
+    return run_numpy(function, chosen.reason, compute)
 
 
-def done_for_several(call: Record, functions: Sequence[str], seconds: Sequence[float]) -> None:
+def log_split_call(call: CallRecord, functions: Sequence[str], seconds: Sequence[float]) -> None:
     """Record a call that computed several functions, as a call for each, with its part of the time."""
-    whole = _described(call)
+    whole = _as_call(call)
     took, total = whole.seconds or 0.0, sum(seconds) or 1.0
     times = dict(whole.stages)
     for function, part in zip(functions, seconds, strict=True):
         stages = {stage: time * part / total for stage, time in times.items()}
-        done(replace(whole, function=function, seconds=took * part / total, stages=stages))
+        log_call(replace(whole, function=function, seconds=took * part / total, stages=stages))
         whole = replace(whole, spans=None, spans_left_out=0)  # which the first has
 
 
 @contextlib.contextmanager
-def as_part_of_last() -> Iterator[None]:
+def extending_last_call() -> Iterator[None]:
     """Make what is called in a block a part of the call before it."""
-    before = _local.call
-    with apart() as parts:
+    previous = _local.call
+    with collect_calls() as parts:
         yield
-    if before is not None and parts:
-        _amend(before, _Joined(name_of(before), [before, *parts]))
+    if previous is not None and parts:
+        _amend(previous, _CompositeCall(function_of(previous), [previous, *parts]))
 
 
 def add_reason(text: str) -> None:
     """Add to the reason of the thread's last call."""
     call = _local.call
-    if isinstance(call, tuple) and not isinstance(call, _Joined):
+    if isinstance(call, tuple) and not isinstance(call, _CompositeCall):
         function, engine, reason, devices, report = call
         _amend(call, (function, engine, f"{reason}; {text}", devices, report))
     elif call is not None:
-        known = _described(call)
-        _amend(call, replace(known, reason=f"{known.reason}; {text}"))
+        full_call = _as_call(call)
+        _amend(call, replace(full_call, reason=f"{full_call.reason}; {text}"))
 
 
-def _amend(before: Record, after: Record) -> None:
+def _amend(previous: CallRecord, after: CallRecord) -> None:
     """Put something else in the place of the last call."""
     parts = _local.parts
     _local.call = after
     if parts is not None:
-        if parts and parts[-1] is before:
+        if parts and parts[-1] is previous:
             parts.pop()
         parts.append(after)
-    elif profiles := _here.get().profiles:
-        _local.call = _described(after)
+    elif profiles := _current_context.get().profiles:
+        _local.call = _as_call(after)
         for calls in profiles:
-            if calls and calls[-1] is before:
+            if calls and calls[-1] is previous:
                 calls[-1] = _local.call
 
 
@@ -278,13 +282,13 @@ class Pool(Generic[T]):
         self._idle.append(used)
 
 
-class Invocation(ABC):
+class NativeCall(ABC):
     """An entry of the ABI with what it takes, of either library: prepared once, and called one by one."""
 
     entry: str  # its name
-    goes_on = True  # under `auto`, on the CPU engine where the CUDA engine fails
-    takes_rest = False  # and there with what is left alone
-    most_devices: int | None = None
+    falls_back = True  # under `auto`, on the CPU engine where the CUDA engine fails
+    resumes = False  # and there with what is left alone
+    max_devices: int | None = None
 
     def __init__(self) -> None:
         self.options = np.zeros(1, abi.OPTIONS)
@@ -298,68 +302,72 @@ class Invocation(ABC):
     def bind(self, library: Any) -> Callable[[], Any]:
         """Return the entry of a library with its arguments, our `options` and `report` among them."""
 
-    def told(self) -> tuple[str, tuple[Any, ...]]:
+    def describe_entry(self) -> tuple[str, tuple[Any, ...]]:
         """Return the entry's name and its arguments."""
-        name, arguments = self.bind(abi.Teller())()
+        name, arguments = self.bind(abi.EntryRecorder())()
         return name, arguments
 
-    def run(self, plan: Plan, size: int) -> int:
+    def run(self, choice: EngineChoice, size: int) -> int:
         """Call a library for so many elements, record the call, and return the exceptions that it met."""
-        wanted = _here.get()
-        if wanted.fast == context.WATCHED or (self.goes_on and plan.automatic and plan.engine == "cuda"):
-            return self._run_watched(plan, size, wanted)
+        call_context = _current_context.get()
+        if call_context.fast_path_engine == context.NO_FAST_PATH or (
+            self.falls_back and choice.automatic and choice.engine == "cuda"
+        ):
+            return self._run_observed(choice, size, call_context)
         if self._has_options:
             self._set_options(None, None, None)
-        return self._run(plan, (0,) if plan.engine == "cuda" else ())
+        return self._run(choice, (0,) if choice.engine == "cuda" else ())
 
-    def run_alone(self, plan: Plan) -> int:
+    def run_unobserved(self, choice: EngineChoice) -> int:
         """Call a library where nobody watches, and record the call."""
-        return self._run(plan, (0,))
+        return self._run(choice, (0,))
 
-    def run_there(self, plan: Plan, stream: int) -> int:
+    def run_on_stream(self, choice: EngineChoice, stream: int) -> int:
         """Call the CUDA library with arrays on a GPU, whose values come in a stream, and record the call."""
-        self.options["stream"], self.options["waits"] = stream, _here.get().wait
-        return self.run_alone(plan)
+        self.options["stream"], self.options["synchronous"] = stream, _current_context.get().wait
+        return self.run_unobserved(choice)
 
-    def run_short(self, plan: Plan) -> int:
+    def run_on_cpu(self, choice: EngineChoice) -> int:
         """Call the CPU's library where nobody watches, as `run` does, which looks whether somebody does."""
         if self._has_options:
             self._set_options(None, None, None)
-        return self._run(plan, ())
+        return self._run(choice, ())
 
-    def _run_watched(self, plan: Plan, size: int, wanted: context.Asked) -> int:
-        if wanted.progress is None:
-            return self._run_or_take_over(plan, wanted)
-        progress = CallProgress(wanted.progress, plan.function, size)
+    def _run_observed(self, choice: EngineChoice, size: int, call_context: context.CallContext) -> int:
+        if call_context.progress is None:
+            return self._run_with_fallback(choice, call_context)
+        progress = CallProgress(call_context.progress, choice.function, size)
         with progress as report:
-            if self._waits_for_driver(plan):
-                progress.wait(driver_jit.WAIT)
+            if self._needs_driver_jit(choice):
+                progress.wait(driver_jit.JIT_PROGRESS)
             self._watcher.progress = report
             try:
-                return self._run_or_take_over(plan, wanted)
+                return self._run_with_fallback(choice, call_context)
             finally:
                 self._watcher.progress = None
 
-    def _run_or_take_over(self, plan: Plan, wanted: context.Asked) -> int:
-        if not (self.goes_on and plan.automatic and plan.engine == "cuda"):
-            return self._run_with_options(plan, wanted)
-        rest = np.zeros(1, abi.REST) if self.takes_rest else None
+    def _run_with_fallback(self, choice: EngineChoice, call_context: context.CallContext) -> int:
+        if not (self.falls_back and choice.automatic and choice.engine == "cuda"):
+            return self._run_with_options(choice, call_context)
+        rest = np.zeros(1, abi.REST) if self.resumes else None
         try:
-            return self._run_with_options(plan, wanted, rest)
-        except FAILURES as error:
-            warn_of_takeover(error)
-            return self.take_over(plan, wanted, rest)
+            return self._run_with_options(choice, call_context, rest)
+        except FALLBACK_ERRORS as error:
+            warn_of_fallback(error)
+            return self.fall_back(choice, call_context, rest)
 
-    def take_over(self, plan: Plan, wanted: context.Asked, rest: Array | None) -> int:  # noqa: ARG002
+    def fall_back(self, choice: EngineChoice, call_context: context.CallContext, rest: Array | None) -> int:  # noqa: ARG002
         """Do on the CPU engine what the CUDA engine could not."""
-        return self._run_with_options(failed_over(plan), wanted)
+        return self._run_with_options(fallback_choice(choice), call_context)
 
-    def _run_with_options(self, plan: Plan, wanted: context.Asked, rest: Array | None = None) -> int:
-        devices = context.devices_asked()[: self.most_devices] if plan.engine == "cuda" else ()
+    def _run_with_options(
+        self, choice: EngineChoice, call_context: context.CallContext, rest: Array | None = None
+    ) -> int:
+        devices = context.current_devices()[: self.max_devices] if choice.engine == "cuda" else ()
         indices = None if devices in ((), (0,)) else np.array(devices, np.int64)  # (0,) is the usual
-        spans = np.empty(_SPANS, abi.SPAN) if wanted.profiles else None
+        spans = np.empty(_MAX_SPANS, abi.SPAN) if call_context.profiles else None
         self._set_options(indices, spans, rest)
-        return self._run(plan, devices, spans)
+        return self._run(choice, devices, spans)
 
     def _set_options(self, devices: Array | None, spans: Array | None, rest: Array | None) -> None:
         for name, array in (("devices", devices), ("spans", spans), ("rest", rest)):
@@ -368,89 +376,89 @@ class Invocation(ABC):
         self.options["span_capacity"] = 0 if spans is None else len(spans)
         self._has_options = not (devices is spans is rest is None)
 
-    def _run(self, plan: Plan, devices: tuple[int, ...], spans: Array | None = None) -> int:
-        entry = self._entries.get(plan.engine)
+    def _run(self, choice: EngineChoice, devices: tuple[int, ...], spans: Array | None = None) -> int:
+        entry = self._entries.get(choice.engine)
         if entry is None:
-            if self._waits_for_driver(plan):
-                plan = replace(plan, reason=f"{plan.reason}; {driver_jit.WAITED}")
-            entry = self._entries[plan.engine] = self.bind(loader.library(plan.engine))
-            if plan.engine == "cuda":
+            if self._needs_driver_jit(choice):
+                choice = replace(choice, reason=f"{choice.reason}; {driver_jit.JIT_REASON}")
+            entry = self._entries[choice.engine] = self.bind(loader.library(choice.engine))
+            if choice.engine == "cuda":
                 driver_jit.note_use(self.entry)
         began = 0.0 if spans is None else time.perf_counter()
         try:
             if status := entry():
-                abi.raise_error(loader.library(plan.engine), status)
+                abi.raise_error(loader.library(choice.engine), status)
         except errors.Error as error:
             if isinstance(error, (errors.DeviceError, errors.NoDevice)):
                 engine_status.status.cache_clear()  # the device may be lost for good
             if not self._watcher.stopped:
                 raise
         if self._watcher.stopped:  # whatever else went wrong on the way out
-            self._stop()
-        if _local.hears is not None:
-            _local.hears(self)
-        told = plan.function, plan.engine, plan.reason, devices, self.report.tobytes()
+            self._raise_stop()
+        if _local.on_entry is not None:
+            _local.on_entry(self)
+        raw_call = choice.function, choice.engine, choice.reason, devices, self.report.tobytes()
         if spans is not None:
-            done(described(*told, began, spans))
+            log_call(call_from_report(*raw_call, began, spans))
         else:  # as `done` does where there is no profile, without a call
             if _local.parts is not None:
-                _add_part(told)
-            _local.call = told
-        met: int = self._exceptions.item()
-        return met
+                _add_part(raw_call)
+            _local.call = raw_call
+        fp_flags: int = self._exceptions.item()
+        return fp_flags
 
-    def _waits_for_driver(self, plan: Plan) -> bool:
+    def _needs_driver_jit(self, choice: EngineChoice) -> bool:
         """Tell whether a GPU's driver is about to compile the entry's kernels."""
-        if plan.engine != "cuda" or "cuda" in self._entries:
+        if choice.engine != "cuda" or "cuda" in self._entries:
             return False
-        return driver_jit.is_first(self.entry, context.devices_asked())
+        return driver_jit.is_first_use(self.entry, context.current_devices())
 
     def _watch(self) -> None:
         self._watcher = Watcher()
-        self.options["watch"] = self._watcher.address
+        self.options["progress_callback"] = self._watcher.address
 
-    def _stop(self) -> None:
+    def _raise_stop(self) -> None:
         """Raise what stopped the call."""
         watcher = self._watcher
         self._watch()
         watcher.raise_error()
 
 
-def warn_of_takeover(error: errors.Error) -> None:
+def warn_of_fallback(error: errors.Error) -> None:
     """Warn that the CPU engine does what the CUDA engine could not."""
     warnings.warn(
         f"the CUDA engine failed, and the CPU engine took over: {error}",
         RuntimeWarning,
-        stacklevel=level_of_caller(),
+        stacklevel=caller_stacklevel(),
     )
 
 
-def failed_over(plan: Plan, what: str = "") -> Plan:
+def fallback_choice(choice: EngineChoice, what: str = "") -> EngineChoice:
     """Return where a call goes on that the CUDA engine could not end."""
-    return Plan(plan.function, "cpu", f"auto: the CUDA engine failed{what}")
+    return EngineChoice(choice.function, "cpu", f"auto: the CUDA engine failed{what}")
 
 
-class _Once(Invocation):
+class _UnpreparedCall(NativeCall):
     """An entry whose arguments are others the next time."""
 
     def __init__(self, entry: str) -> None:
         super().__init__()
         self.entry = entry
-        self._last = abi.Lasting(self.options), abi.Lasting(self.report)
+        self._options_and_report = abi.ArrayPointer(self.options), abi.ArrayPointer(self.report)
         self.arguments: tuple[Any, ...] = ()
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with whatever its arguments are then."""
         entry = getattr(library, self.entry)
-        return lambda: entry(*self.arguments, *self._last)
+        return lambda: entry(*self.arguments, *self._options_and_report)
 
 
 @functools.cache
-def _pool(entry: str) -> Pool[_Once]:
-    return Pool(functools.partial(_Once, entry))
+def _pool(entry: str) -> Pool[_UnpreparedCall]:
+    return Pool(functools.partial(_UnpreparedCall, entry))
 
 
-def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
+def run(choice: EngineChoice, entry: str, *arguments: Any, size: int) -> int:
     """Call an entry of the plan's library with these arguments, pk_options and pk_report; record the call.
 
     Returns the report's `exceptions`. What the entry writes must be nothing that it reads: under `auto`, the
@@ -460,7 +468,7 @@ def run(plan: Plan, entry: str, *arguments: Any, size: int) -> int:
     call = pool.take()
     call.arguments = arguments
     try:
-        return call.run(plan, size)
+        return call.run(choice, size)
     finally:
         call.arguments = ()
         pool.give_back(call)

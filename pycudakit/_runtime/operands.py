@@ -24,12 +24,12 @@ def as_array(value: Any) -> Array | None:
     return number if number.dtype in CODES else None  # of objects, beyond 64 bits
 
 
-def describe(row: Any, array: Array, strides: Sequence[int]) -> None:
+def fill_operand_row(row: Any, array: Array, strides: Sequence[int]) -> None:
     """Fill a row of an operand table."""
     row["address"] = abi.address_of(array)
     code = CODES.get(array.dtype)
     row["type"] = code_for(array.dtype) if code is None else code
-    row["flags"] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+    row["flags"] = 0 if array.dtype.isnative else abi.OPERAND_BYTE_SWAPPED
     row["strides"][: len(strides)] = strides
 
 
@@ -44,7 +44,7 @@ def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Arra
     if all(a.flags.c_contiguous for a in arrays):
         return allocator.empty(shape, dtype)
     nditer: Any = np.nditer
-    layout = allocator.made(
+    layout = allocator.with_result_allocator(
         math.prod(shape) * dtype.itemsize,
         lambda: nditer(
             [*arrays, None],
@@ -74,29 +74,29 @@ def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast_strides(
-    own: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
+    array_shape: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[int, ...]:
     """Return the strides, when broadcast to a shape, of an array of its own shape and strides."""
-    kept = [0 if size == 1 else stride for size, stride in zip(own, strides, strict=True)]
-    return (*(0,) * (len(shape) - len(own)), *kept)
+    broadcast = [0 if size == 1 else stride for size, stride in zip(array_shape, strides, strict=True)]
+    return (*(0,) * (len(shape) - len(array_shape)), *broadcast)
 
 
-def outline_of(array: Array) -> Array:
+def placeholder_like(array: Array) -> Array:
     """Return what has an array's form, but not its memory, and is not to be read."""
     outline: Array = np.lib.stride_tricks.as_strided(np.empty((), array.dtype), array.shape, array.strides)
     return outline
 
 
-def place_of(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple[int, int] | None:
+def locate_operand(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple[int, int] | None:
     """Return which argument has an operand's memory, and where from its first element the operand begins.
 
     Of several that have it, that is the one at the operand's own position.
     """
     begin = abi.address_of(operand)
-    for place in sorted(range(len(arguments)), key=lambda place: place != position):
-        argument = arguments[place]
+    for index in sorted(range(len(arguments)), key=lambda index: index != position):
+        argument = arguments[index]
         if type(argument) is np.ndarray:
             low, high = np.lib.array_utils.byte_bounds(argument)
             if low <= begin < high:
-                return place, begin - abi.address_of(argument)
+                return index, begin - abi.address_of(argument)
     return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pycudakit._runtime import context
-from pycudakit._runtime.call_log import STAGES, Call, joined
+from pycudakit._runtime.call_log import STAGES, Call, combine_calls
 from pycudakit._runtime.progress import checked_progress
 
 
@@ -72,7 +72,7 @@ def profile(progress: Any = None) -> AbstractContextManager[Profile]:
 @contextmanager
 def _collecting(changes: dict[str, Any]) -> Iterator[Profile]:
     collected = Profile()
-    with context.asking(profiles=(*context.here.get().profiles, collected.calls), **changes):
+    with context.override(profiles=(*context.current_context.get().profiles, collected.calls), **changes):
         yield collected
 
 
@@ -128,7 +128,7 @@ _COLUMNS = {
     "link": _Column(lambda call: call.link_share, "{:.0%}".format, _mean),
     "reason": _Column(lambda call: call.reason),
 }
-_TO_THE_LEFT = ("function", "engine", "reason")
+_LEFT_ALIGNED = ("function", "engine", "reason")
 
 
 def _with_passes(call: Call) -> Iterator[Call]:
@@ -139,7 +139,7 @@ def _with_passes(call: Call) -> Iterator[Call]:
         by_name.setdefault((one.function, one.engine, one.reason), []).append(one)
     for (function, _, _), same in by_name.items():
         times = f", {len(same):,} times" if len(same) > 1 else ""
-        yield joined(f"  {function}{times}", same)
+        yield combine_calls(f"  {function}{times}", same)
 
 
 def _cells(name: str, column: _Column, rows: list[Call], calls: list[Call]) -> list[str]:
@@ -150,7 +150,7 @@ def _cells(name: str, column: _Column, rows: list[Call], calls: list[Call]) -> l
     total = column.total([column.value(call) for call in calls], calls)
     shown = ["" if value is None else column.show(value) for value in [*values, total]]
     width = max(map(len, [name, *shown]))
-    return [text.ljust(width) if name in _TO_THE_LEFT else text.rjust(width) for text in [name, *shown]]
+    return [text.ljust(width) if name in _LEFT_ALIGNED else text.rjust(width) for text in [name, *shown]]
 
 
 def _table(calls: list[Call]) -> Iterator[str]:
@@ -175,7 +175,7 @@ def _process(device: int) -> int:
     return _HOST if device < 0 else _GPU + device
 
 
-def _name(what: str, name: str, process: int, thread: int = 0) -> Event:
+def _name_event(what: str, name: str, process: int, thread: int = 0) -> Event:
     return {"ph": "M", "name": f"{what}_name", "pid": process, "tid": thread, "args": {"name": name}}
 
 
@@ -192,11 +192,11 @@ def _events(calls: list[Call]) -> Iterator[Event]:
     lanes: set[tuple[int, int]] = set()  # devices, -1 being the host, and lanes
     for row, call in timed:
         begin = (call.began or 0.0) - origin
-        told = {"engine": call.engine, "reason": call.reason, "devices": call.devices}
+        fields = {"engine": call.engine, "reason": call.reason, "devices": call.devices}
         moved = {"bytes_up": call.bytes_up, "bytes_down": call.bytes_down}
         left_out = {"stages_left_out": call.spans_left_out} if call.spans_left_out else {}
         yield _event(
-            call.function, begin, begin + (call.seconds or 0.0), _CALLS, row, **told, **moved, **left_out
+            call.function, begin, begin + (call.seconds or 0.0), _CALLS, row, **fields, **moved, **left_out
         )
         for start, end, count, elements, stage, device, lane, _ in (
             () if call.spans is None else call.spans.tolist()
@@ -204,12 +204,12 @@ def _events(calls: list[Call]) -> Iterator[Event]:
             lanes.add((device, lane))
             times = begin + start, begin + end
             yield _event(STAGES[stage], *times, _process(device), lane, bytes=count, elements=elements)
-    yield _name("process", "calls", _CALLS)
-    yield _name("thread", "calls", _CALLS, _WHOLE)
+    yield _name_event("process", "calls", _CALLS)
+    yield _name_event("thread", "calls", _CALLS, _WHOLE)
     if any(row == _PASSES for row, _ in timed):
-        yield _name("thread", "passes of fused functions", _CALLS, _PASSES)
+        yield _name_event("thread", "passes of fused functions", _CALLS, _PASSES)
     for device in sorted({device for device, _ in lanes}):
-        yield _name("process", "host" if device < 0 else f"GPU {device}", _process(device))
+        yield _name_event("process", "host" if device < 0 else f"GPU {device}", _process(device))
     for device, lane in sorted(lanes):
         name = f"host thread {lane}" if device < 0 else f"GPU {device} slot {lane}"
-        yield _name("thread", name, _process(device), lane)
+        yield _name_event("thread", name, _process(device), lane)

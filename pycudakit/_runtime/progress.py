@@ -12,14 +12,14 @@ from typing import Any, Literal
 
 from pycudakit import errors
 
-Report = Callable[[int, int], object]
-Wanted = Report | Literal[True]
+ProgressCallback = Callable[[int, int], object]
+ProgressSetting = ProgressCallback | Literal[True]
 
 # Seconds after which a call tells how far it has come, and between one time and the next.
-LONG, PAUSE = 1.0, 0.1
+FIRST_REPORT_SECONDS, REPORT_INTERVAL = 1.0, 0.1
 
 
-def checked_progress(progress: Any) -> Wanted | None:
+def checked_progress(progress: Any) -> ProgressSetting | None:
     """Return what is asked for by `progress`, or raise."""
     if progress is True or callable(progress):
         return progress  # type: ignore[no-any-return]
@@ -28,7 +28,7 @@ def checked_progress(progress: Any) -> Wanted | None:
     raise errors.InvalidArgument(f"progress is {progress!r}; choose True, False or a callable")
 
 
-def _is_seen(stream: Any) -> bool:
+def _is_interactive(stream: Any) -> bool:
     """Tell whether a person may see lines of a stream come and go: on a terminal, or in a notebook."""
     return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
 
@@ -45,7 +45,7 @@ class Display:
     """
 
     def __init__(self, total: int, **style: Any) -> None:
-        self._shown = _is_seen(sys.stderr)
+        self._shown = _is_interactive(sys.stderr)
         self._bar: Any = None
         if self._shown:
             try:
@@ -79,7 +79,7 @@ class Display:
             self.clear()
 
 
-_telling: ContextVar[bool] = ContextVar("pycudakit_telling", default=False)
+_in_callback: ContextVar[bool] = ContextVar("pycudakit_in_progress_callback", default=False)
 
 
 class CallProgress:
@@ -95,14 +95,14 @@ class CallProgress:
         The elements of the call.
     """
 
-    def __init__(self, asked: Wanted, function: str, size: int) -> None:
-        self._asked, self._function, self._size = asked, function, size
+    def __init__(self, target: ProgressSetting, function: str, size: int) -> None:
+        self._target, self._function, self._size = target, function, size
         self._display: Display | None = None
-        self._long = self._due = time.perf_counter() + LONG
+        self._long = self._due = time.perf_counter() + FIRST_REPORT_SECONDS
 
-    def __enter__(self) -> Report:
+    def __enter__(self) -> ProgressCallback:
         """Return what an engine is to call now and then."""
-        return self._tell
+        return self._update
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -117,27 +117,27 @@ class CallProgress:
 
     def wait(self, what: str) -> None:
         """Show what the call waits for before it begins; a function is told nothing."""
-        if self._asked is True:
+        if self._target is True:
             self._show(0, f"{self._function}: {what}", f"{self._function}: {what}")
 
-    def _tell(self, done: int, total: int) -> None:
+    def _update(self, done: int, total: int) -> None:
         now = time.perf_counter()
         if now >= self._due:
-            self._due = now + PAUSE
+            self._due = now + REPORT_INTERVAL
             self._report(self._size - total + done)  # an engine that takes over has less to do
 
-    def _tell_function(self, function: Report, done: int) -> None:
-        if _telling.get():  # a call that the function itself made: it would be told without end
+    def _call_back(self, function: ProgressCallback, done: int) -> None:
+        if _in_callback.get():  # a call that the function itself made: it would be told without end
             return
-        token = _telling.set(True)
+        token = _in_callback.set(True)
         try:
             function(done, self._size)
         finally:
-            _telling.reset(token)
+            _in_callback.reset(token)
 
     def _report(self, done: int) -> None:
-        if self._asked is not True:
-            self._tell_function(self._asked, done)
+        if self._target is not True:
+            self._call_back(self._target, done)
             return
         self._show(done, self._function, f"{self._function}: {done / self._size:.0%}")
 

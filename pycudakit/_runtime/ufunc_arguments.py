@@ -13,7 +13,7 @@ import numpy as np
 
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import BOOL, Array, code_of
-from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.lazy_array import LazyArray
 
 
 def as_argument(value: Any) -> Any:
@@ -21,7 +21,7 @@ def as_argument(value: Any) -> Any:
     kind = type(value)
     if kind is int or kind is float:
         return value
-    if issubclass(kind, Deferred):
+    if issubclass(kind, LazyArray):
         value = value.resolved()
     elif kind is np.memmap:
         value = value.view(np.ndarray)
@@ -35,7 +35,7 @@ def as_argument(value: Any) -> Any:
     return value if code_of(value.dtype) is not None else None
 
 
-def one_out(out: Any) -> Any:
+def as_out(out: Any) -> Any:
     """Return what is given for the output of a function that has one: an array, None, or `...`."""
     return ... if out is ... else as_outs(out, 1)[0]
 
@@ -87,29 +87,29 @@ def as_order(order: Any) -> str:
     return letter
 
 
-def broadcasts_to(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+def broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
     """Tell whether an array of a shape fits into one of another as it is assigned."""
     try:
-        return broadcast_shapes(shape, wanted) == wanted
+        return broadcast_shapes(shape, target) == target
     except ValueError:
         return False
 
 
-_NUMPYS_DIMS = 32  # that `np.broadcast_shapes` takes
+_BROADCAST_SHAPES_MAX_DIMS = 32  # that `np.broadcast_shapes` takes
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     """Return what `np.broadcast_shapes` does, and of as many dimensions as arrays have."""
     if len({*shapes}) == 1:
         return shapes[0]
-    if max(map(len, shapes), default=0) <= _NUMPYS_DIMS:
+    if max(map(len, shapes), default=0) <= _BROADCAST_SHAPES_MAX_DIMS:
         return np.broadcast_shapes(*shapes)
     full = []
     for sizes in itertools.zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
-        own = set(sizes) - {1}
-        if len(own) > 1:
+        sizes_but_one = set(sizes) - {1}
+        if len(sizes_but_one) > 1:
             raise ValueError("shape mismatch")
-        full.append(own.pop() if own else 1)
+        full.append(sizes_but_one.pop() if sizes_but_one else 1)
     return tuple(reversed(full))
 
 
@@ -125,9 +125,9 @@ def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[in
         raise ValueError(f"operands could not be broadcast together with shapes {listed} ") from None
     for out in given:
         if out.shape != full:
-            own, whole = (str(s).replace(" ", "") for s in (out.shape, full))
+            sizes_but_one, full_text = (str(s).replace(" ", "") for s in (out.shape, full))
             raise ValueError(
-                f"non-broadcastable output operand with shape {own} doesn't match the broadcast shape {whole}"
+                f"non-broadcastable output operand with shape {sizes_but_one} doesn't match the broadcast shape {full_text}"
             )
         check_writeable(out)
     if math.prod(n for n in full if n) > sys.maxsize:

@@ -11,41 +11,47 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from pycudakit import errors
-from pycudakit._interop.foreign_arrays import check_devices, is_ordinary, read, read_all, takes_devices
+from pycudakit._interop.foreign_arrays import (
+    can_use_device_arrays,
+    check_device_arguments,
+    is_ordinary,
+    read,
+    read_all,
+)
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import SMALL
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.native_call import (
-    FAILURES,
-    apart,
-    by_numpy,
+    FALLBACK_ERRORS,
+    call_logger,
+    collect_calls,
     last_call,
-    one_call,
-    recorder,
-    warn_of_takeover,
+    logged_as_one_call,
+    run_numpy,
+    warn_of_fallback,
 )
 from pycudakit.fusing import replay
-from pycudakit.fusing.arguments import Homeward
-from pycudakit.fusing.escape import arrays_elsewhere, replace_left
-from pycudakit.fusing.guards import Outside, outside_of
-from pycudakit.fusing.memory.imported_arrays import Lending
+from pycudakit.fusing.arguments import ArgumentMap
+from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
+from pycudakit.fusing.guards import Guards, guards_of
+from pycudakit.fusing.memory.imported_arrays import ImportedArrays
 from pycudakit.fusing.memory.pytree import (
-    all_stand_ins,
+    all_tracers,
     arrays_in,
+    as_plain_array,
     copied,
-    devices_in,
-    mapped,
+    device_arrays_in,
     names_of,
-    places_of,
-    plain,
+    save_rng_state,
+    tree_map,
 )
-from pycudakit.fusing.numpy_api.registry import CAPTURED
-from pycudakit.fusing.pickling import OWN, named, twin
-from pycudakit.fusing.schedule.cost import Trial, numbers_in
+from pycudakit.fusing.numpy_api.registry import HANDLERS
+from pycudakit.fusing.pickling import UNFUSED, find_by_name, unfused_alias
+from pycudakit.fusing.schedule.cost import Autotuner, scalars_in
 from pycudakit.fusing.schedule.explain import Explained
-from pycudakit.fusing.trace.current_trace import active, recording_now
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.traced_body import Body
+from pycudakit.fusing.trace.current_trace import current_trace, current_trace_var
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.traced_body import TracedBody
 
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
 
@@ -89,30 +95,34 @@ class Fused(Generic[P, R]):
         functools.update_wrapper(self, function)
         self.__wrapped__ = function
         self._strict = strict
-        self._body = Body(function)
-        self._runs_later = any(
+        self._body = TracedBody(function)
+        self._runs_lazily = any(
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        self._recorded = one_call(getattr(function, "__name__", "fused"), of_passes=True)(self._record)
-        self._record_small = recorder(Call(self._name, "numpy", SMALL))
-        self._best: dict[tuple[Any, ...], str | Trial] = {}  # engine, by the arrays' shapes and types
+        self._run_traced = logged_as_one_call(getattr(function, "__name__", "fused"), of_passes=True)(
+            self._run_in_scope
+        )
+        self._log_small_call = call_logger(Call(self._name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
+        self._best: dict[tuple[Any, ...], str | Autotuner] = {}  # engine, by the arrays' shapes and types
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
-        if recording_now() is not None:
+        if current_trace() is not None:
             return self._body(*args, **kwargs)  # type: ignore[no-any-return]
-        engine = context.checked_current()
-        if self._runs_later:
+        engine = context.checked_current_engine()
+        if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
-        if context.is_numpys(engine):
-            return by_numpy(self._name, context.ASKED_FOR, lambda: self.__wrapped__(*args, **kwargs))
+        if context.is_only_numpy(engine):
+            return run_numpy(
+                self._name, context.REASON_ENGINE_REQUESTED, lambda: self.__wrapped__(*args, **kwargs)
+            )
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
-            if (answer := replay.played(self, args, kwargs)) is not NotImplemented:
+            if (answer := replay.try_replay(self, args, kwargs)) is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
-            devices = devices_in((args, kwargs)) if takes_devices() else []
-            if devices:
-                run = functools.partial(self._run_on_devices, devices)
+            device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
+            if device_arrays:
+                run = functools.partial(self._run_on_devices, device_arrays)
                 return replay.call(self, run, args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
@@ -122,8 +132,8 @@ class Fused(Generic[P, R]):
         if engine == "auto":
             result = self._run_automatically(arrays, args, kwargs)
             return result
-        recording = Recording(self._name, CAPTURED, self._strict)
-        result = self._recorded(recording, arrays, args, kwargs)
+        trace = Trace(self._name, HANDLERS, self._strict)
+        result = self._run_traced(trace, arrays, args, kwargs)
         return result
 
     def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
@@ -136,150 +146,154 @@ class Fused(Generic[P, R]):
             return self._run_by_numpy(args, kwargs)
         if best == "cuda":
             return self._run_on_cuda(arrays, args, kwargs)
-        if isinstance(best, Trial):
-            who = best.next_one(numbers_in([*args, *kwargs.values()]))
-            if who is not None:
-                return self._run_measured(best, who, key, arrays, args, kwargs)
-        recording = Recording(self._name, CAPTURED, self._strict)
-        recording.costs.are_of_small = best == "unknown"
-        result = self._recorded(recording, arrays, args, kwargs)
+        if isinstance(best, Autotuner):
+            engine = best.next_engine(scalars_in([*args, *kwargs.values()]))
+            if engine is not None:
+                return self._run_measured(best, engine, key, arrays, args, kwargs)
+        trace = Trace(self._name, HANDLERS, self._strict)
+        trace.costs.has_small_arguments = best == "unknown"
+        result = self._run_traced(trace, arrays, args, kwargs)
         if best in (None, "unknown"):
-            recording.costs.up += sum(array.nbytes for array in arrays)
-            recording.costs.down += sum(array.nbytes for array in arrays_in([result]))
-            if len(self._best) >= _MOST_KEYS:
+            trace.costs.up += sum(array.nbytes for array in arrays)
+            trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
+            if len(self._best) >= _MAX_KEYS:
                 self._best.clear()
-            self._best[key] = best = recording.costs.best()
-            if best == "cpu" and not (recording.costs.are_clear or self._strict):
-                self._best[key] = Trial(numbers_in([*args, *kwargs.values()]))
+            self._best[key] = best = trace.costs.best()
+            if best == "cpu" and not (trace.costs.is_conclusive or self._strict):
+                self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
         return result
 
     def _run_measured(
-        self, trial: Trial, who: str, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any
+        self, trial: Autotuner, engine: str, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any
     ) -> Any:
         """Run it, and remember who answers first once enough calls were measured."""
         began = time.perf_counter()
-        if who == "numpy":
+        if engine == "numpy":
             result = self._run_by_numpy(args, kwargs)
         else:
-            result = self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
-        first = trial.took(who, time.perf_counter() - began)
-        if first is not None:
-            self._best[key] = first
+            result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+        best = trial.record_time(engine, time.perf_counter() - began)
+        if best is not None:
+            self._best[key] = best
         return result
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
         """Have NumPy run what has small arguments; should it take long, it is written down the next time."""
         began = time.thread_time()  # however busy the machine is
         result = self._run_by_numpy(args, kwargs)
-        if time.thread_time() - began > _LONG:
+        if time.thread_time() - began > _SLOW_SECONDS:
             self._best[key] = "unknown"
         return result
 
     def _run_by_numpy(self, args: Any, kwargs: Any) -> Any:
-        if context.fast() == context.WATCHED:
-            return by_numpy(self._name, SMALL, lambda: self.__wrapped__(*args, **kwargs))
+        if context.fast_path_engine() == context.NO_FAST_PATH:
+            return run_numpy(
+                self._name, REASON_NUMPY_FASTER_FOR_SIZE, lambda: self.__wrapped__(*args, **kwargs)
+            )
         result = self.__wrapped__(*args, **kwargs)
-        self._record_small()
+        self._log_small_call()
         return result
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run it on the GPU; where that fails before an argument was written to, on the CPU engine."""
-        recording = None
-        put_back = places_of([*args, *kwargs.values()])
+        trace = None
+        restore_rng_state = save_rng_state([*args, *kwargs.values()])
         try:
-            with context.asking(engine="cuda"):
-                recording = Recording(self._name, CAPTURED, self._strict)
-                return self._recorded(recording, arrays, args, kwargs)
-        except FAILURES as error:
-            if recording is not None and recording.memory.written:
+            with context.override(engine="cuda"):
+                trace = Trace(self._name, HANDLERS, self._strict)
+                return self._run_traced(trace, arrays, args, kwargs)
+        except FALLBACK_ERRORS as error:
+            if trace is not None and trace.buffers.written:
                 raise
-            warn_of_takeover(error)
-            put_back()
-        with context.asking(engine="cpu"):
-            return self._recorded(Recording(self._name, CAPTURED, self._strict), arrays, args, kwargs)
+            warn_of_fallback(error)
+            restore_rng_state()
+        with context.override(engine="cpu"):
+            return self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
 
     @functools.cached_property
-    def outside(self) -> Outside | None:
+    def guards(self) -> Guards | None:
         """What the function names outside, if calls of one kind are alike."""
-        return None if self._runs_later else outside_of(self.__wrapped__)
+        return None if self._runs_lazily else guards_of(self.__wrapped__)
 
-    def _run_on_devices(self, devices: list[Any], *args: Any, **kwargs: Any) -> Any:
+    def _run_on_devices(self, device_arrays: list[Any], *args: Any, **kwargs: Any) -> Any:
         """Run it where its arrays lie; its results will lie there, too."""
-        there = set(map(id, devices))
-        if not all(id(value) in there or is_ordinary(value) for value in (*args, *kwargs.values())):
-            args, kwargs = mapped((args, kwargs), _given(self._name, devices))
-        with contextlib.nullcontext() if context.current() == "cuda" else context.asking(engine="cuda"):
-            recording = Recording(self._name, CAPTURED, self._strict)
-            return self._recorded(recording, arrays_in([args, kwargs]), args, kwargs, devices)
+        device_ids = set(map(id, device_arrays))
+        if not all(id(value) in device_ids or is_ordinary(value) for value in (*args, *kwargs.values())):
+            args, kwargs = tree_map((args, kwargs), _read_unless_on_device(self._name, device_arrays))
+        with (
+            contextlib.nullcontext() if context.current_engine() == "cuda" else context.override(engine="cuda")
+        ):
+            trace = Trace(self._name, HANDLERS, self._strict)
+            return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs, device_arrays)
 
     @property
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__name__", "fused")
 
-    def _record(
-        self, recording: Recording, arrays: list[Any], args: Any, kwargs: Any, devices: Sequence[Any] = ()
+    def _run_in_scope(
+        self, trace: Trace, arrays: list[Any], args: Any, kwargs: Any, device_arrays: Sequence[Any] = ()
     ) -> Any:
-        recording.memory.given([plain(array) for array in arrays])
-        recording.memory.elsewhere = functools.partial(
-            arrays_elsewhere, self.__wrapped__, self._body.is_ours, (*args, *kwargs.values())
+        trace.buffers.add_arguments([as_plain_array(array) for array in arrays])
+        trace.buffers.find_aliased_arrays = functools.partial(
+            aliased_arrays, self.__wrapped__, self._body.is_rebound, (*args, *kwargs.values())
         )
-        body = functools.partial(self._run, recording, args, kwargs)
-        if devices:
-            body = functools.partial(self._run_lending, recording, devices, args, kwargs)
+        body = functools.partial(self._run, trace, args, kwargs)
+        if device_arrays:
+            body = functools.partial(self._run_with_imports, trace, device_arrays, args, kwargs)
         try:
-            gpus = (0,) if devices else context.devices_asked()
-            return recording.memory.scope.run(recording.engine, body, gpus)
-        except FAILURES as error:
-            if not recording.memory.written:
+            gpus = (0,) if device_arrays else context.current_devices()
+            return trace.buffers.scope.run(trace.engine, body, gpus)
+        except FALLBACK_ERRORS as error:
+            if not trace.buffers.written:
                 raise
             raise type(error)(f"{error}; {self._name} had begun to write to its arguments") from error
 
-    def _run_lending(self, recording: Recording, devices: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    def _run_with_imports(self, trace: Trace, device_arrays: Sequence[Any], args: Any, kwargs: Any) -> Any:
         try:
-            lending = Lending(recording.memory, devices)
+            imported = ImportedArrays(trace.buffers, device_arrays)
         except errors.Error:
-            check_devices(self._name, self.__wrapped__, args, kwargs)  # which names the argument
+            check_device_arguments(self._name, self.__wrapped__, args, kwargs)  # which names the argument
             raise
-        recording.memory.scope.be_on(lending.device)
-        lending.queue()
-        own = (lending.device,)
-        is_usual = context.devices_asked() == own
+        trace.buffers.scope.set_device(imported.device)
+        imported.enter_async()
+        imported_device = (imported.device,)
+        is_usual = context.current_devices() == imported_device
         try:
-            with contextlib.nullcontext() if is_usual else context.asking(devices=own):
-                return self._run(recording, args, kwargs, lending)
+            with contextlib.nullcontext() if is_usual else context.override(devices=imported_device):
+                return self._run(trace, args, kwargs, imported)
         finally:
-            lending.give_back()
+            imported.return_to_owners()
 
-    def _run(self, recording: Recording, args: Any, kwargs: Any, lending: Lending | None = None) -> Any:
-        homeward = Homeward(recording, lending)
+    def _run(self, trace: Trace, args: Any, kwargs: Any, imported: ImportedArrays | None = None) -> Any:
+        argument_map = ArgumentMap(trace, imported)
         roots = self.__wrapped__, args, kwargs
-        args, kwargs = homeward.stand_ins(self.__wrapped__, args, kwargs)
-        known = sys.getrefcount(recording)  # which each stand-in refers to
-        token = active.set(recording)
+        args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
+        references = sys.getrefcount(trace)  # which each tracer refers to
+        token = current_trace_var.set(trace)
         try:
             result = self._body(*args, **kwargs)
         except BaseException as error:
             # After a failure of the engine, what it has may be lost; that is told already.
             with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
-                recording.memory.bring_home()
-                homeward.give_back()
-                replace_left((*roots, error), homeward.of)
+                trace.buffers.sync_all_to_caller()
+                argument_map.write_back()
+                replace_escaped_tracers((*roots, error), argument_map.to_caller)
             raise
         finally:
-            active.reset(token)
-            recording.is_over = True
-        if lending is None:
-            recording.finish(all_stand_ins(result))
+            current_trace_var.reset(token)
+            trace.has_ended = True
+        if imported is None:
+            trace.finish(all_tracers(result))
         else:
-            homeward.compute_on_device(all_stand_ins(result), lending)
-        homeward.give_back()
-        result = homeward.of(result)
-        if sys.getrefcount(recording) > known:
-            replace_left((*roots, result), homeward.of)
-            result = mapped(result, homeward.iterator_of)
-        if lending is not None:
-            recording.finish(())
-        recording.is_left_to_numpy = True
+            argument_map.compute_on_device(all_tracers(result), imported)
+        argument_map.write_back()
+        result = argument_map.to_caller(result)
+        if sys.getrefcount(trace) > references:
+            replace_escaped_tracers((*roots, result), argument_map.to_caller)
+            result = tree_map(result, argument_map.iterator_to_caller)
+        if imported is not None:
+            trace.finish(())
+        trace.has_fallen_back = True
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
@@ -297,32 +311,34 @@ class Fused(Generic[P, R]):
         >>> [each.function for each in plan.passes], plan.breaks
         (['mean', 'subtract'], ())
         """
-        if context.is_numpys(context.checked_current()):
+        if context.is_only_numpy(context.checked_current_engine()):
             return Explained(self._name, "numpy", (), ())
-        devices = devices_in((args, kwargs)) if takes_devices() else []
-        if devices:
-            check_devices("explain", self.__wrapped__, args, kwargs)
-            with context.asking(engine="cuda"):
-                return self._explain(*mapped((args, kwargs), _given("explain", devices)))
+        device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
+        if device_arrays:
+            check_device_arguments("explain", self.__wrapped__, args, kwargs)
+            with context.override(engine="cuda"):
+                return self._explain(
+                    *tree_map((args, kwargs), _read_unless_on_device("explain", device_arrays))
+                )
         return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
 
     def _explain(self, args: Any, kwargs: Any) -> Explained:
-        args, kwargs = mapped((args, kwargs), copied)
-        recording = Recording(self._name, CAPTURED, self._strict)
-        recording.passes = []
+        args, kwargs = tree_map((args, kwargs), copied)
+        trace = Trace(self._name, HANDLERS, self._strict)
+        trace.passes = []
         arrays = arrays_in([args, kwargs])
-        recording.memory.label(names_of(self.__wrapped__, args, kwargs))
-        with apart():
-            self._recorded(recording, arrays, args, kwargs, devices_in((args, kwargs)))
+        trace.buffers.label(names_of(self.__wrapped__, args, kwargs))
+        with collect_calls():
+            self._run_traced(trace, arrays, args, kwargs, device_arrays_in((args, kwargs)))
             whole = last_call()
         return Explained(
             self._name,
-            recording.engine if whole is None else whole.engine,
-            tuple(recording.passes),
-            tuple(recording.breaks),
+            trace.engine if whole is None else whole.engine,
+            tuple(trace.passes),
+            tuple(trace.breaks),
             0 if whole is None else whole.bytes_up,
             0 if whole is None else whole.bytes_down,
-            recording.memory.scope.bytes_kept,
+            trace.buffers.scope.peak_resident_bytes,
         )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -330,28 +346,28 @@ class Fused(Generic[P, R]):
         return self if instance is None else BoundFused(self, instance)
 
     @functools.cached_property
-    def _own(self) -> Any:
-        return twin(self.__wrapped__)
+    def _unfused(self) -> Any:
+        return unfused_alias(self.__wrapped__)
 
     def __reduce__(self) -> Any:
         """Pickle it by its name, as a function; without one, as what is fused."""
         name: str = getattr(self.__wrapped__, "__qualname__", "")
-        is_known = named(self.__module__, name) is self
+        is_known = find_by_name(self.__module__, name) is self
         if is_known and self.__module__ != "__main__":
             return name
-        return _fused_again, (self._own if is_known else self.__wrapped__, self._strict)
+        return _unpickle_fused, (self._unfused if is_known else self.__wrapped__, self._strict)
 
     def __repr__(self) -> str:
         """Tell what is fused."""
         return f"<fused {self.__wrapped__!r}>"
 
 
-def _fused_again(function: Any, strict: bool) -> Fused[Any, Any]:
-    name, _, own = getattr(function, "__qualname__", "").rpartition(".")
-    if own == OWN:
-        known = named(function.__module__, name)
-        if isinstance(known, Fused) and known._own is function:  # noqa: SLF001
-            return known
+def _unpickle_fused(function: Any, strict: bool) -> Fused[Any, Any]:
+    name, _, last = getattr(function, "__qualname__", "").rpartition(".")
+    if last == UNFUSED:
+        existing = find_by_name(function.__module__, name)
+        if isinstance(existing, Fused) and existing._unfused is function:  # noqa: SLF001
+            return existing
         function.__qualname__ = name
     return Fused(function, strict)
 
@@ -387,14 +403,14 @@ class BoundFused:
         return self.__func__.explain(self.__self__, *args, **kwargs)
 
 
-_MOST_KEYS = 256
-_LONG = 5e-3  # seconds
+_MAX_KEYS = 256
+_SLOW_SECONDS = 5e-3  # seconds
 
 
-def _given(title: str, devices: Sequence[Any]) -> Callable[[Any], Any]:
+def _read_unless_on_device(title: str, device_arrays: Sequence[Any]) -> Callable[[Any], Any]:
     """Return what reads an argument, but for what lies on a GPU."""
-    there = {id(device) for device in devices}
-    return lambda value: value if id(value) in there else read(value, title)
+    device_ids = {id(device) for device in device_arrays}
+    return lambda value: value if id(value) in device_ids else read(value, title)
 
 
 @overload
@@ -422,7 +438,7 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
 
     Notes
     -----
-    At every call the body runs with stand-ins for the arrays among the arguments. They write down what is
+    At every call the body runs with tracers for the arrays among the arguments. They write down what is
     asked of them, and it is computed when it is needed, on the engine asked for, to the bits of pycudakit's
     functions called one by one.
 

@@ -1,7 +1,7 @@
 """What a fused function finds, and leaves, in objects that outlive its call.
 
 A method keeps what it computed in an attribute, a closure appends it to a list. Both are looked through after
-the call, and arrays take the place of the stand-ins left there; but only where some are left, and not without
+the call, and arrays take the place of the tracers left there; but only where some are left, and not without
 end: one that is not found goes on as an array.
 """
 
@@ -18,20 +18,20 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array
-from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.memory.tracer import Tracer
 
-_MOST_LOOKED_AT = 10_000  # objects
-_MOST_LOOKED_AT_BEFORE = 1000
+_MAX_VISITED = 10_000  # objects
+_MAX_VISITED_BEFORE = 1000
 _OUTSIDE = ("numpy", __name__.partition(".")[0])  # whose functions keep nothing of a caller's
 _NUMBERS = (bool, int, float, complex, np.generic)
-_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, StandIn, np.ndarray, str, bytes, type(None))
+_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, bytes, type(None))
 
 
-def replace_left(roots: Iterable[Any], array_of: Callable[[StandIn], Any]) -> None:
-    """Put arrays in the place of stand-ins, in these objects and in what is found through them."""
+def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], Any]) -> None:
+    """Put arrays in the place of tracers, in these objects and in what is found through them."""
     seen: set[int] = set()
     pending = deque(roots)
-    while pending and len(seen) < _MOST_LOOKED_AT:
+    while pending and len(seen) < _MAX_VISITED:
         holder = pending.popleft()
         if id(holder) in seen:
             continue
@@ -44,29 +44,31 @@ def replace_left(roots: Iterable[Any], array_of: Callable[[StandIn], Any]) -> No
                 pending.append(new)
 
 
-def arrays_elsewhere(function: Any, is_lent: bool, arguments: Iterable[Any]) -> Iterator[Array]:
+def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[Any]) -> Iterator[Array]:
     """Return arrays that a function has another way to than by its arguments, and reads as they are.
 
-    Of those that its own names are of, a stand-in is lent to it, or not.
+    Of those that its own names are of, a tracer is passed to it, or not.
     """
-    own = [value for value in _own(function) if not (is_lent and type(value) is np.ndarray)]
-    return (each for each in _reached([*_leaves(arguments, {}), *own]) if type(each) is np.ndarray)
+    own = [
+        value for value in _free_values(function) if not (are_globals_traced and type(value) is np.ndarray)
+    ]
+    return (each for each in _reachable([*_leaves(arguments, {}), *own]) if type(each) is np.ndarray)
 
 
-def reached_elsewhere(function: Any, arguments: Iterable[Any]) -> list[Any]:
+def aliased_containers(function: Any, arguments: Iterable[Any]) -> list[Any]:
     """Return the lists and dicts among arguments to which a function has another way, too."""
     nested: dict[int, Any] = {}
     leaves = _leaves(arguments, nested)
     if not nested:
         return []
-    seen = {id(each) for each in _reached([*leaves, *_own(function)])}
+    seen = {id(each) for each in _reachable([*leaves, *_free_values(function)])}
     return [value for key, value in nested.items() if key in seen]
 
 
-def _reached(values: Iterable[Any]) -> Iterator[Any]:
+def _reachable(values: Iterable[Any]) -> Iterator[Any]:
     """Yield arrays, and each object once, of values and of what is found through them; not without end."""
     pending, seen = deque(values), set[int]()
-    while pending and len(seen) < _MOST_LOOKED_AT_BEFORE:
+    while pending and len(seen) < _MAX_VISITED_BEFORE:
         holder = pending.popleft()
         if type(holder) is np.ndarray:
             yield holder
@@ -90,14 +92,16 @@ def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:
     return found
 
 
-def _own(function: Any) -> list[Any]:
+def _free_values(function: Any) -> list[Any]:
     """Return what a function's own names are of."""
-    return [value for value, _ in _names_of(function)] if type(function) is FunctionType else [function]
+    return (
+        [value for value, _ in _free_variables_of(function)] if type(function) is FunctionType else [function]
+    )
 
 
-def _replaced(value: Any, array_of: Callable[[StandIn], Any]) -> Any:
-    """Return an array for a stand-in, and a tuple with arrays for those that it has; else the value."""
-    if type(value) is StandIn:
+def _replaced(value: Any, array_of: Callable[[Tracer], Any]) -> Any:
+    """Return an array for a tracer, and a tuple with arrays for those that it has; else the value."""
+    if type(value) is Tracer:
         return array_of(value)
     if not isinstance(value, tuple):
         return value
@@ -125,7 +129,7 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
             return
     elif isinstance(holder, FunctionType):
         yield from ((part, None) for part in (holder.__defaults__, holder.__kwdefaults__))
-        yield from _names_of(holder)
+        yield from _free_variables_of(holder)
     elif isinstance(holder, MethodType):
         yield from ((holder.__self__, None), (holder.__func__, None))
     elif isinstance(holder, partial):
@@ -143,21 +147,25 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
                     yield getattr(holder, name), partial(object.__setattr__, holder, name)
 
 
-def _names_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+def _free_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     """Yield what the names of a function mean that are not its own, and what puts something else there."""
     if (function.__module__ or "").partition(".")[0] in _OUTSIDE:
         return
     for cell in function.__closure__ or ():
         yield from _parts(cell)
-    known = function.__globals__
+    global_values = function.__globals__
     for name in _globals_in(function.__code__):
-        if name in known:
-            yield known[name], partial(dict.__setitem__, known, name)
+        if name in global_values:
+            yield global_values[name], partial(dict.__setitem__, global_values, name)
 
 
 @lru_cache(1024)
 def _globals_in(code: CodeType) -> tuple[str, ...]:
     """Return the names of globals that a function's code has."""
-    names = [step.argval for step in dis.get_instructions(code) if step.opname.endswith("_GLOBAL")]
+    names = [
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname.endswith("_GLOBAL")
+    ]
     inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _globals_in(part)]
     return tuple(dict.fromkeys([*names, *inner]))

@@ -51,7 +51,7 @@ class Break:
         )
 
 
-def where_asked(what: str, instead: str = "") -> Break:
+def break_at_caller(what: str, instead: str = "") -> Break:
     """Return the break of the line that runs, outside of the package."""
     frame = sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):

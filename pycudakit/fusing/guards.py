@@ -18,25 +18,25 @@ _NAMES = "abs bool divmod enumerate float int len max min pow range reversed rou
 _BUILTINS = tuple(getattr(builtins, name) for name in _NAMES.split())
 _FUNCTIONS: tuple[Any, ...] = (BuiltinFunctionType, FunctionType, np.ufunc, type(np.sum))
 # Instructions, by how their names begin: they leave no trace but in arrays and in what is the function's own.
-_HARMLESS = """BINARY_ BUILD_ CACHE CALL COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY DICT_ DUP_ END_FOR
+_PURE_OPCODES = """BINARY_ BUILD_ CACHE CALL COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY DICT_ DUP_ END_FOR
 EXTENDED_ARG FORMAT_ FOR_ITER GET_ITER INPLACE_ IS_OP JUMP KW_NAMES LIST_ LOAD_ASSERTION_ERROR LOAD_ATTR
 LOAD_CLOSURE LOAD_COMMON_CONSTANT LOAD_CONST LOAD_DEREF LOAD_FAST LOAD_GLOBAL LOAD_METHOD LOAD_SMALL_INT
 MAKE_CELL MAKE_FUNCTION MAP_ADD NOP NOT_TAKEN POP_ PRECALL PUSH_NULL RAISE_VARARGS RERAISE RESUME RETURN_ ROT_
 SET_ STORE_FAST STORE_SLICE STORE_SUBSCR SWAP TO_BOOL UNARY_ UNPACK_"""
-_BEGINNINGS = tuple(_HARMLESS.split())
+_PURE_PREFIXES = tuple(_PURE_OPCODES.split())
 # Attributes, of modules as a rule, that leave one, or tell of what is elsewhere.
 _NAMES = """apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine errstate explain fromfile
 fromfunction frompyfunc fuse genfromtxt geterr geterrcall getbufsize info lib load loadtxt memmap memory_info
 nditer printoptions profile random release save savetxt savez savez_compressed setflags testing tofile
 vectorize"""
-_TELLING = frozenset(_NAMES.split())
+_IMPURE_NAMES = frozenset(_NAMES.split())
 
 
-class TellingError(Exception):
+class ImpureError(Exception):
     """What a function names may be more than what it computes with."""
 
 
-class Outside:
+class Guards:
     """All that a function names outside, if it leaves no trace there, and finds none.
 
     Parameters
@@ -46,61 +46,61 @@ class Outside:
     """
 
     def __init__(self, function: FunctionType) -> None:
-        self._looks: list[Callable[[], Any]] = []  # at what a name means now
+        self._reads: list[Callable[[], Any]] = []  # at what a name means now
         self._functions: list[Any] = []  # whose names are among them
         self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # what was seen, and what it means
         self._add(function)
-        self.now()
+        self.evaluate()
 
-    def now(self) -> tuple[Any, ...]:
+    def evaluate(self) -> tuple[Any, ...]:
         """Return what the names mean: numbers by their bits. Raises where that cannot be told."""
-        values, (known, described) = [look() for look in self._looks], self._last
+        values, (known, described) = [read() for read in self._reads], self._last
         # What can be told does not change: the same objects mean the same.
         if len(values) != len(known) or not all(map(is_, values, known)):
-            described = tuple([self._described(value) for value in values])
+            described = tuple([self._key_of(value) for value in values])
             self._last = values, described
         return described
 
-    def _described(self, value: Any) -> Any:
+    def _key_of(self, value: Any) -> Any:
         kind = type(value)
         if kind in (bool, int, str, type(None)):
             return kind, value
         if kind is float:
             return kind, value.hex()
         if kind is tuple:
-            return kind, tuple([self._described(part) for part in value])
+            return kind, tuple([self._key_of(part) for part in value])
         if isinstance(value, (np.dtype, np.generic)):
             return kind, str(value) if isinstance(value, np.dtype) else value.tobytes()
-        if kind is CodeType or _is_known(value) or any(value is function for function in self._functions):
+        if kind is CodeType or _is_pure(value) or any(value is function for function in self._functions):
             return value
-        raise TellingError
+        raise ImpureError
 
-    def _add(self, given: Any) -> None:
+    def _add(self, callee: Any) -> None:
         """Add the names of a function, and those of the functions that are among them."""
-        if any(given is known for known in self._functions):
+        if any(callee is known for known in self._functions):
             return
-        self._functions.append(given)
-        function = given.__wrapped__ if _is_fused(given) else given
+        self._functions.append(callee)
+        function = callee.__wrapped__ if _is_fused(callee) else callee
         names = _globals_of(function.__code__) if type(function) is FunctionType else None
         if names is None:
-            raise TellingError
+            raise ImpureError
         own: list[Callable[[], Any]] = [partial(_global, function.__globals__, name) for name in names]
         own += [partial(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
         own += [partial(getattr, function, name) for name in ("__defaults__", "__code__")]
-        self._looks += [*own, partial(_named_defaults, function)]
-        for look in own:
-            value = look()
-            if _is_fused(value) or (type(value) is FunctionType and not _is_known(value)):
+        self._reads += [*own, partial(_named_defaults, function)]
+        for read in own:
+            value = read()
+            if _is_fused(value) or (type(value) is FunctionType and not _is_pure(value)):
                 self._add(value)
 
 
-def outside_of(function: Any) -> Outside | None:
+def guards_of(function: Any) -> Guards | None:
     """Return what a function names outside; None if it may leave a trace there, or find one."""
     if type(function) is not FunctionType:
         return None
     try:
-        return Outside(function)
-    except (TellingError, ValueError):  # a cell may be empty
+        return Guards(function)
+    except (ImpureError, ValueError):  # a cell may be empty
         return None
 
 
@@ -108,7 +108,7 @@ def _is_fused(value: Any) -> bool:
     return type(value).__module__ == f"{_OURS}.fusing.api" and hasattr(value, "__wrapped__")
 
 
-def _is_known(value: Any) -> bool:
+def _is_pure(value: Any) -> bool:
     """Tell whether it is a module, or a function of one, that computes and no more."""
     if isinstance(value, ModuleType):
         return value.__name__ in _MODULES
@@ -118,13 +118,13 @@ def _is_known(value: Any) -> bool:
         return False
     if isinstance(value, np.ufunc) or value in _BUILTINS:
         return True
-    room = value.__module__ or ""
-    is_of_one = room.partition(".")[0] in ("math", "numpy", _OURS) and ".random" not in room
-    return is_of_one and not _is_telling(value.__name__)
+    module = value.__module__ or ""
+    is_in_known_module = module.partition(".")[0] in ("math", "numpy", _OURS) and ".random" not in module
+    return is_in_known_module and not _is_impure(value.__name__)
 
 
-def _is_telling(name: str) -> bool:
-    return name in _TELLING or name.startswith(("set_", "seterr", "setbuf", "last_"))
+def _is_impure(name: str) -> bool:
+    return name in _IMPURE_NAMES or name.startswith(("set_", "seterr", "setbuf", "last_"))
 
 
 def _named_defaults(function: FunctionType) -> tuple[Any, ...]:
@@ -147,14 +147,14 @@ def _globals_of(code: CodeType) -> tuple[str, ...] | None:
     """Return the names of globals in a function's code; None if it does more than to compute."""
     found: list[str] = []
     for each in _codes(code):
-        for step in dis.get_instructions(each):
-            name, argument = step.opname, step.argval
+        for instruction in dis.get_instructions(each):
+            name, argument = instruction.opname, instruction.argval
             is_attribute = name in ("LOAD_ATTR", "LOAD_METHOD")
             if name == "LOAD_GLOBAL":
                 found.append(argument)
             elif name == "STORE_DEREF":
                 if argument in each.co_freevars:
                     return None
-            elif (is_attribute and _is_telling(argument)) or not name.startswith(_BEGINNINGS):
+            elif (is_attribute and _is_impure(argument)) or not name.startswith(_PURE_PREFIXES):
                 return None
     return tuple(dict.fromkeys(found))

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-OWN = "_own"  # the attribute by which pickles find what a script's fused function fuses
+UNFUSED = "_unfused"  # the attribute by which pickles find what a script's fused function fuses
 
 
-def named(module: str, name: str) -> Any:
+def find_by_name(module: str, name: str) -> Any:
     """Return what a module shows by a name with dots, or None."""
     found: Any = sys.modules.get(module)
     for part in name.split("."):
@@ -18,7 +18,7 @@ def named(module: str, name: str) -> Any:
     return found
 
 
-def twin(function: Callable[..., Any]) -> Callable[..., Any]:
+def unfused_alias(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that is this one, but that its name leads to it: past the fused one of that name.
 
     `pickle` takes it by its name, for this script and the processes that it starts; cloudpickle, which knows
@@ -26,15 +26,15 @@ def twin(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     if not isinstance(function, FunctionType):
         return function
-    made = FunctionType(
+    alias = FunctionType(
         function.__code__,
         function.__globals__,
         function.__name__,
         function.__defaults__,
         function.__closure__,
     )
-    made.__kwdefaults__, made.__doc__ = function.__kwdefaults__, function.__doc__
-    made.__module__ = function.__module__
-    made.__dict__.update(function.__dict__)
-    made.__qualname__ = f"{function.__qualname__}.{OWN}"
-    return made
+    alias.__kwdefaults__, alias.__doc__ = function.__kwdefaults__, function.__doc__
+    alias.__module__ = function.__module__
+    alias.__dict__.update(function.__dict__)
+    alias.__qualname__ = f"{function.__qualname__}.{UNFUSED}"
+    return alias

@@ -1,4 +1,4 @@
-"""Calls of functions of the kit's with arrays on a GPU, written down once and played from then on.
+"""Calls of pycudakit's functions with arrays on a GPU, written down once and played from then on.
 
 What such a call asks of the library follows from the function, from how its arrays lie, and from its other
 arguments, as long as the host looks at nothing of what is computed. So the entries that the second call of a
@@ -20,22 +20,22 @@ import numpy as np
 
 from pycudakit._element_programs.values import operations
 from pycudakit._interop.cuda_libraries import (
+    INSPECT_ERRORS,
     LEGACY_STREAM,
-    UNSEEN,
-    dtype_of,
-    engine_here,
-    is_alone,
+    byte_extent,
+    device_engine,
+    has_one_device,
     library_of_type,
-    reach,
+    numpy_dtype,
 )
 from pycudakit._native import abi, hardware, loader
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context, late_bound, native_call
-from pycudakit._runtime.native_call import Invocation
-from pycudakit.fusing.guards import TellingError
+from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.guards import ImpureError
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.memory.background_jit import compile_wanted
+from pycudakit.fusing.memory.background_jit import compile_requested
 
 _ROOMS = tuple(
     f"{__name__.partition('.')[0]}.{room}"
@@ -63,7 +63,7 @@ class _OtherError(Exception):
 # ---- Which calls are alike ---------------------------------------------------------------------------
 
 
-class Kind(NamedTuple):
+class CallSignature(NamedTuple):
     """A kind of calls, and the arrays of one."""
 
     key: tuple[Any, ...]
@@ -73,28 +73,28 @@ class Kind(NamedTuple):
     device: int
 
 
-def _kind_of(function: Any, args: Any, kwargs: Any) -> Kind | None:
+def _kind_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None:
     """Return which calls are like this one; None if it is one that cannot be played."""
-    if engine_here() is None or context.here.get().wait or residency.is_heard():
+    if device_engine() is None or context.current_context.get().wait or residency.has_listener():
         return None
-    outside = getattr(function, "outside", None)  # of a fused function
-    if outside is None and not _is_of_the_kit(function):
+    guards = getattr(function, "guards", None)  # of a fused function
+    if guards is None and not _is_of_the_kit(function):
         return None
     arrays: list[Any] = []
     seen: list[Any] = []
     try:
-        there = None if outside is None else outside.now()
-        of_lists = outside is None  # which a function of the caller's might change
+        there = None if guards is None else guards.evaluate()
+        of_lists = guards is None  # which a function of the caller's might change
         given = tuple([_described(value, arrays, seen, of_lists) for value in args])
         named = tuple([(name, _described(each, arrays, seen, of_lists)) for name, each in kwargs.items()])
-    except (_OtherError, TellingError, ValueError):
+    except (_OtherError, ImpureError, ValueError):
         return None
     places = {(stream, gpu) for _, _, stream, gpu in seen}
     if len(places) != 1 or _overlap(seen):
         return None
     stream, gpu = places.pop()
     key = function, there, given, named, gpu
-    return Kind(key, arrays, [address for _, address, _, _ in seen], stream, gpu)
+    return CallSignature(key, arrays, [address for _, address, _, _ in seen], stream, gpu)
 
 
 @functools.lru_cache(1024)
@@ -118,20 +118,20 @@ def _described(value: Any, arrays: list[Any], seen: list[Any], of_lists: bool) -
     if value is Ellipsis or value is np._NoValue:  # noqa: SLF001
         return kind
     library = library_of_type(kind)
-    if library is None or not library.is_there(value):
+    if library is None or not library.is_on_device(value):
         raise _OtherError
     for place, known in enumerate(arrays):
         if known is value:
             return place
     try:
-        found = library.see(value)
-        gpu = 0 if is_alone() else library.device_of(value)
-    except UNSEEN:
+        found = library.inspect(value)
+        gpu = 0 if has_one_device() else library.device_index(value)
+    except INSPECT_ERRORS:
         raise _OtherError from None
     if found is None or found[0][3]:  # what may not be written to
         raise _OtherError
     (name, shape, strides, _), address, stream = found
-    dtype = dtype_of(name)
+    dtype = numpy_dtype(name)
     if dtype is None or not (address and math.prod(shape)):
         raise _OtherError
     arrays.append(value)
@@ -143,7 +143,7 @@ def _extent(dtype: DType, shape: tuple[int, ...], strides: Any, address: int) ->
     """Return where an array's memory begins and ends."""
     if strides is None:
         return address, address + math.prod(shape) * dtype.itemsize
-    low, high = reach(shape, strides)
+    low, high = byte_extent(shape, strides)
     return address + low, address + high + dtype.itemsize
 
 
@@ -155,7 +155,7 @@ def _overlap(seen: list[Any]) -> bool:
 # ---- What is written down ----------------------------------------------------------------------------
 
 
-class Tape:
+class CapturedCall:
     """What a call asks of the library, in its order, and then what plays it.
 
     Parameters
@@ -164,7 +164,7 @@ class Tape:
         Of the call.
     """
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: CallSignature) -> None:
         self._library = loader.library("cuda")
         self._record: Any = None  # of the call
         self._device = kind.device
@@ -173,9 +173,9 @@ class Tape:
         self._owners: list[Array] = []  # of the memory by whose addresses the library knows what is kept
         self._ranges: dict[int, int] = {}  # bytes that are kept now, by the first's address
         self._stream = ctypes.c_uint64()
-        self._steps = [self._entry("pk_plan_queue", self._stream)]
+        self._steps = [self._entry("pk_plan_set_stream", self._stream)]
         if kind.device != 0:
-            self._steps.insert(0, self._entry("pk_plan_device", ctypes.c_int64(kind.device)))
+            self._steps.insert(0, self._entry("pk_plan_set_device", ctypes.c_int64(kind.device)))
         self._drops: list[Callable[[], bool]] = []  # steps, if others follow: a plan's end drops all
         self._lasting: list[Array] = []  # what entries are given
         self._is_valid = True
@@ -185,67 +185,72 @@ class Tape:
 
     # ---- While a call is written down ----
 
-    def refuse(self) -> None:
+    def mark_not_replayable(self) -> None:
         """Note that the call did what cannot be played."""
         self._is_valid = False
 
-    def owns(self, owner: Array) -> None:
+    def keep_alive(self, owner: Array) -> None:
         """Keep memory for as long as its addresses are names."""
         self._owners.append(owner)
 
-    def kept(self, address: int, size: int, what: int) -> None:
+    def on_resident(self, address: int, size: int, intent: int) -> None:
         """Note memory that is kept; what goes up there is what the function has made, or names."""
-        is_small = what == residency.INPUT and size <= residency.WITH_LAUNCHES
-        self._is_valid = self._is_valid and (what == residency.TEMPORARY or is_small)
+        is_small = intent == residency.INPUT and size <= residency.MAX_INLINE_UPLOAD_BYTES
+        self._is_valid = self._is_valid and (intent == residency.TEMPORARY or is_small)
         self._note_range(address, size)
-        is_kept = ctypes.c_int32()
-        given = ctypes.c_uint64(address), ctypes.c_int64(size), ctypes.c_int32(what), ctypes.byref(is_kept)
-        keep = self._entry("pk_plan_keep", *given)
-        self._add(lambda: keep() and is_kept.value == 1)
+        became_resident = ctypes.c_int32()
+        given = (
+            ctypes.c_uint64(address),
+            ctypes.c_int64(size),
+            ctypes.c_int32(intent),
+            ctypes.byref(became_resident),
+        )
+        keep = self._entry("pk_plan_make_resident", *given)
+        self._add(lambda: keep() and became_resident.value == 1)
 
-    def lent(self, address: int, size: int, home: int, valid: int) -> None:
+    def on_imported(self, address: int, size: int, home: int, valid: int) -> None:
         """Note memory that stands for an argument's, or for a new array's."""
         self._note_range(address, size)
-        self._is_valid = self._is_valid and valid == abi.LENT_DEVICE
+        self._is_valid = self._is_valid and valid == abi.IMPORT_DEVICE_VALID
         place, offset = self._place_of(home)
         own, device_of = ctypes.c_uint64(), ctypes.c_int32()
         given = ctypes.c_uint64(address), ctypes.c_int64(size), own, ctypes.c_uint64(0)
-        lend = self._entry("pk_plan_lend", *given, ctypes.c_int32(valid), ctypes.byref(device_of))
+        import_buffer = self._entry("pk_plan_import", *given, ctypes.c_int32(valid), ctypes.byref(device_of))
 
         def step() -> bool:
             own.value = self._homes[place] + offset
-            return lend() and device_of.value == self._device
+            return import_buffer() and device_of.value == self._device
 
         self._add(step)
 
-    def dropped(self, address: int) -> None:
+    def on_dropped(self, address: int) -> None:
         """Note memory that is kept no longer."""
         if self._ranges.pop(address, None) is not None:
             self._drops.append(self._entry("pk_plan_drop", ctypes.c_uint64(address)))
 
-    def made(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
+    def on_allocated(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
         """Note a new array beside the first argument."""
         self._new.append((new, address, shape, dtype))
 
-    def called(self, entry: Invocation) -> None:
+    def on_native_call(self, entry: NativeCall) -> None:
         """Note what an entry was given."""
-        name, arguments = entry.told()
+        name, arguments = entry.describe_entry()
         is_known = name in _PLAYED or name.startswith(_PLAYED_OF_TYPES)
         # What has come down, or gone in chunks, was waited for: by who looks at something.
         was_waited_for = entry.report["bytes_down"][0] or entry.report["chunks"][0]
         is_seen = name.startswith("pk_reduce") and not self._keeps_results(arguments)
         if not is_known or was_waited_for or is_seen or _may_refuse(name, arguments) or not self._is_valid:
-            return self.refuse()
+            return self.mark_not_replayable()
         try:
             kinds = abi.SIGNATURES[name]
             shape = _shape_of(arguments)
             given = [self._own(kind, value, shape) for kind, value in zip(kinds, arguments, strict=True)]
         except _OtherError:
-            return self.refuse()
+            return self.mark_not_replayable()
         self._add(self._entry(name, *given))
         return None
 
-    def end(self, result: Any) -> bool:
+    def finish(self, result: Any) -> bool:
         """End with the call's result, and tell whether such calls can be played."""
         self._record = native_call.last_record()
         arrays, addresses = self._inputs
@@ -274,9 +279,9 @@ class Tape:
         """Tell whether all results of reductions, which are the last operands, are kept."""
         reductions, *rest = arguments
         table = next(each for each in rest if isinstance(each, np.ndarray) and each.dtype == abi.OPERAND)
-        return all(self._is_kept(int(row["address"])) for row in table[-len(reductions) :])
+        return all(self._is_in_resident_range(int(row["address"])) for row in table[-len(reductions) :])
 
-    def _is_kept(self, address: int) -> bool:
+    def _is_in_resident_range(self, address: int) -> bool:
         return any(first <= address < first + size for first, size in self._ranges.items())
 
     def _place_of(self, home: int) -> tuple[int, int]:
@@ -295,7 +300,7 @@ class Tape:
                 devices = np.array([self._device], np.int64)
                 self._lasting.append(devices)
                 value["devices"], value["device_count"] = address_of(devices), 1
-        elif isinstance(value, np.ndarray) and not self._is_kept(address_of(value)):
+        elif isinstance(value, np.ndarray) and not self._is_in_resident_range(address_of(value)):
             value = self._copied(value, shape)
         if isinstance(value, np.ndarray):
             self._lasting.append(value)
@@ -310,12 +315,12 @@ class Tape:
             raise _OtherError
         table = table.copy()
         if table.dtype == abi.BINS and any(
-            row["edges"] and not self._is_kept(int(row["edges"])) for row in table
+            row["edges"] and not self._is_in_resident_range(int(row["edges"])) for row in table
         ):
             raise _OtherError
         for row in table if table.dtype == abi.OPERAND else ():
             address = int(row["address"])
-            if address == 0 or self._is_kept(address):
+            if address == 0 or self._is_in_resident_range(address):
                 continue
             strides = row["strides"]
             is_one = not (strides if shape is None else strides[: shape.size][shape > 1]).any()
@@ -330,24 +335,24 @@ class Tape:
 
     # ---- When it is played ----
 
-    def play(self, kind: Kind) -> Any:
+    def replay(self, kind: CallSignature) -> Any:
         """Return the result of a call of its kind; NotImplemented if it cannot be played after all."""
         first = kind.arrays[0]
         library = library_of_type(type(first))
         assert library is not None  # noqa: S101
-        new = [library.make(shape, dtype, first) for _, _, shape, dtype in self._new]
+        new = [library.empty(shape, dtype, first) for _, _, shape, dtype in self._new]
         homes = [library.address_of(array) for array in new]
         # An array is aligned on the host as it is on the device.
         if any((home - at) % _ALIGNED for home, (_, at, *_) in zip(homes, self._new, strict=True)):
             return NotImplemented
         self._homes = [*kind.addresses, *homes]
         self._stream.value = kind.stream
-        if not residency.run_plan(self._library, self._run):
+        if not residency.run_in_residency_scope(self._library, self._run):
             return NotImplemented
         self._plays += 1
         if self._plays % _OFTEN == 0:
-            compile_wanted(self._library)
-        native_call.done(self._record)
+            compile_requested(self._library)
+        native_call.log_call(self._record)
         return _filled(self._template, [*kind.arrays, *new])
 
     def _run(self) -> bool:
@@ -370,7 +375,7 @@ def _shape_of(arguments: tuple[Any, ...]) -> Array | None:
 def _may_refuse(name: str, arguments: tuple[Any, ...]) -> bool:
     """Tell whether an entry raises what depends on values: of indices, or of integers to negative powers."""
     if name == "pk_take":
-        return not arguments[6] & abi.TAKE_KNOWN
+        return not arguments[6] & abi.TAKE_INDICES_IN_BOUNDS
     programs = (
         value for value in arguments if isinstance(value, np.ndarray) and value.dtype == abi.INSTRUCTION
     )
@@ -405,7 +410,7 @@ def _filled(template: Any, arrays: list[Any]) -> Any:
 class _Known:
     """The tapes of a kind of calls that nobody plays now, if there can be any."""
 
-    idle: list[Tape]
+    idle: list[CapturedCall]
     are_possible: bool = True
 
 
@@ -413,8 +418,8 @@ _known: dict[tuple[Any, ...], _Known] = {}
 hardware.on_release.append(_known.clear)
 
 
-def played(function: Any, args: Any, kwargs: Any) -> Any:
-    """Return the result of a call of one of the kit's functions, if there is a tape; else NotImplemented."""
+def try_replay(function: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of a call of one of pycudakit's functions, if there is a tape; else NotImplemented."""
     kind = _kind_of(function, args, kwargs)
     known = None if kind is None else _known.get(kind.key)
     if kind is None or known is None:
@@ -423,14 +428,14 @@ def played(function: Any, args: Any, kwargs: Any) -> Any:
         tape = known.idle.pop()
     except IndexError:  # there is none yet, or other threads play all
         return NotImplemented
-    result = tape.play(kind)
+    result = tape.replay(kind)
     if result is not NotImplemented:
         known.idle.append(tape)
     return result
 
 
 def call(function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Call what runs a function of the kit's with arrays on a GPU; write it down, if that is new."""
+    """Call what runs a pycudakit function with arrays on a GPU; write it down, if that is new."""
     kind = _kind_of(function, args, kwargs)
     if kind is None:
         return run(*args, **kwargs)
@@ -445,11 +450,11 @@ def call(function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     return _recorded(kind, functools.partial(run, *args, **kwargs), known)
 
 
-def _recorded(kind: Kind, call: Callable[[], Any], known: _Known) -> Any:
-    tape = Tape(kind)
-    with residency.heard_by(tape), native_call.heard_by(tape.called):
+def _recorded(kind: CallSignature, call: Callable[[], Any], known: _Known) -> Any:
+    tape = CapturedCall(kind)
+    with residency.listened_to_by(tape), native_call.observe_entries(tape.on_native_call):
         result = call()
-    if not tape.end(result):
+    if not tape.finish(result):
         known.are_possible = False
         return result
     if tape.bytes + sum(each.bytes for others in _known.values() for each in others.idle) > _MOST_IN_ALL:
@@ -458,4 +463,4 @@ def _recorded(kind: Kind, call: Callable[[], Any], known: _Known) -> Any:
     return result
 
 
-late_bound.name(played=played)
+late_bound.register(try_replay=try_replay)

@@ -1,4 +1,4 @@
-"""Functions of the kit's, called by themselves with arrays on a GPU: each is a fused function of one call."""
+"""pycudakit's functions, called by themselves with arrays on a GPU: each is a fused function of one call."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pycudakit._families.elementwise import non_ufuncs, two_output_ufuncs
 from pycudakit.fusing import replay
 from pycudakit.fusing.api import Fused
 from pycudakit.fusing.numpy_api.elementwise import pair
-from pycudakit.fusing.trace.current_trace import recording_now
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.traced_body import evaluate, kit_function
+from pycudakit.fusing.trace.current_trace import current_trace
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.traced_body import evaluate, traced_library_function
 
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
@@ -28,7 +28,7 @@ def _fused(function: Any) -> Fused[Any, Any]:
 
 
 class _Body:
-    """What one function asks of a recording."""
+    """What one function asks of a trace."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -36,16 +36,16 @@ class _Body:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if isinstance(self._function, ElementFunction):
-            recording = recording_now()
-            assert recording is not None  # noqa: S101
-            return _elementwise(recording, self._function, *args, **kwargs)
+            trace = current_trace()
+            assert trace is not None  # noqa: S101
+            return _elementwise(trace, self._function, *args, **kwargs)
         if self.__name__ == "evaluate":
             return evaluate(*args, **kwargs)
-        return kit_function(self._function)(*args, **kwargs)
+        return traced_library_function(self._function)(*args, **kwargs)
 
 
 def _elementwise(
-    recording: Recording,
+    trace: Trace,
     function: ElementFunction,
     *inputs: Any,
     out: Any = None,
@@ -58,23 +58,23 @@ def _elementwise(
         named = {k: v for k, v in {"out": out, "dtype": dtype}.items() if v is not None}
         if where is not True or casting != "same_kind":
             named |= {"where": where, "casting": casting}
-        return pair(recording, own, inputs, named)
+        return pair(trace, own, inputs, named)
     named = {"dtype": dtype, "casting": casting}
     if where is True:
-        return recording.apply(function, inputs, out=out, **named)
+        return trace.apply(function, inputs, out=out, **named)
     # Where the mask is off, as in a program that has one: an argument to which no function objects.
-    harmless = function.harmless
-    of_bools = np.bool_(harmless)  # beside which bools stay bools
+    neutral_value = function.neutral_value
+    neutral_bool = np.bool_(neutral_value)  # beside which bools stay bools
     kept = [
-        recording.apply(non_ufuncs.WHERE, (where, value, of_bools if _is_of_bools(value) else harmless))
+        trace.apply(non_ufuncs.WHERE, (where, value, neutral_bool if _is_of_bools(value) else neutral_value))
         for value in inputs
     ]
-    result = recording.apply(function, kept, **named)
+    result = trace.apply(function, kept, **named)
     if out is None:
         return result
-    chosen = recording.apply(non_ufuncs.WHERE, (where, result, out))
+    chosen = trace.apply(non_ufuncs.WHERE, (where, result, out))
     del kept, result  # or they would be computed by themselves before what they read is overwritten
-    recording.set(out, ..., chosen)
+    trace.set(out, ..., chosen)
     return out
 
 

@@ -1,7 +1,7 @@
 """What `np` and `pk` mean in a fused function's own body: new arrays are captured, too.
 
-NumPy has a function of stand-ins ask them (NEP 13 and NEP 18), but not one that makes an array of nothing, as
-`zeros`; and the kit's own functions return arrays. So the body runs with globals that are its own, but for
+NumPy has a function of tracers ask them (NEP 13 and NEP 18), but not one that makes an array of nothing, as
+`zeros`; and pycudakit's own functions return arrays. So the body runs with globals that are its own, but for
 these: looked up when they are used, and so never stale.
 """
 
@@ -19,18 +19,18 @@ from typing import Any
 import numpy as np
 
 from pycudakit.fusing.device_impls.random_choice import DRAWING
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.numpy_api.creation import MADE
-from pycudakit.fusing.numpy_api.library_calls import own_function
-from pycudakit.fusing.numpy_api.registry import CAPTURED
-from pycudakit.fusing.numpy_api.sequence_arguments import has_stand_in, names, reducing
-from pycudakit.fusing.schedule.scheduler import stand_ins_in
-from pycudakit.fusing.trace.current_trace import recording_now
-from pycudakit.fusing.trace.out_argument import takes
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.numpy_api.creation import CREATION
+from pycudakit.fusing.numpy_api.library_calls import call_library_function
+from pycudakit.fusing.numpy_api.registry import HANDLERS
+from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, names, reducing
+from pycudakit.fusing.schedule.scheduler import iter_tracers
+from pycudakit.fusing.trace.current_trace import current_trace
+from pycudakit.fusing.trace.out_argument import accepts_result
 
-_KIT = __name__.partition(".")[0]
-_LINALG = f"{_KIT}.linalg"
-_IMAGE = f"{_KIT}.image"
+_PACKAGE = __name__.partition(".")[0]
+_LINALG = f"{_PACKAGE}.linalg"
+_IMAGE = f"{_PACKAGE}.image"
 _TRANSFERS = frozenset({"In", "InOut", "Out"})
 _OF_KERNELS = frozenset(
     {
@@ -45,68 +45,70 @@ _OF_KERNELS = frozenset(
 )
 
 
-# ---- The kit's own functions ------------------------------------------------------------------------
+# ---- pycudakit's own functions ------------------------------------------------------------------------
 
 
 @functools.lru_cache(1024)
-def kit_function(function: Any) -> Callable[..., Any]:
-    """Return a function of the kit's that takes stand-ins, and then returns some."""
+def traced_library_function(function: Any) -> Callable[..., Any]:
+    """Return a pycudakit function that takes tracers, and then returns some."""
     module = function.__module__
-    numpys: Any = getattr(np.linalg if module == _LINALG else np, function.__name__, None)
+    numpy_function: Any = getattr(np.linalg if module == _LINALG else np, function.__name__, None)
     if module.startswith(_IMAGE):  # `flip` and others are not NumPy's of these names
-        numpys = None
-    is_numpys = numpys is not None and (numpys in CAPTURED or isinstance(numpys, np.ufunc))
+        numpy_function = None
+    is_numpys = numpy_function is not None and (
+        numpy_function in HANDLERS or isinstance(numpy_function, np.ufunc)
+    )
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        recording = recording_now()
-        if recording is None or not (has_stand_in(arguments) or has_stand_in(keywords)):
+        trace = current_trace()
+        if trace is None or not (contains_tracer(arguments) or contains_tracer(keywords)):
             return function(*arguments, **keywords)
-        if arguments and type(arguments[0]) is Generator:  # whose methods may have ufuncs' names
+        if arguments and type(arguments[0]) is TracedGenerator:  # whose methods may have ufuncs' names
             return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
-        if isinstance(numpys, np.ufunc) and is_numpys:
-            return numpys(*arguments, **keywords)
-        if is_numpys:  # which asks no stand-ins that are in lists
-            return recording.call(numpys, arguments, keywords)
-        result = own_function(recording, function, arguments, keywords)
+        if isinstance(numpy_function, np.ufunc) and is_numpys:
+            return numpy_function(*arguments, **keywords)
+        if is_numpys:  # which asks no tracers that are in lists
+            return trace.call(numpy_function, arguments, keywords)
+        result = call_library_function(trace, function, arguments, keywords)
         return keywords.get("out") if keywords.get("out") is not None else result
 
     return call
 
 
 def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
-    """Evaluate an expression of stand-ins."""
-    recording = recording_now()
-    own = sys.modules[_KIT].evaluate
-    if recording is None:
+    """Evaluate an expression of tracers."""
+    trace = current_trace()
+    own = sys.modules[_PACKAGE].evaluate
+    if trace is None:
         return own(expression, operands, out)
     if operands is None:
         frame = sys._getframe(1)  # noqa: SLF001
         operands = ChainMap(frame.f_locals, frame.f_globals)
     reads = list(
-        stand_ins_in([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
+        iter_tracers([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
     )
-    if type(out) is StandIn and recording.memory.scope.is_open:
+    if type(out) is Tracer and trace.buffers.scope.is_open:
         beside = own(expression, operands)
-        if takes(out, beside):
-            recording.set(out, ..., beside)
+        if accepts_result(out, beside):
+            trace.set(out, ..., beside)
             return out
-    result = recording.wrap(own(expression, operands, recording.resolved(out)))
-    if type(result) is StandIn and result.node.array is None:
+    result = trace.wrap(own(expression, operands, trace.resolved(out)))
+    if type(result) is Tracer and result.node.array is None:
         return result
-    arrays = [recording.store(stand_in) for stand_in in reads]
-    writes = [recording.store(stand_in) for stand_in in stand_ins_in(result)]
-    recording.tell("evaluate", reads[0].shape if reads else (), arrays, writes)
+    arrays = [trace.materialize(tracer) for tracer in reads]
+    writes = [trace.materialize(tracer) for tracer in iter_tracers(result)]
+    trace.record_kernel("evaluate", reads[0].shape if reads else (), arrays, writes)
     return result if out is None else out
 
 
-# What the kit draws to an array, and returns it as it is.
+# What pycudakit draws to an array, and returns it as it is.
 _NAMES = """beta binomial chisquare exponential gamma geometric integers lognormal normal poisson random
 standard_exponential standard_gamma standard_normal uniform"""
 _DRAWS = frozenset(_NAMES.split())
 
 
-class Generator:
+class TracedGenerator:
     """A generator of random numbers whose arrays are captured."""
 
     def __init__(self, generator: Any) -> None:
@@ -124,19 +126,19 @@ class Generator:
             return found
 
         def draw(*arguments: Any, **keywords: Any) -> Any:
-            recording = recording_now()
-            if recording is None:
+            trace = current_trace()
+            if trace is None:
                 return found(*arguments, **keywords)
-            is_the_kits = _is_the_kits(type(self._generator).__module__)
-            if is_the_kits and name in DRAWING and recording.memory.scope.is_open:
-                result = DRAWING[name](recording, self._generator, *arguments, **keywords)
+            is_from_package = _is_from_package(type(self._generator).__module__)
+            if is_from_package and name in DRAWING and trace.buffers.scope.is_open:
+                result = DRAWING[name](trace, self._generator, *arguments, **keywords)
                 if result is not NotImplemented:
                     return result
-            if is_the_kits and name in _DRAWS:
-                result = recording.at_home(found, arguments, keywords, places=0)
+            if is_from_package and name in _DRAWS:
+                result = trace.on_device(found, arguments, keywords, num_device_args=0)
             else:
                 may_write = name == "shuffle" or "out" in keywords
-                result = recording.on_host(found, arguments, keywords, may_write)
+                result = trace.on_host(found, arguments, keywords, may_write)
             return result if keywords.get("out") is None else keywords["out"]
 
         return draw
@@ -144,14 +146,14 @@ class Generator:
 
 def generator(value: Any) -> Any:
     """Return what captures the arrays of a generator."""
-    return Generator(value)
+    return TracedGenerator(value)
 
 
 def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make)
     def default_rng(*arguments: Any, **keywords: Any) -> Any:
         made = make(*arguments, **keywords)
-        return made if recording_now() is None else Generator(made)
+        return made if current_trace() is None else TracedGenerator(made)
 
     return default_rng
 
@@ -159,7 +161,7 @@ def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
 # ---- Names ------------------------------------------------------------------------------------------
 
 
-class Namespace(ModuleType):
+class TracedModule(ModuleType):
     """A module as the body of a fused function sees it."""
 
     def __init__(self, module: ModuleType, reduces: bool) -> None:
@@ -170,7 +172,7 @@ class Namespace(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         """Return what a name means here; it is looked up again the next time."""
         module, reduces = (object.__getattribute__(self, own) for own in ("_module", "_reduces"))
-        return meaning(getattr(module, name), reduces)
+        return resolve_name(getattr(module, name), reduces)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Give the module's name another meaning."""
@@ -180,18 +182,22 @@ class Namespace(ModuleType):
 @functools.cache
 def _namespace(module: ModuleType, reduces: bool) -> ModuleType:
     name = module.__name__
-    return Namespace(module, reduces) if name in ("numpy", "numpy.random") or _is_the_kits(name) else module
+    return (
+        TracedModule(module, reduces)
+        if name in ("numpy", "numpy.random") or _is_from_package(name)
+        else module
+    )
 
 
-def _is_the_kits(name: str) -> bool:
-    return name == _KIT or name.startswith(_KIT + ".")
+def _is_from_package(name: str) -> bool:
+    return name == _PACKAGE or name.startswith(_PACKAGE + ".")
 
 
-def _own_kernels() -> Any:
+def _user_kernels() -> Any:
     return importlib.import_module("pycudakit.fusing.numpy_api.user_kernels")  # which few functions need
 
 
-def meaning(value: Any, reduces: bool = False) -> Any:
+def resolve_name(value: Any, reduces: bool = False) -> Any:
     """Return what a global, or a name of a module, means in the body of a fused function.
 
     A ufunc is another one only where the body reduces by such: for others who may ask, it is itself.
@@ -203,23 +209,23 @@ def meaning(value: Any, reduces: bool = False) -> Any:
         return _namespace(value, reduces)
     if kind is FunctionType:
         module = value.__module__ or ""
-        if _is_the_kits(module) and not value.__name__.startswith("_"):
+        if _is_from_package(module) and not value.__name__.startswith("_"):
             if value.__name__ == "evaluate":
                 return evaluate
             if value.__name__ == "default_rng":
                 return _default_rng(value)
-            return kit_function(value)
+            return traced_library_function(value)
     if kind is np.ndarray:  # an argument by another name is the argument
-        recording = recording_now()
-        known = None if recording is None else recording.memory.storage_of(value)
-        is_given = known is not None and known.is_given and known.holds(value)
-        return recording.stand_in(value) if recording is not None and is_given else value
+        trace = current_trace()
+        known = None if trace is None else trace.buffers.buffer_of(value)
+        is_caller_owned = known is not None and known.is_caller_owned and known.contains(value)
+        return trace.tracer_for(value) if trace is not None and is_caller_owned else value
     if kind is type:
-        is_transfer = value.__name__ in _TRANSFERS and _is_the_kits(value.__module__)
-        return _own_kernels().transfer(value) if is_transfer else value
-    if kind.__name__ in _OF_KERNELS and _is_the_kits(kind.__module__):
-        return _own_kernels().Kernel(value, meaning)
-    made = MADE.get(id(value))
+        is_transfer = value.__name__ in _TRANSFERS and _is_from_package(value.__module__)
+        return _user_kernels().transfer(value) if is_transfer else value
+    if kind.__name__ in _OF_KERNELS and _is_from_package(kind.__module__):
+        return _user_kernels().TracedKernel(value, resolve_name)
+    made = CREATION.get(id(value))
     if made is not None:
         return made
     if value is np.random.default_rng:
@@ -238,7 +244,7 @@ class _Globals(dict[str, Any]):
         self._reduces = reduces
 
     def __getitem__(self, name: str) -> Any:
-        return meaning(self._real[name], self._reduces)
+        return resolve_name(self._real[name], self._reduces)
 
     def __contains__(self, name: object) -> bool:
         return name in self._real
@@ -261,27 +267,27 @@ def _needs_real_globals(code: CodeType) -> bool:
     return any(_needs_real_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))
 
 
-class Body:
+class TracedBody:
     """A function whose body sees these names."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
         # What is no Python function, or needs its own globals, runs as it is: correct, with more breaks.
-        self.is_ours = type(function) is FunctionType and not _needs_real_globals(function.__code__)
-        self._reduces = self.is_ours and names(function.__code__, "reduce")
-        self._globals = _Globals(function.__globals__, self._reduces) if self.is_ours else {}
+        self.is_rebound = type(function) is FunctionType and not _needs_real_globals(function.__code__)
+        self._reduces = self.is_rebound and names(function.__code__, "reduce")
+        self._globals = _Globals(function.__globals__, self._reduces) if self.is_rebound else {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run it as it is now, with such names."""
         function = self._function
-        if not self.is_ours:
+        if not self.is_rebound:
             return function(*arguments, **keywords)
         cells = function.__closure__ or ()
         own = tuple([_cell(cell, self._reduces) for cell in cells])
-        lent = [
-            (cell, mine, mine.cell_contents)
-            for cell, mine in zip(cells, own, strict=True)
-            if mine is not cell
+        rebound = [
+            (cell, copy, copy.cell_contents)
+            for cell, copy in zip(cells, own, strict=True)
+            if copy is not cell
         ]
         body = FunctionType(
             function.__code__, self._globals, function.__name__, function.__defaults__, own or None
@@ -291,9 +297,9 @@ class Body:
         try:
             return body(*arguments, **keywords)
         finally:
-            for cell, mine, meant in lent:
-                if mine.cell_contents is not meant:  # by `nonlocal`
-                    cell.cell_contents = mine.cell_contents
+            for cell, copy, bound_value in rebound:
+                if copy.cell_contents is not bound_value:  # by `nonlocal`
+                    cell.cell_contents = copy.cell_contents
 
 
 def _cell(cell: CellType, reduces: bool) -> CellType:
@@ -301,5 +307,5 @@ def _cell(cell: CellType, reduces: bool) -> CellType:
         value = cell.cell_contents
     except ValueError:  # nothing yet
         return cell
-    meant = meaning(value, reduces)
-    return cell if meant is value else CellType(meant)
+    bound_value = resolve_name(value, reduces)
+    return cell if bound_value is value else CellType(bound_value)

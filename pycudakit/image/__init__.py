@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 
 if TYPE_CHECKING:
     from pycudakit.image.colour import gray_to_rgb, rgb_to_gray
@@ -30,7 +30,7 @@ else:
             "filters": "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter "
             "minimum_filter sobel",
         },
-        open_to_others,
+        accept_foreign_arrays,
     )
 
 __all__ = [

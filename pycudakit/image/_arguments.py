@@ -11,8 +11,8 @@ from pycudakit import errors
 from pycudakit._native import abi
 from pycudakit._native.dtypes import FLOAT32, UINT8, Array
 from pycudakit._runtime import cost_model
-from pycudakit._runtime.engine_choice import Cost, Plan, plan_call
-from pycudakit._runtime.operands import as_array, describe
+from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine
+from pycudakit._runtime.operands import as_array, fill_operand_row
 
 UINT16 = np.dtype(np.uint16)
 TYPES = (UINT8, UINT16, FLOAT32)
@@ -34,8 +34,8 @@ def as_image(function: str, image: Any, types: Sequence[np.dtype[Any]] = TYPES) 
 def operands_of(source: Array, result: Array) -> Array:
     """Return the table of a source and a result."""
     operands = np.zeros(2, abi.OPERAND)
-    describe(operands[0], source, source.strides)
-    describe(operands[1], result, result.strides)
+    fill_operand_row(operands[0], source, source.strides)
+    fill_operand_row(operands[1], result, result.strides)
     return operands
 
 
@@ -43,11 +43,11 @@ def shape_of(array: Array) -> Array:
     return np.array(array.shape, np.int64)
 
 
-def planned(
+def plan_image(
     function: str, nanoseconds: float, up: int, down: int, numpy: float | None = None, gpu: float = 0.0
-) -> Plan:
+) -> EngineChoice:
     """Choose the engine of a call that takes so many nanoseconds on one thread, in NumPy `numpy` seconds."""
-    chosen = plan_call(function, (), _cost_of(nanoseconds, up, down, numpy, gpu))
+    chosen = choose_engine(function, (), _cost_of(nanoseconds, up, down, numpy, gpu))
     if chosen.engine == "numpy" and numpy is None:
         raise errors.Unsupported(f"{function}: NumPy has none; choose another engine")
     return chosen

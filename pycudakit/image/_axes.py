@@ -33,7 +33,7 @@ def split(array: Array, channel_axis: Any = "auto") -> tuple[int, int, int, int]
     return math.prod(array.shape[:plane]), height, width, math.prod(channels)
 
 
-def inside(
+def checked_crop(
     shape: tuple[int, ...], first: int, top: int, left: int, height: int, width: int
 ) -> tuple[slice, ...]:
     """Return the part of images whose rows are this axis; refuse one that is not inside them."""

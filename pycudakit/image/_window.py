@@ -16,22 +16,22 @@ from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import FLOAT32, Array, DType
 from pycudakit._runtime import native_call
 from pycudakit._runtime.cost_model import CALL, threads
-from pycudakit._runtime.engine_choice import Cost, plan_call
+from pycudakit._runtime.engine_choice import Cost, choose_engine
 from pycudakit._runtime.native_call import run
-from pycudakit._runtime.operands import as_array, describe
+from pycudakit._runtime.operands import as_array, fill_operand_row
 from pycudakit.image._arguments import TYPES
 from pycudakit.image._axes import has_channels, split
 
-MOST_SIZE = 63
+MAX_SIZE = 63
 _MODES = {
-    "reflect": abi.REFLECT,
-    "grid-mirror": abi.REFLECT,
-    "nearest": abi.NEAREST,
-    "mirror": abi.MIRROR,
-    "wrap": abi.WRAP,
-    "grid-wrap": abi.WRAP,
-    "constant": abi.CONSTANT,
-    "grid-constant": abi.CONSTANT,
+    "reflect": abi.BORDER_REFLECT,
+    "grid-mirror": abi.BORDER_REFLECT,
+    "nearest": abi.BORDER_NEAREST,
+    "mirror": abi.BORDER_MIRROR,
+    "wrap": abi.BORDER_WRAP,
+    "grid-wrap": abi.BORDER_WRAP,
+    "constant": abi.BORDER_CONSTANT,
+    "grid-constant": abi.BORDER_CONSTANT,
 }
 
 # Nanoseconds an element on one thread: of any filter, for each byte; of a weight; and, for each byte, of a
@@ -49,21 +49,25 @@ class Border(NamedTuple):
 
     def code(self, dtype: DType) -> int:
         if self.shrink:
-            return abi.SHRINK
+            return abi.BORDER_SHRINK
         if self.mode not in _MODES:
             raise RuntimeError(
                 f"boundary mode not supported: {self.mode!r}; it is one of {', '.join(_MODES)}"
             )
-        if dtype.kind == "u" and _MODES[self.mode] == abi.CONSTANT and self.cval != self._as(dtype):
+        if (
+            dtype.kind == "u"
+            and _MODES[self.mode] == abi.BORDER_CONSTANT
+            and self.cval != self._converted(dtype)
+        ):
             raise ValueError(f"cval is {self.cval}, which is no {dtype}; convert the image to float32")
         return _MODES[self.mode]
 
-    def _as(self, dtype: DType) -> int | None:
+    def _converted(self, dtype: DType) -> int | None:
         limit = np.iinfo(dtype).max
         return round(self.cval) if 0 <= self.cval <= limit else None
 
     def outside(self) -> float:
-        return float(self.cval) if not self.shrink and _MODES[self.mode] == abi.CONSTANT else 0.0
+        return float(self.cval) if not self.shrink and _MODES[self.mode] == abi.BORDER_CONSTANT else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ def checked_size(name: str, size: Any) -> tuple[int, int]:
         raise RuntimeError(f"{name}: size is a number, or one for rows and one for columns, not {size!r}")
     rows, columns = (operator.index(n) for n in pair)
     for n in (rows, columns):
-        if not 1 <= n <= MOST_SIZE:
-            raise ValueError(f"{name}: a window has from 1 to {MOST_SIZE} rows and columns, not {n}")
+        if not 1 <= n <= MAX_SIZE:
+            raise ValueError(f"{name}: a window has from 1 to {MAX_SIZE} rows and columns, not {n}")
     return rows, columns
 
 
@@ -102,12 +106,12 @@ def in_plane(array: Array, channel_axis: Any, rows: Any, columns: Any, other: An
 def _seconds(window: Window, array: Array) -> float:
     rows, columns = window.size
     item = array.itemsize
-    if window.kind == abi.MEDIAN:
+    if window.kind == abi.FILTER_MEDIAN:
         each = 0.0 if window.size == (3, 3) else _BIT * rows * columns * 8 * item * item
-    elif window.kind in (abi.MINIMUM, abi.MAXIMUM):
+    elif window.kind in (abi.FILTER_MINIMUM, abi.FILTER_MAXIMUM):
         each = _EXTREME * (rows + columns) * item
     else:
-        each = _WEIGHT * (rows * columns if window.kind == abi.CORRELATE else rows + columns)
+        each = _WEIGHT * (rows * columns if window.kind == abi.FILTER_CORRELATE else rows + columns)
     workers = threads() if array.size * rows * columns > _WORTH_A_THREAD else 1
     return CALL + (_ANY * item + each) * 1e-9 * array.size / workers
 
@@ -118,7 +122,7 @@ def filtered(
     window: Callable[[], Window],
     border: Border,
     channel_axis: Any,
-    scipys: Callable[[Any, Array], Any] | None,
+    by_scipy: Callable[[Any, Array], Any] | None,
     dtype: Any = None,
 ) -> Any:
     """Filter images.
@@ -138,7 +142,7 @@ def filtered(
     """
     array = as_array(image)
     taken = array is not None and array.dtype.newbyteorder("=") in TYPES
-    foreign = None if taken else "it takes uint8, uint16 and float32"
+    unsupported = None if taken else "it takes uint8, uint16 and float32"
     cost = Cost(None, 0, 0, 0)
     made = None
     if array is not None and taken:
@@ -148,21 +152,21 @@ def filtered(
         if array.size:
             made = window()
             cost = Cost(None, _seconds(made, array), array.nbytes, array.size * result.itemsize)
-    planned = plan_call(name, [array], cost, foreign)
+    planned = choose_engine(name, [array], cost, unsupported)
     if planned.engine == "numpy" or array is None:
-        return _by_scipy(name, planned.reason, image, dtype, scipys)
+        return _by_scipy(name, planned.reason, image, dtype, by_scipy)
     made = made or window()
     code = border.code(array.dtype)
     out = allocator.empty(array.shape, result)
     if array.size == 0:
-        native_call.nothing(name)
+        native_call.log_empty_call(name)
         return out
     dense = np.require(array, array.dtype.newbyteorder("="), ["C", "A"])
     shape = np.array(split(array, channel_axis), np.int64)
     operands = np.zeros(2, abi.OPERAND)
     for row, one in zip(operands, (dense, out), strict=True):
         strides = [one.itemsize * math.prod(shape[d + 1 :].tolist()) for d in range(4)]
-        describe(row, one, strides)
+        fill_operand_row(row, one, strides)
     asked = np.zeros(1, abi.WINDOW)
     asked[0] = (made.kind, code, *made.size, *made.before, border.outside())
     weights = np.array(made.weights, np.float64)
@@ -188,4 +192,4 @@ def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> A
     array = np.asarray(image)
     if dtype is not None:
         array = array.astype(dtype)
-    return native_call.by_numpy(name, reason, lambda: compute(ndimage, array))
+    return native_call.run_numpy(name, reason, lambda: compute(ndimage, array))

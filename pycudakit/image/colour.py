@@ -10,7 +10,7 @@ from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import FLOAT32, UINT8, Array
 from pycudakit._runtime import native_call
 from pycudakit._runtime.native_call import run
-from pycudakit.image._arguments import UINT16, as_image, operands_of, planned, shape_of
+from pycudakit.image._arguments import UINT16, as_image, operands_of, plan_image, shape_of
 
 # Weights of red, green and blue, and what they add up to.
 _WEIGHTS = {"BT.601": ((299, 587, 114), 1000), "BT.709": ((2126, 7152, 722), 10000)}
@@ -65,7 +65,7 @@ def rgb_to_gray(
         )
     weights, divisor = _WEIGHTS[method]
     out = allocator.empty(array.shape[:-1], array.dtype.newbyteorder("="))
-    chosen = planned("rgb_to_gray", _NANOSECONDS[out.dtype] * out.size, array.nbytes, out.nbytes)
+    chosen = plan_image("rgb_to_gray", _NANOSECONDS[out.dtype] * out.size, array.nbytes, out.nbytes)
     if out.size:
         by = np.array(weights, np.int64), divisor, int(rounding == "truncate")
         run(chosen, "pk_gray", operands_of(array, out), shape_of(array), array.ndim, *by, size=array.size)
@@ -96,9 +96,9 @@ def gray_to_rgb(image: Any) -> Array:
     array = as_image("gray_to_rgb", image)
     out = allocator.empty((*array.shape, 3), array.dtype.newbyteorder("="))
     seconds = 1e-9 * _REPEATED_BY_NUMPY * out.size
-    chosen = planned("gray_to_rgb", _REPEATED * out.size, array.nbytes, out.nbytes, seconds)
+    chosen = plan_image("gray_to_rgb", _REPEATED * out.size, array.nbytes, out.nbytes, seconds)
     if chosen.engine == "numpy":
-        native_call.by_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
+        native_call.run_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
     elif out.size:
         # An image of one channel, three times as wide.
         source = (array if array.ndim > 1 else np.atleast_2d(array))[..., np.newaxis]

@@ -11,8 +11,8 @@ from pycudakit._families.elementwise import ufuncs
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.native_call import one_call
-from pycudakit.image._window import MOST_SIZE, Border, Window, centred, checked_size, filtered, in_plane
+from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit.image._window import MAX_SIZE, Border, Window, centred, checked_size, filtered, in_plane
 
 _ROUNDING = 2.0**-50  # of products of weights that were rounded to float64
 
@@ -69,7 +69,7 @@ def box_blur(
     return filtered(
         "box_blur",
         image,
-        lambda: centred(abi.BOX, checked_size("box_blur", size)),
+        lambda: centred(abi.FILTER_BOX, checked_size("box_blur", size)),
         Border(mode, cval, edge == "shrink"),
         channel_axis,
         by_scipy if edge is None else None,
@@ -115,7 +115,9 @@ def gaussian_blur(
     def window() -> Window:
         radii = (None, None) if radius is None else _pair(radius)
         halves = [_gaussian(s, truncate, r) for s, r in zip(_pair(sigma), radii, strict=True)]
-        return centred(abi.SEPARABLE, (halves[0].size, halves[1].size), np.concatenate(halves).tolist())
+        return centred(
+            abi.FILTER_SEPARABLE, (halves[0].size, halves[1].size), np.concatenate(halves).tolist()
+        )
 
     def by_scipy(ndimage: Any, array: Array) -> Any:
         sigmas = in_plane(array, channel_axis, *_pair(sigma), 0)
@@ -132,10 +134,10 @@ def _gaussian(sigma: float, truncate: float, radius: Any) -> Array:
     if sigma <= 1e-15:
         return np.ones(1)
     reach = int(truncate * float(sigma) + 0.5) if radius is None else operator.index(radius)
-    if not 0 <= reach <= MOST_SIZE // 2:
+    if not 0 <= reach <= MAX_SIZE // 2:
         raise ValueError(
             f"gaussian_blur: the window would reach {reach} elements, and must reach from 0 to "
-            f"{MOST_SIZE // 2}; give a smaller sigma, truncate or radius"
+            f"{MAX_SIZE // 2}; give a smaller sigma, truncate or radius"
         )
     x = np.arange(-reach, reach + 1)
     weights: Array = np.exp(-0.5 / (sigma * sigma) * x**2)
@@ -253,13 +255,13 @@ def _weighted(name: str, given: Any) -> Window:
     weights = weights.astype(np.float64)
     if not np.isfinite(weights).all():
         raise ValueError(f"{name}: a weight is not finite")
-    halves = _halves(weights) if min(rows, columns) > 1 else None
+    halves = _separated(weights) if min(rows, columns) > 1 else None
     if halves is None:
-        return centred(abi.CORRELATE, (rows, columns), weights.ravel().tolist())
-    return centred(abi.SEPARABLE, (rows, columns), np.concatenate(halves).tolist())
+        return centred(abi.FILTER_CORRELATE, (rows, columns), weights.ravel().tolist())
+    return centred(abi.FILTER_SEPARABLE, (rows, columns), np.concatenate(halves).tolist())
 
 
-def _halves(weights: Array) -> tuple[Array, Array] | None:
+def _separated(weights: Array) -> tuple[Array, Array] | None:
     """Return a column and a row whose products the weights are, or None; integers as integers."""
     row_at, column_at = np.unravel_index(np.argmax(np.abs(weights)), weights.shape)
     largest = weights[row_at, column_at]
@@ -276,7 +278,7 @@ def _halves(weights: Array) -> tuple[Array, Array] | None:
     return column, row
 
 
-@one_call("sobel")
+@logged_as_one_call("sobel")
 def sobel(
     image: Any,
     axis: int | None = -1,
@@ -311,7 +313,7 @@ def sobel(
     array([ 0., 40., 40.,  0.], dtype=float32)
     """
     if axis is None:
-        return _steepness(image, mode, cval, dtype, channel_axis)
+        return _gradient_magnitude(image, mode, cval, dtype, channel_axis)
     smooth, slope = (1.0, 2.0, 1.0), (-1.0, 0.0, 1.0)
     along = np.lib.array_utils.normalize_axis_index(operator.index(axis), 2)
     down, across = (slope, smooth) if along == 0 else (smooth, slope)
@@ -323,7 +325,7 @@ def sobel(
     return filtered(
         "sobel",
         image,
-        lambda: centred(abi.SEPARABLE, (3, 3), down + across),
+        lambda: centred(abi.FILTER_SEPARABLE, (3, 3), down + across),
         Border(mode, cval),
         channel_axis,
         by_scipy,
@@ -331,7 +333,7 @@ def sobel(
     )
 
 
-def _steepness(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any) -> Any:
+def _gradient_magnitude(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any) -> Any:
     image = np.asarray(image)
     integers = image.dtype.kind == "u"
     wide = np.float32 if integers else None
@@ -348,7 +350,7 @@ def _steepness(image: Any, mode: str, cval: float, dtype: Any, channel_axis: Any
     return ufuncs.rint(ufuncs.minimum(length, np.iinfo(result).max), out=out, casting="unsafe")
 
 
-@one_call("laplace")
+@logged_as_one_call("laplace")
 def laplace(
     image: Any,
     *,
@@ -392,7 +394,7 @@ def laplace(
     )
 
 
-def _ordered(name: str, kind: int, image: Any, size: Any, border: Border, channel_axis: Any) -> Any:
+def _rank_filter(name: str, kind: int, image: Any, size: Any, border: Border, channel_axis: Any) -> Any:
     def by_scipy(ndimage: Any, array: Array) -> Any:
         sizes = in_plane(array, channel_axis, *_pair(size), 1)
         return getattr(ndimage, name)(array, sizes, mode=border.mode, cval=border.cval)
@@ -424,7 +426,7 @@ def median_filter(
            [4, 6, 6],
            [7, 8, 9]], dtype=uint8)
     """
-    return _ordered("median_filter", abi.MEDIAN, image, size, Border(mode, cval), channel_axis)
+    return _rank_filter("median_filter", abi.FILTER_MEDIAN, image, size, Border(mode, cval), channel_axis)
 
 
 def minimum_filter(
@@ -446,7 +448,7 @@ def minimum_filter(
     >>> pk.image.minimum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
     array([[3, 3, 3, 7]], dtype=uint8)
     """
-    return _ordered("minimum_filter", abi.MINIMUM, image, size, Border(mode, cval), channel_axis)
+    return _rank_filter("minimum_filter", abi.FILTER_MINIMUM, image, size, Border(mode, cval), channel_axis)
 
 
 def maximum_filter(
@@ -468,4 +470,4 @@ def maximum_filter(
     >>> pk.image.maximum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
     array([[5, 9, 9, 9]], dtype=uint8)
     """
-    return _ordered("maximum_filter", abi.MAXIMUM, image, size, Border(mode, cval), channel_axis)
+    return _rank_filter("maximum_filter", abi.FILTER_MAXIMUM, image, size, Border(mode, cval), channel_axis)

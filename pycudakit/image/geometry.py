@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pycudakit._element_programs.element_function import ElementFunction
-from pycudakit._families.elementwise.manipulation import copied, copying
+from pycudakit._families.elementwise.manipulation import contiguous_copy, copy_function
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.native_call import run
-from pycudakit.image._arguments import ChannelAxis, as_image, operands_of, planned, shape_of
-from pycudakit.image._axes import has_channels, inside, split
+from pycudakit.image._arguments import ChannelAxis, as_image, operands_of, plan_image, shape_of
+from pycudakit.image._axes import checked_crop, has_channels, split
 
 _METHODS = {"nearest": abi.RESIZE_NEAREST, "bilinear": abi.RESIZE_BILINEAR, "area": abi.RESIZE_AREA}
 # Nanoseconds an element that is read, and one that is written, on one thread.
@@ -79,7 +79,7 @@ def resize(
         raise ValueError(f"an image of {old[0]} x {old[1]} has no pixels to resize")
     read, written = _NANOSECONDS[method]
     work, gpu = read * array.size + written * out.size, _GPU + _GPU_UPLOAD * array.nbytes
-    chosen = planned("resize", work, array.nbytes, out.nbytes, gpu=gpu)
+    chosen = plan_image("resize", work, array.nbytes, out.nbytes, gpu=gpu)
     if out.size:
         arguments = shape_of(source), source.ndim, height, width, _METHODS[method]
         run(chosen, "pk_resize", operands_of(source, out), *arguments, size=out.size)
@@ -89,11 +89,15 @@ def resize(
 # ---- Copies -----------------------------------------------------------------------------------------
 
 
-_FLIP, _ROTATE, _CROP = copying("flip", np.flip), copying("rotate90", np.rot90), copying("crop", np.copy)
+_FLIP, _ROTATE, _CROP = (
+    copy_function("flip", np.flip),
+    copy_function("rotate90", np.rot90),
+    copy_function("crop", np.copy),
+)
 
 
 def _copied(function: ElementFunction, image: Any, view_of: Callable[[Array], Array]) -> Any:
-    return copied(function, image, lambda array: view_of(np.asanyarray(array)))
+    return contiguous_copy(function, image, lambda array: view_of(np.asanyarray(array)))
 
 
 def _height_axis(array: Array, channel_axis: ChannelAxis) -> int:
@@ -180,6 +184,6 @@ def crop(
     """
 
     def view_of(array: Array) -> Array:
-        return array[inside(array.shape, _height_axis(array, channel_axis), top, left, height, width)]
+        return array[checked_crop(array.shape, _height_axis(array, channel_axis), top, left, height, width)]
 
     return _copied(_CROP, image, view_of)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pycudakit._families.elementwise.manipulation import copy_into, copying, dense
+from pycudakit._families.elementwise.manipulation import copy_function, copy_into, dense
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._families.histogram import binning
 from pycudakit._families.histogram.histogram import histogram
@@ -15,11 +15,11 @@ from pycudakit._families.reduce import min_max
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT32, FLOAT64, UINT8, Array, DType
 from pycudakit._runtime import native_call
-from pycudakit._runtime.native_call import one_call, run
-from pycudakit.image._arguments import UINT16, ChannelAxis, as_image, operands_of, planned, shape_of
+from pycudakit._runtime.native_call import logged_as_one_call, run
+from pycudakit.image._arguments import UINT16, ChannelAxis, as_image, operands_of, plan_image, shape_of
 from pycudakit.image._axes import has_channels
 
-_PLANES = copying("equalize_histogram", np.copy)
+_PLANES = copy_function("equalize_histogram", np.copy)
 # Nanoseconds an element: NumPy's, and one thread's of the CPU engine.
 _COUNTED, _LOOKED_UP = (1.3, 0.3), (1.5, 0.4)
 
@@ -32,13 +32,13 @@ def _counts(function: str, values: Array) -> Array:
     """Return how often each value of an integer type occurs."""
     levels = _levels(values.dtype)
     numpy, ours = (1e-9 * each * values.size for each in _COUNTED)
-    chosen = planned(function, 1e9 * ours, values.nbytes, 0, numpy)
+    chosen = plan_image(function, 1e9 * ours, values.nbytes, 0, numpy)
     if chosen.engine == "numpy":
-        counts = native_call.by_numpy(
+        counts = native_call.run_numpy(
             function, chosen.reason, lambda: np.bincount(values.ravel(), minlength=levels)
         )
     else:
-        counts = binning.count(chosen, [values], [binning.by_value(levels)])[:levels]
+        counts = binning.count(chosen, [values], [binning.integer_bins(levels)])[:levels]
     found: Array = counts
     return found
 
@@ -46,9 +46,11 @@ def _counts(function: str, values: Array) -> Array:
 def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
     """Put the table's element at each value into `out`."""
     numpy, ours = (1e-9 * each * values.size for each in _LOOKED_UP)
-    chosen = planned(function, 1e9 * ours, values.nbytes, out.nbytes, numpy)
+    chosen = plan_image(function, 1e9 * ours, values.nbytes, out.nbytes, numpy)
     if chosen.engine == "numpy":
-        native_call.by_numpy(function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe"))
+        native_call.run_numpy(
+            function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe")
+        )
         return
     given = operands_of(values, out), shape_of(values), values.ndim, table, len(table)
     run(chosen, "pk_lookup", *given, size=values.size)
@@ -59,7 +61,7 @@ def _image_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
     return tuple(range(-3 if has_channels(array, channel_axis) else -2, 0))
 
 
-@one_call("threshold_otsu")
+@logged_as_one_call("threshold_otsu")
 def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = "auto") -> np.generic | Array:
     """Return the threshold that parts the pixels into two classes of the largest variance between them.
 
@@ -119,7 +121,7 @@ def _otsu(image: Array, nbins: int) -> Any:
     return centres[np.argmax(between)] if len(between) else centres[0]
 
 
-@one_call("threshold")
+@logged_as_one_call("threshold")
 def threshold(
     image: Any,
     value: float | Literal["otsu"] = "otsu",
@@ -172,7 +174,7 @@ def threshold(
     return out
 
 
-@one_call("equalize_histogram")
+@logged_as_one_call("equalize_histogram")
 def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Array:
     """Return the image with every intensity about as frequent as any other.
 
@@ -207,7 +209,9 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
     if not array.size:
         return out
-    is_moved = len(axes) == 3 and allocator.is_at_home()  # where a plane is found that lies side by side
+    is_moved = (
+        len(axes) == 3 and allocator.may_be_on_device()
+    )  # where a plane is found that lies side by side
     if is_moved:
         sources, results = dense(_PLANES, sources), allocator.empty(results.shape, out.dtype)
     for index in np.ndindex(sources.shape[:-2]):
@@ -230,7 +234,7 @@ def _equalizing(counts: Array) -> Array:
     return table
 
 
-@one_call("normalize")
+@logged_as_one_call("normalize")
 def normalize(
     image: Any,
     low: float = 0.0,

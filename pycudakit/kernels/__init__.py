@@ -24,4 +24,4 @@ __all__ = [
     "grid_for",
 ]
 
-_lazy.show(__name__, __all__)
+_lazy.set_public_module(__name__, __all__)

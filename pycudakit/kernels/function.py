@@ -11,23 +11,16 @@ from pycudakit import errors
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import Pool
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.compiling.source import Parameter, Signature
 from pycudakit.kernels.running import argument_binding
-from pycudakit.kernels.running.argument_binding import Bound, dimensions
-from pycudakit.kernels.running.device_arguments import check_reach
-from pycudakit.kernels.running.execute import (
-    block_limit,
-    choose,
-    isolates,
-    limits_of,
-    run_request,
-    taken_over,
-)
-from pycudakit.kernels.running.request_encoding import Tables
-from pycudakit.kernels.running.run_request import Kernel, Launch, Request
+from pycudakit.kernels.running.argument_binding import BoundArguments, dimensions
+from pycudakit.kernels.running.device_arguments import refuse_isolated_device_arrays
+from pycudakit.kernels.running.execute import block_limit, choose, fall_back, isolates, limits_of, run_request
+from pycudakit.kernels.running.request_encoding import EncodedRequest
+from pycudakit.kernels.running.run_request import Kernel, Launch, RunRequest
 
 
 class Module(Protocol):
@@ -88,7 +81,7 @@ def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[in
     return x, y, z
 
 
-class _Ready:
+class _PreparedKernel:
     """A kernel of a binary, with what calls of it need again and again."""
 
     def __init__(
@@ -114,34 +107,34 @@ class _Ready:
         self._is_checked = module.debug and engine == "cpu"
         self._tables = Pool(self._new_tables)
 
-    def is_gone(self) -> bool:
+    def is_stale(self) -> bool:
         """Tell whether somebody removed the file that the binary is in."""
         return self.engine == "cpu" and not os.path.exists(self.kernel.binary.data)
 
-    def run(self, plan: Plan, bound: Bound, shape: _Shape, waits: bool) -> float:
+    def run(self, choice: EngineChoice, bound: BoundArguments, shape: _Shape, waits: bool) -> float:
         """Run a launch with a buffer for each pointer, by tables that are kept; return its seconds."""
-        tables = self._tables.take(plan, bound, shape)
+        tables = self._tables.take(choice, bound, shape)
         for index, (address, stream, size, flags, item, _, _) in enumerate(bound.buffers):
-            tables.aim(index, address, stream, size, flags, item)
+            tables.set_buffer(index, address, stream, size, flags, item)
         if bound.values:
             tables.set_values(b"".join(bound.values))
         tables.shape(*shape)
-        if bound.lies_there:
-            tables.set_waits(waits)
-        tables.run_and_say(plan)
+        if bound.has_device_arrays:
+            tables.set_blocking(waits)
+        tables.run_and_print(choice)
         seconds = tables.seconds  # before another call has the tables
         self._tables.give_back(tables)
         return seconds
 
-    def _new_tables(self, plan: Plan, bound: Bound, shape: _Shape) -> Tables:
-        return Tables(self.request(plan, bound, shape), plan.engine)
+    def _new_tables(self, choice: EngineChoice, bound: BoundArguments, shape: _Shape) -> EncodedRequest:
+        return EncodedRequest(self.request(choice, bound, shape), choice.engine)
 
-    def request(self, plan: Plan, bound: Bound, shape: _Shape) -> Request:
+    def request(self, choice: EngineChoice, bound: BoundArguments, shape: _Shape) -> RunRequest:
         """Return the request of a launch."""
         elements, shared, grid, block = shape
         launch = Launch(self.kernel, bound.request_arguments(), grid, block, shared, elements)
         limit = block_limit() if self._is_checked else 0
-        return Request(plan.function, bound.request_buffers(), (launch,), block_limit=limit)
+        return RunRequest(choice.function, bound.request_buffers(), (launch,), block_limit=limit)
 
 
 class Function:
@@ -161,8 +154,8 @@ class Function:
         self.module = module
         self.name = signature.name
         self.signature = signature
-        self._ready: dict[tuple[str, int], _Ready] = {}
-        self._plans: dict[str, tuple[Plan, engine_status.EngineStatus | None]] = {}
+        self._prepared: dict[tuple[str, int], _PreparedKernel] = {}
+        self._plans: dict[str, tuple[EngineChoice, engine_status.EngineStatus | None]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the module and the name: the other side compiles."""
@@ -263,69 +256,71 @@ class Function:
         time_kernel: bool,
         runs: bool = True,
     ) -> Any:
-        plan = self._plan()
+        choice = self._plan()
         is_isolated = isolates(isolate, timeout)
         while True:
-            device = context.devices_asked()[0] if plan.engine == "cuda" else 0
-            ready = self.ready(plan.engine, device, isolate=is_isolated, timeout=timeout)
-            bound = argument_binding.bind(self.signature, ready.slots, args)
+            device = context.current_devices()[0] if choice.engine == "cuda" else 0
+            prepared = self.prepared(choice.engine, device, isolate=is_isolated, timeout=timeout)
+            bound = argument_binding.bind(self.signature, prepared.slots, args)
             waits = False
-            if bound.lies_there:
-                check_reach(self.name, is_isolated)
-                waits = time_kernel or context.here.get().wait
+            if bound.has_device_arrays:
+                refuse_isolated_device_arrays(self.name, is_isolated)
+                waits = time_kernel or context.current_context.get().wait
             try:
-                if bound.is_plain and ready.is_plain and not (is_isolated or symbols) and runs:
-                    seconds = ready.run(plan, bound, shape, waits)
+                if bound.is_plain and prepared.is_plain and not (is_isolated or symbols) and runs:
+                    seconds = prepared.run(choice, bound, shape, waits)
                 else:
-                    request = ready.request(plan, bound, shape)
+                    request = prepared.request(choice, bound, shape)
                     request.waits = waits
                     request.steps = request.steps if runs else ()
-                    request.symbols = self._symbols(ready, symbols)
-                    seconds = run_request(request, plan, isolate=is_isolated, timeout=timeout).seconds
+                    request.symbols = self._symbols(prepared, symbols)
+                    seconds = run_request(request, choice, isolate=is_isolated, timeout=timeout).seconds
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
-                if bound.lies_there:
+                if bound.has_device_arrays:
                     raise
-                plan = taken_over(error, plan, bound.has_inouts)
+                choice = fall_back(error, choice, bound.has_inouts)
             except errors.Error:
-                if not ready.is_gone():
+                if not prepared.is_stale():
                     raise
-                self._ready.clear()
+                self._prepared.clear()
         bound.unpack()
         if not (out_args or time_kernel):
             return None
         outputs, milliseconds = tuple(bound.outputs), seconds * 1e3
         return (outputs, milliseconds) if out_args and time_kernel else outputs if out_args else milliseconds
 
-    def _symbols(self, ready: _Ready, symbols: Mapping[str, Any] | None) -> Mapping[Any, Mapping[str, Array]]:
+    def _symbols(
+        self, prepared: _PreparedKernel, symbols: Mapping[str, Any] | None
+    ) -> Mapping[Any, Mapping[str, Array]]:
         if not symbols:
             return {}
         known = self.module.variables
         values = {
-            ready.names.get(name, name): argument_binding.symbol(self.name, known.get(name), name, value)
+            prepared.names.get(name, name): argument_binding.symbol(self.name, known.get(name), name, value)
             for name, value in symbols.items()
         }
-        return {ready.kernel.binary: values}
+        return {prepared.kernel.binary: values}
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> EngineChoice:
         """Return where a call runs: what was chosen last, unless a GPU came or went."""
-        engine = context.current()
+        engine = context.current_engine()
         status = engine_status.status("cuda") if engine == "auto" else None
         known = self._plans.get(engine)
         if known is not None and known[1] is status:
             return known[0]
-        plan = choose(self.name, cache.why_not_cuda)
-        self._plans[engine] = plan, status
-        return plan
+        choice = choose(self.name, cache.why_not_cuda)
+        self._plans[engine] = choice, status
+        return choice
 
-    def ready(
+    def prepared(
         self, engine: str, device: int = 0, *, isolate: bool = False, timeout: float | None = None
-    ) -> _Ready:
+    ) -> _PreparedKernel:
         """Return it as an engine's library takes it; compiled if it was not, and its limits known."""
         key = engine, device
-        found = self._ready.get(key)
+        found = self._prepared.get(key)
         if found is None:
-            found = self._ready.setdefault(key, _Ready(self, engine, device, isolate, timeout))
+            found = self._prepared.setdefault(key, _PreparedKernel(self, engine, device, isolate, timeout))
         return found
 
     # ---- PyCUDA's prepared calls -------------------------------------------------------------------
@@ -363,9 +358,9 @@ class Function:
         return self._limit("threads")
 
     def _limit(self, name: str) -> int:
-        plan = self._plan()
-        device = context.devices_asked()[0] if plan.engine == "cuda" else 0
-        return int(self.ready(plan.engine, device).limits[name])
+        choice = self._plan()
+        device = context.current_devices()[0] if choice.engine == "cuda" else 0
+        return int(self.prepared(choice.engine, device).limits[name])
 
 
 def _function(module: Module, name: str) -> Function:

@@ -21,7 +21,7 @@ from pycudakit.kernels.compiling.source import Parameter
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
-from pycudakit.kernels.running.device_arguments import may_stay, there
+from pycudakit.kernels.running.device_arguments import device_argument, is_on_device
 from pycudakit.kernels.running.transfers import In, Wrapper
 
 _INDEX, _OF_A_RANGE = "PK_INDEX", "pk_first + pk_thread * pk_step"
@@ -52,7 +52,7 @@ def literal(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool | np.bool_) else str(value)
 
 
-def head(preamble: str, *dtypes: DType) -> str:
+def prelude(preamble: str, *dtypes: DType) -> str:
     """Return what a source begins with."""
     half = "#include <cuda_fp16.h>\n" if any(dtype.char == "e" for dtype in dtypes) else ""
     return f"{half}{preamble}\n"
@@ -122,7 +122,7 @@ class ElementwiseKernel:
     }} while (0);
     {after_loop};"""
         declared = f"{arguments}, long long n, long long pk_count, long long pk_first, long long pk_step"
-        self._text = head(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
+        self._text = prelude(preamble) + FUNCTION.format(name=name, arguments=declared, body=body)
         self._making: dict[str, Any] = {
             "options": tuple(options or ()),
             "name": name,
@@ -165,7 +165,7 @@ class ElementwiseKernel:
         **keywords
             As for a `SourceModule`'s function: `symbols`, `isolate`, `timeout`, `time_kernel`, `out_args`.
         """
-        sizes = sizes_of(self.name, self._parameters, args, range is None)
+        sizes = checked_sizes(self.name, self._parameters, args, range is None)
         size = sizes[0]
         chosen = builtins.range(size)
         if range is not None and slice is not None:
@@ -185,7 +185,9 @@ class ElementwiseKernel:
         return function.launch(count, *args, size, count, chosen.start, chosen.step, **keywords)
 
 
-def sizes_of(name: str, parameters: Sequence[Parameter], args: Sequence[Any], all_equal: bool) -> list[int]:
+def checked_sizes(
+    name: str, parameters: Sequence[Parameter], args: Sequence[Any], all_equal: bool
+) -> list[int]:
     """Return the sizes of the arrays, of which there must be one."""
     if len(args) != len(parameters):
         names = ", ".join(parameter.name for parameter in parameters)
@@ -194,8 +196,8 @@ def sizes_of(name: str, parameters: Sequence[Parameter], args: Sequence[Any], al
     for parameter, value in zip(parameters, args, strict=True):
         if parameter.pointer and value is not None:
             array = value.array if isinstance(value, Wrapper) else value
-            if may_stay(array):
-                sizes[parameter.name] = math.prod(there(array, name).shape)
+            if is_on_device(array):
+                sizes[parameter.name] = math.prod(device_argument(array, name).shape)
             else:
                 sizes[parameter.name] = np.size(foreign_arrays.read(array, name, by_numpy=False))
     if not sizes:
@@ -257,8 +259,8 @@ class ReductionKernel:
         t = c_type(self.dtype_out, "dtype_out")
         self.arguments = f"const {t} *in" if arguments is None else arguments
         self.name = name
-        self._told = (self.dtype_out.name, neutral, reduce_expr, map_expr, arguments)
-        source = head(preamble, self.dtype_out)
+        self._repr_arguments = (self.dtype_out.name, neutral, reduce_expr, map_expr, arguments)
+        source = prelude(preamble, self.dtype_out)
         source += f"__device__ {t} {name}_combined({t} a, {t} b) {{ return {reduce_expr}; }}\n"
         for stage, value, declared in (
             (name, map_expr or "in[i]", self.arguments),
@@ -285,7 +287,7 @@ class ReductionKernel:
 
     def __repr__(self) -> str:
         """Return how it was made."""
-        return f"ReductionKernel({', '.join(map(repr, self._told))}, name={self.name!r})"
+        return f"ReductionKernel({', '.join(map(repr, self._repr_arguments))}, name={self.name!r})"
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Return the result, a NumPy scalar.
@@ -298,7 +300,7 @@ class ReductionKernel:
         **keywords
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
-        size = sizes_of(self.name, self._parameters, args, True)[0]
+        size = checked_sizes(self.name, self._parameters, args, True)[0]
         p = Program(self.name)
         inputs, given = _inputs(p, self._parameters, args)
         function, count = self._first, size
@@ -326,7 +328,7 @@ def _inputs(
         if parameter.pointer and value is not None:
             array = value.array if isinstance(value, Wrapper) else In(value).array
             arrays[parameter.name] = array
-            known = there(array, parameter.name) if may_stay(array) else array
+            known = device_argument(array, parameter.name) if is_on_device(array) else array
             given.append(p.input(parameter.name, known.shape, known.dtype))
         else:
             given.append(value)

@@ -90,9 +90,9 @@ class SourceModule:
                 "cache_dir": cache_dir,
             }
         )
-        plan = execute.choose("SourceModule", cache.why_not_cuda)
+        choice = execute.choose("SourceModule", cache.why_not_cuda)
         if self._declared.plain or not self.functions:  # templates alone wait for their arguments
-            self._compile(self._declared.plain, plan.engine, _device(plan.engine))
+            self._compile(self._declared.plain, choice.engine, _device(choice.engine))
 
     # ---- As data -----------------------------------------------------------------------------------
 
@@ -144,8 +144,8 @@ class SourceModule:
         """
         function = self._function(name)
         if "<" in function.name:
-            plan = execute.choose(function.name, cache.why_not_cuda)
-            self.binary(function.signature, plan.engine, _device(plan.engine))
+            choice = execute.choose(function.name, cache.why_not_cuda)
+            self.binary(function.signature, choice.engine, _device(choice.engine))
         return function
 
     def _function(self, name: str) -> Function:
@@ -193,7 +193,7 @@ class SourceModule:
 
 
 def _device(engine: str) -> int:
-    return context.devices_asked()[0] if engine == "cuda" else 0
+    return context.current_devices()[0] if engine == "cuda" else 0
 
 
 def _text(what: str, given: Any) -> str:

@@ -15,15 +15,15 @@ from pycudakit._native.dtypes import Array, DType, masked_arrays
 from pycudakit._runtime import context
 from pycudakit.kernels.compiling import cache
 from pycudakit.kernels.function import Function
-from pycudakit.kernels.program_ir import Handle, Loop, Lowered, Memory, Step, told
+from pycudakit.kernels.program_ir import BufferDeclaration, Handle, LaunchStep, Loop, Lowered, repr_lines
 from pycudakit.kernels.running import argument_binding, execute
 from pycudakit.kernels.running.device_arguments import (
-    There,
-    check_reach,
+    DeviceArgument,
+    device_argument,
+    empty_like_device,
+    is_on_device,
     may_overlap,
-    may_stay,
-    new_beside,
-    there,
+    refuse_isolated_device_arrays,
 )
 from pycudakit.kernels.running.run_request import Buffer, Place
 from pycudakit.kernels.running.shared_memory import copy
@@ -68,9 +68,9 @@ class Program:
 
     def __init__(self, name: str = "Program") -> None:
         self.name = name
-        self._memory: list[Memory] = []
-        self._steps: list[Step | Loop] = []
-        self._open: list[list[Step | Loop]] = [self._steps]
+        self._memory: list[BufferDeclaration] = []
+        self._steps: list[LaunchStep | Loop] = []
+        self._open: list[list[LaunchStep | Loop]] = [self._steps]
         self._prepared: dict[tuple[str, int], Lowered] = {}
 
     @property
@@ -132,7 +132,7 @@ class Program:
         if element.hasobject or not element.itemsize:
             raise TypeError(f"the buffer {name!r} cannot have the dtype {element}")
         element = element.newbyteorder("=")
-        self._memory.append(Memory(kind, name, sizes, element, poison))
+        self._memory.append(BufferDeclaration(kind, name, sizes, element, poison))
         self._prepared.clear()
         return Handle(self, len(self._memory) - 1, name, sizes, element)
 
@@ -150,7 +150,7 @@ class Program:
         times = operator.index(count)
         if times < 0:
             raise ValueError(f"repeat({times}): a count cannot be negative")
-        steps: list[Step | Loop] = []
+        steps: list[LaunchStep | Loop] = []
         self._open.append(steps)
         try:
             yield
@@ -199,8 +199,8 @@ class Program:
         bytes_shared = operator.index(shared)
         if bytes_shared < 0:
             raise ValueError(f"shared is {shared}; give bytes, from 0")
-        given = [value.told if isinstance(value, Handle) else str(value) for value in args]
-        where = f"{function.name}({', '.join(given)})"
+        shown = [value.label if isinstance(value, Handle) else str(value) for value in args]
+        where = f"{function.name}({', '.join(shown)})"
         if threads is not None:
             if block is not None:
                 raise TypeError(f"{function.name}: give block and grid, or threads, not both")
@@ -209,7 +209,7 @@ class Program:
                 raise ValueError(f"threads is {threads}; give how many there are to be, from 0")
             if not count:
                 return  # as a grid for no elements
-            step = Step(function, placed, _ONE, _ONE, bytes_shared, count, f"{where} threads={count}")
+            step = LaunchStep(function, placed, _ONE, _ONE, bytes_shared, count, f"{where} threads={count}")
         else:
             if block is None:
                 raise TypeError(f"{function.name}: block is missing, such as (256, 1, 1); or give threads")
@@ -218,7 +218,7 @@ class Program:
                 argument_binding.dimensions("grid", grid),
             )
             where += f" block={shape} grid={blocks}"
-            step = Step(function, placed, blocks, shape, bytes_shared, 0, where)
+            step = LaunchStep(function, placed, blocks, shape, bytes_shared, 0, where)
         for slot, place in zip(slots, placed, strict=True):
             if isinstance(place, Place) and not slot.parameter.const:
                 self._memory[place.buffer].written = True
@@ -289,82 +289,89 @@ class Program:
         """
         if len(self._open) > 1:
             raise ValueError(f"{self.name} is called inside a block of repeat; call it behind the block")
-        given = self._checked_inputs({**(inputs or {}), **arrays})
-        wanted = self._checked_outputs(dict(out or {}))
+        input_arrays = self._checked_inputs({**(inputs or {}), **arrays})
+        out_arrays = self._checked_outputs(dict(out or {}))
         isolates = execute.isolates(isolate, timeout)
-        beside = next((each for each in (*given.values(), *wanted.values()) if isinstance(each, There)), None)
-        if beside is not None:
-            check_reach(self.name, isolates)
-        plan = execute.choose(self.name, cache.why_not_cuda)
+        device_array = next(
+            (
+                each
+                for each in (*input_arrays.values(), *out_arrays.values())
+                if isinstance(each, DeviceArgument)
+            ),
+            None,
+        )
+        if device_array is not None:
+            refuse_isolated_device_arrays(self.name, isolates)
+        choice = execute.choose(self.name, cache.why_not_cuda)
         results: dict[str, Array] = {}
         buffers: list[Buffer] = []
         while True:
-            lowered = self._lowered(plan.engine, isolates, timeout)
+            lowered = self._lowered(choice.engine, isolates, timeout)
             request = lowered.request(self.name, buffers, symbols)
-            request.waits = time_kernel or context.here.get().wait
+            request.waits = time_kernel or context.current_context.get().wait
             if not buffers:
                 # What may be refused writes nothing, and neither does what a helper process runs.
                 is_safe = lowered.fits and not (isolates or symbols)
                 buffers += [
-                    self._buffer(each, given, wanted, results, is_safe)
-                    if beside is None
-                    else self._buffer_there(each, given, wanted, results, beside)
+                    self._buffer(each, input_arrays, out_arrays, results, is_safe)
+                    if device_array is None
+                    else self._device_buffer(each, input_arrays, out_arrays, results, device_array)
                     for each in self._memory
                 ]
             try:
                 if isolates:
-                    outcome = execute.run_request(request, plan, isolate=True, timeout=timeout)
+                    outcome = execute.run_request(request, choice, isolate=True, timeout=timeout)
                 else:
-                    outcome = lowered.run(request, plan)
+                    outcome = lowered.run(request, choice)
                 break
             except (errors.NoDevice, errors.OutOfMemory) as error:
-                if beside is not None:
+                if device_array is not None:
                     raise
-                plan = execute.taken_over(error, plan, any(each.up and each.down for each in buffers))
+                choice = execute.fall_back(error, choice, any(each.up and each.down for each in buffers))
             except errors.Error:
-                if not lowered.is_gone():
+                if not lowered.is_stale():
                     raise
                 self._prepared.clear()
-        for name, array in wanted.items():
-            if not isinstance(array, There) and results[name] is not array:
+        for name, array in out_arrays.items():
+            if not isinstance(array, DeviceArgument) and results[name] is not array:
                 np.copyto(array, results[name])
                 results[name] = array
         return (results, outcome.seconds * 1e3) if time_kernel else results
 
     def _lowered(self, engine: str, isolate: bool, timeout: float | None) -> Lowered:
-        device = context.devices_asked()[0] if engine == "cuda" else 0
+        device = context.current_devices()[0] if engine == "cuda" else 0
         found = self._prepared.get((engine, device))
         if found is None:
             found = Lowered(self._steps, engine, device, isolate=isolate, timeout=timeout)
             self._prepared[engine, device] = found
         return found
 
-    def _checked_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        known = [memory for memory in self._memory if memory.kind in _UP]
-        names = ", ".join(memory.name for memory in known) or "none"
-        for name in given:
-            if name not in [memory.name for memory in known]:
+    def _checked_inputs(self, input_arrays: Mapping[str, Any]) -> dict[str, Any]:
+        declared = [memory for memory in self._memory if memory.kind in _UP]
+        names = ", ".join(memory.name for memory in declared) or "none"
+        for name in input_arrays:
+            if name not in [memory.name for memory in declared]:
                 raise TypeError(f"{self.name} has no input {name!r}; its inputs are: {names}")
         checked = {}
-        for memory in known:
-            if memory.name not in given:
+        for memory in declared:
+            if memory.name not in input_arrays:
                 raise TypeError(f"{self.name}: the input {memory.name!r} is missing; the inputs are: {names}")
-            array = In(given[memory.name]).array
+            array = In(input_arrays[memory.name]).array
             if not isinstance(array, np.ndarray):
-                array = there(array, f"{self.name}: the input {memory.name!r}")
+                array = device_argument(array, f"{self.name}: the input {memory.name!r}")
             self._check(memory, array, "input")
             checked[memory.name] = array
         return checked
 
     def _checked_outputs(self, out: dict[str, Any]) -> dict[str, Any]:
-        known = {memory.name: memory for memory in self._memory if memory.kind in _DOWN}
+        declared = {memory.name: memory for memory in self._memory if memory.kind in _DOWN}
         for name, array in out.items():
-            if name not in known:
-                names = ", ".join(known) or "none"
+            if name not in declared:
+                names = ", ".join(declared) or "none"
                 raise TypeError(f"{self.name} has no output {name!r}; its outputs are: {names}")
-            if may_stay(array):
-                out[name] = found = there(array, f"{self.name}: out[{name!r}]")
-                self._check(known[name], found, "output")
+            if is_on_device(array):
+                out[name] = found = device_argument(array, f"{self.name}: out[{name!r}]")
+                self._check(declared[name], found, "output")
                 if found.is_readonly:
                     raise ValueError(f"{self.name}: out[{name!r}] is read-only")
                 continue
@@ -372,12 +379,12 @@ class Program:
                 raise TypeError(
                     f"{self.name}: out[{name!r}] must be an array, and is a {type(array).__name__}"
                 )
-            self._check(known[name], array, "output")
+            self._check(declared[name], array, "output")
             if not array.flags.writeable:
                 raise ValueError(f"{self.name}: out[{name!r}] is read-only")
         return out
 
-    def _check(self, memory: Memory, array: Array | There, what: str) -> None:
+    def _check(self, memory: BufferDeclaration, array: Array | DeviceArgument, what: str) -> None:
         if array.dtype.newbyteorder("=") != memory.dtype:
             raise TypeError(
                 f"{self.name}: the {what} {memory.name!r} is declared as {memory.dtype}, and the array is "
@@ -391,22 +398,25 @@ class Program:
 
     def _buffer(
         self,
-        memory: Memory,
-        given: dict[str, Array],
-        wanted: dict[str, Array],
+        memory: BufferDeclaration,
+        input_arrays: dict[str, Array],
+        out_arrays: dict[str, Array],
         results: dict[str, Array],
         is_safe: bool,
     ) -> Buffer:
         """Return a buffer of a run; note what becomes a result."""
-        array = given.get(memory.name)
-        target = wanted.get(memory.name)
+        array = input_arrays.get(memory.name)
+        target = out_arrays.get(memory.name)
         if memory.kind == "input":
             array = np.ascontiguousarray(array, memory.dtype)
         elif memory.kind == "output":
             is_place = target is not None and _is_dense(target)
             array = target if is_place else allocator.empty(memory.shape, memory.dtype)
         elif memory.kind == "inout" and array is not None and not (array is target and _is_dense(array)):
-            others = [*given.values(), *(each for name, each in wanted.items() if name != memory.name)]
+            others = [
+                *input_arrays.values(),
+                *(each for name, each in out_arrays.items() if name != memory.name),
+            ]
             is_free = target is not None and not any(np.may_share_memory(target, each) for each in others)
             place = target if is_safe and is_free and target is not None and _is_dense(target) else None
             array = _copied(array, memory.dtype, place)
@@ -423,33 +433,37 @@ class Program:
             constant=memory.kind == "input" and not memory.written,
         )
 
-    def _buffer_there(
+    def _device_buffer(
         self,
-        memory: Memory,
-        given: dict[str, Any],
-        wanted: dict[str, Any],
+        memory: BufferDeclaration,
+        input_arrays: dict[str, Any],
+        out_arrays: dict[str, Any],
         results: dict[str, Any],
-        beside: There,
+        device_array: DeviceArgument,
     ) -> Buffer:
         """Return a buffer of a run with arrays on a GPU; results lie beside the first of them."""
-        if memory.kind == "output" and memory.name not in wanted:
-            made = new_beside(beside.owner, memory.shape, memory.dtype)
-            wanted[memory.name] = made if isinstance(made, np.ndarray) else there(made, memory.name)
-        array, target = given.get(memory.name), wanted.get(memory.name)
-        if not isinstance(array, There) and not isinstance(target, There):
-            return self._buffer(memory, _on_host(given), _on_host(wanted), results, is_safe=False)
+        if memory.kind == "output" and memory.name not in out_arrays:
+            new_array = empty_like_device(device_array.owner, memory.shape, memory.dtype)
+            out_arrays[memory.name] = (
+                new_array if isinstance(new_array, np.ndarray) else device_argument(new_array, memory.name)
+            )
+        array, target = input_arrays.get(memory.name), out_arrays.get(memory.name)
+        if not isinstance(array, DeviceArgument) and not isinstance(target, DeviceArgument):
+            return self._buffer(memory, _on_host(input_arrays), _on_host(out_arrays), results, is_safe=False)
         place = array if memory.kind == "input" else target
         is_same = memory.kind != "inout" or (
-            isinstance(array, There) and isinstance(target, There) and array.address == target.address
+            isinstance(array, DeviceArgument)
+            and isinstance(target, DeviceArgument)
+            and array.address == target.address
         )
-        if not (isinstance(place, There) and is_same):
+        if not (isinstance(place, DeviceArgument) and is_same):
             raise errors.Unsupported(
                 f"{self.name}: kernels work in the inout {memory.name!r} where it lies on a GPU: give the "
                 f"same array as out={{{memory.name!r}: ...}}, or declare an input and an output"
             )
         if memory.kind in _DOWN:
             results[memory.name] = place.owner
-        written = (each for each in wanted.values() if isinstance(each, There))
+        written = (each for each in out_arrays.values() if isinstance(each, DeviceArgument))
         is_apart = not any(may_overlap(place, each) for each in written)
         return Buffer(
             memory.name,
@@ -473,7 +487,7 @@ class Program:
     def __repr__(self) -> str:
         """Return its buffers and steps, a line each."""
         buffers = (f"    {each.kind} {each.name}: {each.dtype}, {each.shape}" for each in self._memory)
-        return "\n".join([f"{self.name}:", *buffers, *told(self._steps, 1)])
+        return "\n".join([f"{self.name}:", *buffers, *repr_lines(self._steps, 1)])
 
 
 def _on_host(arrays: Mapping[str, Any]) -> dict[str, Array]:

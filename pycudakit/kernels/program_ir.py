@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array, DType
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import Pool
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.function import Function, Module
 from pycudakit.kernels.running.argument_binding import symbol
 from pycudakit.kernels.running.execute import block_limit, run_request
-from pycudakit.kernels.running.request_encoding import Tables, memory
-from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Outcome, Place, Repeat, Request
+from pycudakit.kernels.running.request_encoding import EncodedRequest, buffer_fields
+from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Outcome, Place, Repeat, RunRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Handle:
     offset: int = 0
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """What a program's repr calls it."""
         return f"{self.name} + {self.offset} bytes" if self.offset else self.name
 
@@ -77,7 +77,7 @@ class Handle:
 
 
 @dataclass(slots=True)
-class Memory:
+class BufferDeclaration:
     """A buffer, as a program declares it."""
 
     kind: str
@@ -94,7 +94,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class LaunchStep:
     """A launch, for any engine."""
 
     function: Function
@@ -103,7 +103,7 @@ class Step:
     block: tuple[int, int, int]
     shared: int
     threads: int
-    told: str
+    label: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Loop:
     """Steps that are repeated, for any engine."""
 
     count: int
-    steps: list[Step | Loop]
+    steps: list[LaunchStep | Loop]
 
 
 class Lowered:
@@ -119,7 +119,7 @@ class Lowered:
 
     def __init__(
         self,
-        steps: Sequence[Step | Loop],
+        steps: Sequence[LaunchStep | Loop],
         engine: str,
         device: int,
         *,
@@ -128,17 +128,17 @@ class Lowered:
     ) -> None:
         self._engine = engine
         self._device = device
-        self._ready = functools.partial(
-            Function.ready, engine=engine, device=device, isolate=isolate, timeout=timeout
+        self._prepared = functools.partial(
+            Function.prepared, engine=engine, device=device, isolate=isolate, timeout=timeout
         )
         self._binaries: dict[Module, dict[Binary, dict[str, str]]] = {}
         self._kernels: dict[Function, Kernel] = {}
         self._is_checked = False
-        self._tables = Pool(Tables)
+        self._tables = Pool(EncodedRequest)
         self.fits = True  # whether each launch is inside its kernel's limits
         self._steps = self._lower(steps)
 
-    def _lower(self, steps: Sequence[Step | Loop]) -> tuple[Launch | Repeat, ...]:
+    def _lower(self, steps: Sequence[LaunchStep | Loop]) -> tuple[Launch | Repeat, ...]:
         lowered: list[Launch | Repeat] = []
         for step in steps:
             if isinstance(step, Loop):
@@ -155,9 +155,9 @@ class Lowered:
         known = self._kernels.get(function)
         if known is None:
             module = function.module
-            ready = self._ready(function)
-            known, names = ready.kernel, ready.names
-            if ready.is_gone():
+            prepared = self._prepared(function)
+            known, names = prepared.kernel, prepared.names
+            if prepared.is_stale():
                 loaded = module.binary(function.signature, self._engine, self._device)
                 known, names = (
                     Kernel(loaded.binary, loaded.symbols[function.name], function.name),
@@ -168,8 +168,8 @@ class Lowered:
             self._is_checked |= module.debug and self._engine == "cpu"
         return known
 
-    def _fits(self, step: Step) -> bool:
-        limits = self._ready(step.function).limits
+    def _fits(self, step: LaunchStep) -> bool:
+        limits = self._prepared(step.function).limits
         if step.shared > limits["shared"]:
             return False
         return bool(step.threads) or (
@@ -177,25 +177,25 @@ class Lowered:
             and bool(np.all(step.block <= limits["block"]) and np.all(step.grid <= limits["grid"]))
         )
 
-    def is_gone(self) -> bool:
+    def is_stale(self) -> bool:
         """Tell whether somebody removed the file that a binary is in."""
         kernels = self._kernels.values() if self._engine == "cpu" else ()
         return any(not os.path.exists(kernel.binary.data) for kernel in kernels)
 
-    def request(self, name: str, buffers: list[Buffer], symbols: Mapping[Any, Any] | None) -> Request:
+    def request(self, name: str, buffers: list[Buffer], symbols: Mapping[Any, Any] | None) -> RunRequest:
         """Return a run of it."""
         limit = block_limit() if self._is_checked else 0
-        return Request(name, buffers, self._steps, self._symbols(name, symbols or {}), limit)
+        return RunRequest(name, buffers, self._steps, self._symbols(name, symbols or {}), limit)
 
-    def run(self, request: Request, plan: Plan) -> Outcome:
+    def run(self, request: RunRequest, choice: EngineChoice) -> Outcome:
         """Run a request of it in this process, by tables that are kept for the next."""
         if request.symbols or self._is_checked:
-            return run_request(request, plan)
+            return run_request(request, choice)
         tables = self._tables.take(request, self._engine)
         for index, buffer in enumerate(request.buffers):
-            tables.aim(index, *memory(buffer))
-        tables.set_waits(request.waits)
-        text = tables.run_and_say(plan)
+            tables.set_buffer(index, *buffer_fields(buffer))
+        tables.set_blocking(request.waits)
+        text = tables.run_and_print(choice)
         outcome = Outcome(tables.seconds, text)  # before another call has the tables
         self._tables.give_back(tables)
         return outcome
@@ -219,12 +219,12 @@ class Lowered:
         return values
 
 
-def told(steps: Sequence[Step | Loop], depth: int) -> Iterator[str]:
+def repr_lines(steps: Sequence[LaunchStep | Loop], depth: int) -> Iterator[str]:
     """Yield the lines of a program's repr."""
     margin = "    " * depth
     for step in steps:
         if isinstance(step, Loop):
             yield f"{margin}repeat {step.count}:"
-            yield from told(step.steps, depth + 1)
+            yield from repr_lines(step.steps, depth + 1)
         else:
-            yield margin + step.told
+            yield margin + step.label

@@ -10,10 +10,10 @@ import numpy as np
 
 from pycudakit._native.dtypes import DType, masked_arrays
 from pycudakit.kernels.function import Function
-from pycudakit.kernels.kernel_templates import CHUNK, FUNCTION, c_type, head, literal
+from pycudakit.kernels.kernel_templates import CHUNK, FUNCTION, c_type, literal, prelude
 from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
-from pycudakit.kernels.running.device_arguments import may_stay, new_beside, there
+from pycudakit.kernels.running.device_arguments import device_argument, empty_like_device, is_on_device
 
 
 class _ScanKernel:
@@ -33,7 +33,7 @@ class _ScanKernel:
         self.name = name_prefix
         if neutral is None and self._exclusive:
             raise TypeError(f"{name_prefix}: neutral is missing: it is what an exclusive scan begins with")
-        self._told = (self.dtype.name, scan_expr, neutral)
+        self._repr_arguments = (self.dtype.name, scan_expr, neutral)
         t = c_type(self.dtype, "dtype")
         limits = f"""    const long long pk_first = pk_thread * {CHUNK};
     const long long pk_end = pk_first + {CHUNK} < n ? pk_first + {CHUNK} : n;
@@ -51,7 +51,7 @@ class _ScanKernel:
         pk_any = true;
         if (!pk_exclusive) pk_out[i] = pk_all;
     }}"""
-        source = head(preamble, self.dtype)
+        source = prelude(preamble, self.dtype)
         source += f"__device__ {t} {name_prefix}_combined({t} a, {t} b) {{ return {scan_expr}; }}\n"
         source += FUNCTION.format(
             name=f"{name_prefix}_totals",
@@ -74,7 +74,7 @@ class _ScanKernel:
 
     def __repr__(self) -> str:
         """Return how it was made."""
-        told = ", ".join(map(repr, self._told))
+        told = ", ".join(map(repr, self._repr_arguments))
         return f"{type(self).__name__}({told}, name_prefix={self.name!r})"
 
     def __call__(self, input_ary: Any, output_ary: Any = None, **keywords: Any) -> Any:
@@ -89,12 +89,12 @@ class _ScanKernel:
         **keywords
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
-        is_there = may_stay(input_ary)
+        is_there = is_on_device(input_ary)
         if not is_there and (not isinstance(input_ary, np.ndarray) or isinstance(input_ary, masked_arrays())):
             raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
-        shape = there(input_ary, f"{self.name}: input_ary").shape if is_there else input_ary.shape
+        shape = device_argument(input_ary, f"{self.name}: input_ary").shape if is_there else input_ary.shape
         if isinstance(output_ary, str) and output_ary == "new":
-            output_ary = new_beside(input_ary, shape, self.dtype)
+            output_ary = empty_like_device(input_ary, shape, self.dtype)
         elif output_ary is None:
             output_ary = input_ary
             if not is_there and not input_ary.flags.writeable:

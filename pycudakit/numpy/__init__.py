@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 else:
     from pycudakit.numpy import _exports, _submodules
 
-    _submodules.find_numpys()
-    _exports.show(__name__, coverage=lambda: _exports.coverage)
+    _submodules.install_finder()
+    _exports.populate(__name__, coverage=lambda: _exports.coverage)

@@ -8,16 +8,16 @@ import numpy as np
 
 from pycudakit import random
 
-_OTHERS = (np.random.BitGenerator, np.random.RandomState)
+_NUMPY_ONLY = (np.random.BitGenerator, np.random.RandomState)
 
 
-def _is_numpys(seed: Any) -> bool:
+def _is_numpy_generator(seed: Any) -> bool:
     """Tell whether only NumPy's generators go on from something."""
     seed = seed.bit_generator if isinstance(seed, np.random.Generator) else seed
-    return isinstance(seed, _OTHERS) and not isinstance(seed, np.random.Philox)
+    return isinstance(seed, _NUMPY_ONLY) and not isinstance(seed, np.random.Philox)
 
 
-class _Both(type):
+class _EitherGenerator(type):
     """The type of what stands for two types."""
 
     def __instancecheck__(cls, value: object) -> bool:
@@ -25,7 +25,7 @@ class _Both(type):
         return isinstance(value, (random.Generator, np.random.Generator))
 
 
-class Generator(metaclass=_Both):
+class Generator(metaclass=_EitherGenerator):
     """A generator that draws from a bit generator: pycudakit's from a Philox, NumPy's from all others.
 
     Examples
@@ -57,4 +57,4 @@ def default_rng(seed: Any = None) -> Any:
     >>> np.random.default_rng(5).random() == pk.random.default_rng(5).random()
     True
     """
-    return np.random.default_rng(seed) if _is_numpys(seed) else random.default_rng(seed)
+    return np.random.default_rng(seed) if _is_numpy_generator(seed) else random.default_rng(seed)

@@ -11,16 +11,18 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-_HERE = __name__.rpartition(".")[0]
-_OURS = frozenset({f"{_HERE}.{name}" for name in ("_exports", "_submodules", "linalg", "random")})
+_PACKAGE = __name__.rpartition(".")[0]
+_OWN_SUBMODULES = frozenset(
+    {f"{_PACKAGE}.{name}" for name in ("_exports", "_submodules", "linalg", "random")}
+)
 
 
-class _Numpys(Loader):
+class _NumPyLoader(Loader):
     """Loads a module of NumPy's by another name: the very same."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return NumPy's module."""
-        module = importlib.import_module(_numpys_name(spec.name))
+        module = importlib.import_module(_numpy_name(spec.name))
         self._spec: Any = module.__spec__
         return module
 
@@ -37,18 +39,18 @@ class _Finder(MetaPathFinder):
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
         """Find what lies in NumPy and not here."""
-        if not fullname.startswith(_HERE + ".") or fullname in _OURS:
+        if not fullname.startswith(_PACKAGE + ".") or fullname in _OWN_SUBMODULES:
             return None
-        name = _numpys_name(fullname)
-        is_there = name in sys.modules or importlib.util.find_spec(name) is not None
-        return ModuleSpec(fullname, _Numpys()) if is_there else None
+        name = _numpy_name(fullname)
+        exists = name in sys.modules or importlib.util.find_spec(name) is not None
+        return ModuleSpec(fullname, _NumPyLoader()) if exists else None
 
 
-def _numpys_name(name: str) -> str:
-    return "numpy" + name.removeprefix(_HERE)
+def _numpy_name(name: str) -> str:
+    return "numpy" + name.removeprefix(_PACKAGE)
 
 
-def find_numpys() -> None:
+def install_finder() -> None:
     """Let imports from here find NumPy's modules, once for the process."""
     if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -7,6 +7,6 @@ if TYPE_CHECKING:
 else:
     from pycudakit.numpy import _exports, _generators
 
-    _exports.show(
+    _exports.populate(
         __name__, Generator=lambda: _generators.Generator, default_rng=lambda: _generators.default_rng
     )

@@ -9,4 +9,4 @@ from pycudakit.random.generator import Generator, default_rng
 
 __all__ = ["Generator", "default_rng", "on_dask"]
 
-_lazy.show(__name__, __all__)
+_lazy.set_public_module(__name__, __all__)

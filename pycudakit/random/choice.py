@@ -14,7 +14,7 @@ from pycudakit._families.sort import sorting
 from pycudakit._native.dtypes import FLOAT64, INT64, Array, DType
 
 
-class Draws(Protocol):
+class SupportsDraws(Protocol):
     """What choosing draws from: a `Generator`."""
 
     @property
@@ -48,7 +48,7 @@ ALL = (1 << 64) - 1  # bits of a word
 _RARE, _FEW = 50, 10_000
 
 
-def ends(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[Array, Array]:
+def integer_bounds(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[Array, Array]:
     """Return the least of the integers to draw, and how much more the greatest is, modulo 2**64."""
     kind = np.dtype(dtype)
     if np.ndim(low) == 0 and (high is None or np.ndim(high) == 0):
@@ -69,7 +69,7 @@ def ends(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[
     else:
         firsts, lasts = (a.astype(INT64, copy=False) for a in (firsts, lasts))
     are_none = np.any(firsts > lasts if endpoint else firsts >= lasts)
-    check_ends(kind, endpoint, firsts, lasts, bool(are_none))
+    check_bounds(kind, endpoint, firsts, lasts, bool(are_none))
     if wide:
         to_word = np.frompyfunc(lambda value: value & ALL, 1, 1)
         spans = to_word(lasts - firsts - (not endpoint))
@@ -78,14 +78,14 @@ def ends(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[
     return firsts.view(np.uint64), spans - np.uint64(not endpoint)
 
 
-def limits_of(kind: DType) -> tuple[int, int]:
+def integer_limits(kind: DType) -> tuple[int, int]:
     """Return the least and the greatest integer of a type."""
     return (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
 
 
-def check_ends(kind: DType, endpoint: bool, firsts: Array, lasts: Array, are_none: bool) -> None:
+def check_bounds(kind: DType, endpoint: bool, firsts: Array, lasts: Array, are_none: bool) -> None:
     """Refuse ends, or the least and the greatest of each, that NumPy refuses; and ends with none between."""
-    least, most = limits_of(kind)
+    least, most = integer_limits(kind)
     if np.any(firsts < least) or np.any(firsts > most):
         raise ValueError(f"low is out of bounds for {kind}")
     if np.any(lasts > (most if endpoint else most + 1)):
@@ -137,18 +137,20 @@ def permuted(x: Any, axis: Any, out: Any, order_of: Callable[..., Array]) -> Arr
     return out  # type: ignore[no-any-return]
 
 
-def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int, shuffled: bool) -> Any:
+def choose(
+    generator: SupportsDraws, a: Any, size: Any, replace: bool, p: Any, axis: int, shuffled: bool
+) -> Any:
     """Choose elements, as `Generator.choice` says."""
     array = np.asanyarray(a)
-    count = count_of(size)
+    count = sample_count(size)
     population = _population(a, array, axis, count)
     if p is not None:
-        p = probabilities_of(p, population)
+        p = checked_probabilities(p, population)
     if replace:
         if p is None:
             chosen: Any = generator.integers(0, population, size) if population else np.empty(size, INT64)
         else:
-            chosen = sorting.searchsorted(sums_of(p), generator.random(size), side="right")
+            chosen = sorting.searchsorted(cumulative_probabilities(p), generator.random(size), side="right")
     else:
         check_sample(population, count, p)
         found = _without_replacement(generator, population, count, p, shuffled)
@@ -165,7 +167,7 @@ def choose(generator: Draws, a: Any, size: Any, replace: bool, p: Any, axis: int
     return array.take(chosen, axis)
 
 
-def count_of(size: Any) -> int:
+def sample_count(size: Any) -> int:
     """Return how many are chosen."""
     return 1 if size is None else int(np.prod(size, dtype=np.intp))
 
@@ -185,7 +187,7 @@ def _population(a: Any, array: Array, axis: int, count: int) -> int:
     return population
 
 
-def probabilities_of(p: Any, population: int) -> Array:
+def checked_probabilities(p: Any, population: int) -> Array:
     """Return what is given as probabilities, refusing what NumPy refuses."""
     tolerance = math.sqrt(np.finfo(FLOAT64).eps)
     if isinstance(p, np.ndarray) and np.issubdtype(p.dtype, np.floating):
@@ -207,7 +209,7 @@ def probabilities_of(p: Any, population: int) -> Array:
     return probabilities
 
 
-def sums_of(p: Array) -> Array:
+def cumulative_probabilities(p: Array) -> Array:
     """Return the ends of the intervals of [0, 1) that have these lengths, one after the other."""
     sums: Array = p.cumsum()
     sums /= sums[-1]
@@ -224,13 +226,13 @@ def check_sample(population: int, count: int, p: Array | None) -> None:
         raise ValueError("Fewer non-zero entries in p than size")
 
 
-def are_few(population: int, count: int) -> bool:
+def is_small_sample(population: int, count: int) -> bool:
     """Tell whether a sample is so small that its elements are drawn, and not keys for all."""
     return population > _FEW and population > _RARE * count
 
 
 def _without_replacement(
-    generator: Draws, population: int, count: int, p: Array | None, shuffled: bool
+    generator: SupportsDraws, population: int, count: int, p: Array | None, shuffled: bool
 ) -> Array:
     if p is not None:
         # Whoever comes first of exponential waiting times, and then who comes next.
@@ -239,12 +241,12 @@ def _without_replacement(
             waiting /= p
         first: Array = sorting.argsort(waiting, kind="stable")[:count]
         return first
-    if are_few(population, count):
+    if is_small_sample(population, count):
         return _floyd(generator, population, count, shuffled)
     return generator.permutation(population)[:count]  # type: ignore[no-any-return]
 
 
-def _floyd(generator: Draws, population: int, count: int, shuffled: bool) -> Array:
+def _floyd(generator: SupportsDraws, population: int, count: int, shuffled: bool) -> Array:
     """Choose few of many: each time one of one more, and the last of these if it has been chosen."""
     tops = np.arange(population - count, population, dtype=INT64)
     drawn = generator.integers(0, tops, endpoint=True).tolist() if count else []

@@ -10,17 +10,17 @@ import numpy as np
 
 from pycudakit._families.reduce.sums_and_means import sum
 from pycudakit._families.scan.cumulative import cumprod, cumsum
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64
-from pycudakit._runtime.lazy_array import Deferred
-from pycudakit._runtime.native_call import one_call
-from pycudakit.random.generator_base import NUMPYS, shape_of
+from pycudakit._runtime.lazy_array import LazyArray
+from pycudakit._runtime.native_call import logged_as_one_call
+from pycudakit.random.generator_base import NUMPY_GENERATOR, shape_of
 from pycudakit.random.philox import Stream
-from pycudakit.random.transform_distributions import Transformed, on_an_engine
+from pycudakit.random.transform_distributions import TransformedDistributions, named_engine
 
 # Where all of alpha are below, gamma numbers may all be 0: sticks are broken instead, as NumPy does it.
-FLAT = 0.1
-_MOST_COUNTED = 9e18  # the mean of Poisson numbers that are integers, nearly as much as NumPy takes
+BREAK_STICKS_BELOW = 0.1
+_MAX_COUNT = 9e18  # the mean of Poisson numbers that are integers, nearly as much as NumPy takes
 _LARGEST = float(np.finfo(FLOAT64).max)
 
 
@@ -33,7 +33,7 @@ def _check(draw: Callable[[Any], Any], shape: tuple[int, ...], size: Any) -> Non
         raise
 
 
-class Further(Transformed):
+class CompoundDistributions(TransformedDistributions):
     """A generator's methods for distributions that are made of several draws."""
 
     __slots__ = ()
@@ -43,8 +43,8 @@ class Further(Transformed):
         place = self._stream.take_words(math.prod(shape))
         return Stream(place.key, place.word)
 
-    @open_to_others
-    @one_call("noncentral_chisquare")
+    @accept_foreign_arrays
+    @logged_as_one_call("noncentral_chisquare")
     def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
         """Return floats of a noncentral χ² distribution: of a Poisson and a gamma number each.
 
@@ -62,14 +62,14 @@ class Further(Transformed):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = self._given("noncentral_chisquare", size, df, nonc)
+        given = self._draw_arguments("noncentral_chisquare", size, df, nonc)
         if self._is_numpys():
             return self._by_numpy("noncentral_chisquare", given.by_numpy)
         x = self._halves(self._taken(given.shape), given.shape, *given.floats())
         return self._computed("2 * x", given, x, {})
 
-    @open_to_others
-    @one_call("noncentral_f")
+    @accept_foreign_arrays
+    @logged_as_one_call("noncentral_f")
     def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
         """Return floats of a noncentral F distribution: ratios of a noncentral χ² number to one of χ².
 
@@ -89,7 +89,7 @@ class Further(Transformed):
         >>> abs(float(x.mean()) - 20 * 7 / (5 * 18)) < 0.05
         True
         """
-        given = self._given("noncentral_f", size, dfnum, dfden, nonc)
+        given = self._draw_arguments("noncentral_f", size, dfnum, dfden, nonc)
         if self._is_numpys():
             return self._by_numpy("noncentral_f", given.by_numpy)
         a, b, nonc = given.floats()
@@ -102,17 +102,17 @@ class Further(Transformed):
         """Draw halves of noncentral χ² numbers."""
         is_nan = np.isnan(nonc)
         means = np.where(is_nan, 0.0, nonc) / 2
-        most = np.minimum(means, _MOST_COUNTED)
+        most = np.minimum(means, _MAX_COUNT)
         counts = self._at(words).poisson(most, shape)
         is_beyond = means > most
-        if isinstance(is_beyond, Deferred) or is_beyond.any():
+        if isinstance(is_beyond, LazyArray) or is_beyond.any():
             # A Poisson number is a normal one there, as far as floats go: so far from its mean, scaled.
-            scale = np.sqrt(np.minimum(means, _LARGEST) / _MOST_COUNTED)
+            scale = np.sqrt(np.minimum(means, _LARGEST) / _MAX_COUNT)
             counts = np.where(is_beyond, means + (counts - most) * scale, counts)
         return self._at(words.beside(1)).standard_gamma(counts + np.where(is_nan, nonc, df / 2), shape)
 
-    @open_to_others
-    @one_call("logseries")
+    @accept_foreign_arrays
+    @logged_as_one_call("logseries")
     def logseries(self, p: Any, size: Any = None) -> Any:
         """Return integers of a logarithmic series distribution, by Kemp's way.
 
@@ -130,7 +130,7 @@ class Further(Transformed):
         >>> int(x.min()), abs(float(x.mean()) - 1.4427) < 0.05
         (1, True)
         """
-        given = self._given("logseries", size, p)
+        given = self._draw_arguments("logseries", size, p)
         if self._is_numpys():
             return self._by_numpy("logseries", given.by_numpy)
         words = self._taken(given.shape)
@@ -145,8 +145,8 @@ class Further(Transformed):
 
     # ---- Vectors ------------------------------------------------------------------------------------
 
-    @open_to_others
-    @one_call("dirichlet")
+    @accept_foreign_arrays
+    @logged_as_one_call("dirichlet")
     def dirichlet(self, alpha: Any, size: Any = None) -> Any:
         """Return vectors of shares that add up to 1: gamma numbers, over their sum.
 
@@ -167,13 +167,13 @@ class Further(Transformed):
         if self._is_numpys():
             return self._by_numpy("dirichlet", lambda g: g.dirichlet(alpha, size))
         shape = () if size is None else shape_of(size)
-        _check(lambda wanted: NUMPYS.dirichlet(alpha, wanted), shape, size)
+        _check(lambda wanted: NUMPY_GENERATOR.dirichlet(alpha, wanted), shape, size)
         shapes = np.asarray(alpha, FLOAT64) + 0.0  # which are not -0.0: a gamma number's may not be
-        if len(shapes) > 1 and shapes.max() < FLAT:
-            with on_an_engine():
+        if len(shapes) > 1 and shapes.max() < BREAK_STICKS_BELOW:
+            with named_engine():
                 return self._broken(shapes, np.empty((*shape, len(shapes))), cumsum, cumprod)
         drawn = self.standard_gamma(shapes, (*shape, len(shapes)))
-        with on_an_engine():
+        with named_engine():
             drawn /= sum(drawn, axis=-1, keepdims=True)
         return drawn
 
@@ -188,8 +188,8 @@ class Further(Transformed):
         drawn[..., -1] = left[..., -1]
         return drawn
 
-    @open_to_others
-    @one_call("multinomial")
+    @accept_foreign_arrays
+    @logged_as_one_call("multinomial")
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
         """Return how often each of several outcomes comes in `n` trials: a binomial number of what is left.
 
@@ -214,7 +214,7 @@ class Further(Transformed):
         likely = np.asarray(pvals, FLOAT64)
         own = np.broadcast_shapes(np.shape(n), likely.shape[:-1])
         shape = own if size is None else shape_of(size)
-        _check(lambda wanted: NUMPYS.multinomial(n, pvals, wanted), shape, size)
+        _check(lambda wanted: NUMPY_GENERATOR.multinomial(n, pvals, wanted), shape, size)
         words = self._taken(shape)
         drawn = np.empty((*shape, likely.shape[-1]), INT64)
         return self._outcomes(words, np.asarray(n).astype(INT64), likely, drawn)

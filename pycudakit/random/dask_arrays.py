@@ -14,7 +14,7 @@ from pycudakit.random.generator import Generator
 from pycudakit.random.generator_base import shape_of
 from pycudakit.random.philox import Stream
 
-_TRIED = 1024  # elements, which are of whole words for every distribution
+_PROBE_ELEMENTS = 1024  # elements, which are of whole words for every distribution
 
 
 def on_dask(
@@ -58,7 +58,7 @@ def on_dask(
         raise errors.Unsupported(f"{name} on Dask: size is that of an array, of one dimension at least")
     key, begin, half = generator.__getstate__()
     trial = copy.copy(generator)
-    sample = getattr(trial, name)(*parameters, size=_TRIED, **options)
+    sample = getattr(trial, name)(*parameters, size=_PROBE_ELEMENTS, **options)
     words = trial.__getstate__()[1] - begin
     # Elements follow each other row by row, so blocks are of whole rows.
     cut = tuple(chunks) if isinstance(chunks, (tuple, list)) else chunks
@@ -69,22 +69,24 @@ def on_dask(
     blocks = da.core.normalize_chunks((cut, *[-1] * (len(shape) - 1)), shape, dtype=sample.dtype)
     row = math.prod(shape[1:])
     places = [int(start) * row * words for start in np.cumsum([0, *blocks[0]])]
-    if any(place % _TRIED for place in places[:-1]) or (half is not None and words < _TRIED):
+    if any(place % _PROBE_ELEMENTS for place in places[:-1]) or (
+        half is not None and words < _PROBE_ELEMENTS
+    ):
         raise errors.Unsupported(
             f"{name} on Dask: elements of {sample.dtype} come two to a word, so blocks begin after an even "
             f"number of them: choose other chunks than {blocks[0]}, after drawing an even number"
         )
-    at = [Stream(key, begin + place // _TRIED) for place in places[:-1]]
+    at = [Stream(key, begin + place // _PROBE_ELEMENTS) for place in places[:-1]]
     made = da.map_blocks(
-        _Block([stream.told() for stream in at], name, parameters, options),
+        _Block([stream.state() for stream in at], name, parameters, options),
         chunks=blocks,
         dtype=sample.dtype,
         meta=np.empty((0,) * len(shape), sample.dtype),
     )
-    last = Stream(key, begin + places[-1] // _TRIED)
-    if places[-1] % _TRIED:  # half of a word is left
+    last = Stream(key, begin + places[-1] // _PROBE_ELEMENTS)
+    if places[-1] % _PROBE_ELEMENTS:  # half of a word is left
         last.take_halves(1)
-    generator.__setstate__(last.told() if words < _TRIED else (key, last.word, half))
+    generator.__setstate__(last.state() if words < _PROBE_ELEMENTS else (key, last.word, half))
     return made
 
 
@@ -92,13 +94,13 @@ class _Block:
     """Draws a block."""
 
     def __init__(self, places: list[Any], name: str, parameters: Any, options: Any) -> None:
-        self._given = places, name, parameters, options
+        self._draw_arguments = places, name, parameters, options
         self.__name__ = name
 
     def __call__(self, block_info: Any = None) -> Any:
         """Draw."""
-        places, name, parameters, options = self._given
-        told = block_info[None]
+        places, name, parameters, options = self._draw_arguments
+        state = block_info[None]
         generator = Generator(0)
-        generator.__setstate__(places[told["chunk-location"][0]])
-        return getattr(generator, name)(*parameters, size=told["chunk-shape"], **options)
+        generator.__setstate__(places[state["chunk-location"][0]])
+        return getattr(generator, name)(*parameters, size=state["chunk-shape"], **options)

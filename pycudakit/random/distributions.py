@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit.random import multivariate
 from pycudakit.random.draw_requests import (
     BETA,
@@ -21,21 +21,21 @@ from pycudakit.random.draw_requests import (
     POISSON,
     UNIFORM,
 )
-from pycudakit.random.generator_base import Base, as_operand, checked_out, float_type
-from pycudakit.random.prefetch import drawn_ahead
+from pycudakit.random.generator_base import GeneratorBase, as_operand, checked_out, float_type
+from pycudakit.random.prefetch import prefetching
 
 ONE, TWO = np.array(1.0), np.array(2.0)
 
 
-class Distributions(Base):
+class Distributions(GeneratorBase):
     """A generator's methods for distributions of a name."""
 
     __slots__ = ()
 
     # ---- Floats -------------------------------------------------------------------------------------
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return normally distributed floats of mean 0 and standard deviation 1.
 
@@ -59,8 +59,8 @@ class Distributions(Base):
         """
         return self._floats("standard_normal", NORMAL, size, dtype, out, (size, dtype, out))
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         """Return floats from `low` on, below `high`: ``low + (high - low) * random()``.
 
@@ -77,12 +77,12 @@ class Distributions(Base):
         >>> pk.random.default_rng(1).uniform(10, 20, 3)
         array([10.66802009, 10.79012982, 10.05777118])
         """
-        given = self._given("uniform", size, low, high)
-        low, high = given.floats()
-        return self._draw(given, UNIFORM, FLOAT64, low, high - low)
+        arguments = self._draw_arguments("uniform", size, low, high)
+        low, high = arguments.floats()
+        return self._draw(arguments, UNIFORM, FLOAT64, low, high - low)
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return normally distributed floats: ``loc + scale * standard_normal()``.
 
@@ -100,11 +100,11 @@ class Distributions(Base):
         >>> abs(x.mean(axis=0) - [0, 100]) < 0.2
         array([ True,  True])
         """
-        given = self._given("normal", size, loc, scale)
-        return self._draw(given, NORMAL, FLOAT64, *given.floats())
+        arguments = self._draw_arguments("normal", size, loc, scale)
+        return self._draw(arguments, NORMAL, FLOAT64, *arguments.floats())
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
         """Return exponentially distributed floats: the logarithm of a uniform number, times ``-scale``.
 
@@ -122,11 +122,11 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 3) < 0.1
         True
         """
-        given = self._given("exponential", size, scale)
-        return self._draw(given, EXPONENTIAL, FLOAT64, *given.floats())
+        arguments = self._draw_arguments("exponential", size, scale)
+        return self._draw(arguments, EXPONENTIAL, FLOAT64, *arguments.floats())
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def standard_exponential(
         self, size: Any = None, dtype: Any = np.float64, method: Any = "zig", out: Any = None
     ) -> Any:
@@ -155,8 +155,8 @@ class Distributions(Base):
         arguments = size, dtype, method, out
         return self._floats("standard_exponential", EXPONENTIAL, size, dtype, out, arguments)
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Any:
         """Return floats whose logarithms are normally distributed: the exponentials of `normal`.
 
@@ -175,11 +175,11 @@ class Distributions(Base):
         >>> abs(float(np.median(x)) - 1) < 0.05
         True
         """
-        given = self._given("lognormal", size, mean, sigma)
-        return self._draw(given, LOGNORMAL, FLOAT64, *given.floats())
+        arguments = self._draw_arguments("lognormal", size, mean, sigma)
+        return self._draw(arguments, LOGNORMAL, FLOAT64, *arguments.floats())
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return floats of a gamma distribution of scale 1, by Marsaglia and Tsang's rejection.
 
@@ -206,11 +206,11 @@ class Distributions(Base):
             checked_out(out, size, wanted, must_be_c=True)
             if isinstance(shape, np.ndarray) and np.may_share_memory(shape, out):
                 shape = shape.copy()  # or some would be overwritten before they are read
-        given = self._given("standard_gamma", size, shape, out=out, others=(dtype, out))
-        return self._draw(given, GAMMA, wanted, *given.floats(), ONE)
+        arguments = self._draw_arguments("standard_gamma", size, shape, out=out, others=(dtype, out))
+        return self._draw(arguments, GAMMA, wanted, *arguments.floats(), ONE)
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
         """Return floats of a gamma distribution: ``scale * standard_gamma(shape)``.
 
@@ -228,11 +228,11 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 6) < 0.2
         True
         """
-        given = self._given("gamma", size, shape, scale)
-        return self._draw(given, GAMMA, FLOAT64, *given.floats())
+        arguments = self._draw_arguments("gamma", size, shape, scale)
+        return self._draw(arguments, GAMMA, FLOAT64, *arguments.floats())
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def chisquare(self, df: Any, size: Any = None) -> Any:
         """Return floats of a chi-square distribution: ``gamma(df / 2, 2)``.
 
@@ -250,12 +250,12 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = self._given("chisquare", size, df)
-        (freedom,) = given.floats()
-        return self._draw(given, GAMMA, FLOAT64, freedom / 2, TWO)
+        arguments = self._draw_arguments("chisquare", size, df)
+        (freedom,) = arguments.floats()
+        return self._draw(arguments, GAMMA, FLOAT64, freedom / 2, TWO)
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def beta(self, a: Any, b: Any, size: Any = None) -> Any:
         """Return floats of a beta distribution: the share of one gamma number in the sum of two.
 
@@ -273,11 +273,11 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 0.25) < 0.02
         True
         """
-        given = self._given("beta", size, a, b)
-        return self._draw(given, BETA, FLOAT64, *given.floats())
+        arguments = self._draw_arguments("beta", size, a, b)
+        return self._draw(arguments, BETA, FLOAT64, *arguments.floats())
 
-    @open_to_others
-    @one_call("multivariate_normal")
+    @accept_foreign_arrays
+    @logged_as_one_call("multivariate_normal")
     def multivariate_normal(
         self,
         mean: Any,
@@ -329,8 +329,8 @@ class Distributions(Base):
 
     # ---- Integers -----------------------------------------------------------------------------------
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
         """Return integers of a Poisson distribution.
 
@@ -350,11 +350,11 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 20) < 0.2
         True
         """
-        given = self._given("poisson", size, lam)
-        return self._draw(given, POISSON, INT64, *given.floats())
+        arguments = self._draw_arguments("poisson", size, lam)
+        return self._draw(arguments, POISSON, INT64, *arguments.floats())
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         """Return how many of `n` trials succeed, each with probability `p`.
 
@@ -377,11 +377,11 @@ class Distributions(Base):
         >>> abs(float(x.mean()) - 30) < 0.2
         True
         """
-        given = self._given("binomial", size, n, p)
-        return self._draw(given, BINOMIAL, INT64, as_operand(n, INT64), as_operand(p, FLOAT64))
+        arguments = self._draw_arguments("binomial", size, n, p)
+        return self._draw(arguments, BINOMIAL, INT64, as_operand(n, INT64), as_operand(p, FLOAT64))
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def geometric(self, p: Any, size: Any = None) -> Any:
         """Return how many trials it takes to succeed once: an exponential number, in whole steps.
 
@@ -399,5 +399,5 @@ class Distributions(Base):
         >>> int(x.min()), abs(float(x.mean()) - 4) < 0.2
         (1, True)
         """
-        given = self._given("geometric", size, p)
-        return self._draw(given, GEOMETRIC, INT64, *given.floats())
+        arguments = self._draw_arguments("geometric", size, p)
+        return self._draw(arguments, GEOMETRIC, INT64, *arguments.floats())

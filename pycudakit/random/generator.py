@@ -13,19 +13,19 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._interop import foreign_arrays
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._runtime import late_bound
-from pycudakit._runtime.native_call import nothing, one_call
-from pycudakit.random.choice import choose, ends, permuted, shuffle
-from pycudakit.random.compound_distributions import Further
+from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call
+from pycudakit.random.choice import choose, integer_bounds, permuted, shuffle
+from pycudakit.random.compound_distributions import CompoundDistributions
 from pycudakit.random.draw_requests import BITS, INTEGERS, UNIFORM
-from pycudakit.random.generator_base import NUMPYS, fitting, shape_of
-from pycudakit.random.prefetch import drawn_ahead
+from pycudakit.random.generator_base import NUMPY_GENERATOR, broadcast_shape, shape_of
+from pycudakit.random.prefetch import prefetching
 
 __all__ = ["Generator", "default_rng"]
 
 
-class Generator(Further):
+class Generator(CompoundDistributions):
     """Draws random numbers, on any engine the same.
 
     It holds a key, the place in the sequence of words that Philox4x64-10 makes of it, and, of a word whose
@@ -49,8 +49,8 @@ class Generator(Further):
 
     # ---- Drawing ------------------------------------------------------------------------------------
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         """Return floats of [0, 1): NumPy's.
 
@@ -71,8 +71,8 @@ class Generator(Further):
         """
         return self._floats("random", UNIFORM, size, dtype, out, (size, dtype, out))
 
-    @drawn_ahead
-    @open_to_others
+    @prefetching
+    @accept_foreign_arrays
     def integers(
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
     ) -> Any:
@@ -101,11 +101,13 @@ class Generator(Further):
         """
         kind = np.dtype(dtype)
         if size is not None and 0 in shape_of(size):
-            nothing("integers")
-            return NUMPYS.integers(low, high, size, dtype, endpoint)  # which does not look at the ends
+            log_empty_call("integers")
+            return NUMPY_GENERATOR.integers(
+                low, high, size, dtype, endpoint
+            )  # which does not look at the ends
         least, span = self._ends(low, high, dtype, endpoint)
         own = np.broadcast_shapes(least.shape, span.shape)
-        shape = own if size is None else fitting(own, shape_of(size))
+        shape = own if size is None else broadcast_shape(own, shape_of(size))
         numpy: Callable[[Any], Any] = lambda g: g.integers(low, high, size, dtype, endpoint)  # noqa: E731
         result = self._run("integers", INTEGERS, shape, kind, numpy, None, least, span)
         if size is not None or shape or isinstance(result, (int, np.integer)):
@@ -113,7 +115,7 @@ class Generator(Further):
         return dtype(result) if dtype is int or dtype is bool else result[()]
 
     def _ends(self, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[Any, Any]:
-        return ends(NUMPYS, low, high, dtype, endpoint)
+        return integer_bounds(NUMPY_GENERATOR, low, high, dtype, endpoint)
 
     def bytes(self, length: int) -> bytes:
         """Return so many random bytes: NumPy's.
@@ -134,8 +136,8 @@ class Generator(Further):
 
     # ---- Choosing -----------------------------------------------------------------------------------
 
-    @open_to_others
-    @one_call("permutation")
+    @accept_foreign_arrays
+    @logged_as_one_call("permutation")
     def permutation(self, x: Any, axis: int = 0) -> Any:
         """Return what is along an axis in another order, of which all are as likely.
 
@@ -162,8 +164,8 @@ class Generator(Further):
         along = normalize_axis_index(axis, array.ndim)
         return np.take(array, self._order(array.shape[along]), along)
 
-    @open_to_others
-    @one_call("permuted")
+    @accept_foreign_arrays
+    @logged_as_one_call("permuted")
     def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
         """Return the elements along an axis in other orders: one of its own for each vector there.
 
@@ -191,7 +193,7 @@ class Generator(Further):
             return self._by_numpy("permuted", lambda g: g.permuted(x, axis=axis, out=out))
         return permuted(x, axis, out, self._order)
 
-    @one_call("shuffle")
+    @logged_as_one_call("shuffle")
     def shuffle(self, x: Any, axis: int = 0) -> None:
         """Reorder in place what is along an axis, as `permutation` does.
 
@@ -210,8 +212,8 @@ class Generator(Further):
         >>> sorted(deck)
         ['a', 'b', 'c']
         """
-        if foreign_arrays.takes_devices() and foreign_arrays.lies_on_device(x):
-            foreign_arrays.check_devices("shuffle", ["self", "x"], (self, x), {})
+        if foreign_arrays.can_use_device_arrays() and foreign_arrays.is_on_device(x):
+            foreign_arrays.check_device_arguments("shuffle", ["self", "x"], (self, x), {})
             late_bound.call_on_device(Generator.shuffle, self, x, axis)
             return
         foreign_arrays.read(
@@ -222,8 +224,8 @@ class Generator(Further):
         else:
             shuffle(x, axis, self._order)
 
-    @open_to_others
-    @one_call("choice")
+    @accept_foreign_arrays
+    @logged_as_one_call("choice")
     def choice(
         self,
         a: Any,

@@ -12,10 +12,10 @@ import numpy as np
 from pycudakit._families.sort import sorting
 from pycudakit._native.dtypes import FLOAT64, Array, DType
 from pycudakit._runtime import context, dispatch_cache, native_call
-from pycudakit._runtime.lazy_array import Deferred
-from pycudakit.random.draw_requests import BITS, Kind, Request, draw, plan_draws
+from pycudakit._runtime.lazy_array import LazyArray
+from pycudakit.random.draw_requests import BITS, DrawKind, DrawRequest, draw, plan_draws
 from pycudakit.random.philox import Stream, word_at
-from pycudakit.random.prefetch import drawn_ahead
+from pycudakit.random.prefetch import prefetching
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _FLOAT32, _UINT64 = np.dtype(np.float32), np.dtype(np.uint64)
 
 # Draws nothing that counts: its calls raise what NumPy raises for the same arguments.
-NUMPYS: Any = np.random.Generator(np.random.Philox(0))
+NUMPY_GENERATOR: Any = np.random.Generator(np.random.Philox(0))
 
 
 def shape_of(size: Any) -> tuple[int, ...]:
@@ -46,7 +46,7 @@ def shape_of(size: Any) -> tuple[int, ...]:
     return shape
 
 
-def fitting(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast_shape(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape, refusing one that parameters of their own shape are not broadcast to."""
     if np.broadcast_shapes(own, shape) != shape:
         raise ValueError(f"Output size {shape} is not compatible with broadcast dimensions of inputs {own}.")
@@ -84,12 +84,12 @@ def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> t
 
 def as_operand(parameter: Any, dtype: DType) -> Any:
     """Return a parameter as the engines take it: an array of a type, or what stands for one."""
-    if isinstance(parameter, Deferred):
+    if isinstance(parameter, LazyArray):
         return parameter if parameter.dtype == dtype else parameter.astype(dtype)  # type: ignore[attr-defined]
     return np.asarray(parameter, dtype)
 
 
-class Given:
+class DrawArguments:
     """The parameters of a distribution and the shape of what is drawn, with NumPy's errors.
 
     `others` are the arguments after `size`, which only NumPy is given. It is given `seen` in place of
@@ -111,10 +111,10 @@ class Given:
         try:
             own = np.broadcast_shapes(*map(np.shape, parameters))
             wanted = own if size is None else shape_of(size)
-            self.shape = fitting(own, wanted if out is None else out.shape)
-            getattr(NUMPYS, name)(*seen, (0, *self.shape))
+            self.shape = broadcast_shape(own, wanted if out is None else out.shape)
+            getattr(NUMPY_GENERATOR, name)(*seen, (0, *self.shape))
         except (TypeError, ValueError, OverflowError):
-            getattr(NUMPYS, name)(*seen, *self._rest)  # whose error is of the shapes that were given
+            getattr(NUMPY_GENERATOR, name)(*seen, *self._rest)  # whose error is of the shapes that were given
             raise
         self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
 
@@ -127,7 +127,7 @@ class Given:
         return getattr(generator, self.name)(*self._parameters, *self._rest)
 
 
-def _stream_of(seed: Any) -> Stream:
+def _stream_from_seed(seed: Any) -> Stream:
     if isinstance(seed, np.random.Generator):
         seed = seed.bit_generator
     if not isinstance(seed, (np.random.BitGenerator, np.random.RandomState)):
@@ -137,38 +137,42 @@ def _stream_of(seed: Any) -> Stream:
     return Stream.of(seed)
 
 
-class Base:
+class GeneratorBase:
     """A generator, but for what it draws."""
 
-    __slots__ = ("_ahead", "_stream")
+    __slots__ = ("_prefetched", "_stream")
     __hash__ = None  # type: ignore[assignment]
     _stream: Stream
-    _ahead: dict[Any, Any]  # of calls, the numbers that were drawn ahead
+    _prefetched: dict[Any, Any]  # of calls, the numbers that were drawn ahead
 
     def __init__(self, seed: Any = None) -> None:
-        self._stream, self._ahead = _stream_of(seed), {}
+        self._stream, self._prefetched = _stream_from_seed(seed), {}
 
     def __repr__(self) -> str:
         """Tell the key, and where the generator stands."""
-        key, word, half = self._stream.told()
+        key, word, half = self._stream.state()
         rest = "" if half is None else f", half=0x{half:08x}"
         return f"{type(self).__name__}(key=(0x{key[0]:016x}, 0x{key[1]:016x}), word={word}{rest})"
 
     def __eq__(self, other: object) -> bool:
         """Tell whether both would draw the same."""
-        return self._stream.told() == other._stream.told() if isinstance(other, Base) else NotImplemented
+        return (
+            self._stream.state() == other._stream.state()
+            if isinstance(other, GeneratorBase)
+            else NotImplemented
+        )
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Return a key, a word's index, and half a word or None."""
-        return self._stream.told()
+        return self._stream.state()
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Take what `__getstate__` returned."""
-        self._stream, self._ahead = Stream(*state), {}
+        self._stream, self._prefetched = Stream(*state), {}
 
     def _at(self, stream: Stream) -> Self:
         made = type(self).__new__(type(self))
-        made.__setstate__(stream.told())
+        made.__setstate__(stream.state())
         return made
 
     def jumped(self, jumps: int = 1) -> Self:
@@ -203,25 +207,27 @@ class Base:
         words = [word_at(place.key, place.word + i) for i in range(2 * count)]
         return [self._at(Stream(key)) for key in zip(words[::2], words[1::2], strict=True)]
 
-    def _given(self, name: str, size: Any, *parameters: Any, **rest: Any) -> Given:
-        return Given(name, size, *parameters, **rest)
+    def _draw_arguments(self, name: str, size: Any, *parameters: Any, **rest: Any) -> DrawArguments:
+        return DrawArguments(name, size, *parameters, **rest)
 
     def _floats(
-        self, name: str, kind: Kind, size: Any, dtype: Any, out: Any, arguments: tuple[Any, ...]
+        self, name: str, kind: DrawKind, size: Any, dtype: Any, out: Any, arguments: tuple[Any, ...]
     ) -> Any:
         wanted = float_type(dtype, name)
         shape = shape_of(size) if out is None else checked_out(out, size, wanted)
         result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(*arguments), out)
         return float(result) if size is None and out is None else result
 
-    def _draw(self, given: Given, kind: Kind, dtype: DType, *parameters: Any) -> Any:
-        result = self._run(given.name, kind, given.shape, dtype, given.by_numpy, given.out, *parameters)
-        return result.item() if given.is_scalar and isinstance(result, np.ndarray) else result
+    def _draw(self, arguments: DrawArguments, kind: DrawKind, dtype: DType, *parameters: Any) -> Any:
+        result = self._run(
+            arguments.name, kind, arguments.shape, dtype, arguments.by_numpy, arguments.out, *parameters
+        )
+        return result.item() if arguments.is_scalar and isinstance(result, np.ndarray) else result
 
     def _run(
         self,
         name: str,
-        kind: Kind,
+        kind: DrawKind,
         shape: tuple[int, ...],
         dtype: DType,
         numpy: Callable[[Any], Any],
@@ -230,26 +236,28 @@ class Base:
     ) -> Any:
         planned = plan_draws(name, kind, math.prod(shape), dtype, parameters)
         if planned.engine == "numpy":
-            return native_call.by_numpy(name, planned.reason, lambda: self._stream.by_numpy(numpy))
+            return native_call.run_numpy(name, planned.reason, lambda: self._stream.by_numpy(numpy))
         result = draw(planned, kind, self._stream, out, shape, dtype, *parameters)
-        if out is None and dispatch_cache.is_learning():
-            request = Request(planned, kind, dtype, parameters)
-            if request.may_be_ahead(result.size):
-                dispatch_cache.offer(result, request)
+        if out is None and dispatch_cache.is_filling_cache():
+            request = DrawRequest(planned, kind, dtype, parameters)
+            if request.can_prefetch(result.size):
+                dispatch_cache.offer_to_cache(result, request)
         return result
 
     def _is_numpys(self) -> bool:
-        return context.checked_current() == "numpy"
+        return context.checked_current_engine() == "numpy"
 
     def _by_numpy(self, name: str, numpy: Callable[[Any], Any]) -> Any:
-        return native_call.by_numpy(name, context.ASKED_FOR, lambda: self._stream.by_numpy(numpy))
+        return native_call.run_numpy(
+            name, context.REASON_ENGINE_REQUESTED, lambda: self._stream.by_numpy(numpy)
+        )
 
     def _order(self, *shape: int, axis: int = -1) -> Array:
         """Return the order along an axis of as many words, each of an element."""
         order: Array = sorting.argsort(self._words(*shape), axis, kind="stable")
         return order
 
-    @drawn_ahead
+    @prefetching
     def _words(self, *shape: int) -> Array:
         def by_numpy(generator: Any) -> Any:
             return generator.bit_generator.random_raw(math.prod(shape)).reshape(shape)

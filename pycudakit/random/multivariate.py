@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import FLOAT64, Array
-from pycudakit._runtime.fp_errors import level_of_caller
+from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit.random.generator_base import shape_of
 
 _METHODS = {"eigh", "svd", "cholesky"}
@@ -50,7 +50,7 @@ def factor_of(cov: Array, check_valid: str, tol: float, method: str) -> Array:
         if not is_valid and check_valid == "raise":
             raise ValueError(_NOT_VALID)
         if not is_valid:
-            warnings.warn(_NOT_VALID, RuntimeWarning, stacklevel=level_of_caller())
+            warnings.warn(_NOT_VALID, RuntimeWarning, stacklevel=caller_stacklevel())
     factor: Array = vectors * np.sqrt(abs(spreads))
     return factor
 

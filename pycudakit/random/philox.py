@@ -13,7 +13,7 @@ _FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _PERIOD = 4 << 256  # words
 _JUMP = 4 << 128
-_SIDE = 512 << 240  # beyond the planes that an element of pk_random has further words of
+_SUBSTREAM = 512 << 240  # beyond the planes that an element of pk_random has further words of
 
 # Held while a generator's place changes: threads that share it have different numbers.
 _changing = threading.RLock()
@@ -50,7 +50,7 @@ def counter_of(index: int) -> int:
     return (index // 4 + 1) % (1 << 256)
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """What a call draws from: words from an index on, after 32 bits that were left, if any."""
 
     key: Key
@@ -69,11 +69,11 @@ class Stream:
     @classmethod
     def of(cls, generator: np.random.Philox) -> Stream:
         """Begin where NumPy's generator stands."""
-        told: Any = generator.state
-        key, counter = (tuple(int(part) for part in told["state"][name]) for name in ("key", "counter"))
+        saved: Any = generator.state
+        key, counter = (tuple(int(part) for part in saved["state"][name]) for name in ("key", "counter"))
         blocks = sum(part << 64 * i for i, part in enumerate(counter)) - 1
-        half = int(told["uinteger"]) if told["has_uint32"] else None
-        return cls((key[0], key[1]), (4 * blocks + int(told["buffer_pos"])) % _PERIOD, half)
+        half = int(saved["uinteger"]) if saved["has_uint32"] else None
+        return cls((key[0], key[1]), (4 * blocks + int(saved["buffer_pos"])) % _PERIOD, half)
 
     def to_numpy(self) -> np.random.Philox:
         """Return a generator of NumPy's that stands here."""
@@ -93,36 +93,36 @@ class Stream:
         }
         return generator  # type: ignore[no-any-return]
 
-    def told(self) -> tuple[Key, int, int | None]:
+    def state(self) -> tuple[Key, int, int | None]:
         """Return all that there is to tell."""
         with _changing:
             return self.key, self.word, self.half
 
-    def take_words(self, count: int) -> Place:
+    def take_words(self, count: int) -> StreamPosition:
         """Take so many words."""
-        return Place(self.key, self.take_word(count))
+        return StreamPosition(self.key, self.take_index(count))
 
-    def take_word(self, count: int) -> int:
+    def take_index(self, count: int) -> int:
         """Take so many words, and return the index of the first."""
         with _changing:
             first = self.word
             self.word = (first + count) % _PERIOD
         return first
 
-    def take_halves(self, count: int) -> Place:
+    def take_halves(self, count: int) -> StreamPosition:
         """Take 32 bits, so many times: what was left, and then each word's lower half before its upper."""
         with _changing:
-            place = Place(self.key, self.word, self.half if count else None)
+            place = StreamPosition(self.key, self.word, self.half if count else None)
             own = count - (place.half is not None)
             if count:
                 self.word = (self.word + (own + 1) // 2) % _PERIOD
                 self.half = word_at(self.key, (self.word - 1) % _PERIOD) >> 32 if own % 2 else None
         return place
 
-    def take_sides(self, count: int) -> tuple[Stream, Stream]:
+    def take_independent_streams(self, count: int) -> tuple[Stream, Stream]:
         """Take words, and return streams of them, and of further words of the same elements."""
         place = self.take_words(count)
-        counter = counter_of(place.word) ^ _SIDE
+        counter = counter_of(place.word) ^ _SUBSTREAM
         beside = (4 * (counter - 1) + place.word % 4) % _PERIOD
         return Stream(place.key, place.word), Stream(place.key, beside)
 
@@ -142,5 +142,5 @@ class Stream:
 
     def jumped(self, jumps: int) -> Stream:
         """Return a stream 2**128 blocks further, so many times, from the next block on."""
-        _, word, _ = self.told()
+        _, word, _ = self.state()
         return Stream(self.key, (-(-word // 4) * 4 + jumps * _JUMP) % _PERIOD)

@@ -14,33 +14,33 @@ import numpy as np
 
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, dispatch_cache, native_call
-from pycudakit.random.draw_requests import AHEAD, Request, draw
+from pycudakit.random.draw_requests import PREFETCH_ELEMENTS, DrawRequest, draw
 from pycudakit.random.philox import Stream
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_here = context.here
+_current_context = context.current_context
 _PLAIN = frozenset({bool, float, int, str, tuple, type, NoneType})
-_PYTHONS = frozenset({bool, float, int})
-_MOST_CALLS = 16  # whose numbers a generator keeps
-_MOST_WORK = 40_000  # nanoseconds of drawing them, but for what a call takes alone
+_PYTHON_NUMBERS = frozenset({bool, float, int})
+_MAX_CALLS = 16  # whose numbers a generator keeps
+_MAX_NANOSECONDS = 40_000  # nanoseconds of drawing them, but for what a call takes alone
 
 
-class Ahead:
+class Prefetched:
     """The numbers of a call, from a word of a stream on."""
 
-    def __init__(self, request: Request, result: Any) -> None:
+    def __init__(self, request: DrawRequest, result: Any) -> None:
         self._request = request
         self._shape = np.shape(result)
         self._size = int(np.prod(self._shape))
-        self._is_number, self._is_pythons = type(result) is not np.ndarray, type(result) in _PYTHONS
-        self._most = max(self._size, min(AHEAD, int(_MOST_WORK / request.kind.each)))
+        self._is_number, self._is_pythons = type(result) is not np.ndarray, type(result) in _PYTHON_NUMBERS
+        self._most = max(self._size, min(PREFETCH_ELEMENTS, int(_MAX_NANOSECONDS / request.kind.nanoseconds)))
         self._kept: tuple[int, Array, Callable[[], object]] | None = None
 
     def take(self, stream: Stream) -> Any:
         """Return what comes next, and record the call that drew it."""
         size = self._size
-        word = stream.take_word(size)
+        word = stream.take_index(size)
         kept = self._kept
         first = -1 if kept is None else word - kept[0]
         if kept is None or first < 0 or first + size > len(kept[1]):
@@ -53,11 +53,11 @@ class Ahead:
 
     def _draw(self, stream: Stream) -> tuple[int, Array, Callable[[], object]]:
         """Draw twice as many as before, so that a few cost little."""
-        plan, kind, dtype, parameters = self._request
+        choice, kind, dtype, parameters = self._request
         before = 8 if self._kept is None else len(self._kept[1])
         begin, count = stream.word, max(self._size, min(2 * before, self._most))
-        values = draw(plan, kind, stream, None, (count,), dtype, *parameters)
-        self._kept = kept = begin, values, native_call.recorder(native_call.last_record())
+        values = draw(choice, kind, stream, None, (count,), dtype, *parameters)
+        self._kept = kept = begin, values, native_call.call_logger(native_call.last_record())
         return kept
 
 
@@ -70,7 +70,7 @@ def _key_of(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tup
         return None
     if tuple in kinds:
         inner = [(*map(type, value),) for value in arguments if type(value) is tuple]
-        if not all(_PYTHONS.issuperset(types) for types in inner):
+        if not all(_PYTHON_NUMBERS.issuperset(types) for types in inner):
             return None
         kinds += (*inner,)
     if float in kinds and 0 in arguments:  # -0.0 equals it
@@ -78,24 +78,26 @@ def _key_of(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tup
     return name, arguments, kinds, *named
 
 
-def drawn_ahead(method: F) -> F:
+def prefetching(method: F) -> F:
     """Let a generator's method answer calls of few numbers from those that it drew ahead."""
     name = method.__name__
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if (_here.get().fast or context.process) != "auto" or (key := _key_of(name, args, kwargs)) is None:
+        if (_current_context.get().fast_path_engine or context.process_engine) != "auto" or (
+            key := _key_of(name, args, kwargs)
+        ) is None:
             return method(self, *args, **kwargs)
-        ahead = self._ahead.get(key)
+        ahead = self._prefetched.get(key)
         if ahead is not None:
             return ahead.take(self._stream)
-        result, offered = dispatch_cache.learned(method, self, *args, **kwargs)
+        result, offered = dispatch_cache.run_and_collect_offer(method, self, *args, **kwargs)
         if offered is not None:
             drawn, request = offered
             if drawn is result or np.ndim(result) == drawn.ndim == 0:
-                if len(self._ahead) >= _MOST_CALLS:
-                    self._ahead.clear()
-                self._ahead[key] = Ahead(request, result)
+                if len(self._prefetched) >= _MAX_CALLS:
+                    self._prefetched.clear()
+                self._prefetched[key] = Prefetched(request, result)
         return result
 
     return call  # type: ignore[return-value]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import FLOAT64
 from pycudakit._runtime import context
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit.random.distributions import Distributions
-from pycudakit.random.draw_requests import EXPONENTIAL, UNIFORM, Kind
-from pycudakit.random.generator_base import Given
+from pycudakit.random.draw_requests import EXPONENTIAL, UNIFORM, DrawKind
+from pycudakit.random.generator_base import DrawArguments
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -24,43 +24,45 @@ if TYPE_CHECKING:
 _LN2 = np.array(math.log(2))
 
 
-def on_an_engine() -> AbstractContextManager[None]:
+def named_engine() -> AbstractContextManager[None]:
     """Compute on a named engine: `auto` leaves few numbers to NumPy, whose last bits are others."""
-    engine = context.checked_current()
+    engine = context.checked_current_engine()
     if engine == "auto":
         engine = "cpu" if engine_status.status("cpu") else "cuda"
-    return context.asking(engine=engine)
+    return context.override(engine=engine)
 
 
-class Transformed(Distributions):
+class TransformedDistributions(Distributions):
     """A generator's methods for distributions that are expressions of others."""
 
     __slots__ = ()
 
-    def _transform(self, kind: Kind, expression: str, given: Given, *names: str) -> Any:
+    def _transform(self, kind: DrawKind, expression: str, arguments: DrawArguments, *names: str) -> Any:
         """Draw numbers x, and compute an expression of them and of parameters of these names."""
         if self._is_numpys():
-            return self._by_numpy(given.name, given.by_numpy)
-        drawn = self._run(kind.name, kind, given.shape, FLOAT64, lambda g: g.random(given.shape), None)
-        operands = dict(zip(names, given.floats(), strict=True))
+            return self._by_numpy(arguments.name, arguments.by_numpy)
+        drawn = self._run(
+            kind.name, kind, arguments.shape, FLOAT64, lambda g: g.random(arguments.shape), None
+        )
+        operands = dict(zip(names, arguments.floats(), strict=True))
         if "ln2" in expression:
             operands["ln2"] = _LN2
-        return self._computed(expression, given, drawn, operands)
+        return self._computed(expression, arguments, drawn, operands)
 
-    def _computed(self, expression: str, given: Given, x: Any, operands: dict[str, Any]) -> Any:
+    def _computed(self, expression: str, arguments: DrawArguments, x: Any, operands: dict[str, Any]) -> Any:
         """Compute an expression of numbers x and of others, in the place of x."""
         x = np.asarray(x)
-        with on_an_engine(), np.errstate(all="ignore"):
+        with named_engine(), np.errstate(all="ignore"):
             evaluate(expression, {"x": x, **operands}, out=x)
-        return x.item() if given.is_scalar else x
+        return x.item() if arguments.is_scalar else x
 
-    def _sides(self, given: Given) -> tuple[Self, Self]:
+    def _independent_generators(self, arguments: DrawArguments) -> tuple[Self, Self]:
         """Take a word for each element, and return generators of these, and of further ones of the same."""
-        own, beside = self._stream.take_sides(math.prod(given.shape))
-        return self._at(own), self._at(beside)
+        first, second = self._stream.take_independent_streams(math.prod(arguments.shape))
+        return self._at(first), self._at(second)
 
-    @open_to_others
-    @one_call("laplace")
+    @accept_foreign_arrays
+    @logged_as_one_call("laplace")
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return floats whose distances from `loc` are exponentially distributed, on either side.
 
@@ -79,12 +81,12 @@ class Transformed(Distributions):
         >>> abs(float(np.median(x)) - 5) < 0.1
         True
         """
-        given = self._given("laplace", size, loc, scale)
+        arguments = self._draw_arguments("laplace", size, loc, scale)
         expression = "loc + scale * (ln2 - x if x > ln2 else -log(-2 * expm1(-x)))"
-        return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
+        return self._transform(EXPONENTIAL, expression, arguments, "loc", "scale")
 
-    @open_to_others
-    @one_call("logistic")
+    @accept_foreign_arrays
+    @logged_as_one_call("logistic")
     def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return floats of a logistic distribution.
 
@@ -102,12 +104,12 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 5) < 0.1
         True
         """
-        given = self._given("logistic", size, loc, scale)
+        arguments = self._draw_arguments("logistic", size, loc, scale)
         expression = "loc + scale * log(expm1(x))"
-        return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
+        return self._transform(EXPONENTIAL, expression, arguments, "loc", "scale")
 
-    @open_to_others
-    @one_call("gumbel")
+    @accept_foreign_arrays
+    @logged_as_one_call("gumbel")
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         """Return floats of a Gumbel distribution: that of the largest of many.
 
@@ -125,12 +127,12 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 0.577) < 0.05
         True
         """
-        given = self._given("gumbel", size, loc, scale)
+        arguments = self._draw_arguments("gumbel", size, loc, scale)
         expression = "loc - scale * log(x)"
-        return self._transform(EXPONENTIAL, expression, given, "loc", "scale")
+        return self._transform(EXPONENTIAL, expression, arguments, "loc", "scale")
 
-    @open_to_others
-    @one_call("rayleigh")
+    @accept_foreign_arrays
+    @logged_as_one_call("rayleigh")
     def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
         """Return floats of a Rayleigh distribution: lengths of vectors of two normal numbers.
 
@@ -148,12 +150,12 @@ class Transformed(Distributions):
         >>> abs(float((x**2).mean()) - 8) < 0.5
         True
         """
-        given = self._given("rayleigh", size, scale)
+        arguments = self._draw_arguments("rayleigh", size, scale)
         expression = "scale * sqrt(2 * x)"
-        return self._transform(EXPONENTIAL, expression, given, "scale")
+        return self._transform(EXPONENTIAL, expression, arguments, "scale")
 
-    @open_to_others
-    @one_call("weibull")
+    @accept_foreign_arrays
+    @logged_as_one_call("weibull")
     def weibull(self, a: Any, size: Any = None) -> Any:
         """Return floats of a Weibull distribution of scale 1: powers of exponential numbers.
 
@@ -171,12 +173,12 @@ class Transformed(Distributions):
         >>> abs(float((x**2).mean()) - 1) < 0.05
         True
         """
-        given = self._given("weibull", size, a)
+        arguments = self._draw_arguments("weibull", size, a)
         expression = "x ** (1 / a) if a > 0 else 0.0"
-        return self._transform(EXPONENTIAL, expression, given, "a")
+        return self._transform(EXPONENTIAL, expression, arguments, "a")
 
-    @open_to_others
-    @one_call("pareto")
+    @accept_foreign_arrays
+    @logged_as_one_call("pareto")
     def pareto(self, a: Any, size: Any = None) -> Any:
         """Return floats of a Lomax distribution, which is Pareto's, from 0 on.
 
@@ -194,12 +196,12 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 0.5) < 0.05
         True
         """
-        given = self._given("pareto", size, a)
+        arguments = self._draw_arguments("pareto", size, a)
         expression = "expm1(x / a)"
-        return self._transform(EXPONENTIAL, expression, given, "a")
+        return self._transform(EXPONENTIAL, expression, arguments, "a")
 
-    @open_to_others
-    @one_call("power")
+    @accept_foreign_arrays
+    @logged_as_one_call("power")
     def power(self, a: Any, size: Any = None) -> Any:
         """Return floats of [0, 1] whose density is a power: powers of uniform numbers.
 
@@ -217,12 +219,12 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 0.75) < 0.02
         True
         """
-        given = self._given("power", size, a)
+        arguments = self._draw_arguments("power", size, a)
         expression = "(-expm1(-x)) ** (1 / a)"
-        return self._transform(EXPONENTIAL, expression, given, "a")
+        return self._transform(EXPONENTIAL, expression, arguments, "a")
 
-    @open_to_others
-    @one_call("standard_cauchy")
+    @accept_foreign_arrays
+    @logged_as_one_call("standard_cauchy")
     def standard_cauchy(self, size: Any = None) -> Any:
         """Return floats of a Cauchy distribution: tangents of uniform angles.
 
@@ -238,12 +240,12 @@ class Transformed(Distributions):
         >>> abs(float((abs(x) < 1).mean()) - 0.5) < 0.03
         True
         """
-        given = self._given("standard_cauchy", size)
+        arguments = self._draw_arguments("standard_cauchy", size)
         expression = "1 / tan(pi * exp(-x)) if x > ln2 else 1 / tan(pi * expm1(-x))"
-        return self._transform(EXPONENTIAL, expression, given)
+        return self._transform(EXPONENTIAL, expression, arguments)
 
-    @open_to_others
-    @one_call("triangular")
+    @accept_foreign_arrays
+    @logged_as_one_call("triangular")
     def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
         """Return floats whose density rises from `left` to `mode`, and falls to `right`.
 
@@ -261,17 +263,17 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 2) < 0.1
         True
         """
-        given = self._given("triangular", size, left, mode, right)
+        arguments = self._draw_arguments("triangular", size, left, mode, right)
         expression = (
             "left + sqrt(x * (right - left) * (mode - left)) if x * (right - left) <= mode - left "
             "else right - sqrt((1 - x) * (right - left) * (right - mode))"
         )
-        return self._transform(UNIFORM, expression, given, "left", "mode", "right")
+        return self._transform(UNIFORM, expression, arguments, "left", "mode", "right")
 
     # ---- Of two numbers each ------------------------------------------------------------------------
 
-    @open_to_others
-    @one_call("standard_t")
+    @accept_foreign_arrays
+    @logged_as_one_call("standard_t")
     def standard_t(self, df: Any, size: Any = None) -> Any:
         """Return floats of Student's t distribution: of a normal and a gamma number each.
 
@@ -289,17 +291,17 @@ class Transformed(Distributions):
         >>> abs(float(x.var()) - 10 / 8) < 0.1
         True
         """
-        given = self._given("standard_t", size, df)
+        arguments = self._draw_arguments("standard_t", size, df)
         if self._is_numpys():
-            return self._by_numpy("standard_t", given.by_numpy)
-        own, beside = self._sides(given)
-        half = given.floats()[0] / 2
-        y = beside.standard_gamma(half, given.shape)
-        x = own.standard_normal(given.shape)
-        return self._computed("x * sqrt(half / y)", given, x, {"half": half, "y": y})
+            return self._by_numpy("standard_t", arguments.by_numpy)
+        first, second = self._independent_generators(arguments)
+        half = arguments.floats()[0] / 2
+        y = second.standard_gamma(half, arguments.shape)
+        x = first.standard_normal(arguments.shape)
+        return self._computed("x * sqrt(half / y)", arguments, x, {"half": half, "y": y})
 
-    @open_to_others
-    @one_call("f")
+    @accept_foreign_arrays
+    @logged_as_one_call("f")
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
         """Return floats of Fisher's F distribution: ratios of two gamma numbers.
 
@@ -317,17 +319,17 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 20 / 18) < 0.05
         True
         """
-        given = self._given("f", size, dfnum, dfden)
+        arguments = self._draw_arguments("f", size, dfnum, dfden)
         if self._is_numpys():
-            return self._by_numpy("f", given.by_numpy)
-        own, beside = self._sides(given)
-        a, b = given.floats()
-        y = beside.standard_gamma(b / 2, given.shape)
-        x = own.standard_gamma(a / 2, given.shape)
-        return self._computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+            return self._by_numpy("f", arguments.by_numpy)
+        first, second = self._independent_generators(arguments)
+        a, b = arguments.floats()
+        y = second.standard_gamma(b / 2, arguments.shape)
+        x = first.standard_gamma(a / 2, arguments.shape)
+        return self._computed("(x * b) / (y * a)", arguments, x, {"a": a, "b": b, "y": y})
 
-    @open_to_others
-    @one_call("wald")
+    @accept_foreign_arrays
+    @logged_as_one_call("wald")
     def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
         """Return floats of Wald's distribution, the inverse Gaussian, by Michael, Schucany and Haas's way.
 
@@ -345,21 +347,23 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 3) < 0.2
         True
         """
-        given = self._given("wald", size, mean, scale)
+        arguments = self._draw_arguments("wald", size, mean, scale)
         if self._is_numpys():
-            return self._by_numpy("wald", given.by_numpy)
-        own, beside = self._sides(given)
-        mean, scale = given.floats()
-        u = beside.uniform(size=given.shape)
-        x = own.standard_normal(given.shape)
+            return self._by_numpy("wald", arguments.by_numpy)
+        first, second = self._independent_generators(arguments)
+        mean, scale = arguments.floats()
+        u = second.uniform(size=arguments.shape)
+        x = first.standard_normal(arguments.shape)
         # The smaller root over the mean, without cancellation; the larger one is its inverse.
-        x = self._computed("mean * x * x", given, x, {"mean": mean})
+        x = self._computed("mean * x * x", arguments, x, {"mean": mean})
         root = "(4 * scale * x / (x + sqrt(x * (x + 4 * scale))) ** 2 if x > 0 else 1.0)"
-        x = self._computed(root, given, x, {"scale": scale})
-        return self._computed("mean * x if u * (1 + x) <= 1 else mean / x", given, x, {"mean": mean, "u": u})
+        x = self._computed(root, arguments, x, {"scale": scale})
+        return self._computed(
+            "mean * x if u * (1 + x) <= 1 else mean / x", arguments, x, {"mean": mean, "u": u}
+        )
 
-    @open_to_others
-    @one_call("negative_binomial")
+    @accept_foreign_arrays
+    @logged_as_one_call("negative_binomial")
     def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         """Return how many trials fail before `n` succeed: Poisson numbers whose means are gamma numbers.
 
@@ -379,11 +383,11 @@ class Transformed(Distributions):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = self._given("negative_binomial", size, n, p)
+        arguments = self._draw_arguments("negative_binomial", size, n, p)
         if self._is_numpys():
-            return self._by_numpy("negative_binomial", given.by_numpy)
-        own, beside = self._sides(given)
-        successes, likelihood = given.floats()
-        means = own.gamma(successes, (1 - likelihood) / likelihood, given.shape)
-        drawn = beside.poisson(means, given.shape)
-        return drawn.item() if given.is_scalar else drawn
+            return self._by_numpy("negative_binomial", arguments.by_numpy)
+        first, second = self._independent_generators(arguments)
+        successes, likelihood = arguments.floats()
+        means = first.gamma(successes, (1 - likelihood) / likelihood, arguments.shape)
+        drawn = second.poisson(means, arguments.shape)
+        return drawn.item() if arguments.is_scalar else drawn

@@ -20,13 +20,13 @@ class Call:
         self.a, self.b, self.out = np.arange(size * 1.0), np.ones(size), np.full(size, -7.0)
         self.program = np.array(
             [
-                (abi.LOAD, F64, F64, 0, 0, 0),
-                (abi.LOAD, F64, F64, 1, 0, 0),
+                (abi.OP_LOAD, F64, F64, 0, 0, 0),
+                (abi.OP_LOAD, F64, F64, 1, 0, 0),
                 (opcode["add"], F64, F64, 0, 1, 0),
                 (opcode["less"], F64, BOOL, 2, 1, 0),
-                (abi.CAST, BOOL, F64, 3, 0, 0),
+                (abi.OP_CAST, BOOL, F64, 3, 0, 0),
                 (opcode["where"], F64, F64, 3, 2, 4),
-                (abi.STORE, F64, F64, 5, 2, 0),
+                (abi.OP_STORE, F64, F64, 5, 2, 0),
             ],
             abi.INSTRUCTION,
         )
@@ -118,7 +118,7 @@ def second_store(call):
 
 def load_after_store(call):
     second_store(call)
-    call.program[-1] = (abi.LOAD, *call.program[-1].item()[1:3], 2, 0, 0)
+    call.program[-1] = (abi.OP_LOAD, *call.program[-1].item()[1:3], 2, 0, 0)
 
 
 BAD = {
@@ -196,7 +196,7 @@ def test_refused(raw, spoilt):
 def test_on_no_device(raw):
     """The CPU library knows of no device, and the other asks where the memory is."""
     call = Call()
-    call.operands["flags"] = abi.ON_DEVICE
+    call.operands["flags"] = abi.OPERAND_ON_DEVICE
     assert call.run(raw) == 1
     text = ctypes.c_char_p()
     raw.pk_last_error(ctypes.byref(text))
@@ -207,8 +207,8 @@ def test_on_no_device(raw):
 
 def test_a_value_that_a_store_does_not_define(raw):
     call = Call()
-    call.program[5] = (abi.STORE, F64, F64, 2, 2, 0)
-    call.program[6] = (abi.CAST, F64, F64, 5, 0, 0)
+    call.program[5] = (abi.OP_STORE, F64, F64, 2, 2, 0)
+    call.program[6] = (abi.OP_CAST, F64, F64, 5, 0, 0)
     assert call.run(raw) == 1
     assert call.untouched()
 
@@ -289,7 +289,7 @@ def test_watch(raw, stop):
         call.program["a"][-2:] += more * (call.program["a"][-2:] >= 5)
         call.counts["instruction_count"] = len(call.program)
         call.exceptions = np.zeros(len(call.program), np.uint8)
-        option(watch=ctypes.cast(watch, ctypes.c_void_p).value)(call)
+        option(progress_callback=ctypes.cast(watch, ctypes.c_void_p).value)(call)
         assert call.run(raw) == (7 if stop and told else 0)
         if told:
             break
@@ -322,12 +322,12 @@ def test_many_instructions_and_operands(raw):
     """The largest program, over the most operands, with more live values than any machine has registers."""
     call = Call(300)
     add, loads = operations()["add"], abi.MAX_OPERANDS - 1
-    rows = [(abi.LOAD, F64, F64, i, 0, 0) for i in range(loads)]
+    rows = [(abi.OP_LOAD, F64, F64, i, 0, 0) for i in range(loads)]
     rows += [(add, F64, F64, 0, 1, 0)]
     rows += [(add, F64, F64, len(rows) - 1 + i, 2 + i, 0) for i in range(loads - 2)]
     while len(rows) < abi.MAX_INSTRUCTIONS - 1:
-        rows.append((abi.CAST, F64, F64, len(rows) - 1, 0, 0))
-    rows.append((abi.STORE, F64, F64, len(rows) - 1, loads, 0))
+        rows.append((abi.OP_CAST, F64, F64, len(rows) - 1, 0, 0))
+    rows.append((abi.OP_STORE, F64, F64, len(rows) - 1, loads, 0))
     call.program = np.array(rows, abi.INSTRUCTION)
     call.operands = np.repeat(call.operands[:1], loads + 1)
     call.operands["address"][-1] = call.out.ctypes.data
@@ -367,24 +367,24 @@ def two_operands(rows, dtype="float64", aliased=False, size=10_000):
     return call
 
 
-LOADS = [(abi.LOAD, 0, 0), (abi.LOAD, 1, 0)]
+LOADS = [(abi.OP_LOAD, 0, 0), (abi.OP_LOAD, 1, 0)]
 
 
 @pytest.mark.parametrize("stored", [0, 2])
 def test_exceptions_of_a_division_in_place(raw, stored):
-    rows = [*LOADS, (operations()["divide"], 0, 1), (abi.STORE, 2, stored)]
+    rows = [*LOADS, (operations()["divide"], 0, 1), (abi.OP_STORE, 2, stored)]
     call = two_operands(rows, aliased=True)
     call.b[7777] = 0
     expected = np.arange(10_000.0)
     expected = np.where(call.b == 0, np.inf, expected / 3)
     assert call.run(raw) == 0
     assert (call.a == expected).all()
-    assert call.exceptions.tolist() == [0, 0, abi.DIVIDE, 0]
+    assert call.exceptions.tolist() == [0, 0, abi.FPE_DIVIDE_BY_ZERO, 0]
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32"])
 def test_swap(raw, dtype):
-    call = two_operands([*LOADS, (abi.STORE, 0, 1), (abi.STORE, 1, 0)], dtype)
+    call = two_operands([*LOADS, (abi.OP_STORE, 0, 1), (abi.OP_STORE, 1, 0)], dtype)
     a, b = call.a.copy(), call.b.copy()
     assert call.run(raw) == 0
     assert np.array_equal(call.a, b)
@@ -395,8 +395,8 @@ def test_swap(raw, dtype):
 @pytest.mark.parametrize("first", [0, 2])
 def test_a_value_outlives_its_memory(raw, first, cast):
     add, multiply = operations()["add"], operations()["multiply"]
-    middle = [(abi.CAST, 0, 0), (add, 0, 1), (abi.STORE, 3, first), (multiply, 2 if cast else 0, 1)]
-    call = two_operands([*LOADS, *middle, (abi.STORE, 5, 1)], aliased=True)
+    middle = [(abi.OP_CAST, 0, 0), (add, 0, 1), (abi.OP_STORE, 3, first), (multiply, 2 if cast else 0, 1)]
+    call = two_operands([*LOADS, *middle, (abi.OP_STORE, 5, 1)], aliased=True)
     a, b = call.a.copy(), call.b.copy()
     assert call.run(raw) == 0
     assert (call.a == a + b).all()

@@ -49,24 +49,24 @@ class Run:
         self.values = np.frombuffer(np.float32(2).tobytes() + np.int32(100).tobytes(), np.uint8).copy()
         self.name = np.frombuffer(b"step", np.uint8)
         self.value = np.zeros(4, np.float32)
-        up_down = abi.BUFFER_UP | abi.BUFFER_DOWN
+        up_down = abi.BUFFER_UPLOAD | abi.BUFFER_DOWNLOAD
         self.images = array(abi.IMAGE, {"address": self.data.ctypes.data, "bytes": self.data.size})
         self.images["key"] = np.frombuffer(loaded.binary.key, np.uint64)
         self.kernels = array(
             abi.USER_KERNEL,
             {"symbol": self.symbol.ctypes.data, "symbol_bytes": self.symbol.size, "label": b"add"},
         )
-        self.buffers = array(abi.BUFFER, {"flags": up_down, "item": 4, "label": b"x"})
+        self.buffers = array(abi.BUFFER, {"flags": up_down, "itemsize": 4, "label": b"x"})
         self.buffers["address"], self.buffers["bytes"] = self.x.ctypes.data, self.x.nbytes
         self.symbols = array(abi.SYMBOL, {"name": self.name.ctypes.data, "name_bytes": self.name.size})
         self.symbols["address"], self.symbols["bytes"] = self.value.ctypes.data, self.value.nbytes
         launch = {"argument_count": 3, "grid": (4, 1, 1), "block": (32, 1, 1)}
-        self.steps = array(abi.STEP, {"kernel": abi.REPEAT, "count": 3, "length": 1}, launch)
+        self.steps = array(abi.STEP, {"kernel": abi.STEP_REPEAT, "count": 3, "length": 1}, launch)
         self.arguments = array(
             abi.ARGUMENT,
             {"bytes": 8},
-            {"buffer": abi.VALUE_ARGUMENT, "bytes": 4},
-            {"buffer": abi.VALUE_ARGUMENT, "bytes": 4},
+            {"buffer": abi.ARGUMENT_VALUE, "bytes": 4},
+            {"buffer": abi.ARGUMENT_VALUE, "bytes": 4},
         )
         self.changes = {}
         self.report = np.zeros(1, abi.REPORT)
@@ -116,9 +116,13 @@ def test_nothing_to_run(run):
 
 
 def test_rounds_of_nothing_take_no_time(run):
-    run.steps = array(abi.STEP, *[{"kernel": abi.REPEAT, "count": 2**62, "length": k} for k in (2, 1, 0)])
+    run.steps = array(
+        abi.STEP, *[{"kernel": abi.STEP_REPEAT, "count": 2**62, "length": k} for k in (2, 1, 0)]
+    )
     run()
-    run.steps = array(abi.STEP, {"kernel": abi.REPEAT, "length": 1}, {"grid": (1, 1, 1), "block": (1, 1, 1)})
+    run.steps = array(
+        abi.STEP, {"kernel": abi.STEP_REPEAT, "length": 1}, {"grid": (1, 1, 1), "block": (1, 1, 1)}
+    )
     run.steps[1]["argument_count"] = 3
     run()
     np.testing.assert_array_equal(run.x, np.arange(100))
@@ -126,8 +130,8 @@ def test_rounds_of_nothing_take_no_time(run):
 
 def test_rounds_of_rounds(run):
     launch = run.steps[1:2]
-    outer = array(abi.STEP, {"kernel": abi.REPEAT, "count": 5, "length": 4})
-    inner = array(abi.STEP, {"kernel": abi.REPEAT, "count": 2, "length": 1})
+    outer = array(abi.STEP, {"kernel": abi.STEP_REPEAT, "count": 5, "length": 4})
+    inner = array(abi.STEP, {"kernel": abi.STEP_REPEAT, "count": 2, "length": 1})
     run.steps = np.concatenate([outer, launch, inner, launch, launch, launch])
     run()
     np.testing.assert_array_equal(run.x, np.arange(100) + 2 * (5 * (1 + 2 + 1) + 1))
@@ -145,7 +149,7 @@ def test_null_pointers_and_places_in_buffers(run):
     run.values[4:] = np.frombuffer(np.int32(90).tobytes(), np.uint8)
     run()
     np.testing.assert_array_equal(run.x, np.arange(100) + 6 * (np.arange(100) >= 10))
-    run.arguments[0]["buffer"] = abi.NULL_ARGUMENT
+    run.arguments[0]["buffer"] = abi.ARGUMENT_NULL
     run.values[4:] = 0
     run()
 
@@ -211,7 +215,9 @@ def test_what_is_refused(run, change):
 
 
 def test_loops_too_deep(run):
-    rounds = array(abi.STEP, *[{"kernel": abi.REPEAT, "count": 1, "length": k} for k in range(100000, 0, -1)])
+    rounds = array(
+        abi.STEP, *[{"kernel": abi.STEP_REPEAT, "count": 1, "length": k} for k in range(100000, 0, -1)]
+    )
     run.steps = np.concatenate([rounds, run.steps[1:]])
     with pytest.raises(errors.InvalidArgument, match="too deep"):
         run()

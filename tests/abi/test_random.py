@@ -17,7 +17,7 @@ class Call:
     def __init__(self):
         self.out, self.loc, self.scale = np.full(100, -7.0), np.arange(100.0), np.ones(1)
         self.draws = np.zeros(1, abi.DRAWS)
-        self.draws["what"] = abi.RANDOM_NORMAL
+        self.draws["distribution"] = abi.RANDOM_NORMAL
         self.operands = np.zeros(3, abi.OPERAND)
         self.operands["type"] = TYPE["float64"]
         self.operands["address"] = [a.ctypes.data for a in (self.out, self.loc, self.scale)]
@@ -70,7 +70,7 @@ def of(what, *types):
     """What is drawn, by the types of the result and of the parameters."""
 
     def spoil(call):
-        call.draws["what"], call.count = what, len(types)
+        call.draws["distribution"], call.count = what, len(types)
         call.operands["type"][: len(types)] = [TYPE[t] for t in types]
 
     return spoil
@@ -83,8 +83,8 @@ REFUSED = {
     "no report": (null("report"), "report is a null pointer"),
     "no result": (operand(0, address=0), "operand 0 is a null pointer"),
     "no parameter": (operand(2, address=0), "operand 2 is a null pointer"),
-    "unknown": (drawn(what=abi.RANDOMS), "draws.what is not one of PK_RANDOM_..."),
-    "negative": (drawn(what=-1), "draws.what is not one of PK_RANDOM_..."),
+    "unknown": (drawn(distribution=abi.RANDOM_COUNT), "draws.distribution is not one of PK_RANDOM_..."),
+    "negative": (drawn(distribution=-1), "draws.distribution is not one of PK_RANDOM_..."),
     "word": (drawn(word=4), "draws.word is not from 0 to 3"),
     "word below": (drawn(word=-1), "draws.word is not from 0 to 3"),
     "half": (drawn(has_half=2), "draws.has_half is not 0 or 1"),
@@ -163,7 +163,7 @@ def test_any_layout(raw):
     assert want.run(raw) == 0
     memory, loc = np.zeros(801, np.uint8), np.arange(100.0).astype(">f8")
     call.operands["address"][:2] = memory.ctypes.data + 1, loc.ctypes.data
-    call.operands["flags"][1] = abi.BYTE_SWAPPED
+    call.operands["flags"][1] = abi.OPERAND_BYTE_SWAPPED
     assert call.run(raw) == 0
     np.testing.assert_array_equal(np.frombuffer(memory.tobytes(), np.float64, 100, 1), want.out)
     backwards = Call()
@@ -193,7 +193,7 @@ def test_parameters_that_make_no_sense_do_no_harm(raw, kind, value):
         of(abi.RANDOM_POISSON if kind == "poisson" else abi.RANDOM_GEOMETRIC, "int64", "float64")(call)
         call.operands["address"][:2] = call.out.ctypes.data, call.loc.ctypes.data
     elif kind in floats:
-        call.draws["what"], call.out = floats[kind], np.full(100, -7.0)
+        call.draws["distribution"], call.out = floats[kind], np.full(100, -7.0)
         call.operands["address"][:3] = [a.ctypes.data for a in (call.out, call.loc, call.scale)]
     else:
         of(abi.RANDOM_BINOMIAL, "int64", "int64", "float64")(call)

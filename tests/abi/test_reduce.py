@@ -23,10 +23,10 @@ class Call:
         self.out = np.full((shape[0], shape[2]), -7.0)
         self.program = np.array(
             [
-                (abi.LOAD, F64, F64, 0, 0, 0),
-                (abi.LOAD, F64, F64, 1, 0, 0),
+                (abi.OP_LOAD, F64, F64, 0, 0, 0),
+                (abi.OP_LOAD, F64, F64, 1, 0, 0),
                 (operations()["add"], F64, F64, 0, 1, 0),
-                (abi.STORE, F64, F64, 2, 2, 0),
+                (abi.OP_STORE, F64, F64, 2, 2, 0),
             ],
             abi.INSTRUCTION,
         )
@@ -38,7 +38,7 @@ class Call:
         self.operands["strides"][3, :3] = self.out.strides[0], 0, self.out.strides[1]
         self.shape = np.array(shape, np.int64)
         self.reduction = np.zeros(1, abi.REDUCTION)
-        self.reduction["kind"], self.reduction["values"] = abi.SUM, 1
+        self.reduction["kind"], self.reduction["value_count"] = abi.REDUCE_SUM, 1
         self.reduction["outer"], self.reduction["reduced"] = 1, 1
         self.options = np.zeros(1, abi.OPTIONS)
         self.exceptions = np.full(len(self.program), 0xAA, np.uint8)
@@ -92,12 +92,12 @@ def two_values(other=F64, **fields):
     def spoil(call):
         call.operands = np.insert(call.operands, 3, call.operands[2])
         call.operands["type"][3] = other
-        cast = (abi.CAST, F64, other, 2, 0, 0)
+        cast = (abi.OP_CAST, F64, other, 2, 0, 0)
         call.program = np.append(call.program, np.array([cast, cast], abi.INSTRUCTION))
-        call.program[5] = (abi.STORE, other, other, 4, 3, 0)
+        call.program[5] = (abi.OP_STORE, other, other, 4, 3, 0)
         call.counts.update(instruction_count=6, operand_count=5)
         call.exceptions = np.full(6, 0xAA, np.uint8)
-        asked(values=2, **fields)(call)
+        asked(value_count=2, **fields)(call)
 
     return spoil
 
@@ -122,13 +122,16 @@ BAD = {
         f"null {name}": (null(name), "null pointer")
         for name in ("reduction", "program", "operands", "shape", "exceptions", "report")
     },
-    **{f"kind {n}": (asked(kind=n), "reduction.kind") for n in (-1, abi.SQUARES + 1, 2**31 - 1)},
-    **{f"finish {n}": (asked(finish=n), "reduction.finish") for n in (-1, 5, -(2**31))},
+    **{
+        f"kind {n}": (asked(kind=n), "reduction.kind")
+        for n in (-1, abi.REDUCE_SUM_SQUARED_DEVIATIONS + 1, 2**31 - 1)
+    },
+    **{f"finish {n}": (asked(finalize=n), "reduction.finalize") for n in (-1, 5, -(2**31))},
     **{
         f"outer {o}, reduced {r}": (asked(outer=o, reduced=r), "more dimensions than there are")
         for o, r in ((-1, 1), (1, -1), (3, 1), (0, 4), (2**31 - 1, 1), (2**31 - 1, 2**31 - 1), (1, 3))
     },
-    **{f"{n} values": (asked(values=n), "neither 1 nor 2") for n in (-1, 0, 3, 2**31 - 1)},
+    **{f"{n} values": (asked(value_count=n), "neither 1 nor 2") for n in (-1, 0, 3, 2**31 - 1)},
     "more values than operands": (both(count("operand_count", 1)), "fewer operands"),
     "a value with an address": (operand(2, address=8), "has an address"),
     "an operand without": (operand(0, address=0), "an operand is a null pointer"),
@@ -137,12 +140,15 @@ BAD = {
     "type of the result": (operand(3, type=12), "unknown type"),
     "flags": (operand(0, flags=4), "unknown flags"),
     "flags of the result": (operand(3, flags=-1), "unknown flags"),
-    "one factor": (asked(kind=abi.DOT), "PK_DOT takes two values"),
-    "factors of two types": (two_values(F32, kind=abi.DOT), "different types"),
-    "a mask of numbers": (two_values(F64, kind=abi.SUM), "a second value is for"),
-    "a mask for a product": (two_values(BOOL, kind=abi.PRODUCT), "a second value is for"),
-    "a mask for the least": (two_values(BOOL, kind=abi.LEAST), "a second value is for"),
-    "squares of integers": (both(integers, asked(kind=abi.SQUARES)), "PK_SQUARES takes floats"),
+    "one factor": (asked(kind=abi.REDUCE_DOT), "PK_REDUCE_DOT takes two values"),
+    "factors of two types": (two_values(F32, kind=abi.REDUCE_DOT), "different types"),
+    "a mask of numbers": (two_values(F64, kind=abi.REDUCE_SUM), "a second value is for"),
+    "a mask for a product": (two_values(BOOL, kind=abi.REDUCE_PROD), "a second value is for"),
+    "a mask for the least": (two_values(BOOL, kind=abi.REDUCE_MIN), "a second value is for"),
+    "squares of integers": (
+        both(integers, asked(kind=abi.REDUCE_SUM_SQUARED_DEVIATIONS)),
+        "PK_REDUCE_SUM_SQUARED_DEVIATIONS takes floats",
+    ),
     "a result that stands": (operand(3, strides=[0] * abi.MAX_DIMS), "stride of 0"),
     "no elements": (shape(4, 0, 3), "not positive"),
     "negative size": (shape(4, 50, -3), "positive"),
@@ -175,7 +181,7 @@ def test_refused(raw, spoilt):
 def test_on_a_device_alone(raw):
     """The CPU library knows of no device, and the other wants the result there, too."""
     call = Call()
-    call.operands["flags"][0] = abi.ON_DEVICE
+    call.operands["flags"][0] = abi.OPERAND_ON_DEVICE
     assert call.run(raw) == 1
     text = ctypes.c_char_p()
     raw.pk_last_error(ctypes.byref(text))
@@ -201,14 +207,14 @@ def test_no_options(raw):
 def test_every_kind(raw):
     total = Call().a + 1
     for kind, want in (
-        (abi.SUM, total.sum(axis=1)),
-        (abi.LEAST, total.min(axis=1)),
-        (abi.LARGEST, total.max(axis=1)),
-        (abi.WHERE_LEAST, total.argmin(axis=1)),
-        (abi.WHERE_LARGEST, total.argmax(axis=1)),
-        (abi.SPREAD, np.ptp(total, axis=1)),
-        (abi.SQUARES, total.var(axis=1) * 50),
-        (abi.PRODUCT, total.prod(axis=1)),
+        (abi.REDUCE_SUM, total.sum(axis=1)),
+        (abi.REDUCE_MIN, total.min(axis=1)),
+        (abi.REDUCE_MAX, total.max(axis=1)),
+        (abi.REDUCE_ARGMIN, total.argmin(axis=1)),
+        (abi.REDUCE_ARGMAX, total.argmax(axis=1)),
+        (abi.REDUCE_PTP, np.ptp(total, axis=1)),
+        (abi.REDUCE_SUM_SQUARED_DEVIATIONS, total.var(axis=1) * 50),
+        (abi.REDUCE_PROD, total.prod(axis=1)),
     ):
         call = Call()
         asked(kind=kind)(call)
@@ -219,11 +225,14 @@ def test_every_kind(raw):
 def test_finishes_and_initial(raw):
     total = Call().a + 1
     for fields, want in (
-        ({"finish": abi.MEAN}, total.mean(axis=1)),
-        ({"kind": abi.SQUARES, "finish": abi.VARIANCE}, total.var(axis=1)),
-        ({"kind": abi.SQUARES, "finish": abi.DEVIATION, "ddof": 1}, total.std(axis=1, ddof=1)),
+        ({"finalize": abi.FINALIZE_MEAN}, total.mean(axis=1)),
+        ({"kind": abi.REDUCE_SUM_SQUARED_DEVIATIONS, "finalize": abi.FINALIZE_VAR}, total.var(axis=1)),
+        (
+            {"kind": abi.REDUCE_SUM_SQUARED_DEVIATIONS, "finalize": abi.FINALIZE_STD, "ddof": 1},
+            total.std(axis=1, ddof=1),
+        ),
         ({"has_initial": 1, "initial": 5.5}, total.sum(axis=1) + 5.5),
-        ({"kind": abi.LARGEST, "has_initial": 1, "initial": 9e9}, np.full((4, 3), 9e9)),
+        ({"kind": abi.REDUCE_MAX, "has_initial": 1, "initial": 9e9}, np.full((4, 3), 9e9)),
     ):
         call = Call()
         asked(**fields)(call)
@@ -233,11 +242,11 @@ def test_finishes_and_initial(raw):
 
 def test_two_values(raw):
     call = Call()
-    two_values(kind=abi.DOT, finish=abi.ROOT)(call)
+    two_values(kind=abi.REDUCE_DOT, finalize=abi.FINALIZE_NORM)(call)
     assert call.run(raw) == 0
     np.testing.assert_allclose(call.out, np.sqrt(((call.a + 1) ** 2).sum(axis=1)), 1e-15)
     call = Call()
-    two_values(BOOL, finish=abi.MEAN)(call)
+    two_values(BOOL, finalize=abi.FINALIZE_MEAN)(call)
     assert call.run(raw) == 0
     np.testing.assert_allclose(call.out, (call.a + 1).mean(axis=1), 1e-15)
 
@@ -276,7 +285,7 @@ def test_exceptions(raw):
     call.program["op"][2] = operations()["divide"]
     call.b[1, 2, 1] = 0
     assert call.run(raw) == 0
-    assert call.exceptions.tolist() == [0, 0, abi.DIVIDE, 0]
+    assert call.exceptions.tolist() == [0, 0, abi.FPE_DIVIDE_BY_ZERO, 0]
     assert call.out[1, 1] == np.inf
 
 

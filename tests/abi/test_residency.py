@@ -128,7 +128,7 @@ def test_a_constant_that_only_the_device_has(plan):
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 @in_plan
 def test_results_stay_and_come_down(plan, size):
-    x, r = numbers(size), plan.keep(np.zeros(size, np.float32), abi.KEEP_RESULT)
+    x, r = numbers(size), plan.keep(np.zeros(size, np.float32), abi.RESIDENT_OUTPUT)
     plan.down(plan.evaluate("add", r, x, x), r.nbytes)
     assert (r == 2 * x).all()
     out = np.zeros(size, np.float32)
@@ -139,7 +139,7 @@ def test_results_stay_and_come_down(plan, size):
 
 @in_plan
 def test_results_that_are_views(plan):
-    x, r = numbers(300, 400), plan.keep(np.zeros((300, 400), np.float32), abi.KEEP_RESULT)
+    x, r = numbers(300, 400), plan.keep(np.zeros((300, 400), np.float32), abi.RESIDENT_OUTPUT)
     out = np.zeros((300, 400), np.float32)
     plan.evaluate("add", r, x, x)
     plan.down(plan.evaluate("add", r[1:-1, 1:-1], x[:-2, 2:], x[2:, :-2]), 298 * 398 * 4)
@@ -204,7 +204,7 @@ def test_plans_end(plan):
 
     def body():
         plan.keep(x)
-        plan.keep(t, abi.KEEP_TEMPORARY)
+        plan.keep(t, abi.RESIDENT_TEMPORARY)
         plan.evaluate("add", t, x, x)
 
     plan.run(body)
@@ -256,7 +256,7 @@ def test_an_operand_over_two_ranges(plan):
     whole = np.full(2 * SMALL, 77, np.float32)
     x, out = numbers(2 * SMALL), np.zeros(2 * SMALL, np.float32)
     for half in (whole[:SMALL], whole[SMALL:]):
-        plan.keep(half, abi.KEEP_TEMPORARY)
+        plan.keep(half, abi.RESIDENT_TEMPORARY)
         plan.evaluate("add", half, x[:SMALL], x[SMALL:])
     plan.evaluate("add", out, whole, x)
     assert (out == np.tile(x[:SMALL] + x[SMALL:], 2) + x).all()
@@ -273,7 +273,7 @@ def test_exceptions_are_reported(plan, size):
     plan.keep(zeros)
     for _ in range(2):
         report = plan.evaluate("divide", t, x, zeros)
-        assert report["exceptions"] == abi.DIVIDE
+        assert report["exceptions"] == abi.FPE_DIVIDE_BY_ZERO
     assert plan.evaluate("add", t, x, zeros)["exceptions"] == 0
 
 
@@ -337,7 +337,7 @@ def test_any_calls_in_any_order(plan, shape, seed):
             what = int(random.integers(3))
             plan.keep(arrays[i], what)
             kept.add(i)
-            if what != abi.KEEP_INPUT:  # nothing is there yet
+            if what != abi.RESIDENT_INPUT:  # nothing is there yet
                 plan.evaluate("add", arrays[i], arrays[j], arrays[k])
                 truths[i][...] = truths[j] + truths[k]
         elif step == "drop":
@@ -384,7 +384,7 @@ def test_sums(plan, size):
     total, report = plan.sum(x[1:]) if size > 1 else (total, report)
     plan.up(report, 0)
     assert total == x[size > 1 :].sum(dtype=np.float64)
-    total, report = plan.sum(x, y, kind=abi.DOT)
+    total, report = plan.sum(x, y, kind=abi.REDUCE_DOT)
     assert total == x.astype(np.float64) @ y.astype(np.float64)
 
 

@@ -18,7 +18,7 @@ from pycudakit._native import abi
 
 def draw(plan, what, out, *parameters, half=False):
     draws = np.zeros(1, abi.DRAWS)
-    draws["key"], draws["counter"], draws["what"], draws["word"] = (3, 5), (7, 0, 1, 0), what, 2
+    draws["key"], draws["counter"], draws["distribution"], draws["word"] = (3, 5), (7, 0, 1, 0), what, 2
     draws["has_half"], draws["half"] = half, 12345
     operands = np.zeros(1 + len(parameters), abi.OPERAND)
     for row, array in zip(operands, [out, *parameters], strict=True):
@@ -27,7 +27,7 @@ def draw(plan, what, out, *parameters, half=False):
             view.__array_interface__["data"][0],
             abi.TYPES.index(view.dtype.newbyteorder("=")),
         )
-        row["flags"] = 0 if view.dtype.isnative else abi.BYTE_SWAPPED
+        row["flags"] = 0 if view.dtype.isnative else abi.OPERAND_BYTE_SWAPPED
         row["strides"][: out.ndim] = view.strides
     report = np.zeros(1, abi.REPORT)
     shape = np.array(out.shape, np.int64)
@@ -142,14 +142,14 @@ def test_draws_over_the_host(plan, view):
 TYPES = {"bool": np.bool_} | {f"{t.kind}{8 * t.itemsize}": t.type for t in abi.TYPES if t.kind in "iuf"}
 
 
-def multiply(plan, a, b, c, *, turned=0, places=None, precision=abi.HIGHEST):
+def multiply(plan, a, b, c, *, turned=0, places=None, precision=abi.PRECISION_HIGHEST):
     """Multiply stacks of matrices: `c[i] = a[places[i, 0]] @ b[places[i, 1]]`."""
     if plan.is_cuda:
         cublas()
     dtype = c.dtype
     name = "bool" if dtype == np.bool_ else f"{dtype.kind}{8 * dtype.itemsize}"
     batch, m, n = c.shape
-    k = a.shape[1 if turned & abi.TRANSPOSED_A else 2]
+    k = a.shape[1 if turned & abi.MATMUL_TRANSPOSE_A else 2]
     if places is None:
         places = np.stack([np.arange(batch), np.arange(batch)], -1)
     stored = abi.MULTIPLIED[name]
@@ -164,8 +164,8 @@ def multiply(plan, a, b, c, *, turned=0, places=None, precision=abi.HIGHEST):
 def factors(m, n, k, turned=0, dtype=np.float32, stack=(1, 1)):
     random = np.random.default_rng(5)
     shapes = [
-        (k, m) if turned & abi.TRANSPOSED_A else (m, k),
-        (n, k) if turned & abi.TRANSPOSED_B else (k, n),
+        (k, m) if turned & abi.MATMUL_TRANSPOSE_A else (m, k),
+        (n, k) if turned & abi.MATMUL_TRANSPOSE_B else (k, n),
     ]
     made = [random.normal(size=(count, *shape)) for count, shape in zip(stack, shapes, strict=True)]
     return [(x * 3).astype(dtype) if dtype != np.bool_ else x > 0.5 for x in made]
@@ -182,7 +182,7 @@ SHAPES = {
     "deep": (30, 20, 450_000),
 }
 LONG = {"tall", "wide", "deep"}
-PRECISE = {"": abi.HIGHEST, " exact": abi.EXACT}
+PRECISE = {"": abi.PRECISION_HIGHEST, " exact": abi.PRECISION_EXACT}
 
 
 def check_product(plan, x, y, shape, kind, **given):
@@ -193,7 +193,7 @@ def check_product(plan, x, y, shape, kind, **given):
     c = plan.keep(np.full(shape, 1, x.dtype), KINDS[kind])
     sums = (
         8
-        if given.get("precision") == abi.EXACT
+        if given.get("precision") == abi.PRECISION_EXACT
         else max(4, x.itemsize)
         if x.dtype.kind == "f"
         else x.itemsize
@@ -341,7 +341,7 @@ def test_products_over_the_host(plan):
     whole, c = np.full(1200, 77, np.float32), plan.temporary((1, 20, 30))
     wanted = np.zeros((1, 20, 30), np.float32)
     for half in (whole[:500], whole[500:]):
-        plan.keep(half, abi.KEEP_TEMPORARY)
+        plan.keep(half, abi.RESIDENT_TEMPORARY)
     plan.evaluate("add", whole[:500], y.ravel()[:500], y.ravel()[:500])
     plan.evaluate("add", whole[500:], y.ravel()[500:], y.ravel()[500:])
     multiply(plan, x, y + y, wanted)
@@ -373,7 +373,7 @@ failed = 0
 def trial(call):
     global failed
     a, b = plan.keep(x.copy()), plan.keep(y.copy())
-    t, c = plan.temporary(300_000), plan.keep(np.zeros(wanted.shape, np.float32), abi.KEEP_RESULT)
+    t, c = plan.temporary(300_000), plan.keep(np.zeros(wanted.shape, np.float32), abi.RESIDENT_OUTPUT)
     os.environ["PYCUDAKIT_FAIL_CUDA_CALL"] = str(call)
     try:
         draw(plan, abi.RANDOM_NORMAL, t)

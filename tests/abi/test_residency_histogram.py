@@ -17,13 +17,13 @@ COUNT = 50
 
 def by_value(count=COUNT):
     bins = np.zeros(1, abi.BINS)
-    bins["how"], bins["count"] = abi.BY_VALUE, count
+    bins["kind"], bins["count"] = abi.BINS_INDEX, count
     return bins
 
 
 def by_edges(edges):
     bins = np.zeros(1, abi.BINS)
-    bins["how"], bins["count"], bins["type"] = abi.BY_EDGES, len(edges) - 1, abi.TYPES.index(edges.dtype)
+    bins["kind"], bins["count"], bins["type"] = abi.BINS_EDGES, len(edges) - 1, abi.TYPES.index(edges.dtype)
     bins["edges"] = edges.ctypes.data
     return bins
 
@@ -38,7 +38,7 @@ def count_in(plan, bins, counts, *views):
     return report[0]
 
 
-def count_of_extent(plan, counts, view):
+def count_over_min_max(plan, counts, view):
     kept = []
 
     def find(extent, row):
@@ -95,10 +95,10 @@ def test_counts(plan, dtype, way):
                 nearly_up(plan, report, 0)
             assert (counts == wanted).all()
     wanted = counted()
-    count_of_extent(plan, wanted, WAYS[way](x))
+    count_over_min_max(plan, wanted, WAYS[way](x))
     for array in (kept, t):
         counts = counted()
-        report = count_of_extent(plan, counts, WAYS[way](array))
+        report = count_over_min_max(plan, counts, WAYS[way](array))
         if way in ("all", "rows", "turned"):
             nearly_up(plan, report, 0)
         assert (counts == wanted).all()
@@ -178,8 +178,8 @@ def check_weights(plan, dtype, way, shape):
     for t, each in zip(there, (x, y, weights), strict=True):
         plan.evaluate("maximum", t, each, each)
     host, mine = ([WAYS[way](each) for each in arrays] for arrays in ((x, y, weights), there))
-    by_width = binning.by_width(edges, 0.0, 45.0, x.dtype).row
-    few = binning.by_width(edges[:3], 0.0, float(edges[2]), x.dtype).row  # beyond which most are
+    by_width = binning.uniform_bins(edges, 0.0, 45.0, x.dtype).row
+    few = binning.uniform_bins(edges[:3], 0.0, float(edges[2]), x.dtype).row  # beyond which most are
     both = np.concatenate([by_edges(edges), by_value(30)])
     for bins, kept in (
         (by_width, [0]),

@@ -42,13 +42,13 @@ def resized_by(method):
 
 
 def filtered_by(kind, border, height=3, width=5):
-    count = {abi.CORRELATE: height * width, abi.SEPARABLE: height + width}.get(kind, 0)
+    count = {abi.FILTER_CORRELATE: height * width, abi.FILTER_SEPARABLE: height + width}.get(kind, 0)
     weights = np.linspace(-0.5, 1, count)
 
     def filter_images(plan, a, out):
         window = np.zeros(1, abi.WINDOW)
         window["kind"], window["border"], window["height"], window["width"] = kind, border, height, width
-        window["above"], window["left"], window["outside"] = height // 2, width // 3, 9
+        window["above"], window["left"], window["border_value"] = height // 2, width // 3, 9
         return call(plan, "pk_filter", window, weights, weights.size, table(a, out), shape_of(a))
 
     return filter_images
@@ -69,11 +69,19 @@ CALLS = {
     "table": (look_up, ((700, 300), "u1"), ((700, 300), "u1")),
     "smaller": (resized_by(abi.RESIZE_AREA), ((2, 90, 80, 3), "u1"), ((2, 31, 17, 3), "u1")),
     "larger": (resized_by(abi.RESIZE_BILINEAR), ((60, 50, 1), "f4"), ((97, 101, 1), "f4")),
-    "means": (filtered_by(abi.BOX, abi.SHRINK), (WHOLE, "u1"), (WHOLE, "f4")),
-    "median": (filtered_by(abi.MEDIAN, abi.WRAP), (WHOLE, "u2"), (WHOLE, "u2")),
-    "sums in bands": (filtered_by(abi.SEPARABLE, abi.REFLECT, 7, 4), (BANDS, "f4"), (BANDS, "f4")),
-    "sums in doubles": (filtered_by(abi.CORRELATE, abi.CONSTANT, 4, 3), (BANDS, "u2"), (BANDS, "u2")),
-    "maxima in bands": (filtered_by(abi.MAXIMUM, abi.MIRROR), (BANDS, "f4"), (BANDS, "f4")),
+    "means": (filtered_by(abi.FILTER_BOX, abi.BORDER_SHRINK), (WHOLE, "u1"), (WHOLE, "f4")),
+    "median": (filtered_by(abi.FILTER_MEDIAN, abi.BORDER_WRAP), (WHOLE, "u2"), (WHOLE, "u2")),
+    "sums in bands": (
+        filtered_by(abi.FILTER_SEPARABLE, abi.BORDER_REFLECT, 7, 4),
+        (BANDS, "f4"),
+        (BANDS, "f4"),
+    ),
+    "sums in doubles": (
+        filtered_by(abi.FILTER_CORRELATE, abi.BORDER_CONSTANT, 4, 3),
+        (BANDS, "u2"),
+        (BANDS, "u2"),
+    ),
+    "maxima in bands": (filtered_by(abi.FILTER_MAXIMUM, abi.BORDER_MIRROR), (BANDS, "f4"), (BANDS, "f4")),
     "interp": (interpolate, ((300_001,), "f8"), ((300_001,), "f8")),
     "interp few": (interpolate, ((900,), "f8"), ((900,), "f8")),
 }
@@ -128,7 +136,7 @@ def test_one_of_both_at_home(plan, name, kept):
     if kept == "the input":
         plan.keep(a)
     else:
-        plan.keep(out, abi.KEEP_TEMPORARY)
+        plan.keep(out, abi.RESIDENT_TEMPORARY)
     for _ in range(2):
         report = function(plan, a, out)
         assert report["bytes_down"] == (out.nbytes if plan.is_cuda and kept == "the input" else 0)
@@ -140,7 +148,10 @@ def test_one_of_both_at_home(plan, name, kept):
 
 @in_plan
 def test_one_reads_what_another_left(plan):
-    blur, edges = filtered_by(abi.BOX, abi.REFLECT), filtered_by(abi.SEPARABLE, abi.NEAREST)
+    blur, edges = (
+        filtered_by(abi.FILTER_BOX, abi.BORDER_REFLECT),
+        filtered_by(abi.FILTER_SEPARABLE, abi.BORDER_NEAREST),
+    )
     colours, gray, half = (300, 420, 3), (1, 300, 420, 1), (1, 150, 210, 1)
     a = plan.keep(np.abs(numbers(*colours, dtype=np.int16)).astype(np.uint8))
     shapes = {"gray": gray, "blurred": gray, "edges": gray, "half": half, "inverse": half}
@@ -166,7 +177,7 @@ def test_one_reads_what_another_left(plan):
 @pytest.mark.parametrize("shape", [WHOLE, BANDS])
 @in_plan
 def test_some_of_the_images(plan, shape):
-    function = filtered_by(abi.SEPARABLE, abi.REFLECT)
+    function = filtered_by(abi.FILTER_SEPARABLE, abi.BORDER_REFLECT)
     a, out = numbers(*shape), np.full((shape[0] + 1, *shape[1:]), 77, np.float32)
     wanted = truth(plan, function, a[1:], out[2:])
     plan.keep(a)
@@ -203,7 +214,7 @@ def test_views(plan, way):
 
 @in_plan
 def test_what_is_read_on_the_host(plan):
-    xp, fp, values = (plan.keep(array.copy(), abi.KEEP_TEMPORARY) for array in (*POINTS, TABLE))
+    xp, fp, values = (plan.keep(array.copy(), abi.RESIDENT_TEMPORARY) for array in (*POINTS, TABLE))
     for kept, array in ((xp, POINTS[0]), (fp, POINTS[1]), (values, TABLE)):
         plan.evaluate("add", kept, array, array)
     x, levels = numbers(900, dtype=np.float64), numbers(900, dtype=np.uint8)
@@ -244,7 +255,7 @@ def trial(call, kind):
         plan.drop(out)
 def body():
     for call in range(1, 25):
-        trial(call, (abi.KEEP_TEMPORARY, abi.KEEP_RESULT)[call % 2])
+        trial(call, (abi.RESIDENT_TEMPORARY, abi.RESIDENT_OUTPUT)[call % 2])
 plan.run(body)
 print(failed > 20)
 """

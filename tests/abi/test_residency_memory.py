@@ -15,7 +15,7 @@ from pycudakit._native import abi
 
 def test_errors(plan):
     x, kept = np.zeros(100), ctypes.c_int32(-1)
-    keep, at = plan.library.pk_plan_keep, x.ctypes.data
+    keep, at = plan.library.pk_plan_make_resident, x.ctypes.data
     bad = [(0, 8, 0), (at, 0, 0), (at, -8, 0), (at, 8, -1), (at, 8, 3), (2**64 - 4, 8, 0)]
     for arguments in bad:
         with pytest.raises(errors.InvalidArgument):
@@ -28,7 +28,7 @@ def test_errors(plan):
     assert kept.value == 0  # there is no plan
     if plan.is_cuda:
         with pytest.raises(errors.InvalidArgument, match="no plan runs on this thread"):
-            plan.library.pk_plan_queue(1)
+            plan.library.pk_plan_set_stream(1)
     assert plan.fetch(x) == (0, 0)
     plan.changed(x)
     plan.drop(x)
@@ -40,7 +40,7 @@ def test_calls_in_a_line(plan, size):
     x, y, out = np.abs(numbers(size)) + 1, np.abs(numbers(size)), np.zeros(size, np.float32)
 
     def body():
-        plan.library.pk_plan_queue(1)
+        plan.library.pk_plan_set_stream(1)
         a, t, u = plan.keep(x), plan.temporary(size), plan.temporary(size)
         plan.evaluate("add", t, a, y)  # which goes up
         for _ in range(20):
@@ -50,7 +50,7 @@ def test_calls_in_a_line(plan, size):
             plan.evaluate("divide", t, t, u)
         total, _ = plan.sum(t)
         plan.evaluate("add", out, t, u)
-        plan.library.pk_plan_queue(0)
+        plan.library.pk_plan_set_stream(0)
         plan.fetch(t)
         in_all = t.sum(dtype=np.float64)
         assert abs(total - in_all) <= 1e-9 * np.abs(t).sum(dtype=np.float64)
@@ -85,7 +85,7 @@ def test_lent_memory(plan, size):
         assert plan.send(out) == (0, 0)
         assert plan.fetch(x) == (0, x.nbytes)
         assert np.array_equal(x, values)
-        plan.lend(sent, other, abi.LENT_HOST)
+        plan.lend(sent, other, abi.IMPORT_HOST_VALID)
         assert plan.send(sent) == (sent.nbytes, 0)
         plan.drop(sent)
         with pytest.raises(errors.InvalidArgument, match="overlaps"):
@@ -98,7 +98,7 @@ def test_lent_memory(plan, size):
 
 def test_errors_of_lending(plan):
     x, device = np.zeros(100), ctypes.c_int32(-1)
-    lend, at = plan.library.pk_plan_lend, x.ctypes.data
+    lend, at = plan.library.pk_plan_import, x.ctypes.data
     bad = [(0, 8, at, 0, 0), (at, 0, at, 0, 0), (at, 8, 0, 0, 0), (at, 8, at, 0, 2), (at, 8, 2**64 - 4, 0, 0)]
     for arguments in bad:
         with pytest.raises(errors.InvalidArgument):
@@ -113,7 +113,7 @@ def test_errors_of_lending(plan):
 
 
 def test_the_device_of_a_plan(plan):
-    be_on, count = plan.library.pk_plan_device, len(pk.devices()) if plan.is_cuda else 0
+    be_on, count = plan.library.pk_plan_set_device, len(pk.devices()) if plan.is_cuda else 0
     for device in (-1, count, 2**40):
         with pytest.raises(errors.InvalidArgument, match="device"):
             plan.run(lambda at=device: be_on(at))
@@ -137,7 +137,7 @@ def test_calls_on_the_device_of_a_plan(plan):
         return report["bytes_up"]
 
     def body():
-        plan.library.pk_plan_device(1)
+        plan.library.pk_plan_set_device(1)
         plan.keep(x)
         assert [on(1) // x.nbytes for _ in range(3)] == [1, 0, 0]
         assert [on(0) // x.nbytes for _ in range(2)] == [2, 2]  # both operands, each time
@@ -166,7 +166,7 @@ def test_a_body_that_fails(plan):
 
 
 def test_passes_to_compile(plan):
-    wanted, compiled = plan.library.pk_plan_wanted, plan.library.pk_plan_compiled
+    wanted, compiled = plan.library.pk_plan_jit_request, plan.library.pk_plan_jit_install
     bytes_, number = ctypes.c_int64(-1), ctypes.c_uint64()
     nothing = np.zeros(0, np.uint8)
     for arguments in [(nothing, -1, bytes_, number), (nothing, 0, None, number), (nothing, 0, bytes_, None)]:
@@ -240,7 +240,7 @@ arrays = [np.zeros(1 << 20, np.uint8) for _ in range(4)]
 kept = [ctypes.c_int32(-1) for _ in arrays]
 def body(_context):
     for array, found in zip(arrays, kept):
-        library.pk_plan_keep(array.ctypes.data, array.nbytes, 0, ctypes.byref(found))
+        library.pk_plan_make_resident(array.ctypes.data, array.nbytes, 0, ctypes.byref(found))
     return 0
 library.pk_run_plan(abi.PLAN_BODY(body), None)
 info = pk.memory_info()

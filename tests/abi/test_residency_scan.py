@@ -24,9 +24,9 @@ SHAPES = {
 }
 OPERATIONS = {
     "sum": abi.SCAN_SUM,
-    "product": abi.SCAN_PRODUCT,
-    "maximum": abi.SCAN_MAXIMUM,
-    "minimum": abi.SCAN_MINIMUM,
+    "product": abi.SCAN_PROD,
+    "maximum": abi.SCAN_MAX,
+    "minimum": abi.SCAN_MIN,
 }
 TYPES = [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("i4", "i8"), ("u1", "u8"), ("i8", "f8"), ("?", "?")]
 
@@ -36,7 +36,7 @@ def scan(plan, a, out, axis=0, operation=abi.SCAN_SUM, flags=0):
     for row, array in zip(operands, (a, out), strict=True):
         row["address"] = array.__array_interface__["data"][0]
         row["type"] = abi.TYPES.index(array.dtype.newbyteorder("="))
-        row["flags"] = 0 if array.dtype.isnative else abi.BYTE_SWAPPED
+        row["flags"] = 0 if array.dtype.isnative else abi.OPERAND_BYTE_SWAPPED
         row["strides"][: a.ndim] = array.strides
     report = np.zeros(1, abi.REPORT)
     outer, rows = (0, a.ndim) if axis is None else (axis, 1)
@@ -71,7 +71,7 @@ def test_homes(plan, shape):
             assert (out == 77).all()
         plan.fetch(out)
         assert same_bits(out, wanted)
-    result = plan.keep(np.zeros(size, np.float32), abi.KEEP_RESULT)
+    result = plan.keep(np.zeros(size, np.float32), abi.RESIDENT_OUTPUT)
     again, _ = truth(plan, wanted, np.float32, axis)
     report = scan(plan, t, result, axis)
     plan.up(report, 0)
@@ -95,7 +95,7 @@ def test_kinds(plan, shape, types, operation):
         a[(0,) * a.ndim] = np.nan
         a[tuple(n // 2 for n in size)] = 60000
     plan.keep(a)
-    for flags in (0, abi.EXCLUSIVE, abi.SKIP_NAN):
+    for flags in (0, abi.SCAN_EXCLUSIVE, abi.SCAN_SKIP_NAN):
         wanted, expected = truth(plan, a, types[1], axis, OPERATIONS[operation], flags)
         out = plan.temporary(size, types[1])
         report = scan(plan, a, out, axis, OPERATIONS[operation], flags)
@@ -131,7 +131,7 @@ def test_one_of_both_at_home(plan, shape, kept):
     if kept == "the input":
         plan.keep(a)
     else:
-        plan.keep(out, abi.KEEP_TEMPORARY)
+        plan.keep(out, abi.RESIDENT_TEMPORARY)
     stays = kept == "the result" and shape != "long columns"  # of several, both are at home or none
     for _ in range(2):
         out[...] = 0
@@ -167,7 +167,7 @@ def test_views(plan, view):
 
 @in_plan
 def test_part_of_a_result(plan):
-    a, result = plan.keep(numbers(3000)), plan.keep(np.zeros(4000, np.float32), abi.KEEP_RESULT)
+    a, result = plan.keep(numbers(3000)), plan.keep(np.zeros(4000, np.float32), abi.RESIDENT_OUTPUT)
     wanted, _ = truth(plan, a, np.float32)
     plan.down(scan(plan, a, result[:3000]), a.nbytes)
     assert same_bits(result[:3000], wanted)
@@ -183,7 +183,7 @@ def test_overlapping_operands_are_as_without_homes(plan):
     zeros, ones = np.zeros(4000, np.float32), np.ones(4000, np.float32)
     plan.evaluate("add", t, zeros, ones)
     scan(plan, t[:1000], t[2000:3000])
-    scan(plan, t[2000:3000], t[2500:3500][:1000].view("i4"), 0, abi.SCAN_MAXIMUM)
+    scan(plan, t[2000:3000], t[2500:3500][:1000].view("i4"), 0, abi.SCAN_MAX)
     plan.fetch(t)
     assert (t[2000:2500] == np.arange(1, 501)).all()
     assert (t[:2000] == 1).all()

@@ -153,7 +153,7 @@ def test_sorting_over_the_host(plan):
     plan.up(plan.evaluate("add", twice, out, out), out.nbytes)
     assert_values(twice, wanted + wanted)
     y = x.copy()
-    half = plan.keep(y[:, :15_000], abi.KEEP_TEMPORARY)
+    half = plan.keep(y[:, :15_000], abi.RESIDENT_TEMPORARY)
     plan.evaluate("add", half, x[:, :15_000], np.array(-0.0, np.float32))
     sort(plan, y, out)
     assert same_bits(out, wanted)
@@ -170,7 +170,7 @@ def test_searches(plan, size, count, at_home):
     wanted, places = np.searchsorted(a, values, "right"), np.full(count, 77, np.int64)
     for array, is_kept in zip((a, values, places), at_home, strict=True):
         if is_kept:
-            plan.keep(array, abi.KEEP_TEMPORARY if array is places else abi.KEEP_INPUT)
+            plan.keep(array, abi.RESIDENT_TEMPORARY if array is places else abi.RESIDENT_INPUT)
     down = 0 if at_home[2] else places.nbytes
     moved(plan, search(plan, a, values, places, 1), a.nbytes + values.nbytes, down)
     again = sum(array.nbytes for array, kept in zip((a, values), at_home, strict=False) if not kept)
@@ -193,7 +193,7 @@ def test_takes(plan, dtype, each, at_home):
     wanted, out = np.take_along_axis(lines, chosen, 1), np.full((30, 900), 77, dtype)
     for array, is_kept in zip((a, indices, out), at_home, strict=True):
         if is_kept:
-            plan.keep(array, abi.KEEP_TEMPORARY if array is out else abi.KEEP_INPUT)
+            plan.keep(array, abi.RESIDENT_TEMPORARY if array is out else abi.RESIDENT_INPUT)
     down = (0 if at_home[2] else out.nbytes) + RANGE * at_home[1]
     given = a.reshape(30, 7000), indices
     moved(plan, take(plan, *given, out, each), a.nbytes + indices.nbytes, down)
@@ -340,10 +340,10 @@ def test_places_that_are_known(plan):
     """Nobody looks at indices of which the caller says that they have places."""
     a, indices = plan.keep(numbers(3, 1000)), np.arange(999, -1, -1)
     out = np.zeros((3, 1000), np.float32)
-    take(plan, a, plan.keep(indices), out, abi.TAKE_KNOWN)
+    take(plan, a, plan.keep(indices), out, abi.TAKE_INDICES_IN_BOUNDS)
     assert (out == a[:, ::-1]).all()
     each = np.stack([np.roll(indices, n) for n in range(3)])
-    take(plan, a, each, out, abi.TAKE_KNOWN | abi.TAKE_EACH)
+    take(plan, a, each, out, abi.TAKE_INDICES_IN_BOUNDS | abi.TAKE_BATCHED_INDICES)
     assert (out == np.take_along_axis(a, each, 1)).all()
     with pytest.raises(errors.InvalidArgument, match="flags has bits that mean nothing"):
         take(plan, a, indices, out, 4)

@@ -18,31 +18,34 @@ class Call:
     def __init__(self):
         self.x = np.linspace(-3, 3, ROWS * LENGTH).reshape(ROWS, LENGTH)
         self.sums = np.full(ROWS, -7.0)
-        load, multiply = (abi.LOAD, F64, F64, 0, 0, 0), (operations()["multiply"], F64, F64, 0, 0, 0)
-        square = [load, multiply, (abi.STORE, F64, F64, 1, 1, 0)]
+        load, multiply = (abi.OP_LOAD, F64, F64, 0, 0, 0), (operations()["multiply"], F64, F64, 0, 0, 0)
+        square = [load, multiply, (abi.OP_STORE, F64, F64, 1, 1, 0)]
         self.programs = [
-            np.array(steps, abi.INSTRUCTION) for steps in (square, [load, (abi.STORE, F64, F64, 0, 1, 0)])
+            np.array(steps, abi.INSTRUCTION) for steps in (square, [load, (abi.OP_STORE, F64, F64, 0, 1, 0)])
         ]
         self.operands = [np.zeros(2, abi.OPERAND), np.zeros(3, abi.OPERAND)]
         for table in self.operands:
             table["type"] = F64
             table["strides"][:2, :2] = 8 * LENGTH, 8
         self.operands[0]["address"][0] = self.x.ctypes.data
-        self.operands[0]["flags"][1] = self.operands[1]["flags"][0] = abi.IN_SCRATCH
+        self.operands[0]["flags"][1] = self.operands[1]["flags"][0] = abi.OPERAND_IN_SCRATCH
         self.operands[1]["address"][2] = self.sums.ctypes.data
         self.operands[1]["strides"][2, 0] = 8
         self.moves = [np.array([3 * 8 * LENGTH, 0], np.int64), np.array([0, 0, 24], np.int64)]
         self.shape = np.array([3, LENGTH], np.int64)
         self.reduction = np.zeros(1, abi.REDUCTION)
-        self.reduction["kind"], self.reduction["values"] = abi.SUM, 1
+        self.reduction["kind"], self.reduction["value_count"] = abi.REDUCE_SUM, 1
         self.reduction["outer"] = self.reduction["reduced"] = 1
         self.exceptions = [np.full(len(each), 0xAA, np.uint8) for each in self.programs]
-        self.passes = np.zeros(2, abi.PASS)
+        self.passes = np.zeros(2, abi.BLOCK_PROGRAM)
         for i, row in enumerate(self.passes):
             row["program"], row["instruction_count"] = self.programs[i].ctypes.data, len(self.programs[i])
             row["operands"], row["operand_count"] = self.operands[i].ctypes.data, len(self.operands[i])
             row["shape"], row["dimensions"] = self.shape.ctypes.data, 2
-            row["moves"], row["exceptions"] = self.moves[i].ctypes.data, self.exceptions[i].ctypes.data
+            row["block_strides"], row["exceptions"] = (
+                self.moves[i].ctypes.data,
+                self.exceptions[i].ctypes.data,
+            )
         self.passes[1]["reductions"], self.passes[1]["reduction_count"] = self.reduction.ctypes.data, 1
         self.report = np.full(abi.REPORT.itemsize, 0xAA, np.uint8)
         self.passes_at, self.count, self.blocks = self.passes.ctypes.data, 2, ROWS // 3
@@ -88,8 +91,8 @@ def test_exceptions_are_of_all_blocks(library):
     call = Call()
     call.x[7, 3] = 1e300
     assert call.run(library) == 0
-    assert call.report.view(abi.REPORT)[0]["exceptions"] == abi.OVERFLOW
-    assert [list(each) for each in call.exceptions] == [[0, abi.OVERFLOW, 0], [0, 0]]
+    assert call.report.view(abi.REPORT)[0]["exceptions"] == abi.FPE_OVERFLOW
+    assert [list(each) for each in call.exceptions] == [[0, abi.FPE_OVERFLOW, 0], [0, 0]]
     assert call.sums[7] == np.inf
     assert np.isfinite(np.delete(call.sums, 7)).all()
 
@@ -134,9 +137,9 @@ BEYOND = "an operand lies beyond the threads' memory"
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (spoilt(passes_at=None), "passes is a null pointer"),
+        (spoilt(passes_at=None), "programs is a null pointer"),
         (spoilt(report_at=None), "report is a null pointer"),
-        (spoilt(count=-1), "pass_count is negative"),
+        (spoilt(count=-1), "program_count is negative"),
         (spoilt(blocks=-1), "blocks is negative"),
         (spoilt(scratch=-1), "scratch_bytes is out of range"),
         (spoilt(scratch=2**62), "scratch_bytes is out of range"),
@@ -145,7 +148,7 @@ BEYOND = "an operand lies beyond the threads' memory"
         (spoilt_pass(program=0), "program is a null pointer"),
         (spoilt_pass(operands=0), "operands is a null pointer"),
         (spoilt_pass(1, shape=0), "shape is a null pointer"),
-        (spoilt_pass(1, moves=0), "moves is a null pointer"),
+        (spoilt_pass(1, block_strides=0), "block_strides is a null pointer"),
         (spoilt_pass(1, exceptions=0), "exceptions is a null pointer"),
         (spoilt_pass(1, reductions=0), "there are no reductions, or no count"),
         (spoilt_pass(1, reduction_count=0), "there are no reductions, or no count"),

@@ -150,7 +150,7 @@ def test_a_busy_machine_is_told(monkeypatch):
     said = []
     for load in (0.5, 4.0, 4.1):
         monkeypatch.setattr(os, "getloadavg", lambda load=load: (load, 0.0, 0.0))
-        common.tell_if_busy(said.append)
+        common.warn_if_busy(said.append)
     assert said == ["This machine is busy (load 4.1, processors 4): times mean little."]
 
 

@@ -42,7 +42,9 @@ def trace(tmp_path, monkeypatch, capsys):
 
 @needs_cpu
 def test_a_script(trace, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys.modules[advice.__module__], "NEAR", 60.0)  # other processes may take a moment
+    monkeypatch.setattr(
+        sys.modules[advice.__module__], "MAX_GAP_SECONDS", 60.0
+    )  # other processes may take a moment
     status, printed, _ = trace(SCRIPT, "2", "--own")
     assert status == 0
     lines = printed.splitlines()

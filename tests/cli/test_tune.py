@@ -12,14 +12,14 @@ from pycudakit._cli import measure_rates, tune
 from pycudakit._native import calibration_file
 from pycudakit._native.version import __version__
 
-CONSTANTS = {"CALL": 1e-3, "ALONE_BANDWIDTH": 5e9, "ALONE": 2e-5}
+CONSTANTS = {"CALL": 1e-3, "SINGLE_THREAD_BANDWIDTH": 5e9, "SINGLE_THREAD_CALL": 2e-5}
 ROWS = {"add": " ".join(["9.00/0.10"] * 12)}
 USED = """
 import json, sys
 import pycudakit as pk
 from pycudakit._runtime import cost
 from pycudakit._element_programs import estimate
-print(json.dumps([cost.CALL, cost.ALONE_BANDWIDTH, estimate.ALONE, estimate.measured("add", 3)]))
+print(json.dumps([cost.CALL, cost.SINGLE_THREAD_BANDWIDTH, estimate.SINGLE_THREAD_CALL, estimate.measured("add", 3)]))
 """
 
 
@@ -54,9 +54,15 @@ def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
     monkeypatch.setattr(tune, "LARGE", 1 << 20)
     assert tune.run(print) == 0
     assert "auto decides by them in processes to come" in capsys.readouterr().out
-    found = calibration_file.understood((folder / "times.txt").read_text())
+    found = calibration_file.parse((folder / "times.txt").read_text())
     assert set(found.rates) == set(measure_rates.names())
-    assert {"ALONE", "ALONE_BANDWIDTH", "THREAD_BANDWIDTH", "HOST_BANDWIDTH", "CALL"} <= set(found.constants)
+    assert {
+        "SINGLE_THREAD_CALL",
+        "SINGLE_THREAD_BANDWIDTH",
+        "THREAD_BANDWIDTH",
+        "HOST_BANDWIDTH",
+        "CALL",
+    } <= set(found.constants)
     assert all(value > 0 for value in found.constants.values())
     assert used()[0][:3] == [found.constants[name] for name in CONSTANTS]
     told = json.loads(python("-m", "pycudakit", "info", "--json").stdout)["times"]
@@ -70,13 +76,13 @@ def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
 
 def test_what_was_measured_is_used_unless_it_is_turned_off(folder, monkeypatch):
     before = usual()
-    (folder / "times.txt").write_text(calibration_file.written("2026-01-02", CONSTANTS, ROWS))
+    (folder / "times.txt").write_text(calibration_file.serialize("2026-01-02", CONSTANTS, ROWS))
     assert used() == ([1e-3, 5e9, 2e-5, [9.0, 0.1]], "")
     monkeypatch.setenv("PYCUDAKIT_TUNED", "0")
     assert used() == (before, "")
 
 
-RIGHT = calibration_file.written("2026-01-02", CONSTANTS, ROWS)
+RIGHT = calibration_file.serialize("2026-01-02", CONSTANTS, ROWS)
 
 
 def sealed(text):
@@ -95,7 +101,10 @@ def sealed(text):
         (sealed(RIGHT.replace("CALL: 0.001", "CALL: fast")), "it is damaged"),
         (sealed(RIGHT.replace("CALL: 0.001", "CALL: nan")), "it is damaged"),
         (sealed(RIGHT.replace(__version__, "0.0.9")), "it is of pycudakit 0.0.9"),
-        (sealed(RIGHT.replace(f"times {calibration_file.FORM}", "times 99")), "it is of another form"),
+        (
+            sealed(RIGHT.replace(f"times {calibration_file.FORMAT_VERSION}", "times 99")),
+            "it is of another form",
+        ),
         (sealed(RIGHT.replace("processors", "abaci")), "it is of another machine"),
     ],
 )
@@ -121,7 +130,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
         assert tune.run(print) == 1
         assert "set PYCUDAKIT_CACHE_DIR to a folder that can" in capsys.readouterr().out
     assert (
-        calibration_file._read() == calibration_file.Measured()
+        calibration_file._read() == calibration_file.Calibration()
     )  # as where HOME is /dev/null: no reason to warn
     assert tune.run(print, reset=True) == 0
     assert "Nothing was measured here" in capsys.readouterr().out
@@ -136,15 +145,15 @@ def test_what_lies_there_and_cannot_be_read(folder, capsys):
 
 
 def test_what_cannot_be_is_not_believed():
-    assert tune._believed("CALL", -1.0) == pytest.approx(75e-6 / tune.BELIEVED)
-    assert tune._believed("CALL", 99.0) == pytest.approx(75e-6 * tune.BELIEVED)
-    assert tune._believed("CALL", 5e-5) == 5e-5
+    assert tune._clamped("CALL", -1.0) == pytest.approx(75e-6 / tune.PLAUSIBLE_FACTOR)
+    assert tune._clamped("CALL", 99.0) == pytest.approx(75e-6 * tune.PLAUSIBLE_FACTOR)
+    assert tune._clamped("CALL", 5e-5) == 5e-5
 
 
 def test_importing_costs_next_to_nothing(folder):
     """Reading the file takes less than two milliseconds, on a machine that has nothing else to do."""
     (folder / "times.txt").write_text(
-        calibration_file.written("2026-01-02", CONSTANTS, dict.fromkeys(measure_rates.names(), ROWS["add"]))
+        calibration_file.serialize("2026-01-02", CONSTANTS, dict.fromkeys(measure_rates.names(), ROWS["add"]))
     )
     code = "import time, pycudakit\nfrom pycudakit._native import measured\n"
     code += "def read():\n    t = time.thread_time(); measured._read(); return time.thread_time() - t\n"

@@ -28,7 +28,7 @@ uint16_t opcode_of(const char *name) {
     pk_operation_count(&count);
     for (int64_t i = 0; i < count; ++i) {
         if (pk_operation_info(i, &operation) == PK_OK && std::strcmp(operation.name, name) == 0) {
-            return uint16_t(PK_FIRST_OPERATION + i);
+            return uint16_t(PK_OP_FIRST + i);
         }
     }
     std::fprintf(stderr, "there is no operation %s\n", name);
@@ -58,9 +58,9 @@ void integers(uint16_t op, uint16_t add, int thread, int round) {
     std::vector<int64_t> a(size_t(2 * size)), b{thread + 3}, out(size_t(size), -1);
     for (int64_t i = 0; i < 2 * size; ++i) a[size_t(i)] = i * (round + 1);
     const std::vector<pk_instruction> program = {
-        {PK_LOAD, PK_INT64, PK_INT64, 0, 0, 0},  {PK_LOAD, PK_INT64, PK_INT64, 1, 0, 0},
+        {PK_OP_LOAD, PK_INT64, PK_INT64, 0, 0, 0},  {PK_OP_LOAD, PK_INT64, PK_INT64, 1, 0, 0},
         {op, PK_INT64, PK_INT64, 0, 1, 0},       {add, PK_INT64, PK_INT64, 2, 0, 0},
-        {PK_STORE, PK_INT64, PK_INT64, 3, 2, 0},
+        {PK_OP_STORE, PK_INT64, PK_INT64, 3, 2, 0},
     };
     std::vector<uint8_t> met;
     const int32_t status =
@@ -82,33 +82,33 @@ void floats(uint16_t divide, int thread, int round) {
     for (int64_t i = 0; i < size; ++i) a[size_t(i)] = float(i % 1000 + 1 + thread);
     if (thread % 2 != 0) b[size_t(size / 2)] = 0.0f;
     const std::vector<pk_instruction> program = {
-        {PK_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},
-        {PK_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},
+        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},
+        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},
         {divide, PK_FLOAT32, PK_FLOAT32, 0, 1, 0},
-        {PK_STORE, PK_FLOAT32, PK_FLOAT32, 2, 0, 0},
+        {PK_OP_STORE, PK_FLOAT32, PK_FLOAT32, 2, 0, 0},
     };
     std::vector<uint8_t> met;
     const int32_t status =
         evaluate(program, {operand_of(a, PK_FLOAT32), operand_of(b, PK_FLOAT32)}, size, met);
     expect(status == PK_OK, "a valid program of floats failed", thread, round);
-    expect(met.size() == 4 && met[2] == (thread % 2 != 0 ? PK_DIVIDE : 0), "exceptions are wrong", thread,
+    expect(met.size() == 4 && met[2] == (thread % 2 != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0), "exceptions are wrong", thread,
            round);
     bool same = true;
     for (int64_t i = 0; i < size; ++i) same &= a[size_t(i)] == float(i % 1000 + 1 + thread) / b[size_t(i)];
     expect(same, "floats are wrong", thread, round);
 }
 
-pk_pass pass_of(const std::vector<pk_instruction> &program, const std::vector<pk_operand> &operands,
+pk_block_program pass_of(const std::vector<pk_instruction> &program, const std::vector<pk_operand> &operands,
                 const std::vector<int64_t> &shape, const std::vector<int64_t> &moves,
                 std::vector<uint8_t> &met) {
-    pk_pass pass{};
+    pk_block_program pass{};
     pass.program = reinterpret_cast<uint64_t>(program.data());
     pass.operands = reinterpret_cast<uint64_t>(operands.data());
     pass.shape = reinterpret_cast<uint64_t>(shape.data());
     pass.instruction_count = int64_t(program.size());
     pass.operand_count = int64_t(operands.size());
     pass.dimensions = int64_t(shape.size());
-    pass.moves = reinterpret_cast<uint64_t>(moves.data());
+    pass.block_strides = reinterpret_cast<uint64_t>(moves.data());
     met.assign(program.size(), 0);
     pass.exceptions = reinterpret_cast<uint64_t>(met.data());
     return pass;
@@ -122,23 +122,23 @@ void blocks(uint16_t multiply, int thread, int round) {
     const int64_t row = length * int64_t(sizeof(double));
     pk_operand in = operand_of(x, PK_FLOAT64), kept{}, values{}, out = operand_of(sums, PK_FLOAT64);
     kept.type = values.type = PK_FLOAT64;
-    kept.flags = PK_IN_SCRATCH;
+    kept.flags = PK_OPERAND_IN_SCRATCH;
     for (pk_operand *each : {&in, &kept, &values}) {
         each->strides[0] = row;
         each->strides[1] = int64_t(sizeof(double));
     }
     const std::vector<pk_operand> squared = {in, kept}, summed = {kept, values, out};
-    const pk_instruction load = {PK_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0};
+    const pk_instruction load = {PK_OP_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0};
     const std::vector<pk_instruction> square = {
-        load, {multiply, PK_FLOAT64, PK_FLOAT64, 0, 0, 0}, {PK_STORE, PK_FLOAT64, PK_FLOAT64, 1, 1, 0}};
-    const std::vector<pk_instruction> all = {load, {PK_STORE, PK_FLOAT64, PK_FLOAT64, 0, 1, 0}};
+        load, {multiply, PK_FLOAT64, PK_FLOAT64, 0, 0, 0}, {PK_OP_STORE, PK_FLOAT64, PK_FLOAT64, 1, 1, 0}};
+    const std::vector<pk_instruction> all = {load, {PK_OP_STORE, PK_FLOAT64, PK_FLOAT64, 0, 1, 0}};
     const std::vector<int64_t> shape = {rows, length}, rows_on = {rows * row, 0};
     const std::vector<int64_t> sums_on = {0, 0, rows * int64_t(sizeof(double))};
     pk_reduction sum{};
-    sum.kind = PK_SUM;
-    sum.outer = sum.reduced = sum.values = 1;
+    sum.kind = PK_REDUCE_SUM;
+    sum.outer = sum.reduced = sum.value_count = 1;
     std::vector<uint8_t> met[2];
-    pk_pass passes[] = {pass_of(square, squared, shape, rows_on, met[0]),
+    pk_block_program passes[] = {pass_of(square, squared, shape, rows_on, met[0]),
                         pass_of(all, summed, shape, sums_on, met[1])};
     passes[1].reductions = reinterpret_cast<uint64_t>(&sum);
     passes[1].reduction_count = 1;
@@ -157,8 +157,8 @@ void blocks(uint16_t multiply, int thread, int round) {
 // A program whose error names an instruction of this thread's own, and a failure on purpose.
 void failures(int thread, int round) {
     std::vector<double> out(64, 1.5);
-    std::vector<pk_instruction> program(size_t(thread + 1), {PK_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0});
-    program.push_back({PK_STORE, PK_FLOAT64, PK_FLOAT64, 1 << 20, 0, 0});
+    std::vector<pk_instruction> program(size_t(thread + 1), {PK_OP_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0});
+    program.push_back({PK_OP_STORE, PK_FLOAT64, PK_FLOAT64, 1 << 20, 0, 0});
     std::vector<uint8_t> met;
     const int32_t status = evaluate(program, {operand_of(out, PK_FLOAT64)}, 64, met);
     expect(status == PK_INVALID_ARGUMENT, "an invalid program was not refused", thread, round);

@@ -29,10 +29,10 @@ pytestmark = [
 def _as_a_process_starts():
     """Start each page from the default engine and NumPy's default warnings."""
 
-    before, warnings = context.process, np.seterr(all="warn", under="ignore")
+    before, warnings = context.process_engine, np.seterr(all="warn", under="ignore")
     pk.set_engine("auto")
     yield
-    context.process = before
+    context.process_engine = before
     np.seterr(**warnings)
 
 

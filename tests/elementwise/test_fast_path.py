@@ -16,10 +16,10 @@ from helpers.threads import run_in_threads
 import pycudakit as pk
 from pycudakit import errors
 from pycudakit._element_programs import element_function, prepared_program, program_cost
-from pycudakit._element_programs.prepared_program import works_of
+from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._families.elementwise import general_path
 from pycudakit._native import abi, loader
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 
 
 @pytest.fixture
@@ -29,13 +29,13 @@ def made(monkeypatch):
     element_function.compile_function.cache_clear()
     for taught in (pk.add, pk.multiply):
         inspect.getclosurevars(taught).nonlocals["below"].clear()
-    prepared, real = [], prepared_program.Work.__init__
+    prepared, real = [], prepared_program.PreparedProgram.__init__
 
     def init(self, *arguments):
         prepared.append(self)
         real(self, *arguments)
 
-    monkeypatch.setattr(prepared_program.Work, "__init__", init)
+    monkeypatch.setattr(prepared_program.PreparedProgram, "__init__", init)
     return prepared
 
 
@@ -398,7 +398,7 @@ def test_a_profile_sees_all(engine, made):
 
 
 def test_auto_takes_the_short_way_to_the_cpu(monkeypatch, made):
-    monkeypatch.setattr(program_cost, "choose", lambda name, *_: Plan(name, "cpu", "auto: the test"))
+    monkeypatch.setattr(program_cost, "choose", lambda name, *_: EngineChoice(name, "cpu", "auto: the test"))
     a = np.linspace(0, 1, 5000)
     with pk.engine("auto"):
         for _ in range(3):
@@ -432,7 +432,7 @@ def test_arrays_are_not_kept(engine, made):
     del names, results
     gc.collect()
     assert [ref() for ref in alive] == [None] * len(alive)
-    assert all(work in works_of(work.program)._idle for work in made)
+    assert all(work in prepared_programs(work.program)._idle for work in made)
 
 
 def test_work_is_few(engine, made):

@@ -47,7 +47,7 @@ CALLS = {
 
 @pytest.fixture(autouse=True)
 def _from_small_ones_on(monkeypatch):
-    monkeypatch.setattr(allocator, "LEAST", 1 << 20)
+    monkeypatch.setattr(allocator, "MIN_BYTES", 1 << 20)
     gc.collect()  # an earlier test's result would come back when it is not expected
     pk.release()
 
@@ -143,22 +143,22 @@ def test_any_sizes_in_any_order(engine, data):
 def test_numpys_own_handler_comes_back(engine):
     handlers = allocator._handlers()
     CALLS["add"]()
-    assert handlers.get() is handlers.usual
+    assert handlers.get() is handlers.default
     with pytest.raises(MemoryError):
         allocator.empty(1 << 55, np.uint8)
-    assert handlers.get() is handlers.usual
+    assert handlers.get() is handlers.default
     assert get_handler_name(np.empty(N)) != "pycudakit"
 
 
 def test_a_handler_of_the_users_is_left_alone(engine):
     handlers = allocator._handlers()
-    theirs = handlers.ours
+    theirs = handlers.pooled
     handlers.set(theirs)
     try:
         CALLS["add"]()
         assert handlers.get() is theirs
     finally:
-        handlers.set(handlers.usual)
+        handlers.set(handlers.default)
 
 
 def test_no_memory_is_numpys_error(engine):

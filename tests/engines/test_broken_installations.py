@@ -150,8 +150,8 @@ print(reason in str(caught[0].message), len(caught))
 
 def test_types_of_programs_are_known_without_a_library():
     """NumPy has those that a library lists."""
-    told = dict(values.as_numpy_has_them())
-    listed = [(name, name in values.truths()) for name in values.operations()]
+    told = dict(values.operations_from_numpy())
+    listed = [(name, name in values.bool_operations()) for name in values.operations()]
     assert listed
     assert [(name, told.get(name)) for name, _ in listed] == listed
 

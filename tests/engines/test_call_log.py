@@ -226,12 +226,12 @@ def test_no_numbers_and_no_pixels_are_calls_too(engine):
 
 def test_a_small_part_counts_among_large_ones(engine):
     """What says that NumPy did it at once is a part as any other is."""
-    record_small = native_call.recorder(pk.Call("small", "numpy", ""))
-    with native_call.apart() as parts:
-        record_small()
+    log_small_call = native_call.call_logger(pk.Call("small", "numpy", ""))
+    with native_call.collect_calls() as parts:
+        log_small_call()
         with pk.engine(engine):
             pk.cumsum(X)
-        record_small()
+        log_small_call()
         native_call.add_reason("more")
     functions = [part.function if isinstance(part, pk.Call) else part[0] for part in parts]
     assert functions == ["small", "cumsum", "small"]
@@ -252,9 +252,9 @@ def test_a_call_that_numpy_refuses_is_not_recorded():
 @pytest.mark.parametrize("name", ["max", "min"])
 def test_extremes_of_nan_are_found_once(engine, name, monkeypatch):
     runs = []
-    real = native_call.Invocation._run
+    real = native_call.NativeCall._run
     monkeypatch.setattr(
-        native_call.Invocation, "_run", lambda self, *given: (runs.append(self), real(self, *given))[1]
+        native_call.NativeCall, "_run", lambda self, *given: (runs.append(self), real(self, *given))[1]
     )
     assert np.isnan(getattr(pk, name)(np.array([1.0, np.nan, 3.0])))
     assert len(runs) == 1
@@ -276,7 +276,7 @@ def test_nothing_to_multiply_is_a_call_too(engine):
 def test_a_call_tells_how_its_parts_were_computed():
     first = pk.Call("extent", "cuda", "the engine asked for", 2.0)
     second = pk.Call("weigh", "cuda", "the engine asked for; weights are added on the host", 1.0)
-    whole = call_log.joined("bincount", [first, second])
+    whole = call_log.combine_calls("bincount", [first, second])
     assert whole.reason == "the engine asked for; weights are added on the host"
     assert (whole.function, whole.engine, whole.seconds) == ("bincount", "cuda", 3.0)
 
@@ -285,7 +285,7 @@ def test_spans_of_parts_are_on_one_clock():
     spans = np.zeros(1, abi.SPAN)
     spans["end"] = 0.5
     parts = [pk.Call("matmul", "cpu", "", 0.5, began=began, spans=spans) for began in (10.0, 12.0)]
-    whole = call_log.joined("matrix_power", parts)
+    whole = call_log.combine_calls("matrix_power", parts)
     assert whole.began == 10.0
     assert whole.spans["begin"].tolist() == [0.0, 2.0]
     assert whole.spans["end"].tolist() == [0.5, 2.5]
@@ -316,7 +316,7 @@ def test_a_reason_that_is_added_is_in_the_profile_too(engine):
 def test_a_part_that_somebody_asked_about_counts_once(engine):
     seen = []
 
-    @native_call.one_call("twice")
+    @native_call.logged_as_one_call("twice")
     def twice():
         for _ in range(2):
             pk.sqrt(X)

@@ -20,7 +20,7 @@ LARGE = np.linspace(1, 2, 200_000)
 @pytest.fixture(autouse=True)
 def _process_engine():
     """Leave the process's engine as it was."""
-    before = context.process
+    before = context.process_engine
     yield
     pk.set_engine(before)
 
@@ -68,29 +68,29 @@ def test_none_keeps_what_is_asked_for():
     with pk.engine():
         assert ran() == "numpy"
     with pk.engine("cpu", progress=print), pk.engine(devices="all"):
-        assert context.here.get() == context.Asked("cpu", "all", print)
+        assert context.current_context.get() == context.CallContext("cpu", "all", print)
         assert ran() == "cpu"
         with pk.engine(None, devices=None, progress=None):
-            assert context.here.get() == context.Asked("cpu", "all", print)
+            assert context.current_context.get() == context.CallContext("cpu", "all", print)
         with pk.engine("numpy", devices=[0], progress=False):
-            assert context.here.get() == context.Asked("numpy", (0,), None)
+            assert context.current_context.get() == context.CallContext("numpy", (0,), None)
         with pk.profile(progress=told.append):
-            assert context.here.get().progress == told.append
+            assert context.current_context.get().progress == told.append
             assert ran() == "cpu"
-    assert context.here.get() == context.Asked()
+    assert context.current_context.get() == context.CallContext()
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "CPU", "cpu ", None, 3, "numpy,cpu"])
 def test_bad_names(name):
     for choose in (pk.set_engine, pk.engine)[: 1 if name is None else 2]:
-        before = context.current()
+        before = context.current_engine()
         with pytest.raises(
             errors.InvalidArgument, match="choose one of 'auto', 'cuda', 'cpu', 'numpy'"
         ) as caught:
             choose(name)
         assert repr(name) in str(caught.value)
         assert isinstance(caught.value, ValueError)
-        assert context.current() == before
+        assert context.current_engine() == before
 
 
 def test_threads_do_not_inherit_a_context_but_the_process():
@@ -135,7 +135,7 @@ def test_contexts_of_tasks_are_apart():
                 await asyncio.sleep(0)
                 assert ran() == name
                 await asyncio.sleep(0)
-                assert context.current() == name
+                assert context.current_engine() == name
 
     async def main():
         await asyncio.gather(*(task(("cpu", "numpy")[i % 2]) for i in range(6)))
@@ -169,13 +169,13 @@ def test_devices_out_of_range(name, monkeypatch):
             pk.engine(name, devices=[0, count])
         pk.engine("cpu", devices=[0, count])
         with pk.engine(name, devices=[count - 1]):
-            assert context.devices_asked() == (count - 1,)
+            assert context.current_devices() == (count - 1,)
         with pk.engine(name, devices="all"):
-            assert context.devices_asked() == tuple(range(count))
+            assert context.current_devices() == tuple(range(count))
     with pk.engine(name, devices=(np.int16(1), np.uint8(0))):
-        assert context.devices_asked() == (1, 0)
-        assert [type(index) for index in context.devices_asked()] == [int, int]
-    assert context.devices_asked() == (0,)
+        assert context.current_devices() == (1, 0)
+        assert [type(index) for index in context.current_devices()] == [int, int]
+    assert context.current_devices() == (0,)
 
 
 @pytest.mark.parametrize("devices", ["all", [0], (3, 1)])

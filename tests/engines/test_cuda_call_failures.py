@@ -10,7 +10,7 @@ import pycudakit as pk
 from pycudakit import errors
 from pycudakit._element_programs import program_cost
 from pycudakit._native import engine_status
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 
 pytestmark = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 
@@ -183,7 +183,7 @@ def test_out_of_memory_says_how_much(monkeypatch):
 
 
 def test_auto_takes_over_what_is_left(monkeypatch):
-    plan = Plan("add", "cuda", "the test", automatic=True)
+    plan = EngineChoice("add", "cuda", "the test", automatic=True)
     monkeypatch.setattr(program_cost, "choose", lambda *_: plan)
     taken_over, raised = 0, 0
     with pk.engine("auto"), pk.tuned(**copied()):

@@ -11,7 +11,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit._runtime import dispatch_cache, native_call
-from pycudakit._runtime.cost_model import QUICKER_AS_IT_LIES
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT
 
 NO_CALLS = {*("engine", "evaluate", "fuse", "grid_for", "last_call", "profile", "set_engine")}
 NAMES = [n for n in pk.__all__ if n.islower() and callable(getattr(pk, n)) and n not in NO_CALLS]
@@ -110,7 +110,7 @@ def long_way(monkeypatch):
     """Have every call go the long way, inside the context that this returns."""
 
     def begin():
-        monkeypatch.setattr(dispatch_cache, "form_of", lambda *_: None)
+        monkeypatch.setattr(dispatch_cache, "signature_of", lambda *_: None)
 
     yield begin
     monkeypatch.undo()
@@ -160,7 +160,9 @@ def test_what_numpy_answers_for_how_arrays_lie():
                 assert (pk.last_call().function, pk.last_call().engine) == ("max", "numpy")
         with pk.profile() as profile:
             pk.max(x, axis=0, keepdims=True)
-    assert [(call.function, call.reason) for call in profile.calls] == [("max", QUICKER_AS_IT_LIES)]
+    assert [(call.function, call.reason) for call in profile.calls] == [
+        ("max", REASON_NUMPY_FASTER_FOR_LAYOUT)
+    ]
 
 
 def test_what_numpy_answers_of_lists_of_arrays():
@@ -186,7 +188,7 @@ def test_numpy_takes_the_keywords_of_small_calls():
     lacking, looked_at = {}, 0
     for name in NAMES:
         ours = getattr(found(name), "__wrapped__", None)
-        numpys = getattr(ours, "numpy_small", None)
+        numpys = getattr(ours, "numpy_for_small", None)
         if numpys is None or isinstance(numpys, np.ufunc):  # a ufunc's parameters are NumPy's own
             continue
         known = inspect.signature(numpys).parameters.values()

@@ -41,9 +41,9 @@ def test_what_runs_as_it_is(architectures, capability, runs):
 def _compiling(monkeypatch):
     """Put a stand-in in the GPU's place, for which a driver would compile; nothing was called before."""
     fake_gpu.put(monkeypatch)
-    monkeypatch.setattr(driver_jit, "has_code", lambda _device: False)
-    monkeypatch.setattr(driver_jit, "_used", set(driver_jit._used))
-    driver_jit._used.intersection_update({"pk_run_kernels"})
+    monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: False)
+    monkeypatch.setattr(driver_jit, "_used_families", set(driver_jit._used_families))
+    driver_jit._used_families.intersection_update({"pk_run_kernels"})
     with pk.engine("cuda"):
         yield
     monkeypatch.undo()
@@ -61,7 +61,7 @@ CALLS = {
 
 
 def waited():
-    return driver_jit.WAITED in pk.last_call().reason
+    return driver_jit.JIT_REASON in pk.last_call().reason
 
 
 @compiling
@@ -70,7 +70,7 @@ def test_the_first_call_of_a_kind_tells(name):
     x = np.arange(1000.0)
     CALLS[name](x)
     assert pk.last_call().engine == "cuda"
-    assert pk.last_call().reason == f"{context.ASKED_FOR}; {driver_jit.WAITED}"
+    assert pk.last_call().reason == f"{context.REASON_ENGINE_REQUESTED}; {driver_jit.JIT_REASON}"
     CALLS[name](x)
     assert not waited()
     CALLS[name](x.astype(np.float32))
@@ -104,15 +104,15 @@ def test_a_display_tells_before_the_call_begins(monkeypatch):
     assert (told, sys.stderr.getvalue()) == ([], "")
     with pk.engine(progress=True):
         pk.sort(np.ones(9))
-        assert sys.stderr.getvalue() == f"\r\x1b[Ksort: {driver_jit.WAIT}\r\x1b[K"
+        assert sys.stderr.getvalue() == f"\r\x1b[Ksort: {driver_jit.JIT_PROGRESS}\r\x1b[K"
         pk.sort(np.ones(9))
-    assert sys.stderr.getvalue().count(driver_jit.WAIT) == 1
+    assert sys.stderr.getvalue().count(driver_jit.JIT_PROGRESS) == 1
 
 
 @pytest.mark.parametrize("has_code", [False, True])
 def test_commands_tell(monkeypatch, has_code):
     gpu = pk._native.hardware.Device(0, "A GPU", (9, 0), 2**34, 100, 5, 16)
-    monkeypatch.setattr(driver_jit, "has_code", lambda _device: has_code)
+    monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: has_code)
     told = info._device(gpu)
     lines = list(info._devices({"devices": [told]}))
     assert told["compiled"] == has_code

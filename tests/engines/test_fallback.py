@@ -13,7 +13,7 @@ from pycudakit import errors
 from pycudakit._element_programs import program_cost
 from pycudakit._native import abi, driver_jit, engine_status, loader
 from pycudakit._runtime import progress
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 
 pytestmark = pytest.mark.skipif(
     not pk.engines()["cpu"], reason="the CPU engine stands in for the CUDA engine"
@@ -77,11 +77,11 @@ def stand_in(monkeypatch):
         library = StandIn(*arguments)
         real = loader.library
         monkeypatch.setattr(loader, "library", lambda name: library if name == "cuda" else real(name))
-        monkeypatch.setattr(driver_jit, "has_code", lambda _device: True)
+        monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: True)
         monkeypatch.setattr(
             program_cost,
             "choose",
-            lambda name, *_: Plan(
+            lambda name, *_: EngineChoice(
                 name, "cuda" if engine_status.status("cuda") else "cpu", "the test", automatic=True
             ),
         )
@@ -257,7 +257,7 @@ def test_a_profile_has_the_call_that_answered(stand_in):
 
 def test_progress_goes_on(stand_in, monkeypatch):
     stand_in(errors.OutOfMemory, lambda size: [(0, size // 2)])
-    monkeypatch.setattr(progress, "LONG", 0.0)
+    monkeypatch.setattr(progress, "FIRST_REPORT_SECONDS", 0.0)
     told = []
     with pk.engine("auto", progress=lambda *at: told.append(at)), pytest.warns(RuntimeWarning):
         add(np.ones(100_000), 1)

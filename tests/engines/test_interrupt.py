@@ -13,7 +13,7 @@ from helpers.sanitizers import SANITIZED
 import pycudakit as pk
 from pycudakit import errors
 from pycudakit._runtime import interrupts, native_call
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
@@ -203,7 +203,7 @@ def test_watchers_are_few(monkeypatch):
     assert len(made) == before
 
 
-class Failing(native_call.Invocation):
+class Failing(native_call.NativeCall):
     """An entry that is stopped, and fails otherwise on its way out."""
 
     def __init__(self, fails):
@@ -223,7 +223,7 @@ class Failing(native_call.Invocation):
 def test_a_stop_does_not_outlive_its_call():
     """What stopped a call is raised there, whatever else went wrong, and not by the next one."""
     call = Failing(True)
-    plan = Plan("work", "cpu", "")
+    plan = EngineChoice("work", "cpu", "")
     with pytest.raises(KeyboardInterrupt):
         call.run(plan, 1)
     call.fails = False

@@ -41,7 +41,7 @@ unraisable = []
 sys.unraisablehook = lambda about: unraisable.append(f"{about.exc_type.__name__} in {about.object}")
 signal.signal(signal.SIGALRM, handler)
 x, out = np.linspace(1, 2, 3000), np.empty(3000)
-large = result_memory.LEAST
+large = result_memory.MIN_BYTES
 WORKS = {
     "elementwise": lambda: pk.sqrt(x, out=out),
     "new": lambda: pk.add(x, 1),
@@ -71,7 +71,7 @@ while raised < int("MOST") and time.monotonic() < until:
         others.append(f"{type(error).__name__}: {error}"[:200])
 signal.setitimer(signal.ITIMER_REAL, 0)
 handlers = result_memory._handlers()
-usual = handlers is None or handlers.get() is handlers.usual
+usual = handlers is None or handlers.get() is handlers.default
 right = bool((pk.sqrt(x) == np.sqrt(x)).all())
 print(json.dumps([raised, caught, others[:5], unraisable[:5], usual, right]))
 """

@@ -265,13 +265,13 @@ def test_the_smallest_budgets():
 def test_many_values_at_once(values):
     """More values are alive at a time than the usual slot has room for."""
     code, add = abi.TYPES.index(np.dtype(np.int64)), operations()["add"]
-    program = [(abi.LOAD, code, code, 0, 0, 0)]
+    program = [(abi.OP_LOAD, code, code, 0, 0, 0)]
     program += [(add, code, code, i, 0, 0) for i in range(values)]
     program += [(add, code, code, values + i, values - i, 0) for i in range(values)]
     factors = [1]  # of the operand, in each value
     for *_, x, y, _ in program[1:]:
         factors.append(factors[x] + factors[y])
-    program.append((abi.STORE, code, code, len(program) - 1, 1, 0))
+    program.append((abi.OP_STORE, code, code, len(program) - 1, 1, 0))
 
     a, out = np.arange(1000), np.zeros(1000, np.int64)
     table = np.zeros(2, abi.OPERAND)
@@ -366,7 +366,7 @@ def test_a_lost_gpu():
                 known = ["start a new process" in str(error), "cudaErrorIllegalAddress" in str(error)]
                 print(type(error).__name__, *known)
         print(bool(pk.engines()["cuda"]))
-        estimate.WORTH_WAKING = 0
+        estimate.MIN_SECONDS_TO_WAKE_GPU = 0
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             print(np.array_equal(pk.add(a, a), a + a), pk.last_call().engine, flush=True)

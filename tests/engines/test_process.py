@@ -243,7 +243,7 @@ def test_type_checkers_see_the_families():
     tree = ast.parse(Path(pk.__file__).read_text(encoding="utf-8"))
     block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
     seen = {f"{n.module}.{a.name}" for n in block.body for a in n.names}
-    homes = _lazy.HOMES["pycudakit"]
+    homes = _lazy.MODULES_OF_NAMES["pycudakit"]
     found = {"pycudakit." + (home if home == name else f"{home}.{name}") for name, home in homes.items()}
     assert seen == found - {"pycudakit.fusing", "pycudakit.kernels"}
     # A star import does not put ours in the place of NumPy itself.

@@ -23,7 +23,7 @@ CUDA_STAGES = ["stage", "upload", "kernel", "download", "unstage"]
 @pytest.fixture(autouse=True)
 def _many_spans(monkeypatch):
     """Keep no more of them than a test needs."""
-    monkeypatch.setattr(native_call, "_SPANS", 5000)
+    monkeypatch.setattr(native_call, "_MAX_SPANS", 5000)
 
 
 # ---- Calls ------------------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ def test_trace_of_nothing(tmp_path):
 def test_spans_that_find_no_place(engine, monkeypatch):
     with pk.profile() as whole:
         pk.add(LARGE, LARGE)
-    monkeypatch.setattr(native_call, "_SPANS", 1)
+    monkeypatch.setattr(native_call, "_MAX_SPANS", 1)
     with pk.profile() as p:
         pk.add(LARGE, LARGE)
     (call,) = p.calls
@@ -395,7 +395,7 @@ def test_spans_that_find_no_place(engine, monkeypatch):
 
 @pytest.fixture
 def _soon(monkeypatch):
-    monkeypatch.setattr(progress, "LONG", 0.1)
+    monkeypatch.setattr(progress, "FIRST_REPORT_SECONDS", 0.1)
 
 
 soon = pytest.mark.usefixtures("_soon")
@@ -420,7 +420,7 @@ def test_progress(engine, monkeypatch, way):
 
 
 def test_progress_of_short_calls(engine, monkeypatch):
-    monkeypatch.setattr(progress, "LONG", 60.0)  # which no call is on a busy machine
+    monkeypatch.setattr(progress, "FIRST_REPORT_SECONDS", 60.0)  # which no call is on a busy machine
     told = []
     with pk.engine(progress=lambda *at: told.append(at)):
         for _ in range(5):

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import pycudakit as pk
 from pycudakit._element_programs.element_function import compile_function
 from pycudakit._families.expression import evaluate
-from pycudakit._families.expression.parser import ARITIES, MOST_OPERANDS
+from pycudakit._families.expression.parser import ARITIES, MAX_OPERANDS
 from pycudakit._native import abi
 
 FUNCTIONS = {name: getattr(np, name) for name in ARITIES if hasattr(np, name)}
@@ -207,8 +207,8 @@ WIDE = 2.5
 
 
 def test_sixty_four_operands(engine):
-    names = {f"x{i}": np.full(3, i, np.int32) for i in range(MOST_OPERANDS + 1)}
-    most = list(names)[:MOST_OPERANDS]
+    names = {f"x{i}": np.full(3, i, np.int32) for i in range(MAX_OPERANDS + 1)}
+    most = list(names)[:MAX_OPERANDS]
     assert_values(pk.evaluate("+".join(most), names), np.full(3, sum(range(64)), np.int32))
     with pytest.raises(ValueError, match="more than 64 operands"):
         pk.evaluate("+".join(names), names)
@@ -225,10 +225,10 @@ def test_more_live_values_than_registers(engine):
 
 def test_common_subexpressions_and_literals_once(engine):
     def operations(text):
-        plan = evaluate._plan(evaluate.parse(text), (False,))
+        plan = evaluate._compile(evaluate.parse(text), (False,))
         program = compile_function(plan.function, (np.dtype("float32"),), (None,), False, None, "same_kind")
         done = zip(program.instructions["op"], program.names, strict=True)
-        return [name for op, name in done if op >= abi.FIRST_OPERATION], program
+        return [name for op, name in done if op >= abi.OP_FIRST], program
 
     assert operations("sin(x) + sin(x)")[0] == ["sin", "add"]
     assert operations("2 * 3 * x + 2**0.5 / 4")[0] == ["multiply", "add"]

@@ -6,7 +6,7 @@ import pytest
 from helpers import row_tiles
 
 import pycudakit as pk
-from pycudakit.fusing.memory.residency import Scope
+from pycudakit.fusing.memory.residency import ResidencyScope
 
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
 _AVAILABLE = [name for name in ("cpu", "cuda") if pk.engines()[name].available]
@@ -22,7 +22,7 @@ def engine(request):
         yield request.param
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scope, "is_open", True)
+        patch.setattr(ResidencyScope, "is_open", True)
         yield "cpu"
 
 

@@ -18,9 +18,9 @@ CALLS = 6  # after which `auto` has settled
 @pytest.fixture
 def measured(monkeypatch):
     """Have every guess that is not in NumPy's favour looked at, without a GPU's."""
-    monkeypatch.setattr(cost, "_CLEAR", 1e9)
-    monkeypatch.setattr(cost, "_RECORDED", 0)
-    monkeypatch.setattr(cost, "_PASS", 0)
+    monkeypatch.setattr(cost, "_CONCLUSIVE_RATIO", 1e9)
+    monkeypatch.setattr(cost, "_TRACE_OP", 0)
+    monkeypatch.setattr(cost, "_KERNEL", 0)
     monkeypatch.setattr(cost.present, "status", lambda name: cost.present.EngineStatus(name == "cpu", ""))
 
 
@@ -65,8 +65,8 @@ def test_other_numbers_are_not_compared(measured):
 @pytest.fixture
 def given_up(monkeypatch):
     """Have NumPy do the rest of a call after its first operation, under `auto`."""
-    monkeypatch.setattr(cost, "_LONG", -1)
-    monkeypatch.setattr(cost, "_FAR", -1)
+    monkeypatch.setattr(cost, "_GIVE_UP_SECONDS", -1)
+    monkeypatch.setattr(cost, "_GIVE_UP_RATIO", -1)
 
 
 @pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE + WRITES))

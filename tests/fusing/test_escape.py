@@ -32,7 +32,7 @@ def remembered(x):
     return x
 
 
-def test_leaked_stand_ins(engine, x):
+def test_leaked_tracers(engine, x):
     leaked = []
 
     @pk.fuse

@@ -15,7 +15,7 @@ def gpu(monkeypatch):
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     made = fake_gpu.put(monkeypatch)
-    monkeypatch.setattr(residency, "LEAST", 1)
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", 1)
     with pk.engine("cuda"):
         yield made
 

@@ -30,7 +30,7 @@ def a_gpu():
         pytest.skip("there is a GPU")
     with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):
         made = fake_gpu.put(patched)
-        patched.setattr(residency, "LEAST", 1)
+        patched.setattr(residency, "MIN_RESIDENT_BYTES", 1)
         yield made
 
 

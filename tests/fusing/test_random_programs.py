@@ -295,5 +295,5 @@ def test_random_programs_of_what_a_device_keeps(program):
         pytest.skip("there is a GPU")
     with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):
         fake_gpu.put(patched)
-        patched.setattr(residency, "LEAST", 1)
+        patched.setattr(residency, "MIN_RESIDENT_BYTES", 1)
         check(*program)

@@ -76,16 +76,16 @@ def test_a_gpu_that_is_chosen_within(gpus):
 def test_one_that_fails(gpus, monkeypatch, gpu):
     """Its error is raised, when no other is at work any more; and the next call is right."""
     x, _ = two()
-    run = row_shards.Ready.run
+    run = row_shards.PreparedKernel.run
 
     def fail(self):
-        if context.devices_asked() == (gpu,):
+        if context.current_devices() == (gpu,):
             raise pk.errors.DeviceError("it fell off the bus")
         run(self)
 
     want, before = whole(softmax, x), set(threading.enumerate())
     with monkeypatch.context() as patched:
-        patched.setattr(row_shards.Ready, "run", fail)
+        patched.setattr(row_shards.PreparedKernel, "run", fail)
         with pytest.raises(pk.errors.DeviceError, match=r"bus$"):
             pk.fuse(softmax)(x)
         assert set(threading.enumerate()) <= before
@@ -93,11 +93,15 @@ def test_one_that_fails(gpus, monkeypatch, gpu):
 
 
 def test_one_that_fails_ends_the_others(gpus, monkeypatch):
-    x, began, run = build("float32", (2030, 130), "small", 0, ["C"]), threading.Event(), row_shards.Ready.run
+    x, began, run = (
+        build("float32", (2030, 130), "small", 0, ["C"]),
+        threading.Event(),
+        row_shards.PreparedKernel.run,
+    )
     of_other = []
 
     def run_or_fail(self):
-        if context.devices_asked() == (1,):
+        if context.current_devices() == (1,):
             of_other.append(self)
             began.set()
             time.sleep(0.01 if failing else 0)  # all of them would take seconds
@@ -106,7 +110,7 @@ def test_one_that_fails_ends_the_others(gpus, monkeypatch):
             raise KeyboardInterrupt
         run(self)
 
-    monkeypatch.setattr(row_shards.Ready, "run", run_or_fail)
+    monkeypatch.setattr(row_shards.PreparedKernel, "run", run_or_fail)
     failing = True
     with pytest.raises(KeyboardInterrupt):
         pk.fuse(softmax)(x)
@@ -134,14 +138,14 @@ def twice(engine, monkeypatch):
     if engine != "cuda":
         pytest.skip("needs a GPU")
     cut(monkeypatch, 1 << 20)
-    monkeypatch.setattr(context, "devices_asked", lambda: context.here.get().devices or (0, 0))
-    made, run = [], tile_rows.run_on
+    monkeypatch.setattr(context, "current_devices", lambda: context.current_context.get().devices or (0, 0))
+    made, run = [], tile_rows.run_shards
 
     def counted(parts, gpus):
         made.append(len(parts))
         return run(parts, gpus)
 
-    monkeypatch.setattr(tile_rows, "run_on", counted)
+    monkeypatch.setattr(tile_rows, "run_shards", counted)
     return made
 
 

@@ -88,7 +88,7 @@ def test_a_failure_halfway(small_gpu, monkeypatch, body):
     """What was written is told of, and only whole rows were."""
     ours, theirs, before = two(), two(), two()
     whole(body, *theirs)
-    run, calls = row_shards.Ready.run, []
+    run, calls = row_shards.PreparedKernel.run, []
 
     def fail(self):
         calls.append(self)
@@ -96,7 +96,7 @@ def test_a_failure_halfway(small_gpu, monkeypatch, body):
             raise pk.errors.DeviceError("it fell off the bus")
         run(self)
 
-    monkeypatch.setattr(row_shards.Ready, "run", fail)
+    monkeypatch.setattr(row_shards.PreparedKernel, "run", fail)
     text = f"it fell off the bus; {body.__name__} had begun to write to its arguments"
     with pytest.raises(pk.errors.DeviceError, match=text):
         pk.fuse(body)(*ours)
@@ -112,7 +112,7 @@ def test_a_failure_before_anything_is_written(small_gpu, monkeypatch):
     def fail(_):
         raise pk.errors.DeviceError("it fell off the bus")
 
-    monkeypatch.setattr(row_shards.Ready, "run", fail)
+    monkeypatch.setattr(row_shards.PreparedKernel, "run", fail)
     with pytest.raises(pk.errors.DeviceError, match=r"bus$"):
         pk.fuse(softmax)(two()[0])
 

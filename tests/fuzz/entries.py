@@ -21,7 +21,7 @@ from pycudakit._native import abi, loader
 from pycudakit.fusing.schedule import tile_rows as in_rows
 
 MOST_OF_AN_ENTRY = 3  # calls whose arguments are spoilt
-CODES = {"what", "kind", "type", "how", "op", "mode", "flags", "quotient", "values", "opcode"}
+CODES = {"distribution", "kind", "type", "op", "mode", "flags", "compute_type", "value_count", "opcode"}
 LIBRARY = loader.library("cpu")
 RAW = ctypes.CDLL(LIBRARY._name)
 STATUSES = {kind: status for status, kind in pk.errors.BY_STATUS.items()}
@@ -241,15 +241,15 @@ def call_others():
     options, report = call()
     room, size, x = np.zeros(8, np.uint8), ctypes.c_int64(), np.ones(100)
     at = x.ctypes.data
-    library.pk_plan_keep(at, 8, 0, ctypes.byref(out))
+    library.pk_plan_make_resident(at, 8, 0, ctypes.byref(out))
     with contextlib.suppress(pk.errors.InvalidArgument):  # there is no plan
-        library.pk_plan_device(0)
-    for entry in (library.pk_plan_fetch, library.pk_plan_send):
+        library.pk_plan_set_device(0)
+    for entry in (library.pk_plan_download, library.pk_plan_upload):
         entry(at, options, report)
-    library.pk_plan_changed(at)
+    library.pk_plan_invalidate(at)
     library.pk_plan_drop(at)
-    library.pk_plan_wanted(room, 8, ctypes.byref(size), ctypes.byref(number))
-    library.pk_plan_compiled(7, room, 8)
+    library.pk_plan_jit_request(room, 8, ctypes.byref(size), ctypes.byref(number))
+    library.pk_plan_jit_install(7, room, 8)
 
 
 def call_the_rest():
@@ -272,8 +272,8 @@ def call_the_rest():
         ("pk_link_speed", 0, np.zeros(1, abi.LINK)),
         ("pk_tuning_info", 0, np.zeros(1, abi.TUNING)),
         ("pk_tune", 0, 1),
-        ("pk_plan_queue", 0),
-        ("pk_plan_lend", x.ctypes.data, 800, x.ctypes.data, 0, 0, ctypes.byref(out)),
+        ("pk_plan_set_stream", 0),
+        ("pk_plan_import", x.ctypes.data, 800, x.ctypes.data, 0, 0, ctypes.byref(out)),
     ):
         with contextlib.suppress(pk.errors.Error):
             getattr(LIBRARY, name)(*arguments)
@@ -293,7 +293,7 @@ with pk.engine("cpu"), np.errstate(all="ignore"), warnings.catch_warnings():
     call_each(60)
     while spoilt.total() < MOST:
         call_each(int(RNG.choice([1, 2, 7, 20])))
-    for name in ("pk_unwatch", "pk_shutdown"):
+    for name in ("pk_disable_callbacks", "pk_shutdown"):
         getattr(LIBRARY, name)()
     call_all("int32", 60)  # the calls of this thread go on
 sys.stdout.write(json.dumps([calls, spoilt, refused]))

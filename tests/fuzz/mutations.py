@@ -9,7 +9,7 @@ from pycudakit._native import abi
 
 # The fields of tables that may be any number, and, beside those of 64 bits without a sign, the addresses.
 CODES = {"image", "kernel", "buffer", "offset", "first_argument", "shared", "block_limit", "device_count"}
-CODES |= {"span_capacity", "stream", "waits"}
+CODES |= {"span_capacity", "stream", "synchronous"}
 IN_A_RUN = {
     "images": abi.IMAGE,
     "kernels": abi.USER_KERNEL,

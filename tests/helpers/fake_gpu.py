@@ -82,7 +82,7 @@ class _Local(threading.local):
         self.ranges, self.device, self.stream = {}, 0, 0
 
 
-class StandInGpu:
+class FakeGpu:
     """The library, with one GPU or several."""
 
     def __init__(self, count=1):
@@ -104,7 +104,7 @@ class StandInGpu:
 
     def __getattr__(self, name):
         function = getattr(self._cpu, name)
-        if name in ("pk_last_error", "pk_plan_wanted") or not name.startswith("pk_"):
+        if name in ("pk_last_error", "pk_plan_jit_request") or not name.startswith("pk_"):
             return function
         return _Entry(self, name, function)
 
@@ -146,10 +146,10 @@ class StandInGpu:
         size = 2 if count is None else number_of(arguments[count])
         address = number_of(operands)
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
-        there = table["flags"] & abi.ON_DEVICE
+        there = table["flags"] & abi.OPERAND_ON_DEVICE
         self.queued += bool(there.any())
-        self.waits = bool(self._options(name, arguments)["waits"])
-        table["flags"] &= ~abi.ON_DEVICE
+        self.waits = bool(self._options(name, arguments)["synchronous"])
+        table["flags"] &= ~abi.OPERAND_ON_DEVICE
         try:
             return function(*arguments)
         finally:
@@ -172,7 +172,7 @@ class StandInGpu:
     def _sorted(self, function, arguments):
         """Run an entry that has no table: `options` say in which stream the arrays are."""
         options = self._options("", arguments)
-        self.waits = bool(options["waits"])
+        self.waits = bool(options["synchronous"])
         stream = options["stream"].copy()
         self.queued += bool(stream)
         options["stream"] = 0
@@ -186,17 +186,19 @@ class StandInGpu:
     def pk_device_count(self, count):
         count._obj.value = self._count
 
-    def pk_plan_device(self, device):
+    def pk_plan_set_device(self, device):
         assert 0 <= device < self._count
         self._local.device = device
 
-    def pk_plan_keep(self, address, size, what, kept):
-        self._ranges[address] = _Range(address, size, np.empty(size, np.uint8), what == abi.KEEP_INPUT, False)
+    def pk_plan_make_resident(self, address, size, what, kept):
+        self._ranges[address] = _Range(
+            address, size, np.empty(size, np.uint8), what == abi.RESIDENT_INPUT, False
+        )
         kept._obj.value = 1
 
-    def pk_plan_lend(self, address, size, home, _, valid, device):
+    def pk_plan_import(self, address, size, home, _, valid, device):
         self.lent += 1
-        on_host = valid == abi.LENT_HOST
+        on_host = valid == abi.IMPORT_HOST_VALID
         self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
         if not on_host:
             one.host[:] = _HIDDEN
@@ -208,10 +210,10 @@ class StandInGpu:
                 return one
         return None
 
-    def pk_plan_queue(self, stream):
+    def pk_plan_set_stream(self, stream):
         self._local.stream = stream
 
-    def pk_plan_send(self, address, _, report):
+    def pk_plan_upload(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_host and not one.on_device:
             one.home[:] = one.host
@@ -219,7 +221,7 @@ class StandInGpu:
             self.bytes_up += one.host.size
             report["bytes_up"] = one.host.size
 
-    def pk_plan_fetch(self, address, _, report):
+    def pk_plan_download(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_device and not one.on_host:
             one.host[:] = one.home
@@ -227,7 +229,7 @@ class StandInGpu:
             self.bytes_down += one.host.size
             report["bytes_down"] = one.host.size
 
-    def pk_plan_changed(self, address):
+    def pk_plan_invalidate(self, address):
         one = self._of(address)
         if one is not None:
             one.on_host, one.on_device = True, False
@@ -327,8 +329,8 @@ def module():
 def put(monkeypatch, count=1):
     """Put both in their places; return the GPU, or several."""
     forget_entries()
-    gpu, real = StandInGpu(count), loader.library
+    gpu, real = FakeGpu(count), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))
-    monkeypatch.setattr(driver_jit, "has_code", lambda _device: True)
+    monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: True)
     monkeypatch.setitem(sys.modules, "cupy", module())
     return gpu

@@ -5,7 +5,7 @@ import weakref
 
 import numpy as np
 
-from pycudakit._runtime.native_call import Invocation
+from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing import replay
 
 
@@ -25,7 +25,7 @@ _known = weakref.WeakSet()  # what is prepared, among what later searches throug
 def settle():
     """Take what there is out of all later searches through memory."""
     # A proxy of what is no more cannot be asked for its class.
-    _known.update(found for found in gc.get_objects() if issubclass(type(found), Invocation))
+    _known.update(found for found in gc.get_objects() if issubclass(type(found), NativeCall))
     gc.freeze()
 
 

@@ -42,7 +42,7 @@ def doubled(x, **keywords):
 
 def processes():
     """Return the processes of this one's helpers."""
-    return [helper._process.pid for helper in worker_pool._helpers._all]
+    return [helper._process.pid for helper in worker_pool._workers._all]
 
 
 END = f"""
@@ -53,7 +53,7 @@ module = pk.SourceModule(source)
 a = np.arange(5, dtype=np.int32)
 def twice():
     module.get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
-    return [helper._process.pid for helper in helpers._helpers._all]
+    return [helper._process.pid for helper in helpers._workers._all]
 """
 
 

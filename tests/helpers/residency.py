@@ -14,7 +14,7 @@ from pycudakit._native import abi, loader
 
 SMALL, LARGE = 1000, 700_001
 NOTES = 1 << 12  # bytes at most that a call's notes and partials take on their way down
-KINDS = {"temporary": abi.KEEP_TEMPORARY, "input": abi.KEEP_INPUT, "result": abi.KEEP_RESULT}
+KINDS = {"temporary": abi.RESIDENT_TEMPORARY, "input": abi.RESIDENT_INPUT, "result": abi.RESIDENT_OUTPUT}
 
 
 class Plan:
@@ -42,32 +42,32 @@ class Plan:
         if raised:
             raise raised[0]
 
-    def keep(self, array, what=abi.KEEP_INPUT):
+    def keep(self, array, what=abi.RESIDENT_INPUT):
         kept = ctypes.c_int32(-1)
-        self.library.pk_plan_keep(array.ctypes.data, array.nbytes, what, ctypes.byref(kept))
+        self.library.pk_plan_make_resident(array.ctypes.data, array.nbytes, what, ctypes.byref(kept))
         assert kept.value == self.is_cuda
         return array
 
     def temporary(self, shape, dtype=np.float32):
-        return self.keep(np.full(shape, 77, dtype), abi.KEEP_TEMPORARY)
+        return self.keep(np.full(shape, 77, dtype), abi.RESIDENT_TEMPORARY)
 
-    def lend(self, array, home, valid=abi.LENT_DEVICE):
+    def lend(self, array, home, valid=abi.IMPORT_DEVICE_VALID):
         device = ctypes.c_int32(-1)
         at = home.__cuda_array_interface__["data"][0]
-        self.library.pk_plan_lend(array.ctypes.data, array.nbytes, at, 1, valid, ctypes.byref(device))
+        self.library.pk_plan_import(array.ctypes.data, array.nbytes, at, 1, valid, ctypes.byref(device))
         assert device.value == 0
         return array
 
-    def fetch(self, array, entry="pk_plan_fetch"):
+    def fetch(self, array, entry="pk_plan_download"):
         report = np.zeros(1, abi.REPORT)
         getattr(self.library, entry)(array.ctypes.data, np.zeros(1, abi.OPTIONS), report)
         return report["bytes_up"][0], report["bytes_down"][0]
 
     def send(self, array):
-        return self.fetch(array, "pk_plan_send")
+        return self.fetch(array, "pk_plan_upload")
 
     def changed(self, array):
-        self.library.pk_plan_changed(array.ctypes.data)
+        self.library.pk_plan_invalidate(array.ctypes.data)
 
     def drop(self, array):
         self.library.pk_plan_drop(array.ctypes.data)
@@ -76,17 +76,17 @@ class Plan:
         """Compute `out[...] = name(name(arrays[0], arrays[1]), ...)`, and return the report."""
         code = abi.TYPES.index(out.dtype.newbyteorder("="))
         opcode, count = operations()[name], len(arrays)
-        program = [(abi.LOAD, code, code, i, 0, 0) for i in range(count)]
+        program = [(abi.OP_LOAD, code, code, i, 0, 0) for i in range(count)]
         value = 0
         for i in range(1, count):
             program.append((opcode, code, code, value, i, 0))
             value = len(program) - 1
-        program.append((abi.STORE, code, code, value, count, 0))
+        program.append((abi.OP_STORE, code, code, value, count, 0))
         operands = np.zeros(count + 1, abi.OPERAND)
         views = [np.broadcast_to(a, out.shape) for a in arrays]
         for row, view in zip(operands, [*views, out], strict=True):
             row["address"], row["type"] = view.__array_interface__["data"][0], code
-            row["flags"] = 0 if view.dtype.isnative else abi.BYTE_SWAPPED
+            row["flags"] = 0 if view.dtype.isnative else abi.OPERAND_BYTE_SWAPPED
             row["strides"][: out.ndim] = view.strides
         report = np.zeros(1, abi.REPORT)
         shape = np.array(out.shape, np.int64)
@@ -97,17 +97,17 @@ class Plan:
         )
         return report[0]
 
-    def sum(self, view, *others, kind=abi.SUM):
+    def sum(self, view, *others, kind=abi.REDUCE_SUM):
         """Return the sum of all elements, or of products, and the report."""
         out = np.zeros((), np.float64)
         return out, self.reduce(out, view, *others, kind=kind, outer=0)
 
-    def reduce(self, out, *views, kind=abi.SUM, outer=0):
+    def reduce(self, out, *views, kind=abi.REDUCE_SUM, outer=0):
         """Reduce the dimensions behind the `outer` first ones."""
         count, dims = len(views), views[0].ndim
         code = abi.TYPES.index(views[0].dtype)
-        program = [(abi.LOAD, code, code, i, 0, 0) for i in range(count)]
-        program += [(abi.STORE, code, code, i, count + i, 0) for i in range(count)]
+        program = [(abi.OP_LOAD, code, code, i, 0, 0) for i in range(count)]
+        program += [(abi.OP_STORE, code, code, i, count + i, 0) for i in range(count)]
         operands = np.zeros(2 * count + 1, abi.OPERAND)
         operands["type"] = code
         for row, view in zip(operands, views, strict=False):
@@ -116,7 +116,12 @@ class Plan:
         operands["type"][-1] = abi.TYPES.index(out.dtype)
         operands["strides"][-1, :outer] = out.strides
         asked = np.zeros(1, abi.REDUCTION)
-        asked["kind"], asked["values"], asked["outer"], asked["reduced"] = kind, count, outer, dims - outer
+        asked["kind"], asked["value_count"], asked["outer"], asked["reduced"] = (
+            kind,
+            count,
+            outer,
+            dims - outer,
+        )
         report = np.zeros(1, abi.REPORT)
         self.library.pk_reduce(
             *(asked, np.array(program, abi.INSTRUCTION), len(program), operands, len(operands)),

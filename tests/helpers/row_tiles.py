@@ -12,18 +12,18 @@ from pycudakit.fusing.schedule import tile_rows
 
 
 def cut(monkeypatch, size=1 << 14):
-    for name in ("_LEAST", "_FEWEST_A_THREAD", "_WORTH", "_WORTH_A_THREAD"):
+    for name in ("_MIN_REDUCED_BYTES", "_MIN_TILES_PER_THREAD", "_MIN_BYTES", "_MIN_BYTES_PER_THREAD"):
         monkeypatch.setattr(tile_rows, name, 0)
-    for name in ("_BLOCK", "_LEAST_BLOCK", "_BLOCK_THERE"):
+    for name in ("_TILE_BYTES", "_MIN_TILE_BYTES", "_DEVICE_TILE_BYTES"):
         monkeypatch.setattr(tile_rows, name, size)
-    monkeypatch.setattr(tile_rows, "_is_quicker", lambda _: True)
+    monkeypatch.setattr(tile_rows, "_pays_off", lambda _: True)
 
 
 def whole(function, *arguments):
     """Return what a function gives where nothing is cut."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tile_rows.Rows, "_run_in_blocks", lambda *_: False)
-        patched.setattr(tile_rows.Rows, "is_small_beside_rows", lambda *_: False)
+        patched.setattr(tile_rows.TiledScheduler, "_run_tiled", lambda *_: False)
+        patched.setattr(tile_rows.TiledScheduler, "depends_on_row_reductions", lambda *_: False)
         return pk.fuse(function)(*arguments)
 
 
@@ -33,7 +33,7 @@ def same(ours, theirs):
     if isinstance(ours, tuple):
         for one, other in zip(ours, theirs, strict=True):
             same(one, other)
-    elif context.current() == "auto" and ours.dtype.kind == "f":
+    elif context.current_engine() == "auto" and ours.dtype.kind == "f":
         np.testing.assert_allclose(ours, theirs, rtol=1e-3 if ours.dtype == np.float16 else 1e-5)
     else:
         assert ours.strides == theirs.strides
@@ -188,7 +188,7 @@ def same_as_whole(body, layout="C", dtype="float32"):
 def put_gpus(monkeypatch, count=1, size=1 << 14, budget=40_000):
     """Put GPUs that are none in their places, with little memory."""
     gpu = fake_gpu.put(monkeypatch, count)
-    monkeypatch.setattr(residency, "LEAST", 1)
+    monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", 1)
     monkeypatch.setattr(residency, "budget", lambda: budget)
     cut(monkeypatch, size)
     return gpu

@@ -21,7 +21,7 @@ _NOT_INSTALLED = re.compile(rf'cannot open source file "({_HEADERS})\.h"')
 def module(source, **options):
     """Return the module of a source; skip where CUDA's headers that it includes are not installed."""
     try:
-        return _compiled(source, context.checked_current(), **options)
+        return _compiled(source, context.checked_current_engine(), **options)
     except pk.errors.CompileError as error:
         if missing := _NOT_INSTALLED.search(str(error)):
             pytest.skip(f"{missing[1]}.h is not installed")

@@ -108,7 +108,7 @@ def test_bad_arguments(raw):
     operands["address"], operands["type"] = values.ctypes.data, 10
     operands["strides"][:, 0] = 4
     bins = np.zeros(2, abi.BINS)
-    bins["how"], bins["type"], bins["count"], bins["edges"] = abi.BY_EDGES, 10, 2, edges.ctypes.data
+    bins["kind"], bins["type"], bins["count"], bins["edges"] = abi.BINS_EDGES, 10, 2, edges.ctypes.data
     shape = np.array([10])
     report = np.zeros(1, abi.REPORT)
     counts_ = np.full(16, 7)
@@ -142,13 +142,13 @@ def test_bad_arguments(raw):
         {"shape": np.array([-1])}, {"operands": changed(operands, type=12)},
         {"operands": changed(operands, type=-1)}, {"operands": changed(operands, address=0)},
         {"operands": changed(operands, flags=2)},
-        {"bins": changed(bins, how=3)}, {"bins": changed(bins, how=abi.BY_VALUE)},
+        {"bins": changed(bins, kind=3)}, {"bins": changed(bins, kind=abi.BINS_INDEX)},
         {"bins": changed(bins, count=0)}, {"bins": changed(bins, count=-1)},
         {"bins": changed(bins, count=2**31)},
         {"bins": changed(bins, edges=0)}, {"bins": changed(bins, edges=edges.ctypes.data + 1)},
         {"bins": changed(bins, type=4)}, {"bins": changed(bins, type=5)},
-        {"bins": changed(bins, how=abi.BY_WIDTH, type=4)},
-        {"bins": changed(bins, how=abi.BY_WIDTH, type=11, quotient=10)},
+        {"bins": changed(bins, kind=abi.BINS_UNIFORM, type=4)},
+        {"bins": changed(bins, kind=abi.BINS_UNIFORM, type=11, compute_type=10)},
         {"axes": 2, "operand_count": 2, "bins": changed(bins, count=2**30)},
     ]  # fmt: skip
     for arguments in bad:

@@ -424,7 +424,7 @@ def test_the_abi_refuses(engine):
     a, out = np.ones((1, 4, 5, 3), np.uint8), np.full((1, 4, 5, 3), 77, np.uint8)
     library = loader.library(engine)
 
-    def call(window=(abi.BOX, 0, 3, 3, 1, 1, 0.0), weights=(), shape=a.shape, **fields):
+    def call(window=(abi.FILTER_BOX, 0, 3, 3, 1, 1, 0.0), weights=(), shape=a.shape, **fields):
         asked, operands = np.zeros(1, abi.WINDOW), np.zeros(2, abi.OPERAND)
         asked[0] = window
         for row, one in zip(operands, (a, out), strict=True):
@@ -437,18 +437,18 @@ def test_the_abi_refuses(engine):
             *(np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)),
         )
 
-    box, sums = (abi.BOX, 0, 3, 3, 1, 1, 0.0), (abi.CORRELATE, 0, 1, 2, 0, 0, 0.0)
+    box, sums = (abi.FILTER_BOX, 0, 3, 3, 1, 1, 0.0), (abi.FILTER_CORRELATE, 0, 1, 2, 0, 0, 0.0)
     for keywords, words in [
         ({"window": (6, *box[1:])}, "window.kind"),
         ({"window": (-1, *box[1:])}, "window.kind"),
-        ({"window": (abi.BOX, 6, *box[2:])}, "window.border"),
-        ({"window": (abi.MEDIAN, abi.SHRINK, *box[2:])}, "only PK_BOX"),
-        ({"window": (abi.BOX, 0, 0, 3, 0, 1, 0.0)}, "from 1 to 63"),
-        ({"window": (abi.BOX, 0, 3, 64, 1, 1, 0.0)}, "from 1 to 63"),
-        ({"window": (abi.BOX, 0, 3, 3, 3, 1, 0.0)}, "place is not in the window"),
-        ({"window": (abi.BOX, 0, 3, 3, 1, -1, 0.0)}, "place is not in the window"),
-        ({"window": (abi.BOX, abi.CONSTANT, 3, 3, 1, 1, 0.5)}, "window.outside"),
-        ({"window": (abi.BOX, abi.CONSTANT, 3, 3, 1, 1, math.nan)}, "window.outside"),
+        ({"window": (abi.FILTER_BOX, 6, *box[2:])}, "window.border"),
+        ({"window": (abi.FILTER_MEDIAN, abi.BORDER_SHRINK, *box[2:])}, "only PK_FILTER_BOX"),
+        ({"window": (abi.FILTER_BOX, 0, 0, 3, 0, 1, 0.0)}, "from 1 to 63"),
+        ({"window": (abi.FILTER_BOX, 0, 3, 64, 1, 1, 0.0)}, "from 1 to 63"),
+        ({"window": (abi.FILTER_BOX, 0, 3, 3, 3, 1, 0.0)}, "place is not in the window"),
+        ({"window": (abi.FILTER_BOX, 0, 3, 3, 1, -1, 0.0)}, "place is not in the window"),
+        ({"window": (abi.FILTER_BOX, abi.BORDER_CONSTANT, 3, 3, 1, 1, 0.5)}, "window.border_value"),
+        ({"window": (abi.FILTER_BOX, abi.BORDER_CONSTANT, 3, 3, 1, 1, math.nan)}, "window.border_value"),
         ({"window": sums, "weights": (1.0,)}, "as many weights"),
         ({"window": sums, "weights": (1.0, math.inf)}, "not finite"),
         ({"weights": (1.0,)}, "as many weights"),

@@ -66,13 +66,13 @@ def there(request):
 def played(there, monkeypatch):
     """Return the library that arrays are of, with a count of the calls that were played."""
     replay._known.clear()
-    play, there.count = replay.Tape.play, 0
+    play, there.count = replay.CapturedCall.replay, 0
 
     def counted(self, kind):
         result = play(self, kind)
         there.count += result is not NotImplemented
         return result
 
-    monkeypatch.setattr(replay.Tape, "play", counted)
+    monkeypatch.setattr(replay.CapturedCall, "replay", counted)
     yield there
     replay._known.clear()

@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit.fusing.device_impls import bin_estimators
-from pycudakit.fusing.trace.current_trace import recording_now
+from pycudakit.fusing.trace.current_trace import current_trace
 
 RNG = np.random.default_rng(7)
 NORMAL = RNG.standard_normal(70_001)
@@ -108,8 +108,8 @@ def test_limits(name):
     x, found = ARRAYS[name].ravel(), []
 
     def body(a):
-        spread = bin_estimators._Spread(recording_now(), a)
-        found.extend((spread.deviation(), spread.skewness()))
+        bounds = bin_estimators._MomentBounds(current_trace(), a)
+        found.extend((bounds.deviation(), bounds.skewness()))
         return a.copy()
 
     pk.fuse(body)(cupys()[0](x))
@@ -126,7 +126,9 @@ def test_limits(name):
 def test_bins_where_limits_differ(gpu, monkeypatch):
     """NumPy decides, of a copy on the host."""
     x = ARRAYS["normal"]
-    monkeypatch.setattr(bin_estimators._Spread, "deviation", lambda _: [np.float64(0.5), np.float64(1.5)])
+    monkeypatch.setattr(
+        bin_estimators._MomentBounds, "deviation", lambda _: [np.float64(0.5), np.float64(1.5)]
+    )
     check(x, "scott", *cupys())
     assert gpu.bytes_down >= x.nbytes
 

@@ -387,7 +387,7 @@ def test_random_numbers_in_another_array_s_blocks(engine):
 
 
 def test_every_kind_is_a_function_of_the_kit():
-    for name in registry.KINDS:
+    for name in registry.HANDLERS:
         assert callable(operator.attrgetter(name)(pk)), name
 
 

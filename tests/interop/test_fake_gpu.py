@@ -127,7 +127,7 @@ def test_who_asks_to_wait_waits(gpu, name):
 
 def test_queued_passes_are_compiled_now_and_then(gpu, monkeypatch):
     asked = []
-    monkeypatch.setattr(background_jit, "compile_wanted", asked.append)
+    monkeypatch.setattr(background_jit, "compile_requested", asked.append)
     x = np.linspace(0, 1, 50)
     a = up(x)
     for _ in range(300):

@@ -87,7 +87,7 @@ def test_without_a_gpu(name, make):
 def test_the_cpu_library_refuses_them():
     run = np.zeros(1, abi.RUN)
     buffers = np.zeros(1, abi.BUFFER)
-    buffers["address"], buffers["bytes"], buffers["flags"] = OUT.ctypes.data, OUT.nbytes, abi.BUFFER_THERE
+    buffers["address"], buffers["bytes"], buffers["flags"] = OUT.ctypes.data, OUT.nbytes, abi.BUFFER_ON_DEVICE
     run["buffers"], run["buffer_count"] = buffers.ctypes.data, 1
     options, report, length = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT), ctypes.c_int64()
     with pytest.raises(errors.Unsupported, match="the CPU library has no devices: bring the array home"):
@@ -107,7 +107,7 @@ def test_the_cpu_library_refuses_them():
 @pytest.fixture
 def taken(monkeypatch):
     """Have arrays on a GPU be taken, which nobody reads."""
-    monkeypatch.setattr(foreign_arrays, "takes_devices", lambda: True)
+    monkeypatch.setattr(foreign_arrays, "can_use_device_arrays", lambda: True)
 
 
 def bound(function, *args):
@@ -115,11 +115,11 @@ def bound(function, *args):
 
 
 def flags(found):
-    return [flag - abi.BUFFER_THERE for _, _, _, flag, *_ in found.buffers]
+    return [flag - abi.BUFFER_ON_DEVICE for _, _, _, flag, *_ in found.buffers]
 
 
 AT = 1 << 40
-UP, DOWN, POISON, CONSTANT = abi.BUFFER_UP, abi.BUFFER_DOWN, abi.BUFFER_POISON, abi.BUFFER_CONSTANT
+UP, DOWN, POISON, CONSTANT = abi.BUFFER_UPLOAD, abi.BUFFER_DOWNLOAD, abi.BUFFER_POISON, abi.BUFFER_CONSTANT
 
 
 def test_where_they_lie(taken):
@@ -128,8 +128,8 @@ def test_where_they_lie(taken):
     assert [each[:3] for each in found.buffers] == [(AT, 77, 24), (AT + 4096, 1, 24)]
     assert flags(found) == [UP | DOWN, UP | CONSTANT]
     assert found.outputs == [y]
-    assert found.lies_there
-    assert not bound(AXPY, OUT, OUT, 1.0, 3).lies_there
+    assert found.has_device_arrays
+    assert not bound(AXPY, OUT, OUT, 1.0, 3).has_device_arrays
 
 
 def test_what_is_said_of_them(taken):
@@ -173,7 +173,7 @@ def test_what_is_dense_or_never_written(taken):
     assert flags(bound(AXPY, Held(), Held(data=(AT + 4096, True)), 1.0, 3)) == [UP | DOWN, UP | CONSTANT]
     one = Held(shape=(1, 3, 1), strides=(1, 8, 5))  # strides of one element say nothing
     assert flags(bound(AXPY, one, OUT, 1.0, 3))[0] == UP | DOWN
-    assert bound(AXPY, Held(shape=(0,), data=(0, False)), OUT, 1.0, 0).lies_there
+    assert bound(AXPY, Held(shape=(0,), data=(0, False)), OUT, 1.0, 0).has_device_arrays
 
 
 def test_no_value_is_an_array(taken):

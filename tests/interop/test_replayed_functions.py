@@ -210,7 +210,7 @@ RUN = [
 @pytest.mark.filterwarnings("ignore")
 def test_what_runs_each_time(played, function, capsys):
     fused, a = pk.fuse(function), played.up(np.ones(2000))
-    assert fused.outside is None
+    assert fused.guards is None
     log.clear()
     for _ in range(5):
         fused(a)

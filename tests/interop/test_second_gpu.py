@@ -9,7 +9,7 @@ from helpers.device_arrays import on_a_gpu
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit.fusing.replay import Tape
+from pycudakit.fusing.replay import CapturedCall
 
 pytestmark = on_a_gpu
 
@@ -50,12 +50,12 @@ def played(monkeypatch):
     """Return the GPUs of calls that were to be played, and whether they were."""
     played = []
 
-    def play(self, kind, real=Tape.play):
+    def play(self, kind, real=CapturedCall.replay):
         result = real(self, kind)
         played.append((kind.device, result is not NotImplemented))
         return result
 
-    monkeypatch.setattr(Tape, "play", play)
+    monkeypatch.setattr(CapturedCall, "replay", play)
     return played
 
 

@@ -47,9 +47,9 @@ def compiler(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "a_compiler", module)
     monkeypatch.setattr(cache, "_COMPILERS", {"cuda": "a_compiler", "cpu": "a_compiler"})
     monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(tmp_path / "cache"))
-    cache._memory.clear()
+    cache._memory_cache.clear()
     yield made
-    cache._memory.clear()
+    cache._memory_cache.clear()
 
 
 def source(text=TEXT, **changes):
@@ -71,7 +71,7 @@ def test_memory(compiler):
 
 def test_disk(compiler, tmp_path):
     first = get()
-    cache._memory.clear()
+    cache._memory_cache.clear()
     again = get()
     assert again == first
     assert again is not first
@@ -152,9 +152,9 @@ def test_damaged_files_are_replaced(compiler, tmp_path, damage, ending):
     get()
     [path] = (tmp_path / "cache" / "images").glob(f"*{ending}")
     damage(path)
-    cache._memory.clear()
+    cache._memory_cache.clear()
     assert get().binary.data == b"image 2"
-    cache._memory.clear()
+    cache._memory_cache.clear()
     assert get().binary.data == b"image 2", "and mended"
     assert len(compiler.made) == 2
 
@@ -165,7 +165,7 @@ def test_where_nothing_can_be_written(compiler, monkeypatch, tmp_path, engine):
     for folder in (tmp_path / "file", tmp_path / "file" / "below", "/proc/none", "\0"):
         if folder != "\0":
             monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(folder))
-        cache._memory.clear()
+        cache._memory_cache.clear()
         found = get(engine=engine, cache_dir="\0" if folder == "\0" else None)
         assert get(engine=engine, cache_dir="\0" if folder == "\0" else None) is found
         if engine == "cpu":
@@ -193,7 +193,7 @@ def test_no_cache(compiler, tmp_path):
     get(cache_dir=False)
     assert not (tmp_path / "cache").exists()
     own = tmp_path / "own"
-    cache._memory.clear()
+    cache._memory_cache.clear()
     get(cache_dir=own)
     assert len(list((own / "images").iterdir())) == 2
 
@@ -208,15 +208,15 @@ def test_where_it_is(monkeypatch, tmp_path):
 
 
 def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
-    monkeypatch.setattr(disk_cache, "_MOST_KEPT", 3 * len(b"image 1"))
-    monkeypatch.setattr(cache, "_KEPT", 2)
+    monkeypatch.setattr(disk_cache, "_MAX_CACHE_BYTES", 3 * len(b"image 1"))
+    monkeypatch.setattr(cache, "_MAX_ENTRIES", 2)
     for index in range(3):
         before = set((tmp_path / "cache").glob("images/*"))
         get(source(name=str(index)))
         now = time.time() - 100 + index
         for path in set((tmp_path / "cache").glob("images/*")) - before:
             os.utime(path, (now, now))
-    cache._memory.clear()
+    cache._memory_cache.clear()
     get(source(name="0"))  # is used
     get(source(name="3"))
     assert len(compiler.made) == 4
@@ -225,7 +225,7 @@ def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
     assert len(compiler.made) == 4
     get(source(name="1"))
     assert len(compiler.made) == 5
-    assert len(cache._memory._binaries) == 2
+    assert len(cache._memory_cache._binaries) == 2
     assert len(list((tmp_path / "cache" / "images").iterdir())) == 6
 
 
@@ -273,7 +273,7 @@ def test_a_module_is_compiled_once(engine, monkeypatch, tmp_path):
     assert _runs(pk.SourceModule(text))
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "images").glob("*.json")}
     assert len(files) == 1
-    cache._memory.clear()
+    cache._memory_cache.clear()
     assert _runs(pk.SourceModule(text))
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache" / "images").glob("*.json")} == files
 

@@ -63,14 +63,14 @@ def test_a_gpu_that_ran_out_of_memory_under_auto(monkeypatch):
     """Where kernels ran nowhere yet, the CPU engine runs them."""
     with pk.engine("cpu"):
         function = SourceModule(ADD).get_function("add")
-        function.ready("cpu")
-    pretended = execute.Plan("add", "cuda", "auto: pretended", automatic=True)
+        function.prepared("cpu")
+    pretended = execute.EngineChoice("add", "cuda", "auto: pretended", automatic=True)
     monkeypatch.setattr(function, "_plan", lambda: pretended)
-    ready = function.ready
+    prepared = function.prepared
     monkeypatch.setattr(
-        function, "ready", lambda engine, *_, **__: _Full() if engine == "cuda" else ready("cpu")
+        function, "prepared", lambda engine, *_, **__: _Full() if engine == "cuda" else prepared("cpu")
     )
-    monkeypatch.setattr("pycudakit._runtime.context.devices_asked", lambda: (0,))
+    monkeypatch.setattr("pycudakit._runtime.context.current_devices", lambda: (0,))
     a, b, c = operands(4)
     with pytest.warns(RuntimeWarning, match="the CPU engine took over: no memory"):
         function(a, b, Out(c), 4, block=4)
@@ -85,7 +85,7 @@ class _Full:
 
     @property
     def slots(self):
-        return module(ADD).get_function("add").ready("cpu").slots
+        return module(ADD).get_function("add").prepared("cpu").slots
 
     def run(self, *_):
         raise errors.OutOfMemory("no memory")

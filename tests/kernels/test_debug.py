@@ -290,9 +290,13 @@ def test_which_kernels_wait():
     __global__ void e() { if (blockIdx.x) return; }
     """
     names = ("a", "b", "c", "d<Sum>", "d<Other>", "e")
-    assert cuda_to_cpp.waiting(source_of(text, kernels=names)) == {"a", "c", "d<Sum>"}
-    assert cuda_to_cpp.waiting(source_of('#include "mine.h"\n' + text, kernels=names)) == set(names)
-    assert cuda_to_cpp.waiting(source_of("namespace g = cooperative_groups;", kernels=names)) == set(names)
+    assert cuda_to_cpp.kernels_with_barriers(source_of(text, kernels=names)) == {"a", "c", "d<Sum>"}
+    assert cuda_to_cpp.kernels_with_barriers(source_of('#include "mine.h"\n' + text, kernels=names)) == set(
+        names
+    )
+    assert cuda_to_cpp.kernels_with_barriers(
+        source_of("namespace g = cooperative_groups;", kernels=names)
+    ) == set(names)
 
 
 def test_which_variables_there_are():

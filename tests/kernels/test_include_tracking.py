@@ -35,7 +35,7 @@ def value(text, folder, options=()):
         module = pk.SourceModule(text + KERNEL, include_dirs=places, options=list(options))
         module.get_function("k")(pk.Out(out), block=1)
         found.append(int(out[0]))
-        cache._memory.clear()
+        cache._memory_cache.clear()
     assert found[0] == found[1]
     return found[0]
 

@@ -29,7 +29,7 @@ def images(monkeypatch, tmp_path):
 
 def run():
     """Run a kernel that the memory has not."""
-    cache._memory.clear()
+    cache._memory_cache.clear()
     out = np.zeros(1, np.int32)
     pk.SourceModule(KERNEL).get_function("k")(pk.Out(out), block=1)
     assert out[0] == 1
@@ -94,7 +94,7 @@ def test_a_link_on_the_way_leads_through_what_is_looked_at(images, engine, monke
 def test_links_without_end(tmp_path):
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
-    assert "too many" in path_security.why_not_folder(tmp_path / "a" / "c")
+    assert "too many" in path_security.why_untrusted_folder(tmp_path / "a" / "c")
 
 
 @pytest.mark.parametrize("ending", ["image", "json"])
@@ -120,7 +120,7 @@ def test_a_folder_whose_code_does_not_run(images, engine, monkeypatch):
     monkeypatch.setattr(path_security, "runs_code", lambda folder: folder != images and real(folder))
     assert not compiles_anew(monkeypatch, engine)
     if engine == "cpu":
-        plan = cache._memory._binaries
+        plan = cache._memory_cache._binaries
         [kept] = plan.values()
         assert os.path.dirname(os.fsdecode(kept.loaded.binary.data)) == str(disk_cache.private_folder())
 

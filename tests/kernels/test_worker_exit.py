@@ -203,7 +203,7 @@ def test_a_helper_that_is_killed_while_it_runs(engine, times, monkeypatch):
     doubled(x, isolate=True)
     (before,) = processes()
     killed, requests = [], []
-    run, says_something = worker_pool.Helper.run, worker_pool.Helper._says_something
+    run, says_something = worker_pool.Worker.run, worker_pool.Worker._poll
 
     def kill():
         killed.append(time.monotonic())
@@ -214,14 +214,14 @@ def test_a_helper_that_is_killed_while_it_runs(engine, times, monkeypatch):
         return run(helper, request, *rest)
 
     def says_something_or_is_killed(helper, patience, *rest):
-        if patience is None and requests[-1].inquiry is None:  # the kernel has begun
+        if patience is None and requests[-1].limits_query is None:  # the kernel has begun
             threading.Timer(0.3, kill).start()
         return says_something(helper, patience, *rest)
 
     a = np.zeros(4, np.int32)
     with monkeypatch.context() as patched:
-        patched.setattr(worker_pool.Helper, "run", run_of)
-        patched.setattr(worker_pool.Helper, "_says_something", says_something_or_is_killed)
+        patched.setattr(worker_pool.Worker, "run", run_of)
+        patched.setattr(worker_pool.Worker, "_poll", says_something_or_is_killed)
         with pytest.raises(errors.DeviceError, match=r"\bendless\b.*SIGKILL"):
             function("endless")(InOut(a), block=(1, 1, 1), isolate=True)
     assert len(killed) == 1
@@ -270,7 +270,7 @@ def work(order):
     with pk.engine(engine):
         a = np.full(200_000, n, np.int64)
         right = kernel(n, True) and (not plain or kernel(n, False) and bool((pk.add(a, a) == 2 * n).all()))
-        return right, [helper._process.pid for helper in helpers._helpers._all]
+        return right, [helper._process.pid for helper in helpers._workers._all]
 
 def main(method, engine):
     plain = engine == "cpu" or method != "fork"  # a forked child has no CUDA

@@ -103,7 +103,7 @@ def test_kernels_are_loaded_there_alone():
     before = images("self")
     source = TWICE + "// loaded by the helper alone\n"
     assert call(source, isolate=True) == [0, 2, 4, 6]
-    (helper,) = (helper._process.pid for helper in worker_pool._helpers._all)
+    (helper,) = (helper._process.pid for helper in worker_pool._workers._all)
     assert images("self") == before
     assert call(source) == [0, 2, 4, 6]
     (image,) = images("self") - before

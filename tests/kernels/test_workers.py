@@ -126,7 +126,7 @@ def test_many_threads(engine):
     for thread in threads:
         thread.join()
     np.testing.assert_array_equal(results, 2 * inputs)
-    assert len(processes()) <= worker_pool.MOST
+    assert len(processes()) <= worker_pool.MAX_WORKERS
 
 
 def test_the_environment_asks_for_it(engine):
@@ -137,7 +137,7 @@ pk.set_engine({engine!r})
 source = {SOURCE!r}
 a = np.arange(5, dtype=np.int32)
 pk.SourceModule(source).get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1))
-print(a.tolist(), len(helpers._helpers._all))
+print(a.tolist(), len(helpers._workers._all))
 """
     assert python(code, env={"PYCUDAKIT_ISOLATE": "1"}) == "[0, 2, 4, 6, 8] 1"
 
@@ -210,7 +210,7 @@ def test_a_helper_that_somebody_killed(engine):
     for helper in killed:
         os.kill(helper, signal.SIGKILL)
     deadline = time.monotonic() + 60
-    while any(helper.alive for helper in list(worker_pool._helpers._all)) and time.monotonic() < deadline:
+    while any(helper.alive for helper in list(worker_pool._workers._all)) and time.monotonic() < deadline:
         time.sleep(0.01)
     np.testing.assert_array_equal(doubled(x, isolate=True), 2 * x)
     assert not set(killed) & set(processes())

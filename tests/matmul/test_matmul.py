@@ -283,7 +283,7 @@ def test_entry(engine, dtype, flags):
     places = [(0, 2), (1, 0), (1, 1), (0, 0)]
     given = [np.ascontiguousarray(v.swapaxes(1, 2)) if flags & flag else v for v, flag in ((a, 1), (b, 2))]
     method = entry(library, *given, c, (9, 10, 11), places, flags)
-    assert method == abi.BY_LOOPS if engine == "cpu" else method != abi.BY_LOOPS
+    assert method == abi.MATMUL_BY_LOOPS if engine == "cpu" else method != abi.MATMUL_BY_LOOPS
     for got, (i, j) in zip(c, places, strict=True):
         assert np.array_equal(got, a[i] @ b[j])
 

@@ -63,7 +63,7 @@ def test_a_notebook(tmp_path):
     explained = 'with pk.engine("cpu"):\n    plan = wave.explain(y)\nplan'
     slow = """
 from pycudakit._runtime import progress
-progress.LONG = progress.PAUSE = 0.0  # which are for calls of a second and more
+progress.FIRST_REPORT_SECONDS = progress.REPORT_INTERVAL = 0.0  # which are for calls of a second and more
 with pk.engine("cpu", progress=True):
     pk.sort(np.arange(5e6))
 """

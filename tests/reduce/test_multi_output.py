@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit._families.reduce.multi_output import reduce_together
+from pycudakit._families.reduce.multi_output import reduce_multi_output
 
 NAMES = ("sum", "mean", "std", "var", "min", "max", "argmin", "argmax", "prod", "any", "count_nonzero")
 
@@ -22,7 +22,7 @@ def test_same_as_one_by_one(engine, dtype, axis):
     x = (np.random.default_rng(1).normal(size=(70, 90, 5)) * 3).astype(dtype)
     names = NAMES[:8] if dtype != "bool" else ("sum", "mean", "any", "count_nonzero")
     for array in (x, x[::2, ::-1], x.T):
-        together = reduce_together(calls(array, names, axis=axis))
+        together = reduce_multi_output(calls(array, names, axis=axis))
         for name, mine, alone in zip(names, together, calls(array, names, axis=axis), strict=True):
             theirs = alone()
             assert type(mine) is type(theirs), name
@@ -31,30 +31,30 @@ def test_same_as_one_by_one(engine, dtype, axis):
 
 def test_they_are_one_call(engine):
     x = np.random.default_rng(1).normal(size=100_000).astype("f4")
-    reduce_together(calls(x, ("mean", "std", "min", "max"), keepdims=True))
+    reduce_multi_output(calls(x, ("mean", "std", "min", "max"), keepdims=True))
     assert pk.last_call().function == "mean, std, min, max"
 
 
 def test_more_than_a_call_takes(engine):
     x = np.arange(50_000.0)
     names = ["sum", "max"] * 20
-    assert reduce_together(calls(x, names)) == [x.sum(), x.max()] * 20
+    assert reduce_multi_output(calls(x, names)) == [x.sum(), x.max()] * 20
 
 
 def test_of_different_values(engine):
     x, y = np.arange(10_000.0), np.ones((30, 40))
-    assert reduce_together([*calls(x, ["max"]), *calls(y, ["sum"])]) == [9999.0, 1200.0]
+    assert reduce_multi_output([*calls(x, ["max"]), *calls(y, ["sum"])]) == [9999.0, 1200.0]
 
 
 def test_warnings_and_errors_are_their_own(engine):
     x = np.array([1.0, np.inf, -np.inf, 2.0] * 3000)
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
-        total, spread, largest = reduce_together(calls(x, ("sum", "std", "max")))
+        total, spread, largest = reduce_multi_output(calls(x, ("sum", "std", "max")))
     assert np.isnan(total)
     assert np.isnan(spread)
     assert largest == np.inf
     assert [str(each.message) for each in met] == ["invalid value encountered in reduce"] * 2  # as NumPy's
     with pytest.raises(np.exceptions.AxisError):
-        reduce_together(calls(x, ("sum", "std"), axis=3))
+        reduce_multi_output(calls(x, ("sum", "std"), axis=3))
     assert pk.sum(x[3:4]) == 2  # nothing is left behind

@@ -376,17 +376,21 @@ def test_auto_sees_how_quick_numpy_is(monkeypatch, dtype, nanoseconds, is_numpys
     array = (np.arange(301 * 301) * 7919 % 1000).astype(dtype).reshape(301, 301)
     ticks = iter(range(100))
     monkeypatch.delenv("PYCUDAKIT_TUNED")
-    clock = types.SimpleNamespace(perf_counter=lambda: next(ticks) * cost_model.SEEN * nanoseconds * 1e-9)
-    order_statistics._numpys_partition.cache_clear()
+    clock = types.SimpleNamespace(
+        perf_counter=lambda: next(ticks) * cost_model.MEASURED_ELEMENTS * nanoseconds * 1e-9
+    )
+    order_statistics._numpy_partition.cache_clear()
     try:
         with monkeypatch.context() as patch, pk.engine("auto"):
             patch.setattr(cost_model, "time", clock)
             # Calls would be answered as others of their form were.
-            plans = [order_statistics.planned("median", array, 0.5, (1, None, False))[0] for _ in range(2)]
+            plans = [
+                order_statistics.plan_selection("median", array, 0.5, (1, None, False))[0] for _ in range(2)
+            ]
             assert {plan.engine == "numpy" for plan in plans} == {is_numpys}
             assert next(ticks) == 6  # three tries, at their begins and ends
     finally:
-        order_statistics._numpys_partition.cache_clear()
+        order_statistics._numpy_partition.cache_clear()
 
 
 def test_auto():

@@ -17,7 +17,7 @@ SIZE = 20_000
 
 @pytest.fixture(autouse=True)
 def _nothing_is_few(monkeypatch):
-    monkeypatch.setattr(composite, "_FEW", 0)
+    monkeypatch.setattr(composite, "_NUMPY_BELOW", 0)
 
 
 def assert_same(ours, numpys):
@@ -71,7 +71,7 @@ def test_nan_and_nothing(engine, name):
 
 
 def test_few_are_numpys(monkeypatch):
-    monkeypatch.setattr(composite, "_FEW", 3000)
+    monkeypatch.setattr(composite, "_NUMPY_BELOW", 3000)
     pk.union1d([1, 2], [3])
     assert pk.last_call().engine == "numpy"
     assert pk.isin(["a"], ["a", "b"]).tolist() == [True]

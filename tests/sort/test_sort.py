@@ -321,11 +321,11 @@ def test_entries_check_their_arguments(engine):
         with pytest.raises(errors.InvalidArgument):
             library.pk_sort_f64(a, out, rows, columns, *report)
     for kept in (-1, 7):
-        with pytest.raises(errors.InvalidArgument, match="kept"):
+        with pytest.raises(errors.InvalidArgument, match="limit"):
             library.pk_argsort_f64(a, order, 1, 6, kept, 0, *report)
     with pytest.raises(errors.InvalidArgument):
         library.pk_searchsorted_f64(a, -1, a, order, 6, 0, *report)
-    with pytest.raises(errors.InvalidArgument, match="wanted"):
+    with pytest.raises(errors.InvalidArgument, match="flags"):
         library.pk_unique_f64(a, 6, 16, out, order, order, order, order[:1], *report)
     odd = np.zeros(49, np.uint8)[1:].view(np.float64)
     with pytest.raises(errors.InvalidArgument, match="aligned"):

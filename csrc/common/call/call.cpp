@@ -14,49 +14,49 @@ namespace pk {
 namespace {
 
 // The end of the process, which one thread brings about: first watches rest, then calls.
-std::atomic<bool> unwatched{false};
-std::atomic<bool> ending{false};
-std::atomic<std::thread::id> ender{};
-std::atomic<int64_t> watches_under_way{0};
-std::atomic<int64_t> calls_under_way{0};
+std::atomic<bool> callbacks_disabled{false};
+std::atomic<bool> exiting{false};
+std::atomic<std::thread::id> exiting_thread{};
+std::atomic<int64_t> callbacks_in_flight{0};
+std::atomic<int64_t> calls_in_flight{0};
 
-bool is_of_another_thread() { return ender.load() != std::this_thread::get_id(); }
+bool is_another_thread() { return exiting_thread.load() != std::this_thread::get_id(); }
 
-bool must_rest() { return ending && is_of_another_thread(); }
+bool must_block() { return exiting && is_another_thread(); }
 
 // The process is about to end and this thread with it: it must not touch anything any more.
-void rest_if_ending() {
-    while (must_rest()) pause();
+void block_if_exiting() {
+    while (must_block()) pause();
 }
 
-void watch_forks() {
+void reset_counters_after_forks() {
     static const int registered =
-        pthread_atfork(nullptr, nullptr, [] { calls_under_way = watches_under_way = 0; });
+        pthread_atfork(nullptr, nullptr, [] { calls_in_flight = callbacks_in_flight = 0; });
     (void)registered;
 }
 
 void wait_for(const std::atomic<int64_t> &under_way) {
-    const auto latest = Clock::now() + std::chrono::seconds(4);
-    while (under_way > 0 && Clock::now() < latest) {
+    const auto deadline = Clock::now() + std::chrono::seconds(4);
+    while (under_way > 0 && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
 
 // Answers what the watch does, or 0 where none may be called any more. It is counted before it looks, so that
-// pk_unwatch() waits for each that it did not stop.
-int32_t asked(pk_watch watch, const pk_progress &progress) {
+// pk_disable_callbacks() waits for each that it did not stop.
+int32_t call_progress_callback(pk_progress_callback callback, const pk_progress &progress) {
     struct Counted {
-        Counted() { ++watches_under_way; }
-        ~Counted() { --watches_under_way; }
+        Counted() { ++callbacks_in_flight; }
+        ~Counted() { --callbacks_in_flight; }
     } counted;
-    return unwatched && is_of_another_thread() ? 0 : watch(&progress);
+    return callbacks_disabled && is_another_thread() ? 0 : callback(&progress);
 }
 
 }  // namespace
 
 Call::Call(const pk_options *options, pk_report *report_given) : report(*report_given) {
-    rest_if_ending();
-    watch_forks();
+    block_if_exiting();
+    reset_counters_after_forks();
     if (options != nullptr) options_ = *options;
     const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
     require(options_.device_count >= 0 && options_.span_capacity >= 0, "options hold a negative count");
@@ -64,12 +64,12 @@ Call::Call(const pk_options *options, pk_report *report_given) : report(*report_
             "options.rest has a count that is not from 0 to PK_MAX_RANGES");
     if (options_.devices == 0) options_.device_count = 0;
     if (options_.spans == 0) options_.span_capacity = 0;
-    ++calls_under_way;
+    ++calls_in_flight;
 }
 
 Call::~Call() {
-    --calls_under_way;
-    rest_if_ending();
+    --calls_in_flight;
+    block_if_exiting();
 }
 
 void Call::begin(int64_t elements) {
@@ -79,30 +79,30 @@ void Call::begin(int64_t elements) {
     for (const pk_range &range : ranges_) {
         require(range.start >= 0 && range.count >= 0 && range.start <= elements - range.count,
                 "options.rest has a range that the call has not");
-        all_ += range.count;
+        total_ += range.count;
     }
     ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), [](auto &r) { return r.count == 0; }),
                   ranges_.end());
     report = pk_report{};
 }
 
-void Call::look() {
-    if (std::this_thread::get_id() == caller_) ask();
+void Call::check_interrupt() {
+    if (std::this_thread::get_id() == caller_) poll_callback();
     if (stopped_.load(std::memory_order_relaxed)) fail(PK_INTERRUPTED, "the call was asked to stop");
 }
 
-void Call::ask() {
-    if ((options_.watch == 0 && !ending) || stopped_) return;
+void Call::poll_callback() {
+    if ((options_.progress_callback == 0 && !exiting) || stopped_) return;
     const Clock::time_point now = Clock::now();
-    if (now - asked_ < PATIENCE) return;
-    if (ending) {
-        if (must_rest()) stopped_ = true;
+    if (now - last_poll_ < POLL_INTERVAL) return;
+    if (exiting) {
+        if (must_block()) stopped_ = true;
         return;
     }
-    const auto watch = reinterpret_cast<pk_watch>(options_.watch);
-    const pk_progress progress{done_.load(std::memory_order_relaxed), all_};
-    if (asked(watch, progress) != 0) stopped_ = true;
-    asked_ = Clock::now();
+    const auto callback = reinterpret_cast<pk_progress_callback>(options_.progress_callback);
+    const pk_progress progress{done_.load(std::memory_order_relaxed), total_};
+    if (call_progress_callback(callback, progress) != 0) stopped_ = true;
+    last_poll_ = Clock::now();
 }
 
 // A device does one thing of a kind after the other, and a chunk's span begins when it was queued: leaves of
@@ -129,14 +129,14 @@ void Call::end() {
         clip(reinterpret_cast<pk_span *>(options_.spans), std::min<int64_t>(spans_, options_.span_capacity));
     }
     timeline_.report(report);
-    for (int stage = 0; stage < PK_STAGES; ++stage) {
+    for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
         if (stage_seconds_[stage]) report.stage_seconds[stage] = *stage_seconds_[stage];
     }
     report.seconds = seconds();
     if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
 }
 
-void Call::not_delivered(const std::vector<pk_range> &ranges) {
+void Call::report_undelivered(const std::vector<pk_range> &ranges) {
     auto *rest = reinterpret_cast<pk_rest *>(options_.rest);
     if (rest == nullptr) return;
     std::vector<pk_range> sorted = ranges;
@@ -154,7 +154,7 @@ void Call::not_delivered(const std::vector<pk_range> &ranges) {
     }
 }
 
-Lane::Lane(Call &call) : call_(call) {
+TraceLane::TraceLane(Call &call) : call_(call) {
     const std::lock_guard<std::mutex> lock(call.mutex);
     std::vector<std::thread::id> &threads = call.threads_;
     const auto known = std::find(threads.begin(), threads.end(), std::this_thread::get_id());
@@ -163,12 +163,12 @@ Lane::Lane(Call &call) : call_(call) {
     call.report.threads = std::max(call.report.threads, int64_t(threads.size()));
 }
 
-Lane::~Lane() {
+TraceLane::~TraceLane() {
     std::lock_guard<std::mutex> lock(call_.mutex);
     call_.timeline_.merge(std::move(timeline_));
 }
 
-void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device, int slot) {
+void TraceLane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device, int slot) {
     timeline_.mark(stage, begin, end);
     const int64_t index = call_.spans_.fetch_add(1, std::memory_order_relaxed);
     if (index >= call_.options_.span_capacity) return;
@@ -178,18 +178,18 @@ void Lane::add(int stage, double begin, double end, int64_t bytes, int64_t eleme
 
 }  // namespace pk
 
-extern "C" int32_t pk_unwatch(void) {
+extern "C" int32_t pk_disable_callbacks(void) {
     return pk::guarded([] {
-        pk::ender = std::this_thread::get_id();
-        pk::unwatched = true;
-        pk::wait_for(pk::watches_under_way);
+        pk::exiting_thread = std::this_thread::get_id();
+        pk::callbacks_disabled = true;
+        pk::wait_for(pk::callbacks_in_flight);
     });
 }
 
 extern "C" int32_t pk_shutdown(void) {
     return pk::guarded([] {
-        pk::ender = std::this_thread::get_id();
-        pk::ending = true;
-        pk::wait_for(pk::calls_under_way);
+        pk::exiting_thread = std::this_thread::get_id();
+        pk::exiting = true;
+        pk::wait_for(pk::calls_in_flight);
     });
 }

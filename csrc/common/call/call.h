@@ -33,39 +33,39 @@ class Call {
     // For every thread, as often as may be: counts elements done, and throws if the call is to stop.
     void advance(int64_t elements) {
         done_.fetch_add(elements, std::memory_order_relaxed);
-        look();
+        check_interrupt();
     }
-    void look();
+    void check_interrupt();
 
     // For the calling thread while it waits: asks the caller whether to go on, now and then.
-    void ask();
-    static constexpr std::chrono::milliseconds PATIENCE{50};
+    void poll_callback();
+    static constexpr std::chrono::milliseconds POLL_INTERVAL{50};
 
-    double seconds() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+    double seconds() const { return std::chrono::duration<double>(Clock::now() - start_time_).count(); }
 
     const pk_options &options() const { return options_; }
-    void not_delivered(const std::vector<pk_range> &ranges);
+    void report_undelivered(const std::vector<pk_range> &ranges);
 
     // The seconds of a stage as a device's own clock has them, finer than those of the chunks' spans.
-    void took(int stage, double seconds) { stage_seconds_[stage] = seconds; }
+    void set_stage_seconds(int stage, double seconds) { stage_seconds_[stage] = seconds; }
 
     std::mutex mutex;  // guards the report
     pk_report &report;
 
    private:
-    friend class Lane;
+    friend class TraceLane;
 
-    const Clock::time_point began_ = Clock::now();
+    const Clock::time_point start_time_ = Clock::now();
     const std::thread::id caller_ = std::this_thread::get_id();
-    Clock::time_point asked_ = began_;
+    Clock::time_point last_poll_ = start_time_;
     pk_options options_{};
     std::vector<pk_range> ranges_;
-    int64_t all_ = 0;
+    int64_t total_ = 0;
     std::atomic<int64_t> done_{0};
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};
     Timeline timeline_;
-    std::optional<double> stage_seconds_[PK_STAGES];
+    std::optional<double> stage_seconds_[PK_STAGE_COUNT];
     std::vector<std::thread::id> threads_;  // that took part
 };
 
@@ -73,7 +73,7 @@ class Call {
 // throws; then the call begins, of as many elements as the request has, and launch(request, call) is the
 // engine's.
 template <class Check, class Launch>
-int32_t called_in_ranges(const pk_options *options, pk_report *report, Check check, Launch launch) {
+int32_t run_ranged_entry(const pk_options *options, pk_report *report, Check check, Launch launch) {
     return guarded([&] {
         const auto request = check();
         require(report != nullptr, "report is a null pointer");
@@ -86,21 +86,21 @@ int32_t called_in_ranges(const pk_options *options, pk_report *report, Check che
 
 // The same, for an entry that does all of its work or none of it.
 template <class Check, class Launch>
-int32_t called(const pk_options *options, pk_report *report, Check check, Launch launch) {
+int32_t run_entry(const pk_options *options, pk_report *report, Check check, Launch launch) {
     const auto check_whole = [&] {
         require(options == nullptr || options->rest == 0, "options.rest is for pk_evaluate");
         return check();
     };
-    return called_in_ranges(options, report, check_whole, launch);
+    return run_ranged_entry(options, report, check_whole, launch);
 }
 
 // What one thread tells of the stages that its chunks went through; by the same number, all through a call.
-class Lane {
+class TraceLane {
    public:
-    explicit Lane(Call &call);
-    ~Lane();
-    Lane(const Lane &) = delete;
-    Lane &operator=(const Lane &) = delete;
+    explicit TraceLane(Call &call);
+    ~TraceLane();
+    TraceLane(const TraceLane &) = delete;
+    TraceLane &operator=(const TraceLane &) = delete;
 
     // On the host, or on a device in a slot.
     void add(int stage, double begin, double end, int64_t bytes, int64_t elements) {

@@ -26,14 +26,14 @@ enum class Waking { at_once, if_long };
 // together. Each thread that gets any makes its own worker by make(), computes by run(worker, first, count),
 // which returns how many elements that were, and ends with end(worker), which is for one thread at a time.
 template <class Make, class Run, class End>
-void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make make, Run run, End end,
+void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
                Waking waking = Waking::at_once) {
-    if (threads <= 1 || count / share < 4 * threads) waking = Waking::at_once;
-    const int64_t least = waking == Waking::at_once ? share : (share + 3) / 4;
+    if (threads <= 1 || count / grain < 4 * threads) waking = Waking::at_once;
+    const int64_t min_grain = waking == Waking::at_once ? grain : (grain + 3) / 4;
     std::atomic<int64_t> next{0};
     const auto take = [&](int64_t most) {
         const int64_t fair = (count - next) / (2 * std::max<int64_t>(1, threads));
-        const int64_t part = std::clamp(fair, least, most), first = next.fetch_add(part);
+        const int64_t part = std::clamp(fair, min_grain, most), first = next.fetch_add(part);
         return std::pair(first, std::min(part, count - first));
     };
     // next_most(seconds for each of the part's) is how much to take after it at most.
@@ -41,37 +41,37 @@ void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make m
         auto [first, part] = take(most);
         if (part <= 0) return;
         const DefaultFloatingPoint environment;
-        Lane lane(call);
+        TraceLane lane(call);
         auto worker = make();
         while (part > 0) {
             const double begin = call.seconds();
             const int64_t elements = run(worker, first, part);
             const double now = call.seconds();
-            lane.add(PK_COMPUTE, begin, now, 0, elements);
+            lane.add(PK_STAGE_COMPUTE, begin, now, 0, elements);
             std::tie(first, part) = take(next_most((now - begin) / double(part)));
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
         end(worker);
     };
-    const auto work = [&] { take_parts(share, [&](double) { return share; }); };
-    const auto own = [&](const Ask &ask) {
-        bool are_asked = waking == Waking::at_once || helpers_are_awake();
-        if (are_asked) ask();
-        take_parts(are_asked ? share : least, [&](double seconds) {
-            if (!are_asked && seconds * double(count - next) > WORTH_WAKING) {
-                ask();
-                are_asked = true;
+    const auto work = [&] { take_parts(grain, [&](double) { return grain; }); };
+    const auto caller_work = [&](const Wake &wake) {
+        bool are_awake = waking == Waking::at_once || helpers_are_awake();
+        if (are_awake) wake();
+        take_parts(are_awake ? grain : min_grain, [&](double seconds) {
+            if (!are_awake && seconds * double(count - next) > WORTH_WAKING) {
+                wake();
+                are_awake = true;
             }
-            return share;
+            return grain;
         });
     };
-    run_on_threads(threads, call, std::ref(work), std::ref(own));  // which cost no memory
-    call.report.chunks += (count + share - 1) / share;
+    run_on_threads(threads, call, std::ref(work), std::ref(caller_work));  // which cost no memory
+    call.report.chunks += (count + grain - 1) / grain;
 }
 
 template <class Make, class Run>
-void share_out(Call &call, int64_t count, int64_t share, int64_t threads, Make make, Run run) {
-    share_out(call, count, share, threads, make, run, [](auto &) {});
+void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run) {
+    parallel_for(call, count, grain, threads, make, run, [](auto &) {});
 }
 
 }  // namespace pk

@@ -70,8 +70,8 @@ static int64_t configured_threads() {
 
 static thread_local bool is_alone = false;
 
-Alone::Alone() : was_(is_alone) { is_alone = true; }
-Alone::~Alone() { is_alone = was_; }
+SingleThreadScope::SingleThreadScope() : was_(is_alone) { is_alone = true; }
+SingleThreadScope::~SingleThreadScope() { is_alone = was_; }
 
 int64_t thread_count() {
     static const int64_t threads = configured_threads();
@@ -82,11 +82,11 @@ namespace {
 
 // Sleeping and waking cost some 40 us where the processor is virtual, so both sides look again for about as
 // long before they sleep.
-constexpr std::chrono::microseconds PATIENCE(50);
+constexpr std::chrono::microseconds POLL_INTERVAL(50);
 
 template <class Condition>
 void wait_awake(Condition holds) {
-    const auto end = std::chrono::steady_clock::now() + PATIENCE;
+    const auto end = std::chrono::steady_clock::now() + POLL_INTERVAL;
     while (!holds() && std::chrono::steady_clock::now() < end) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -113,25 +113,25 @@ class Pool {
     }
 
     void run(int64_t helpers, Call &call, const std::function<void()> &work,
-             const std::function<void(const Ask &)> &own) {
+             const std::function<void(const Wake &)> &own) {
         Job job(work, helpers);
         bool is_open = false;
-        const auto ask = [&] {
+        const auto wake = [&] {
             if (!is_open) open(job);
             is_open = true;
         };
         std::exception_ptr error;
         try {
-            own(std::cref(ask));
+            own(std::cref(wake));
         } catch (...) {
             error = std::current_exception();
         }
         if (is_open) close(job);
         wait_awake([&] { return job.active == 0; });
         std::unique_lock<std::mutex> lock(mutex_);
-        while (!idle_.wait_for(lock, Call::PATIENCE, [&] { return job.active == 0; })) {
+        while (!idle_.wait_for(lock, Call::POLL_INTERVAL, [&] { return job.active == 0; })) {
             lock.unlock();
-            call.ask();
+            call.poll_callback();
             lock.lock();
         }
         if (!error) error = job.error;
@@ -237,14 +237,14 @@ bool start_thread(const std::function<void()> &body) {
 }
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work) {
-    run_on_threads(threads, call, work, [&](const Ask &ask) {
-        ask();
+    run_on_threads(threads, call, work, [&](const Wake &wake) {
+        wake();
         work();
     });
 }
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work,
-                    const std::function<void(const Ask &)> &own) {
+                    const std::function<void(const Wake &)> &own) {
     const int64_t helpers = std::min(threads, thread_count()) - 1;
     if (helpers < 1) {
         own([] {});

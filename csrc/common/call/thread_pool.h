@@ -11,12 +11,12 @@ namespace pk {
 int64_t thread_count();
 
 // While it lives, what its thread calls is computed by that thread alone, as others have work of their own.
-class Alone {
+class SingleThreadScope {
    public:
-    Alone();
-    ~Alone();
-    Alone(const Alone &) = delete;
-    Alone &operator=(const Alone &) = delete;
+    SingleThreadScope();
+    ~SingleThreadScope();
+    SingleThreadScope(const SingleThreadScope &) = delete;
+    SingleThreadScope &operator=(const SingleThreadScope &) = delete;
 
    private:
     const bool was_;
@@ -30,9 +30,9 @@ class Call;
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work);
 
 // The same, but on the calling thread `own`, at whose argument's call the other threads are asked to come.
-using Ask = std::function<void()>;
+using Wake = std::function<void()>;
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work,
-                    const std::function<void(const Ask &)> &own);
+                    const std::function<void(const Wake &)> &own);
 
 // Whether some of the pool's threads look for work: they come at once. Those that sleep take a while.
 bool helpers_are_awake();

@@ -29,14 +29,14 @@ class Timeline {
         while (other.width_ < width_) other.widen();
         use(other.used_);
         for (int64_t word = 0; word < other.used_; ++word) {
-            for (int stage = 0; stage < PK_STAGES; ++stage) words_[word][stage] |= other.words_[word][stage];
+            for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) words_[word][stage] |= other.words_[word][stage];
         }
     }
 
     void report(pk_report &report) const {
         for (int64_t word = 0; word < used_; ++word) {
             uint64_t once = 0, twice = 0;
-            for (int stage = 0; stage < PK_STAGES; ++stage) {
+            for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
                 const uint64_t bits = words_[word][stage];
                 report.stage_seconds[stage] += width_ * __builtin_popcountll(bits);
                 twice |= once & bits;
@@ -58,7 +58,7 @@ class Timeline {
     void widen() {
         use((used_ + 1) / 2 * 2);
         for (int64_t word = 0; word < used_ / 2; ++word) {
-            for (int stage = 0; stage < PK_STAGES; ++stage) {
+            for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
                 words_[word][stage] =
                     every_second(words_[2 * word][stage]) | every_second(words_[2 * word + 1][stage]) << 32;
             }
@@ -78,7 +78,7 @@ class Timeline {
 
     double width_ = 0.25e-6;  // seconds of a bit
     int64_t used_ = 0;        // words of each stage
-    std::array<std::array<uint64_t, PK_STAGES>, WORDS> words_;
+    std::array<std::array<uint64_t, PK_STAGE_COUNT>, WORDS> words_;
 };
 
 }  // namespace pk

@@ -7,45 +7,45 @@
 
 namespace pk::kernels {
 
-static constexpr int64_t LOOK_EVERY = 512;    // switches between threads
-static constexpr int64_t LOOK_EVERY_END = 8;  // threads that end
+static constexpr int64_t YIELD_EVERY = 512;    // switches between threads
+static constexpr int64_t YIELD_EVERY_END = 8;  // threads that end
 // What a block takes that may run as a loop, which nothing can stop on its way.
 static constexpr std::chrono::milliseconds QUICK(5);
 
 // Whose fibers the thread is on.
-static thread_local Worker *running = nullptr;
+static thread_local BlockExecutor *running = nullptr;
 
-Worker::Worker() : fibers_(base) {
-    held_.context.services = &SERVICES;
-    held_.worker = this;
+BlockExecutor::BlockExecutor() : fibers_(base) {
+    service_context_.context.services = &SERVICES;
+    service_context_.worker = this;
 }
 
-void Worker::begin(const Launch &launch) {
+void BlockExecutor::begin(const Launch &launch) {
     launch_ = &launch;
     may_loop_ = launch.kernel.waits == 0 && !launch.checked;
     loops_ = due_ = false;
     size_ = int(launch.shape.threads());
     for (int d = 0; d < 3; ++d) {
-        held_.context.grid[d] = uint32_t(launch.shape.grid[d]);
-        held_.context.block[d] = uint32_t(launch.shape.block[d]);
+        service_context_.context.grid[d] = uint32_t(launch.shape.grid[d]);
+        service_context_.context.block[d] = uint32_t(launch.shape.block[d]);
     }
     threads_.resize(size_t(size_));
     done_lanes_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
     variables_.clear();
     pages_.fill(0);
-    arena_.reset();
+    guarded_memory_.reset();
     if (launch.checked) {
-        arena_ = std::make_unique<Arena>();
-        held_.context.shared = arena_->take(launch.shared, 1, "the dynamic shared memory");
+        guarded_memory_ = std::make_unique<GuardedMemory>();
+        service_context_.context.shared = guarded_memory_->take(launch.shared, 1, "the dynamic shared memory");
         return;
     }
     constexpr size_t ALIGNED = 128;
     if (shared_.size() < size_t(launch.shared) + ALIGNED) shared_.resize(size_t(launch.shared) + ALIGNED);
     const auto address = reinterpret_cast<uint64_t>(shared_.data());
-    held_.context.shared = shared_.data() + (ALIGNED - address % ALIGNED) % ALIGNED;
+    service_context_.context.shared = shared_.data() + (ALIGNED - address % ALIGNED) % ALIGNED;
 }
 
-void Worker::run(int64_t first, int64_t count) {
+void BlockExecutor::run(int64_t first, int64_t count) {
     const int64_t end = first + count;
     // Kernels share these places by their addresses.
     const pk_image_kernel *&quick =
@@ -67,10 +67,10 @@ void Worker::run(int64_t first, int64_t count) {
     }
 }
 
-void Worker::run_block(int64_t block) {
+void BlockExecutor::run_block(int64_t block) {
     const auto *grid = launch_->shape.grid;
     const int64_t place[] = {block % grid[0], block / grid[0] % grid[1], block / grid[0] / grid[1]};
-    std::copy(place, place + 3, held_.context.block_index);
+    std::copy(place, place + 3, service_context_.context.block_index);
     std::fill(threads_.begin(), threads_.end(), Thread{State::READY, -1, 0, 0});
     std::fill(done_lanes_.begin(), done_lanes_.end(), 0);
     done_ = arrived_ = counting_ = 0;
@@ -78,25 +78,25 @@ void Worker::run_block(int64_t block) {
     enter(0);
 }
 
-void Worker::enter(int thread) {
+void BlockExecutor::enter(int thread) {
     current_ = thread;
     fiber_ = take_fiber();
-    go(fiber_);
-    while (looks_) {
-        looks_ = false;
+    resume(fiber_);
+    while (yields_for_callback_) {
+        yields_for_callback_ = false;
         try {
-            launch_->call.look();
+            launch_->call.check_interrupt();
             check_limit();
         } catch (...) {
             failure_ = std::current_exception();
             break;
         }
-        go(fiber_);
+        resume(fiber_);
     }
     if (!failure_) return;
     // What other fibers were about is left undone.
     idle_.clear();
-    records_.clear();
+    exchanges_.clear();
     for (int fiber = fibers_.count() - 1; fiber >= 0; --fiber) {
         fibers_.reset(fiber);
         idle_.push_back(fiber);
@@ -105,23 +105,23 @@ void Worker::enter(int thread) {
 }
 
 // On that stack, until there is something to ask or nothing to do.
-void Worker::go(int fiber) {
-    Worker *const outer = std::exchange(running, this);
+void BlockExecutor::resume(int fiber) {
+    BlockExecutor *const outer = std::exchange(running, this);
     inside_ = true;
     fibers_.enter(fiber);
     inside_ = false;
     running = outer;
 }
 
-Worker *Worker::of_this_thread() { return running; }
+BlockExecutor *BlockExecutor::of_this_thread() { return running; }
 
-void Worker::interrupted(uint64_t at) {
+void BlockExecutor::interrupted(uint64_t at) {
     if (!inside_) return;
     due_ = !launch_->code.has(at);
-    if (!due_) look();
+    if (!due_) yield_for_callback();
 }
 
-int Worker::take_fiber() {
+int BlockExecutor::take_fiber() {
     if (idle_.empty()) {
         const int had = fibers_.count(), most = std::max(had + 1, size_);
         if (had != 0) wait_for_stacks();
@@ -137,58 +137,58 @@ int Worker::take_fiber() {
 
 // On a fiber, as long as kernels that other threads run have too many. Those may wait as well, if all have
 // too few.
-void Worker::wait_for_stacks() {
+void BlockExecutor::wait_for_stacks() {
     constexpr std::chrono::seconds PATIENCE(10);
     const Clock::time_point latest = Clock::now() + PATIENCE;
-    while (!take_stacks(*this, size_)) {
+    while (!reserve_stacks(*this, size_)) {
         if (Clock::now() > latest)
             fail(PK_OUT_OF_MEMORY, launch_->name + ": no stacks for the " + std::to_string(size_) +
                                        " threads of a block, which wait for each other, beside those of "
                                        "kernels that other threads run; run fewer of them at a time");
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
-        look();
+        yield_for_callback();
     }
 }
 
-void Worker::base() {
-    Fibers::arrived();
-    running->live();
+void BlockExecutor::base() {
+    Fibers::on_entry();
+    running->fiber_main();
 }
 
-void Worker::live() {
+void BlockExecutor::fiber_main() {
     for (;;) {
         if (loops_) {
-            launch_->kernel.blocks(&held_.context, launch_->arguments, first_, count_);
+            launch_->kernel.blocks(&service_context_.context, launch_->arguments, first_, count_);
             idle_.push_back(fiber_);
-            fibers_.leave(fiber_);
+            fibers_.yield_to_scheduler(fiber_);
         } else {
-            launch_->kernel.thread(&held_.context, launch_->arguments, current_);
+            launch_->kernel.thread(&service_context_.context, launch_->arguments, current_);
             try {
                 finish();
             } catch (...) {
                 failure_ = std::current_exception();
             }
-            if (failure_) abandon();
+            if (failure_) cancel_fiber();
         }
     }
 }
 
 // What asks the call's caller may need more of a stack than a fiber has, or insist on the thread's own.
-void Worker::look() {
+void BlockExecutor::yield_for_callback() {
     due_ = false;
-    looks_ = true;
-    fibers_.leave(fiber_);
+    yields_for_callback_ = true;
+    fibers_.yield_to_scheduler(fiber_);
 }
 
 // Does not come back: what is on the stack has nothing to tidy up.
-void Worker::abandon() {
-    for (;;) fibers_.leave(fiber_);
+void BlockExecutor::cancel_fiber() {
+    for (;;) fibers_.yield_to_scheduler(fiber_);
 }
 
-void Worker::stop(const std::string &why) { fail(PK_DEVICE_ERROR, launch_->name + ": " + why); }
+void BlockExecutor::stop(const std::string &why) { fail(PK_DEVICE_ERROR, launch_->name + ": " + why); }
 
 // Another thread after the current one, in turn, or that one.
-int Worker::next() const {
+int BlockExecutor::next() const {
     for (int i = current_ + 1; i < size_; ++i) {
         if (threads_[size_t(i)].state == State::READY) return i;
     }
@@ -198,7 +198,7 @@ int Worker::next() const {
     return -1;
 }
 
-void Worker::change_to(int thread) {
+void BlockExecutor::change_to(int thread) {
     const int from = fiber_;
     current_ = thread;
     fiber_ = threads_[size_t(thread)].fiber;
@@ -206,8 +206,8 @@ void Worker::change_to(int thread) {
 }
 
 // Others go on, until the current thread can.
-void Worker::suspend() {
-    if (++switches_ % LOOK_EVERY == 0) look();
+void BlockExecutor::suspend() {
+    if (++switches_ % YIELD_EVERY == 0) yield_for_callback();
     int thread = next();
     if (thread < 0 && wake_active()) thread = next();
     if (thread < 0) stop(stuck());
@@ -218,14 +218,14 @@ void Worker::suspend() {
 }
 
 // The current thread has returned. This fiber takes the next that has not begun, or waits until it is needed.
-void Worker::finish() {
+void BlockExecutor::finish() {
     threads_[size_t(current_)].state = State::DONE;
-    if (++done_ % LOOK_EVERY_END == 0) look();
+    if (++done_ % YIELD_EVERY_END == 0) yield_for_callback();
     done_lanes_[size_t(current_ / PK_WARP)] |= 1u << current_ % PK_WARP;
     complete_without(current_);
     if (done_ == size_) {
         idle_.push_back(fiber_);
-        fibers_.leave(fiber_);
+        fibers_.yield_to_scheduler(fiber_);
         return;
     }
     int thread = next();

@@ -10,19 +10,19 @@
 #include <string>
 #include <vector>
 
+#include "guarded_memory.h"
 #include "common/call/call.h"
 #include "common/kernels.h"
 #include "compiled_module.h"
 #include "fibers.h"
-#include "guarded_memory.h"
 #include "preemption.h"
 
 namespace pk::kernels {
 
 // What kernels print in a call.
-class Printed {
+class PrintBuffer {
    public:
-    Printed(uint8_t *text, int64_t capacity) : text_(text), capacity_(capacity) {}
+    PrintBuffer(uint8_t *text, int64_t capacity) : text_(text), capacity_(capacity) {}
     void add(const char *text, int64_t bytes);
     int64_t length() const { return length_; }
 
@@ -41,21 +41,21 @@ struct Launch {
     Shape shape;
     int64_t shared;
     void *const *arguments;
-    Arena *arena;  // of the buffers, where accesses are checked
+    GuardedMemory *guarded_memory;  // of the buffers, where accesses are checked
     std::chrono::milliseconds block_limit;
     Call &call;
-    Printed &printed;
+    PrintBuffer &print_buffer;
 };
 
-class Worker {
+class BlockExecutor {
    public:
-    Worker();
+    BlockExecutor();
 
     void begin(const Launch &launch);
     void run(int64_t first, int64_t count);  // blocks; throws what became of them
 
     // The one whose kernel the calling thread runs, or null.
-    static Worker *of_this_thread();
+    static BlockExecutor *of_this_thread();
 
     // For a handler of a signal that came when the thread was at that instruction: asks whether the call goes
     // on, at once in the kernel's own code, which holds nobody's locks, and else when the kernel next asks
@@ -77,7 +77,7 @@ class Worker {
     };
 
     // Lanes that wait for each other, and what they say.
-    struct Record {
+    struct WarpExchange {
         int warp;
         int32_t operation;
         uint32_t mask, arrived;
@@ -87,34 +87,34 @@ class Worker {
     };
 
     // What services are given is the first member.
-    struct Held {
+    struct ServiceContext {
         pk_context context;
-        Worker *worker;
+        BlockExecutor *worker;
     };
 
     template <class Body>
-    static auto asked(pk_context *context, Body &&body);
+    static auto serve(pk_context *context, Body &&body);
     static const pk_services SERVICES;
     static void base();
-    [[noreturn]] void live();
+    [[noreturn]] void fiber_main();
 
     void enter(int thread);
     void run_block(int64_t block);
-    void go(int fiber);
+    void resume(int fiber);
     void change_to(int thread);
     void suspend();
-    void look();
+    void yield_for_callback();
     void finish();
     int next() const;
     int take_fiber();
     void wait_for_stacks();
-    [[noreturn]] void abandon();
+    [[noreturn]] void cancel_fiber();
     [[noreturn]] void stop(const std::string &why);
 
     void complete_barrier();
-    void complete(Record &record);
+    void complete(WarpExchange &record);
     void complete_without(int thread);
-    Record &record_of(int32_t operation, uint32_t mask);
+    WarpExchange &exchange_of(int32_t operation, uint32_t mask);
     bool wake_active();
     void begin_waiting();
     bool alone() const { return size_ == 1; }
@@ -133,15 +133,15 @@ class Worker {
     std::string where() const;
     std::string stuck() const;
 
-    Held held_{};
+    ServiceContext service_context_{};
     const Launch *launch_ = nullptr;
     Fibers fibers_;
     std::vector<int> idle_;
     std::vector<Thread> threads_;
     std::vector<uint32_t> done_lanes_;  // of each warp
-    std::vector<Record> records_;
+    std::vector<WarpExchange> exchanges_;
     std::vector<char> shared_;
-    std::unique_ptr<Arena> arena_;  // of shared memory, where accesses are checked
+    std::unique_ptr<GuardedMemory> guarded_memory_;  // of shared memory, where accesses are checked
     std::vector<void *> variables_;
     std::array<uint64_t, 64> pages_{};  // that are known to be there, where accesses are checked
 
@@ -153,7 +153,7 @@ class Worker {
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;
     int64_t switches_ = 0;
-    bool looks_ = false;               // whether the call goes on is asked on the thread's own stack
+    bool yields_for_callback_ = false;               // whether the call goes on is asked on the thread's own stack
     std::atomic<bool> inside_{false};  // the kernel has the thread
     std::atomic<bool> due_{false};     // to be asked
     Clock::time_point began_{};

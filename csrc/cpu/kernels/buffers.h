@@ -7,24 +7,24 @@
 #include <string>
 #include <vector>
 
+#include "guarded_memory.h"
 #include "common/call/call.h"
 #include "common/call/thread_pool.h"
 #include "common/kernels.h"
-#include "guarded_memory.h"
 #include "memory_mapping.h"
 
 namespace pk::kernels {
 
 // Calls body(first, count) for parts of `size` bytes, on all threads if they are many.
 template <class Body>
-void in_parts(Call &call, int64_t size, Body body) {
+void parallel_for_parts(Call &call, int64_t size, Body body) {
     constexpr int64_t PART = int64_t(1) << 20;
     const int64_t parts = (size + PART - 1) / PART;
     std::atomic<int64_t> next{0};
     run_on_threads(std::min(parts, thread_count()), call, [&] {
         for (int64_t part = next++; part < parts; part = next++) {
             body(part * PART, std::min(PART, size - part * PART));
-            call.look();
+            call.check_interrupt();
         }
     });
 }
@@ -39,13 +39,13 @@ class Memory {
     Memory &operator=(const Memory &) = delete;
 
     char *operator[](int64_t buffer) const { return places_[size_t(buffer)]; }
-    Arena *arena() { return &arena_; }
+    GuardedMemory *guarded_memory() { return &guarded_memory_; }
 
-    void deliver(Call &call) {
+    void copy_back(Call &call) {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            if ((buffer.flags & PK_BUFFER_DOWN) == 0 || places_[size_t(i)] == host(buffer)) continue;
-            in_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
+            if ((buffer.flags & PK_BUFFER_DOWNLOAD) == 0 || places_[size_t(i)] == host(buffer)) continue;
+            parallel_for_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
                 std::memcpy(host(buffer) + first, places_[size_t(i)] + first, size_t(count));
             });
         }
@@ -54,7 +54,7 @@ class Memory {
    private:
     static char *host(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
     static bool is_read_only(const pk_buffer &buffer) {
-        return (buffer.flags & PK_BUFFER_CONSTANT) != 0 && (buffer.flags & PK_BUFFER_DOWN) == 0;
+        return (buffer.flags & PK_BUFFER_CONSTANT) != 0 && (buffer.flags & PK_BUFFER_DOWNLOAD) == 0;
     }
 
     bool overlaps(const pk_buffer &a) const {
@@ -67,11 +67,11 @@ class Memory {
     char *place(int64_t index, bool checked) {
         const pk_buffer &buffer = run_.buffers[index];
         const std::string label(buffer.label, strnlen(buffer.label, sizeof(buffer.label)));
-        if (checked) return static_cast<char *>(arena_.take(buffer.bytes, buffer.item, label));
+        if (checked) return static_cast<char *>(guarded_memory_.take(buffer.bytes, buffer.itemsize, label));
         constexpr uint64_t ALIGNED = 16;  // as vector types want it
         const bool in_place =
-            (buffer.flags & PK_BUFFER_DOWN) != 0 ||
-            (buffer.flags & (PK_BUFFER_UP | PK_BUFFER_CONSTANT)) == (PK_BUFFER_UP | PK_BUFFER_CONSTANT);
+            (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 ||
+            (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT)) == (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT);
         if (in_place && buffer.address % ALIGNED == 0 && !overlaps(buffer)) return host(buffer);
         const auto bytes = size_t(std::max<int64_t>(buffer.bytes, 1));
         mapped_.emplace_back(bytes, PROT_READ | PROT_WRITE);
@@ -86,20 +86,20 @@ class Memory {
         const pk_buffer &buffer = run_.buffers[index];
         char *const to = places_[size_t(index)];
         const bool is_host = to == host(buffer);
-        if ((buffer.flags & PK_BUFFER_UP) != 0) {
+        if ((buffer.flags & PK_BUFFER_UPLOAD) != 0) {
             if (is_host) return;
-            in_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
+            parallel_for_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
                 std::memcpy(to + first, host(buffer) + first, size_t(count));
             });
         } else if (is_host || (buffer.flags & PK_BUFFER_POISON) != 0) {
-            const int byte = (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_POISON : 0;
-            in_parts(call, buffer.bytes,
+            const int byte = (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0;
+            parallel_for_parts(call, buffer.bytes,
                      [&](int64_t first, int64_t count) { std::memset(to + first, byte, size_t(count)); });
         }
     }
 
     const Run &run_;
-    Arena arena_;
+    GuardedMemory guarded_memory_;
     std::vector<Mapping> mapped_;
     std::vector<char *> places_;
 };

@@ -11,7 +11,7 @@
 
 namespace pk::kernels {
 
-void Printed::add(const char *text, int64_t bytes) {
+void PrintBuffer::add(const char *text, int64_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const int64_t fits = std::min(bytes, capacity_ - length_);
     if (fits > 0) std::memcpy(text_ + length_, text, size_t(fits));
@@ -20,7 +20,7 @@ void Printed::add(const char *text, int64_t bytes) {
 
 // ---- What threads wait for ----
 
-int32_t Worker::barrier(int32_t line, int32_t value) {
+int32_t BlockExecutor::barrier(int32_t line, int32_t value) {
     if (alone()) return value != 0;
     begin_waiting();
     Thread &thread = threads_[size_t(current_)];
@@ -36,7 +36,7 @@ int32_t Worker::barrier(int32_t line, int32_t value) {
     return counted_;
 }
 
-void Worker::complete_barrier() {
+void BlockExecutor::complete_barrier() {
     const Thread *first = nullptr;
     for (Thread &thread : threads_) {
         if (thread.state != State::BARRIER) continue;
@@ -50,23 +50,23 @@ void Worker::complete_barrier() {
     arrived_ = counting_ = 0;
 }
 
-Worker::Record &Worker::record_of(int32_t operation, uint32_t mask) {
+BlockExecutor::WarpExchange &BlockExecutor::exchange_of(int32_t operation, uint32_t mask) {
     const int warp = current_ / PK_WARP;
-    Record *free = nullptr;
-    for (Record &record : records_) {
+    WarpExchange *free = nullptr;
+    for (WarpExchange &record : exchanges_) {
         if (record.open && record.warp == warp && record.operation == operation && record.mask == mask)
             return record;
         if (!record.open && record.readers == 0) free = &record;
     }
     if (free == nullptr) {
-        records_.push_back({});
-        free = &records_.back();
+        exchanges_.push_back({});
+        free = &exchanges_.back();
     }
     *free = {warp, operation, mask, 0, true, 0, {}};
     return *free;
 }
 
-uint32_t Worker::exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value, uint64_t *values) {
+uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value, uint64_t *values) {
     const int lane = current_ % PK_WARP, first = current_ - lane;
     const uint32_t bit = 1u << lane;
     if (alone()) {
@@ -82,8 +82,8 @@ uint32_t Worker::exchange(int32_t line, int32_t operation, uint32_t mask, uint64
     if (launch_->checked && done != 0)
         stop(where() + ": the mask in line " + std::to_string(line) + " has lane " +
              std::to_string(__builtin_ctz(done)) + ", which has returned");
-    Record &record = record_of(operation, mask);
-    const size_t index = size_t(&record - records_.data());
+    WarpExchange &record = exchange_of(operation, mask);
+    const size_t index = size_t(&record - exchanges_.data());
     record.values[lane] = value;
     record.arrived |= bit;
     threads_[size_t(current_)].line = line;
@@ -93,13 +93,13 @@ uint32_t Worker::exchange(int32_t line, int32_t operation, uint32_t mask, uint64
         threads_[size_t(current_)].state = State::WARP;
         suspend();
     }
-    Record &filled = records_[index];  // others may have made more of them
+    WarpExchange &filled = exchanges_[index];  // others may have made more of them
     std::memcpy(values, filled.values, sizeof(filled.values));
     --filled.readers;
     return filled.arrived;
 }
 
-void Worker::complete(Record &record) {
+void BlockExecutor::complete(WarpExchange &record) {
     record.open = false;
     record.readers = __builtin_popcount(record.arrived);
     for (int lane = 0; lane < PK_WARP; ++lane) {
@@ -108,10 +108,10 @@ void Worker::complete(Record &record) {
 }
 
 // A thread has returned, and nobody waits for it any more.
-void Worker::complete_without(int thread) {
+void BlockExecutor::complete_without(int thread) {
     if (arrived_ != 0 && arrived_ + done_ == size_) complete_barrier();
     const int warp = thread / PK_WARP;
-    for (Record &record : records_) {
+    for (WarpExchange &record : exchanges_) {
         if (!record.open || record.warp != warp) continue;
         if (launch_->checked && (record.mask >> thread % PK_WARP & 1) != 0)
             stop("in " + block_name() + ", lanes of a warp wait for " + thread_name(thread) +
@@ -120,7 +120,7 @@ void Worker::complete_without(int thread) {
     }
 }
 
-uint32_t Worker::active(int32_t line) {
+uint32_t BlockExecutor::active(int32_t line) {
     if (alone()) return 1;
     begin_waiting();
     threads_[size_t(current_)].state = State::ACTIVE;
@@ -130,7 +130,7 @@ uint32_t Worker::active(int32_t line) {
 }
 
 // Nobody else can go on: the lanes of a warp that came to one line are those that are active there.
-bool Worker::wake_active() {
+bool BlockExecutor::wake_active() {
     int first = 0;
     while (first < size_ && threads_[size_t(first)].state != State::ACTIVE) ++first;
     if (first == size_) return false;
@@ -147,73 +147,73 @@ bool Worker::wake_active() {
     return true;
 }
 
-void Worker::yield() {
+void BlockExecutor::yield() {
     if (!loops_) suspend();
 }
 
-void Worker::begin_waiting() {
+void BlockExecutor::begin_waiting() {
     waited_ = true;
     if (loops_) fail(PK_DEVICE_ERROR, launch_->name + " waits where it was taken not to");
 }
 
 // ---- What is checked ----
 
-void Worker::access(uint64_t address, uint64_t bytes, int32_t how) {
+void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
     const std::string what =
         std::string((how & PK_WRITES) != 0 ? "writes " : "reads ") + std::to_string(bytes) + " bytes ";
     if (address < 65536) stop(where() + " " + what + "at a null pointer");
-    const Arena::Window *window = launch_->arena->find(address);
-    if (window == nullptr && arena_ != nullptr) window = arena_->find(address);
-    if (window == nullptr) {
+    const GuardedMemory::GuardedBuffer *guarded_buffer = launch_->guarded_memory->find(address);
+    if (guarded_buffer == nullptr && guarded_memory_ != nullptr) guarded_buffer = guarded_memory_->find(address);
+    if (guarded_buffer == nullptr) {
         if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own
         char place[32];
         std::snprintf(place, sizeof(place), "0x%llx", static_cast<unsigned long long>(address));
-        const std::string there = where() + " " + what + "at " + place + ", where no memory is";
-        window = launch_->arena->nearest(address);
-        if (window == nullptr) stop(there);
-        stop(there + "; the nearest is '" + window->label + "', of which that would be element " +
-             std::to_string(int64_t(address - window->begin) / window->item));
+        const std::string message = where() + " " + what + "at " + place + ", where no memory is";
+        guarded_buffer = launch_->guarded_memory->nearest(address);
+        if (guarded_buffer == nullptr) stop(message);
+        stop(message + "; the nearest is '" + guarded_buffer->label + "', of which that would be element " +
+             std::to_string(int64_t(address - guarded_buffer->begin) / guarded_buffer->item));
     }
-    const int64_t distance = int64_t(address - window->begin);
-    const int64_t size = int64_t(window->bytes), item = window->item;
+    const int64_t distance = int64_t(address - guarded_buffer->begin);
+    const int64_t size = int64_t(guarded_buffer->bytes), item = guarded_buffer->item;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
         if ((how & PK_ANYWHERE) == 0 && address % bytes != 0)
-            stop(where() + " " + what + "of '" + window->label + "' at byte " + std::to_string(distance) +
+            stop(where() + " " + what + "of '" + guarded_buffer->label + "' at byte " + std::to_string(distance) +
                  ", which is not a multiple of that");
         return;
     }
     const int64_t index = distance >= 0 ? distance / item : -((item - 1 - distance) / item);
-    stop(where() + " " + what + "at '" + window->label + "[" + std::to_string(index) + "]', which has " +
+    stop(where() + " " + what + "at '" + guarded_buffer->label + "[" + std::to_string(index) + "]', which has " +
          std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
 }
 
 // The system is asked, once for each page and launch; where it does not say, there is.
-bool Worker::is_memory(uint64_t address) {
+bool BlockExecutor::is_memory(uint64_t address) {
 #if defined(__linux__)
     static const auto bytes = uint64_t(sysconf(_SC_PAGESIZE));
     const uint64_t page = address / bytes;
-    uint64_t &known = pages_[page % pages_.size()];
+    uint64_t &last_page = pages_[page % pages_.size()];
     unsigned char resident = 0;
-    if (known != page && mincore(reinterpret_cast<void *>(page * bytes), 1, &resident) != 0 &&
+    if (last_page != page && mincore(reinterpret_cast<void *>(page * bytes), 1, &resident) != 0 &&
         errno == ENOMEM)
         return false;
-    known = page;
+    last_page = page;
 #else
     (void)address;
 #endif
     return true;
 }
 
-void Worker::check_limit() {
+void BlockExecutor::check_limit() {
     const std::chrono::milliseconds limit = launch_->block_limit;
     if (!launch_->checked || limit.count() == 0 || Clock::now() - began_ < limit) return;
     stop(where() + " is still running: a block may take " + std::to_string(limit.count()) + " ms");
 }
 
-void *Worker::variable(int32_t index, int64_t bytes, int64_t item, const char *name) {
+void *BlockExecutor::variable(int32_t index, int64_t bytes, int64_t item, const char *name) {
     if (size_t(index) >= variables_.size()) variables_.resize(size_t(index) + 1);
     void *&memory = variables_[size_t(index)];
-    if (memory == nullptr) memory = arena_->take(bytes, item, name);
+    if (memory == nullptr) memory = guarded_memory_->take(bytes, item, name);
     return memory;
 }
 
@@ -223,21 +223,21 @@ static std::string triple(int64_t x, int64_t y, int64_t z) {
     return "(" + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + ")";
 }
 
-std::string Worker::thread_name(int thread) const {
+std::string BlockExecutor::thread_name(int thread) const {
     const auto *block = launch_->shape.block;
     return "thread " + triple(thread % block[0], thread / block[0] % block[1], thread / block[0] / block[1]);
 }
 
-std::string Worker::block_name() const {
-    const uint32_t *block = held_.context.block_index;
+std::string BlockExecutor::block_name() const {
+    const uint32_t *block = service_context_.context.block_index;
     return "block " + triple(block[0], block[1], block[2]);
 }
 
-std::string Worker::where() const { return "in " + block_name() + ", " + thread_name(current_); }
+std::string BlockExecutor::where() const { return "in " + block_name() + ", " + thread_name(current_); }
 
 // Of each kind of waiting, a thread that does it.
-std::string Worker::stuck() const {
-    std::string told;
+std::string BlockExecutor::stuck() const {
+    std::string text;
     std::vector<std::pair<State, int32_t>> seen;
     for (int i = 0; i < size_ && seen.size() < 4; ++i) {
         const Thread &thread = threads_[size_t(i)];
@@ -245,57 +245,57 @@ std::string Worker::stuck() const {
         if (thread.state == State::READY || std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
         seen.push_back(kind);
         const std::string line = "line " + std::to_string(thread.line);
-        told += (told.empty() ? ": " : "; ") + thread_name(i);
-        told += thread.state == State::DONE      ? " has returned"
+        text += (text.empty() ? ": " : "; ") + thread_name(i);
+        text += thread.state == State::DONE      ? " has returned"
                 : thread.state == State::BARRIER ? " waits at the barrier in " + line
                                                  : " waits for lanes of its warp in " + line;
     }
-    return "its threads wait for each other in divergent code, in " + block_name() + told;
+    return "its threads wait for each other in divergent code, in " + block_name() + text;
 }
 
 // ---- What kernels call ----
 
 // A failure leaves the kernel's stack as it is. No handler is left by changing stacks.
 template <class Body>
-auto Worker::asked(pk_context *context, Body &&body) {
-    Worker &worker = *reinterpret_cast<Held *>(context)->worker;
-    if (worker.is_due()) worker.look();
+auto BlockExecutor::serve(pk_context *context, Body &&body) {
+    BlockExecutor &worker = *reinterpret_cast<ServiceContext *>(context)->worker;
+    if (worker.is_due()) worker.yield_for_callback();
     try {
         return body(worker);
     } catch (...) {
         worker.failure_ = std::current_exception();
     }
-    worker.abandon();
+    worker.cancel_fiber();
 }
 
-const pk_services Worker::SERVICES = {
+const pk_services BlockExecutor::SERVICES = {
     [](pk_context *context, int32_t line, int32_t value) {
-        return asked(context, [&](Worker &worker) { return worker.barrier(line, value); });
+        return serve(context, [&](BlockExecutor &worker) { return worker.barrier(line, value); });
     },
     [](pk_context *context, int32_t line, int32_t operation, uint32_t mask, uint64_t value,
        uint64_t *values) {
-        return asked(context,
-                     [&](Worker &worker) { return worker.exchange(line, operation, mask, value, values); });
+        return serve(context,
+                     [&](BlockExecutor &worker) { return worker.exchange(line, operation, mask, value, values); });
     },
     [](pk_context *context, int32_t line) {
-        return asked(context, [&](Worker &worker) { return worker.active(line); });
+        return serve(context, [&](BlockExecutor &worker) { return worker.active(line); });
     },
-    [](pk_context *context) { asked(context, [](Worker &worker) { worker.yield(); }); },
+    [](pk_context *context) { serve(context, [](BlockExecutor &worker) { worker.yield(); }); },
     [](pk_context *context, const char *text, int64_t bytes) {
-        asked(context, [&](Worker &worker) { worker.launch_->printed.add(text, bytes); });
+        serve(context, [&](BlockExecutor &worker) { worker.launch_->print_buffer.add(text, bytes); });
     },
     [](pk_context *context, const char *why, int32_t line) {
-        asked(context, [&](Worker &worker) {
+        serve(context, [&](BlockExecutor &worker) {
             const std::string place = worker.loops_ ? "" : worker.where() + " ";
             worker.stop(place + why + " in line " + std::to_string(line));
         });
     },
     [](pk_context *context, uint64_t address, uint64_t bytes, int32_t how) {
-        asked(context, [&](Worker &worker) { worker.access(address, bytes, how); });
+        serve(context, [&](BlockExecutor &worker) { worker.access(address, bytes, how); });
     },
-    [](pk_context *context) { asked(context, [](Worker &worker) { worker.look(); }); },
+    [](pk_context *context) { serve(context, [](BlockExecutor &worker) { worker.yield_for_callback(); }); },
     [](pk_context *context, int32_t index, int64_t bytes, int64_t item, const char *name) {
-        return asked(context, [&](Worker &worker) { return worker.variable(index, bytes, item, name); });
+        return serve(context, [&](BlockExecutor &worker) { return worker.variable(index, bytes, item, name); });
     },
 };
 

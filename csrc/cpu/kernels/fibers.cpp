@@ -103,8 +103,8 @@ static void guard(char *memory) {
     if (!guard_within_mapping(memory) && mprotect(memory, GUARD, PROT_NONE) != 0) throw std::bad_alloc();
 }
 
-int64_t Fibers::most() {
-    static const int64_t most = [] {
+int64_t Fibers::max_count() {
+    static const int64_t max_count = [] {
         constexpr int64_t MOST = 100'000;
         const Mapping tried(GUARD, PROT_READ | PROT_WRITE);
         int64_t mappings = 0;
@@ -113,7 +113,7 @@ int64_t Fibers::most() {
             return MOST;
         return std::min(MOST, mappings / 4);  // which leaves others as many
     }();
-    return most;
+    return max_count;
 }
 
 Fibers::~Fibers() {
@@ -128,9 +128,9 @@ void Fibers::make(int count) {
     if (!stacks) throw std::bad_alloc();
     for (int i = 0; i < more; ++i) guard(stacks.memory() + EACH * size_t(i));
     stacks_.reserve(stacks_.size() + 1);
-    places_.resize(size_t(count));
+    contexts_.resize(size_t(count));
     for (int i = 0; i < more; ++i) {
-        Place &place = places_[size_t(old + i)];
+        FiberContext &place = contexts_[size_t(old + i)];
         place.bottom = stacks.memory() + EACH * size_t(i) + GUARD;
         place.bytes = STACK;
         reset(old + i);
@@ -139,7 +139,7 @@ void Fibers::make(int count) {
 }
 
 void Fibers::reset(int fiber) {
-    Place &place = places_[size_t(fiber)];
+    FiberContext &place = contexts_[size_t(fiber)];
     char *const top = static_cast<char *>(const_cast<void *>(place.bottom)) + STACK;
     ASAN_UNPOISON_MEMORY_REGION(top - STACK, STACK);  // of calls that were abandoned there
 #if defined(PK_UCONTEXT)
@@ -167,19 +167,19 @@ void Fibers::reset(int fiber) {
 
 #if defined(PK_ASAN)
 // A fiber may go on in another thread than it stopped in, so that no address of this is to be kept.
-static thread_local Place *left = nullptr;
-__attribute__((noinline)) static void set_left(Place *place) { left = place; }
-__attribute__((noinline)) static Place &get_left() { return *left; }
+static thread_local FiberContext *left = nullptr;
+__attribute__((noinline)) static void set_left(FiberContext *place) { left = place; }
+__attribute__((noinline)) static FiberContext &get_left() { return *left; }
 #endif
 
-void Fibers::arrived() {
+void Fibers::on_entry() {
 #if defined(PK_ASAN)
-    Place &from = get_left();
+    FiberContext &from = get_left();
     __sanitizer_finish_switch_fiber(nullptr, &from.bottom, &from.bytes);
 #endif
 }
 
-void Fibers::change(Place &from, Place &to) {
+void Fibers::change(FiberContext &from, FiberContext &to) {
 #if defined(PK_ASAN)
     void *fake = nullptr;
     set_left(&from);
@@ -191,7 +191,7 @@ void Fibers::change(Place &from, Place &to) {
     pk_switch_stacks(&from.stack_pointer, to.stack_pointer);
 #endif
 #if defined(PK_ASAN)
-    Place &before = get_left();
+    FiberContext &before = get_left();
     __sanitizer_finish_switch_fiber(fake, &before.bottom, &before.bytes);
 #endif
 }

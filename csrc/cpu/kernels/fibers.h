@@ -17,7 +17,7 @@
 namespace pk::kernels {
 
 // Where a stack stands while another runs.
-struct Place {
+struct FiberContext {
 #if defined(PK_UCONTEXT)
     ucontext_t context{};
 #else
@@ -35,7 +35,7 @@ class Fibers {
     static constexpr size_t STACK = size_t(704) << 10;
 
     // How many the process may have: the system bounds the mappings of a process, and a guard may be two.
-    static int64_t most();
+    static int64_t max_count();
 
     explicit Fibers(Base base) : base_(base) {}
     ~Fibers();
@@ -44,25 +44,25 @@ class Fibers {
 
     // So many of them, or std::bad_alloc; those that there were stay as they are.
     void make(int count);
-    int count() const { return int(places_.size()); }
+    int count() const { return int(contexts_.size()); }
 
     // The fiber begins anew when it is switched to.
     void reset(int fiber);
 
     // Goes on there, until somebody comes back.
-    void enter(int fiber) { change(home_, places_[size_t(fiber)]); }
-    void change(int from, int to) { change(places_[size_t(from)], places_[size_t(to)]); }
-    void leave(int fiber) { change(places_[size_t(fiber)], home_); }
+    void enter(int fiber) { change(scheduler_, contexts_[size_t(fiber)]); }
+    void change(int from, int to) { change(contexts_[size_t(from)], contexts_[size_t(to)]); }
+    void yield_to_scheduler(int fiber) { change(contexts_[size_t(fiber)], scheduler_); }
 
     // To be called first by a base.
-    static void arrived();
+    static void on_entry();
 
    private:
-    void change(Place &from, Place &to);
+    void change(FiberContext &from, FiberContext &to);
 
     Base base_;
-    Place home_;
-    std::deque<Place> places_;  // which stay where they are
+    FiberContext scheduler_;
+    std::deque<FiberContext> contexts_;  // which stay where they are
     std::vector<Mapping> stacks_;
 };
 

@@ -10,9 +10,9 @@
 
 namespace pk::kernels {
 
-class Arena {
+class GuardedMemory {
    public:
-    struct Window {
+    struct GuardedBuffer {
         uint64_t begin, bytes;
         int64_t item;
         std::string label;
@@ -22,24 +22,24 @@ class Arena {
     void *take(int64_t bytes, int64_t item, const std::string &label);
 
     // The window that the address is in, or null.
-    const Window *find(uint64_t address) const {
-        for (const Reserved &room : rooms_) {
-            if (address - room.begin < room.mapping.bytes()) return &windows_[room.window];
+    const GuardedBuffer *find(uint64_t address) const {
+        for (const Reservation &room : reservations_) {
+            if (address - room.begin < room.mapping.bytes()) return &guarded_buffers_[room.guarded_buffer];
         }
         return nullptr;
     }
 
     // The one that begins closest to the address, or null.
-    const Window *nearest(uint64_t address) const;
+    const GuardedBuffer *nearest(uint64_t address) const;
 
    private:
-    struct Reserved {
+    struct Reservation {
         Mapping mapping;
         uint64_t begin;
-        size_t window;
+        size_t guarded_buffer;
     };
-    std::vector<Reserved> rooms_;
-    std::vector<Window> windows_;
+    std::vector<Reservation> reservations_;
+    std::vector<GuardedBuffer> guarded_buffers_;
 };
 
 }  // namespace pk::kernels

@@ -5,10 +5,10 @@
 #include <shared_mutex>
 #include <thread>
 
-#include "buffers.h"
 #include "common/call/thread_pool.h"
-#include "module_cache.h"
 #include "worker_pool.h"
+#include "buffers.h"
+#include "module_cache.h"
 
 namespace pk::kernels {
 
@@ -16,12 +16,12 @@ namespace {
 
 // Spreads a launch's blocks over threads, in shares of a millisecond or so. Returns how many threads that
 // took.
-int64_t spread(const Launch &launch, Call &call) {
+int64_t parallel_for_blocks(const Launch &launch, Call &call) {
     constexpr double SHORT = 0.5e-3, LONG = 2e-3, WORTH_WAKING = 50e-6;
     const auto blocks = uint64_t(launch.shape.blocks());
     std::atomic<uint64_t> next{0}, share{1};
     std::atomic<int64_t> threads{0};
-    auto work = [&](Worker &worker, uint64_t most) {
+    auto work = [&](BlockExecutor &worker, uint64_t most) {
         double took = 0;
         for (uint64_t rounds = 0; rounds < most; ++rounds) {
             const uint64_t count = share, first = next.fetch_add(count);
@@ -32,32 +32,32 @@ int64_t spread(const Launch &launch, Call &call) {
             const uint64_t fair = (blocks - first) / uint64_t(4 * thread_count()) + 1;
             if (took < SHORT) share = std::min(2 * count, fair);
             if (took > LONG || count > fair) share = std::max<uint64_t>(1, std::min(count / 2, fair));
-            call.look();
+            call.check_interrupt();
         }
         return took;
     };
     const DefaultFloatingPoint environment;
-    Lent own;
-    own->begin(launch);
-    const Interrupting interrupting(*own);
-    const double first = work(*own, 1);
+    WorkerLease caller_worker;
+    caller_worker->begin(launch);
+    const PreemptionScope preemption(*caller_worker);
+    const double first = work(*caller_worker, 1);
     const bool few = double(blocks - 1) * first < WORTH_WAKING;
     const auto most = int64_t(std::min<uint64_t>(uint64_t(thread_count()), blocks - 1));
     const std::thread::id caller = std::this_thread::get_id();
     run_on_threads(few ? 1 : most, call, [&] {
         if (next >= blocks) return;
-        const DefaultFloatingPoint environment_there;
+        const DefaultFloatingPoint helper_environment;
         if (std::this_thread::get_id() == caller) {
             ++threads;
-            work(*own, blocks);
+            work(*caller_worker, blocks);
             return;
         }
-        Lent worker;
+        WorkerLease worker;
         // A thread that helps need not: others' kernels may have all stacks for long.
-        if (launch.kernel.waits != 0 && !take_stacks(*worker, launch.shape.threads())) return;
+        if (launch.kernel.waits != 0 && !reserve_stacks(*worker, launch.shape.threads())) return;
         ++threads;
         worker->begin(launch);
-        const Interrupting interrupting_there(*worker);
+        const PreemptionScope helper_preemption(*worker);
         work(*worker, blocks);
     });
     return std::max<int64_t>(1, threads);
@@ -65,13 +65,13 @@ int64_t spread(const Launch &launch, Call &call) {
 
 class Runner {
    public:
-    Runner(const Run &run, Printed &printed, Call &call) : run_(run), printed_(printed), call_(call) {
+    Runner(const Run &run, PrintBuffer &print_buffer, Call &call) : run_(run), print_buffer_(print_buffer), call_(call) {
         for (const pk_image &image : run.images) modules_.push_back(load_module(image));
         for (const pk_kernel &kernel : run.kernels)
             kernels_.push_back(
                 &modules_[size_t(kernel.image)]->kernel(text_of(kernel.symbol, kernel.symbol_bytes)));
         for (const pk_step &step : run.steps) {
-            if (step.kernel != PK_REPEAT)
+            if (step.kernel != PK_STEP_REPEAT)
                 require_allowed(run, step, limits_of(*kernels_[size_t(step.kernel)]));
         }
         lock();
@@ -92,23 +92,23 @@ class Runner {
         if (outer_ == nullptr) {
             run_steps(memory);
         } else {
-            elsewhere([&] { run_steps(memory); });
+            run_on_helper_thread([&] { run_steps(memory); });
         }
-        memory.deliver(call_);
+        memory.copy_back(call_);
     }
 
    private:
     void run_steps(Memory &memory) {
         int64_t threads = 1;
         {
-            Lane lane(call_);
+            TraceLane lane(call_);
             const double begin = call_.seconds();
             run_.each([&](const pk_step &step) {
                 threads = std::max(threads, launch(step, memory));
                 call_.advance(1);
                 ++call_.report.chunks;
             });
-            lane.add(PK_COMPUTE, begin, call_.seconds(), 0, call_.report.chunks);
+            lane.add(PK_STAGE_COMPUTE, begin, call_.seconds(), 0, call_.report.chunks);
         }
         call_.report.threads = threads;
     }
@@ -116,7 +116,7 @@ class Runner {
     // On a thread of its own: a kernel that waits on this one has its place, such as blockIdx, in variables
     // of the thread.
     template <class Body>
-    void elsewhere(Body body) {
+    void run_on_helper_thread(Body body) {
         std::exception_ptr error;
         std::atomic<bool> ended{false};
         std::thread thread([&] {
@@ -129,7 +129,7 @@ class Runner {
         });
         while (!ended) {
             std::this_thread::sleep_for(std::chrono::microseconds(200));
-            call_.ask();
+            call_.poll_callback();
         }
         thread.join();
         if (error) std::rethrow_exception(error);
@@ -155,12 +155,12 @@ class Runner {
                 continue;
             }
             if (changes) {
-                alone_.emplace_back(module->mutex, std::defer_lock);
-                while (!alone_.back().try_lock()) wait();
+                exclusive_locks_.emplace_back(module->mutex, std::defer_lock);
+                while (!exclusive_locks_.back().try_lock()) wait();
                 changed_.push_back(module);
             } else {
-                together_.emplace_back(module->mutex, std::defer_lock);
-                while (!together_.back().try_lock()) wait();
+                shared_locks_.emplace_back(module->mutex, std::defer_lock);
+                while (!shared_locks_.back().try_lock()) wait();
             }
         }
         try {
@@ -188,7 +188,7 @@ class Runner {
 
     void wait() {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
-        call_.look();
+        call_.check_interrupt();
     }
 
     // Where each argument lies. Of those that are addresses, in a table of their own.
@@ -199,7 +199,7 @@ class Runner {
             void *&address = addresses_[size_t(i)];
             if (argument.buffer >= 0) address = memory[argument.buffer] + argument.offset;
             const void *place =
-                argument.buffer == PK_VALUE_ARGUMENT ? run_.value_of(i) : static_cast<const void *>(&address);
+                argument.buffer == PK_ARGUMENT_VALUE ? run_.value_of(i) : static_cast<const void *>(&address);
             arguments_.push_back(const_cast<void *>(place));
         }
     }
@@ -214,20 +214,20 @@ class Runner {
                             shape_of(step, limits_of(kernel)),
                             step.shared,
                             arguments_.data() + step.first_argument,
-                            memory.arena(),
+                            memory.guarded_memory(),
                             std::chrono::milliseconds(run_.block_limit),
                             call_,
-                            printed_};
-        return spread(launch, call_);
+                            print_buffer_};
+        return parallel_for_blocks(launch, call_);
     }
 
     const Run &run_;
-    Printed &printed_;
+    PrintBuffer &print_buffer_;
     Call &call_;
     std::vector<std::shared_ptr<Module>> modules_;
     std::vector<const pk_image_kernel *> kernels_;
-    std::vector<std::unique_lock<std::shared_mutex>> alone_;
-    std::vector<std::shared_lock<std::shared_mutex>> together_;
+    std::vector<std::unique_lock<std::shared_mutex>> exclusive_locks_;
+    std::vector<std::shared_lock<std::shared_mutex>> shared_locks_;
     std::vector<Module *> changed_;
     std::vector<void *> addresses_, arguments_;
 
@@ -240,8 +240,8 @@ thread_local const Runner *Runner::innermost = nullptr;
 
 }  // namespace
 
-void run(const Run &run, Printed &printed, Call &call) {
-    Runner runner(run, printed, call);
+void run(const Run &run, PrintBuffer &print_buffer, Call &call) {
+    Runner runner(run, print_buffer, call);
     runner();
 }
 

@@ -6,6 +6,6 @@
 
 namespace pk::kernels {
 
-void run(const Run &run, Printed &printed, Call &call);
+void run(const Run &run, PrintBuffer &print_buffer, Call &call);
 
 }  // namespace pk::kernels

@@ -34,8 +34,8 @@ static bool lacks_memory(const std::string &path, const std::string &why) {
 
 Module::Module(const std::string &path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) {
-        const char *const told = dlerror();
-        const std::string why = told == nullptr ? path : told;
+        const char *const error = dlerror();
+        const std::string why = error == nullptr ? path : error;
         fail(lacks_memory(path, why) ? PK_OUT_OF_MEMORY : PK_DEVICE_ERROR,
              "what the kernels were compiled to does not load: " + why);
     }

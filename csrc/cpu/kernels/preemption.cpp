@@ -26,8 +26,8 @@ namespace pk::kernels {
 #if !defined(PK_INTERRUPTING)
 
 Code code_around(const void *) { return {}; }
-Interrupting::Interrupting(Worker &worker) : worker_(worker) {}
-Interrupting::~Interrupting() = default;
+PreemptionScope::PreemptionScope(BlockExecutor &worker) : worker_(worker) {}
+PreemptionScope::~PreemptionScope() = default;
 
 #else
 
@@ -45,7 +45,7 @@ uint64_t place_of(const ucontext_t *context) {
 // stack, and blocks no signal.
 void handle(int, siginfo_t *, void *context) {
     const int saved = errno;
-    if (Worker *worker = Worker::of_this_thread())
+    if (BlockExecutor *worker = BlockExecutor::of_this_thread())
         worker->interrupted(place_of(static_cast<const ucontext_t *>(context)));
     errno = saved;
 }
@@ -73,9 +73,9 @@ int take_signal() {
 std::mutex mutex;
 
 // Looks around while kernels run. A forked child makes one of its own, and none is ever destroyed.
-class Watchman {
+class Watchdog {
    public:
-    Watchman() : signal_(take_signal()) {
+    Watchdog() : signal_(take_signal()) {
         // Kernels run as well without.
         if (signal_ != 0 && !start_thread([this] { watch(); })) signal_ = 0;
     }
@@ -83,11 +83,11 @@ class Watchman {
     int signal() const { return signal_; }
 
     // With the mutex held.
-    void add(Worker &worker) {
+    void add(BlockExecutor &worker) {
         entries_.push_back({&worker, pthread_self(), false});
-        if (rests_) begin_.notify_one();
+        if (is_idle_) begin_.notify_one();
     }
-    void remove(const Worker &worker) {
+    void remove(const BlockExecutor &worker) {
         const auto at = std::find_if(entries_.begin(), entries_.end(),
                                      [&](const Entry &entry) { return entry.worker == &worker; });
         if (at == entries_.end()) return;
@@ -97,7 +97,7 @@ class Watchman {
 
    private:
     struct Entry {
-        Worker *worker;
+        BlockExecutor *worker;
         pthread_t thread;
         bool seen;
     };
@@ -109,9 +109,9 @@ class Watchman {
         std::unique_lock<std::mutex> lock(mutex);
         for (int idle = 0;; ++idle) {
             if (idle == ROUNDS) {
-                rests_ = true;
+                is_idle_ = true;
                 begin_.wait(lock, [&] { return !entries_.empty(); });
-                rests_ = false;
+                is_idle_ = false;
             }
             if (!entries_.empty()) idle = 0;
             const bool missed = send();
@@ -136,15 +136,15 @@ class Watchman {
     }
 
     int signal_;
-    bool rests_ = false;
+    bool is_idle_ = false;
     std::condition_variable begin_;
     std::vector<Entry> entries_;
 };
 
-Watchman *watchman = nullptr;
+Watchdog *watchdog = nullptr;
 
 // A thread of the library's pool blocks all signals, and so may a thread of the caller's.
-void let_in(int signal) {
+void unblock_signal(int signal) {
     static thread_local int let = 0;
     if (let == signal) return;
     sigset_t one;
@@ -178,18 +178,18 @@ Code code_around(const void *function) {
     return search.found;
 }
 
-Interrupting::Interrupting(Worker &worker) : worker_(worker) {
+PreemptionScope::PreemptionScope(BlockExecutor &worker) : worker_(worker) {
     const std::lock_guard<std::mutex> lock(mutex);
-    hold_over_forks<mutex, watchman>();
-    if (watchman == nullptr) watchman = new Watchman;
-    if (watchman->signal() == 0) return;
-    let_in(watchman->signal());
-    watchman->add(worker);
+    hold_over_forks<mutex, watchdog>();
+    if (watchdog == nullptr) watchdog = new Watchdog;
+    if (watchdog->signal() == 0) return;
+    unblock_signal(watchdog->signal());
+    watchdog->add(worker);
 }
 
-Interrupting::~Interrupting() {
+PreemptionScope::~PreemptionScope() {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (watchman != nullptr) watchman->remove(worker_);
+    if (watchdog != nullptr) watchdog->remove(worker_);
 }
 
 #endif

@@ -27,19 +27,19 @@ struct Code {
 // Those of the library that a function is of.
 Code code_around(const void *function);
 
-class Worker;
+class BlockExecutor;
 
 // While one lives, the calling thread has worker.interrupted() called, in a handler of a signal, each time
 // that it has been in a kernel for long.
-class Interrupting {
+class PreemptionScope {
    public:
-    explicit Interrupting(Worker &worker);
-    ~Interrupting();
-    Interrupting(const Interrupting &) = delete;
-    Interrupting &operator=(const Interrupting &) = delete;
+    explicit PreemptionScope(BlockExecutor &worker);
+    ~PreemptionScope();
+    PreemptionScope(const PreemptionScope &) = delete;
+    PreemptionScope &operator=(const PreemptionScope &) = delete;
 
    private:
-    Worker &worker_;
+    BlockExecutor &worker_;
 };
 
 }  // namespace pk::kernels

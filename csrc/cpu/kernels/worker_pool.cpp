@@ -12,35 +12,35 @@ namespace pk::kernels {
 
 namespace {
 
-using Workers = std::vector<std::unique_ptr<Worker>>;
+using Workers = std::vector<std::unique_ptr<BlockExecutor>>;
 
 // A forked child begins anew: its parent's may have been in use.
-struct Lending {
+struct WorkerPool {
     Workers idle;
     int64_t taken = 0;  // stacks, of all workers
 };
-Lending *lending = nullptr;
+WorkerPool *pool = nullptr;
 std::mutex mutex;
 
 // With the mutex held.
-Lending &all() {
-    hold_over_forks<mutex, lending>();
-    if (lending == nullptr) lending = new Lending;
-    return *lending;
+WorkerPool &all() {
+    hold_over_forks<mutex, pool>();
+    if (pool == nullptr) pool = new WorkerPool;
+    return *pool;
 }
 
 // With the mutex held. In the child of a fork, one that was taken before is not counted.
-void end(std::unique_ptr<Worker> worker) { all().taken = std::max<int64_t>(0, all().taken - worker->stacks); }
+void end(std::unique_ptr<BlockExecutor> worker) { all().taken = std::max<int64_t>(0, all().taken - worker->stacks); }
 
 // Those that idle workers may keep: a block for each thread of this engine, and some for callers' threads.
-int64_t most_kept() {
+int64_t max_idle_stacks() {
     constexpr int64_t BLOCK = 1024, SOME = 8192;
-    return std::min(Fibers::most() / 2, std::max(SOME, BLOCK * thread_count()));
+    return std::min(Fibers::max_count() / 2, std::max(SOME, BLOCK * thread_count()));
 }
 
 }  // namespace
 
-Lent::Lent() {
+WorkerLease::WorkerLease() {
     {
         const std::lock_guard<std::mutex> lock(mutex);
         Workers &idle = all().idle;
@@ -50,35 +50,35 @@ Lent::Lent() {
             return;
         }
     }
-    worker_ = std::make_unique<Worker>();
+    worker_ = std::make_unique<BlockExecutor>();
 }
 
-Lent::~Lent() {
+WorkerLease::~WorkerLease() {
     const std::lock_guard<std::mutex> lock(mutex);
     try {
-        Lending &to = all();
+        WorkerPool &to = all();
         int64_t kept = worker_->stacks;
         for (const auto &worker : to.idle) kept += worker->stacks;
-        if (kept <= most_kept()) {
+        if (kept <= max_idle_stacks()) {
             to.idle.push_back(std::move(worker_));
         } else {
             end(std::move(worker_));
         }
     } catch (const std::bad_alloc &) {
-        if (lending != nullptr) end(std::move(worker_));
+        if (pool != nullptr) end(std::move(worker_));
     }
 }
 
-bool take_stacks(Worker &worker, int64_t count) {
+bool reserve_stacks(BlockExecutor &worker, int64_t count) {
     const int64_t more = count - worker.stacks;
     if (more <= 0) return true;
     const std::lock_guard<std::mutex> lock(mutex);
-    Lending &from = all();
-    while (from.taken + more > Fibers::most() && !from.idle.empty()) {
+    WorkerPool &from = all();
+    while (from.taken + more > Fibers::max_count() && !from.idle.empty()) {
         end(std::move(from.idle.back()));
         from.idle.pop_back();
     }
-    if (from.taken + more > Fibers::most()) return false;
+    if (from.taken + more > Fibers::max_count()) return false;
     from.taken += more;
     worker.stacks = count;
     return true;

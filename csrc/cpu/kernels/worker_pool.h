@@ -9,22 +9,22 @@
 namespace pk::kernels {
 
 // Borrows a worker while it lives.
-class Lent {
+class WorkerLease {
    public:
-    Lent();
-    ~Lent();
-    Lent(const Lent &) = delete;
-    Lent &operator=(const Lent &) = delete;
-    Worker &operator*() { return *worker_; }
-    Worker *operator->() { return worker_.get(); }
+    WorkerLease();
+    ~WorkerLease();
+    WorkerLease(const WorkerLease &) = delete;
+    WorkerLease &operator=(const WorkerLease &) = delete;
+    BlockExecutor &operator*() { return *worker_; }
+    BlockExecutor *operator->() { return worker_.get(); }
 
    private:
-    std::unique_ptr<Worker> worker_;
+    std::unique_ptr<BlockExecutor> worker_;
 };
 
 // Has so many stacks be the worker's, if there are as many; those of workers that nobody borrows are given up
 // for them.
-bool take_stacks(Worker &worker, int64_t count);
+bool reserve_stacks(BlockExecutor &worker, int64_t count);
 
 void release_workers();
 

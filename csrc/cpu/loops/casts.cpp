@@ -10,9 +10,9 @@ bool cast(void *result_, const void *a_, const void *, const void *, int64_t cou
     using To = typename type_of<to>::type;
     To *result = static_cast<To *>(result_);
     const From *a = static_cast<const From *>(a_);
-    Suspicion<is_float_type(to), To> suspicion;
+    NonFiniteDetector<is_float_type(to), To> non_finite;
     constexpr bool may_not_fit = is_float_type(from) && !is_float_type(to) && to != PK_BOOL;
-    [[maybe_unused]] typename Suspicion<may_not_fit, From>::Bits unfit = 0;
+    [[maybe_unused]] typename NonFiniteDetector<may_not_fit, From>::Bits unfit = 0;
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
         const From value = from == PK_BOOL && a[i] > From(1) ? From(1) : a[i];  // a bool may be any byte
@@ -20,13 +20,13 @@ bool cast(void *result_, const void *a_, const void *, const void *, int64_t cou
             result[i] = value != 0;
         } else if constexpr (to == PK_FLOAT16) {
             using Rounded = typename std::conditional<from == PK_FLOAT64, double, float>::type;
-            result[i] = suspicion.note(half::round(Rounded(value)));
+            result[i] = non_finite.note(half::round(Rounded(value)));
         } else {
             if constexpr (may_not_fit) unfit |= !arith::fits<To>(value);
-            result[i] = suspicion.note(arith::cast<To>(value));
+            result[i] = non_finite.note(arith::cast<To>(value));
         }
     }
-    return suspicion.found() || unfit != 0;
+    return non_finite.any() || unfit != 0;
 }
 
 bool half_to_float(void *result_, const void *a_, const void *, const void *, int64_t count) {

@@ -7,10 +7,10 @@ namespace {
 // result[i] = element(i), and whether any is infinite or NaN, if that is asked.
 template <bool asks, class R, class Element>
 PK_HD bool each(R *result, int64_t count, Element element) {
-    Suspicion<asks, R> suspicion;
+    NonFiniteDetector<asks, R> non_finite;
 #pragma GCC ivdep
-    for (int64_t i = 0; i < count; ++i) result[i] = suspicion.note(element(i));
-    return suspicion.found();
+    for (int64_t i = 0; i < count; ++i) result[i] = non_finite.note(element(i));
+    return non_finite.any();
 }
 
 template <class Op, class T>
@@ -54,7 +54,7 @@ void fill(Loop *by_type) {
 }  // namespace
 
 void PK_ISA_FUNCTION(fill_operations)(Loops &loops) {
-#define PK_OP(name) fill<ops::name>(loops.operation[ops::op_##name - PK_FIRST_OPERATION]);
+#define PK_OP(name) fill<ops::name>(loops.operation[ops::op_##name - PK_OP_FIRST]);
 #include "ops.def"
     loops.name = PK_STRING(PK_ISA);
 }

@@ -324,18 +324,18 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
 // Where the extreme of each column first stands. First the extremes, by `reduce`, then where they are.
 template <int type>
 void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop reduce,
-           bool (*beats)(class_of<typename type_of<type>::type>, class_of<typename type_of<type>::type>)) {
+           bool (*is_better)(class_of<typename type_of<type>::type>, class_of<typename type_of<type>::type>)) {
     using T = typename type_of<type>::type;
     using Wide = class_of<T>;
     using Item = typename Stored<type>::Item;
     const int64_t width = block.width;
     auto *const extremes = reinterpret_cast<Wide *>(static_cast<char *>(lanes) + block.width * LANES * 8);
     reduce(block, lanes, extremes);
-    auto *const placed = static_cast<Placed<Wide> *>(partials_);
+    auto *const placed = static_cast<ValueAndIndex<Wide> *>(partials_);
     const Item *const values = static_cast<const Item *>(block.values);
     if (width == 1 && block.stride == 1) {
         // What does not beat an earlier block loses to it, wherever it stands.
-        if (block.leader != nullptr && !beats(extremes[0], *static_cast<const Wide *>(block.leader))) {
+        if (block.best_so_far != nullptr && !is_better(extremes[0], *static_cast<const Wide *>(block.best_so_far))) {
             placed[0] = {extremes[0], block.first_row};
             return;
         }
@@ -378,30 +378,30 @@ template <bool largest, int type>
 void place(const ValueBlock &block, void *lanes, void *partials) {
     using T = typename type_of<type>::type;
     place<type>(block, lanes, partials, reduce<Ordered<type, !largest, largest>, type, Others::none>,
-                [](class_of<T> a, class_of<T> b) -> bool { return beats<largest>(a, b); });
+                [](class_of<T> a, class_of<T> b) -> bool { return is_better<largest>(a, b); });
 }
 
 template <int type>
 void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
     auto set = [&](int kind, BlockLoop loop) { reduce_of[kind][0][type] = loop; };
-    set(PK_LEAST, reduce<Ordered<type, true, false>, type, Others::none>);
-    set(PK_LARGEST, reduce<Ordered<type, false, true>, type, Others::none>);
-    set(PK_WHERE_LEAST, place<false, type>);
-    set(PK_WHERE_LARGEST, place<true, type>);
-    set(PK_SPREAD, reduce<Ordered<type, true, true>, type, Others::none>);
+    set(PK_REDUCE_MIN, reduce<Ordered<type, true, false>, type, Others::none>);
+    set(PK_REDUCE_MAX, reduce<Ordered<type, false, true>, type, Others::none>);
+    set(PK_REDUCE_ARGMIN, place<false, type>);
+    set(PK_REDUCE_ARGMAX, place<true, type>);
+    set(PK_REDUCE_PTP, reduce<Ordered<type, true, true>, type, Others::none>);
     if constexpr (is_float_type(type)) {
-        constexpr bool exact = type == PK_FLOAT64;
-        set(PK_SUM, reduce<Sum<exact, false>, type, Others::none>);
-        set(PK_PRODUCT, reduce<Product, type, Others::none>);
-        set(PK_DOT, reduce<Dot<exact>, type, Others::values>);
-        set(PK_SQUARES, reduce<Moments<exact, false>, type, Others::none>);
-        reduce_of[PK_SUM][1][type] = reduce<Sum<exact, true>, type, Others::mask>;
-        reduce_of[PK_SQUARES][1][type] = reduce<Moments<true, true>, type, Others::mask>;
+        constexpr bool compensated = type == PK_FLOAT64;
+        set(PK_REDUCE_SUM, reduce<Sum<compensated, false>, type, Others::none>);
+        set(PK_REDUCE_PROD, reduce<Product, type, Others::none>);
+        set(PK_REDUCE_DOT, reduce<Dot<compensated>, type, Others::values>);
+        set(PK_REDUCE_SUM_SQUARED_DEVIATIONS, reduce<Moments<compensated, false>, type, Others::none>);
+        reduce_of[PK_REDUCE_SUM][1][type] = reduce<Sum<compensated, true>, type, Others::mask>;
+        reduce_of[PK_REDUCE_SUM_SQUARED_DEVIATIONS][1][type] = reduce<Moments<true, true>, type, Others::mask>;
     } else {
         constexpr int wrapped = type == PK_UINT64 ? int(PK_INT64) : type;  // whose sums have the same bits
-        set(PK_SUM, reduce<SumInteger, wrapped, Others::none>);
-        set(PK_PRODUCT, reduce<ProductInteger, wrapped, Others::none>);
-        set(PK_DOT, reduce<DotInteger, wrapped, Others::values>);
+        set(PK_REDUCE_SUM, reduce<SumInteger, wrapped, Others::none>);
+        set(PK_REDUCE_PROD, reduce<ProductInteger, wrapped, Others::none>);
+        set(PK_REDUCE_DOT, reduce<DotInteger, wrapped, Others::values>);
     }
     if constexpr (type + 1 < PK_TYPE_COUNT) fill<type + 1>(reduce_of);
 }

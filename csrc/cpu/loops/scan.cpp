@@ -39,8 +39,8 @@ struct States<scan::FloatProduct, lanes> {
 
 // So many columns, or segments of one column, side by side: each is a chain of its own, so that none waits
 // for its last addition. Element r of lane l is at l * lane + r * row.
-template <int lanes, class Op, class From, class Lane>
-PK_HD void total_lanes(const From *from, Lane lane, int64_t row, int64_t rows, typename Op::State *totals) {
+template <int lanes, class Op, class From, class TraceLane>
+PK_HD void total_lanes(const From *from, TraceLane lane, int64_t row, int64_t rows, typename Op::State *totals) {
     States<Op, lanes> states;
     for (int l = 0; l < lanes; ++l) states.set(l, Op::identity());
     for (int64_t r = 0; r < rows; ++r) {
@@ -64,7 +64,7 @@ constexpr From CALM = From(0x1p100);
 
 template <class From>
 PK_HD bool are_calm(const From *terms, int64_t count) {
-    using Bits = typename Suspicion<true, From>::Bits;
+    using Bits = typename NonFiniteDetector<true, From>::Bits;
     Bits most = 0;
     for (int64_t i = 0; i < count; ++i) {
         const Bits bits = bit_cast<Bits>(pk::abs(terms[i]));
@@ -90,29 +90,29 @@ PK_HD auto value_of(const typename Op::State &state) {
         return Op::value(state);
 }
 
-template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To, class Lane>
-PK_HD bool run_lanes(const From *from, To *to, Lane lane, int64_t row, int64_t rows,
+template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To, class TraceLane>
+PK_HD bool run_lanes(const From *from, To *to, TraceLane lane, int64_t row, int64_t rows,
                      const typename Op::State *before) {
     constexpr bool asks = std::is_floating_point<To>::value && !is_calm;
     States<Op, lanes> states;
     for (int l = 0; l < lanes; ++l) states.set(l, before[l]);
-    Suspicion<asks, To> suspicion[lanes];
+    NonFiniteDetector<asks, To> non_finite[lanes];
     for (int64_t r = 0; r < rows; ++r) {
 #pragma GCC ivdep
         for (int l = 0; l < lanes; ++l) {
             typename Op::State state = states.get(l);
             const typename Op::Term term(from[l * lane + r * row]);
-            if (is_exclusive) to[l * lane + r * row] = suspicion[l].note(To(value_of<Op, is_calm>(state)));
+            if (is_exclusive) to[l * lane + r * row] = non_finite[l].note(To(value_of<Op, is_calm>(state)));
             Op::step(state, term);
-            if (!is_exclusive) to[l * lane + r * row] = suspicion[l].note(To(value_of<Op, is_calm>(state)));
+            if (!is_exclusive) to[l * lane + r * row] = non_finite[l].note(To(value_of<Op, is_calm>(state)));
             states.set(l, state);
         }
     }
     bool found = false;
     for (int l = 0; l < lanes; ++l) {
         // Of the last one there is no result.
-        if (is_exclusive) suspicion[l].note(To(Op::value(states.get(l))));
-        found |= suspicion[l].found();
+        if (is_exclusive) non_finite[l].note(To(Op::value(states.get(l))));
+        found |= non_finite[l].any();
     }
     return found;
 }

@@ -169,8 +169,8 @@ struct States {
 };
 
 // Of a whole number of tiles.
-template <class Op, class From, class Lane>
-PK_HD void total(const From *from, Lane lane, int64_t row, int64_t rows, typename Op::State *totals) {
+template <class Op, class From, class TraceLane>
+PK_HD void total(const From *from, TraceLane lane, int64_t row, int64_t rows, typename Op::State *totals) {
     for (int l = 0; l < LANES; ++l) totals[l] = Op::identity();
     States<Op> states(totals);
     for (int64_t r = 0; r < rows; r += TILE<From>) {
@@ -184,8 +184,8 @@ PK_HD void total(const From *from, Lane lane, int64_t row, int64_t rows, typenam
     }
 }
 
-template <class Op, bool is_exclusive, class T, class Lane>
-PK_HD void run(const T *from, T *to, Lane lane, int64_t row, int64_t rows, const typename Op::State *before) {
+template <class Op, bool is_exclusive, class T, class TraceLane>
+PK_HD void run(const T *from, T *to, TraceLane lane, int64_t row, int64_t rows, const typename Op::State *before) {
     States<Op> states(before);
     for (int64_t r = 0; r < rows; r += TILE<T>) {
         Row<T> tile[TILE<T>];

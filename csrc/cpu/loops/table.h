@@ -13,17 +13,17 @@ namespace pk {
 namespace {
 
 // Collects, in the same pass, whether any result of a loop is infinite or NaN.
-template <bool asks, class T>
-struct Suspicion {
+template <bool is_enabled, class T>
+struct NonFiniteDetector {
     using Bits = typename std::conditional<sizeof(T) == 8, uint64_t, uint32_t>::type;
     static constexpr Bits INFINITE = sizeof(T) == 8 ? Bits(0x7ff0000000000000u) : Bits(0x7f800000u);
     Bits seen = 0;
 
     PK_HD T note(T result) {
-        if constexpr (asks) seen |= Bits((bit_cast<Bits>(result) & INFINITE) == INFINITE);
+        if constexpr (is_enabled) seen |= Bits((bit_cast<Bits>(result) & INFINITE) == INFINITE);
         return result;
     }
-    PK_HD bool found() const { return seen != 0; }
+    PK_HD bool any() const { return seen != 0; }
 };
 
 }  // namespace

@@ -8,17 +8,17 @@ namespace pk::device {
 
 // Quick<Op, T>::apply gives an operation's result of what is usual: where `beyond` is less than LIMIT.
 template <class Op, class T>
-struct Quick {
-    static constexpr bool is_known = false;
+struct FastPath {
+    static constexpr bool exists = false;
 };
 
 template <>
-struct Quick<ops::sqrt, float> {
-    static constexpr bool is_known = true;
+struct FastPath<ops::sqrt, float> {
+    static constexpr bool exists = true;
     // From 2^-101 on what is computed on the way has no subnormal numbers; infinity is beyond it.
-    static constexpr uint32_t LEAST = 0x0d000000, LIMIT = 0x7f800000 - LEAST;
+    static constexpr uint32_t MIN_KEY = 0x0d000000, LIMIT = 0x7f800000 - MIN_KEY;
 
-    __device__ static uint32_t beyond(float a, float) { return __float_as_uint(a) - LEAST; }
+    __device__ static uint32_t range_key(float a, float) { return __float_as_uint(a) - MIN_KEY; }
     __device__ static float apply(float a, float) {
         float inverse;
         asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(a));
@@ -26,18 +26,18 @@ struct Quick<ops::sqrt, float> {
         return __fmaf_rn(__fmaf_rn(-root, root, a), half, root);
     }
     // Zeros are many, where there are any.
-    __device__ static bool is_of_zero(float a, float) { return a == 0; }
-    __device__ static float of_zero(float a, float) { return a; }
+    __device__ static bool is_zero_case(float a, float) { return a == 0; }
+    __device__ static float zero_result(float a, float) { return a; }
 };
 
 template <>
-struct Quick<ops::divide, float> {
-    static constexpr bool is_known = true;
+struct FastPath<ops::divide, float> {
+    static constexpr bool exists = true;
     // Magnitudes from 2^-60 to 2^60: neither the quotient nor what it leaves is subnormal.
-    static constexpr uint32_t LEAST = 2u * 0x21800000, LIMIT = 2u * 0x5d800000 - LEAST;
+    static constexpr uint32_t MIN_KEY = 2u * 0x21800000, LIMIT = 2u * 0x5d800000 - MIN_KEY;
 
-    __device__ static uint32_t beyond(float value) { return 2 * __float_as_uint(value) - LEAST; }
-    __device__ static uint32_t beyond(float a, float b) { return max(beyond(a), beyond(b)); }
+    __device__ static uint32_t range_key(float value) { return 2 * __float_as_uint(value) - MIN_KEY; }
+    __device__ static uint32_t range_key(float a, float b) { return max(range_key(a), range_key(b)); }
     __device__ static float apply(float a, float b) {
         float inverse;
         asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
@@ -45,8 +45,8 @@ struct Quick<ops::divide, float> {
         const float quotient = __fmul_rn(a, inverse);
         return __fmaf_rn(inverse, __fmaf_rn(-quotient, b, a), quotient);
     }
-    __device__ static bool is_of_zero(float a, float b) { return a == 0 && beyond(b) < LIMIT; }
-    __device__ static float of_zero(float a, float b) { return arith::sign_bit(b) ? -a : a; }
+    __device__ static bool is_zero_case(float a, float b) { return a == 0 && range_key(b) < LIMIT; }
+    __device__ static float zero_result(float a, float b) { return arith::sign_bit(b) ? -a : a; }
 };
 
 }  // namespace pk::device

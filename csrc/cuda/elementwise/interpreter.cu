@@ -12,17 +12,17 @@ namespace pk {
 
 // A broadcast operand of a call smaller than this is spread out by staging: an upload of its own takes
 // longer.
-static constexpr int64_t WORTH_KEEPING = 256 << 10;
+static constexpr int64_t MIN_BROADCAST_BYTES = 256 << 10;
 // Bytes of a transposed operand that are worth one more kernel for each chunk.
-static constexpr int64_t WORTH_TURNING = 4 << 20;
+static constexpr int64_t MIN_TRANSPOSE_BYTES = 4 << 20;
 // Few elements are for many threads rather than for many elements a thread.
 static constexpr int64_t MANY_BLOCKS = 512;
 
-static int64_t spilled(const Program &program, int block) {
+static int64_t spilled_registers(const Program &program, int block) {
     return program.register_count - device::registers_in_shared(program.register_count, block);
 }
 
-void Coordinates::begin() {
+void UnravelTable::begin() {
     table_.push_back(int64_t(layout_.shape.size()));
     for (size_t d = layout_.shape.size(); d-- > 0;) {
         const int64_t size = layout_.shape[d];
@@ -30,13 +30,13 @@ void Coordinates::begin() {
         int shift = 0;
         while (shift < 31 && int64_t(1) << shift < size) ++shift;
         // n / size is (the upper half of n * factor, and n) >> shift.
-        const uint64_t factor =
-            size <= MOST_SMALL ? (uint64_t((int64_t(1) << shift) - size) << 32) / uint64_t(size) + 1 : 0;
-        table_.push_back(int64_t(factor | uint64_t(shift) << 32));
+        const uint64_t magic =
+            size <= MAX_SMALL ? (uint64_t((int64_t(1) << shift) - size) << 32) / uint64_t(size) + 1 : 0;
+        table_.push_back(int64_t(magic | uint64_t(shift) << 32));
     }
 }
 
-int32_t Coordinates::add(const View &view) {
+int32_t UnravelTable::add(const View &view) {
     if (table_.empty()) begin();
     // Those of one layout share their strides, and so what a compiled pass makes of them.
     const auto dims = view.strides.size();
@@ -56,51 +56,51 @@ static bool may_refuse(const Program &program) {
 }
 
 // Whether it comes with the program.
-static bool is_number(const Layout &layout, const View &view) {
+static bool is_scalar(const Layout &layout, const View &view) {
     return view.access == Access::constant || (layout.size == 1 && view.base != nullptr);
 }
 
-Interpreter::Ways::Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn,
+Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast, bool may_transpose,
                         int block) {
     const Layout &layout = evaluation.layout;
     const std::vector<View> &views = layout.views;
     std::vector<bool> seen(views.size(), false);
     for (const Step &step : evaluation.program.steps) {
-        if (step.op == PK_STORE) {
+        if (step.op == PK_OP_STORE) {
             const View &view = views[size_t(step.target)];
-            const plan::Home home = homes.of(step.target);
-            if (view.base != nullptr && (home.at == nullptr || home.leaves)) {
+            const plan::DeviceOperand resident = operands.of(step.target);
+            if (view.base != nullptr && (resident.d_data == nullptr || resident.copy_back)) {
                 stores.push_back({step.target, 0});
             } else if (view.base == nullptr) {
                 values.push_back({step.target, view.item, scratch_bytes});
                 scratch_bytes += view.item;
             }
         }
-        if (step.op != PK_LOAD || seen[size_t(step.a)]) continue;
+        if (step.op != PK_OP_LOAD || seen[size_t(step.a)]) continue;
         seen[size_t(step.a)] = true;
         const View &view = views[size_t(step.a)];
-        const plan::Home home = homes.of(step.a);
-        if (home.arrives) {
+        const plan::DeviceOperand resident = operands.of(step.a);
+        if (resident.upload_first_use) {
             loads.push_back({step.a, 0});
-            loads.back().home = home.at;
+            loads.back().d_resident = resident.d_data;
         }
-        if (home.at != nullptr || is_number(layout, view)) continue;
+        if (resident.d_data != nullptr || is_scalar(layout, view)) continue;
         const bool repeats = std::count(view.strides.begin(), view.strides.end(), 0) != 0;
-        if (repeats && may_keep && layout.size * view.item >= WORTH_KEEPING) {
-            resident.push_back(step.a);
+        if (repeats && may_broadcast && layout.size * view.item >= MIN_BROADCAST_BYTES) {
+            broadcast.push_back(step.a);
         } else {
             loads.push_back({step.a, 0});
         }
     }
     values_bytes = scratch_bytes;
     // Behind the values lie the registers that have no room elsewhere.
-    scratch_bytes += 8 * spilled(evaluation.program, block);
-    for (const Carried &load : loads) {
+    scratch_bytes += 8 * spilled_registers(evaluation.program, block);
+    for (const StreamedOperand &load : loads) {
         const View &view = views[size_t(load.operand)];
-        if (!may_turn || load.home != nullptr || layout.size * view.item < WORTH_TURNING ||
-            !layout.are_turned(view, 0, layout.size))
+        if (!may_transpose || load.d_resident != nullptr || layout.size * view.item < MIN_TRANSPOSE_BYTES ||
+            !layout.are_transposed_rows(view, 0, layout.size))
             continue;
-        turned.push_back({load.operand, view.item, scratch_bytes});
+        transposed.push_back({load.operand, view.item, scratch_bytes});
         scratch_bytes += view.item;
     }
 }
@@ -111,7 +111,7 @@ static int64_t bits_of(const Layout &layout, const View &view) {
     return bits;
 }
 
-static const Carried *find(const std::vector<Carried> &group, int operand) {
+static const StreamedOperand *find(const std::vector<StreamedOperand> &group, int operand) {
     const auto found =
         std::find_if(group.begin(), group.end(), [&](auto &c) { return c.operand == operand; });
     return found == group.end() ? nullptr : &*found;
@@ -119,195 +119,195 @@ static const Carried *find(const std::vector<Carried> &group, int operand) {
 
 static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
 
-Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
-                         const std::vector<int> &devices, bool may_keep, bool may_turn)
-    : Interpreter(evaluation, homes, call, devices, Ways(evaluation, homes, may_keep, may_turn, block_size()),
+Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+                         const std::vector<int> &devices, bool may_broadcast, bool may_transpose)
+    : Interpreter(evaluation, operands, call, devices, OperandClasses(evaluation, operands, may_broadcast, may_transpose, block_size()),
                   block_size()) {}
 
-Interpreter::Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
-                         const std::vector<int> &devices, Ways ways, int block)
-    : Work(evaluation.layout, std::move(ways.loads), std::move(ways.stores),
-           evaluation.instruction_count * int64_t(sizeof(uint32_t)), ways.scratch_bytes),
+Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+                         const std::vector<int> &devices, OperandClasses classes, int block)
+    : DeviceAlgorithm(evaluation.layout, std::move(classes.loads), std::move(classes.stores),
+           evaluation.instruction_count * int64_t(sizeof(uint32_t)), classes.scratch_bytes),
       evaluation_(evaluation),
-      homes_(homes),
+      operands_(operands),
       call_(call),
       block_(block),
-      values_(std::move(ways.values)),
-      values_bytes_(ways.values_bytes),
-      turned_(std::move(ways.turned)) {
-    const bool arrive = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.home != nullptr; });
-    may_stay = turned_.empty() && !arrive;
-    may_queue = !may_refuse(evaluation.program);
-    walks = may_stay && takes_lines();
-    Coordinates coordinates(layout);
+      values_(std::move(classes.values)),
+      values_bytes_(classes.values_bytes),
+      transposed_(std::move(classes.transposed)) {
+    const bool any_uploaded = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.d_resident != nullptr; });
+    allow_zero_copy = transposed_.empty() && !any_uploaded;
+    can_run_async = !may_refuse(evaluation.program);
+    single_pass_coalesced = allow_zero_copy && is_coalesced();
+    UnravelTable coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
-        DeviceStep added{step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0};
-        if (step.op == PK_STORE) {
-            add_stores(added, coordinates);
+        DeviceStep device_step{step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0};
+        if (step.op == PK_OP_STORE) {
+            add_stores(device_step, coordinates);
             continue;
         }
-        if (step.op == PK_LOAD) find_source(added, ways.resident, coordinates);
-        steps_.push_back(added);
+        if (step.op == PK_OP_LOAD) set_source(device_step, classes.broadcast, coordinates);
+        steps_.push_back(device_step);
     }
     const auto bytes = int64_t(steps_.size() * sizeof(DeviceStep));
-    const bool fits = steps_.size() <= Interpretation::MOST_INLINE;
-    if (!fits) steps_at_ = resident_.add_parameters(steps_.data(), bytes);
+    const bool fits = steps_.size() <= InterpreterParams::MAX_INLINE;
+    if (!fits) steps_at_ = broadcasts_.add_inline(steps_.data(), bytes);
     const std::vector<int64_t> &table = coordinates.table();
-    const bool is_short = table.size() <= Interpretation::MOST_COORDINATES;
+    const bool is_short = table.size() <= InterpreterParams::MAX_COORDINATES;
     if (!is_short)
-        coordinates_at_ = resident_.add_parameters(table.data(), int64_t(table.size() * sizeof(int64_t)));
-    has_room = resident_.upload(call, devices);
+        coordinates_at_ = broadcasts_.add_inline(table.data(), int64_t(table.size() * sizeof(int64_t)));
+    has_memory = broadcasts_.upload(call, devices);
 
     common_.step_count = int32_t(steps_.size());
     common_.registers_in_shared = device::registers_in_shared(evaluation.program.register_count, block);
-    common_.is_small = layout.size <= Coordinates::MOST_SMALL;
+    common_.is_small = layout.size <= UnravelTable::MAX_SMALL;
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
-    if (homes.are_lasting() && is_short && common_.is_small)
-        pass_ = Pass::of(steps_, table.empty() ? 0 : int(table[0]), homes.are_heeded() || !may_queue);
+    if (operands.is_repeated() && is_short && common_.is_small)
+        fused_kernel_ = FusedKernel::of(steps_, table.empty() ? 0 : int(table[0]), operands.reports_exceptions() || !can_run_async);
     // Interpreted kernels take long.
-    alone = !walks && !loads.empty() && (pass_ == nullptr || !pass_->is_compiled());
+    own_stream = !single_pass_coalesced && !loads.empty() && (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());
 }
 
-static void find_home(DeviceStep &step, int32_t &source, const plan::Home &home, const View &view,
-                      Coordinates &coordinates) {
-    source = int32_t(home.dense ? Source::home : Source::home_strided);
-    step.value = reinterpret_cast<int64_t>(home.at);
-    if (!home.dense) step.c = coordinates.add(view);
+static void set_resident_source(DeviceStep &step, int32_t &source, const plan::DeviceOperand &resident, const View &view,
+                      UnravelTable &coordinates) {
+    source = int32_t(resident.contiguous ? Source::resident : Source::resident_strided);
+    step.value = reinterpret_cast<int64_t>(resident.d_data);
+    if (!resident.contiguous) step.c = coordinates.add(view);
 }
 
-void Interpreter::add_stores(const DeviceStep &step, Coordinates &coordinates) {
+void Interpreter::add_stores(const DeviceStep &step, UnravelTable &coordinates) {
     const int operand = step.target;
-    const Carried *const store = find(stores, operand), *const values = find(values_, operand);
+    const StreamedOperand *const store = find(stores, operand), *const values = find(values_, operand);
     if (store != nullptr || values != nullptr) {
         steps_.push_back(step);
         steps_.back().b = int32_t(Source::chunk);
-        steps_.back().value = store != nullptr ? store->before : carried_bytes + values->before;
+        steps_.back().value = store != nullptr ? store->element_offset : streamed_bytes + values->element_offset;
     }
-    const plan::Home home = homes_.of(operand);
-    if (home.at == nullptr) return;
+    const plan::DeviceOperand resident = operands_.of(operand);
+    if (resident.d_data == nullptr) return;
     steps_.push_back(step);
-    find_home(steps_.back(), steps_.back().b, home, layout.views[size_t(operand)], coordinates);
+    set_resident_source(steps_.back(), steps_.back().b, resident, layout.views[size_t(operand)], coordinates);
 }
 
-void Interpreter::find_source(DeviceStep &step, const std::vector<int> &resident, Coordinates &coordinates) {
+void Interpreter::set_source(DeviceStep &step, const std::vector<int> &broadcast, UnravelTable &coordinates) {
     const int operand = step.a;
     const View &view = layout.views[size_t(operand)];
-    const plan::Home home = homes_.of(operand);
-    if (home.at != nullptr) {
-        find_home(step, step.a, home, view, coordinates);
-    } else if (is_number(layout, view)) {
+    const plan::DeviceOperand resident = operands_.of(operand);
+    if (resident.d_data != nullptr) {
+        set_resident_source(step, step.a, resident, view, coordinates);
+    } else if (is_scalar(layout, view)) {
         step.a = int32_t(Source::constant);
         step.value = bits_of(layout, view);
-    } else if (std::find(resident.begin(), resident.end(), operand) != resident.end()) {
-        Spread spread(layout, view);
-        step.a = int32_t(Source::resident);
-        step.c = int32_t(spread.table[0]);
-        step.value = resident_.add(std::move(spread));
+    } else if (std::find(broadcast.begin(), broadcast.end(), operand) != broadcast.end()) {
+        BroadcastOperand distinct(layout, view);
+        step.a = int32_t(Source::broadcast);
+        step.c = int32_t(distinct.table[0]);
+        step.value = broadcasts_.add(std::move(distinct));
     } else {
         step.a = int32_t(Source::chunk);
-        const Carried *const turned = find(turned_, operand);
-        step.value = turned != nullptr ? carried_bytes + turned->before : find(loads, operand)->before;
+        const StreamedOperand *const transposed = find(transposed_, operand);
+        step.value = transposed != nullptr ? streamed_bytes + transposed->element_offset : find(loads, operand)->element_offset;
     }
 }
 
-void Interpreter::stage(const Carried &load, const Chunk &chunk, char *to) const {
+void Interpreter::stage(const StreamedOperand &load, const Chunk &chunk, char *to) const {
     const View &view = layout.views[size_t(load.operand)];
-    if (find(turned_, load.operand) != nullptr && layout.are_turned(view, chunk.start, chunk.count)) {
-        layout.gather_turned(view, chunk.start, chunk.count, to);
+    if (find(transposed_, load.operand) != nullptr && layout.are_transposed_rows(view, chunk.start, chunk.count)) {
+        layout.gather_columns(view, chunk.start, chunk.count, to);
     } else {
-        Work::stage(load, chunk, to);
+        DeviceAlgorithm::stage(load, chunk, to);
     }
 }
 
 void Interpreter::transpose(const Chunk &chunk) const {
-    for (const Carried &turned : turned_) {
-        const View &view = layout.views[size_t(turned.operand)];
-        const char *const from = chunk.memory + chunk.operand(*find(loads, turned.operand));
-        char *const to = dense(chunk, turned.operand);
-        if (layout.are_turned(view, chunk.start, chunk.count)) {
+    for (const StreamedOperand &transposed : transposed_) {
+        const View &view = layout.views[size_t(transposed.operand)];
+        const char *const from = chunk.d_memory + chunk.operand(*find(loads, transposed.operand));
+        char *const to = dense(chunk, transposed.operand);
+        if (layout.are_transposed_rows(view, chunk.start, chunk.count)) {
             const int64_t columns = layout.shape.back(), height = layout.shape[layout.shape.size() - 2];
             device::transpose({from, to, chunk.start / columns % height, height, chunk.count, columns},
-                              view.item, chunk.queue);
+                              view.item, chunk.stream);
         } else {
             PK_CUDA(cudaMemcpyAsync(to, from, size_t(chunk.count * view.item), cudaMemcpyDeviceToDevice,
-                                    chunk.queue));
+                                    chunk.stream));
         }
     }
 }
 
 // Where the elements of an operand begin, as far as they do not lie apart.
-static int64_t place_of(const Interpretation &call, const DeviceStep &step, int32_t source) {
+static int64_t operand_address(const InterpreterParams &call, const DeviceStep &step, int32_t source) {
     switch (Source(source)) {
         case Source::chunk:
             return reinterpret_cast<int64_t>(call.memory) + call.operands + call.rounded * step.value;
-        case Source::home: return step.value + call.start * size_of(step.type);
-        case Source::resident: return reinterpret_cast<int64_t>(call.resident) + step.value;
+        case Source::resident: return step.value + call.start * size_of(step.type);
+        case Source::broadcast: return reinterpret_cast<int64_t>(call.broadcast) + step.value;
         default: return step.value;
     }
 }
 
-bool Interpreter::launch_compiled(const Interpretation &call, cudaStream_t queue) const {
-    if (pass_ == nullptr) return false;
-    device::Sweep sweep;
-    sweep.notes = reinterpret_cast<unsigned *>(call.memory);
-    sweep.start = call.start;
-    sweep.count = call.count;
-    std::copy(std::begin(call.inline_coordinates), std::end(call.inline_coordinates), sweep.coordinates);
-    int64_t *place = sweep.places;
+bool Interpreter::launch_compiled(const InterpreterParams &call, cudaStream_t stream) const {
+    if (fused_kernel_ == nullptr) return false;
+    device::JitParams params;
+    params.status = reinterpret_cast<unsigned *>(call.memory);
+    params.start = call.start;
+    params.count = call.count;
+    std::copy(std::begin(call.inline_coordinates), std::end(call.inline_coordinates), params.coordinates);
+    int64_t *place = params.operands;
     for (const DeviceStep &step : steps_) {
-        if (step.op != PK_LOAD && step.op != PK_STORE) continue;
-        const int32_t source = step.op == PK_LOAD ? step.a : step.b;
-        *place++ = place_of(call, step, source);
-        if (source == int32_t(Source::resident)) {
-            *place = place[-1] + data_after(step.c);
+        if (step.op != PK_OP_LOAD && step.op != PK_OP_STORE) continue;
+        const int32_t source = step.op == PK_OP_LOAD ? step.a : step.b;
+        *place++ = operand_address(call, step, source);
+        if (source == int32_t(Source::broadcast)) {
+            *place = place[-1] + elements_offset(step.c);
             ++place;
         }
     }
-    return pass_->launch(sweep, queue);
+    return fused_kernel_->launch(params, stream);
 }
 
 void Interpreter::launch(const Chunk &chunk) {
     transpose(chunk);
-    Interpretation given = common_;
-    given.memory = chunk.memory;
-    given.operands = chunk.operands;
+    InterpreterParams params = common_;
+    params.memory = chunk.d_memory;
+    params.operands = chunk.operands;
     // The registers that have no room elsewhere lie after the values.
-    given.scratch = chunk.scratch + chunk.rounded * values_bytes_;
-    given.start = chunk.start;
-    given.count = chunk.count;
-    given.rounded = chunk.rounded;
-    given.resident = resident_.on(chunk.device);
-    if (steps_at_ >= 0) given.steps = reinterpret_cast<const DeviceStep *>(given.resident + steps_at_);
+    params.scratch = chunk.scratch + chunk.rounded * values_bytes_;
+    params.start = chunk.start;
+    params.count = chunk.count;
+    params.rounded = chunk.rounded;
+    params.broadcast = broadcasts_.d_data(chunk.device_index);
+    if (steps_at_ >= 0) params.steps = reinterpret_cast<const DeviceStep *>(params.broadcast + steps_at_);
     if (coordinates_at_ >= 0)
-        given.coordinates = reinterpret_cast<const int64_t *>(given.resident + coordinates_at_);
-    if (launch_compiled(given, chunk.queue)) return;
+        params.coordinates = reinterpret_cast<const int64_t *>(params.broadcast + coordinates_at_);
+    if (launch_compiled(params, chunk.stream)) return;
     const int64_t wide = chunk.count / (int64_t(block_) * MANY_BLOCKS);
-    const int most = device::elements_per_thread(given.registers_in_shared, block_);
-    given.per_thread = int32_t(std::clamp<int64_t>(wide, 1, most));
-    const int64_t per_block = int64_t(block_) * given.per_thread;
+    const int most = device::elements_per_thread(params.registers_in_shared, block_);
+    params.per_thread = int32_t(std::clamp<int64_t>(wide, 1, most));
+    const int64_t per_block = int64_t(block_) * params.per_thread;
     const auto blocks = unsigned((chunk.count + per_block - 1) / per_block);
-    const size_t shared_bytes = size_t(given.registers_in_shared * per_block) * sizeof(uint64_t);
-    device::interpret<<<blocks, unsigned(block_), shared_bytes, chunk.queue>>>(given);
+    const size_t shared_bytes = size_t(params.registers_in_shared * per_block) * sizeof(uint64_t);
+    device::interpret<<<blocks, unsigned(block_), shared_bytes, chunk.stream>>>(params);
     PK_CUDA(cudaGetLastError());
 }
 
-void Interpreter::collect(const void *notes) {
-    evaluation_.add_exceptions(static_cast<const uint32_t *>(notes), call_.report);
+void Interpreter::collect(const void *status) {
+    evaluation_.add_exceptions(static_cast<const uint32_t *>(status), call_.report);
 }
 
 bool Interpreter::has_dense(int operand) const {
-    const plan::Home home = homes_.of(operand);
-    return home.at != nullptr ? home.dense : find(loads, operand) != nullptr;
+    const plan::DeviceOperand resident = operands_.of(operand);
+    return resident.d_data != nullptr ? resident.contiguous : find(loads, operand) != nullptr;
 }
 
 char *Interpreter::dense(const Chunk &chunk, int operand) const {
-    const plan::Home home = homes_.of(operand);
-    if (home.at != nullptr) return home.at + chunk.start * layout.views[size_t(operand)].item;
-    const Carried *const load = find(loads, operand), *const turned = find(turned_, operand);
-    if (turned != nullptr) return chunk.memory + chunk.scratch + chunk.rounded * turned->before;
-    if (load != nullptr) return chunk.memory + chunk.operand(*load);
-    return chunk.memory + chunk.scratch + chunk.rounded * find(values_, operand)->before;
+    const plan::DeviceOperand resident = operands_.of(operand);
+    if (resident.d_data != nullptr) return resident.d_data + chunk.start * layout.views[size_t(operand)].item;
+    const StreamedOperand *const load = find(loads, operand), *const transposed = find(transposed_, operand);
+    if (transposed != nullptr) return chunk.d_memory + chunk.scratch + chunk.rounded * transposed->element_offset;
+    if (load != nullptr) return chunk.d_memory + chunk.operand(*load);
+    return chunk.d_memory + chunk.scratch + chunk.rounded * find(values_, operand)->element_offset;
 }
 
 }  // namespace pk

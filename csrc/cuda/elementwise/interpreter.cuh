@@ -4,21 +4,21 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "interpreter.h"
 #include "strided_access.cuh"
+#include "interpreter.h"
 #include "value.cuh"
 
 namespace pk {
 
 namespace device {
 
-constexpr int MOST_THREADS = 1024;
-constexpr int MOST_REGISTERS = 16;
+constexpr int MAX_THREADS = 1024;
+constexpr int MAX_REGISTERS = 16;
 constexpr int SHARED_BYTES = 48 << 10;
 
 // The registers that fit in shared memory, and then the elements that a thread holds at once.
 inline int registers_in_shared(int registers, int block) {
-    return std::min({registers, MOST_REGISTERS, SHARED_BYTES / (8 * block)});
+    return std::min({registers, MAX_REGISTERS, SHARED_BYTES / (8 * block)});
 }
 inline int elements_per_thread(int in_shared, int block) {
     return std::min(8, SHARED_BYTES / (8 * block * std::max(1, in_shared)));
@@ -51,7 +51,7 @@ struct Registers {
 
 // Everything a step needs, for the elements of one thread.
 struct Context {
-    const Interpretation &call;
+    const InterpreterParams &call;
     const Registers &registers;
     int64_t first;  // the thread's elements are first, first + blockDim.x, ...
 
@@ -74,13 +74,13 @@ struct Context {
     // The first of a step's elements, where they lie side by side.
     template <class T>
     __device__ T *dense(const DeviceStep &step, int32_t source) const {
-        if (source == int32_t(Source::home)) return reinterpret_cast<T *>(step.value) + call.start;
+        if (source == int32_t(Source::resident)) return reinterpret_cast<T *>(step.value) + call.start;
         return reinterpret_cast<T *>(call.memory + call.operands + call.rounded * step.value);
     }
 };
 
 __device__ inline bool is_dense(int32_t source) {
-    return source == int32_t(Source::chunk) || source == int32_t(Source::home);
+    return source == int32_t(Source::chunk) || source == int32_t(Source::resident);
 }
 
 // Calls body with a value of the class that computes with a type.
@@ -129,19 +129,19 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
         if (is_dense(step.a)) {
             const T *from = context.dense<const T>(step, step.a);
             context.each([&](int e, int64_t element) { set(e, element, from[element]); });
-        } else if (step.a == int(Source::home_strided)) {
-            const Finder finder(context.call, step);
-            context.each([&](int e, int64_t element) { set(e, element, finder.at<const T>(element)); });
+        } else if (step.a == int(Source::resident_strided)) {
+            const StridedAccess access(context.call, step);
+            context.each([&](int e, int64_t element) { set(e, element, access.at<const T>(element)); });
         } else if (step.a == int(Source::constant)) {
             T value;
             memcpy(&value, &step.value, sizeof(value));
             context.each([&](int e, int64_t element) { set(e, element, value); });
         } else {
-            const auto *table = reinterpret_cast<const int64_t *>(context.call.resident + step.value);
+            const auto *table = reinterpret_cast<const int64_t *>(context.call.broadcast + step.value);
             const auto *from =
-                reinterpret_cast<const T *>(context.call.resident + step.value + data_after(*table));
+                reinterpret_cast<const T *>(context.call.broadcast + step.value + elements_offset(*table));
             context.each([&](int e, int64_t element) {
-                set(e, element, from[spread(table, context.call.start + element)]);
+                set(e, element, from[broadcast_index(table, context.call.start + element)]);
             });
         }
     });
@@ -149,7 +149,7 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
 
 // Two loads that follow each other, of one type, so that the link is waited for once.
 __device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
-    if (next.op != PK_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type) return false;
+    if (next.op != PK_OP_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type) return false;
     with_stored(step.type, [&](auto stored) {
         using T = decltype(stored);
         const T *from = context.dense<const T>(step, step.a);
@@ -176,8 +176,8 @@ __device__ inline void store(const Context &context, const DeviceStep &step) {
                     T *to = context.dense<T>(step, step.b);
                     context.each([&](int e, int64_t element) { to[element] = value(e, element); });
                 } else {
-                    const Finder finder(context.call, step);
-                    context.each([&](int e, int64_t element) { finder.at<T>(element) = value(e, element); });
+                    const StridedAccess access(context.call, step);
+                    context.each([&](int e, int64_t element) { access.at<T>(element) = value(e, element); });
                 }
             }
         });
@@ -237,7 +237,7 @@ __device__ void operate_on(const Context &context, const DeviceStep &step) {
     });
 }
 
-__global__ void __launch_bounds__(MOST_THREADS) interpret(const __grid_constant__ Interpretation call) {
+__global__ void __launch_bounds__(MAX_THREADS) interpret(const __grid_constant__ InterpreterParams call) {
     extern __shared__ uint64_t shared[];
     const Registers registers{shared, reinterpret_cast<uint64_t *>(call.memory + call.scratch), call.count,
                               call.registers_in_shared, call.per_thread};
@@ -247,15 +247,15 @@ __global__ void __launch_bounds__(MOST_THREADS) interpret(const __grid_constant_
     for (int32_t i = 0; i < call.step_count; ++i) {
         const DeviceStep step = steps[i];
         switch (step.op) {
-            case PK_LOAD:
+            case PK_OP_LOAD:
                 if (i + 1 < call.step_count && load_both(context, step, steps[i + 1])) {
                     ++i;
                 } else {
                     load(context, step);
                 }
                 break;
-            case PK_STORE: store(context, step); break;
-            case PK_CAST: cast(context, step); break;
+            case PK_OP_STORE: store(context, step); break;
+            case PK_OP_CAST: cast(context, step); break;
 #define PK_OP(name) \
     case ops::op_##name: operate_on<ops::name>(context, step); break;
 #include "ops.def"

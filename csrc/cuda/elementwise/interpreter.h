@@ -6,20 +6,20 @@
 #include <vector>
 
 #include "common/elementwise.h"
-#include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
 #include "cuda/residency/operands.h"
 #include "cuda/runtime/stream_memory.h"
+#include "cuda/pipeline/broadcast_buffers.h"
+#include "cuda/pipeline/pipeline.h"
 
 namespace pk {
 
 // Where a load finds its elements, or a store puts them.
 enum class Source : int32_t {
     chunk,         // in the chunk's memory, after `value` bytes an element
-    resident,      // among what the device keeps, at `value`, in `c` dimensions, as stream/resident.h says
+    broadcast,      // among what the device keeps, at `value`, in `c` dimensions, as stream/resident.h says
     constant,      // in `value` itself
-    home,          // from the address `value` on, those of the whole call side by side
-    home_strided,  // from the address `value` on, at the coordinates' strides `c` on
+    resident,          // from the address `value` on, those of the whole call side by side
+    resident_strided,  // from the address `value` on, at the coordinates' strides `c` on
 };
 
 // A step as the kernel reads it.
@@ -36,10 +36,10 @@ struct DeviceStep {
 //   dims | of each from the last on: its size, and what divides by it | dims strides in bytes for each
 //   operand
 // Division is by a multiplication where all elements are fewer than 2^31.
-class Coordinates {
+class UnravelTable {
    public:
-    static constexpr int64_t MOST_SMALL = (int64_t(1) << 31) - 1;
-    explicit Coordinates(const Layout &layout) : layout_(layout) {}
+    static constexpr int64_t MAX_SMALL = (int64_t(1) << 31) - 1;
+    explicit UnravelTable(const Layout &layout) : layout_(layout) {}
 
     // Where the operand's strides begin.
     int32_t add(const View &view);
@@ -54,37 +54,37 @@ class Coordinates {
 };
 
 // What the kernel is given. Short programs come with it, others lie on the device.
-struct Interpretation {
-    static constexpr int MOST_INLINE = 48, MOST_COORDINATES = 96;
+struct InterpreterParams {
+    static constexpr int MAX_INLINE = 48, MAX_COORDINATES = 96;
 
     char *memory;
     int64_t operands, scratch;      // where they lie in it
     int64_t start, count, rounded;  // elements
-    const char *resident;
+    const char *broadcast;
     const DeviceStep *steps;  // null: inline_steps
     int32_t step_count;
     int32_t registers_in_shared;
     int32_t per_thread;          // elements
     int32_t is_small;            // for the coordinates
     const int64_t *coordinates;  // null: inline_coordinates
-    DeviceStep inline_steps[MOST_INLINE];
-    int64_t inline_coordinates[MOST_COORDINATES];
+    DeviceStep inline_steps[MAX_INLINE];
+    int64_t inline_coordinates[MAX_COORDINATES];
 };
 
-class Pass;
+class FusedKernel;
 
-class Interpreter : public Work {
+class Interpreter : public DeviceAlgorithm {
    public:
     // If it may not keep broadcast operands on the devices, staging spreads them out; if it may not turn
     // transposed ones there, staging does that, too.
-    Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
-                const std::vector<int> &devices, bool may_keep, bool may_turn = false);
+    Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+                const std::vector<int> &devices, bool may_broadcast, bool may_transpose = false);
 
-    void stage(const Carried &load, const Chunk &chunk, char *to) const override;
+    void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override;
     void launch(const Chunk &chunk) override;
-    void collect(const void *notes) override;
+    void collect(const void *status) override;
 
-    bool has_room = false;  // for what it keeps on the devices
+    bool has_memory = false;  // for what it keeps on the devices
 
    protected:
     // Whether a chunk's elements of an operand that the program loads lie side by side.
@@ -94,44 +94,44 @@ class Interpreter : public Work {
 
    private:
     // The operands of a program by the way that they go.
-    struct Ways {
-        std::vector<Carried> loads, stores, values, turned;
-        std::vector<int> resident;
+    struct OperandClasses {
+        std::vector<StreamedOperand> loads, stores, values, transposed;
+        std::vector<int> broadcast;
         int64_t scratch_bytes = 0, values_bytes = 0;  // of an element: all, and of these the values
-        Ways(const Evaluation &evaluation, const plan::Homes &homes, bool may_keep, bool may_turn, int block);
+        OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast, bool may_transpose, int block);
     };
-    Interpreter(const Evaluation &evaluation, const plan::Homes &homes, Call &call,
-                const std::vector<int> &devices, Ways ways, int block);
+    Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
+                const std::vector<int> &devices, OperandClasses classes, int block);
 
-    void find_source(DeviceStep &load, const std::vector<int> &resident, Coordinates &coordinates);
-    void add_stores(const DeviceStep &store, Coordinates &coordinates);
+    void set_source(DeviceStep &load, const std::vector<int> &broadcast, UnravelTable &coordinates);
+    void add_stores(const DeviceStep &store, UnravelTable &coordinates);
     void transpose(const Chunk &chunk) const;
-    bool launch_compiled(const Interpretation &call, cudaStream_t queue) const;
+    bool launch_compiled(const InterpreterParams &call, cudaStream_t stream) const;
 
     const Evaluation evaluation_;
-    const plan::Homes &homes_;
+    const plan::Operands &operands_;
     Call &call_;
     const int block_;
-    const std::vector<Carried> values_;  // that stay in the scratch
+    const std::vector<StreamedOperand> values_;  // that stay in the scratch
     const int64_t values_bytes_;
-    const std::vector<Carried> turned_;  // loads, as they lie there when the device has turned them
+    const std::vector<StreamedOperand> transposed_;  // loads, as they lie there when the device has turned them
     std::vector<DeviceStep> steps_;
-    Resident resident_;
+    BroadcastBuffers broadcasts_;
     int64_t steps_at_ = -1, coordinates_at_ = -1;  // where they are resident
-    Interpretation common_{};
-    std::shared_ptr<Pass> pass_;  // in a plan, if its steps may be compiled
+    InterpreterParams common_{};
+    std::shared_ptr<FusedKernel> fused_kernel_;  // in a plan, if its steps may be compiled
 };
 
 // Calls run(work) for work that keeps broadcast operands on the devices, or, without room for them, does not.
-template <class Kind, class Run, class... Given>
-void with_room(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, Run run,
-               Given &&...given) {
-    plan::Homes homes(evaluation.layout, evaluation.program, call, devices);
-    for (const bool may_keep : {true, false}) {
-        Kind work(evaluation, homes, call, devices, may_keep, given...);
-        if (!work.has_room) continue;
-        run(work);
-        return homes.settle();
+template <class Kind, class Run, class... Args>
+void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, Run run,
+               Args &&...args) {
+    plan::Operands operands(evaluation.layout, evaluation.program, call, devices);
+    for (const bool may_broadcast : {true, false}) {
+        Kind algorithm(evaluation, operands, call, devices, may_broadcast, args...);
+        if (!algorithm.has_memory) continue;
+        run(algorithm);
+        return operands.commit();
     }
     fail(PK_OUT_OF_MEMORY, "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a program");
 }

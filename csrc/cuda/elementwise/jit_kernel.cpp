@@ -15,24 +15,24 @@ namespace pk {
 namespace {
 
 // Where there are more, all start again.
-constexpr size_t MOST_PASSES = 1024;
+constexpr size_t MAX_KERNELS = 1024;
 
-struct Known {
+struct KernelCache {
     std::mutex mutex;
-    std::unordered_map<std::string, std::shared_ptr<Pass>> passes;  // by the bytes of their steps
-    std::list<std::shared_ptr<Pass>> wanted;
-    uint64_t numbers = 0;
+    std::unordered_map<std::string, std::shared_ptr<FusedKernel>> kernels;  // by the bytes of their steps
+    std::list<std::shared_ptr<FusedKernel>> requests;
+    uint64_t last_number = 0;
 };
 
 // Never destroyed: at the process's exit the driver may be gone before it.
-Known &known() {
-    static Known *const known = new Known;
-    return *known;
+KernelCache &kernel_cache() {
+    static KernelCache *const kernel_cache = new KernelCache;
+    return *kernel_cache;
 }
 
-std::string key_of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded) {
+std::string key_of(const std::vector<DeviceStep> &steps, int dims, bool reports_exceptions) {
     std::string key(reinterpret_cast<const char *>(steps.data()), steps.size() * sizeof(DeviceStep));
-    return (key += char(dims)) += char(is_heeded);
+    return (key += char(dims)) += char(reports_exceptions);
 }
 
 // A header's text, with what it includes where it does so. Those in <> are in jit_std.h.
@@ -43,9 +43,9 @@ void include(const std::string &name, std::vector<std::string> &included, std::o
             return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
         });
     require(header != std::end(jit_headers), "a header of compiled passes is missing");
-    const bool is_known = std::find(included.begin(), included.end(), header->name) != included.end();
+    const bool is_included = std::find(included.begin(), included.end(), header->name) != included.end();
     const std::string text = header->text;
-    if (is_known && text.find("#pragma once") != std::string::npos) return;
+    if (is_included && text.find("#pragma once") != std::string::npos) return;
     included.emplace_back(header->name);
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
@@ -83,16 +83,16 @@ class Writer {
     void write(size_t i) {
         const DeviceStep &step = steps_[i];
         out_ << "        ";
-        if (step.op == PK_STORE) {
-            out_ << "store<" << int(step.type) << ">(" << way(step.b, step.c) << ", elements, " << of(step.a)
+        if (step.op == PK_OP_STORE) {
+            out_ << "store<" << int(step.type) << ">(" << access(step.b, step.c) << ", elements, " << of(step.a)
                  << ");\n";
             return;
         }
         out_ << "const auto v" << i << " = ";
         const std::string met = ", met[" + std::to_string(step.origin) + "]);\n";
-        if (step.op == PK_LOAD) {
-            out_ << "load<" << int(step.type) << ">(" << way(step.a, step.c) << ", elements);\n";
-        } else if (step.op == PK_CAST) {
+        if (step.op == PK_OP_LOAD) {
+            out_ << "load<" << int(step.type) << ">(" << access(step.a, step.c) << ", elements);\n";
+        } else if (step.op == PK_OP_CAST) {
             out_ << "cast<" << int(step.to) << ">(" << of(step.a) << met;
         } else if (step.c >= 0) {
             out_ << "choose<ops::" << name(step) << ">(" << of(step.a) << ", " << of(step.b) << ", "
@@ -106,14 +106,14 @@ class Writer {
         holders_[target] = i;
     }
 
-    static const char *name(const DeviceStep &step) { return operations[step.op - PK_FIRST_OPERATION]; }
+    static const char *name(const DeviceStep &step) { return operations[step.op - PK_OP_FIRST]; }
     std::string of(int32_t reg) const { return "v" + std::to_string(holders_[size_t(reg)]); }
-    std::string way(int32_t source, int32_t strides) {
-        const std::string place = std::to_string(places_++);
+    std::string access(int32_t source, int32_t strides) {
+        const std::string place = std::to_string(operands_++);
         switch (Source(source)) {
             case Source::constant: return "Constant{" + place + "}";
-            case Source::home_strided: return "Strided{" + place + ", " + std::to_string(strides) + "}";
-            case Source::resident: return ++places_, "Spread{" + place + "}";
+            case Source::resident_strided: return "Strided{" + place + ", " + std::to_string(strides) + "}";
+            case Source::broadcast: return ++operands_, "Broadcast{" + place + "}";
             default: return "Dense{" + place + "}";
         }
     }
@@ -121,17 +121,17 @@ class Writer {
     std::ostream &out_;
     const std::vector<DeviceStep> &steps_;
     std::vector<size_t> holders_;  // for each register the step whose value it holds
-    int places_ = 0;
+    int operands_ = 0;
 };
 
 // The elements that a thread takes at once, so that their values stay in its registers.
-int together(const std::vector<DeviceStep> &steps) {
+int elements_per_thread(const std::vector<DeviceStep> &steps) {
     int32_t last = 0;
     for (const DeviceStep &step : steps) last = std::max(last, step.target);
     return last < 8 ? 4 : (last < 16 ? 2 : 1);
 }
 
-cudaLibrary_t loaded(const std::vector<char> &image) {
+cudaLibrary_t load_library(const std::vector<char> &image) {
     cudaLibrary_t library = nullptr;
     const cudaError_t error =
         cudaLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
@@ -140,118 +140,118 @@ cudaLibrary_t loaded(const std::vector<char> &image) {
 
 }  // namespace
 
-std::shared_ptr<Pass> Pass::of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded) {
-    std::vector<DeviceStep> kept = steps;
-    int places = 0;
-    for (DeviceStep &step : kept) {
-        if (step.op != PK_LOAD && step.op != PK_STORE) continue;
-        int32_t &source = step.op == PK_LOAD ? step.a : step.b;
-        places += source == int32_t(Source::resident) ? 2 : 1;
-        if (source == int32_t(Source::home)) source = int32_t(Source::chunk);  // which is found alike
-        if (source != int32_t(Source::home_strided)) step.c = -1;
-        if (step.op == PK_STORE) step.target = -1;
+std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &steps, int dims, bool reports_exceptions) {
+    std::vector<DeviceStep> normalized = steps;
+    int operand_count = 0;
+    for (DeviceStep &step : normalized) {
+        if (step.op != PK_OP_LOAD && step.op != PK_OP_STORE) continue;
+        int32_t &source = step.op == PK_OP_LOAD ? step.a : step.b;
+        operand_count += source == int32_t(Source::broadcast) ? 2 : 1;
+        if (source == int32_t(Source::resident)) source = int32_t(Source::chunk);  // which is found alike
+        if (source != int32_t(Source::resident_strided)) step.c = -1;
+        if (step.op == PK_OP_STORE) step.target = -1;
         step.value = 0;
     }
-    if (places > device::Sweep::MOST_PLACES) return nullptr;
-    const std::string key = key_of(kept, dims, is_heeded);
-    Known &from = known();
+    if (operand_count > device::JitParams::MAX_OPERANDS) return nullptr;
+    const std::string key = key_of(normalized, dims, reports_exceptions);
+    KernelCache &from = kernel_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    std::shared_ptr<Pass> &found = from.passes[key];
+    std::shared_ptr<FusedKernel> &found = from.kernels[key];
     if (found == nullptr) {
-        if (from.passes.size() > MOST_PASSES) from.passes.clear();
-        return from.passes[key] = std::make_shared<Pass>(std::move(kept), dims, is_heeded, ++from.numbers);
+        if (from.kernels.size() > MAX_KERNELS) from.kernels.clear();
+        return from.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims, reports_exceptions, ++from.last_number);
     }
     return found;
 }
 
-void Pass::release() {
-    Known &from = known();
+void FusedKernel::release() {
+    KernelCache &from = kernel_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    from.passes.clear();
-    from.wanted.clear();
+    from.kernels.clear();
+    from.requests.clear();
 }
 
-Pass::Pass(std::vector<DeviceStep> steps, int dims, bool is_heeded, uint64_t number)
-    : number(number), steps_(std::move(steps)), dims_(dims), is_heeded_(is_heeded) {}
+FusedKernel::FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number)
+    : number(number), steps_(std::move(steps)), dims_(dims), reports_exceptions_(reports_exceptions) {}
 
-std::string Pass::source() const {
+std::string FusedKernel::source() const {
     int32_t instructions = 1;
     for (const DeviceStep &step : steps_) instructions = std::max(instructions, step.origin + 1);
     std::ostringstream out;
-    out << headers() << "\nnamespace pk::device {\nstruct Pass {\n    static constexpr int DIMS = " << dims_
-        << ", TOGETHER = " << together(steps_) << ", INSTRUCTIONS = " << instructions
-        << ";\n    static constexpr bool IS_HEEDED = " << is_heeded_
+    out << headers() << "\nnamespace pk::device {\nstruct FusedKernel {\n    static constexpr int DIMS = " << dims_
+        << ", ELEMENTS_PER_THREAD = " << elements_per_thread(steps_) << ", INSTRUCTIONS = " << instructions
+        << ";\n    static constexpr bool REPORTS_EXCEPTIONS = " << reports_exceptions_
         << ";\n    template <class Elements>\n"
            "    static __device__ void run(const Elements &elements, unsigned *met) {\n";
     Writer(out, steps_);
-    out << "    }\n};\n}\nextern \"C\" __global__ void __launch_bounds__(pk::device::Sweep::THREADS)\n"
-           "pass(const __grid_constant__ pk::device::Sweep sweep) {\n"
-           "    pk::device::go_over<pk::device::Pass>(sweep);\n}\n";
+    out << "    }\n};\n}\nextern \"C\" __global__ void __launch_bounds__(pk::device::JitParams::THREADS)\n"
+           "pass(const __grid_constant__ pk::device::JitParams params) {\n"
+           "    pk::device::grid_stride_loop<pk::device::FusedKernel>(params);\n}\n";
     return out.str();
 }
 
-bool Pass::launch(const device::Sweep &sweep, cudaStream_t queue) {
+bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
     const void *const found = is_compiled() ? kernel() : nullptr;
     if (found == nullptr) {
         // A short call that comes often is worth it, too.
         constexpr int64_t OFTEN = 512;
         const int64_t least = tuned(Tune::worth_compiling);
-        const int64_t more = std::max(sweep.count * int64_t(steps_.size()), least / OFTEN);
+        const int64_t more = std::max(params.count * int64_t(steps_.size()), least / OFTEN);
         const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);
         if (before < least && before + more >= least) {
-            Known &to = known();
+            KernelCache &to = kernel_cache();
             const std::lock_guard<std::mutex> lock(to.mutex);
-            to.wanted.push_back(shared_from_this());
+            to.requests.push_back(shared_from_this());
         }
         return false;
     }
-    constexpr int64_t MOST_BLOCKS = 1 << 16;  // of several tiles each, memory is slower
-    const int64_t tile = int64_t(device::Sweep::THREADS) * together(steps_);
-    const auto blocks = unsigned(std::min(MOST_BLOCKS, (sweep.count + tile - 1) / tile));
-    void *arguments[] = {const_cast<device::Sweep *>(&sweep)};
-    PK_CUDA(cudaLaunchKernel(found, blocks, device::Sweep::THREADS, arguments, 0, queue));
+    constexpr int64_t MAX_BLOCKS = 1 << 16;  // of several tiles each, memory is slower
+    const int64_t tile = int64_t(device::JitParams::THREADS) * elements_per_thread(steps_);
+    const auto blocks = unsigned(std::min(MAX_BLOCKS, (params.count + tile - 1) / tile));
+    void *arguments[] = {const_cast<device::JitParams *>(&params)};
+    PK_CUDA(cudaLaunchKernel(found, blocks, device::JitParams::THREADS, arguments, 0, stream));
     return true;
 }
 
-const void *Pass::kernel() {
+const void *FusedKernel::kernel() {
     int device = 0;
     PK_CUDA(cudaGetDevice(&device));
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = kernels_.find(device);
     if (found != kernels_.end()) return found->second;
     const void *&kernel = kernels_[device] = nullptr;
-    if (library_.get() == nullptr) library_ = Library(loaded(image_));
-    cudaKernel_t found_there = nullptr;
+    if (library_.get() == nullptr) library_ = Library(load_library(image_));
+    cudaKernel_t device_kernel = nullptr;
     // The image may be for another GPU, or none.
-    if (library_.get() != nullptr) (void)cudaLibraryGetKernel(&found_there, library_.get(), "pass");
+    if (library_.get() != nullptr) (void)cudaLibraryGetKernel(&device_kernel, library_.get(), "pass");
     (void)cudaGetLastError();
-    return kernel = reinterpret_cast<const void *>(found_there);
+    return kernel = reinterpret_cast<const void *>(device_kernel);
 }
 
-void Pass::compiled(std::vector<char> image) {
+void FusedKernel::set_image(std::vector<char> image) {
     const std::lock_guard<std::mutex> lock(mutex_);
     image_ = std::move(image);
     is_compiled_.store(!image_.empty(), std::memory_order_release);
 }
 
-std::shared_ptr<Pass> wanted_pass() {
-    Known &from = known();
+std::shared_ptr<FusedKernel> next_jit_request() {
+    KernelCache &from = kernel_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    return from.wanted.empty() ? nullptr : from.wanted.front();
+    return from.requests.empty() ? nullptr : from.requests.front();
 }
 
-void pass_compiled(uint64_t number, std::vector<char> image) {
-    std::shared_ptr<Pass> pass;
+void finish_jit_request(uint64_t number, std::vector<char> image) {
+    std::shared_ptr<FusedKernel> kernel;
     {
-        Known &from = known();
+        KernelCache &from = kernel_cache();
         const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto found = std::find_if(from.wanted.begin(), from.wanted.end(),
-                                        [&](auto &wanted) { return wanted->number == number; });
-        if (found == from.wanted.end()) return;  // it was released
-        pass = *found;
-        from.wanted.erase(found);
+        const auto found = std::find_if(from.requests.begin(), from.requests.end(),
+                                        [&](auto &requests) { return requests->number == number; });
+        if (found == from.requests.end()) return;  // it was released
+        kernel = *found;
+        from.requests.erase(found);
     }
-    pass->compiled(std::move(image));
+    kernel->set_image(std::move(image));
 }
 
 }  // namespace pk

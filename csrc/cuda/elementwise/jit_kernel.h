@@ -16,23 +16,23 @@
 
 namespace pk {
 
-class Pass : public std::enable_shared_from_this<Pass> {
+class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
    public:
     // The pass of these steps, of which the values do not count, and in which somebody heeds what they meet
     // or nobody does; null if there is none: it would be too long.
-    static std::shared_ptr<Pass> of(const std::vector<DeviceStep> &steps, int dims, bool is_heeded);
+    static std::shared_ptr<FusedKernel> of(const std::vector<DeviceStep> &steps, int dims, bool reports_exceptions);
     // Forgets all that were compiled.
     static void release();
 
-    Pass(std::vector<DeviceStep> steps, int dims, bool is_heeded, uint64_t number);
+    FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number);
 
     bool is_compiled() const { return is_compiled_.load(std::memory_order_acquire); }
     // Queues it, and returns whether that could be done; if not, notes the work for it.
-    bool launch(const device::Sweep &sweep, cudaStream_t queue);
+    bool launch(const device::JitParams &params, cudaStream_t stream);
 
     // C++, for NVRTC.
     std::string source() const;
-    void compiled(std::vector<char> image);
+    void set_image(std::vector<char> image);
 
     const uint64_t number;
 
@@ -42,7 +42,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
 
     const std::vector<DeviceStep> steps_;
     const int dims_;
-    const bool is_heeded_;
+    const bool reports_exceptions_;
     std::atomic<int64_t> work_{0};  // operations that were interpreted
     std::atomic<bool> is_compiled_{false};
     std::mutex mutex_;  // guards what follows
@@ -52,7 +52,7 @@ class Pass : public std::enable_shared_from_this<Pass> {
 };
 
 // The pass that most wants to be compiled; null if there is none.
-std::shared_ptr<Pass> wanted_pass();
-void pass_compiled(uint64_t number, std::vector<char> image);
+std::shared_ptr<FusedKernel> next_jit_request();
+void finish_jit_request(uint64_t number, std::vector<char> image);
 
 }  // namespace pk

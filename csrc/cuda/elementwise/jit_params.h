@@ -5,13 +5,13 @@
 
 namespace pk::device {
 
-struct Sweep {
-    static constexpr int MOST_PLACES = 96, MOST_COORDINATES = 96, THREADS = 256;
+struct JitParams {
+    static constexpr int MAX_OPERANDS = 96, MAX_COORDINATES = 96, THREADS = 256;
 
-    unsigned *notes;                        // what its instructions met
+    unsigned *status;                        // what its instructions met
     int64_t start, count;                   // elements
-    int64_t places[MOST_PLACES];            // for each load and store an address, or a constant's bits
-    int64_t coordinates[MOST_COORDINATES];  // sizes and strides, as interpreter.h says
+    int64_t operands[MAX_OPERANDS];            // for each load and store an address, or a constant's bits
+    int64_t coordinates[MAX_COORDINATES];  // sizes and strides, as interpreter.h says
 };
 
 }  // namespace pk::device

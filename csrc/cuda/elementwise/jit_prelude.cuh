@@ -30,17 +30,17 @@ struct Values {
 template <int count_, int dims>
 struct Elements {
     static constexpr int count = count_;
-    const Sweep &sweep;
+    const JitParams &params;
     const int64_t first;
     uint32_t coordinates[count][dims == 0 ? 1 : dims];
 
-    __device__ Elements(const Sweep &sweep, int64_t first) : sweep(sweep), first(first) {
+    __device__ Elements(const JitParams &params, int64_t first) : params(params), first(first) {
 #pragma unroll
         for (int e = 0; e < count; ++e) {
-            auto left = uint32_t(sweep.start + (*this)[e]);
+            auto left = uint32_t(params.start + (*this)[e]);
 #pragma unroll
             for (int d = 0; d + 1 < dims; ++d) {
-                const Divisor size(sweep.coordinates, d);
+                const FastDivisor size(params.coordinates, d);
                 const uint32_t outer = size.divide(left);
                 coordinates[e][d] = left - outer * size.size;
                 left = outer;
@@ -48,63 +48,63 @@ struct Elements {
             if (dims != 0) coordinates[e][dims - 1] = left;
         }
     }
-    __device__ int64_t operator[](int e) const { return first + e * int64_t(Sweep::THREADS); }
+    __device__ int64_t operator[](int e) const { return first + e * int64_t(JitParams::THREADS); }
 
     // The bytes from an operand's first element of the call.
-    __device__ int64_t away(int e, int strides) const {
+    __device__ int64_t byte_offset(int e, int strides) const {
         int64_t bytes = 0;
 #pragma unroll
-        for (int d = 0; d < dims; ++d) bytes += coordinates[e][d] * sweep.coordinates[strides + d];
+        for (int d = 0; d < dims; ++d) bytes += coordinates[e][d] * params.coordinates[strides + d];
         return bytes;
     }
 };
 
-// The ways in which an operand's elements lie: each says where one is, by the operand's place in the sweep.
+// The ways in which an operand's elements lie: each says where one is, by the operand's place in the params.
 struct Dense {
-    int place;
+    int index;
     template <class T, class E>
     __device__ T *find(const E &elements, int e) const {
-        return reinterpret_cast<T *>(elements.sweep.places[place]) + elements[e];
+        return reinterpret_cast<T *>(elements.params.operands[index]) + elements[e];
     }
 };
 struct Strided {
-    int place, strides;
+    int index, strides;
     template <class T, class E>
     __device__ T *find(const E &elements, int e) const {
-        return reinterpret_cast<T *>(elements.sweep.places[place] + elements.away(e, strides));
+        return reinterpret_cast<T *>(elements.params.operands[index] + elements.byte_offset(e, strides));
     }
 };
-struct Spread {
-    int place;  // of its table; behind it that of its elements
+struct Broadcast {
+    int index;  // of its table; behind it that of its elements
     template <class T, class E>
     __device__ T *find(const E &elements, int e) const {
-        const auto *const table = reinterpret_cast<const int64_t *>(elements.sweep.places[place]);
-        return reinterpret_cast<T *>(elements.sweep.places[place + 1]) +
-               spread(table, elements.sweep.start + elements[e]);
+        const auto *const table = reinterpret_cast<const int64_t *>(elements.params.operands[index]);
+        return reinterpret_cast<T *>(elements.params.operands[index + 1]) +
+               broadcast_index(table, elements.params.start + elements[e]);
     }
 };
 struct Constant {
-    int place;
+    int index;
     template <class T, class E>
     __device__ T *find(const E &elements, int) const {
-        return reinterpret_cast<T *>(&elements.sweep.places[place]);
+        return reinterpret_cast<T *>(&elements.params.operands[index]);
     }
 };
 
-template <int type, class Way, class E>
-__device__ auto load(Way way, const E &elements) {
+template <int type, class Access, class E>
+__device__ auto load(Access access, const E &elements) {
     using T = Stored<type>;
     Values<decltype(widen(T())), E::count> values;
 #pragma unroll
-    for (int e = 0; e < E::count; ++e) values.of[e] = widen(*way.template find<const T>(elements, e));
+    for (int e = 0; e < E::count; ++e) values.of[e] = widen(*access.template find<const T>(elements, e));
     return values;
 }
 
-template <int type, class Way, class E, class T>
-__device__ void store(Way way, const E &elements, const Values<T, E::count> &values) {
+template <int type, class Access, class E, class T>
+__device__ void store(Access access, const E &elements, const Values<T, E::count> &values) {
     using To = Stored<type>;
 #pragma unroll
-    for (int e = 0; e < E::count; ++e) *way.template find<To>(elements, e) = narrow<To>(values.of[e]);
+    for (int e = 0; e < E::count; ++e) *access.template find<To>(elements, e) = narrow<To>(values.of[e]);
 }
 
 template <int to, class T, int count>
@@ -116,23 +116,23 @@ __device__ auto cast(const Values<T, count> &values, unsigned &met) {
 }
 
 template <class T, int count>
-struct Met {
+struct OpResult {
     Values<T, count> results;
     unsigned met;
 };
 
 // Where not all elements are usual: out of the way of what is executed if they are.
 template <class Op, int type, class T, int count>
-__device__ __noinline__ Met<T, count> operate_on_any(Values<T, count> a, Values<T, count> b) {
-    using Quickly = Quick<Op, T>;
-    Met<T, count> done{};
+__device__ __noinline__ OpResult<T, count> operate_slow(Values<T, count> a, Values<T, count> b) {
+    using Fast = FastPath<Op, T>;
+    OpResult<T, count> done{};
 #pragma unroll
     for (int e = 0; e < count; ++e) {
         const T x = a.of[e], y = b.of[e];
-        if (Quickly::beyond(x, y) < Quickly::LIMIT) {
-            done.results.of[e] = wrap(type, Quickly::apply(x, y));
-        } else if (Quickly::is_of_zero(x, y)) {
-            done.results.of[e] = Quickly::of_zero(x, y);
+        if (Fast::range_key(x, y) < Fast::LIMIT) {
+            done.results.of[e] = wrap(type, Fast::apply(x, y));
+        } else if (Fast::is_zero_case(x, y)) {
+            done.results.of[e] = Fast::zero_result(x, y);
         } else {
             done.results.of[e] = applied<Op>(type, x, y, done.met);
         }
@@ -143,15 +143,15 @@ __device__ __noinline__ Met<T, count> operate_on_any(Values<T, count> a, Values<
 template <class Op, int type, class T, int count>
 __device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, unsigned &met) {
     Values<decltype(applied<Op>(type, a.of[0], b.of[0], met)), count> results;
-    if constexpr (Quick<Op, T>::is_known && count != 1) {
-        uint32_t most = 0;
+    if constexpr (FastPath<Op, T>::exists && count != 1) {
+        uint32_t largest = 0;
 #pragma unroll
-        for (int e = 0; e < count; ++e) most = max(most, Quick<Op, T>::beyond(a.of[e], b.of[e]));
-        if (__builtin_expect(most < Quick<Op, T>::LIMIT, 1)) {
+        for (int e = 0; e < count; ++e) largest = max(largest, FastPath<Op, T>::range_key(a.of[e], b.of[e]));
+        if (__builtin_expect(largest < FastPath<Op, T>::LIMIT, 1)) {
 #pragma unroll
-            for (int e = 0; e < count; ++e) results.of[e] = wrap(type, Quick<Op, T>::apply(a.of[e], b.of[e]));
+            for (int e = 0; e < count; ++e) results.of[e] = wrap(type, FastPath<Op, T>::apply(a.of[e], b.of[e]));
         } else {
-            const Met<T, count> done = operate_on_any<Op, type>(a, b);
+            const OpResult<T, count> done = operate_slow<Op, type>(a, b);
             results = done.results;
             met |= done.met;
         }
@@ -172,27 +172,27 @@ __device__ auto choose(const Values<uint32_t, count> &conditions, const Values<T
     return results;
 }
 
-// Calls Pass::run for all elements, as many at once as it says.
-template <class Pass>
-__device__ void go_over(const Sweep &sweep) {
-    unsigned met[Pass::INSTRUCTIONS] = {};
-    constexpr int64_t TILE = Sweep::THREADS * Pass::TOGETHER;
-    for (int64_t tile = blockIdx.x * TILE; tile < sweep.count; tile += gridDim.x * TILE) {
+// Calls FusedKernel::run for all elements, as many at once as it says.
+template <class FusedKernel>
+__device__ void grid_stride_loop(const JitParams &params) {
+    unsigned met[FusedKernel::INSTRUCTIONS] = {};
+    constexpr int64_t TILE = JitParams::THREADS * FusedKernel::ELEMENTS_PER_THREAD;
+    for (int64_t tile = blockIdx.x * TILE; tile < params.count; tile += gridDim.x * TILE) {
         const int64_t first = tile + threadIdx.x;
-        if (tile + TILE <= sweep.count) {
-            Pass::run(Elements<Pass::TOGETHER, Pass::DIMS>(sweep, first), met);
+        if (tile + TILE <= params.count) {
+            FusedKernel::run(Elements<FusedKernel::ELEMENTS_PER_THREAD, FusedKernel::DIMS>(params, first), met);
         } else {
 #pragma unroll 1
-            for (int64_t element = first; element < sweep.count; element += Sweep::THREADS)
-                Pass::run(Elements<1, Pass::DIMS>(sweep, element), met);
+            for (int64_t element = first; element < params.count; element += JitParams::THREADS)
+                FusedKernel::run(Elements<1, FusedKernel::DIMS>(params, element), met);
         }
     }
     // Where nobody heeds what is met, nobody has computed it, either.
-    if constexpr (Pass::IS_HEEDED) {
+    if constexpr (FusedKernel::REPORTS_EXCEPTIONS) {
 #pragma unroll
-        for (int i = 0; i < Pass::INSTRUCTIONS; ++i) {
-            if (met[i] != 0 && (static_cast<volatile unsigned *>(sweep.notes)[i] & met[i]) != met[i])
-                atomicOr(sweep.notes + i, met[i]);
+        for (int i = 0; i < FusedKernel::INSTRUCTIONS; ++i) {
+            if (met[i] != 0 && (static_cast<volatile unsigned *>(params.status)[i] & met[i]) != met[i])
+                atomicOr(params.status + i, met[i]);
         }
     }
 }

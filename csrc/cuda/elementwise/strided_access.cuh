@@ -9,9 +9,9 @@
 namespace pk::device {
 
 // Finds elements by their coordinates: those of one or two dimensions, as most views have, by what it keeps.
-class Finder {
+class StridedAccess {
    public:
-    __device__ Finder(const Interpretation &call, const DeviceStep &step)
+    __device__ StridedAccess(const InterpreterParams &call, const DeviceStep &step)
         : from_(step.value),
           start_(call.start),
           table_(call.coordinates == nullptr ? call.inline_coordinates : call.coordinates),
@@ -22,19 +22,19 @@ class Finder {
         if (!is_plane_) return;
         inner_stride_ = strides_[0];
         if (last_ == 1) {
-            columns_ = Divisor(table_, 0);
+            columns_ = FastDivisor(table_, 0);
             outer_stride_ = strides_[1];
         }
     }
 
     template <class T>
     __device__ T &at(int64_t element) const {
-        return *reinterpret_cast<T *>(from_ + away(start_ + element));
+        return *reinterpret_cast<T *>(from_ + byte_offset(start_ + element));
     }
 
    private:
     // The bytes from the first element of the call to another one.
-    __device__ int64_t away(int64_t element) const {
+    __device__ int64_t byte_offset(int64_t element) const {
         if (is_plane_) {
             const auto place = uint32_t(element), row = columns_.divide(place);
             return (place - row * columns_.size) * inner_stride_ + row * outer_stride_;
@@ -44,7 +44,7 @@ class Finder {
         for (int d = 0; d < last_; ++d) {
             const int64_t size = table_[1 + 2 * d];
             const int64_t outer =
-                is_small_ ? int64_t(Divisor(table_, d).divide(uint32_t(element))) : element / size;
+                is_small_ ? int64_t(FastDivisor(table_, d).divide(uint32_t(element))) : element / size;
             bytes += (element - outer * size) * strides_[d];
             element = outer;
         }
@@ -55,7 +55,7 @@ class Finder {
     const int64_t *const table_, *const strides_;
     const int last_;
     const bool is_small_, is_plane_;
-    Divisor columns_;
+    FastDivisor columns_;
     int64_t inner_stride_ = 0, outer_stride_ = 0;
 };
 

@@ -91,7 +91,7 @@ __device__ auto applied(int type, T a, T b, unsigned &met) {
 }
 
 // Which of the distinct elements of an operand that repeats belongs to an element, as stream/resident.h says.
-__device__ inline int64_t spread(const int64_t *table, int64_t element) {
+__device__ inline int64_t broadcast_index(const int64_t *table, int64_t element) {
     const int64_t dims = *table++;
     int64_t index = 0;
     for (int64_t d = 0; d < dims; ++d) {
@@ -104,15 +104,15 @@ __device__ inline int64_t spread(const int64_t *table, int64_t element) {
 
 // Divides by one of the sizes in a table of Coordinates, numbers of fewer than 2^31; unless it is of a table,
 // all by what gives 0.
-struct Divisor {
-    uint32_t size = 0, factor = 0, shift = 31;
+struct FastDivisor {
+    uint32_t size = 0, magic = 0, shift = 31;
 
-    Divisor() = default;
-    __device__ Divisor(const int64_t *table, int d)
+    FastDivisor() = default;
+    __device__ FastDivisor(const int64_t *table, int d)
         : size(uint32_t(table[1 + 2 * d])),
-          factor(uint32_t(table[2 + 2 * d])),
+          magic(uint32_t(table[2 + 2 * d])),
           shift(uint32_t(uint64_t(table[2 + 2 * d]) >> 32)) {}
-    __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, factor) + n) >> shift; }
+    __device__ uint32_t divide(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
 };
 
 }  // namespace pk::device

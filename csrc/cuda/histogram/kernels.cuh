@@ -14,7 +14,7 @@ struct Axis {
     int32_t type, item;
 };
 
-struct Tally {
+struct HistogramParams {
     Axis axes[2];
     int32_t axis_count;
     int32_t total;
@@ -92,7 +92,7 @@ __device__ __forceinline__ int32_t passed_as(const Axis &axis, uint64_t bits, bo
 
 // How many edges are passed; or the bin after them.
 __device__ __forceinline__ int32_t passed(const Axis &axis, uint64_t bits, bool or_equals, bool as_bin) {
-    switch (bins::compared(axis.bins.type)) {
+    switch (bins::compare_type(axis.bins.type)) {
         case bins::AS_INT64: return passed_as<int64_t>(axis, bits, or_equals, as_bin);
         case bins::AS_UINT64: return passed_as<uint64_t>(axis, bits, or_equals, as_bin);
         case bins::AS_DOUBLE: return passed_as<double>(axis, bits, or_equals, as_bin);
@@ -102,24 +102,24 @@ __device__ __forceinline__ int32_t passed(const Axis &axis, uint64_t bits, bool 
 
 template <int kind>
 __device__ __forceinline__ int32_t by_width_as(const Axis &axis, uint64_t bits, uint32_t &lost) {
-    const auto width = bins::width_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
+    const auto width = bins::uniform_bins_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
     const uint64_t low = axis.bins.low, high = axis.bins.high;
     const Edge value = with_element(axis, bits, [=](auto raw, auto type) {
         constexpr int code = decltype(type)::value;
-        return bins::kept<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
+        return bins::in_range_or_nan<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
                                 bins::element_of<code>(high));
     });
     return width.index(value, lost);
 }
 
 __device__ __forceinline__ int32_t bin_of(const Axis &axis, uint64_t bits, uint32_t &lost) {
-    if (axis.bins.how == PK_BY_VALUE) {
+    if (axis.bins.kind == PK_BINS_INDEX) {
         const int32_t count = int32_t(axis.bins.count);
-        return bins::by_value(value_of<int64_t>(axis, bits), count);
+        return bins::by_index(value_of<int64_t>(axis, bits), count);
     }
-    if (axis.bins.how == PK_BY_EDGES) return passed(axis, bits, true, true);
-    switch (bins::width_kind(axis.bins.type, axis.bins.quotient)) {
+    if (axis.bins.kind == PK_BINS_EDGES) return passed(axis, bits, true, true);
+    switch (bins::uniform_kind(axis.bins.type, axis.bins.compute_type)) {
         case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, bits, lost);
         case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, bits, lost);
         case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, bits, lost);
@@ -142,65 +142,65 @@ __device__ __forceinline__ int32_t place_of(const Axis *axes, int32_t axis_count
 // A block counts in shared memory first, where neighbouring threads have tables of their own, interleaved.
 extern __shared__ uint32_t counts[];
 
-__device__ __forceinline__ void begin_counts(const Tally &given) {
-    const int32_t places = (given.total + 1) * given.copies;
+__device__ __forceinline__ void begin_counts(const HistogramParams &params) {
+    const int32_t places = (params.total + 1) * params.copies;
     for (int32_t i = int32_t(threadIdx.x); i < places; i += int32_t(blockDim.x)) counts[i] = 0;
     __syncthreads();
 }
 
-__device__ __forceinline__ void add_counts(const Tally &given) {
+__device__ __forceinline__ void add_counts(const HistogramParams &params) {
     __syncthreads();
-    for (int32_t place = int32_t(threadIdx.x); place <= given.total; place += int32_t(blockDim.x)) {
+    for (int32_t place = int32_t(threadIdx.x); place <= params.total; place += int32_t(blockDim.x)) {
         unsigned long long sum = 0;
-        for (int32_t copy = 0; copy < given.copies; ++copy) sum += counts[place * given.copies + copy];
-        if (sum != 0) atomicAdd(&given.table[place], sum);
+        for (int32_t copy = 0; copy < params.copies; ++copy) sum += counts[place * params.copies + copy];
+        if (sum != 0) atomicAdd(&params.table[place], sum);
     }
 }
 
 // Counts a chunk into the call's table. A thread has so many reads under way.
-constexpr int AHEAD = 4;
-__global__ void count(const __grid_constant__ Tally given) {
-    const int32_t copies = given.copies;
-    begin_counts(given);
+constexpr int LOADS_IN_FLIGHT = 4;
+__global__ void count(const __grid_constant__ HistogramParams params) {
+    const int32_t copies = params.copies;
+    begin_counts(params);
     uint32_t lost = 0;
     const int32_t own = int32_t(threadIdx.x) & (copies - 1);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += AHEAD * step) {
-        uint64_t bits[AHEAD], others[AHEAD] = {};
-        read(given.axes[0], given.memory, i, step, given.count, bits);
-        if (given.axis_count == 2) read(given.axes[1], given.memory, i, step, given.count, others);
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count; i += LOADS_IN_FLIGHT * step) {
+        uint64_t bits[LOADS_IN_FLIGHT], others[LOADS_IN_FLIGHT] = {};
+        read(params.axes[0], params.memory, i, step, params.count, bits);
+        if (params.axis_count == 2) read(params.axes[1], params.memory, i, step, params.count, others);
 #pragma unroll
-        for (int k = 0; k < AHEAD; ++k) {
-            if (i + k * step >= given.count) break;
-            const int32_t at = place_of(given.axes, given.axis_count, given.total, bits[k], others[k], lost);
+        for (int k = 0; k < LOADS_IN_FLIGHT; ++k) {
+            if (i + k * step >= params.count) break;
+            const int32_t at = place_of(params.axes, params.axis_count, params.total, bits[k], others[k], lost);
             if (copies != 0) {
                 atomicAdd(&counts[at * copies + own], 1u);
             } else {
-                atomicAdd(&given.table[at], 1ull);
+                atomicAdd(&params.table[at], 1ull);
             }
         }
     }
-    if (lost != 0) atomicOr(&given.table[given.total + 1], 1ull);
-    if (copies != 0) add_counts(given);
+    if (lost != 0) atomicOr(&params.table[params.total + 1], 1ull);
+    if (copies != 0) add_counts(params);
 }
 
 // The same where each byte is its own bin: by words, so that a warp asks the link for whole lines.
-__global__ void count_bytes(const __grid_constant__ Tally given) {
-    const char *const bytes = given.memory + given.axes[0].offset;
+__global__ void count_bytes(const __grid_constant__ HistogramParams params) {
+    const char *const bytes = params.memory + params.axes[0].offset;
     const auto *const words = reinterpret_cast<const uint32_t *>(bytes);
-    begin_counts(given);
-    const int32_t own = int32_t(threadIdx.x) & (given.copies - 1);
-    auto add = [&](uint32_t byte) { atomicAdd(&counts[int32_t(byte) * given.copies + own], 1u); };
-    const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, whole = given.count / 4;
+    begin_counts(params);
+    const int32_t own = int32_t(threadIdx.x) & (params.copies - 1);
+    auto add = [&](uint32_t byte) { atomicAdd(&counts[int32_t(byte) * params.copies + own], 1u); };
+    const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x, whole = params.count / 4;
     for (int64_t i = first; i < whole; i += int64_t(gridDim.x) * blockDim.x) {
         const uint32_t word = words[i];
         for (int shift = 0; shift < 32; shift += 8) add(word >> shift & 255);
     }
-    if (first < given.count % 4) add(uint8_t(bytes[whole * 4 + first]));
-    add_counts(given);
+    if (first < params.count % 4) add(uint8_t(bytes[whole * 4 + first]));
+    add_counts(params);
 }
 
-struct Keep {
+struct CopyMinMaxParams {
     Axis axis;
     const char *memory;
     char *to;  // null: they stay where they are
@@ -209,7 +209,7 @@ struct Keep {
 };
 
 // Copies a chunk to where it stays, and widens the extent.
-__global__ void keep(const __grid_constant__ Keep given) {
+__global__ void copy_min_max(const __grid_constant__ CopyMinMaxParams params) {
     __shared__ long long extent[2];
     if (threadIdx.x == 0) {
         extent[0] = INT64_MAX;
@@ -218,10 +218,10 @@ __global__ void keep(const __grid_constant__ Keep given) {
     __syncthreads();
     long long least = INT64_MAX, greatest = INT64_MIN;
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
-        const uint64_t bits = bits_of(given.axis, given.memory, i);
-        const long long key = with_element(given.axis, bits, [&](auto raw, auto type) {
-            if (given.to != nullptr) reinterpret_cast<decltype(raw) *>(given.to)[i] = raw;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count; i += step) {
+        const uint64_t bits = bits_of(params.axis, params.memory, i);
+        const long long key = with_element(params.axis, bits, [&](auto raw, auto type) {
+            if (params.to != nullptr) reinterpret_cast<decltype(raw) *>(params.to)[i] = raw;
             return static_cast<long long>(bins::key_of<decltype(type)::value>(raw));
         });
         least = min(least, key);
@@ -237,12 +237,12 @@ __global__ void keep(const __grid_constant__ Keep given) {
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        atomicMin(&given.extent[0], extent[0]);
-        atomicMax(&given.extent[1], extent[1]);
+        atomicMin(&params.extent[0], extent[0]);
+        atomicMax(&params.extent[1], extent[1]);
     }
 }
 
-struct Search {
+struct DigitizeParams {
     Axis axis;
     bool or_equals, decreasing;
     char *memory;
@@ -250,14 +250,14 @@ struct Search {
     int64_t result;  // its offset
 };
 
-__global__ void digitize(const __grid_constant__ Search given) {
+__global__ void digitize(const __grid_constant__ DigitizeParams params) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    auto *const to = reinterpret_cast<int64_t *>(given.memory + given.result);
-    const int64_t edges = given.axis.bins.count + 1;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < given.count; i += step) {
+    auto *const to = reinterpret_cast<int64_t *>(params.memory + params.result);
+    const int64_t edges = params.axis.bins.count + 1;
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count; i += step) {
         const int64_t found =
-            passed(given.axis, bits_of(given.axis, given.memory, i), given.or_equals, false);
-        to[i] = given.decreasing ? edges - found : found;
+            passed(params.axis, bits_of(params.axis, params.memory, i), params.or_equals, false);
+        to[i] = params.decreasing ? edges - found : found;
     }
 }
 

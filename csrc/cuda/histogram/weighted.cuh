@@ -11,11 +11,11 @@ namespace device {
 
 constexpr int32_t WARPS = 8, TILE = 1024;  // elements
 
-struct Weighing {
+struct WeightedParams {
     Axis axes[2], weights;
     int32_t axis_count, total;
     const char *memory;
-    int64_t count, run;
+    int64_t count, segment;
     void *sums;                   // a run's, and then the next one's
     unsigned long long *outside;  // 2
 };
@@ -29,15 +29,15 @@ struct Tile {
 };
 
 template <class Sum>
-__device__ __forceinline__ Sum weight_of(const Weighing &given, int64_t i) {
-    const uint64_t bits = bits_of(given.weights, given.memory, i);
-    if constexpr (std::is_same<Sum, double>::value) return value_of<double>(given.weights, bits);
-    return Sum(value_of<int64_t>(given.weights, bits));
+__device__ __forceinline__ Sum weight_of(const WeightedParams &params, int64_t i) {
+    const uint64_t bits = bits_of(params.weights, params.memory, i);
+    if constexpr (std::is_same<Sum, double>::value) return value_of<double>(params.weights, bits);
+    return Sum(value_of<int64_t>(params.weights, bits));
 }
 
 // Each bin is one warp's, so that its weights are added in order. Returns how many elements are the warp's.
 template <class Sum>
-__device__ __forceinline__ int32_t find_own(Tile<Sum> &tile, int32_t count, int32_t total, int32_t warp,
+__device__ __forceinline__ int32_t select_own_bins(Tile<Sum> &tile, int32_t count, int32_t total, int32_t warp,
                                             int32_t lane) {
     int32_t found = 0;
     for (int32_t first = 0; first < count; first += 32) {
@@ -53,14 +53,14 @@ __device__ __forceinline__ int32_t find_own(Tile<Sum> &tile, int32_t count, int3
 
 // Of those of one bin among 32, the first one's thread adds all.
 template <class Sum>
-__device__ __forceinline__ void add_own(const Tile<Sum> &tile, int32_t found, int32_t warp, int32_t lane,
+__device__ __forceinline__ void add_own_bins(const Tile<Sum> &tile, int32_t found, int32_t warp, int32_t lane,
                                         Sum *sums) {
     for (int32_t first = 0; first < found; first += 32) {
-        const bool is_there = first + lane < found;
+        const bool is_active = first + lane < found;
         const uint16_t *const own = tile.own[warp] + first;
-        const int32_t place = is_there ? tile.places[own[lane]] : -1;
+        const int32_t place = is_active ? tile.places[own[lane]] : -1;
         const uint32_t alike = __match_any_sync(~0u, place);
-        if (is_there && __ffs(int(alike)) - 1 == lane) {
+        if (is_active && __ffs(int(alike)) - 1 == lane) {
             Sum sum = sums[place];
             for (uint32_t left = alike; left != 0; left &= left - 1) {
                 sum += tile.weights[own[__ffs(int(left)) - 1]];
@@ -73,42 +73,42 @@ __device__ __forceinline__ void add_own(const Tile<Sum> &tile, int32_t found, in
 
 // A block adds a run.
 template <class Sum>
-__global__ void __launch_bounds__(WARPS * 32) add_runs(const __grid_constant__ Weighing given) {
+__global__ void __launch_bounds__(WARPS * 32) accumulate_segments(const __grid_constant__ WeightedParams params) {
     __shared__ Tile<Sum> tile;
     const int32_t thread = int32_t(threadIdx.x), warp = thread / 32, lane = thread % 32;
-    Sum *const sums = static_cast<Sum *>(given.sums) + int64_t(blockIdx.x) * given.total;
-    for (int32_t i = thread; i < given.total; i += WARPS * 32) sums[i] = 0;
-    const int64_t begin = int64_t(blockIdx.x) * given.run, end = min(begin + given.run, given.count);
-    unsigned long long nowhere = 0;
+    Sum *const sums = static_cast<Sum *>(params.sums) + int64_t(blockIdx.x) * params.total;
+    for (int32_t i = thread; i < params.total; i += WARPS * 32) sums[i] = 0;
+    const int64_t begin = int64_t(blockIdx.x) * params.segment, end = min(begin + params.segment, params.count);
+    unsigned long long out_of_range = 0;
     uint32_t lost = 0;
     for (int64_t start = begin; start < end; start += TILE) {
         const int32_t count = int32_t(min(end - start, int64_t(TILE)));
         __syncthreads();
         for (int32_t i = thread; i < count; i += WARPS * 32) {
-            const uint64_t bits = bits_of(given.axes[0], given.memory, start + i);
+            const uint64_t bits = bits_of(params.axes[0], params.memory, start + i);
             const uint64_t other =
-                given.axis_count == 1 ? 0 : bits_of(given.axes[1], given.memory, start + i);
-            const int32_t place = place_of(given.axes, given.axis_count, given.total, bits, other, lost);
+                params.axis_count == 1 ? 0 : bits_of(params.axes[1], params.memory, start + i);
+            const int32_t place = place_of(params.axes, params.axis_count, params.total, bits, other, lost);
             tile.places[i] = place;
-            tile.weights[i] = weight_of<Sum>(given, start + i);
-            nowhere += place == given.total;
+            tile.weights[i] = weight_of<Sum>(params, start + i);
+            out_of_range += place == params.total;
         }
         __syncthreads();
-        const int32_t found = find_own(tile, count, given.total, warp, lane);
-        add_own(tile, found, warp, lane, sums);
+        const int32_t found = select_own_bins(tile, count, params.total, warp, lane);
+        add_own_bins(tile, found, warp, lane, sums);
     }
-    if (nowhere != 0) atomicAdd(&given.outside[0], nowhere);
-    if (lost != 0) atomicOr(&given.outside[1], 1ull);
+    if (out_of_range != 0) atomicAdd(&params.outside[0], out_of_range);
+    if (lost != 0) atomicOr(&params.outside[1], 1ull);
 }
 
 // One run's sum after the other.
 template <class Sum, class Total>
-__global__ void add_sums(const Sum *sums, int64_t runs, int32_t total, bool is_signed, Total *to) {
+__global__ void combine_segments(const Sum *sums, int64_t segments, int32_t total, bool is_signed, Total *to) {
     const int32_t step = int32_t(gridDim.x * blockDim.x);
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
         Total all = 0;
-        for (int64_t run = 0; run < runs; ++run) {
-            const Sum sum = sums[run * total + i];
+        for (int64_t segment = 0; segment < segments; ++segment) {
+            const Sum sum = sums[segment * total + i];
             if constexpr (std::is_same<Sum, Total>::value) {
                 all += sum;
             } else {
@@ -123,105 +123,105 @@ __global__ void add_sums(const Sum *sums, int64_t runs, int32_t total, bool is_s
 
 // Queues what adds the weights of elements that are at home with them.
 template <class Sum>
-class Weigher {
+class WeightedHistogram {
    public:
     static_assert(sizeof(Sum) == 8, "one table has both");
     static constexpr int64_t WORD = 8;
 
-    explicit Weigher(const Counting &counting)
-        : counting_(counting), run_(run_for(counting.total)), type_(counting.view(counting.axes).type) {}
+    explicit WeightedHistogram(const BinnedElements &counting)
+        : counting_(counting), segment_(run_for(counting.total)), type_(counting.view(counting.axes).type) {}
 
-    int64_t runs() const { return (counting_.layout.size + run_ - 1) / run_; }
-    int64_t sums_bytes() const { return runs() * counting_.total * WORD; }
+    int64_t segments() const { return (counting_.layout.size + segment_ - 1) / segment_; }
+    int64_t sums_bytes() const { return segments() * counting_.total * WORD; }
 
     // `outside` is zero.
     template <class Total>
-    void queue(const plan::Homes &homes, const std::vector<Edges> &edges, const char *resident, char *sums,
-               Total *totals, char *outside, cudaStream_t queue) const {
-        device::Weighing given{};
-        given.memory = homes.of(0).at;
+    void enqueue(const plan::Operands &operands, const std::vector<Edges> &edges, const char *broadcasts, char *sums,
+               Total *totals, char *outside, cudaStream_t stream) const {
+        device::WeightedParams params{};
+        params.memory = operands.of(0).d_data;
         auto offset = [&](int64_t operand) {
-            const auto at = reinterpret_cast<uintptr_t>(homes.of(int(operand)).at);
-            return int64_t(at - reinterpret_cast<uintptr_t>(given.memory));
+            const auto at = reinterpret_cast<uintptr_t>(operands.of(int(operand)).d_data);
+            return int64_t(at - reinterpret_cast<uintptr_t>(params.memory));
         };
         const int64_t axes = counting_.axes;
         for (int64_t i = 0; i < axes; ++i) {
-            given.axes[i] =
-                axis_on(resident, counting_.bins[i], edges[size_t(i)], offset(i), counting_.view(i).type);
+            params.axes[i] =
+                axis_on(broadcasts, counting_.bins[i], edges[size_t(i)], offset(i), counting_.view(i).type);
         }
-        given.weights = axis_on(nullptr, pk_bins{}, Edges(), offset(axes), type_);
-        given.axis_count = int32_t(axes);
-        given.total = int32_t(counting_.total);
-        given.count = counting_.layout.size;
-        given.run = run_;
-        given.sums = sums;
-        given.outside = reinterpret_cast<unsigned long long *>(outside);
-        device::add_runs<Sum><<<unsigned(runs()), device::WARPS * 32, 0, queue>>>(given);
+        params.weights = axis_on(nullptr, pk_bins{}, Edges(), offset(axes), type_);
+        params.axis_count = int32_t(axes);
+        params.total = int32_t(counting_.total);
+        params.count = counting_.layout.size;
+        params.segment = segment_;
+        params.sums = sums;
+        params.outside = reinterpret_cast<unsigned long long *>(outside);
+        device::accumulate_segments<Sum><<<unsigned(segments()), device::WARPS * 32, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::add_sums<<<blocks_for(given.total * 8), THREADS, 0, queue>>>(
-            static_cast<const Sum *>(given.sums), runs(), given.total, type_ != PK_UINT64, totals);
+        device::combine_segments<<<blocks_for(params.total * 8), THREADS, 0, stream>>>(
+            static_cast<const Sum *>(params.sums), segments(), params.total, type_ != PK_UINT64, totals);
         PK_CUDA(cudaGetLastError());
     }
 
    private:
-    const Counting &counting_;
-    const int64_t run_;
+    const BinnedElements &counting_;
+    const int64_t segment_;
     const int type_;
 };
 
 // Adds them, and brings the sums down. Returns whether a device has room.
 template <class Sum, class Total>
-bool add_there(const Counting &counting, const plan::Homes &homes, Call &call, int device, Total *to,
+bool add_on_device(const BinnedElements &counting, const plan::Operands &operands, Call &call, int device, Total *to,
                int64_t *outside) {
-    const Weigher<Sum> weigher(counting);
-    const int64_t total = counting.total, word = weigher.WORD;
+    const WeightedHistogram<Sum> weighted(counting);
+    const int64_t total = counting.total, word = weighted.WORD;
     const CurrentDevice current(device);
-    Resident kept;
+    BroadcastBuffers broadcasts;
     outside[0] = outside[1] = 0;
-    const int64_t outside_at = kept.add(outside, 2 * word);
+    const int64_t outside_at = broadcasts.add(outside, 2 * word);
     std::vector<Edges> edges;
-    for (int64_t i = 0; i < counting.axes; ++i) edges.emplace_back(counting.bins[i], nullptr, kept);
-    const Block block(device, weigher.sums_bytes() + total * word);
-    if (block.memory() == nullptr || !kept.upload(call, {device})) return false;
-    char *const outside_there = kept.on(0) + outside_at;
-    auto *const totals = reinterpret_cast<Total *>(block.memory() + weigher.sums_bytes());
+    for (int64_t i = 0; i < counting.axes; ++i) edges.emplace_back(counting.bins[i], nullptr, broadcasts);
+    const DeviceBuffer buffer(device, weighted.sums_bytes() + total * word);
+    if (buffer.d_memory() == nullptr || !broadcasts.upload(call, {device})) return false;
+    char *const d_outside = broadcasts.d_data(0) + outside_at;
+    auto *const totals = reinterpret_cast<Total *>(buffer.d_memory() + weighted.sums_bytes());
 
-    Lane lane(call);
-    const Stream stream = pk::stream();
-    const Queue queue(stream);
+    TraceLane lane(call);
+    const Stream own_stream = make_stream();
+    const SyncOnExit stream(own_stream);
     const double begin = call.seconds();
-    weigher.queue(homes, edges, kept.on(0), block.memory(), totals, outside_there, queue.get());
-    PK_CUDA(cudaMemcpyAsync(to, totals, size_t(total * word), cudaMemcpyDeviceToHost, queue.get()));
-    PK_CUDA(cudaMemcpyAsync(outside, outside_there, size_t(2 * word), cudaMemcpyDeviceToHost, queue.get()));
-    PK_CUDA(cudaStreamSynchronize(queue.get()));
+    weighted.enqueue(operands, edges, broadcasts.d_data(0), buffer.d_memory(), totals, d_outside, stream.get());
+    PK_CUDA(cudaMemcpyAsync(to, totals, size_t(total * word), cudaMemcpyDeviceToHost, stream.get()));
+    PK_CUDA(cudaMemcpyAsync(outside, d_outside, size_t(2 * word), cudaMemcpyDeviceToHost, stream.get()));
+    PK_CUDA(cudaStreamSynchronize(stream.get()));
     const int64_t size = counting.layout.size;
-    lane.add(PK_KERNEL, begin, call.seconds(), 0, size);
+    lane.add(PK_STAGE_KERNEL, begin, call.seconds(), 0, size);
     call.report.bytes_down += (total + 2) * word;
-    call.report.chunks += weigher.runs();
+    call.report.chunks += weighted.segments();
     call.advance(size);
     return true;
 }
 
 // Queues it in the thread's line, where the results are at home, too. Returns whether a device has room.
 template <class Sum, class Total>
-bool add_in_line(const Counting &counting, const Spans &spans, int results, int outside, int64_t outside_at,
-                 Call &call, const Line &line) {
-    const Weigher<Sum> weigher(counting);
-    const CurrentDevice current(line.device);
-    const Block sums(line.device, weigher.sums_bytes(), false, true);
-    if (sums.memory() == nullptr) return false;
-    plan::Homes homes(spans.all, call, {line.device}, true);
-    Resident none;
+bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ranges, int results, int outside, int64_t outside_at,
+                 Call &call, const StreamScope &stream_scope) {
+    const WeightedHistogram<Sum> weighted(counting);
+    const CurrentDevice current(stream_scope.device);
+    const DeviceBuffer sums(stream_scope.device, weighted.sums_bytes(), false, true);
+    if (sums.d_memory() == nullptr) return false;
+    plan::Operands operands(host_ranges.all, call, {stream_scope.device}, true);
+    BroadcastBuffers none;
     std::vector<Edges> edges;
     for (int64_t i = 0; i < counting.axes; ++i) {
-        edges.emplace_back(counting.bins[i], homes.of(spans.edges[i]).at, none);
+        edges.emplace_back(counting.bins[i], operands.of(host_ranges.edges[i]).d_data, none);
     }
-    auto *const totals = reinterpret_cast<Total *>(homes.of(results).at);
-    char *const outside_there = homes.of(outside).at + outside_at;
-    PK_CUDA(cudaMemsetAsync(outside_there, 0, size_t(2 * weigher.WORD), line.stream));
-    weigher.queue(homes, edges, nullptr, sums.memory(), totals, outside_there, line.stream);
+    auto *const totals = reinterpret_cast<Total *>(operands.of(results).d_data);
+    char *const d_outside = operands.of(outside).d_data + outside_at;
+    PK_CUDA(cudaMemsetAsync(d_outside, 0, size_t(2 * weighted.WORD), stream_scope.stream));
+    weighted.enqueue(operands, edges, nullptr, sums.d_memory(), totals, d_outside, stream_scope.stream);
     call.advance(counting.layout.size);
-    homes.settle();
+    operands.commit();
     return true;
 }
 

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "common/image.h"
+#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk::image::filters {
@@ -30,34 +30,34 @@ class Weights {
         const std::vector<float> narrow(all.begin(), all.end());
         const bool is_double = filter.arithmetic == Sums::float64;
         const void *const from = is_double ? static_cast<const void *>(all.data()) : narrow.data();
-        resident_.add_parameters(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
-        if (!resident_.upload(call, devices)) {
+        broadcasts_.add_inline(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
+        if (!broadcasts_.upload(call, devices)) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a filter's weights");
         }
     }
-    const void *on(int place) const { return resident_.on(place); }
+    const void *d_data(int place) const { return broadcasts_.d_data(place); }
 
    private:
-    Resident resident_;
+    BroadcastBuffers broadcasts_;
 };
 
 // Whole images, or bands of rows.
-class Filtering : public Work {
+class FilterAlgorithm : public DeviceAlgorithm {
    public:
-    Filtering(const Filter &filter, const Weights &weights, const plan::Homes &homes, const Layout &layout,
+    FilterAlgorithm(const Filter &filter, const Weights &weights, const plan::Operands &operands, const Layout &layout,
               bool in_bands)
-        : Work(layout, loads_of(filter, homes, in_bands), homes.stores(1), 0, 0),
+        : DeviceAlgorithm(layout, loads_of(filter, operands, in_bands), operands.stores(1), 0, 0),
           filter_(filter),
           weights_(weights),
-          homes_(homes),
+          operands_(operands),
           in_bands_(in_bands) {
         unit_elements = in_bands ? filter.row() : filter.image();
-        may_stay = may_stay && layout.size * carried_bytes < WORTH_COPYING;
-        alone = may_queue = true;
+        allow_zero_copy = allow_zero_copy && layout.size * streamed_bytes < WORTH_COPYING;
+        own_stream = can_run_async = true;
         if (!in_bands || loads.empty()) return;
         const int64_t worthwhile = WORTHWHILE_BAND / (filter.row() * bytes_of_both(filter));
-        least_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));
+        min_units = std::clamp<int64_t>(4 * (filter.height - 1), 1, std::max<int64_t>(1, worthwhile));
     }
 
     static int64_t bytes_of_both(const Filter &filter) {
@@ -78,8 +78,8 @@ class Filtering : public Work {
 
     // Of a band, the rows that the window reaches above and below it come along, from where the border's mode
     // has them.
-    void stage(const Carried &load, const Chunk &chunk, char *to) const override {
-        if (!in_bands_) return Work::stage(load, chunk, to);
+    void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override {
+        if (!in_bands_) return DeviceAlgorithm::stage(load, chunk, to);
         const int64_t bytes = filter_.row() * load.item;
         const int64_t first = first_row(chunk);
         const char *const image = filter_.in + (chunk.units.start - first) * bytes;
@@ -103,21 +103,21 @@ class Filtering : public Work {
     }
 
     void launch(const Chunk &chunk) override {
-        device::Given given = given_of(chunk);
+        device::FilterParams params = params_for(chunk);
         if (!filter_.sums()) {
-            launch<device::OrderTile, uint32_t>(given, chunk);
+            launch<device::OrderTile, uint32_t>(params, chunk);
         } else if (filter_.arithmetic == Sums::float64) {
-            launch<device::SumTile<double>, double>(given, chunk);
+            launch<device::SumTile<double>, double>(params, chunk);
         } else {
-            launch<device::SumTile<float>, float>(given, chunk);
+            launch<device::SumTile<float>, float>(params, chunk);
         }
     }
 
     void collect(const void *) override {}
 
    private:
-    static std::vector<Carried> loads_of(const Filter &filter, const plan::Homes &homes, bool in_bands) {
-        std::vector<Carried> loads = homes.loads({0});
+    static std::vector<StreamedOperand> loads_of(const Filter &filter, const plan::Operands &operands, bool in_bands) {
+        std::vector<StreamedOperand> loads = operands.loads({0});
         if (!loads.empty() && in_bands) loads[0].halo = (filter.height - 1) * filter.row();
         return loads;
     }
@@ -125,48 +125,48 @@ class Filtering : public Work {
     // Of its image.
     int64_t first_row(const Chunk &chunk) const { return in_bands_ ? chunk.units.start % filter_.rows : 0; }
 
-    device::Given given_of(const Chunk &chunk) const {
-        device::Given given{};
-        given.in = homes_.at(*this, chunk, 0);
-        given.out = homes_.at(*this, chunk, 1);
-        given.weights = weights_.on(chunk.device);
-        given.type = filter_.type;
-        given.result_type = filter_.result_type;
-        given.kind = filter_.kind;
-        given.border = filter_.border;
-        given.height = int(filter_.height);
-        given.width = int(filter_.width);
-        given.above = int(filter_.above);
-        given.left = int(filter_.left);
-        given.rank = int(filter_.rank());
-        given.outside = float(filter_.outside);
-        given.rows = filter_.rows;
-        given.columns = filter_.columns;
-        given.channels = filter_.channels;
-        given.first_row = first_row(chunk);
-        given.band_rows = in_bands_ ? chunk.units.count : filter_.rows;
-        given.has_halo = in_bands_ && !loads.empty();
-        if (loads.empty()) given.in -= given.first_row * filter_.row() * layout.views[0].item;
-        return given;
+    device::FilterParams params_for(const Chunk &chunk) const {
+        device::FilterParams params{};
+        params.in = operands_.d_data(*this, chunk, 0);
+        params.out = operands_.d_data(*this, chunk, 1);
+        params.weights = weights_.d_data(chunk.device_index);
+        params.type = filter_.type;
+        params.result_type = filter_.result_type;
+        params.kind = filter_.kind;
+        params.border = filter_.border;
+        params.height = int(filter_.height);
+        params.width = int(filter_.width);
+        params.above = int(filter_.above);
+        params.left = int(filter_.left);
+        params.rank = int(filter_.rank());
+        params.border_value = float(filter_.border_value);
+        params.rows = filter_.rows;
+        params.columns = filter_.columns;
+        params.channels = filter_.channels;
+        params.first_row = first_row(chunk);
+        params.band_rows = in_bands_ ? chunk.units.count : filter_.rows;
+        params.has_halo = in_bands_ && !loads.empty();
+        if (loads.empty()) params.in -= params.first_row * filter_.row() * layout.views[0].item;
+        return params;
     }
 
     template <class Tile, class Sum>
-    void launch(device::Given &given, const Chunk &chunk) const {
+    void launch(device::FilterParams &params, const Chunk &chunk) const {
         constexpr int64_t ROWS = device::ROWS<Sum>, COLUMNS = device::COLUMNS;
-        given.row_tiles = (given.band_rows + ROWS - 1) / ROWS;
-        given.column_tiles = (given.columns + COLUMNS - 1) / COLUMNS;
+        params.row_tiles = (params.band_rows + ROWS - 1) / ROWS;
+        params.column_tiles = (params.columns + COLUMNS - 1) / COLUMNS;
         const int64_t images = in_bands_ ? 1 : chunk.units.count;
-        const int64_t blocks = images * given.row_tiles * given.column_tiles * given.channels;
+        const int64_t blocks = images * params.row_tiles * params.column_tiles * params.channels;
         if (blocks > INT32_MAX) fail(PK_INVALID_ARGUMENT, "a chunk has too many tiles");
-        const int64_t reach_rows = ROWS + given.height - 1, reach_columns = COLUMNS + given.width - 1;
+        const int64_t reach_rows = ROWS + params.height - 1, reach_columns = COLUMNS + params.width - 1;
         const int64_t shared = reach_rows * (COLUMNS * int64_t(sizeof(Sum)) + reach_columns * 4);
-        device::filter<Tile><<<unsigned(blocks), device::THREADS, size_t(shared), chunk.queue>>>(given);
+        device::filter<Tile><<<unsigned(blocks), device::THREADS, size_t(shared), chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
     const Filter &filter_;
     const Weights &weights_;
-    const plan::Homes &homes_;
+    const plan::Operands &operands_;
     const bool in_bands_;
 };
 
@@ -193,13 +193,13 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (filter.elements() == 0) return;
     const Layout layout = layout_of(filter);
-    plan::Homes homes({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, devices,
+    plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, devices,
                       true);
     const Weights weights(filter, call, devices);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
-    const bool is_carried = homes.of(0).at == nullptr || !homes.stores(1).empty();
-    const bool in_bands = is_carried && filter.image() * Filtering::bytes_of_both(filter) > small;
-    Filtering work(filter, weights, homes, layout, in_bands);
-    stream(work, call, devices, work.ranges());
-    homes.settle();
+    const bool is_streamed = operands.of(0).d_data == nullptr || !operands.stores(1).empty();
+    const bool in_bands = is_streamed && filter.image() * FilterAlgorithm::bytes_of_both(filter) > small;
+    FilterAlgorithm algorithm(filter, weights, operands, layout, in_bands);
+    run_pipeline(algorithm, call, devices, algorithm.ranges());
+    operands.commit();
 }

@@ -8,19 +8,19 @@
 
 namespace pk::image::filters::device {
 
-constexpr int COLUMNS = 32, LINES = 8, THREADS = COLUMNS * LINES;  // of threads
+constexpr int COLUMNS = 32, THREAD_ROWS = 8, THREADS = COLUMNS * THREAD_ROWS;  // of threads
 
 // Rows of a tile: so many that the largest window's elements and sums fit in 48 KiB.
 template <class Sum>
 constexpr int ROWS = sizeof(Sum) == 4 ? 32 : 8;
 
-struct Given {
+struct FilterParams {
     const char *in;
     char *out;
     const void *weights;  // the window's, or those down a column and then those along a row
     int type, result_type, kind, border;
     int height, width, above, left, rank;
-    float outside;
+    float border_value;
     int64_t rows, columns, channels;  // of an image
     // A chunk is of whole images, or a band of `band_rows` rows of one, from `first_row` on. Of what that is
     // computed from, all of the image is there, or the band and the rows that the window reaches above and
@@ -33,60 +33,60 @@ struct Given {
 // A tile. What it does between two barriers is a function of the thread.
 template <class Cell, class Sum>
 struct Tile {
-    PK_HD Tile(const Given &given, int64_t block, char *shared)
-        : given(given),
+    PK_HD Tile(const FilterParams &params, int64_t block, char *shared)
+        : params(params),
           sums(reinterpret_cast<Sum *>(shared)),
           cells(reinterpret_cast<Cell *>(shared + reach_rows() * COLUMNS * int64_t(sizeof(Sum)))) {
-        channel = block % given.channels;
-        block /= given.channels;
-        first_column = block % given.column_tiles * COLUMNS;
-        block /= given.column_tiles;
-        first_row = block % given.row_tiles * ROWS<Sum> + given.first_row;
-        image = block / given.row_tiles;
-        end_row = given.first_row + given.band_rows;
+        channel = block % params.channels;
+        block /= params.channels;
+        first_column = block % params.column_tiles * COLUMNS;
+        block /= params.column_tiles;
+        first_row = block % params.row_tiles * ROWS<Sum> + params.first_row;
+        image = block / params.row_tiles;
+        end_row = params.first_row + params.band_rows;
     }
 
-    PK_HD int64_t reach_rows() const { return ROWS<Sum> + given.height - 1; }
-    PK_HD int64_t reach_columns() const { return COLUMNS + given.width - 1; }
+    PK_HD int64_t reach_rows() const { return ROWS<Sum> + params.height - 1; }
+    PK_HD int64_t reach_columns() const { return COLUMNS + params.width - 1; }
 
     // Where an element is in the chunk, or -1 if nowhere.
     PK_HD int64_t place(int64_t row, int64_t column) const {
-        const int64_t x = inside(given.border, column, given.columns);
-        int64_t y = inside(given.border, row, given.rows);
+        const int64_t x = inside(params.border, column, params.columns);
+        int64_t y = inside(params.border, row, params.rows);
         if (x < 0 || y < 0) return -1;
-        if (given.has_halo) {
-            y = row - (given.first_row - given.above);
-            if (y >= given.band_rows + given.height - 1) return -1;  // for rows that are no results
+        if (params.has_halo) {
+            y = row - (params.first_row - params.above);
+            if (y >= params.band_rows + params.height - 1) return -1;  // for rows that are no results
         }
-        return ((image * given.rows + y) * given.columns + x) * given.channels + channel;
+        return ((image * params.rows + y) * params.columns + x) * params.channels + channel;
     }
 
     PK_HD float element(int64_t at) const {
-        if (at < 0) return given.outside;
-        if (given.type == PK_UINT8) return float(reinterpret_cast<const uint8_t *>(given.in)[at]);
-        if (given.type == PK_UINT16) return float(reinterpret_cast<const uint16_t *>(given.in)[at]);
-        return reinterpret_cast<const float *>(given.in)[at];
+        if (at < 0) return params.border_value;
+        if (params.type == PK_UINT8) return float(reinterpret_cast<const uint8_t *>(params.in)[at]);
+        if (params.type == PK_UINT16) return float(reinterpret_cast<const uint16_t *>(params.in)[at]);
+        return reinterpret_cast<const float *>(params.in)[at];
     }
 
     // Calls put(cell, element) for each that the tile's windows reach.
     template <class Put>
     PK_HD void load(int thread, Put put) const {
-        for (int64_t y = thread / COLUMNS; y < reach_rows(); y += LINES) {
+        for (int64_t y = thread / COLUMNS; y < reach_rows(); y += THREAD_ROWS) {
             for (int64_t x = thread % COLUMNS; x < reach_columns(); x += COLUMNS) {
-                const int64_t row = first_row - given.above + y, column = first_column - given.left + x;
+                const int64_t row = first_row - params.above + y, column = first_column - params.left + x;
                 put(cells[y * reach_columns() + x], element(place(row, column)));
             }
         }
     }
 
-    PK_HD bool has(int64_t row, int64_t column) const { return row < end_row && column < given.columns; }
+    PK_HD bool has(int64_t row, int64_t column) const { return row < end_row && column < params.columns; }
 
     PK_HD int64_t result_at(int64_t row, int64_t column) const {
-        const int64_t y = image * given.rows + row - given.first_row;
-        return (y * given.columns + column) * given.channels + channel;
+        const int64_t y = image * params.rows + row - params.first_row;
+        return (y * params.columns + column) * params.channels + channel;
     }
 
-    const Given &given;
+    const FilterParams &params;
     Sum *const sums;  // a row of COLUMNS for each that is reached
     Cell *const cells;
     int64_t image, channel, first_row, first_column, end_row;
@@ -95,25 +95,25 @@ struct Tile {
 template <class Sum>
 struct SumTile : Tile<float, Sum> {
     using Base = Tile<float, Sum>;
-    using Base::given, Base::sums, Base::cells;
-    static constexpr int EACH = ROWS<Sum> / LINES;  // results of a thread, LINES apart
+    using Base::params, Base::sums, Base::cells;
+    static constexpr int EACH = ROWS<Sum> / THREAD_ROWS;  // results of a thread, THREAD_ROWS apart
 
-    PK_HD SumTile(const Given &given, int64_t block, char *shared) : Base(given, block, shared) {}
+    PK_HD SumTile(const FilterParams &params, int64_t block, char *shared) : Base(params, block, shared) {}
 
-    PK_HD const Sum *weights() const { return static_cast<const Sum *>(given.weights); }
+    PK_HD const Sum *weights() const { return static_cast<const Sum *>(params.weights); }
 
     PK_HD void load(int thread) const {
         Base::load(thread, [](float &cell, float element) { cell = element; });
     }
 
     PK_HD void across(int thread) const {
-        if (given.kind == PK_CORRELATE) return;
-        const Sum *const weight = weights() + given.height;
+        if (params.kind == PK_FILTER_CORRELATE) return;
+        const Sum *const weight = weights() + params.height;
         const int x = thread % COLUMNS;
-        for (int64_t y = thread / COLUMNS; y < this->reach_rows(); y += LINES) {
+        for (int64_t y = thread / COLUMNS; y < this->reach_rows(); y += THREAD_ROWS) {
             const float *const row = cells + y * this->reach_columns() + x;
             Sum sum = 0;
-            for (int k = 0; k < given.width; ++k) sum = fma(weight[k], Sum(row[k]), sum);
+            for (int k = 0; k < params.width; ++k) sum = fma(weight[k], Sum(row[k]), sum);
             sums[y * COLUMNS + x] = sum;
         }
     }
@@ -121,14 +121,14 @@ struct SumTile : Tile<float, Sum> {
     PK_HD void finish(int thread) const {
         const int x = thread % COLUMNS, y = thread / COLUMNS;
         Sum found[EACH] = {};
-        for (int k = 0; k < given.height; ++k) {
-            if (given.kind == PK_CORRELATE) {
+        for (int k = 0; k < params.height; ++k) {
+            if (params.kind == PK_FILTER_CORRELATE) {
                 const float *const row = cells + (y + k) * this->reach_columns() + x;
                 Sum parts[EACH] = {};
-                for (int j = 0; j < given.width; ++j) {
-                    const Sum weight = weights()[k * given.width + j];
+                for (int j = 0; j < params.width; ++j) {
+                    const Sum weight = weights()[k * params.width + j];
                     for (int i = 0; i < EACH; ++i) {
-                        const Sum element = Sum(row[i * LINES * this->reach_columns() + j]);
+                        const Sum element = Sum(row[i * THREAD_ROWS * this->reach_columns() + j]);
                         parts[i] = fma(weight, element, parts[i]);
                     }
                 }
@@ -136,61 +136,61 @@ struct SumTile : Tile<float, Sum> {
             } else {
                 const Sum weight = weights()[k];
                 for (int i = 0; i < EACH; ++i) {
-                    found[i] = fma(weight, sums[(y + i * LINES + k) * COLUMNS + x], found[i]);
+                    found[i] = fma(weight, sums[(y + i * THREAD_ROWS + k) * COLUMNS + x], found[i]);
                 }
             }
         }
         for (int i = 0; i < EACH; ++i) {
-            write(found[i], this->first_row + y + i * LINES, this->first_column + x);
+            write(found[i], this->first_row + y + i * THREAD_ROWS, this->first_column + x);
         }
     }
 
     PK_HD void write(Sum sum, int64_t row, int64_t column) const {
         if (!this->has(row, column)) return;
-        if (given.kind == PK_BOX) {
-            const bool shrinks = given.border == PK_SHRINK;
+        if (params.kind == PK_FILTER_BOX) {
+            const bool shrinks = params.border == PK_BORDER_SHRINK;
             const int64_t high =
-                shrinks ? overlap(row - given.above, given.height, given.rows) : given.height;
+                shrinks ? overlap(row - params.above, params.height, params.rows) : params.height;
             const int64_t wide =
-                shrinks ? overlap(column - given.left, given.width, given.columns) : given.width;
+                shrinks ? overlap(column - params.left, params.width, params.columns) : params.width;
             sum = sum / Sum(high * wide);
         }
         const int64_t at = this->result_at(row, column);
-        if (given.result_type == PK_UINT8) {
-            reinterpret_cast<uint8_t *>(given.out)[at] = rounded<uint8_t>(sum);
-        } else if (given.result_type == PK_UINT16) {
-            reinterpret_cast<uint16_t *>(given.out)[at] = rounded<uint16_t>(sum);
+        if (params.result_type == PK_UINT8) {
+            reinterpret_cast<uint8_t *>(params.out)[at] = rounded<uint8_t>(sum);
+        } else if (params.result_type == PK_UINT16) {
+            reinterpret_cast<uint16_t *>(params.out)[at] = rounded<uint16_t>(sum);
         } else {
-            reinterpret_cast<float *>(given.out)[at] = rounded<float>(sum);
+            reinterpret_cast<float *>(params.out)[at] = rounded<float>(sum);
         }
     }
 };
 
 struct OrderTile : Tile<uint32_t, uint32_t> {
-    static constexpr int EACH = ROWS<uint32_t> / LINES;
+    static constexpr int EACH = ROWS<uint32_t> / THREAD_ROWS;
 
-    PK_HD OrderTile(const Given &given, int64_t block, char *shared) : Tile(given, block, shared) {}
+    PK_HD OrderTile(const FilterParams &params, int64_t block, char *shared) : Tile(params, block, shared) {}
 
     PK_HD void load(int thread) const {
-        const Given &asked = given;
-        Tile::load(thread, [&asked](uint32_t &cell, float element) {
-            cell = asked.type != PK_FLOAT32   ? uint32_t(element)
-                   : asked.kind == PK_MINIMUM ? key_of<true>(element)
+        const FilterParams &p = params;
+        Tile::load(thread, [&p](uint32_t &cell, float element) {
+            cell = p.type != PK_FLOAT32   ? uint32_t(element)
+                   : p.kind == PK_FILTER_MINIMUM ? key_of<true>(element)
                                               : key_of<false>(element);
         });
     }
 
     PK_HD uint32_t extreme(uint32_t a, uint32_t b) const {
-        return (a < b) == (given.kind == PK_MINIMUM) ? a : b;
+        return (a < b) == (params.kind == PK_FILTER_MINIMUM) ? a : b;
     }
 
     PK_HD void across(int thread) const {
-        if (given.kind == PK_MEDIAN) return;
+        if (params.kind == PK_FILTER_MEDIAN) return;
         const int x = thread % COLUMNS;
-        for (int64_t y = thread / COLUMNS; y < reach_rows(); y += LINES) {
+        for (int64_t y = thread / COLUMNS; y < reach_rows(); y += THREAD_ROWS) {
             const uint32_t *const row = cells + y * reach_columns() + x;
             uint32_t found = row[0];
-            for (int k = 1; k < given.width; ++k) found = extreme(found, row[k]);
+            for (int k = 1; k < params.width; ++k) found = extreme(found, row[k]);
             sums[y * COLUMNS + x] = found;
         }
     }
@@ -198,34 +198,34 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
     PK_HD void finish(int thread) const {
         const int x = thread % COLUMNS, y = thread / COLUMNS;
         uint32_t found[EACH] = {};
-        if (given.kind == PK_MEDIAN) {
+        if (params.kind == PK_FILTER_MEDIAN) {
             find_medians(x, y, found);
         } else {
             for (int i = 0; i < EACH; ++i) {
-                const uint32_t *const column = sums + (y + i * LINES) * COLUMNS + x;
+                const uint32_t *const column = sums + (y + i * THREAD_ROWS) * COLUMNS + x;
                 found[i] = column[0];
-                for (int k = 1; k < given.height; ++k) found[i] = extreme(found[i], column[k * COLUMNS]);
+                for (int k = 1; k < params.height; ++k) found[i] = extreme(found[i], column[k * COLUMNS]);
             }
         }
-        for (int i = 0; i < EACH; ++i) write(found[i], first_row + y + i * LINES, first_column + x);
+        for (int i = 0; i < EACH; ++i) write(found[i], first_row + y + i * THREAD_ROWS, first_column + x);
     }
 
     // Bit after bit, from the highest: it is set if no more than `rank` elements are less than with it.
     PK_HD void find_medians(int x, int y, uint32_t *found) const {
-        for (int bit = int(8 * size_of(given.type)) - 1; bit >= 0; --bit) {
+        for (int bit = int(8 * size_of(params.type)) - 1; bit >= 0; --bit) {
             uint32_t limit[EACH];
             int less[EACH] = {};
             for (int i = 0; i < EACH; ++i) limit[i] = found[i] | uint32_t(1) << bit;
-            for (int k = 0; k < given.height; ++k) {
+            for (int k = 0; k < params.height; ++k) {
                 const uint32_t *const row = cells + (y + k) * reach_columns() + x;
-                for (int j = 0; j < given.width; ++j) {
+                for (int j = 0; j < params.width; ++j) {
                     for (int i = 0; i < EACH; ++i) {
-                        less[i] += row[i * LINES * reach_columns() + j] < limit[i];
+                        less[i] += row[i * THREAD_ROWS * reach_columns() + j] < limit[i];
                     }
                 }
             }
             for (int i = 0; i < EACH; ++i) {
-                if (less[i] <= given.rank) found[i] = limit[i];
+                if (less[i] <= params.rank) found[i] = limit[i];
             }
         }
     }
@@ -233,21 +233,21 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
     PK_HD void write(uint32_t key, int64_t row, int64_t column) const {
         if (!has(row, column)) return;
         const int64_t at = result_at(row, column);
-        if (given.type == PK_UINT8) {
-            reinterpret_cast<uint8_t *>(given.out)[at] = uint8_t(key);
-        } else if (given.type == PK_UINT16) {
-            reinterpret_cast<uint16_t *>(given.out)[at] = uint16_t(key);
+        if (params.type == PK_UINT8) {
+            reinterpret_cast<uint8_t *>(params.out)[at] = uint8_t(key);
+        } else if (params.type == PK_UINT16) {
+            reinterpret_cast<uint16_t *>(params.out)[at] = uint16_t(key);
         } else {
-            reinterpret_cast<float *>(given.out)[at] =
-                given.kind == PK_MINIMUM ? element_of<true>(key) : element_of<false>(key);
+            reinterpret_cast<float *>(params.out)[at] =
+                params.kind == PK_FILTER_MINIMUM ? element_of<true>(key) : element_of<false>(key);
         }
     }
 };
 
 template <class Tile>
-__global__ void __launch_bounds__(THREADS) filter(__grid_constant__ const Given given) {
+__global__ void __launch_bounds__(THREADS) filter(__grid_constant__ const FilterParams params) {
     extern __shared__ double shared[];  // as aligned as any sum
-    const Tile tile(given, blockIdx.x, reinterpret_cast<char *>(shared));
+    const Tile tile(params, blockIdx.x, reinterpret_cast<char *>(shared));
     const int thread = int(threadIdx.x);
     tile.load(thread);
     __syncthreads();

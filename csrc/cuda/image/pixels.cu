@@ -3,9 +3,9 @@
 
 #include <cstring>
 
+#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
 
 namespace pk::image {
 
@@ -15,113 +15,113 @@ namespace device {
 
 template <class T>
 __global__ void make_gray(const T *in, T *out, int64_t count, pixels::Grey grey) {
-    const int64_t i = own_index();
+    const int64_t i = global_index();
     if (i < count) out[i] = pixels::grey_of(in + i * grey.channels, grey);
 }
 
 template <class T>
 __global__ void look_up(const T *in, T *out, int64_t count, const uint16_t *table) {
-    const int64_t i = own_index();
+    const int64_t i = global_index();
     if (i < count) out[i] = T(table[in[i]]);
 }
 
 }  // namespace device
 
 // A unit is a pixel, whose channels are its elements.
-class GrayWork : public Work {
+class GrayAlgorithm : public DeviceAlgorithm {
    public:
-    GrayWork(const Grey &given, const plan::Homes &homes)
-        : Work(given.layout, homes.loads({0}), {}, 0, 0),
-          given_(given),
-          homes_(homes),
-          item_(given.layout.views[0].item) {
-        unit_elements = given.grey.channels;
-        result_bytes = homes.of(1).at != nullptr ? 0 : item_;
-        may_queue = true;
+    GrayAlgorithm(const Grey &request, const plan::Operands &operands)
+        : DeviceAlgorithm(request.layout, operands.loads({0}), {}, 0, 0),
+          request_(request),
+          operands_(operands),
+          item_(request.layout.views[0].item) {
+        unit_elements = request.grey.channels;
+        result_bytes = operands.of(1).d_data != nullptr ? 0 : item_;
+        can_run_async = true;
     }
-    int64_t units() const override { return given_.pixels(); }
+    int64_t units() const override { return request_.pixels(); }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
     void launch(const Chunk &chunk) override {
-        with_type(given_.type, [&](auto of_type) {
+        with_type(request_.type, [&](auto of_type) {
             using T = decltype(of_type);
-            char *const home = homes_.of(1).at;
-            launch_for(chunk.units.count, chunk.queue, device::make_gray<T>,
-                       reinterpret_cast<const T *>(homes_.at(*this, chunk, 0)),
-                       reinterpret_cast<T *>(home != nullptr ? home + chunk.units.start * item_
-                                                             : chunk.memory + chunk.results),
-                       chunk.units.count, given_.grey);
+            char *const d_resident = operands_.of(1).d_data;
+            launch_for(chunk.units.count, chunk.stream, device::make_gray<T>,
+                       reinterpret_cast<const T *>(operands_.d_data(*this, chunk, 0)),
+                       reinterpret_cast<T *>(d_resident != nullptr ? d_resident + chunk.units.start * item_
+                                                             : chunk.d_memory + chunk.results),
+                       chunk.units.count, request_.grey);
         });
     }
     void deliver(const Chunk &chunk, const char *results) override {
-        std::memcpy(given_.out + chunk.units.start * item_, results, size_t(chunk.units.count * item_));
+        std::memcpy(request_.out + chunk.units.start * item_, results, size_t(chunk.units.count * item_));
     }
     void collect(const void *) override {}
 
    private:
-    const Grey &given_;
-    const plan::Homes &homes_;
+    const Grey &request_;
+    const plan::Operands &operands_;
     const int64_t item_;
 };
 
-class LookupWork : public Work {
+class LookupAlgorithm : public DeviceAlgorithm {
    public:
-    LookupWork(const Lookup &given, const plan::Homes &homes, Call &call, const std::vector<int> &devices)
-        : Work(given.layout, homes.loads({0}), homes.stores(1), 0, 0),
-          homes_(homes),
-          type_(given.layout.views[0].type) {
-        may_queue = true;
-        offset_ = table_.add_parameters(given.table, given.count * int64_t(sizeof(uint16_t)));
-        if (!table_.upload(call, devices)) fail_for_room();
+    LookupAlgorithm(const Lookup &request, const plan::Operands &operands, Call &call, const std::vector<int> &devices)
+        : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
+          operands_(operands),
+          type_(request.layout.views[0].type) {
+        can_run_async = true;
+        offset_ = broadcasts_.add_inline(request.table, request.count * int64_t(sizeof(uint16_t)));
+        if (!broadcasts_.upload(call, devices)) fail_out_of_memory();
     }
     void launch(const Chunk &chunk) override {
-        const auto *table = reinterpret_cast<const uint16_t *>(table_.on(chunk.device) + offset_);
+        const auto *table = reinterpret_cast<const uint16_t *>(broadcasts_.d_data(chunk.device_index) + offset_);
         with_type(type_, [&](auto of_type) {
             using T = decltype(of_type);
             if constexpr (!std::is_same<T, float>::value) {
-                launch_for(chunk.count, chunk.queue, device::look_up<T>,
-                           reinterpret_cast<const T *>(homes_.at(*this, chunk, 0)),
-                           reinterpret_cast<T *>(homes_.at(*this, chunk, 1)), chunk.count, table);
+                launch_for(chunk.count, chunk.stream, device::look_up<T>,
+                           reinterpret_cast<const T *>(operands_.d_data(*this, chunk, 0)),
+                           reinterpret_cast<T *>(operands_.d_data(*this, chunk, 1)), chunk.count, table);
             }
         });
     }
     void collect(const void *) override {}
 
    private:
-    const plan::Homes &homes_;
+    const plan::Operands &operands_;
     const int type_;
-    Resident table_;
+    BroadcastBuffers broadcasts_;
     int64_t offset_ = 0;
 };
 
 }  // namespace
 
-void make_gray(const Grey &given, Call &call) {
+void make_gray(const Grey &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    if (given.size == 0) return;
-    plan::Span in(given.layout, given.layout.views[0], false);
-    in.may_arrive = true;
-    const int64_t item = given.layout.views[0].item, bytes = given.pixels() * item;
-    plan::Homes homes({in, {given.out, bytes, item, true}}, call, devices, true);
-    GrayWork work(given, homes);
-    stream(work, call, devices, {{0, work.units()}});
-    const plan::Home out = homes.of(1);
-    if (out.leaves) plan::bring_down(0, out.at, given.out, bytes, call);
-    homes.settle();
+    if (request.size == 0) return;
+    plan::HostRange in(request.layout, request.layout.views[0], false);
+    in.may_upload_by_chunk = true;
+    const int64_t item = request.layout.views[0].item, bytes = request.pixels() * item;
+    plan::Operands operands({in, {request.out, bytes, item, true}}, call, devices, true);
+    GrayAlgorithm algorithm(request, operands);
+    run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});
+    const plan::DeviceOperand out = operands.of(1);
+    if (out.copy_back) plan::download(0, out.d_data, request.out, bytes, call);
+    operands.commit();
 }
 
-void look_up(const Lookup &given, Call &call) {
+void look_up(const Lookup &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    if (given.size == 0) return;
-    const Layout &layout = given.layout;
-    plan::Span in(layout, layout.views[0], false);
-    in.may_arrive = true;
-    const plan::Span out(layout, layout.views[1], true);
+    if (request.size == 0) return;
+    const Layout &layout = request.layout;
+    plan::HostRange in(layout, layout.views[0], false);
+    in.may_upload_by_chunk = true;
+    const plan::HostRange out(layout, layout.views[1], true);
     // It goes up from the host.
-    const plan::Span table(given.table, given.count * int64_t(sizeof(uint16_t)), 2, false, false);
-    plan::Homes homes({in, out, table}, call, devices, true);
-    LookupWork work(given, homes, call, devices);
-    stream(work, call, devices, {{0, given.size}});
-    homes.settle();
+    const plan::HostRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
+    plan::Operands operands({in, out, table}, call, devices, true);
+    LookupAlgorithm algorithm(request, operands, call, devices);
+    run_pipeline(algorithm, call, devices, {{0, request.size}});
+    operands.commit();
 }
 
 }  // namespace pk::image

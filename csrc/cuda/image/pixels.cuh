@@ -8,12 +8,12 @@ namespace pk::image {
 
 constexpr int THREADS = 256;
 
-inline __device__ int64_t own_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+inline __device__ int64_t global_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
 // A thread for each of `count` elements.
-template <class Kernel, class... Given>
-void launch_for(int64_t count, cudaStream_t queue, Kernel kernel, Given... given) {
-    kernel<<<unsigned((count + THREADS - 1) / THREADS), THREADS, 0, queue>>>(given...);
+template <class Kernel, class... Args>
+void launch_for(int64_t count, cudaStream_t stream, Kernel kernel, Args... args) {
+    kernel<<<unsigned((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(args...);
     PK_CUDA(cudaGetLastError());
 }
 
@@ -27,7 +27,7 @@ void with_type(int type, Body body) {
     }
 }
 
-[[noreturn]] inline void fail_for_room() {
+[[noreturn]] inline void fail_out_of_memory() {
     fail(PK_OUT_OF_MEMORY,
          "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");
 }

@@ -1,8 +1,8 @@
 #include <algorithm>
 
+#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
 #include "pixels.cuh"
 
 namespace pk::image {
@@ -10,7 +10,7 @@ namespace pk::image {
 namespace {
 
 // Old rows that are added up between two looks at whether the call is to stop.
-constexpr int64_t MOST_OLD_ROWS = 1 << 20;
+constexpr int64_t MAX_OLD_ROWS = 1 << 20;
 
 namespace device {
 
@@ -18,7 +18,7 @@ namespace device {
 template <class T>
 __global__ void add_along(const T *rows, int64_t row_elements, int64_t channels, pixels::Taps across,
                           int64_t count, double *along) {
-    const int64_t i = own_index(), elements = across.size * channels;
+    const int64_t i = global_index(), elements = across.size * channels;
     if (i >= count) return;
     const T *row = rows + i / elements * row_elements + i % channels;
     along[i] = pixels::along_row(row, channels, across, i % elements / channels);
@@ -33,19 +33,19 @@ struct Sums {
 };
 
 // Adds what some old rows give; an earlier launch has added those before them.
-__global__ void add_down(Sums given, int64_t count, double *sums) {
-    const int64_t i = own_index();
+__global__ void add_down(Sums params, int64_t count, double *sums) {
+    const int64_t i = global_index();
     if (i >= count) return;
-    const int64_t row = given.first + i / given.elements, place = row % given.new_height;
+    const int64_t row = params.first + i / params.elements, place = row % params.new_height;
     // The first of its old rows, counted from those that are there; and which of its own are.
-    const int64_t base = row / given.new_height * given.height + given.down.first[place] - given.old_first;
-    const int64_t begin = base < 0 ? -base : 0, left = given.old_rows - base;
-    const int64_t end = left < given.down.count(place) ? left : given.down.count(place);
-    const double *weights = given.down.weights + given.down.begin[place];
-    const double *column = given.along + i % given.elements;
+    const int64_t base = row / params.new_height * params.height + params.down.first[place] - params.old_first;
+    const int64_t begin = base < 0 ? -base : 0, left = params.old_rows - base;
+    const int64_t end = left < params.down.count(place) ? left : params.down.count(place);
+    const double *weights = params.down.weights + params.down.begin[place];
+    const double *column = params.along + i % params.elements;
     double sum = begin == 0 ? 0 : sums[i];
     for (int64_t k = begin; k < end; ++k) {
-        const double value = weights[k] * column[(base + k) * given.elements];
+        const double value = weights[k] * column[(base + k) * params.elements];
         sum = k == 0 ? value : sum + value;
     }
     if (begin < end) sums[i] = sum;
@@ -53,35 +53,35 @@ __global__ void add_down(Sums given, int64_t count, double *sums) {
 
 template <class T>
 __global__ void round_sums(const double *sums, double divisor, int64_t count, T *out) {
-    const int64_t i = own_index();
+    const int64_t i = global_index();
     if (i < count) out[i] = pixels::rounded<T>(sums[i], divisor);
 }
 
 }  // namespace device
 
 // Sums that lie on the device, of elements from `first` on, rounded on their way down.
-class RoundWork : public Work {
+class RoundAlgorithm : public DeviceAlgorithm {
    public:
-    RoundWork(const Layout &layout, const plan::Homes &homes, const double *sums, int64_t first,
+    RoundAlgorithm(const Layout &layout, const plan::Operands &operands, const double *sums, int64_t first,
               double divisor)
-        : Work(layout, {}, homes.stores(0), 0, 0),
-          homes_(homes),
+        : DeviceAlgorithm(layout, {}, operands.stores(0), 0, 0),
+          operands_(operands),
           sums_(sums),
           first_(first),
           divisor_(divisor) {
-        may_queue = true;
+        can_run_async = true;
     }
     void launch(const Chunk &chunk) override {
         with_type(layout.views[0].type, [&](auto of_type) {
             using T = decltype(of_type);
-            launch_for(chunk.count, chunk.queue, device::round_sums<T>, sums_ + (chunk.start - first_),
-                       divisor_, chunk.count, reinterpret_cast<T *>(homes_.at(*this, chunk, 0)));
+            launch_for(chunk.count, chunk.stream, device::round_sums<T>, sums_ + (chunk.start - first_),
+                       divisor_, chunk.count, reinterpret_cast<T *>(operands_.d_data(*this, chunk, 0)));
         });
     }
     void collect(const void *) override {}
 
    private:
-    const plan::Homes &homes_;
+    const plan::Operands &operands_;
     const double *const sums_;
     const int64_t first_;
     const double divisor_;
@@ -92,11 +92,11 @@ class DeviceTaps {
    public:
     DeviceTaps(const Taps &taps, Call &call, const std::vector<int> &device) {
         auto add = [&](const auto &values) {
-            return memory_.add_parameters(values.data(), int64_t(values.size() * sizeof(values[0])));
+            return broadcasts_.add_inline(values.data(), int64_t(values.size() * sizeof(values[0])));
         };
         const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
-        if (!memory_.upload(call, device)) fail_for_room();
-        const char *at = memory_.on(0);
+        if (!broadcasts_.upload(call, device)) fail_out_of_memory();
+        const char *at = broadcasts_.d_data(0);
         view = {int64_t(taps.first.size()), taps.most, reinterpret_cast<const int64_t *>(at + first),
                 reinterpret_cast<const int64_t *>(at + begin),
                 reinterpret_cast<const double *>(at + weights)};
@@ -104,45 +104,45 @@ class DeviceTaps {
     pixels::Taps view{};
 
    private:
-    Resident memory_;
+    BroadcastBuffers broadcasts_;
 };
 
 // New rows in bands, and for each the old rows that it needs, in parts if there is no room for all: sums
 // along these rows are added up to those of the new ones, which are rounded on their way down.
 class Resizer {
    public:
-    Resizer(const Resize &given, Call &call, int device, const Layout &result, const plan::Homes &homes)
-        : given_(given),
+    Resizer(const Resize &request, Call &call, int device, const Layout &result, const plan::Operands &operands)
+        : request_(request),
           call_(call),
           device_{device},
           result_(result),
-          homes_(homes),
-          down_(given.method, given.height, given.new_height),
-          across_(given.method, given.width, given.new_width),
-          down_there_(down_, call, device_),
-          across_there_(across_, call, device_),
-          item_(given.layout.views[0].item),
-          elements_(given.new_row_elements()),
-          line_(line_for(homes, device)) {
-        if (line_ == nullptr) Line::wait();
-        const int64_t room = streaming_memory().device_budget / 2;
+          operands_(operands),
+          down_(request.method, request.height, request.new_height),
+          across_(request.method, request.width, request.new_width),
+          d_down_taps_(down_, call, device_),
+          d_across_taps_(across_, call, device_),
+          item_(request.layout.views[0].item),
+          elements_(request.new_row_elements()),
+          stream_scope_(stream_scope_for(operands, device)) {
+        if (stream_scope_ == nullptr) StreamScope::synchronize();
+        const int64_t budget = streaming_memory().device_budget / 2;
         const int64_t sums = elements_ * int64_t(sizeof(double));
-        band_ = std::min(room / 4 / sums, given.new_rows());
+        band_ = std::min(budget / 4 / sums, request.new_rows());
         part_ = std::min(
-            {room / 2 / (given.row_elements() * item_ + sums), MOST_OLD_ROWS, given.images * given.height});
+            {budget / 2 / (request.row_elements() * item_ + sums), MAX_OLD_ROWS, request.images * request.height});
     }
 
     void run() {
         for (;; band_ /= 2, part_ /= 2) {
-            if (band_ == 0 || part_ == 0) fail_for_room();
-            const bool in_line = line_ != nullptr;
-            const Block sums(device_[0], band_ * elements_ * int64_t(sizeof(double)), false, in_line);
-            const Block along(device_[0], part_ * elements_ * int64_t(sizeof(double)), false, in_line);
-            if (sums.memory() == nullptr || along.memory() == nullptr) continue;
-            sums_ = reinterpret_cast<double *>(sums.memory());
-            along_ = reinterpret_cast<double *>(along.memory());
-            for (int64_t row = 0; row < given_.new_rows(); row += band_) {
-                make(row, std::min(band_, given_.new_rows() - row));
+            if (band_ == 0 || part_ == 0) fail_out_of_memory();
+            const bool reuse_on_stream = stream_scope_ != nullptr;
+            const DeviceBuffer sums(device_[0], band_ * elements_ * int64_t(sizeof(double)), false, reuse_on_stream);
+            const DeviceBuffer along(device_[0], part_ * elements_ * int64_t(sizeof(double)), false, reuse_on_stream);
+            if (sums.d_memory() == nullptr || along.d_memory() == nullptr) continue;
+            sums_ = reinterpret_cast<double *>(sums.d_memory());
+            along_ = reinterpret_cast<double *>(along.d_memory());
+            for (int64_t row = 0; row < request_.new_rows(); row += band_) {
+                make(row, std::min(band_, request_.new_rows() - row));
             }
             return;
         }
@@ -150,91 +150,91 @@ class Resizer {
 
    private:
     // This thread's line, if both the old elements and the new ones lie there.
-    static const Line *line_for(const plan::Homes &homes, int device) {
-        const bool are_there = homes.of(0).at != nullptr && homes.of(1).at != nullptr && !homes.of(0).leaves;
-        return are_there ? Line::on(device) : nullptr;
+    static const StreamScope *stream_scope_for(const plan::Operands &operands, int device) {
+        const bool are_resident = operands.of(0).d_data != nullptr && operands.of(1).d_data != nullptr && !operands.of(0).copy_back;
+        return are_resident ? StreamScope::current_on(device) : nullptr;
     }
 
-    int64_t image(int64_t row) const { return row / given_.new_height * given_.height; }
+    int64_t image(int64_t row) const { return row / request_.new_height * request_.height; }
 
     void make(int64_t first, int64_t rows) {
         const pixels::Taps down = down_.view();
         const int64_t last = first + rows - 1;
-        const int64_t end = image(last) + down.end(last % given_.new_height);
-        for (int64_t old = image(first) + down.first[first % given_.new_height]; old < end;) {
+        const int64_t end = image(last) + down.end(last % request_.new_height);
+        for (int64_t old = image(first) + down.first[first % request_.new_height]; old < end;) {
             old += add(first, rows, old, end);
         }
-        RoundWork work(result_, homes_, sums_, first * elements_, down_.divisor * across_.divisor);
-        stream(work, call_, device_, {{first * elements_, rows * elements_}});
+        RoundAlgorithm algorithm(result_, operands_, sums_, first * elements_, down_.divisor * across_.divisor);
+        run_pipeline(algorithm, call_, device_, {{first * elements_, rows * elements_}});
     }
 
     // Adds old rows from `old` on, and returns how many.
     int64_t add(int64_t first, int64_t rows, int64_t old, int64_t end) {
         for (; part_ != 0; part_ /= 2) {
-            const int64_t old_rows = std::min(part_, end - old), row_elements = given_.row_elements();
-            Resident source;
-            const char *from = homes_.of(1).at;
+            const int64_t old_rows = std::min(part_, end - old), row_elements = request_.row_elements();
+            BroadcastBuffers source;
+            const char *from = operands_.of(1).d_data;
             if (from != nullptr) {
                 from += old * row_elements * item_;
             } else {
-                const int64_t offset = source.add(given_.layout, given_.layout.views[0], old * row_elements,
+                const int64_t offset = source.add(request_.layout, request_.layout.views[0], old * row_elements,
                                                   old_rows * row_elements);
                 if (!source.upload(call_, device_)) continue;
-                from = source.on(0) + offset;
+                from = source.d_data(0) + offset;
             }
-            const cudaStream_t queue = line_ != nullptr ? line_->stream : stream_.get();
-            const Queue own(stream_);
+            const cudaStream_t stream = stream_scope_ != nullptr ? stream_scope_->stream : stream_.get();
+            const SyncOnExit own(stream_);
             const double begin = call_.seconds();
-            with_type(given_.type, [&](auto of_type) {
+            with_type(request_.type, [&](auto of_type) {
                 using T = decltype(of_type);
-                launch_for(old_rows * elements_, queue, device::add_along<T>,
-                           reinterpret_cast<const T *>(from), row_elements, given_.channels,
-                           across_there_.view, old_rows * elements_, along_);
+                launch_for(old_rows * elements_, stream, device::add_along<T>,
+                           reinterpret_cast<const T *>(from), row_elements, request_.channels,
+                           d_across_taps_.view, old_rows * elements_, along_);
             });
-            const device::Sums sums{first, elements_, given_.height, given_.new_height,
-                                    old,   old_rows,  along_,        down_there_.view};
-            launch_for(rows * elements_, queue, device::add_down, sums, rows * elements_, sums_);
-            if (line_ == nullptr) {
-                PK_CUDA(cudaStreamSynchronize(queue));
-                lane_.add(PK_KERNEL, begin, call_.seconds(), 0, 0);
+            const device::Sums sums{first, elements_, request_.height, request_.new_height,
+                                    old,   old_rows,  along_,        d_down_taps_.view};
+            launch_for(rows * elements_, stream, device::add_down, sums, rows * elements_, sums_);
+            if (stream_scope_ == nullptr) {
+                PK_CUDA(cudaStreamSynchronize(stream));
+                lane_.add(PK_STAGE_KERNEL, begin, call_.seconds(), 0, 0);
             }
-            call_.look();
+            call_.check_interrupt();
             return old_rows;
         }
-        fail_for_room();
+        fail_out_of_memory();
     }
 
-    const Resize &given_;
+    const Resize &request_;
     Call &call_;
     const std::vector<int> device_;
     const Layout &result_;
-    const plan::Homes &homes_;  // of the result and of the old elements
+    const plan::Operands &operands_;  // of the result and of the old elements
     const Taps down_, across_;
-    const DeviceTaps down_there_, across_there_;
+    const DeviceTaps d_down_taps_, d_across_taps_;
     const int64_t item_, elements_;  // of a new row
     int64_t band_, part_;            // new and old rows at once
     double *sums_ = nullptr, *along_ = nullptr;
-    Lane lane_{call_};
-    const Stream stream_ = pk::stream();
-    const Line *const line_;  // that all of it stands in, if it does
+    TraceLane lane_{call_};
+    const Stream stream_ = make_stream();
+    const StreamScope *const stream_scope_;  // that all of it stands in, if it does
 };
 
 }  // namespace
 
-void resize(const Resize &given, Call &call) {
+void resize(const Resize &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    if (given.size == 0) return;
+    if (request.size == 0) return;
     pk_operand out{};
-    out.address = reinterpret_cast<uint64_t>(given.out);
-    out.type = given.type;
-    out.strides[0] = given.layout.views[0].item;
-    const int64_t elements = given.elements();
+    out.address = reinterpret_cast<uint64_t>(request.out);
+    out.type = request.type;
+    out.strides[0] = request.layout.views[0].item;
+    const int64_t elements = request.elements();
     const Layout result(&out, 1, &elements, 1, {true});
-    plan::Homes homes({{result, result.views[0], true}, {given.layout, given.layout.views[0], false}}, call,
+    plan::Operands operands({{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call,
                       {devices[0]}, true);
     const CurrentDevice current(devices[0]);
-    Resizer(given, call, devices[0], result, homes).run();
-    homes.settle();
+    Resizer(request, call, devices[0], result, operands).run();
+    operands.commit();
 }
 
 }  // namespace pk::image

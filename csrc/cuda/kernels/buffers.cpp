@@ -3,47 +3,47 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/pipeline/staged_copy.h"
 #include "cuda/runtime/tuning.h"
+#include "cuda/pipeline/staged_copy.h"
 
 namespace pk::kernels {
 
 namespace {
 
 constexpr int64_t ALIGNMENT = 256;
-constexpr int64_t MOST_BYTES = int64_t(1) << 50;
+constexpr int64_t MAX_BYTES = int64_t(1) << 50;
 // What begins as zeros goes up with what is staged, as long as it is small.
 constexpr int64_t WORTH_A_MEMSET = 32 << 10;
 
-char *given(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
-bool begins_as_given(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_UP) != 0; }
-bool goes_up(const pk_buffer &buffer) { return begins_as_given(buffer) && !lies_there(buffer); }
+char *host_address(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
+bool begins_as_passed(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_UPLOAD) != 0; }
+bool goes_up(const pk_buffer &buffer) { return begins_as_passed(buffer) && !is_on_device(buffer); }
 bool comes_down(const pk_buffer &buffer) {
-    return (buffer.flags & PK_BUFFER_DOWN) != 0 && !lies_there(buffer);
+    return (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 && !is_on_device(buffer);
 }
-int first_byte(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_POISON : 0; }
+int first_byte(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0; }
 
 }  // namespace
 
-Buffers::Buffers(const Run &run, Call &call, int device, Holdings &held)
+Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources)
     : run_(run), call_(call), device_(device) {
     lay_out();
     if (all_ == 0 && std::any_of(run.buffers.begin(), run.buffers.end(), is_in_place)) return;
-    const SlotBytes slot = Lease::usual(Lease::staged);
+    const SlotBytes slot = Lease::default_size(Lease::staged);
     const bool are_small = all_ <= slot.device &&
                            std::max(up_end_, down_end_) <= std::min(slot.host, tuned(Tune::in_place_bytes));
     if (are_small) {
-        held.lease.emplace(slot, SlotBytes{0, 0}, device, 1, call);
-        const Slot &own = *held.lease->slots().front();
+        resources.lease.emplace(slot, SlotBytes{0, 0}, device, 1, call);
+        const Slot &own = *resources.lease->slots().front();
         // One that was made where memory is short may be too small.
         if (all_ <= own.device_bytes) {
-            memory_ = own.memory();
+            d_memory_ = own.d_memory();
             staged_ = own.host();
             return;
         }
-        held.lease.reset();
+        resources.lease.reset();
     }
-    memory_ = take_memory(device, std::max(all_, ALIGNMENT), held.block, held.memory);
+    d_memory_ = allocate(device, std::max(all_, ALIGNMENT), resources.buffer, resources.memory);
 }
 
 // Side by side: what goes up, what also comes down, what comes down, and the rest.
@@ -53,9 +53,9 @@ void Buffers::lay_out() {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
             if (is_in_place(buffer) || goes_up(buffer) != up || comes_down(buffer) != down) continue;
-            if (buffer.bytes > MOST_BYTES - all_)
+            if (buffer.bytes > MAX_BYTES - all_)
                 fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " +
-                                           std::to_string(MOST_BYTES) + " bytes: no GPU has that");
+                                           std::to_string(MAX_BYTES) + " bytes: no GPU has that");
             offsets_[size_t(i)] = all_;
             all_ += (buffer.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
             if (up) bytes_up_ += buffer.bytes;
@@ -74,80 +74,80 @@ void Buffers::lay_out() {
 
 char *Buffers::address(int64_t index) const {
     const pk_buffer &buffer = run_.buffers[index];
-    return is_in_place(buffer) ? given(buffer) : memory_ + offsets_[size_t(index)];
+    return is_in_place(buffer) ? host_address(buffer) : d_memory_ + offsets_[size_t(index)];
 }
 
-void Buffers::fill(int64_t index, cudaStream_t queue) {
+void Buffers::fill(int64_t index, cudaStream_t stream) {
     const pk_buffer &buffer = run_.buffers[index];
-    PK_CUDA(cudaMemsetAsync(address(index), first_byte(buffer), size_t(buffer.bytes), queue));
+    PK_CUDA(cudaMemsetAsync(address(index), first_byte(buffer), size_t(buffer.bytes), stream));
 }
 
-void Buffers::upload(cudaStream_t queue) {
+void Buffers::upload(cudaStream_t stream) {
     if (are_small()) {
-        upload_small(queue);
+        upload_small(stream);
     } else {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            if (!begins_as_given(buffer) && !lies_there(buffer) && buffer.bytes != 0) fill(i, queue);
+            if (!begins_as_passed(buffer) && !is_on_device(buffer) && buffer.bytes != 0) fill(i, stream);
         }
-        Traffic traffic(call_, device_, true);
-        each(PK_BUFFER_UP,
-             [&](int64_t i, auto &buffer) { traffic.add(given(buffer), address(i), buffer.bytes); });
-        traffic.run(queue);
+        StagedCopy copy(call_, device_, true);
+        each(PK_BUFFER_UPLOAD,
+             [&](int64_t i, auto &buffer) { copy.add(host_address(buffer), address(i), buffer.bytes); });
+        copy.run(stream);
     }
-    begin_there(queue);
+    begin_on_device(stream);
     call_.report.bytes_up += bytes_up_;
 }
 
-void Buffers::upload_small(cudaStream_t queue) {
+void Buffers::upload_small(cudaStream_t stream) {
     if (up_end_ != 0) {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
             char *const to = staged_ + offsets_[size_t(i)];
-            if (buffer.bytes == 0 || lies_there(buffer) || offsets_[size_t(i)] >= up_end_) continue;
+            if (buffer.bytes == 0 || is_on_device(buffer) || offsets_[size_t(i)] >= up_end_) continue;
             if (goes_up(buffer)) {
-                std::memcpy(to, given(buffer), size_t(buffer.bytes));
+                std::memcpy(to, host_address(buffer), size_t(buffer.bytes));
             } else {
                 std::memset(to, first_byte(buffer), size_t(buffer.bytes));
             }
         }
-        PK_CUDA(cudaMemcpyAsync(memory_, staged_, size_t(up_end_), cudaMemcpyHostToDevice, queue));
+        PK_CUDA(cudaMemcpyAsync(d_memory_, staged_, size_t(up_end_), cudaMemcpyHostToDevice, stream));
         call_.report.chunks += 1;
     }
     for (int64_t i = 0; i < run_.buffers.size; ++i) {
         const pk_buffer &buffer = run_.buffers[i];
-        if (offsets_[size_t(i)] >= up_end_ && !lies_there(buffer) && buffer.bytes != 0) fill(i, queue);
+        if (offsets_[size_t(i)] >= up_end_ && !is_on_device(buffer) && buffer.bytes != 0) fill(i, stream);
     }
 }
 
 // What lies there begins as it is, or is filled, as what does not. Copies come first: they may be of what is
 // filled.
-void Buffers::begin_there(cudaStream_t queue) {
-    each_there(true, [&](int64_t i, auto &buffer) {
+void Buffers::begin_on_device(cudaStream_t stream) {
+    each_on_device(true, [&](int64_t i, auto &buffer) {
         if (is_in_place(buffer)) return;
-        PK_CUDA(cudaMemcpyAsync(address(i), given(buffer), size_t(buffer.bytes), cudaMemcpyDeviceToDevice,
-                                queue));
+        PK_CUDA(cudaMemcpyAsync(address(i), host_address(buffer), size_t(buffer.bytes), cudaMemcpyDeviceToDevice,
+                                stream));
     });
-    each_there(false, [&](int64_t i, auto &) { fill(i, queue); });
+    each_on_device(false, [&](int64_t i, auto &) { fill(i, stream); });
 }
 
-void Buffers::queue_download(cudaStream_t queue) {
+void Buffers::queue_download(cudaStream_t stream) {
     if (!are_small() || down_begin_ == down_end_) return;
-    PK_CUDA(cudaMemcpyAsync(staged_ + down_begin_, memory_ + down_begin_, size_t(down_end_ - down_begin_),
-                            cudaMemcpyDeviceToHost, queue));
+    PK_CUDA(cudaMemcpyAsync(staged_ + down_begin_, d_memory_ + down_begin_, size_t(down_end_ - down_begin_),
+                            cudaMemcpyDeviceToHost, stream));
     call_.report.chunks += 1;
 }
 
-void Buffers::download(cudaStream_t queue) {
+void Buffers::download(cudaStream_t stream) {
     if (are_small()) {
-        each(PK_BUFFER_DOWN, [&](int64_t i, auto &buffer) {
-            std::memcpy(given(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
+        each(PK_BUFFER_DOWNLOAD, [&](int64_t i, auto &buffer) {
+            std::memcpy(host_address(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
         });
     } else {
-        Traffic traffic(call_, device_, false);
-        each(PK_BUFFER_DOWN,
-             [&](int64_t i, auto &buffer) { traffic.add(given(buffer), address(i), buffer.bytes); });
-        traffic.run(queue);
+        StagedCopy copy(call_, device_, false);
+        each(PK_BUFFER_DOWNLOAD,
+             [&](int64_t i, auto &buffer) { copy.add(host_address(buffer), address(i), buffer.bytes); });
+        copy.run(stream);
     }
     call_.report.bytes_down += bytes_down_;
 }

@@ -5,15 +5,15 @@
 
 #include "common/call/call.h"
 #include "common/kernels.h"
-#include "device_operands.h"
 #include "run_resources.h"
+#include "device_operands.h"
 
 namespace pk::kernels {
 
 class Buffers {
    public:
     // Takes their memory, which `held` keeps.
-    Buffers(const Run &run, Call &call, int device, Holdings &held);
+    Buffers(const Run &run, Call &call, int device, RunResources &resources);
 
     char *address(int64_t buffer) const;
     bool are_small() const { return staged_ != nullptr; }
@@ -21,34 +21,34 @@ class Buffers {
     int64_t bytes_down() const { return bytes_down_; }
 
     // Small ones are only queued.
-    void upload(cudaStream_t queue);
+    void upload(cudaStream_t stream);
     // For small ones, before `download`: queues their way home.
-    void queue_download(cudaStream_t queue);
+    void queue_download(cudaStream_t stream);
     // When all that was queued is done.
-    void download(cudaStream_t queue);
+    void download(cudaStream_t stream);
 
    private:
     void lay_out();
-    void upload_small(cudaStream_t queue);
-    void begin_there(cudaStream_t queue);
-    void fill(int64_t index, cudaStream_t queue);
+    void upload_small(cudaStream_t stream);
+    void begin_on_device(cudaStream_t stream);
+    void fill(int64_t index, cudaStream_t stream);
 
     // Those of the host's that move that way.
     template <class Visit>
     void each(int flag, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            if ((buffer.flags & flag) != 0 && !lies_there(buffer) && buffer.bytes != 0) visit(i, buffer);
+            if ((buffer.flags & flag) != 0 && !is_on_device(buffer) && buffer.bytes != 0) visit(i, buffer);
         }
     }
 
     // Those that lie there, and begin as they are, or filled.
     template <class Visit>
-    void each_there(bool as_given, Visit visit) const {
+    void each_on_device(bool as_passed, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
-            const bool begins_as_given = (buffer.flags & PK_BUFFER_UP) != 0;
-            if (lies_there(buffer) && begins_as_given == as_given && buffer.bytes != 0) visit(i, buffer);
+            const bool begins_as_passed = (buffer.flags & PK_BUFFER_UPLOAD) != 0;
+            if (is_on_device(buffer) && begins_as_passed == as_passed && buffer.bytes != 0) visit(i, buffer);
         }
     }
 
@@ -58,7 +58,7 @@ class Buffers {
     std::vector<int64_t> offsets_;  // a buffer's each
     int64_t up_end_ = 0, down_begin_ = 0, down_end_ = 0, all_ = 0;
     int64_t bytes_up_ = 0, bytes_down_ = 0;
-    char *memory_ = nullptr, *staged_ = nullptr;
+    char *d_memory_ = nullptr, *staged_ = nullptr;
 };
 
 }  // namespace pk::kernels

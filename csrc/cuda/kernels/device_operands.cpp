@@ -8,11 +8,11 @@
 
 namespace pk::kernels {
 
-There::There(const Run &run, int device) {
+DeviceOperands::DeviceOperands(const Run &run, int device) {
     for (const pk_buffer &buffer : run.buffers) {
         if (buffer.bytes == 0) continue;
-        is_enough_ &= is_in_place(buffer);
-        if (!lies_there(buffer)) continue;
+        needs_no_memory_ &= is_in_place(buffer);
+        if (!is_on_device(buffer)) continue;
         const int own = device_of({reinterpret_cast<const void *>(buffer.address)});
         if (own != device)
             fail(PK_INVALID_ARGUMENT, "an array lies on GPU " + std::to_string(own) +

@@ -13,7 +13,7 @@ namespace {
 
 enum Kind : uint64_t { SIGNED, UNSIGNED, FLOATING, POINTER, TEXT };
 
-constexpr int MOST_WIDTH = 4096;
+constexpr int MAX_WIDTH = 4096;
 
 struct Argument {
     Kind kind;
@@ -109,9 +109,9 @@ class Formatter {
             ++at_;
         } else {
             while (std::isdigit(uint8_t(*at_)))
-                number = std::min<int64_t>(number * 10 + (*at_++ - '0'), MOST_WIDTH);
+                number = std::min<int64_t>(number * 10 + (*at_++ - '0'), MAX_WIDTH);
         }
-        conversion += std::to_string(std::clamp<int64_t>(number, -MOST_WIDTH, MOST_WIDTH));
+        conversion += std::to_string(std::clamp<int64_t>(number, -MAX_WIDTH, MAX_WIDTH));
     }
 
     void convert() {
@@ -172,9 +172,9 @@ class Formatter {
 
 }  // namespace
 
-std::string text_of_records(const char *records, const Printed &printed) {
+std::string text_of_records(const char *records, const PrintfHeader &printf_header) {
     std::string text;
-    Reader all(records, std::min(printed.used, printed.room));
+    Reader all(records, std::min(printf_header.used, printf_header.capacity));
     while (all.left() >= sizeof(uint64_t)) {
         Reader peek = all;
         const uint64_t head = peek.word(), bytes = head & 0xffffffff, count = head >> 32;
@@ -194,7 +194,7 @@ std::string text_of_records(const char *records, const Printed &printed) {
         }
         Formatter(format, arguments, text).run();
     }
-    if (printed.used > printed.room) text += "\n... output truncated\n";
+    if (printf_header.used > printf_header.capacity) text += "\n... output truncated\n";
     return text;
 }
 

@@ -7,14 +7,14 @@
 namespace pk::kernels {
 
 // As pycudakit/kernels/compiling/device_include/prelude.h has it; records of `room` bytes follow.
-struct Printed {
-    uint64_t used = 0, room = 0;
+struct PrintfHeader {
+    uint64_t used = 0, capacity = 0;
 };
 
 // The variable that every module has which prints, the address of a Printed.
-constexpr char PRINTED_SYMBOL[] = "_ZN9pycudakit7printedIvEE";
+constexpr char PRINTF_SYMBOL[] = "_ZN9pycudakit7printedIvEE";
 
 // The text of the records, of which there are those that fit into the room; if more came, it says so.
-std::string text_of_records(const char *records, const Printed &printed);
+std::string text_of_records(const char *records, const PrintfHeader &printf_header);
 
 }  // namespace pk::kernels

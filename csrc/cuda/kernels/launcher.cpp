@@ -8,9 +8,9 @@
 
 #include "buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "run_resources.h"
 #include "device_operands.h"
 #include "module_variables.h"
-#include "run_resources.h"
 
 namespace pk::kernels {
 
@@ -18,7 +18,7 @@ namespace {
 
 // In a profile, kernels have a lane of their own, beside those of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
-constexpr int64_t LEAST_ROOM = 64 << 10, MOST_ROOM = 16 << 20;  // for what is printed
+constexpr int64_t MIN_PRINTF_BYTES = 64 << 10, MAX_PRINTF_BYTES = 16 << 20;  // for what is printed
 
 // A launch that was checked.
 struct Prepared {
@@ -33,42 +33,42 @@ std::string triple(const dim3 &of) {
     return "(" + std::to_string(of.x) + ", " + std::to_string(of.y) + ", " + std::to_string(of.z) + ")";
 }
 
-class Runner {
+class Launcher {
    public:
     // What is printed has so much room, in bytes of records.
-    Runner(const Run &run, Call &call, int device, int64_t room, Progress *in_plan)
-        : run_(run), call_(call), device_(device), room_(room), in_plan_(in_plan), there_(run, device) {}
+    Launcher(const Run &run, Call &call, int device, int64_t capacity, RunState *run_state)
+        : run_(run), call_(call), device_(device), capacity_(capacity), run_state_(run_state), device_operands_(run, device) {}
 
     void run() {
-        for (const pk_image &image : run_.images) modules_.push_back(loaded(image));
-        const bool is_queued = can_be_queued();
-        if (!is_queued) refuse_capture();
-        use_modules();
+        for (const pk_image &image : run_.images) modules_.push_back(load_module(image));
+        const bool is_async = can_run_async();
+        if (!is_async) refuse_capture();
+        lock_modules();
         prepare();
-        if (is_queued) return queue();
+        if (is_async) return run_async();
         const Symbols symbols(run_, modules_);
-        held_.track = take_track(device_);
-        queue_ = held_.queue();
-        if (in_plan_ != nullptr) in_plan_->has_begun = true;
+        resources_.run_stream = acquire_run_stream(device_);
+        stream_ = resources_.stream();
+        if (run_state_ != nullptr) run_state_->has_begun = true;
         try {
-            Buffers buffers(run_, call_, device_, held_);
+            Buffers buffers(run_, call_, device_, resources_);
             bind(buffers);
             follow_streams();
-            Printing printing(modules_, room_);
-            if (printing.is_possible()) printing.begin(device_, held_);
-            symbols.set(queue_);
+            DevicePrintf device_printf(modules_, capacity_);
+            if (device_printf.is_possible()) device_printf.begin(device_, resources_);
+            symbols.set(stream_);
             run(buffers);
-            symbols.restore(queue_);
+            symbols.restore(stream_);
             if (run_.symbols.size != 0) wait();
-            if (printing.is_possible()) text_ = printing.read(queue_, [&] { wait(); });
+            if (device_printf.is_possible()) text_ = device_printf.read(stream_, [&] { wait(); });
         } catch (const Failure &failure) {
-            give_up();
+            stop();
             explain(failure);
         } catch (...) {
-            give_up();
+            stop();
             throw;
         }
-        give_back(std::move(held_.track));
+        give_back(std::move(resources_.run_stream));
     }
 
     double kernel_seconds() const { return kernel_seconds_; }
@@ -78,35 +78,35 @@ class Runner {
     // ---- Of arrays that lie there -------------------------------------------------------------------
 
     // Whether a run needs nothing but its kernels in the arrays' stream, and nobody has to wait for them.
-    bool can_be_queued() const {
-        const auto prints = [](const auto &module) { return module->printed().has_value(); };
-        return in_plan_ == nullptr && there_.is_enough() && there_.streams().size() == 1 &&
-               run_.launches <= UNPACED && run_.symbols.size == 0 && call_.options().waits == 0 &&
+    bool can_run_async() const {
+        const auto prints = [](const auto &module) { return module->printf_header().has_value(); };
+        return run_state_ == nullptr && device_operands_.needs_no_memory() && device_operands_.streams().size() == 1 &&
+               run_.launches <= MAX_UNTHROTTLED && run_.symbols.size == 0 && call_.options().synchronous == 0 &&
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
 
     // A graph cannot have what the host waits for.
     void refuse_capture() const {
-        for (const cudaStream_t stream : there_.streams()) {
+        for (const cudaStream_t stream : device_operands_.streams()) {
             if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) continue;
             cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
             PK_CUDA(cudaStreamIsCapturing(stream, &status));
             if (status == cudaStreamCaptureStatusNone) continue;
             fail(PK_UNSUPPORTED, "this run cannot be captured in a CUDA graph: that takes at most " +
-                                     std::to_string(UNPACED) +
+                                     std::to_string(MAX_UNTHROTTLED) +
                                      " launches, of kernels that do not print, in arrays on the GPU of one "
                                      "stream alone, of which none is written as another parameter, without "
                                      "time_kernel, wait and symbols");
         }
     }
 
-    void queue() {
-        queue_ = there_.streams().front();
-        for (const auto &module : modules_) module->note_queued();
+    void run_async() {
+        stream_ = device_operands_.streams().front();
+        for (const auto &module : modules_) module->mark_async();
         try {
-            Buffers buffers(run_, call_, device_, held_);
+            Buffers buffers(run_, call_, device_, resources_);
             bind(buffers);
-            buffers.upload(queue_);
+            buffers.upload(stream_);
             has_launched_ = true;
             run_.each([&](const pk_step &step) { launch(step); });
         } catch (const Failure &failure) {
@@ -117,26 +117,26 @@ class Runner {
 
     // Has what comes wait for what is in those streams. The other way round the host waits.
     void follow_streams() {
-        for (const cudaStream_t stream : there_.streams()) {
-            if (in_plan_ != nullptr && stream == nullptr) continue;
-            PK_CUDA(cudaEventRecord(held_.track->arrived.get(), stream));
-            PK_CUDA(cudaStreamWaitEvent(queue_, held_.track->arrived.get()));
+        for (const cudaStream_t stream : device_operands_.streams()) {
+            if (run_state_ != nullptr && stream == nullptr) continue;
+            PK_CUDA(cudaEventRecord(resources_.run_stream->arrived.get(), stream));
+            PK_CUDA(cudaStreamWaitEvent(stream_, resources_.run_stream->arrived.get()));
         }
     }
 
     // ---- Before -------------------------------------------------------------------------------------
 
     // Those whose variables are set are used alone.
-    void use_modules() {
+    void lock_modules() {
         std::vector<std::pair<std::shared_ptr<Module>, bool>> wanted;
-        for (const auto &module : modules_) wanted.emplace_back(module, module->printed().has_value());
+        for (const auto &module : modules_) wanted.emplace_back(module, module->printf_header().has_value());
         for (const pk_symbol &symbol : run_.symbols) wanted[size_t(symbol.image)].second = true;
         // In one order in all calls, so that they cannot wait for each other in a circle.
         std::sort(wanted.begin(), wanted.end(), std::greater<>());
         const Module *last = nullptr;
-        for (const auto &[module, alone] : wanted) {
-            if (module.get() != last) held_.uses.emplace_back(module, alone, call_);
-            if (alone && module->was_queued()) PK_CUDA(cudaDeviceSynchronize());
+        for (const auto &[module, exclusive] : wanted) {
+            if (module.get() != last) resources_.module_locks.emplace_back(module, exclusive, call_);
+            if (exclusive && module->ran_async()) PK_CUDA(cudaDeviceSynchronize());
             last = module.get();
         }
     }
@@ -146,14 +146,14 @@ class Runner {
         prepared_.resize(size_t(run_.steps.size));
         for (int64_t i = 0; i < run_.steps.size; ++i) {
             const pk_step &step = run_.steps[i];
-            if (step.kernel == PK_REPEAT) continue;
+            if (step.kernel == PK_STEP_REPEAT) continue;
             const pk_kernel &kernel = run_.kernels[step.kernel];
-            const Loaded &found = modules_[size_t(kernel.image)]->kernel(
+            const LoadedKernel &loaded_kernel = modules_[size_t(kernel.image)]->kernel(
                 text_of(kernel.symbol, kernel.symbol_bytes), named(kernel));
-            require_allowed(run_, step, found.limits);
-            const Shape shape = shape_of(step, found.limits);
+            require_allowed(run_, step, loaded_kernel.limits);
+            const Shape shape = shape_of(step, loaded_kernel.limits);
             Prepared &prepared = prepared_[size_t(i)];
-            prepared.function = found.function;
+            prepared.function = loaded_kernel.function;
             prepared.config.gridDim = extent(shape.grid);
             prepared.config.blockDim = extent(shape.block);
             prepared.config.dynamicSmemBytes = size_t(step.shared);
@@ -168,11 +168,11 @@ class Runner {
                                                    : nullptr);
         for (int64_t i = 0; i < run_.steps.size; ++i) {
             const pk_step &step = run_.steps[i];
-            if (step.kernel == PK_REPEAT) continue;
+            if (step.kernel == PK_STEP_REPEAT) continue;
             Prepared &prepared = prepared_[size_t(i)];
-            prepared.config.stream = queue_;
+            prepared.config.stream = stream_;
             for (int64_t j = step.first_argument; j < step.first_argument + step.argument_count; ++j) {
-                const bool is_value = run_.arguments[j].buffer == PK_VALUE_ARGUMENT;
+                const bool is_value = run_.arguments[j].buffer == PK_ARGUMENT_VALUE;
                 prepared.arguments.push_back(is_value ? const_cast<uint8_t *>(run_.value_of(j))
                                                       : static_cast<void *>(&places_[size_t(j)]));
             }
@@ -183,40 +183,40 @@ class Runner {
 
     void run(Buffers &buffers) {
         const double began = call_.seconds();
-        buffers.upload(queue_);
+        buffers.upload(stream_);
         const double launched = call_.seconds();
         launch_all();
-        buffers.queue_download(queue_);
+        buffers.queue_download(stream_);
         wait();
         advance(run_.launches - advanced_);
         const double end = call_.seconds();
         float milliseconds = 0;
-        PK_CUDA(cudaEventElapsedTime(&milliseconds, held_.track->begun.get(), held_.track->ended.get()));
+        PK_CUDA(cudaEventElapsedTime(&milliseconds, resources_.run_stream->begun.get(), resources_.run_stream->ended.get()));
         kernel_seconds_ = double(milliseconds) * 1e-3;
         const double computed = std::min(end, launched + kernel_seconds_);
         {
-            Lane lane(call_);
+            TraceLane lane(call_);
             auto add = [&](int stage, double from, double to, int64_t bytes) {
                 lane.add(stage, from, to, bytes, 0, device_, KERNELS_LANE);
             };
-            add(PK_KERNEL, launched, computed, 0);
+            add(PK_STAGE_KERNEL, launched, computed, 0);
             // How long each small copy took is not asked: events cost as much as they do.
             if (buffers.are_small() && buffers.bytes_up() != 0)
-                add(PK_UPLOAD, began, launched, buffers.bytes_up());
+                add(PK_STAGE_UPLOAD, began, launched, buffers.bytes_up());
             if (buffers.are_small() && buffers.bytes_down() != 0)
-                add(PK_DOWNLOAD, computed, end, buffers.bytes_down());
+                add(PK_STAGE_DOWNLOAD, computed, end, buffers.bytes_down());
         }
-        buffers.download(queue_);
+        buffers.download(stream_);
     }
 
     void launch_all() {
-        PK_CUDA(cudaEventRecord(held_.track->begun.get(), queue_));
+        PK_CUDA(cudaEventRecord(resources_.run_stream->begun.get(), stream_));
         has_launched_ = true;
         run_.each([&](const pk_step &step) {
             launch(step);
-            pace();
+            throttle();
         });
-        PK_CUDA(cudaEventRecord(held_.track->ended.get(), queue_));
+        PK_CUDA(cudaEventRecord(resources_.run_stream->ended.get(), stream_));
     }
 
     void launch(const pk_step &step) {
@@ -226,14 +226,14 @@ class Runner {
 
     // Has at most two batches of launches under way, each of some milliseconds, so that a call can be
     // stopped.
-    void pace() {
-        if (run_.launches <= UNPACED || ++in_batch_ < batch_) return;
+    void throttle() {
+        if (run_.launches <= MAX_UNTHROTTLED || ++in_batch_ < batch_) return;
         advance(in_batch_);
         in_batch_ = 0;
         const auto turn = size_t(batches_ % 2);
-        PK_CUDA(cudaEventRecord(held_.track->paces[turn].get(), queue_));
+        PK_CUDA(cudaEventRecord(resources_.run_stream->pace_events[turn].get(), stream_));
         if (batches_++ == 0) return;
-        wait_for([&] { return cudaEventQuery(held_.track->paces[turn ^ 1].get()); });
+        wait_for([&] { return cudaEventQuery(resources_.run_stream->pace_events[turn ^ 1].get()); });
         const double now = call_.seconds(), took = now - paced_;
         paced_ = now;
         if (took < QUICK) batch_ = std::min<int64_t>(2 * batch_, LONGEST_BATCH);
@@ -246,7 +246,7 @@ class Runner {
     }
 
     void wait() {
-        wait_for([&] { return cudaStreamQuery(queue_); });
+        wait_for([&] { return cudaStreamQuery(stream_); });
     }
 
     template <class Query>
@@ -258,7 +258,7 @@ class Runner {
                 check_cuda(fault_due() ? fault_of("the kernels") : state, "the kernels", __FILE__, __LINE__);
                 return;
             }
-            call_.look();
+            call_.check_interrupt();
             if (call_.seconds() - since > AWAKE) std::this_thread::sleep_for(std::chrono::microseconds(50));
         }
     }
@@ -266,16 +266,16 @@ class Runner {
     // ---- Failures -----------------------------------------------------------------------------------
 
     // Waits for what is under way; where that takes long, it is left alone, with all that it uses.
-    void give_up() noexcept {
+    void stop() noexcept {
         // Their variables are not what they were.
         for (const pk_symbol &symbol : run_.symbols) unload(run_.images[symbol.image]);
         const double since = call_.seconds();
         cudaError_t state;
-        while ((state = cudaStreamQuery(queue_)) == cudaErrorNotReady) {
+        while ((state = cudaStreamQuery(stream_)) == cudaErrorNotReady) {
             if (call_.seconds() - since > LAST_PATIENCE) {
                 for (const pk_image &image : run_.images) unload(image);
-                abandon(holdings_);
-                if (in_plan_ != nullptr) in_plan_->is_abandoned = true;
+                detach(resources_list_);
+                if (run_state_ != nullptr) run_state_->is_detached = true;
                 return;
             }
             std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -288,15 +288,15 @@ class Runner {
         if (!has_launched_ || failure.status() != PK_DEVICE_ERROR) throw failure;
         std::vector<std::string> labels;
         for (const pk_step &step : run_.steps) {
-            if (step.kernel == PK_REPEAT) continue;
+            if (step.kernel == PK_STEP_REPEAT) continue;
             const std::string label = named(run_.kernels[step.kernel]);
             if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
         }
-        constexpr size_t MOST_LABELS = 8;
+        constexpr size_t MAX_LABELS = 8;
         std::string who;
-        for (size_t i = 0; i < std::min(labels.size(), MOST_LABELS); ++i)
+        for (size_t i = 0; i < std::min(labels.size(), MAX_LABELS); ++i)
             who += (i == 0 ? "" : i + 1 == labels.size() ? " or " : ", ") + labels[i];
-        if (labels.size() > MOST_LABELS) who += ", ...";
+        if (labels.size() > MAX_LABELS) who += ", ...";
         if (run_.steps.size == 1) {
             const cudaLaunchConfig_t &config = prepared_[0].config;
             who += " (block " + triple(config.blockDim) + ", grid " + triple(config.gridDim) + ")";
@@ -305,21 +305,21 @@ class Runner {
         fail(PK_DEVICE_ERROR, who + ": " + failure.what() + (is_lost_ ? remedy : ""));
     }
 
-    static constexpr int64_t UNPACED = 4, LONGEST_BATCH = 256;
+    static constexpr int64_t MAX_UNTHROTTLED = 4, LONGEST_BATCH = 256;
     static constexpr double QUICK = 2e-3, SLOW = 20e-3, AWAKE = 300e-6, LAST_PATIENCE = 0.1;
 
     const Run &run_;
     Call &call_;
     const int device_;
-    const int64_t room_;
-    Progress *const in_plan_;
-    const There there_;
+    const int64_t capacity_;
+    RunState *const run_state_;
+    const DeviceOperands device_operands_;
     Modules modules_;
     std::vector<Prepared> prepared_;   // a step's each
     std::vector<char *> places_;       // an argument's each
-    std::list<Holdings> holdings_{1};  // of one, which can be abandoned
-    Holdings &held_ = holdings_.front();
-    cudaStream_t queue_ = nullptr;
+    std::list<RunResources> resources_list_{1};  // of one, which can be abandoned
+    RunResources &resources_ = resources_list_.front();
+    cudaStream_t stream_ = nullptr;
 
     bool has_launched_ = false, is_lost_ = false;
     double kernel_seconds_ = 0, paced_ = 0;
@@ -336,12 +336,12 @@ void give(const std::string &text, uint8_t *to, int64_t capacity, int64_t *lengt
 
 }  // namespace
 
-void run(const Request &request, Call &call, int device, Progress *in_plan) {
-    const int64_t room = std::clamp(request.capacity, LEAST_ROOM / 8, MOST_ROOM / 8) * 8;
-    Runner runner(request.run, call, device, room, in_plan);
-    runner.run();
-    call.took(PK_KERNEL, runner.kernel_seconds());
-    give(runner.text(), request.text, request.capacity, request.length);
+void run(const Request &request, Call &call, int device, RunState *run_state) {
+    const int64_t capacity = std::clamp(request.capacity, MIN_PRINTF_BYTES / 8, MAX_PRINTF_BYTES / 8) * 8;
+    Launcher launcher(request.run, call, device, capacity, run_state);
+    launcher.run();
+    call.set_stage_seconds(PK_STAGE_KERNEL, launcher.kernel_seconds());
+    give(launcher.text(), request.text, request.capacity, request.length);
 }
 
 }  // namespace pk::kernels

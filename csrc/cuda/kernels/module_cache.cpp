@@ -10,7 +10,7 @@ namespace pk::kernels {
 
 namespace {
 
-constexpr size_t MOST_MODULES = 64;
+constexpr size_t MAX_MODULES = 64;
 constexpr int WARP = 32;
 
 int current_device() {
@@ -52,13 +52,13 @@ void add_parameters(pk_kernel_limits &limits, const void *function) {
     if (error != cudaSuccess && error != cudaErrorInvalidValue) limits.parameters = -1;
 }
 
-Loaded describe(cudaLibrary_t library, const std::string &symbol, int device) {
+LoadedKernel describe(cudaLibrary_t library, const std::string &symbol, int device) {
     cudaKernel_t kernel = nullptr;
     PK_CUDA(cudaLibraryGetKernel(&kernel, library, symbol.c_str()));
-    Loaded found{reinterpret_cast<const void *>(kernel), {}};
+    LoadedKernel loaded_kernel{reinterpret_cast<const void *>(kernel), {}};
     cudaFuncAttributes attributes{};
-    PK_CUDA(cudaFuncGetAttributes(&attributes, found.function));
-    pk_kernel_limits &limits = found.limits;
+    PK_CUDA(cudaFuncGetAttributes(&attributes, loaded_kernel.function));
+    pk_kernel_limits &limits = loaded_kernel.limits;
     limits.threads = attributes.maxThreadsPerBlock;
     limits.block[0] = attribute(cudaDevAttrMaxBlockDimX, device);
     limits.block[1] = attribute(cudaDevAttrMaxBlockDimY, device);
@@ -69,12 +69,12 @@ Loaded describe(cudaLibrary_t library, const std::string &symbol, int device) {
     limits.static_shared = int64_t(attributes.sharedSizeBytes);
     limits.shared = attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, device) - limits.static_shared;
     if (limits.shared > attributes.maxDynamicSharedSizeBytes)
-        PK_CUDA(cudaFuncSetAttribute(found.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        PK_CUDA(cudaFuncSetAttribute(loaded_kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      int(limits.shared)));
     limits.registers = attributes.numRegs;
-    limits.suggested_block = suggested_block(found.function, attributes.maxThreadsPerBlock);
-    add_parameters(limits, found.function);
-    return found;
+    limits.suggested_block = suggested_block(loaded_kernel.function, attributes.maxThreadsPerBlock);
+    add_parameters(limits, loaded_kernel.function);
+    return loaded_kernel;
 }
 
 Library load(const pk_image &image) {
@@ -98,20 +98,20 @@ std::optional<Variable> variable_of(cudaLibrary_t library, std::string_view name
 
 using Key = std::pair<uint64_t, uint64_t>;
 
-struct Kept {
+struct CachedModule {
     Key key;
     std::shared_ptr<Module> module;
 };
 
 // The last used in front. Never destroyed: at the process's exit the driver may be gone before it.
-struct Shelf {
+struct ModuleCache {
     std::mutex mutex;
-    std::list<Kept> modules;
+    std::list<CachedModule> modules;
 };
 
-Shelf &shelf() {
-    static Shelf *const shelf = new Shelf;
-    return *shelf;
+ModuleCache &module_cache() {
+    static ModuleCache *const module_cache = new ModuleCache;
+    return *module_cache;
 }
 
 }  // namespace
@@ -120,21 +120,21 @@ Module::Module(const pk_image &image) : library_(load(image)) {}
 
 // Kernels that were queued may still run. A failure here has no one to report to.
 Module::~Module() {
-    if (!was_queued_) return;
+    if (!ran_async_) return;
     int before = 0;
     (void)cudaGetDevice(&before);
-    for (const auto &known : kernels_) {
-        (void)cudaSetDevice(known.first.first);
+    for (const auto &found : kernels_) {
+        (void)cudaSetDevice(found.first.first);
         (void)cudaDeviceSynchronize();
     }
     (void)cudaSetDevice(before);
 }
 
-const Loaded &Module::kernel(std::string_view symbol, const std::string &label) {
+const LoadedKernel &Module::kernel(std::string_view symbol, const std::string &label) {
     const Place place(current_device(), symbol);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = kernels_.find(place);
-    if (known != kernels_.end()) return known->second;
+    const auto found = kernels_.find(place);
+    if (found != kernels_.end()) return found->second;
     try {
         return kernels_.emplace(place, describe(library_.get(), place.second, place.first)).first->second;
     } catch (const Failure &failure) {
@@ -147,87 +147,87 @@ std::optional<Variable> Module::variable(std::string_view name) const {
     return variable_of(library_.get(), name);
 }
 
-const std::vector<char> &Module::pristine(std::string_view name, const pk_image &image) {
+const std::vector<char> &Module::initial_value(std::string_view name, const pk_image &image) {
     const Place place(current_device(), name);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = pristine_.find(place);
-    if (known != pristine_.end()) return known->second;
+    const auto found = initial_values_.find(place);
+    if (found != initial_values_.end()) return found->second;
     // Kernels may have written the variable since.
     const Library fresh = load(image);
     const std::optional<Variable> variable = variable_of(fresh.get(), name);
     std::vector<char> bytes(size_t(variable ? variable->bytes : 0));
     if (!bytes.empty())
         PK_CUDA(cudaMemcpy(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost));
-    return pristine_.emplace(place, std::move(bytes)).first->second;
+    return initial_values_.emplace(place, std::move(bytes)).first->second;
 }
 
-std::optional<Variable> Module::printed() {
+std::optional<Variable> Module::printf_header() {
     const int device = current_device();
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto known = printed_.find(device);
-    if (known != printed_.end()) return known->second;
-    return printed_[device] = variable_of(library_.get(), PRINTED_SYMBOL);
+    const auto found = printf_headers_.find(device);
+    if (found != printf_headers_.end()) return found->second;
+    return printf_headers_[device] = variable_of(library_.get(), PRINTF_SYMBOL);
 }
 
-Use::Use(std::shared_ptr<Module> module, bool alone, Call &call) : module_(std::move(module)), alone_(alone) {
+ModuleLock::ModuleLock(std::shared_ptr<Module> module, bool exclusive, Call &call) : module_(std::move(module)), exclusive_(exclusive) {
     std::unique_lock<std::mutex> lock(module_->mutex_);
     struct Waiting {
-        Waiting(Module &module, bool alone) : module(module), counts(alone) { module.waiting_ += counts; }
+        Waiting(Module &module, bool exclusive) : module(module), counts(exclusive) { module.waiting_ += counts; }
         ~Waiting() { module.waiting_ -= counts; }
         Module &module;
         const int counts;
-    } waiting(*module_, alone);
+    } waiting(*module_, exclusive);
     auto is_free = [&] {
-        return !module_->alone_ && (alone ? module_->users_ == 0 : module_->waiting_ == 0);
+        return !module_->exclusive_ && (exclusive ? module_->users_ == 0 : module_->waiting_ == 0);
     };
-    while (!module_->changed_.wait_for(lock, Call::PATIENCE, is_free)) {
+    while (!module_->changed_.wait_for(lock, Call::POLL_INTERVAL, is_free)) {
         lock.unlock();
         struct Again {
             ~Again() { lock.lock(); }
             std::unique_lock<std::mutex> &lock;
         } again{lock};
-        call.look();
+        call.check_interrupt();
     }
     ++module_->users_;
-    module_->alone_ = alone;
+    module_->exclusive_ = exclusive;
 }
 
-Use::~Use() {
+ModuleLock::~ModuleLock() {
     if (module_ == nullptr) return;
     {
         const std::lock_guard<std::mutex> lock(module_->mutex_);
         --module_->users_;
-        if (alone_) module_->alone_ = false;
+        if (exclusive_) module_->exclusive_ = false;
     }
     module_->changed_.notify_all();
 }
 
-std::shared_ptr<Module> loaded(const pk_image &image) {
+std::shared_ptr<Module> load_module(const pk_image &image) {
     const Key key(image.key[0], image.key[1]);
-    Shelf &from = shelf();
+    ModuleCache &from = module_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    auto known =
-        std::find_if(from.modules.begin(), from.modules.end(), [&](auto &kept) { return kept.key == key; });
-    if (known != from.modules.end()) {
-        from.modules.splice(from.modules.begin(), from.modules, known);
+    auto found =
+        std::find_if(from.modules.begin(), from.modules.end(), [&](auto &cached) { return cached.key == key; });
+    if (found != from.modules.end()) {
+        from.modules.splice(from.modules.begin(), from.modules, found);
     } else {
         from.modules.push_front({key, std::make_shared<Module>(image)});
-        if (from.modules.size() > MOST_MODULES) from.modules.pop_back();
+        if (from.modules.size() > MAX_MODULES) from.modules.pop_back();
     }
     return from.modules.front().module;
 }
 
 void unload(const pk_image &image) {
     const Key key(image.key[0], image.key[1]);
-    Shelf &from = shelf();
+    ModuleCache &from = module_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    from.modules.remove_if([&](auto &kept) { return kept.key == key; });
+    from.modules.remove_if([&](auto &cached) { return cached.key == key; });
 }
 
 void release_modules() {
-    Shelf &from = shelf();
+    ModuleCache &from = module_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    from.modules.remove_if([](auto &kept) { return kept.module.use_count() == 1; });
+    from.modules.remove_if([](auto &cached) { return cached.module.use_count() == 1; });
 }
 
 }  // namespace pk::kernels

@@ -12,43 +12,43 @@ Symbols::Symbols(const Run &run, const Modules &modules) : run_(run), modules_(m
     }
 }
 
-const std::vector<char> &Symbols::pristine(const pk_symbol &symbol) const {
-    return modules_[size_t(symbol.image)]->pristine(text_of(symbol.name, symbol.name_bytes),
+const std::vector<char> &Symbols::initial_value(const pk_symbol &symbol) const {
+    return modules_[size_t(symbol.image)]->initial_value(text_of(symbol.name, symbol.name_bytes),
                                                     run_.images[symbol.image]);
 }
 
-void Symbols::set(cudaStream_t queue) const {
+void Symbols::set(cudaStream_t stream) const {
     for (int64_t i = 0; i < run_.symbols.size; ++i) {
         const pk_symbol &symbol = run_.symbols[i];
-        (void)pristine(symbol);
+        (void)initial_value(symbol);
         PK_CUDA(cudaMemcpyAsync(variables_[size_t(i)].address, reinterpret_cast<const void *>(symbol.address),
-                                size_t(symbol.bytes), cudaMemcpyHostToDevice, queue));
+                                size_t(symbol.bytes), cudaMemcpyHostToDevice, stream));
     }
 }
 
-void Symbols::restore(cudaStream_t queue) const {
+void Symbols::restore(cudaStream_t stream) const {
     for (int64_t i = 0; i < run_.symbols.size; ++i) {
-        const std::vector<char> &bytes = pristine(run_.symbols[i]);
+        const std::vector<char> &bytes = initial_value(run_.symbols[i]);
         PK_CUDA(cudaMemcpyAsync(variables_[size_t(i)].address, bytes.data(), bytes.size(),
-                                cudaMemcpyHostToDevice, queue));
+                                cudaMemcpyHostToDevice, stream));
     }
 }
 
-Printing::Printing(const Modules &modules, int64_t room) {
-    printed_.room = uint64_t(room);
+DevicePrintf::DevicePrintf(const Modules &modules, int64_t capacity) {
+    printf_header_.capacity = uint64_t(capacity);
     for (const auto &module : modules) {
-        const std::optional<Variable> variable = module->printed();
+        const std::optional<Variable> variable = module->printf_header();
         if (variable) variables_.push_back(*variable);
     }
 }
 
-void Printing::begin(int device, Holdings &held) {
-    memory_ = take_memory(device, int64_t(sizeof(Printed) + printed_.room), held.printed_block,
-                          held.printed_memory);
-    PK_CUDA(cudaMemcpyAsync(memory_, &printed_, sizeof(printed_), cudaMemcpyHostToDevice, held.queue()));
+void DevicePrintf::begin(int device, RunResources &resources) {
+    memory_ = allocate(device, int64_t(sizeof(PrintfHeader) + printf_header_.capacity), resources.printf_block,
+                          resources.printf_memory);
+    PK_CUDA(cudaMemcpyAsync(memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice, resources.stream()));
     for (const Variable &variable : variables_)
         PK_CUDA(cudaMemcpyAsync(variable.address, &memory_, sizeof(memory_), cudaMemcpyHostToDevice,
-                                held.queue()));
+                                resources.stream()));
 }
 
 }  // namespace pk::kernels

@@ -8,6 +8,6 @@
 namespace pk::kernels {
 
 // As run(), on the device, which is the current one.
-void run_in_plan(const Request &request, Call &call, int device);
+void run_in_residency_scope(const Request &request, Call &call, int device);
 
 }  // namespace pk::kernels

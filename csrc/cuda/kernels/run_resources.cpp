@@ -2,37 +2,37 @@
 
 #include <algorithm>
 
-#include "cache_flush.h"
 #include "common/call/status.h"
+#include "cache_flush.h"
 
 namespace pk::kernels {
 
 namespace {
 
 // Never destroyed: at the process's exit the driver may be gone before it.
-struct Depot {
+struct RunPool {
     std::mutex mutex;
-    std::vector<std::unique_ptr<Track>> tracks;
-    std::list<Holdings> abandoned;
+    std::vector<std::unique_ptr<RunStream>> run_streams;
+    std::list<RunResources> detached;
 
     // Frees what is done with. The mutex is held.
     void reap() {
-        abandoned.remove_if(
-            [](const Holdings &held) { return cudaStreamQuery(held.queue()) != cudaErrorNotReady; });
+        detached.remove_if(
+            [](const RunResources &resources) { return cudaStreamQuery(resources.stream()) != cudaErrorNotReady; });
     }
 };
 
-Depot &depot() {
-    static Depot *const depot = new Depot;
-    return *depot;
+RunPool &run_pool() {
+    static RunPool *const run_pool = new RunPool;
+    return *run_pool;
 }
 
 }  // namespace
 
-char *take_memory(int device, int64_t bytes, std::optional<Block> &block, DeviceMemory &memory) {
+char *allocate(int device, int64_t bytes, std::optional<DeviceBuffer> &buffer, DeviceMemory &memory) {
     auto take = [&] {
-        block.emplace(device, bytes);
-        if (block->memory() == nullptr) memory = device_memory(bytes);
+        buffer.emplace(device, bytes);
+        if (buffer->d_memory() == nullptr) memory = allocate_device(bytes);
     };
     try {
         take();
@@ -41,40 +41,40 @@ char *take_memory(int device, int64_t bytes, std::optional<Block> &block, Device
         release_streaming_memory();
         take();
     }
-    return block->memory() != nullptr ? block->memory() : static_cast<char *>(memory.get());
+    return buffer->d_memory() != nullptr ? buffer->d_memory() : static_cast<char *>(memory.get());
 }
 
-std::unique_ptr<Track> take_track(int device) {
+std::unique_ptr<RunStream> acquire_run_stream(int device) {
     {
-        Depot &from = depot();
+        RunPool &from = run_pool();
         const std::lock_guard<std::mutex> lock(from.mutex);
         from.reap();
-        const auto kept = std::find_if(from.tracks.begin(), from.tracks.end(),
-                                       [&](auto &track) { return track->device == device; });
-        if (kept != from.tracks.end()) {
-            std::unique_ptr<Track> track = std::move(*kept);
-            from.tracks.erase(kept);
-            return track;
+        const auto idle = std::find_if(from.run_streams.begin(), from.run_streams.end(),
+                                       [&](auto &run_stream) { return run_stream->device == device; });
+        if (idle != from.run_streams.end()) {
+            std::unique_ptr<RunStream> run_stream = std::move(*idle);
+            from.run_streams.erase(idle);
+            return run_stream;
         }
     }
-    return std::make_unique<Track>(device);
+    return std::make_unique<RunStream>(device);
 }
 
-void give_back(std::unique_ptr<Track> track) {
-    const std::lock_guard<std::mutex> lock(depot().mutex);
-    depot().tracks.push_back(std::move(track));
+void give_back(std::unique_ptr<RunStream> run_stream) {
+    const std::lock_guard<std::mutex> lock(run_pool().mutex);
+    run_pool().run_streams.push_back(std::move(run_stream));
 }
 
-void abandon(std::list<Holdings> &held) noexcept {
-    const std::lock_guard<std::mutex> lock(depot().mutex);
-    depot().abandoned.splice(depot().abandoned.end(), held);
+void detach(std::list<RunResources> &resources) noexcept {
+    const std::lock_guard<std::mutex> lock(run_pool().mutex);
+    run_pool().detached.splice(run_pool().detached.end(), resources);
 }
 
 void release() {
     {
-        const std::lock_guard<std::mutex> lock(depot().mutex);
-        depot().tracks.clear();
-        depot().reap();
+        const std::lock_guard<std::mutex> lock(run_pool().mutex);
+        run_pool().run_streams.clear();
+        run_pool().reap();
     }
     release_modules();
 }

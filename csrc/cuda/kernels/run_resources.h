@@ -6,39 +6,39 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/cuda.h"
+#include "cuda/pipeline/staging_slots.h"
 #include "module_cache.h"
 
 namespace pk::kernels {
 
 // What a run's steps go through, kept for the next.
-struct Track {
-    explicit Track(int device) : device(device) {}
+struct RunStream {
+    explicit RunStream(int device) : device(device) {}
 
     const int device;
-    Stream queue = stream();
-    Event arrived = event(), begun = event(), ended = event(), paces[2] = {event(), event()};
+    Stream stream = make_stream();
+    Event arrived = make_event(), begun = make_event(), ended = make_event(), pace_events[2] = {make_event(), make_event()};
 };
 
 // All that a run has of a device until its last kernel is done.
-struct Holdings {
-    std::vector<Use> uses;
+struct RunResources {
+    std::vector<ModuleLock> module_locks;
     std::optional<Lease> lease;
-    std::optional<Block> block, printed_block;
-    DeviceMemory memory, printed_memory;
-    std::unique_ptr<Track> track;  // last, and so destroyed before the memory
+    std::optional<DeviceBuffer> buffer, printf_block;
+    DeviceMemory memory, printf_memory;
+    std::unique_ptr<RunStream> run_stream;  // last, and so destroyed before the memory
 
-    cudaStream_t queue() const { return track->queue.get(); }
+    cudaStream_t stream() const { return run_stream->stream.get(); }
 };
 
 // Memory of the current device; of the engine's if that has room, else its own.
-char *take_memory(int device, int64_t bytes, std::optional<Block> &block, DeviceMemory &memory);
+char *allocate(int device, int64_t bytes, std::optional<DeviceBuffer> &buffer, DeviceMemory &memory);
 
-std::unique_ptr<Track> take_track(int device);
-void give_back(std::unique_ptr<Track> track);
+std::unique_ptr<RunStream> acquire_run_stream(int device);
+void give_back(std::unique_ptr<RunStream> run_stream);
 
 // For what a kernel still uses: it is freed some time after that. A list of one, so that this cannot fail.
-void abandon(std::list<Holdings> &held) noexcept;
+void detach(std::list<RunResources> &resources) noexcept;
 
 }  // namespace pk::kernels

@@ -14,7 +14,7 @@ namespace {
 
 using Handle = void *;
 enum { SUCCESS = 0, ALLOC_FAILED = 3 };  // of its statuses
-enum { AS_IT_IS = 0, TRANSPOSED = 1 };
+enum { NOT_TRANSPOSED = 0, TRANSPOSED = 1 };
 constexpr int ANY_ALGORITHM = -1;
 
 struct Functions {
@@ -40,19 +40,19 @@ Library &library() {
 }
 
 template <class Function>
-bool find(void *opened, const char *name, Function &function) {
-    function = reinterpret_cast<Function>(dlsym(opened, name));
+bool find(void *handle, const char *name, Function &function) {
+    function = reinterpret_cast<Function>(dlsym(handle, name));
     return function != nullptr;
 }
 
 bool open_file(const char *path, Functions &functions) {
-    void *const opened = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (opened == nullptr) return false;
-    const bool found = find(opened, "cublasCreate_v2", functions.create) &&
-                       find(opened, "cublasSetStream_v2", functions.set_stream) &&
-                       find(opened, "cublasGemmStridedBatchedEx", functions.multiply) &&
-                       find(opened, "cublasGetStatusName", functions.name_of);
-    if (!found) (void)dlclose(opened);
+    void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return false;
+    const bool found = find(handle, "cublasCreate_v2", functions.create) &&
+                       find(handle, "cublasSetStream_v2", functions.set_stream) &&
+                       find(handle, "cublasGemmStridedBatchedEx", functions.multiply) &&
+                       find(handle, "cublasGetStatusName", functions.name_of);
+    if (!found) (void)dlclose(handle);
     return found;
 }
 
@@ -82,25 +82,25 @@ bool is_open() {
     return library.is_open;
 }
 
-void multiply(const Products &given, int device, cudaStream_t queue) {
+void multiply(const Products &products, int device, cudaStream_t stream) {
     Library &library = cublas::library();
     const std::lock_guard<std::mutex> lock(library.mutex);
     const Functions &functions = library.functions;
     require(library.is_open, "cuBLAS is not open");
     Handle &handle = library.handles[device];
     if (handle == nullptr) check(functions.create(&handle), functions, "cublasCreate");
-    check(functions.set_stream(handle, queue), functions, "cublasSetStream");
-    const float ones[] = {1.0f, given.adds ? 1.0f : 0.0f};
-    const double wide_ones[] = {1.0, given.adds ? 1.0 : 0.0};
-    const bool wide = given.compute == IN_FLOAT64;
+    check(functions.set_stream(handle, stream), functions, "cublasSetStream");
+    const float ones[] = {1.0f, products.adds ? 1.0f : 0.0f};
+    const double wide_ones[] = {1.0, products.adds ? 1.0 : 0.0};
+    const bool wide = products.compute == IN_FLOAT64;
     const void *const alpha = wide ? static_cast<const void *>(wide_ones) : ones;
     const void *const beta = wide ? static_cast<const void *>(wide_ones + 1) : ones + 1;
     // cuBLAS goes column by column, and so sees transposes: of c = a b, it computes c' = b' a'.
-    check(functions.multiply(handle, given.transposed_b ? TRANSPOSED : AS_IT_IS,
-                             given.transposed_a ? TRANSPOSED : AS_IT_IS, int(given.n), int(given.m),
-                             int(given.k), alpha, given.b, given.factor, int(given.b_pitch), given.b_stride,
-                             given.a, given.factor, int(given.a_pitch), given.a_stride, beta, given.c,
-                             given.total, int(given.c_pitch), given.c_stride, int(given.batch), given.compute,
+    check(functions.multiply(handle, products.transposed_b ? TRANSPOSED : NOT_TRANSPOSED,
+                             products.transposed_a ? TRANSPOSED : NOT_TRANSPOSED, int(products.n), int(products.m),
+                             int(products.k), alpha, products.b, products.factor, int(products.b_pitch), products.b_stride,
+                             products.a, products.factor, int(products.a_pitch), products.a_stride, beta, products.c,
+                             products.total, int(products.c_pitch), products.c_stride, int(products.batch), products.compute,
                              ANY_ALGORITHM),
           functions, "cublasGemmStridedBatchedEx");
 }

@@ -32,6 +32,6 @@ struct Products {
 };
 
 // Queues them on the current device.
-void multiply(const Products &products, int device, cudaStream_t queue);
+void multiply(const Products &products, int device, cudaStream_t stream);
 
 }  // namespace pk::cublas

@@ -7,71 +7,71 @@
 namespace pk::matmul {
 
 // A part: some rows and columns of some pairs' results; a panel: what some of their products take.
-struct Part {
+struct OutputTile {
     int64_t pair, pairs, row, rows, column, columns;
 };
 struct Panel {
-    int64_t part, start, depth;
+    int64_t tile, start, depth;
 };
 
 // Bytes of an element on its way up, of a sum, and of what is beside an element of a panel.
-struct Items {
+struct ElementBytes {
     int64_t factor, total, scratch;
 };
 
-struct Cut {
+struct GemmTiling {
     static constexpr int64_t PANELS = 2;         // on the device at once
-    static constexpr int64_t LEAST_DEPTH = 512;  // but for shallower products
-    static constexpr int64_t LEAST_SIDE = 64, MOST_PAIRS = 1 << 14;
-    static constexpr int64_t PANEL_BYTES = 8 << 20, MOST_PANEL_BYTES = 64 << 20, GROUP_BYTES = 16 << 20;
+    static constexpr int64_t MIN_DEPTH = 512;  // but for shallower products
+    static constexpr int64_t MIN_SIDE = 64, MAX_PAIRS = 1 << 14;
+    static constexpr int64_t PANEL_BYTES = 8 << 20, MAX_PANEL_BYTES = 64 << 20, GROUP_BYTES = 16 << 20;
 
     int64_t rows, columns, depth;  // of a part, and of its panels
     int64_t pairs = 1;             // of small matrices, so many make a part
     int64_t totals = 1;            // parts on the device at once
 
-    Items items{};
+    ElementBytes element_bytes{};
 
     int64_t panel_elements() const { return pairs * (rows + columns) * depth; }
-    int64_t total_bytes() const { return aligned(pairs * rows * columns * items.total); }
-    int64_t panel_bytes() const { return aligned(panel_elements() * items.factor); }
-    int64_t scratch_bytes() const { return aligned(panel_elements() * items.scratch); }
+    int64_t total_bytes() const { return aligned(pairs * rows * columns * element_bytes.total); }
+    int64_t panel_bytes() const { return aligned(panel_elements() * element_bytes.factor); }
+    int64_t scratch_bytes() const { return aligned(panel_elements() * element_bytes.scratch); }
     int64_t bytes() const {
-        return NOTES + totals * total_bytes() + PANELS * panel_bytes() + scratch_bytes();
+        return STATUS_BYTES + totals * total_bytes() + PANELS * panel_bytes() + scratch_bytes();
     }
 
-    static constexpr int64_t NOTES = 256;
+    static constexpr int64_t STATUS_BYTES = 256;
     static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-    static int64_t parts_of(int64_t size, int64_t part) { return (size + part - 1) / part; }
-    static int64_t half(int64_t size) { return (parts_of(size, 2) + 63) / 64 * 64; }
+    static int64_t ceil_div(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
+    static int64_t half(int64_t size) { return (ceil_div(size, 2) + 63) / 64 * 64; }
 
-    int64_t down(const Product &given) const { return parts_of(given.m, rows); }
-    int64_t across(const Product &given) const { return parts_of(given.n, columns); }
-    int64_t panels(const Product &given) const { return parts_of(given.k, depth); }
-    int64_t parts(const Product &given) const {
-        return parts_of(given.batch, pairs) * down(given) * across(given);
+    int64_t tiles_down(const Product &product) const { return ceil_div(product.m, rows); }
+    int64_t tiles_across(const Product &product) const { return ceil_div(product.n, columns); }
+    int64_t panels(const Product &product) const { return ceil_div(product.k, depth); }
+    int64_t tiles(const Product &product) const {
+        return ceil_div(product.batch, pairs) * tiles_down(product) * tiles_across(product);
     }
-    double uploaded(const Product &given) const {
-        return double(given.batch) * double(given.k) *
-               (double(given.m) * double(across(given)) + double(given.n) * double(down(given)));
+    double uploaded_elements(const Product &product) const {
+        return double(product.batch) * double(product.k) *
+               (double(product.m) * double(tiles_across(product)) + double(product.n) * double(tiles_down(product)));
     }
 
     // The largest parts for which `room` bytes do, of rows and columns that are not longer than `longest`;
     // false if there is no room.
-    static bool fit(const Product &given, Items items, int64_t totals, int64_t room, int64_t longest,
-                    Cut &cut) {
-        cut = {std::min(given.m, longest), std::min(given.n, longest), std::min(given.k, LEAST_DEPTH)};
-        cut.items = items;
-        cut.totals = totals;
-        while (cut.bytes() > room || cut.panel_bytes() > MOST_PANEL_BYTES) {
-            int64_t &side = cut.rows >= cut.columns ? cut.rows : cut.columns;
-            const bool deep = cut.depth > LEAST_SIDE && 2 * totals * cut.total_bytes() < room &&
-                              cut.panel_bytes() <= MOST_PANEL_BYTES;
+    static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t room, int64_t longest,
+                    GemmTiling &tiling) {
+        tiling = {std::min(product.m, longest), std::min(product.n, longest), std::min(product.k, MIN_DEPTH)};
+        tiling.element_bytes = element_bytes;
+        tiling.totals = totals;
+        while (tiling.bytes() > room || tiling.panel_bytes() > MAX_PANEL_BYTES) {
+            int64_t &side = tiling.rows >= tiling.columns ? tiling.rows : tiling.columns;
+            const bool deep = tiling.depth > MIN_SIDE && 2 * totals * tiling.total_bytes() < room &&
+                              tiling.panel_bytes() <= MAX_PANEL_BYTES;
             if (deep) {
-                cut.depth = half(cut.depth);
-            } else if (side > LEAST_SIDE) {
+                tiling.depth = half(tiling.depth);
+            } else if (side > MIN_SIDE) {
                 side = half(side);
-            } else if (cut.depth > LEAST_SIDE) {
-                cut.depth = half(cut.depth);
+            } else if (tiling.depth > MIN_SIDE) {
+                tiling.depth = half(tiling.depth);
             } else {
                 return false;
             }
@@ -79,30 +79,30 @@ struct Cut {
         auto grows = [&](int64_t &size, int64_t to, int64_t most_bytes) {
             const int64_t before = size;
             size = to;
-            const bool fits = cut.panel_bytes() <= most_bytes && cut.bytes() <= room;
+            const bool fits = tiling.panel_bytes() <= most_bytes && tiling.bytes() <= room;
             if (!fits) size = before;
             return fits;
         };
-        while (cut.depth < std::min(given.k, longest) &&
-               grows(cut.depth, std::min({2 * cut.depth, given.k, longest}), PANEL_BYTES)) {
+        while (tiling.depth < std::min(product.k, longest) &&
+               grows(tiling.depth, std::min({2 * tiling.depth, product.k, longest}), PANEL_BYTES)) {
         }
-        const bool is_whole = cut.rows == given.m && cut.columns == given.n && cut.depth == given.k;
-        while (is_whole && cut.pairs < std::min(given.batch, MOST_PAIRS) &&
-               grows(cut.pairs, std::min({2 * cut.pairs, given.batch, MOST_PAIRS}), GROUP_BYTES)) {
+        const bool is_whole = tiling.rows == product.m && tiling.columns == product.n && tiling.depth == product.k;
+        while (is_whole && tiling.pairs < std::min(product.batch, MAX_PAIRS) &&
+               grows(tiling.pairs, std::min({2 * tiling.pairs, product.batch, MAX_PAIRS}), GROUP_BYTES)) {
         }
         return true;
     }
 
     // With one part on the device, its download stops the work; with two, they are smaller, and more goes up.
-    static bool best(const Product &given, Items items, int64_t room, int64_t longest, Cut &cut) {
-        Cut one, two;
-        const bool has_one = fit(given, items, 1, room, longest, one);
-        const bool has_two = fit(given, items, 2, room, longest, two);
-        const double results = double(given.elements()) * double(items.total);
-        const bool alone = has_one && one.parts(given) == 1;
-        const bool slower = has_one && one.uploaded(given) * double(items.factor) + results <
-                                           two.uploaded(given) * double(items.factor);
-        cut = alone || slower || !has_two ? one : two;
+    static bool best(const Product &product, ElementBytes element_bytes, int64_t room, int64_t longest, GemmTiling &tiling) {
+        GemmTiling one, two;
+        const bool has_one = fit(product, element_bytes, 1, room, longest, one);
+        const bool has_two = fit(product, element_bytes, 2, room, longest, two);
+        const double results = double(product.elements()) * double(element_bytes.total);
+        const bool is_single = has_one && one.tiles(product) == 1;
+        const bool slower = has_one && one.uploaded_elements(product) * double(element_bytes.factor) + results <
+                                           two.uploaded_elements(product) * double(element_bytes.factor);
+        tiling = is_single || slower || !has_two ? one : two;
         return has_one || has_two;
     }
 };

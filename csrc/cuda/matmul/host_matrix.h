@@ -9,7 +9,7 @@
 namespace pk::matmul {
 
 // Rows of a matrix on the host, and as they lie on a device: dense, pair after pair.
-struct HostRows {
+struct HostMatrixView {
     char *base;             // of the first row of the matrix 0
     int64_t matrix;         // bytes from one matrix to the next
     const int64_t *places;  // which of them; null: one after the other
@@ -38,60 +38,60 @@ struct HostRows {
     void each(int64_t first, int64_t count, Copy copy) const {
         for (int64_t done = 0; done < count;) {
             const int64_t index = first + done;
-            const int64_t together = pitch == run ? std::min(count - done, rows - index % rows) : 1;
-            copy(row(index), done * run, together * run);
-            done += together;
+            const int64_t rows_at_once = pitch == run ? std::min(count - done, rows - index % rows) : 1;
+            copy(row(index), done * run, rows_at_once * run);
+            done += rows_at_once;
         }
     }
 };
 
 template <class Kind>
-struct HostMatrices {
+struct HostOperands {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
 
-    const Product &given;
+    const Product &product;
 
-    HostRows of_a(const Part &part, const Panel &panel) const {
+    HostMatrixView of_a(const OutputTile &tile, const Panel &panel) const {
         constexpr int64_t item = sizeof(Element);
-        const bool turned = given.transposed_a;
-        const int64_t pitch = turned ? given.m : given.k;
-        const int64_t row = turned ? panel.start : part.row, column = turned ? part.row : panel.start;
-        return {bytes_of(given.a) + (row * pitch + column) * item,
-                given.m * given.k * item,
-                given.places + 2 * part.pair,
+        const bool transposed = product.transposed_a;
+        const int64_t pitch = transposed ? product.m : product.k;
+        const int64_t row = transposed ? panel.start : tile.row, column = transposed ? tile.row : panel.start;
+        return {bytes_of(product.a) + (row * pitch + column) * item,
+                product.m * product.k * item,
+                product.places + 2 * tile.pair,
                 2,
                 pitch * item,
-                (turned ? part.rows : panel.depth) * item,
-                turned ? panel.depth : part.rows,
-                part.pairs};
+                (transposed ? tile.rows : panel.depth) * item,
+                transposed ? panel.depth : tile.rows,
+                tile.pairs};
     }
-    HostRows of_b(const Part &part, const Panel &panel) const {
+    HostMatrixView of_b(const OutputTile &tile, const Panel &panel) const {
         constexpr int64_t item = sizeof(Element);
-        const bool turned = given.transposed_b;
-        const int64_t pitch = turned ? given.k : given.n;
-        const int64_t row = turned ? part.column : panel.start, column = turned ? panel.start : part.column;
-        return {bytes_of(given.b) + (row * pitch + column) * item,
-                given.k * given.n * item,
-                given.places + 2 * part.pair + 1,
+        const bool transposed = product.transposed_b;
+        const int64_t pitch = transposed ? product.k : product.n;
+        const int64_t row = transposed ? tile.column : panel.start, column = transposed ? panel.start : tile.column;
+        return {bytes_of(product.b) + (row * pitch + column) * item,
+                product.k * product.n * item,
+                product.places + 2 * tile.pair + 1,
                 2,
                 pitch * item,
-                (turned ? panel.depth : part.columns) * item,
-                turned ? part.columns : panel.depth,
-                part.pairs};
+                (transposed ? panel.depth : tile.columns) * item,
+                transposed ? tile.columns : panel.depth,
+                tile.pairs};
     }
     // Its rows are of sums, which may be longer than the results on the host.
-    HostRows of_c(const Part &part) const {
+    HostMatrixView of_c(const OutputTile &tile) const {
         constexpr int64_t item = sizeof(Total);
-        const int64_t start = (part.pair * given.m + part.row) * given.n + part.column;
-        return {bytes_of(given.c) + start * int64_t(sizeof(Element)),
-                given.m * given.n * int64_t(sizeof(Element)),
+        const int64_t start = (tile.pair * product.m + tile.row) * product.n + tile.column;
+        return {bytes_of(product.c) + start * int64_t(sizeof(Element)),
+                product.m * product.n * int64_t(sizeof(Element)),
                 nullptr,
                 0,
-                given.n * int64_t(sizeof(Element)),
-                part.columns * item,
-                part.rows,
-                part.pairs};
+                product.n * int64_t(sizeof(Element)),
+                tile.columns * item,
+                tile.rows,
+                tile.pairs};
     }
 
    private:

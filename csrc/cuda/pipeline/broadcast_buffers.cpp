@@ -30,7 +30,7 @@ static Layout distinct_elements(const Layout &layout, const View &view) {
     return distinct;
 }
 
-Spread::Spread(const Layout &layout, const View &view)
+BroadcastOperand::BroadcastOperand(const Layout &layout, const View &view)
     : distinct(distinct_elements(layout, view)), size(distinct.size) {
     struct Dimension {
         int64_t shape, stride;
@@ -54,18 +54,18 @@ Spread::Spread(const Layout &layout, const View &view)
     }
 }
 
-int64_t Resident::reserve(int64_t bytes) {
+int64_t BroadcastBuffers::reserve(int64_t bytes) {
     const int64_t offset = bytes_;
     bytes_ += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     return offset;
 }
 
-int64_t Resident::add(const void *bytes, int64_t count) {
-    are_parameters_ = false;
-    return add_parameters(bytes, count);
+int64_t BroadcastBuffers::add(const void *bytes, int64_t count) {
+    is_inline_ = false;
+    return add_inline(bytes, count);
 }
 
-int64_t Resident::add_parameters(const void *bytes, int64_t count) {
+int64_t BroadcastBuffers::add_inline(const void *bytes, int64_t count) {
     const int64_t offset = reserve(count);
     const auto *from = static_cast<const char *>(bytes);
     for (int64_t done = 0; done < count; done += PIECE) {
@@ -76,26 +76,26 @@ int64_t Resident::add_parameters(const void *bytes, int64_t count) {
     return offset;
 }
 
-int64_t Resident::add(Spread given) {
-    are_parameters_ = false;
-    const auto spread = std::make_shared<const Spread>(std::move(given));
-    const int64_t offset = reserve(spread->table_bytes());
-    pieces_.push_back({offset, spread->table_bytes(), [=](char *to) {
-                           std::memcpy(to, spread->table.data(), size_t(spread->table_bytes()));
+int64_t BroadcastBuffers::add(BroadcastOperand broadcast) {
+    is_inline_ = false;
+    const auto operand = std::make_shared<const BroadcastOperand>(std::move(broadcast));
+    const int64_t offset = reserve(operand->table_bytes());
+    pieces_.push_back({offset, operand->table_bytes(), [=](char *to) {
+                           std::memcpy(to, operand->table.data(), size_t(operand->table_bytes()));
                        }});
-    const View &view = spread->distinct.views[0];
-    const int64_t data = reserve(spread->size * view.item);
-    for (int64_t done = 0; done < spread->size; done += PIECE / view.item) {
-        const int64_t part = std::min(PIECE / view.item, spread->size - done);
+    const View &view = operand->distinct.views[0];
+    const int64_t data = reserve(operand->size * view.item);
+    for (int64_t done = 0; done < operand->size; done += PIECE / view.item) {
+        const int64_t part = std::min(PIECE / view.item, operand->size - done);
         pieces_.push_back({data + done * view.item, part * view.item, [=](char *to) {
-                               spread->distinct.gather(spread->distinct.views[0], done, part, to);
+                               operand->distinct.gather(operand->distinct.views[0], done, part, to);
                            }});
     }
     return offset;
 }
 
-int64_t Resident::add(const Layout &layout, const View &view, int64_t start, int64_t count) {
-    are_parameters_ = false;
+int64_t BroadcastBuffers::add(const Layout &layout, const View &view, int64_t start, int64_t count) {
+    is_inline_ = false;
     const int64_t offset = reserve(count * view.item), most = PIECE / view.item;
     for (int64_t done = 0; done < count; done += most) {
         const int64_t part = std::min(most, count - done);
@@ -105,60 +105,60 @@ int64_t Resident::add(const Layout &layout, const View &view, int64_t start, int
     return offset;
 }
 
-bool Resident::upload(Call &call, const std::vector<int> &devices) {
+bool BroadcastBuffers::upload(Call &call, const std::vector<int> &devices) {
     if (bytes_ == 0) return true;
-    const Line *const line = Line::on(devices);
-    if (line != nullptr && are_parameters_ && bytes_ <= MOST_WITH_LAUNCHES) return upload_in(*line);
+    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    if (stream_scope != nullptr && is_inline_ && bytes_ <= MAX_INLINE_UPLOAD) return upload_on_stream(*stream_scope);
     for (int device : devices) {
         const CurrentDevice current(device);
-        blocks_.emplace_back(device, bytes_);
-        if (blocks_.back().memory() == nullptr) {
-            blocks_.clear();
+        device_buffers_.emplace_back(device, bytes_);
+        if (device_buffers_.back().d_memory() == nullptr) {
+            device_buffers_.clear();
             return false;
         }
     }
-    for (size_t place = 0; place < devices.size(); ++place) {
-        upload_pieces(call, devices[place], blocks_[place].memory());
+    for (size_t device_index = 0; device_index < devices.size(); ++device_index) {
+        upload_pieces(call, devices[device_index], device_buffers_[device_index].d_memory());
     }
     return true;
 }
 
-bool Resident::upload_in(const Line &line) {
-    const CurrentDevice current(line.device);
-    Block block(line.device, bytes_, false, true);
-    if (block.memory() == nullptr) return false;
+bool BroadcastBuffers::upload_on_stream(const StreamScope &stream_scope) {
+    const CurrentDevice current(stream_scope.device);
+    DeviceBuffer block(stream_scope.device, bytes_, false, true);
+    if (block.d_memory() == nullptr) return false;
     std::vector<char> staged;
     for (const Piece &piece : pieces_) {
         staged.resize(size_t(piece.bytes));
         piece.write(staged.data());
-        write_with_launches(staged.data(), piece.bytes, block.memory() + piece.offset, line.stream);
+        upload_inline(staged.data(), piece.bytes, block.d_memory() + piece.offset, stream_scope.stream);
     }
-    blocks_.push_back(std::move(block));
+    device_buffers_.push_back(std::move(block));
     return true;
 }
 
-void Resident::upload_pieces(Call &call, int device, char *memory) const {
+void BroadcastBuffers::upload_pieces(Call &call, int device, char *d_memory) const {
     std::atomic<size_t> next{0};
     const int64_t threads = std::min(bytes_ / PIECE + 1, tuned(Tune::threads));
     run_on_threads(threads, call, [&] {
         if (next >= pieces_.size()) return;
         const CurrentDevice current(device);
-        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device, 1, call);
+        const Lease lease(Lease::default_size(Lease::staged), {0, 0}, device, 1, call);
         const Slot &slot = *lease.slots().front();
-        Lane lane(call);
+        TraceLane lane(call);
         int64_t sent = 0;
         for (size_t i = next++; i < pieces_.size(); i = next++) {
             const double begin = call.seconds();
             const Piece &piece = pieces_[i];
             piece.write(slot.host());
             const double staged = call.seconds();
-            PK_CUDA(cudaMemcpyAsync(memory + piece.offset, slot.host(), size_t(piece.bytes),
-                                    cudaMemcpyHostToDevice, slot.queue.get()));
-            PK_CUDA(cudaStreamSynchronize(slot.queue.get()));
-            lane.add(PK_STAGE, begin, staged, piece.bytes, 0);
-            lane.add(PK_UPLOAD, staged, call.seconds(), piece.bytes, 0, slot.device, slot.number);
+            PK_CUDA(cudaMemcpyAsync(d_memory + piece.offset, slot.host(), size_t(piece.bytes),
+                                    cudaMemcpyHostToDevice, slot.stream.get()));
+            PK_CUDA(cudaStreamSynchronize(slot.stream.get()));
+            lane.add(PK_STAGE_STAGE, begin, staged, piece.bytes, 0);
+            lane.add(PK_STAGE_UPLOAD, staged, call.seconds(), piece.bytes, 0, slot.device, slot.number);
             sent += piece.bytes;
-            call.look();
+            call.check_interrupt();
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
         call.report.bytes_up += sent;

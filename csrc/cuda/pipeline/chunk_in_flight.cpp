@@ -9,207 +9,207 @@ namespace pk {
 
 // Elements of a chunk that is all on the device, up to which the host's memory does for its notes: one launch
 // then, and nothing beside it.
-static constexpr int64_t SHORT_AT_HOME = 4 << 20;
+static constexpr int64_t SHORT_RESIDENT = 4 << 20;
 
-int64_t Passage::capacity(const Work &work, SlotBytes bytes) {
+int64_t ChunkInFlight::capacity(const DeviceAlgorithm &algorithm, SlotBytes bytes) {
     auto fitting = [&](int64_t room, int64_t item) {
-        const int64_t each = work.result_bytes + work.unit_elements * item;
+        const int64_t each = algorithm.result_bytes + algorithm.unit_elements * item;
         if (each == 0) return INT64_MAX;
         // A unit of one element is rounded up with its neighbours, and so they are as many as that.
-        const int64_t left = room - work.notes_bytes - work.halo_bytes;
+        const int64_t left = room - algorithm.status_bytes - algorithm.halo_bytes;
         if (each == item) return left / each / Chunk::ROUND * Chunk::ROUND;
         return std::max<int64_t>(1, (left - Chunk::ROUND * (1 + item)) / each);
     };
-    const int64_t fits = fitting(bytes.host, work.staged_bytes);
+    const int64_t fits = fitting(bytes.host, algorithm.staged_bytes);
     if (bytes.device == 0) return fits;
-    return std::min(fits, fitting(bytes.device, work.carried_bytes + work.scratch_bytes));
+    return std::min(fits, fitting(bytes.device, algorithm.streamed_bytes + algorithm.scratch_bytes));
 }
 
-void Passage::begin(pk_range units) {
-    const int64_t start = work_.start(units.start), count = work_.start(units.start + units.count) - start;
-    const int64_t rounded = Chunk::round_up(units.count * work_.unit_elements);
-    const int64_t operands = work_.bytes_of(units.count, 0);
-    const int64_t scratch = operands + rounded * work_.carried_bytes + work_.halo_bytes;
+void ChunkInFlight::begin(pk_range units) {
+    const int64_t start = algorithm_.start(units.start), count = algorithm_.start(units.start + units.count) - start;
+    const int64_t rounded = Chunk::round_up(units.count * algorithm_.unit_elements);
+    const int64_t operands = algorithm_.bytes_of(units.count, 0);
+    const int64_t scratch = operands + rounded * algorithm_.streamed_bytes + algorithm_.halo_bytes;
     const bool is_small =
-        work_.bytes_of(units.count, work_.carried_bytes + work_.scratch_bytes) + work_.halo_bytes <=
+        algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) + algorithm_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     // What a kernel notes goes over the link, too, and where that has nothing else to do, it is in the way.
-    const bool is_short = !work_.is_at_home() || (work_.scratch_bytes == 0 && count <= SHORT_AT_HOME);
-    const bool in_place =
-        slot_.memory() == nullptr || (work_.may_stay && work_.is_staged() && is_small && is_short);
-    chunk_ = {units,    start,   count,   rounded, slot_.memory(), work_.notes_bytes,
-              operands, scratch, nullptr, place_};
+    const bool is_short = !algorithm_.is_resident() || (algorithm_.scratch_bytes == 0 && count <= SHORT_RESIDENT);
+    const bool zero_copy =
+        slot_.d_memory() == nullptr || (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small && is_short);
+    chunk_ = {units,    start,   count,   rounded, slot_.d_memory(), algorithm_.status_bytes,
+              operands, scratch, nullptr, device_index_};
     const CurrentDevice current(slot_.device);
     stage();
-    if (in_place) {
-        begin_in_place();
-    } else if (work_.is_at_home() && !work_.in_order) {
-        begin_at_home();
+    if (zero_copy) {
+        begin_zero_copy();
+    } else if (algorithm_.is_resident() && !algorithm_.in_order) {
+        begin_resident();
     } else {
         begin_copied();
     }
 }
 
-void Passage::begin_in_place() {
-    in_place_ = true;
-    chunk_.memory = slot_.host_on_device();
-    chunk_.queue = work_.in_order ? slot_.queues.compute.get() : slot_.queue.get();
-    if (!host_notes_are_zero_) std::memset(slot_.host(), 0, size_t(work_.notes_bytes));
-    host_notes_are_zero_ = true;
-    bytes_up_ = chunk_.count * (work_.staged_bytes - work_.staged_down_bytes);
-    for (const Carried &load : work_.loads) bytes_up_ += load.halo_bytes();
-    bytes_down_ = chunk_.count * work_.staged_down_bytes + chunk_.units.count * work_.result_bytes;
+void ChunkInFlight::begin_zero_copy() {
+    zero_copy_ = true;
+    chunk_.d_memory = slot_.mapped();
+    chunk_.stream = algorithm_.in_order ? slot_.streams.compute.get() : slot_.stream.get();
+    if (!host_status_is_zero_) std::memset(slot_.host(), 0, size_t(algorithm_.status_bytes));
+    host_status_is_zero_ = true;
+    bytes_up_ = chunk_.count * (algorithm_.staged_bytes - algorithm_.staged_store_bytes);
+    for (const StreamedOperand &load : algorithm_.loads) bytes_up_ += load.halo_bytes();
+    bytes_down_ = chunk_.count * algorithm_.staged_store_bytes + chunk_.units.count * algorithm_.result_bytes;
     compute();
 }
 
 // One after the other in the slot's own stream: so a chunk takes few calls, and no stream waits for another.
-void Passage::begin_at_home() {
-    in_place_ = false, at_home_ = true;
-    chunk_.queue = slot_.queue.get();
-    if (!notes_are_zero_ && work_.notes_bytes != 0)
-        PK_CUDA(cudaMemsetAsync(chunk_.memory, 0, size_t(work_.notes_bytes), chunk_.queue));
-    notes_are_zero_ = true;
-    queued_ = call_.seconds();
-    work_.launch(chunk_);
-    const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
-    bytes_down_ = copy({}, results, cudaMemcpyDeviceToHost, chunk_.queue);
+void ChunkInFlight::begin_resident() {
+    zero_copy_ = false, is_resident_ = true;
+    chunk_.stream = slot_.stream.get();
+    if (!status_is_zero_ && algorithm_.status_bytes != 0)
+        PK_CUDA(cudaMemsetAsync(chunk_.d_memory, 0, size_t(algorithm_.status_bytes), chunk_.stream));
+    status_is_zero_ = true;
+    enqueued_at_ = call_.seconds();
+    algorithm_.launch(chunk_);
+    const int64_t results = chunk_.results + chunk_.units.count * algorithm_.result_bytes;
+    bytes_down_ = copy({}, results, cudaMemcpyDeviceToHost, chunk_.stream);
 }
 
-void Passage::compute() {
-    auto queue = [this] { in_place_ ? compute_in_place() : compute_copied(); };
-    work_.in_order ? work_.turns.queue(chunk_.units, queue) : queue();
+void ChunkInFlight::compute() {
+    auto enqueue = [this] { zero_copy_ ? compute_zero_copy() : compute_copied(); };
+    algorithm_.in_order ? algorithm_.executor.enqueue(chunk_.units, enqueue) : enqueue();
 }
 
-void Passage::compute_in_place() {
-    queued_ = call_.seconds();
-    work_.launch(chunk_);
+void ChunkInFlight::compute_zero_copy() {
+    enqueued_at_ = call_.seconds();
+    algorithm_.launch(chunk_);
 }
 
-void Passage::begin_copied() {
-    in_place_ = false;
-    const cudaStream_t up = slot_.queues.up.get();
-    chunk_.queue = is_alone() ? slot_.queue.get() : slot_.queues.compute.get();
+void ChunkInFlight::begin_copied() {
+    zero_copy_ = false;
+    const cudaStream_t up = slot_.streams.upload.get();
+    chunk_.stream = has_own_stream() ? slot_.stream.get() : slot_.streams.compute.get();
     if (origin_ < 0) {
         // Where the times of the device's events and of the host meet.
-        PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.queues.clock.get()));
+        PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.streams.clock.get()));
         origin_ = call_.seconds();
-        if (work_.notes_bytes != 0) {
-            PK_CUDA(cudaMemsetAsync(chunk_.memory, 0, size_t(work_.notes_bytes), chunk_.queue));
+        if (algorithm_.status_bytes != 0) {
+            PK_CUDA(cudaMemsetAsync(chunk_.d_memory, 0, size_t(algorithm_.status_bytes), chunk_.stream));
         }
     }
-    queued_ = call_.seconds();
-    bytes_up_ = copy(work_.loads, 0, cudaMemcpyHostToDevice, up);
+    enqueued_at_ = call_.seconds();
+    bytes_up_ = copy(algorithm_.loads, 0, cudaMemcpyHostToDevice, up);
     PK_CUDA(cudaEventRecord(slot_.uploaded.get(), up));
     compute();
 }
 
-void Passage::compute_copied() {
-    const cudaStream_t down = is_alone() ? chunk_.queue : slot_.queues.down.get();
-    PK_CUDA(cudaStreamWaitEvent(chunk_.queue, slot_.uploaded.get()));
-    work_.launch(chunk_);
-    PK_CUDA(cudaEventRecord(slot_.computed.get(), chunk_.queue));
-    if (!is_alone()) PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
-    const int64_t results = chunk_.results + chunk_.units.count * work_.result_bytes;
-    bytes_down_ = copy(work_.stores, results, cudaMemcpyDeviceToHost, down);
+void ChunkInFlight::compute_copied() {
+    const cudaStream_t down = has_own_stream() ? chunk_.stream : slot_.streams.download.get();
+    PK_CUDA(cudaStreamWaitEvent(chunk_.stream, slot_.uploaded.get()));
+    algorithm_.launch(chunk_);
+    PK_CUDA(cudaEventRecord(slot_.computed.get(), chunk_.stream));
+    if (!has_own_stream()) PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
+    const int64_t results = chunk_.results + chunk_.units.count * algorithm_.result_bytes;
+    bytes_down_ = copy(algorithm_.stores, results, cudaMemcpyDeviceToHost, down);
     PK_CUDA(cudaEventRecord(slot_.downloaded.get(), down));
 }
 
-void Passage::stage() {
+void ChunkInFlight::stage() {
     const double begin = call_.seconds();
     int64_t bytes = 0;
-    for (const Carried &load : work_.loads) {
-        if (load.direct) continue;
-        work_.stage(load, chunk_, slot_.host() + chunk_.operand(load));
+    for (const StreamedOperand &load : algorithm_.loads) {
+        if (load.pinned) continue;
+        algorithm_.stage(load, chunk_, slot_.host() + chunk_.operand(load));
         bytes += chunk_.count * load.item + load.halo_bytes();
     }
-    if (bytes != 0) lane_.add(PK_STAGE, begin, call_.seconds(), bytes, chunk_.count);
+    if (bytes != 0) lane_.add(PK_STAGE_STAGE, begin, call_.seconds(), bytes, chunk_.count);
 }
 
-int64_t Passage::copy(const std::vector<Carried> &group, int64_t before, cudaMemcpyKind kind,
-                      cudaStream_t queue) const {
+int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t before, cudaMemcpyKind kind,
+                      cudaStream_t stream) const {
     const bool up = kind == cudaMemcpyHostToDevice;
     int64_t total = 0;
     auto one = [&](char *host, char *device, int64_t bytes) {
         if (bytes == 0) return;
-        PK_CUDA(cudaMemcpyAsync(up ? device : host, up ? host : device, size_t(bytes), kind, queue));
+        PK_CUDA(cudaMemcpyAsync(up ? device : host, up ? host : device, size_t(bytes), kind, stream));
         total += bytes;
     };
     // What lies side by side in the chunk's memory is one copy.
     int64_t begin = 0, end = before;
-    for (const Carried &carried : group) {
-        const int64_t bytes = chunk_.count * carried.item + carried.halo_bytes();
-        const int64_t offset = chunk_.operand(carried);
-        if (carried.direct || carried.home != nullptr) {
-            const int64_t start = chunk_.start * carried.item;
-            one(carried.direct ? work_.layout.views[carried.operand].base + start : slot_.host() + offset,
-                carried.home != nullptr ? carried.home + start : chunk_.memory + offset, bytes);
+    for (const StreamedOperand &streamed : group) {
+        const int64_t bytes = chunk_.count * streamed.item + streamed.halo_bytes();
+        const int64_t offset = chunk_.operand(streamed);
+        if (streamed.pinned || streamed.d_resident != nullptr) {
+            const int64_t start = chunk_.start * streamed.item;
+            one(streamed.pinned ? algorithm_.layout.views[streamed.operand].base + start : slot_.host() + offset,
+                streamed.d_resident != nullptr ? streamed.d_resident + start : chunk_.d_memory + offset, bytes);
             continue;
         }
         if (offset != end) {
-            one(slot_.host() + begin, chunk_.memory + begin, end - begin);
+            one(slot_.host() + begin, chunk_.d_memory + begin, end - begin);
             begin = offset;
         }
         end = offset + bytes;
     }
-    one(slot_.host() + begin, chunk_.memory + begin, end - begin);
+    one(slot_.host() + begin, chunk_.d_memory + begin, end - begin);
     return total;
 }
 
-bool Passage::is_done() const {
+bool ChunkInFlight::is_done() const {
     // What else an event may say is for finish() to find.
-    if (in_place_ || (work_.in_order && !work_.turns.has_passed(chunk_.units.start))) return false;
-    if (at_home_) return cudaStreamQuery(chunk_.queue) == cudaSuccess;
+    if (zero_copy_ || (algorithm_.in_order && !algorithm_.executor.has_run(chunk_.units.start))) return false;
+    if (is_resident_) return cudaStreamQuery(chunk_.stream) == cudaSuccess;
     return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
 }
 
-void Passage::finish() {
+void ChunkInFlight::finish() {
     const int64_t count = chunk_.count;
-    if (work_.in_order) work_.turns.wait_for(chunk_.units.start, call_);
-    if (in_place_ || at_home_) {
-        PK_CUDA(cudaStreamSynchronize(chunk_.queue));
-        lane_.add(PK_KERNEL, queued_, call_.seconds(), 0, count, slot_.device, slot_.number);
+    if (algorithm_.in_order) algorithm_.executor.wait_for(chunk_.units.start, call_);
+    if (zero_copy_ || is_resident_) {
+        PK_CUDA(cudaStreamSynchronize(chunk_.stream));
+        lane_.add(PK_STAGE_KERNEL, enqueued_at_, call_.seconds(), 0, count, slot_.device, slot_.number);
     } else {
         PK_CUDA(cudaEventSynchronize(slot_.origin.get()));
         PK_CUDA(cudaEventSynchronize(slot_.downloaded.get()));
         auto when = [&](const Event &event) {
             float milliseconds = 0;
             PK_CUDA(cudaEventElapsedTime(&milliseconds, slot_.origin.get(), event.get()));
-            return std::max(queued_, origin_ + milliseconds * 1e-3);
+            return std::max(enqueued_at_, origin_ + milliseconds * 1e-3);
         };
         const double uploaded = when(slot_.uploaded), computed = when(slot_.computed);
         auto add = [&](int stage, double begin, double end, int64_t bytes) {
             lane_.add(stage, begin, end, bytes, count, slot_.device, slot_.number);
         };
-        if (bytes_up_ != 0) add(PK_UPLOAD, queued_, uploaded, bytes_up_);
-        add(PK_KERNEL, uploaded, computed, 0);
-        if (bytes_down_ != 0) add(PK_DOWNLOAD, computed, when(slot_.downloaded), bytes_down_);
+        if (bytes_up_ != 0) add(PK_STAGE_UPLOAD, enqueued_at_, uploaded, bytes_up_);
+        add(PK_STAGE_KERNEL, uploaded, computed, 0);
+        if (bytes_down_ != 0) add(PK_STAGE_DOWNLOAD, computed, when(slot_.downloaded), bytes_down_);
     }
     unstage();
     {
         const std::lock_guard<std::mutex> lock(call_.mutex);
-        work_.collect(slot_.host());
+        algorithm_.collect(slot_.host());
         call_.report.chunks += 1;
         call_.report.bytes_up += bytes_up_;
         call_.report.bytes_down += bytes_down_;
     }
     chunk_.units.count = 0;
-    call_.advance(work_.is_counted ? count : 0);
+    call_.advance(algorithm_.counts_progress ? count : 0);
 }
 
-void Passage::unstage() {
+void ChunkInFlight::unstage() {
     const double begin = call_.seconds();
     int64_t bytes = 0;
-    for (const Carried &store : work_.stores) {
-        if (store.direct) continue;
+    for (const StreamedOperand &store : algorithm_.stores) {
+        if (store.pinned) continue;
         const char *const from = slot_.host() + chunk_.operand(store);
-        work_.layout.scatter(work_.layout.views[store.operand], chunk_.start, chunk_.count, from);
+        algorithm_.layout.scatter(algorithm_.layout.views[store.operand], chunk_.start, chunk_.count, from);
         bytes += chunk_.count * store.item;
     }
-    if (work_.result_bytes != 0) {
-        work_.deliver(chunk_, slot_.host() + chunk_.results);
-        bytes += chunk_.units.count * work_.result_bytes;
+    if (algorithm_.result_bytes != 0) {
+        algorithm_.deliver(chunk_, slot_.host() + chunk_.results);
+        bytes += chunk_.units.count * algorithm_.result_bytes;
     }
-    if (bytes != 0) lane_.add(PK_UNSTAGE, begin, call_.seconds(), bytes, chunk_.count);
+    if (bytes != 0) lane_.add(PK_STAGE_UNSTAGE, begin, call_.seconds(), bytes, chunk_.count);
 }
 
 }  // namespace pk

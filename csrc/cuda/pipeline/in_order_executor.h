@@ -12,43 +12,43 @@
 namespace pk {
 
 // Thrown where a chunk waits for another one that has failed, which tells why.
-struct Abandoned {};
+struct PipelineAborted {};
 
 // Nobody waits to queue: whoever comes when it is his chunk's turn also does so for those behind it that are
 // there, and the others leave theirs to whoever has the chunk before.
-class Turns {
+class InOrderExecutor {
    public:
-    void queue(pk_range units, std::function<void()> work) {
+    void enqueue(pk_range units, std::function<void()> work) {
         std::unique_lock<std::mutex> lock(mutex_);
         waiting_[units.start] = {units.start + units.count, std::move(work)};
         if (is_busy_) return;
         const Busy busy(*this, lock);
-        for (auto found = waiting_.find(next_); found != waiting_.end() && !is_over_;
-             found = waiting_.find(next_)) {
-            const Waiting own = std::move(found->second);
-            waiting_.erase(found);
+        for (auto ticket = waiting_.find(next_); ticket != waiting_.end() && !is_over_;
+             ticket = waiting_.find(next_)) {
+            const Ticket current = std::move(ticket->second);
+            waiting_.erase(ticket);
             lock.unlock();
-            own.work();
+            current.work();
             lock.lock();
-            next_ = own.end;
+            next_ = current.end;
             changed_.notify_all();
         }
     }
 
-    bool has_passed(int64_t unit) const { return next_ > unit; }
+    bool has_run(int64_t unit) const { return next_ > unit; }
 
     void wait_for(int64_t unit, Call &call) {
         std::unique_lock<std::mutex> lock(mutex_);
-        while (!changed_.wait_for(lock, Call::PATIENCE, [&] { return is_over_ || has_passed(unit); })) {
+        while (!changed_.wait_for(lock, Call::POLL_INTERVAL, [&] { return is_over_ || has_run(unit); })) {
             lock.unlock();
-            call.look();
+            call.check_interrupt();
             lock.lock();
         }
-        if (!has_passed(unit)) throw Abandoned();
+        if (!has_run(unit)) throw PipelineAborted();
     }
 
     // From now on nothing is queued, and nothing is being queued.
-    void end() {
+    void abort() {
         std::unique_lock<std::mutex> lock(mutex_);
         is_over_ = true;
         changed_.notify_all();
@@ -56,27 +56,27 @@ class Turns {
     }
 
    private:
-    struct Waiting {
+    struct Ticket {
         int64_t end;
         std::function<void()> work;
     };
 
     struct Busy {
-        Busy(Turns &of, std::unique_lock<std::mutex> &held) : turns(of), lock(held) { turns.is_busy_ = true; }
+        Busy(InOrderExecutor &busy, std::unique_lock<std::mutex> &held) : executor(busy), lock(held) { executor.is_busy_ = true; }
         ~Busy() {
             if (!lock.owns_lock()) lock.lock();
-            turns.is_busy_ = false;
-            turns.changed_.notify_all();
+            executor.is_busy_ = false;
+            executor.changed_.notify_all();
         }
         Busy(const Busy &) = delete;
 
-        Turns &turns;
+        InOrderExecutor &executor;
         std::unique_lock<std::mutex> &lock;
     };
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::map<int64_t, Waiting> waiting_;  // by the first unit of a chunk
+    std::map<int64_t, Ticket> waiting_;  // by the first unit of a chunk
     std::atomic<int64_t> next_{0};
     bool is_busy_ = false, is_over_ = false;
 };

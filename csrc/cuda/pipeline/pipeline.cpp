@@ -5,65 +5,65 @@
 #include <deque>
 #include <optional>
 
-#include "chunk_in_flight.h"
 #include "common/call/status.h"
 #include "common/call/thread_pool.h"
+#include "range_queue.h"
+#include "chunk_in_flight.h"
 #include "cuda/runtime/pinned_memory.h"
 #include "cuda/runtime/stream_memory.h"
 #include "cuda/runtime/tuning.h"
-#include "range_queue.h"
 
 namespace pk {
 
 // Smaller operands are staged, pinned or not: asking the driver takes longer.
-static constexpr int64_t WORTH_ASKING = 256 << 10;
+static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
 // Bytes of results: each of them costs much more than a copy.
-static constexpr int64_t RESULTS_WORTH_A_THREAD = 1 << 20;
+static constexpr int64_t RESULT_BYTES_PER_THREAD = 1 << 20;
 
-Work::Work(const Layout &layout, std::vector<Carried> loads, std::vector<Carried> stores, int64_t notes_bytes,
+DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads, std::vector<StreamedOperand> stores, int64_t status_bytes,
            int64_t scratch_bytes)
     : layout(layout),
       loads(std::move(loads)),
       stores(std::move(stores)),
-      notes_bytes(Chunk::round_up(notes_bytes)),
+      status_bytes(Chunk::round_up(status_bytes)),
       scratch_bytes(scratch_bytes) {
-    for (std::vector<Carried> *group : {&this->stores, &this->loads}) {
-        for (Carried &carried : *group) {
-            const View &view = layout.views[carried.operand];
-            carried.item = view.item;
-            if (carried.home != nullptr) may_stay = false;
-            carried.direct = carried.halo == 0 && view.access == Access::contiguous &&
-                             layout.size * view.item >= WORTH_ASKING &&
+    for (std::vector<StreamedOperand> *group : {&this->stores, &this->loads}) {
+        for (StreamedOperand &streamed : *group) {
+            const View &view = layout.views[streamed.operand];
+            streamed.item = view.item;
+            if (streamed.d_resident != nullptr) allow_zero_copy = false;
+            streamed.pinned = streamed.halo == 0 && view.access == Access::contiguous &&
+                             layout.size * view.item >= MIN_PINNED_QUERY_BYTES &&
                              is_pinned(view.base, layout.size * view.item);
             if (group == &this->loads)
-                elements_a_line = std::max(elements_a_line, layout.elements_a_line(view));
+                elements_per_cache_line = std::max(elements_per_cache_line, layout.elements_per_cache_line(view));
         }
     }
-    for (const bool direct : {false, true}) {
-        for (std::vector<Carried> *group : {&this->stores, &this->loads}) {
-            for (Carried &carried : *group) {
-                if (carried.direct != direct) continue;
-                carried.before = carried_bytes;
-                carried_bytes += carried.item;
-                carried.aside = halo_bytes;
-                halo_bytes += Chunk::round_up(carried.halo_bytes());
+    for (const bool pinned : {false, true}) {
+        for (std::vector<StreamedOperand> *group : {&this->stores, &this->loads}) {
+            for (StreamedOperand &streamed : *group) {
+                if (streamed.pinned != pinned) continue;
+                streamed.element_offset = streamed_bytes;
+                streamed_bytes += streamed.item;
+                streamed.halo_offset = halo_bytes;
+                halo_bytes += Chunk::round_up(streamed.halo_bytes());
             }
-            if (!direct && group == &this->stores) staged_down_bytes = carried_bytes;
+            if (!pinned && group == &this->stores) staged_store_bytes = streamed_bytes;
         }
-        if (!direct) staged_bytes = carried_bytes;
+        if (!pinned) staged_bytes = streamed_bytes;
     }
 }
 
-bool Work::takes_lines() const {
-    auto is_wide = [](const Carried &carried) { return carried.item >= 4; };
+bool DeviceAlgorithm::is_coalesced() const {
+    auto is_wide = [](const StreamedOperand &streamed) { return streamed.item >= 4; };
     return !loads.empty() && std::all_of(loads.begin(), loads.end(), is_wide) &&
            std::all_of(stores.begin(), stores.end(), is_wide);
 }
 
-bool Work::stays(int64_t bytes) const {
-    return walks && is_staged() && scratch_bytes == 0 &&
-           needed().host <= Lease::usual(Lease::in_place).host &&
-           (staged_down_bytes == 0 || bytes <= tuned(Tune::walk_both_ways));
+bool DeviceAlgorithm::uses_zero_copy(int64_t bytes) const {
+    return single_pass_coalesced && is_staged() && scratch_bytes == 0 &&
+           needed().host <= Lease::default_size(Lease::zero_copy).host &&
+           (staged_store_bytes == 0 || bytes <= tuned(Tune::walk_both_ways));
 }
 
 std::vector<int> devices_of(const Call &call) {
@@ -85,45 +85,45 @@ std::vector<int> devices_of(const Call &call) {
 
 namespace {
 
-Lease::Kind kind_for(const Work &work, int64_t bytes) {
-    if (work.stays(bytes)) return Lease::in_place;
-    return work.staged_bytes == 0 ? Lease::direct : Lease::staged;
+Lease::Kind lease_kind_for(const DeviceAlgorithm &algorithm, int64_t bytes) {
+    if (algorithm.uses_zero_copy(bytes)) return Lease::zero_copy;
+    return algorithm.staged_bytes == 0 ? Lease::pinned : Lease::staged;
 }
 
 // How a call is cut into chunks.
-struct Cut {
+struct Chunking {
     SlotBytes bytes;
     int64_t threads, slots;     // of each thread
     int64_t smallest, largest;  // units of a chunk
     int64_t run;                // chunks that a thread takes at once
 
-    Cut(const Work &work, int64_t units, int64_t devices) {
-        const int64_t a_unit = work.unit_elements * std::max<int64_t>(1, work.carried_bytes);
-        const int64_t all = units * a_unit;
-        Lease::Kind kind = kind_for(work, all);
+    Chunking(const DeviceAlgorithm &algorithm, int64_t units, int64_t devices) {
+        const int64_t bytes_per_unit = algorithm.unit_elements * std::max<int64_t>(1, algorithm.streamed_bytes);
+        const int64_t all = units * bytes_per_unit;
+        Lease::Kind kind = lease_kind_for(algorithm, all);
         // Without staging there is little for a host thread to do but to take results.
-        const int64_t staged = kind == Lease::direct ? 0 : all / tuned(Tune::worth_a_thread);
-        const int64_t delivered = units * work.result_bytes / RESULTS_WORTH_A_THREAD;
-        if (delivered > 1 && kind == Lease::direct) kind = Lease::staged;  // whose slots are for many threads
-        bytes = Lease::usual(kind, work.needed());
-        const int64_t most = std::min(tuned(Tune::threads), std::max(staged, delivered));
-        threads = std::clamp<int64_t>(most * devices, 1, thread_count());
+        const int64_t staged = kind == Lease::pinned ? 0 : all / tuned(Tune::worth_a_thread);
+        const int64_t delivered = units * algorithm.result_bytes / RESULT_BYTES_PER_THREAD;
+        if (delivered > 1 && kind == Lease::pinned) kind = Lease::staged;  // whose slots are for many threads
+        bytes = Lease::default_size(kind, algorithm.needed());
+        const int64_t max_units = std::min(tuned(Tune::threads), std::max(staged, delivered));
+        threads = std::clamp<int64_t>(max_units * devices, 1, thread_count());
         slots = tuned(Tune::slots);
-        run = work.in_order ? 1 : tuned(Tune::run);
-        largest = Passage::capacity(work, bytes);
+        run = algorithm.in_order ? 1 : tuned(Tune::run);
+        largest = ChunkInFlight::capacity(algorithm, bytes);
         // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
         // wait for each other, that counts most.
         const int64_t least = tuned(Tune::smallest_chunk);
-        const int64_t first = std::clamp(all / 64, least, (work.in_order ? 16 : 4) * least) / a_unit + 1;
+        const int64_t first = std::clamp(all / 64, least, (algorithm.in_order ? 16 : 4) * least) / bytes_per_unit + 1;
         smallest = std::min(
-            std::max(work.unit_elements == 1 ? Chunk::round_up(first) : first, work.least_units), largest);
-        const int64_t line = work.elements_a_line;
-        if (work.unit_elements == 1 && line <= largest) {
-            smallest = (smallest + line - 1) / line * line;
-            largest = largest / line * line;
+            std::max(algorithm.unit_elements == 1 ? Chunk::round_up(first) : first, algorithm.min_units), largest);
+        const int64_t granule = algorithm.elements_per_cache_line;
+        if (algorithm.unit_elements == 1 && granule <= largest) {
+            smallest = (smallest + granule - 1) / granule * granule;
+            largest = largest / granule * granule;
         }
         // Where nothing goes over the link, no chunk waits for another's bytes.
-        if (work.is_at_home()) smallest = largest = std::min(largest, (units + threads - 1) / threads);
+        if (algorithm.is_resident()) smallest = largest = std::min(largest, (units + threads - 1) / threads);
         const int64_t chunks = (units + smallest - 1) / smallest;
         threads = std::min(threads, chunks);
         slots = std::min(slots, (chunks + threads - 1) / threads);
@@ -133,139 +133,139 @@ struct Cut {
 // One thread's share of a call: it takes the next elements, stages a chunk into the slot that has been under
 // way for longest, once that one's chunk has been delivered, and sends it on its way. Its first chunks are
 // small, so that the link has something to do soon, and its last ones, so that it has until the end.
-class Streamer {
+class PipelineWorker {
    public:
-    Streamer(Work &work, Call &call, Cursor &cursor, const Cut &cut)
-        : work_(work), call_(call), cursor_(cursor), cut_(cut), lane_(call), most_(cut.smallest) {}
+    PipelineWorker(DeviceAlgorithm &algorithm, Call &call, RangeQueue &range_queue, const Chunking &chunking)
+        : algorithm_(algorithm), call_(call), range_queue_(range_queue), chunking_(chunking), lane_(call), next_units_(chunking.smallest) {}
 
     void run(const std::vector<int> &devices, int64_t index) {
         // Chunks that go in order wait for each other, and so no one may have one and wait for a slot.
         pk_range run{0, 0};
-        if (!work_.in_order) run = take();
-        if (!work_.in_order && run.count == 0) return;
+        if (!algorithm_.in_order) run = take();
+        if (!algorithm_.in_order && run.count == 0) return;
         try {
-            const auto places = int64_t(devices.size());
-            for (int64_t place = index % places; place < places; place += cut_.threads) {
-                add_device(devices[size_t(place)], int(place));
+            const auto device_count = int64_t(devices.size());
+            for (int64_t device_index = index % device_count; device_index < device_count; device_index += chunking_.threads) {
+                add_device(devices[size_t(device_index)], int(device_index));
             }
             for (;;) {
-                make_room();
+                finish_ready();
                 // Only now, since others may wait for a chunk that goes in order.
                 if (run.count == 0) run = take();
                 if (run.count == 0) break;
-                const pk_range range{run.start, std::min(run.count, most_)};
+                const pk_range range{run.start, std::min(run.count, next_units_)};
                 run = {run.start + range.count, run.count - range.count};
-                passages_.front()->begin(range);
-                put_last();
-                most_ = std::min(2 * most_, largest_);
+                chunks_in_flight_.front()->begin(range);
+                rotate();
+                next_units_ = std::min(2 * next_units_, largest_);
             }
-            for (size_t i = 0; i < passages_.size(); ++i) {
-                if (passages_.front()->under_way()) passages_.front()->finish();
-                put_last();
+            for (size_t i = 0; i < chunks_in_flight_.size(); ++i) {
+                if (chunks_in_flight_.front()->is_in_flight()) chunks_in_flight_.front()->finish();
+                rotate();
             }
-        } catch (const Abandoned &) {
-            lose(run);
+        } catch (const PipelineAborted &) {
+            abort(run);
         } catch (...) {
-            lose(run);
+            abort(run);
             throw;
         }
     }
 
    private:
-    void lose(pk_range run) {
-        work_.turns.end();  // nobody must work on the slots any more, nor wait for another chunk
+    void abort(pk_range run) {
+        algorithm_.executor.abort();  // nobody must work on the slots any more, nor wait for another chunk
         drain();
-        cursor_.lose(run);
-        for (const auto &passage : passages_) cursor_.lose(passage->units());
+        range_queue_.report_failed(run);
+        for (const auto &chunk_in_flight : chunks_in_flight_) range_queue_.report_failed(chunk_in_flight->units());
     }
 
-    pk_range take() { return cursor_.take(cut_.threads, cut_.smallest, most_, cut_.run); }
+    pk_range take() { return range_queue_.take(chunking_.threads, chunking_.smallest, next_units_, chunking_.run); }
 
-    void add_device(int device, int place) {
+    void add_device(int device, int device_index) {
         const CurrentDevice current(device);
-        leases_.emplace_back(cut_.bytes, work_.needed(), device, cut_.slots, call_, leases_.empty());
+        leases_.emplace_back(chunking_.bytes, algorithm_.needed(), device, chunking_.slots, call_, leases_.empty());
         for (const auto &slot : leases_.back().slots()) {
-            passages_.push_back(std::make_unique<Passage>(work_, call_, lane_, *slot, place));
-            largest_ = std::min(largest_, Passage::capacity(work_, {slot->host_bytes, slot->device_bytes}));
-            most_ = std::min(most_, largest_);
+            chunks_in_flight_.push_back(std::make_unique<ChunkInFlight>(algorithm_, call_, lane_, *slot, device_index));
+            largest_ = std::min(largest_, ChunkInFlight::capacity(algorithm_, {slot->host_bytes, slot->device_bytes}));
+            next_units_ = std::min(next_units_, largest_);
         }
     }
 
     // Waits for what a failed call has left behind; that this fails, too, is nothing new.
     void drain() const {
-        for (const auto &passage : passages_) {
-            if (passage->under_way()) passage->slot().drain();
+        for (const auto &chunk_in_flight : chunks_in_flight_) {
+            if (chunk_in_flight->is_in_flight()) chunk_in_flight->slot().drain();
         }
     }
 
-    void make_room() {
-        if (passages_.front()->under_way()) finish_oldest();
+    void finish_ready() {
+        if (chunks_in_flight_.front()->is_in_flight()) finish_oldest();
         // What is done is better delivered now than when all wait for the end.
-        for (const auto &passage : passages_) {
-            if (!passage->under_way()) continue;
-            if (!passage->is_done()) break;
-            passage->finish();
+        for (const auto &chunk_in_flight : chunks_in_flight_) {
+            if (!chunk_in_flight->is_in_flight()) continue;
+            if (!chunk_in_flight->is_done()) break;
+            chunk_in_flight->finish();
         }
     }
 
-    void put_last() {
-        passages_.push_back(std::move(passages_.front()));
-        passages_.pop_front();
+    void rotate() {
+        chunks_in_flight_.push_back(std::move(chunks_in_flight_.front()));
+        chunks_in_flight_.pop_front();
     }
 
     // Then gives its slot back, if another thread waits for one and this one has others.
     void finish_oldest() {
-        passages_.front()->finish();
-        Slot &slot = passages_.front()->slot();
+        chunks_in_flight_.front()->finish();
+        Slot &slot = chunks_in_flight_.front()->slot();
         for (Lease &lease : leases_) {
             if (!lease.should_share(slot)) continue;
-            passages_.pop_front();
+            chunks_in_flight_.pop_front();
             lease.give_back(slot);
-            if (passages_.front()->under_way()) finish_oldest();
+            if (chunks_in_flight_.front()->is_in_flight()) finish_oldest();
             return;
         }
     }
 
-    Work &work_;
+    DeviceAlgorithm &algorithm_;
     Call &call_;
-    Cursor &cursor_;
-    const Cut &cut_;
-    Lane lane_;
+    RangeQueue &range_queue_;
+    const Chunking &chunking_;
+    TraceLane lane_;
     std::deque<Lease> leases_;
-    std::deque<std::unique_ptr<Passage>> passages_;  // the one begun first in front
-    int64_t most_;                                   // units of the next chunk, and of any
-    int64_t largest_ = cut_.largest;
+    std::deque<std::unique_ptr<ChunkInFlight>> chunks_in_flight_;  // the one begun first in front
+    int64_t next_units_;                                   // units of the next chunk, and of any
+    int64_t largest_ = chunking_.largest;
 };
 
 // Queues a work in this thread's line, in chunks for which there is scratch. Returns whether it may stand
 // there, and all of it lies there.
-bool queue(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
+bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
     constexpr int64_t SCRATCH = 32 << 20;
-    const Line *const line = Line::on(devices);
-    if (line == nullptr) return false;
-    if (!work.may_queue || !work.is_at_home() || work.result_bytes != 0) return false;
-    const CurrentDevice current(line->device);
-    int64_t most = 0;
-    for (const pk_range &range : ranges) most = std::max(most, range.count);
-    char *memory = unread_notes();
-    std::optional<QueuedMemory> scratch;
-    if (work.scratch_bytes != 0 || work.notes_bytes > UNREAD_NOTES) {
-        const int64_t room = std::max(SCRATCH, work.needed().device);
-        most = std::min(Passage::capacity(work, {room, room}), most);
-        scratch.emplace(*line, work.bytes_of(most, work.scratch_bytes));
+    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    if (stream_scope == nullptr) return false;
+    if (!algorithm.can_run_async || !algorithm.is_resident() || algorithm.result_bytes != 0) return false;
+    const CurrentDevice current(stream_scope->device);
+    int64_t max_units = 0;
+    for (const pk_range &range : ranges) max_units = std::max(max_units, range.count);
+    char *memory = status_sink();
+    std::optional<StreamOrderedMemory> scratch;
+    if (algorithm.scratch_bytes != 0 || algorithm.status_bytes > STATUS_SINK_BYTES) {
+        const int64_t scratch_bytes = std::max(SCRATCH, algorithm.needed().device);
+        max_units = std::min(ChunkInFlight::capacity(algorithm, {scratch_bytes, scratch_bytes}), max_units);
+        scratch.emplace(*stream_scope, algorithm.bytes_of(max_units, algorithm.scratch_bytes));
         memory = scratch->get();
         if (memory == nullptr) return false;
     }
     for (const pk_range &range : ranges) {
-        for (int64_t done = 0; done < range.count; done += most) {
-            const pk_range units{range.start + done, std::min(most, range.count - done)};
-            const int64_t start = work.start(units.start);
-            const int64_t count = work.start(units.start + units.count) - start;
-            const int64_t rounded = Chunk::round_up(units.count * work.unit_elements);
-            const int64_t operands = work.bytes_of(units.count, 0);
-            work.launch({units, start, count, rounded, memory, work.notes_bytes, operands, operands,
-                         line->stream, 0});
-            call.advance(work.is_counted ? count : 0);
+        for (int64_t done = 0; done < range.count; done += max_units) {
+            const pk_range units{range.start + done, std::min(max_units, range.count - done)};
+            const int64_t start = algorithm.start(units.start);
+            const int64_t count = algorithm.start(units.start + units.count) - start;
+            const int64_t rounded = Chunk::round_up(units.count * algorithm.unit_elements);
+            const int64_t operands = algorithm.bytes_of(units.count, 0);
+            algorithm.launch({units, start, count, rounded, memory, algorithm.status_bytes, operands, operands,
+                         stream_scope->stream, 0});
+            call.advance(algorithm.counts_progress ? count : 0);
         }
     }
     return true;
@@ -273,21 +273,21 @@ bool queue(Work &work, Call &call, const std::vector<int> &devices, const std::v
 
 }  // namespace
 
-void stream(Work &work, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
+void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
     int64_t units = 0;
     for (const pk_range &range : ranges) units += range.count;
-    if (units == 0 || queue(work, call, devices, ranges)) return;
-    Line::wait();
-    const Cut cut(work, units, int64_t(devices.size()));
-    Cursor cursor(ranges);
+    if (units == 0 || run_async(algorithm, call, devices, ranges)) return;
+    StreamScope::synchronize();
+    const Chunking chunking(algorithm, units, int64_t(devices.size()));
+    RangeQueue range_queue(ranges);
     std::atomic<int64_t> arrived{0};
     try {
-        run_on_threads(cut.threads, call, [&] {
+        run_on_threads(chunking.threads, call, [&] {
             const int64_t index = arrived++;
-            if (index < cut.threads) Streamer(work, call, cursor, cut).run(devices, index);
+            if (index < chunking.threads) PipelineWorker(algorithm, call, range_queue, chunking).run(devices, index);
         });
     } catch (...) {
-        call.not_delivered(cursor.not_delivered());
+        call.report_undelivered(range_queue.report_undelivered());
         throw;
     }
 }

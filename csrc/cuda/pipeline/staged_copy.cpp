@@ -5,121 +5,121 @@
 #include <cstring>
 
 #include "common/call/thread_pool.h"
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/pinned_memory.h"
+#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk::kernels {
 
 // Smaller arrays are staged, pinned or not: asking the driver takes longer.
-static constexpr int64_t WORTH_ASKING = 256 << 10;
+static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
 static constexpr int64_t SMALLEST_PIECE = 128 << 10;
 
-void Traffic::add(char *host, char *device, int64_t bytes) {
+void StagedCopy::add(char *host, char *device, int64_t bytes) {
     if (bytes == 0) return;
-    const bool direct = bytes >= WORTH_ASKING && is_pinned(host, bytes);
+    const bool direct = bytes >= MIN_PINNED_QUERY_BYTES && is_pinned(host, bytes);
     (direct ? pinned_ : arrays_).push_back({host, device, bytes});
     if (!direct) bytes_ += bytes;
 }
 
 // One thread's share: while one of its slots is on its way, another is filled or emptied.
-class Traffic::Thread {
+class StagedCopy::Thread {
    public:
-    Thread(const Traffic &traffic, const Lease &lease)
-        : traffic_(traffic), call_(traffic.call_), lane_(call_) {
-        for (const auto &slot : lease.slots()) passages_.push_back({*slot});
+    Thread(const StagedCopy &copy, const Lease &lease)
+        : copy_(copy), call_(copy.call_), lane_(call_) {
+        for (const auto &slot : lease.slots()) pieces_in_flight_.push_back({*slot});
     }
 
     void take(const Array &piece) {
-        Passage &passage = next();
-        finish(passage);
-        begin(passage, piece);
-        call_.look();
+        PieceInFlight &piece_in_flight = next();
+        finish(piece_in_flight);
+        begin(piece_in_flight, piece);
+        call_.check_interrupt();
     }
     void finish_all() {
-        for (size_t i = 0; i < passages_.size(); ++i) finish(next());
+        for (size_t i = 0; i < pieces_in_flight_.size(); ++i) finish(next());
     }
 
    private:
-    struct Passage {
+    struct PieceInFlight {
         const Slot &slot;
         Array piece{};
-        double queued = 0;
+        double enqueued_at = 0;
     };
 
-    Passage &next() { return passages_[turn_++ % passages_.size()]; }
+    PieceInFlight &next() { return pieces_in_flight_[turn_++ % pieces_in_flight_.size()]; }
 
-    void begin(Passage &passage, const Array &piece) {
-        const Slot &slot = passage.slot;
-        const bool up = traffic_.is_up_;
+    void begin(PieceInFlight &piece_in_flight, const Array &piece) {
+        const Slot &slot = piece_in_flight.slot;
+        const bool up = copy_.is_up_;
         if (up) {
             const double begin = call_.seconds();
             std::memcpy(slot.host(), piece.host, size_t(piece.bytes));
-            lane_.add(PK_STAGE, begin, call_.seconds(), piece.bytes, 0);
+            lane_.add(PK_STAGE_STAGE, begin, call_.seconds(), piece.bytes, 0);
         }
-        const cudaStream_t queue = (up ? slot.queues.up : slot.queues.down).get();
-        passage.queued = call_.seconds();
+        const cudaStream_t stream = (up ? slot.streams.upload : slot.streams.download).get();
+        piece_in_flight.enqueued_at = call_.seconds();
         PK_CUDA(cudaMemcpyAsync(up ? piece.device : slot.host(), up ? slot.host() : piece.device,
                                 size_t(piece.bytes), up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
-                                queue));
-        PK_CUDA(cudaEventRecord(slot.uploaded.get(), queue));
-        passage.piece = piece;
+                                stream));
+        PK_CUDA(cudaEventRecord(slot.uploaded.get(), stream));
+        piece_in_flight.piece = piece;
     }
 
-    void finish(Passage &passage) {
-        const Slot &slot = passage.slot;
-        const Array piece = passage.piece;
-        passage.piece = {};
+    void finish(PieceInFlight &piece_in_flight) {
+        const Slot &slot = piece_in_flight.slot;
+        const Array piece = piece_in_flight.piece;
+        piece_in_flight.piece = {};
         if (piece.bytes == 0) return;
         PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
-        const bool up = traffic_.is_up_;
+        const bool up = copy_.is_up_;
         const double now = call_.seconds();
-        lane_.add(up ? PK_UPLOAD : PK_DOWNLOAD, std::max(passage.queued, free_since_), now, piece.bytes, 0,
+        lane_.add(up ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD, std::max(piece_in_flight.enqueued_at, free_since_), now, piece.bytes, 0,
                   slot.device, slot.number);
         free_since_ = now;
         if (!up) {
             std::memcpy(piece.host, slot.host(), size_t(piece.bytes));
-            lane_.add(PK_UNSTAGE, now, call_.seconds(), piece.bytes, 0);
+            lane_.add(PK_STAGE_UNSTAGE, now, call_.seconds(), piece.bytes, 0);
         }
         const std::lock_guard<std::mutex> lock(call_.mutex);
         call_.report.chunks += 1;
     }
 
-    const Traffic &traffic_;
+    const StagedCopy &copy_;
     Call &call_;
-    Lane lane_;
-    std::vector<Passage> passages_;
+    TraceLane lane_;
+    std::vector<PieceInFlight> pieces_in_flight_;
     size_t turn_ = 0;
     double free_since_ = call_.seconds();
 };
 
-void Traffic::run(cudaStream_t queue) {
-    run_pinned(queue);
+void StagedCopy::run(cudaStream_t stream) {
+    run_pinned(stream);
     run_staged();
 }
 
 // They may be freed when the call ends, and so it waits for them in any case.
-void Traffic::run_pinned(cudaStream_t queue) {
+void StagedCopy::run_pinned(cudaStream_t stream) {
     if (pinned_.empty()) return;
-    Lane lane(call_);
+    TraceLane lane(call_);
     const double begin = call_.seconds();
     int64_t bytes = 0;
     for (const Array &array : pinned_) {
         PK_CUDA(cudaMemcpyAsync(is_up_ ? array.device : array.host, is_up_ ? array.host : array.device,
                                 size_t(array.bytes), is_up_ ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost,
-                                queue));
+                                stream));
         call_.report.chunks += 1;
         bytes += array.bytes;
     }
-    PK_CUDA(cudaStreamSynchronize(queue));
-    lane.add(is_up_ ? PK_UPLOAD : PK_DOWNLOAD, begin, call_.seconds(), bytes, 0);
+    PK_CUDA(cudaStreamSynchronize(stream));
+    lane.add(is_up_ ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD, begin, call_.seconds(), bytes, 0);
 }
 
 // On the way up, small pieces go first, so that the link has something to do soon; on the way down, they are
 // the last, which nothing hides.
-std::vector<Traffic::Array> Traffic::cut(int64_t threads) const {
+std::vector<StagedCopy::Array> StagedCopy::cut(int64_t threads) const {
     const int64_t most =
-        std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::usual(Lease::staged).host) / 256 * 256;
+        std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::default_size(Lease::staged).host) / 256 * 256;
     std::vector<Array> pieces;
     int64_t all_done = 0;
     for (const Array &array : arrays_) {
@@ -134,7 +134,7 @@ std::vector<Traffic::Array> Traffic::cut(int64_t threads) const {
     return pieces;
 }
 
-void Traffic::run_staged() {
+void StagedCopy::run_staged() {
     if (arrays_.empty()) return;
     const int64_t threads = std::clamp<int64_t>(bytes_ / tuned(Tune::worth_a_thread), 1,
                                                 std::min(tuned(Tune::threads), thread_count()));
@@ -143,7 +143,7 @@ void Traffic::run_staged() {
     run_on_threads(threads, call_, [&] {
         if (next >= pieces.size()) return;
         const CurrentDevice current(device_);
-        const Lease lease(Lease::usual(Lease::staged), {0, 0}, device_, tuned(Tune::slots), call_);
+        const Lease lease(Lease::default_size(Lease::staged), {0, 0}, device_, tuned(Tune::slots), call_);
         try {
             Thread thread(*this, lease);
             for (size_t i = next++; i < pieces.size(); i = next++) thread.take(pieces[i]);

@@ -10,13 +10,13 @@
 namespace pk::kernels {
 
 // Pieces of arrays, which several host threads take through slots; of pinned arrays, without them.
-class Traffic {
+class StagedCopy {
    public:
-    Traffic(Call &call, int device, bool up) : call_(call), device_(device), is_up_(up) {}
+    StagedCopy(Call &call, int device, bool up) : call_(call), device_(device), is_up_(up) {}
 
     void add(char *host, char *device, int64_t bytes);
     // Copies all, and waits for that; through the queue, what needs no slots.
-    void run(cudaStream_t queue);
+    void run(cudaStream_t stream);
 
    private:
     struct Array {
@@ -25,7 +25,7 @@ class Traffic {
     };
     class Thread;
 
-    void run_pinned(cudaStream_t queue);
+    void run_pinned(cudaStream_t stream);
     void run_staged();
     std::vector<Array> cut(int64_t threads) const;
 

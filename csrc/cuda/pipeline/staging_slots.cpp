@@ -15,42 +15,42 @@ namespace pk {
 static std::atomic<int> slots_made{0};
 
 // Of the current device.
-static const Queues &queues_of(int device) {
+static const DeviceStreams &streams_of(int device) {
     static std::mutex mutex;
-    static auto *const made = new std::map<int, Queues>;  // never destroyed, as the shelf below
+    static auto *const existing = new std::map<int, DeviceStreams>;  // never destroyed, as the shelf below
     const std::lock_guard<std::mutex> lock(mutex);
-    return (*made)[device];
+    return (*existing)[device];
 }
 
 Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
-    : queues(queues_of(device)),  // before the slot's own, so that they get channels of their own
+    : streams(streams_of(device)),  // before the slot's own, so that they get channels of their own
       device(device),
       number(slots_made++),
       host_bytes(host_bytes),
       device_bytes(device_bytes),
       host_(host_bytes, false),
-      memory_(device_bytes == 0 ? DeviceMemory() : device_memory(device_bytes)),
-      host_on_device_(static_cast<char *>(host_.on_device())),
-      queue(stream()),
-      origin(event()),
-      uploaded(event()),
-      computed(event()),
-      downloaded(event()) {}
+      memory_(device_bytes == 0 ? DeviceMemory() : allocate_device(device_bytes)),
+      mapped_(static_cast<char *>(host_.device_pointer())),
+      stream(make_stream()),
+      origin(make_event()),
+      uploaded(make_event()),
+      computed(make_event()),
+      downloaded(make_event()) {}
 
 void Slot::drain() const {
-    for (const Stream *stream : {&queues.up, &queues.compute, &queues.down, &queue}) {
-        (void)cudaStreamSynchronize(stream->get());
+    for (const Stream *each : {&streams.upload, &streams.compute, &streams.download, &stream}) {
+        (void)cudaStreamSynchronize(each->get());
     }
 }
 
 namespace {
 
-constexpr int64_t LEAST_BUDGET = 2 << 20;
-constexpr int64_t LEAST_HOST_BYTES = 256 << 10, LEAST_DEVICE_BYTES = 512 << 10;
+constexpr int64_t MIN_BUDGET = 2 << 20;
+constexpr int64_t MIN_HOST_BYTES = 256 << 10, MIN_DEVICE_BYTES = 512 << 10;
 
 struct Budgets {
-    int64_t device = from_environment("PYCUDAKIT_DEVICE_MEMORY", "bytes", 512 << 20, LEAST_BUDGET);
-    int64_t pinned = from_environment("PYCUDAKIT_PINNED_MEMORY", "bytes", 256 << 20, LEAST_BUDGET);
+    int64_t device = integer_from_environment("PYCUDAKIT_DEVICE_MEMORY", "bytes", 512 << 20, MIN_BUDGET);
+    int64_t pinned = integer_from_environment("PYCUDAKIT_PINNED_MEMORY", "bytes", 256 << 20, MIN_BUDGET);
 };
 
 const Budgets &budgets() {
@@ -58,22 +58,22 @@ const Budgets &budgets() {
     return set;
 }
 
-struct KeptBlock {
+struct FreeBuffer {
     DeviceMemory memory;
-    GivenBack given_back;
+    FreeMarker free_marker;
     int device;
     int64_t bytes;
 };
 
 // All that is kept, and who waits for it.
-struct Shelf {
+struct SlotPool {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<std::unique_ptr<Slot>> slots;
-    std::vector<KeptBlock> blocks;
+    std::vector<FreeBuffer> free_buffers;
     int64_t pinned_bytes = 0;               // of all that there is, lent or not
     std::map<int, int64_t> device_bytes;    // and so of each device
-    std::map<int, int64_t> lent_to_blocks;  // half of its budget at most: the rest is for slots
+    std::map<int, int64_t> buffer_bytes_in_use;  // half of its budget at most: the rest is for slots
     std::deque<const void *> waiting;
     std::atomic<int64_t> waiting_count{0};
 
@@ -99,11 +99,11 @@ struct Shelf {
     template <class Alike>
     bool drop_one(int device, SlotBytes wanted, Alike alike) {
         const bool device_is_short = is_short(device, wanted), pinned_is_short = is_short_of_pinned(wanted);
-        const auto block = std::find_if(blocks.begin(), blocks.end(), [&](const KeptBlock &kept) {
-            return device_is_short && kept.device == device;
+        const auto buffer = std::find_if(free_buffers.begin(), free_buffers.end(), [&](const FreeBuffer &free_buffer) {
+            return device_is_short && free_buffer.device == device;
         });
-        if (block != blocks.end()) {
-            destroy(block);
+        if (buffer != free_buffers.end()) {
+            destroy(buffer);
             return true;
         }
         const auto other = std::find_if(slots.begin(), slots.end(), [&](const auto &slot) {
@@ -113,10 +113,10 @@ struct Shelf {
         destroy(other);
         return true;
     }
-    void destroy(std::vector<KeptBlock>::iterator block) {
-        block->given_back.wait();
-        unreserve(block->device, {0, block->bytes});
-        blocks.erase(block);
+    void destroy(std::vector<FreeBuffer>::iterator buffer) {
+        buffer->free_marker.synchronize();
+        unreserve(buffer->device, {0, buffer->bytes});
+        free_buffers.erase(buffer);
     }
     void destroy(std::vector<std::unique_ptr<Slot>>::iterator slot) {
         unreserve((*slot)->device, {(*slot)->host_bytes, (*slot)->device_bytes});
@@ -125,49 +125,49 @@ struct Shelf {
 };
 
 // Never destroyed: at the process's exit the driver may be gone before it.
-Shelf &shelf() {
-    static Shelf *const shelf = new Shelf;
-    return *shelf;
+SlotPool &pool() {
+    static SlotPool *const pool = new SlotPool;
+    return *pool;
 }
 
 // A place in the queue of those that wait for slots.
-class PlaceInLine {
+class Ticket {
    public:
-    PlaceInLine(Shelf &shelf, std::unique_lock<std::mutex> &lock) : shelf_(shelf), lock_(lock) {
-        shelf.waiting.push_back(this);
-        ++shelf.waiting_count;
+    Ticket(SlotPool &pool, std::unique_lock<std::mutex> &lock) : pool_(pool), lock_(lock) {
+        pool.waiting.push_back(this);
+        ++pool.waiting_count;
     }
-    ~PlaceInLine() {
+    ~Ticket() {
         if (!lock_.owns_lock()) lock_.lock();
-        shelf_.waiting.erase(std::find(shelf_.waiting.begin(), shelf_.waiting.end(), this));
-        --shelf_.waiting_count;
-        shelf_.changed.notify_all();
+        pool_.waiting.erase(std::find(pool_.waiting.begin(), pool_.waiting.end(), this));
+        --pool_.waiting_count;
+        pool_.changed.notify_all();
     }
-    PlaceInLine(const PlaceInLine &) = delete;
+    Ticket(const Ticket &) = delete;
 
     template <class Condition>
     void wait(Call &call, Condition holds) {
-        while (shelf_.waiting.front() != this || !holds()) {
-            shelf_.changed.wait_for(lock_, Call::PATIENCE);
+        while (pool_.waiting.front() != this || !holds()) {
+            pool_.changed.wait_for(lock_, Call::POLL_INTERVAL);
             lock_.unlock();
-            call.look();
+            call.check_interrupt();
             lock_.lock();
         }
     }
 
    private:
-    Shelf &shelf_;
+    SlotPool &pool_;
     std::unique_lock<std::mutex> &lock_;
 };
 
 }  // namespace
 
-SlotBytes Lease::usual(Kind kind, SlotBytes needed) {
-    if (kind == in_place) needed.device = 0;
+SlotBytes Lease::default_size(Kind kind, SlotBytes needed) {
+    if (kind == zero_copy) needed.device = 0;
     const SlotBytes wanted = [kind]() -> SlotBytes {
         switch (kind) {
-            case direct: return {LEAST_HOST_BYTES, tuned(Tune::direct_bytes)};
-            case in_place: return {std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes)), 0};
+            case pinned: return {MIN_HOST_BYTES, tuned(Tune::direct_bytes)};
+            case zero_copy: return {std::min(tuned(Tune::walk_bytes), tuned(Tune::in_place_bytes)), 0};
             default: return {tuned(Tune::chunk_bytes), tuned(Tune::device_bytes)};
         }
     }();
@@ -189,11 +189,11 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
     auto fits = [=](const Slot &slot) {
         return slot.device == device && slot.host_bytes == bytes.host && slot.device_bytes == bytes.device;
     };
-    Shelf &from = shelf();
+    SlotPool &from = pool();
     int64_t making = 0;
     {
         std::unique_lock<std::mutex> lock(from.mutex);
-        PlaceInLine(from, lock).wait(call, [&] {
+        Ticket(from, lock).wait(call, [&] {
             for (size_t i = from.slots.size(); i-- > 0 && int64_t(slots_.size()) < wanted;) {
                 if (!fits(*from.slots[i])) continue;
                 slots_.push_back(std::move(from.slots[i]));
@@ -209,24 +209,24 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
             return !slots_.empty() || making != 0 || !waits;
         });
     }
-    SlotBytes made = bytes;
+    SlotBytes existing = bytes;
     auto reserve_but = [&](int64_t count, int64_t smaller) {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve(device, {(making - count) * made.host, making * made.device - count * smaller});
+        from.unreserve(device, {(making - count) * existing.host, making * existing.device - count * smaller});
         making = count;
-        made.device = smaller;
+        existing.device = smaller;
     };
     while (making != 0) {
         try {
-            slots_.push_back(std::make_unique<Slot>(device, made.host, made.device));
-            slots_.back()->is_makeshift = !fits(*slots_.back());
+            slots_.push_back(std::make_unique<Slot>(device, existing.host, existing.device));
+            slots_.back()->is_undersized = !fits(*slots_.back());
             --making;
         } catch (const Failure &failure) {
             // Fewer slots will do; where there is room for none, a smaller one.
             const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY &&
-                                    made.device / 2 >= std::max(needed.device, LEAST_DEVICE_BYTES);
+                                    existing.device / 2 >= std::max(needed.device, MIN_DEVICE_BYTES);
             if (slots_.empty() && may_shrink) {
-                reserve_but(1, made.device / 2);
+                reserve_but(1, existing.device / 2);
                 continue;
             }
             reserve_but(0, 0);
@@ -240,73 +240,73 @@ Lease::~Lease() {
 }
 
 bool Lease::should_share(const Slot &slot) const {
-    if (slots_.size() < 2 || shelf().waiting_count == 0) return false;
-    return std::any_of(slots_.begin(), slots_.end(), [&](const auto &mine) { return mine.get() == &slot; });
+    if (slots_.size() < 2 || pool().waiting_count == 0) return false;
+    return std::any_of(slots_.begin(), slots_.end(), [&](const auto &own) { return own.get() == &slot; });
 }
 
 void Lease::give_back(const Slot &slot) {
     const auto place =
-        std::find_if(slots_.begin(), slots_.end(), [&](const auto &mine) { return mine.get() == &slot; });
-    Shelf &to = shelf();
+        std::find_if(slots_.begin(), slots_.end(), [&](const auto &own) { return own.get() == &slot; });
+    SlotPool &to = pool();
     {
         const std::lock_guard<std::mutex> lock(to.mutex);
         to.slots.push_back(std::move(*place));
-        if (slot.is_makeshift) to.destroy(to.slots.end() - 1);
+        if (slot.is_undersized) to.destroy(to.slots.end() - 1);
     }
     slots_.erase(place);
     to.changed.notify_all();
 }
 
-Block::Block(int device, int64_t bytes, bool large, bool in_line) : device_(device) {
-    Line::refuse_capture();
-    Shelf &from = shelf();
+DeviceBuffer::DeviceBuffer(int device, int64_t bytes, bool large, bool reuse_on_stream) : device_(device) {
+    StreamScope::refuse_capture();
+    SlotPool &from = pool();
     {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto kept = std::find_if(from.blocks.begin(), from.blocks.end(), [&](KeptBlock &block) {
-            return block.device == device && block.bytes >= bytes && block.bytes <= 2 * bytes &&
-                   (block.given_back.is_over() || (in_line && block.given_back.is_in_line()));
+        const auto free_buffer = std::find_if(from.free_buffers.begin(), from.free_buffers.end(), [&](FreeBuffer &buffer) {
+            return buffer.device == device && buffer.bytes >= bytes && buffer.bytes <= 2 * bytes &&
+                   (buffer.free_marker.is_ready() || (reuse_on_stream && buffer.free_marker.is_same_stream()));
         });
-        if (kept != from.blocks.end()) {
-            memory_ = std::move(kept->memory);
-            given_back_ = std::move(kept->given_back);
-            bytes_ = kept->bytes;
-            from.blocks.erase(kept);
-            from.lent_to_blocks[device] += bytes_;
-            if (in_line) given_back_.follow(device);
+        if (free_buffer != from.free_buffers.end()) {
+            memory_ = std::move(free_buffer->memory);
+            free_marker_ = std::move(free_buffer->free_marker);
+            bytes_ = free_buffer->bytes;
+            from.free_buffers.erase(free_buffer);
+            from.buffer_bytes_in_use[device] += bytes_;
+            if (reuse_on_stream) free_marker_.wait_on_stream(device);
             return;
         }
-        if (!large && from.lent_to_blocks[device] + bytes > budgets().device / 2) return;
+        if (!large && from.buffer_bytes_in_use[device] + bytes > budgets().device / 2) return;
         while (!from.reserve(device, {0, bytes})) {
             if (from.drop_one(device, {0, bytes}, [](const Slot &) { return false; })) continue;
             return;
         }
-        from.lent_to_blocks[device] += bytes;
+        from.buffer_bytes_in_use[device] += bytes;
     }
     try {
-        memory_ = device_memory(bytes);
+        memory_ = allocate_device(bytes);
         bytes_ = bytes;
     } catch (...) {
         const std::lock_guard<std::mutex> lock(from.mutex);
         from.unreserve(device, {0, bytes});
-        from.lent_to_blocks[device] -= bytes;
+        from.buffer_bytes_in_use[device] -= bytes;
         throw;
     }
 }
 
-Block::~Block() {
+DeviceBuffer::~DeviceBuffer() {
     if (bytes_ == 0) return;
-    given_back_.note(device_);
-    Shelf &to = shelf();
+    free_marker_.record(device_);
+    SlotPool &to = pool();
     {
         const std::lock_guard<std::mutex> lock(to.mutex);
-        to.blocks.push_back({std::move(memory_), std::move(given_back_), device_, bytes_});
-        to.lent_to_blocks[device_] -= bytes_;
+        to.free_buffers.push_back({std::move(memory_), std::move(free_marker_), device_, bytes_});
+        to.buffer_bytes_in_use[device_] -= bytes_;
     }
     to.changed.notify_all();
 }
 
 pk_memory streaming_memory() {
-    Shelf &all = shelf();
+    SlotPool &all = pool();
     const std::lock_guard<std::mutex> lock(all.mutex);
     pk_memory memory{};
     for (const auto &[device, bytes] : all.device_bytes) memory.device_bytes += bytes;
@@ -317,9 +317,9 @@ pk_memory streaming_memory() {
 }
 
 void release_streaming_memory() {
-    Shelf &from = shelf();
+    SlotPool &from = pool();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    while (!from.blocks.empty()) from.destroy(from.blocks.end() - 1);
+    while (!from.free_buffers.empty()) from.destroy(from.free_buffers.end() - 1);
     while (!from.slots.empty()) from.destroy(from.slots.end() - 1);
 }
 

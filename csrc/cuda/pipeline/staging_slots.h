@@ -17,32 +17,32 @@ struct SlotBytes {
 
 // The streams of a device that every call's chunks pass through, one after the other in each: measured, a
 // copy engine that changes between streams loses some microseconds a copy.
-struct Queues {
-    Stream up = stream(), compute = stream(), down = stream(), clock = stream();
+struct DeviceStreams {
+    Stream upload = make_stream(), compute = make_stream(), download = make_stream(), clock = make_stream();
 };
 struct Slot {
     Slot(int device, int64_t host_bytes, int64_t device_bytes);
 
     void drain() const;  // waits for all that works on it
 
-    const Queues &queues;
+    const DeviceStreams &streams;
     const int device;
     const int number;
     const int64_t host_bytes, device_bytes;  // of the latter 0 where chunks stay in the former
-    bool is_makeshift = false;               // smaller than was wanted, and so not kept
+    bool is_undersized = false;               // smaller than was wanted, and so not kept
 
     char *host() const { return static_cast<char *>(host_.get()); }
-    char *host_on_device() const { return host_on_device_; }  // where a kernel finds it
-    char *memory() const { return static_cast<char *>(memory_.get()); }
+    char *mapped() const { return mapped_; }  // where a kernel finds it
+    char *d_memory() const { return static_cast<char *>(memory_.get()); }
 
    private:
     PinnedMemory host_;
     DeviceMemory memory_;
-    char *const host_on_device_;
+    char *const mapped_;
 
    public:
     // Last, so that it is destroyed, and so drained, before the memory that it works on.
-    Stream queue;  // for what does not go through the device's own
+    Stream stream;  // for what does not go through the device's own
     Event origin, uploaded, computed, downloaded;
 };
 
@@ -52,9 +52,9 @@ struct Slot {
 class Lease {
    public:
     // direct: for operands that need no staging; in_place: for chunks that all stay in pinned memory
-    enum Kind { staged, direct, in_place };
+    enum Kind { staged, pinned, zero_copy };
     // What slots have, if that is enough, and else what is needed.
-    static SlotBytes usual(Kind kind, SlotBytes needed = {0, 0});
+    static SlotBytes default_size(Kind kind, SlotBytes needed = {0, 0});
 
     Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call &call, bool waits = true);
     ~Lease();
@@ -73,25 +73,25 @@ class Lease {
 
 // Memory of the current device that lasts for a call, kept for the next one; none where the budget has no
 // room. Nobody is at work on it any more when it is had, unless it is for what stands in the thread's line.
-class Block {
+class DeviceBuffer {
    public:
-    Block() = default;
+    DeviceBuffer() = default;
     // All blocks of a device together may take half of its budget. One that is `large` may take what slots
     // leave: whoever holds it must have its slots already, since other calls may then have to wait for some.
-    Block(int device, int64_t bytes, bool large = false, bool in_line = false);
-    ~Block();
-    Block(Block &&other) noexcept
+    DeviceBuffer(int device, int64_t bytes, bool large = false, bool reuse_on_stream = false);
+    ~DeviceBuffer();
+    DeviceBuffer(DeviceBuffer &&other) noexcept
         : memory_(std::move(other.memory_)),
-          given_back_(std::move(other.given_back_)),
+          free_marker_(std::move(other.free_marker_)),
           device_(other.device_),
           bytes_(std::exchange(other.bytes_, 0)) {}
-    Block(const Block &) = delete;
+    DeviceBuffer(const DeviceBuffer &) = delete;
 
-    char *memory() const { return static_cast<char *>(memory_.get()); }
+    char *d_memory() const { return static_cast<char *>(memory_.get()); }
 
    private:
     DeviceMemory memory_;
-    GivenBack given_back_;
+    FreeMarker free_marker_;
     int device_ = 0;
     int64_t bytes_ = 0;
 };

@@ -9,13 +9,13 @@
 namespace pk::reduction {
 
 // What the kernels are given: a chunk's values, in slabs, and where its partials go.
-struct Given {
+struct ReduceParams {
     const char *values, *others;
     int type;
     Slabs slabs;
     int64_t first_unit, units, start;  // the chunk's, and its first element
     char *partials;
-    bool joins_blocks;  // where that can be done at once
+    bool combines_blocks;  // where that can be done at once
 };
 
 namespace device {
@@ -30,13 +30,13 @@ __device__ Word shuffled_down(Word word, int threads, int width) {
 }
 
 // What a thread reads at once, so that it comes over the link together.
-constexpr int TOGETHER = 4;
+constexpr int LOADS_IN_FLIGHT = 4;
 
 // So many elements, of TOGETHER at most, `step` apart, as bits.
 template <class Bits>
 __device__ void read_bits(const char *values, int64_t first, int64_t step, int count, uint64_t *bits) {
 #pragma unroll
-    for (int i = 0; i < TOGETHER; ++i) {
+    for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
         if (i < count) bits[i] = reinterpret_cast<const Bits *>(values)[first + i * step];
     }
 }
@@ -74,50 +74,50 @@ __device__ Word value_of(uint64_t bits, int type) {
 // One column of one slab in one unit: where its values begin and its partial goes.
 struct Column {
     int64_t rows, first_row, at, partial;  // at, of `inner` elements a row
-    __device__ Column(const Given &given, int64_t index) {
-        const int64_t width = given.slabs.inner, of_unit = given.slabs.slabs_a_unit() * width;
-        const int64_t number = given.first_unit + index / of_unit, slab = index % of_unit / width;
-        const Slabs::Unit unit = given.slabs.unit(number);
-        rows = index < given.units * of_unit && slab < unit.slabs ? unit.rows : 0;
+    __device__ Column(const ReduceParams &params, int64_t index) {
+        const int64_t width = params.slabs.inner, of_unit = params.slabs.slabs_per_unit() * width;
+        const int64_t number = params.first_unit + index / of_unit, slab = index % of_unit / width;
+        const Slabs::WorkUnit unit = params.slabs.unit(number);
+        rows = index < params.units * of_unit && slab < unit.slabs ? unit.rows : 0;
         first_row = unit.block * Slabs::BLOCK;
-        at = given.slabs.start(number) - given.start + slab * given.slabs.length * width + index % width;
+        at = params.slabs.start(number) - params.start + slab * params.slabs.length * width + index % width;
         partial = index;
     }
 };
 
 // How many of its lane's rows a thread takes from this one on.
 __device__ int rows_at_once(const Column &column, int64_t row) {
-    return int(min(int64_t(TOGETHER), (column.rows - row + LANES - 1) / LANES));
+    return int(min(int64_t(LOADS_IN_FLIGHT), (column.rows - row + LANES - 1) / LANES));
 }
 
 // A kind as a thread gathers it: its lane of its column, joined with the other lanes in shared memory.
 template <class Op, bool has_others>
-struct Gathering {
+struct LaneAccumulator {
     using Word = typename Op::Word;
     static constexpr int WORDS = Op::WORDS, PARTIAL = Op::PARTIAL;
     Word lane[WORDS], pivot = Word();
 
-    __device__ void gather(const Given &given, const Column &column, int row_lane) {
+    __device__ void accumulate(const ReduceParams &params, const Column &column, int row_lane) {
         Op::start(lane);
-        const int64_t width = given.slabs.inner;
-        uint64_t values[TOGETHER], others[TOGETHER];
+        const int64_t width = params.slabs.inner;
+        uint64_t values[LOADS_IN_FLIGHT], others[LOADS_IN_FLIGHT];
         auto read_from = [&](int64_t first, int count) {
-            read(given.values, given.type, first, LANES * width, count, values);
-            if (has_others) read(given.others, other_type(given), first, LANES * width, count, others);
+            read(params.values, params.type, first, LANES * width, count, values);
+            if (has_others) read(params.others, other_type(params), first, LANES * width, count, others);
         };
-        auto value = [&](int i) { return value_of<Word>(values[i], given.type); };
+        auto value = [&](int i) { return value_of<Word>(values[i], params.type); };
         auto other = [&](int i) {
-            return has_others ? value_of<Word>(others[i], other_type(given)) : Word(1);
+            return has_others ? value_of<Word>(others[i], other_type(params)) : Word(1);
         };
         if (Op::has_pivot && column.rows > 0) {
             read_from(column.at, 1);
             if (other(0) != 0) pivot = value(0);
         }
-        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
+        for (int64_t row = row_lane; row < column.rows; row += LANES * LOADS_IN_FLIGHT) {
             const int count = rows_at_once(column, row);
             read_from(column.at + row * width, count);
 #pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
+            for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
                 if (i < count) Op::add(lane, value(i), other(i), pivot);
             }
         }
@@ -127,38 +127,38 @@ struct Gathering {
 
    private:
     // A mask is of bools, a factor of the values' type.
-    __device__ static int other_type(const Given &given) {
-        return std::is_base_of<SumInteger, Op>::value || is_dot ? given.type : int(PK_BOOL);
+    __device__ static int other_type(const ReduceParams &params) {
+        return std::is_base_of<SumInteger, Op>::value || is_dot ? params.type : int(PK_BOOL);
     }
     static constexpr bool is_dot =
         std::is_base_of<Dot<true>, Op>::value || std::is_base_of<Dot<false>, Op>::value;
 };
 
 template <bool largest, class T>
-struct Placing {
+struct ArgReduction {
     using Word = int64_t;
     static constexpr int WORDS = 2, PARTIAL = 2;
     Word lane[WORDS];
 
-    __device__ void gather(const Given &given, const Column &column, int row_lane) {
-        Placed<T> best{T(), -1};
-        const int64_t width = given.slabs.inner;
-        uint64_t values[TOGETHER];
-        for (int64_t row = row_lane; row < column.rows; row += LANES * TOGETHER) {
+    __device__ void accumulate(const ReduceParams &params, const Column &column, int row_lane) {
+        ValueAndIndex<T> best{T(), -1};
+        const int64_t width = params.slabs.inner;
+        uint64_t values[LOADS_IN_FLIGHT];
+        for (int64_t row = row_lane; row < column.rows; row += LANES * LOADS_IN_FLIGHT) {
             const int count = rows_at_once(column, row);
-            read(given.values, given.type, column.at + row * width, LANES * width, count, values);
+            read(params.values, params.type, column.at + row * width, LANES * width, count, values);
 #pragma unroll
-            for (int i = 0; i < TOGETHER; ++i) {
+            for (int i = 0; i < LOADS_IN_FLIGHT; ++i) {
                 const int64_t place = column.first_row + row + i * LANES;
                 if (i < count)
-                    take_better<largest>(best, Placed<T>{value_of<T>(values[i], given.type), place});
+                    update_best<largest>(best, ValueAndIndex<T>{value_of<T>(values[i], params.type), place});
             }
         }
         put(best);
     }
     __device__ void join(const Word *other) {
-        Placed<T> best = placed(lane);
-        take_better<largest>(best, placed(other));
+        ValueAndIndex<T> best = placed(lane);
+        update_best<largest>(best, placed(other));
         put(best);
     }
     __device__ void close(Word *partial) const {
@@ -167,24 +167,24 @@ struct Placing {
     }
 
    private:
-    __device__ static Placed<T> placed(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
-    __device__ void put(Placed<T> best) {
+    __device__ static ValueAndIndex<T> placed(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
+    __device__ void put(ValueAndIndex<T> best) {
         lane[0] = bit_cast<int64_t>(best.value);
         lane[1] = best.row;
     }
 };
 
 template <class Kind>
-__global__ void __launch_bounds__(THREADS) reduce(const __grid_constant__ Given given, bool lanes_first) {
+__global__ void __launch_bounds__(THREADS) reduce(const __grid_constant__ ReduceParams params, bool lanes_first) {
     using Word = typename Kind::Word;
     __shared__ Word lanes[LANES][COLUMNS][Kind::WORDS];
     const int thread = int(threadIdx.x);
     // What lies side by side is read by neighbouring threads.
     const int lane = lanes_first ? thread % LANES : thread / COLUMNS;
     const int place = lanes_first ? thread / LANES : thread % COLUMNS;
-    const Column column(given, int64_t(blockIdx.x) * COLUMNS + place);
+    const Column column(params, int64_t(blockIdx.x) * COLUMNS + place);
     Kind kind;
-    kind.gather(given, column, lane);
+    kind.accumulate(params, column, lane);
     for (int w = 0; w < Kind::WORDS; ++w) lanes[lane][place][w] = kind.lane[w];
     for (int half = LANES / 2; half != 0; half /= 2) {
         __syncthreads();
@@ -194,7 +194,7 @@ __global__ void __launch_bounds__(THREADS) reduce(const __grid_constant__ Given 
         }
     }
     if (lane == 0 && column.rows > 0)
-        kind.close(reinterpret_cast<Word *>(given.partials) + column.partial * Kind::PARTIAL);
+        kind.close(reinterpret_cast<Word *>(params.partials) + column.partial * Kind::PARTIAL);
 }
 
 }  // namespace device

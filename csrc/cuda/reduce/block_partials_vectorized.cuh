@@ -8,24 +8,24 @@ namespace pk::reduction {
 
 namespace device {
 
-constexpr int DENSE_THREADS = 128, DENSE_AHEAD = 8;
+constexpr int DENSE_THREADS = 128, DENSE_LOADS_IN_FLIGHT = 8;
 
 template <class T>
-struct alignas(16) Read {
+struct alignas(16) VectorLoad {
     static constexpr int COUNT = 16 / sizeof(T);
     T values[COUNT];
 };
 
 // What a conversion gives, of which a processor has four a cycle; for finite floats. Their bits as those of a
 // float64 are the number divided by a power of two, subnormal ones, too.
-__device__ inline double widened_quickly(float value) {
+__device__ inline double widen_finite(float value) {
     const unsigned bits = __float_as_uint(value);
     return __hiloint2double((int(bits) >> 3) & int(0x8fffffffu), int(bits << 29)) * 0x1p896;
 }
 
 // Joins the lanes of neighbouring threads in halves, as reduce() does, and then a thread's own.
 template <class Op, int COUNT>
-__device__ void join_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int part) {
+__device__ void combine_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int part) {
     using Word = typename Op::Word;
     constexpr int GROUP = LANES / COUNT;
 #pragma unroll
@@ -50,13 +50,13 @@ __device__ void join_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int par
 // one. (Measured on an H200, two of twice as many threads take 6 % longer.)
 template <class Op, class T>
 __global__ void __launch_bounds__(DENSE_THREADS, 4)
-    reduce_dense(const __grid_constant__ Given given, bool joins) {
+    reduce_dense(const __grid_constant__ ReduceParams params, bool joins) {
     using Word = typename Op::Word;
-    constexpr int COUNT = Read<T>::COUNT, GROUP = LANES / COUNT, BLOCKS = DENSE_THREADS / GROUP;
+    constexpr int COUNT = VectorLoad<T>::COUNT, GROUP = LANES / COUNT, BLOCKS = DENSE_THREADS / GROUP;
     __shared__ Word joined[BLOCKS][Op::PARTIAL];
     const int part = int(threadIdx.x) % GROUP, place = int(threadIdx.x) / GROUP;
-    const Column column(given, int64_t(blockIdx.x) * BLOCKS + place);
-    const T *const values = reinterpret_cast<const T *>(given.values) + column.at;
+    const Column column(params, int64_t(blockIdx.x) * BLOCKS + place);
+    const T *const values = reinterpret_cast<const T *>(params.values) + column.at;
     const int rows = int(column.rows);
     auto word = [](T value) {
         if constexpr (std::is_signed<T>::value && !std::is_floating_point<T>::value) {
@@ -73,10 +73,10 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
     auto take = [&](auto at_once) {
         constexpr int READS = decltype(at_once)::value;
         for (; row + (READS - 1) * LANES + COUNT <= rows; row += READS * LANES) {
-            Read<T> read[READS];
+            VectorLoad<T> read[READS];
 #pragma unroll
             for (int k = 0; k < READS; ++k)
-                read[k] = *reinterpret_cast<const Read<T> *>(values + row + k * LANES);
+                read[k] = *reinterpret_cast<const VectorLoad<T> *>(values + row + k * LANES);
             auto add_all = [&](auto as_word) {
 #pragma unroll
                 for (int k = 0; k < READS; ++k) {
@@ -93,28 +93,28 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
                     for (int i = 0; i < COUNT; ++i) nothing = __fmaf_rn(read[k].values[i], 0.0f, nothing);
                 }
                 if (nothing == 0) {
-                    add_all(widened_quickly);
+                    add_all(widen_finite);
                     continue;
                 }
             }
             add_all(word);
         }
     };
-    take(std::integral_constant<int, DENSE_AHEAD>());
+    take(std::integral_constant<int, DENSE_LOADS_IN_FLIGHT>());
     take(std::integral_constant<int, 1>());
     for (; row < rows; row += LANES) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i)
             if (row + i < rows) Op::add(lanes[i], word(values[row + i]), Word(1), pivot);
     }
-    join_lanes<Op>(lanes, part);
+    combine_lanes<Op>(lanes, part);
 
-    Word *const partials = reinterpret_cast<Word *>(given.partials);
+    Word *const partials = reinterpret_cast<Word *>(params.partials);
     if (!joins) {
         if (part == 0 && rows > 0) Op::close(lanes[0], pivot, partials + column.partial * Op::PARTIAL);
         return;
     }
-    const int64_t first = int64_t(blockIdx.x) * BLOCKS, left = given.units - first;
+    const int64_t first = int64_t(blockIdx.x) * BLOCKS, left = params.units - first;
     if (part == 0 && rows > 0) Op::close(lanes[0], pivot, joined[place]);
     for (int step = 1; step < BLOCKS; step *= 2) {
         __syncthreads();
@@ -129,36 +129,36 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
 
 // Whether threads find what they read at once at addresses that are multiples of that.
 template <class T>
-bool is_dense(const Given &given) {
-    constexpr int COUNT = device::Read<T>::COUNT;
-    const Slabs &slabs = given.slabs;
+bool is_dense(const ReduceParams &params) {
+    constexpr int COUNT = device::VectorLoad<T>::COUNT;
+    const Slabs &slabs = params.slabs;
     return slabs.inner == 1 && slabs.length >= 4 * LANES && (slabs.count == 1 || slabs.length % COUNT == 0) &&
-           reinterpret_cast<uintptr_t>(given.values) % sizeof(device::Read<T>) == 0;
+           reinterpret_cast<uintptr_t>(params.values) % sizeof(device::VectorLoad<T>) == 0;
 }
 
 // Returns how many blocks have become one partial, or 0 if the values are not dense.
 template <class Op, class T>
-int64_t launch_dense(const Given &given, cudaStream_t queue) {
-    if (!is_dense<T>(given)) return 0;
-    constexpr int BLOCKS = device::DENSE_THREADS * device::Read<T>::COUNT / LANES;
-    const int64_t columns = given.units * given.slabs.slabs_a_unit();
-    const bool joins = given.joins_blocks && given.slabs.count == 1 && given.slabs.blocks() > 1;
+int64_t launch_dense(const ReduceParams &params, cudaStream_t stream) {
+    if (!is_dense<T>(params)) return 0;
+    constexpr int BLOCKS = device::DENSE_THREADS * device::VectorLoad<T>::COUNT / LANES;
+    const int64_t columns = params.units * params.slabs.slabs_per_unit();
+    const bool joins = params.combines_blocks && params.slabs.count == 1 && params.slabs.blocks() > 1;
     const auto blocks = unsigned((columns + BLOCKS - 1) / BLOCKS);
-    device::reduce_dense<Op, T><<<blocks, device::DENSE_THREADS, 0, queue>>>(given, joins);
+    device::reduce_dense<Op, T><<<blocks, device::DENSE_THREADS, 0, stream>>>(params, joins);
     PK_CUDA(cudaGetLastError());
     return joins ? BLOCKS : 1;
 }
 
 // The same of an operation's own types, of those that are worth a kernel.
 template <class Op>
-int64_t launch_dense(const Given &given, cudaStream_t queue) {
+int64_t launch_dense(const ReduceParams &params, cudaStream_t stream) {
     using Word = typename Op::Word;
     if constexpr (std::is_same<Word, double>::value) {
-        if (given.type == PK_FLOAT32) return launch_dense<Op, float>(given, queue);
-        if (given.type == PK_FLOAT64) return launch_dense<Op, double>(given, queue);
+        if (params.type == PK_FLOAT32) return launch_dense<Op, float>(params, stream);
+        if (params.type == PK_FLOAT64) return launch_dense<Op, double>(params, stream);
     } else {
-        if (given.type == PK_INT32) return launch_dense<Op, int32_t>(given, queue);
-        if (given.type == PK_INT64) return launch_dense<Op, int64_t>(given, queue);
+        if (params.type == PK_INT32) return launch_dense<Op, int32_t>(params, stream);
+        if (params.type == PK_INT64) return launch_dense<Op, int64_t>(params, stream);
     }
     return 0;
 }

@@ -2,16 +2,16 @@
 // Partials joins them.
 #pragma once
 
-#include "block_partials.cuh"
 #include "common/reduce.h"
 #include "common/reduce_results.h"
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/stream_memory.h"
+#include "cuda/pipeline/staging_slots.h"
+#include "block_partials.cuh"
 
 namespace pk::reduction {
 
 // A region's partials, by slab, block and column.
-struct Gathered {
+struct RegionPartials {
     char *partials;
     Slabs slabs;
 };
@@ -19,21 +19,21 @@ struct Gathered {
 // Where the results of its columns lie: `columns` in all, dense, those of the region as Region::result says,
 // of its slabs from the first that is gathered on.
 struct Results {
-    char *at;
+    char *d_data;
     int type;
     int64_t item, tiles, columns, first_column, first_slab = 0;
 
     // Of all of a region, into memory that is like its result's.
-    Results(char *at, const View &result, const Region &region)
-        : at(at),
+    Results(char *d_data, const View &result, const Region &region)
+        : d_data(d_data),
           type(result.type),
           item(result.item),
           tiles(region.tiles),
           columns(region.columns),
           first_column(region.first_column) {}
     // Of some slabs, side by side.
-    Results(char *at, const View &result, const Slabs &slabs)
-        : at(at), type(result.type), item(result.item), tiles(slabs.count), columns(0), first_column(0) {}
+    Results(char *d_data, const View &result, const Slabs &slabs)
+        : d_data(d_data), type(result.type), item(result.item), tiles(slabs.count), columns(0), first_column(0) {}
 };
 
 namespace device {
@@ -50,33 +50,33 @@ template <class Op>
 constexpr int PAIRS = sizeof(Partial<Op>) <= 32 ? 1024 : 512;
 
 template <class Op>
-__device__ Partial<Op> *partial_of(const Gathered &given, int64_t slab, int64_t block, int64_t column) {
-    const Slabs &slabs = given.slabs;
-    return reinterpret_cast<Partial<Op> *>(given.partials) + (slab * slabs.blocks() + block) * slabs.inner +
+__device__ Partial<Op> *partial_of(const RegionPartials &region_partials, int64_t slab, int64_t block, int64_t column) {
+    const Slabs &slabs = region_partials.slabs;
+    return reinterpret_cast<Partial<Op> *>(region_partials.partials) + (slab * slabs.blocks() + block) * slabs.inner +
            column;
 }
 
 // Writes the result of a column of a slab, whose blocks are one.
 template <class Op>
-__device__ void write_column(const Gathered &given, const pk_reduction &asked, const Results &results,
+__device__ void write_column(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results,
                              int64_t slab, int64_t column, Partial<Op> partial) {
     const int64_t own = slab + results.first_slab;
     const int64_t place = own / results.tiles * results.columns + results.first_column +
-                          own % results.tiles * given.slabs.inner + column;
-    write_result<Op>(asked, partial.words, given.slabs.length, results.type,
-                     results.at + place * results.item);
+                          own % results.tiles * region_partials.slabs.inner + column;
+    write_result<Op>(spec, partial.words, region_partials.slabs.length, results.type,
+                     results.d_data + place * results.item);
 }
 
 // What is left of each column's blocks, so far `apart`; twice `width` of them, a power of two, are a group's.
-struct Left {
-    int64_t count, apart, groups;
-    int width;
+struct CombineLevel {
+    int64_t num_partials, stride, num_groups;
+    int pairs_per_group;
 };
 
 // Joins what `width` threads of a warp have, each at its place among them, of which `left` have any: in
 // pairs, and pairs of these. The first then has all.
 template <class Op>
-__device__ void join_neighbours(Partial<Op> &own, int place, int width, int64_t left) {
+__device__ void combine_neighbours(Partial<Op> &own, int place, int width, int64_t left) {
     for (int step = 1; step < width; step *= 2) {
         Partial<Op> next;
         for (int w = 0; w < Op::PARTIAL; ++w) next.words[w] = shuffled_down(own.words[w], step, WARP);
@@ -87,87 +87,87 @@ __device__ void join_neighbours(Partial<Op> &own, int place, int width, int64_t 
 // Joins each group of a column of a slab; and writes the results, if there is one.
 template <class Op>
 __global__ void __launch_bounds__(PAIRS<Op>)
-    join(Gathered given, Left all_left, pk_reduction asked, Results results) {
-    __shared__ Partial<Op> joined[PAIRS<Op> / WARP];
-    const int64_t apart = all_left.apart, groups = all_left.groups, inner = given.slabs.inner;
-    const int width = all_left.width, pair = int(threadIdx.x) & (width - 1), place = pair % WARP;
+    combine(RegionPartials region_partials, CombineLevel level, pk_reduction spec, Results results) {
+    __shared__ Partial<Op> combined[PAIRS<Op> / WARP];
+    const int64_t stride = level.stride, groups = level.num_groups, inner = region_partials.slabs.inner;
+    const int width = level.pairs_per_group, pair = int(threadIdx.x) & (width - 1), place = pair % WARP;
     const int64_t own = blockIdx.x * int64_t(PAIRS<Op> / width) + int(threadIdx.x) / width;
     int64_t column = 0, group = own, slab = 0;
-    if (given.slabs.count * inner != 1) {  // dividing takes longer than all the rest
+    if (region_partials.slabs.count * inner != 1) {  // dividing takes longer than all the rest
         column = own % inner;
         group = own / inner % groups;
         slab = own / inner / groups;
     }
-    const int64_t first = group * 2 * width * apart;
-    const bool is_there = group < groups && slab < given.slabs.count;
-    const int64_t left = is_there ? all_left.count - group * 2 * width : 0;
+    const int64_t first = group * 2 * width * stride;
+    const bool is_active = group < groups && slab < region_partials.slabs.count;
+    const int64_t left = is_active ? level.num_partials - group * 2 * width : 0;
     Partial<Op> all{}, next{};
-    if (2 * pair < left) all = *partial_of<Op>(given, slab, first + 2 * pair * apart, column);
-    if (2 * pair + 1 < left) next = *partial_of<Op>(given, slab, first + (2 * pair + 1) * apart, column);
+    if (2 * pair < left) all = *partial_of<Op>(region_partials, slab, first + 2 * pair * stride, column);
+    if (2 * pair + 1 < left) next = *partial_of<Op>(region_partials, slab, first + (2 * pair + 1) * stride, column);
     if (2 * pair + 1 < left) Op::merge(all.words, next.words);
-    join_neighbours<Op>(all, place, min(width, WARP), (left + 1) / 2 - (pair - place));
+    combine_neighbours<Op>(all, place, min(width, WARP), (left + 1) / 2 - (pair - place));
     if (width > WARP) {
-        if (place == 0) joined[threadIdx.x / WARP] = all;
+        if (place == 0) combined[threadIdx.x / WARP] = all;
         __syncthreads();
         const int warps = width / WARP;
-        if (pair < warps) all = joined[threadIdx.x / WARP + pair];
-        if (pair < WARP) join_neighbours<Op>(all, pair, warps, (left + 2 * WARP - 1) / (2 * WARP));
+        if (pair < warps) all = combined[threadIdx.x / WARP + pair];
+        if (pair < WARP) combine_neighbours<Op>(all, pair, warps, (left + 2 * WARP - 1) / (2 * WARP));
     }
     if (pair != 0 || left == 0) return;
     if (groups == 1) {
-        write_column<Op>(given, asked, results, slab, column, all);
+        write_column<Op>(region_partials, spec, results, slab, column, all);
     } else {
-        *partial_of<Op>(given, slab, first, column) = all;
+        *partial_of<Op>(region_partials, slab, first, column) = all;
     }
 }
 
 template <class Op>
-__global__ void write(Gathered given, pk_reduction asked, Results results) {
-    const int64_t inner = given.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (index >= given.slabs.count * inner) return;
+__global__ void write(RegionPartials region_partials, pk_reduction spec, Results results) {
+    const int64_t inner = region_partials.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= region_partials.slabs.count * inner) return;
     const int64_t slab = index / inner, column = index % inner;
-    write_column<Op>(given, asked, results, slab, column, *partial_of<Op>(given, slab, 0, column));
+    write_column<Op>(region_partials, spec, results, slab, column, *partial_of<Op>(region_partials, slab, 0, column));
 }
 
 }  // namespace device
 
 // Queues what makes results of partials, of one block each.
 template <class Op>
-void write(const Gathered &given, const pk_reduction &asked, const Results &results, cudaStream_t queue) {
+void write(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results, cudaStream_t stream) {
     constexpr int64_t THREADS = 128;
-    const int64_t columns = given.slabs.count * given.slabs.inner;
+    const int64_t columns = region_partials.slabs.count * region_partials.slabs.inner;
     device::write<Op>
-        <<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, queue>>>(given, asked, results);
+        <<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, stream>>>(region_partials, spec, results);
     PK_CUDA(cudaGetLastError());
 }
 
-inline void write(const Reduction &reduction, const Gathered &given, const Results &results,
-                  cudaStream_t queue) {
-    visit_kind(reduction.asked.kind, reduction.type, reduction.masked,
-               [&](auto op) { write<decltype(op)>(given, reduction.asked, results, queue); });
+inline void write(const Reduction &reduction, const RegionPartials &region_partials, const Results &results,
+                  cudaStream_t stream) {
+    visit_kind(reduction.spec.kind, reduction.type, reduction.masked,
+               [&](auto op) { write<decltype(op)>(region_partials, reduction.spec, results, stream); });
 }
 
 // Queues what makes results of partials, of which so many have become one each already.
-inline void finish_there(const Reduction &reduction, const Slabs &slabs, char *partials, int64_t joined,
-                         const Results &results, cudaStream_t queue) {
-    const Gathered given{partials, slabs};
+inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, char *partials, int64_t combined,
+                         const Results &results, cudaStream_t stream) {
+    const RegionPartials region_partials{partials, slabs};
     const int64_t blocks = slabs.blocks(), columns = slabs.count * slabs.inner;
-    visit_kind(reduction.asked.kind, reduction.type, reduction.masked, [&](auto op) {
+    visit_kind(reduction.spec.kind, reduction.type, reduction.masked, [&](auto op) {
         using Op = decltype(op);
         constexpr int PAIRS = device::PAIRS<Op>;
-        int64_t apart = joined;
-        while (apart < blocks) {
-            const int64_t left = (blocks + apart - 1) / apart;
+        int64_t stride = combined;
+        while (stride < blocks) {
+            const int64_t left = (blocks + stride - 1) / stride;
             int64_t width = 1;
             while (width < PAIRS && 2 * width < left) width *= 2;
             const int64_t groups = (left + 2 * width - 1) / (2 * width);
-            const int64_t together = (groups * columns * width + PAIRS - 1) / PAIRS;
-            device::join<Op><<<unsigned(together), PAIRS, 0, queue>>>(
-                given, {left, apart, groups, int(width)}, reduction.asked, results);
+            const int64_t blocks_needed = (groups * columns * width + PAIRS - 1) / PAIRS;
+            device::combine<Op><<<unsigned(blocks_needed), PAIRS, 0, stream>>>(
+                region_partials, {left, stride, groups, int(width)}, reduction.spec, results);
             PK_CUDA(cudaGetLastError());
-            apart *= 2 * width;
+            stride *= 2 * width;
         }
-        if (joined >= blocks) write<Op>(given, reduction.asked, results, queue);  // else the last join did
+        if (combined >= blocks) write<Op>(region_partials, reduction.spec, results, stream);  // else the last join did
     });
 }
 

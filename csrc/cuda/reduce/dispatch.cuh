@@ -6,61 +6,61 @@
 namespace pk::reduction {
 
 template <class Kind>
-int64_t launch_kind(const Given &given, cudaStream_t queue) {
-    const int64_t columns = given.units * given.slabs.slabs_a_unit() * given.slabs.inner;
+int64_t launch_strided(const ReduceParams &params, cudaStream_t stream) {
+    const int64_t columns = params.units * params.slabs.slabs_per_unit() * params.slabs.inner;
     const auto blocks = unsigned((columns + device::COLUMNS - 1) / device::COLUMNS);
-    const bool lanes_first = given.slabs.inner < device::COLUMNS;
-    device::reduce<Kind><<<blocks, device::THREADS, 0, queue>>>(given, lanes_first);
+    const bool lanes_first = params.slabs.inner < device::COLUMNS;
+    device::reduce<Kind><<<blocks, device::THREADS, 0, stream>>>(params, lanes_first);
     PK_CUDA(cudaGetLastError());
     return 1;
 }
 
 template <class Op, bool has_others = false>
-int64_t launch_op(const Given &given, cudaStream_t queue) {
+int64_t launch_op(const ReduceParams &params, cudaStream_t stream) {
     if constexpr (!has_others) {
-        if (const int64_t joined = launch_dense<Op>(given, queue)) return joined;
+        if (const int64_t combined = launch_dense<Op>(params, stream)) return combined;
     }
-    return launch_kind<device::Gathering<Op, has_others>>(given, queue);
+    return launch_strided<device::LaneAccumulator<Op, has_others>>(params, stream);
 }
 
 template <class T>
-int64_t launch_compared(int kind, const Given &given, cudaStream_t queue) {
+int64_t launch_min_max(int kind, const ReduceParams &params, cudaStream_t stream) {
     switch (kind) {
-        case PK_LEAST: return launch_op<Extreme<false, T>>(given, queue);
-        case PK_LARGEST: return launch_op<Extreme<true, T>>(given, queue);
-        case PK_WHERE_LEAST: return launch_kind<device::Placing<false, T>>(given, queue);
-        case PK_WHERE_LARGEST: return launch_kind<device::Placing<true, T>>(given, queue);
-        default: return launch_op<Extremes<T>>(given, queue);
+        case PK_REDUCE_MIN: return launch_op<MinOrMax<false, T>>(params, stream);
+        case PK_REDUCE_MAX: return launch_op<MinOrMax<true, T>>(params, stream);
+        case PK_REDUCE_ARGMIN: return launch_strided<device::ArgReduction<false, T>>(params, stream);
+        case PK_REDUCE_ARGMAX: return launch_strided<device::ArgReduction<true, T>>(params, stream);
+        default: return launch_op<MinAndMax<T>>(params, stream);
     }
 }
 
 // Returns how many of a slab's blocks have become one partial, that of the first of them.
-inline int64_t launch_reduction(const Reduction &asked, const Given &given, cudaStream_t queue) {
-    const bool is_float = is_float_type(given.type), exact = given.type == PK_FLOAT64, masked = asked.masked;
-    switch (asked.asked.kind) {
-        case PK_SUM:
-            if (!is_float) return launch_op<SumInteger>(given, queue);
+inline int64_t launch_reduction(const Reduction &reduction, const ReduceParams &params, cudaStream_t stream) {
+    const bool is_float = is_float_type(params.type), exact = params.type == PK_FLOAT64, masked = reduction.masked;
+    switch (reduction.spec.kind) {
+        case PK_REDUCE_SUM:
+            if (!is_float) return launch_op<SumInteger>(params, stream);
             if (masked)
-                return exact ? launch_op<Sum<true, true>, true>(given, queue)
-                             : launch_op<Sum<false, true>, true>(given, queue);
-            return exact ? launch_op<Sum<true, false>>(given, queue)
-                         : launch_op<Sum<false, false>>(given, queue);
-        case PK_PRODUCT:
-            return is_float ? launch_op<Product>(given, queue) : launch_op<ProductInteger>(given, queue);
-        case PK_DOT:
-            if (!is_float) return launch_op<DotInteger, true>(given, queue);
-            return exact ? launch_op<Dot<true>, true>(given, queue)
-                         : launch_op<Dot<false>, true>(given, queue);
-        case PK_SQUARES:
-            if (masked) return launch_op<Moments<true, true>, true>(given, queue);
-            return exact ? launch_op<Moments<true, false>>(given, queue)
-                         : launch_op<Moments<false, false>>(given, queue);
+                return exact ? launch_op<Sum<true, true>, true>(params, stream)
+                             : launch_op<Sum<false, true>, true>(params, stream);
+            return exact ? launch_op<Sum<true, false>>(params, stream)
+                         : launch_op<Sum<false, false>>(params, stream);
+        case PK_REDUCE_PROD:
+            return is_float ? launch_op<Product>(params, stream) : launch_op<ProductInteger>(params, stream);
+        case PK_REDUCE_DOT:
+            if (!is_float) return launch_op<DotInteger, true>(params, stream);
+            return exact ? launch_op<Dot<true>, true>(params, stream)
+                         : launch_op<Dot<false>, true>(params, stream);
+        case PK_REDUCE_SUM_SQUARED_DEVIATIONS:
+            if (masked) return launch_op<Moments<true, true>, true>(params, stream);
+            return exact ? launch_op<Moments<true, false>>(params, stream)
+                         : launch_op<Moments<false, false>>(params, stream);
         default: break;
     }
-    if (is_float) return launch_compared<double>(asked.asked.kind, given, queue);
-    if (given.type >= PK_INT8 && given.type <= PK_INT64)
-        return launch_compared<int64_t>(asked.asked.kind, given, queue);
-    return launch_compared<uint64_t>(asked.asked.kind, given, queue);
+    if (is_float) return launch_min_max<double>(reduction.spec.kind, params, stream);
+    if (params.type >= PK_INT8 && params.type <= PK_INT64)
+        return launch_min_max<int64_t>(reduction.spec.kind, params, stream);
+    return launch_min_max<uint64_t>(reduction.spec.kind, params, stream);
 }
 
 }  // namespace pk::reduction

@@ -13,41 +13,41 @@ namespace {
 
 // Of one device.
 struct Pool {
-    struct Kept {
+    struct FreeBuffer {
         DeviceMemory memory;
-        GivenBack given_back;
+        FreeMarker free_marker;
     };
-    std::multimap<int64_t, Kept> kept;  // by bytes
+    std::multimap<int64_t, FreeBuffer> free_buffers;  // by bytes
     int64_t bytes = 0;                  // of all that there is, lent or not
     int64_t budget = 0;                 // 0: not known yet
 
     void release() {
-        while (!kept.empty()) drop(std::prev(kept.end()));
+        while (!free_buffers.empty()) drop(std::prev(free_buffers.end()));
     }
 
-    void drop(std::multimap<int64_t, Kept>::iterator block) {
-        block->second.given_back.wait();
+    void drop(std::multimap<int64_t, FreeBuffer>::iterator block) {
+        block->second.free_marker.synchronize();
         bytes -= block->first;
-        kept.erase(block);
+        free_buffers.erase(block);
     }
 
     // One of that size for which nobody waits: rather one that nobody is at work on any more.
-    std::multimap<int64_t, Kept>::iterator find(int64_t size) {
-        const auto [first, end] = kept.equal_range(size);
-        const auto rested =
-            std::find_if(first, end, [](auto &one) { return one.second.given_back.is_over(); });
-        if (rested != end) return rested;
-        const auto own =
-            std::find_if(first, end, [](auto &one) { return one.second.given_back.is_in_line(); });
-        return own != end ? own : kept.end();
+    std::multimap<int64_t, FreeBuffer>::iterator find(int64_t size) {
+        const auto [first, end] = free_buffers.equal_range(size);
+        const auto ready =
+            std::find_if(first, end, [](auto &one) { return one.second.free_marker.is_ready(); });
+        if (ready != end) return ready;
+        const auto same_stream =
+            std::find_if(first, end, [](auto &one) { return one.second.free_marker.is_same_stream(); });
+        return same_stream != end ? same_stream : free_buffers.end();
     }
 
     // The largest first, so that few go.
-    bool make_room(int64_t wanted) {
-        while (bytes + wanted > budget && !kept.empty()) {
-            drop(std::prev(kept.end()));
+    bool evict(int64_t bytes_needed) {
+        while (bytes + bytes_needed > budget && !free_buffers.empty()) {
+            drop(std::prev(free_buffers.end()));
         }
-        return bytes + wanted <= budget;
+        return bytes + bytes_needed <= budget;
     }
 };
 
@@ -63,13 +63,13 @@ Pools &pools() {
 }
 
 // -1: not set.
-int64_t budget_asked_for() {
-    static const int64_t bytes = from_environment("PYCUDAKIT_PLAN_MEMORY", "bytes", -1, 0);
+int64_t requested_budget() {
+    static const int64_t bytes = integer_from_environment("PYCUDAKIT_PLAN_MEMORY", "bytes", -1, 0);
     return bytes;
 }
 
 // For the current device.
-int64_t usual_budget() {
+int64_t default_budget() {
     size_t free = 0, total = 0;
     PK_CUDA(cudaMemGetInfo(&free, &total));
     return int64_t(free / 2);
@@ -77,7 +77,7 @@ int64_t usual_budget() {
 
 // Of the current device, whose memory is known from then on.
 Pool &with_budget(Pool &pool) {
-    if (pool.budget == 0) pool.budget = budget_asked_for() >= 0 ? budget_asked_for() : usual_budget();
+    if (pool.budget == 0) pool.budget = requested_budget() >= 0 ? requested_budget() : default_budget();
     return pool;
 }
 
@@ -91,7 +91,7 @@ int64_t rounded(int64_t bytes) {
 // None if the device has not that much.
 DeviceMemory allocated(int64_t bytes) {
     try {
-        return device_memory(bytes);
+        return allocate_device(bytes);
     } catch (const Failure &failure) {
         if (failure.status() != PK_OUT_OF_MEMORY) throw;
     }
@@ -100,26 +100,26 @@ DeviceMemory allocated(int64_t bytes) {
 
 }  // namespace
 
-Memory::Memory(int device, int64_t bytes) : device_(device) {
+PooledBuffer::PooledBuffer(int device, int64_t bytes) : device_(device) {
     require_cuda();
-    Line::refuse_capture();
+    StreamScope::refuse_capture();
     const CurrentDevice current(device);
     const int64_t size = rounded(bytes);
     std::unique_lock<std::mutex> lock(pools().mutex);
     Pool &from = pools().of[device];
-    const auto kept = from.find(size);
-    if (kept != from.kept.end()) {
-        memory_ = std::move(kept->second.memory);
-        given_back_ = std::move(kept->second.given_back);
+    const auto reused = from.find(size);
+    if (reused != from.free_buffers.end()) {
+        memory_ = std::move(reused->second.memory);
+        free_marker_ = std::move(reused->second.free_marker);
         bytes_ = size;
-        from.kept.erase(kept);
+        from.free_buffers.erase(reused);
         lock.unlock();
-        given_back_.follow(device);
+        free_marker_.wait_on_stream(device);
         return;
     }
-    if (!with_budget(from).make_room(size)) return;
+    if (!with_budget(from).evict(size)) return;
     memory_ = allocated(size);
-    if (memory_.get() == nullptr && !from.kept.empty()) {
+    if (memory_.get() == nullptr && !from.free_buffers.empty()) {
         from.release();
         memory_ = allocated(size);
     }
@@ -128,14 +128,14 @@ Memory::Memory(int device, int64_t bytes) : device_(device) {
     from.bytes += size;
 }
 
-Memory::~Memory() {
+PooledBuffer::~PooledBuffer() {
     if (bytes_ == 0) return;
-    given_back_.note(device_);
+    free_marker_.record(device_);
     const std::lock_guard<std::mutex> lock(pools().mutex);
-    pools().of[device_].kept.emplace(bytes_, Pool::Kept{std::move(memory_), std::move(given_back_)});
+    pools().of[device_].free_buffers.emplace(bytes_, Pool::FreeBuffer{std::move(memory_), std::move(free_marker_)});
 }
 
-void Memory::abandon() {
+void PooledBuffer::leak() {
     if (bytes_ == 0) return;
     (void)new DeviceMemory(std::move(memory_));
     bytes_ = 0;
@@ -154,7 +154,7 @@ void add_memory(pk_memory &memory) {
         memory.plan_bytes += pool.bytes;
         if (device == 0) memory.plan_budget = pool.budget;
     }
-    if (budget_asked_for() >= 0) memory.plan_budget = budget_asked_for();
+    if (requested_budget() >= 0) memory.plan_budget = requested_budget();
 }
 
 void release_memory() {

@@ -11,19 +11,19 @@
 namespace pk::plan {
 
 // On a thread with a line it is for what is queued there.
-class Memory {
+class PooledBuffer {
    public:
-    Memory() = default;
-    Memory(int device, int64_t bytes);  // none where there is no room
-    ~Memory();
-    Memory(Memory &&other) noexcept
+    PooledBuffer() = default;
+    PooledBuffer(int device, int64_t bytes);  // none where there is no room
+    ~PooledBuffer();
+    PooledBuffer(PooledBuffer &&other) noexcept
         : memory_(std::move(other.memory_)),
-          given_back_(std::move(other.given_back_)),
+          free_marker_(std::move(other.free_marker_)),
           device_(other.device_),
           bytes_(std::exchange(other.bytes_, 0)) {}
-    Memory &operator=(Memory &&other) noexcept {
+    PooledBuffer &operator=(PooledBuffer &&other) noexcept {
         std::swap(memory_, other.memory_);
-        std::swap(given_back_, other.given_back_);
+        std::swap(free_marker_, other.free_marker_);
         std::swap(device_, other.device_);
         std::swap(bytes_, other.bytes_);
         return *this;
@@ -31,11 +31,11 @@ class Memory {
 
     char *get() const { return static_cast<char *>(memory_.get()); }
     // Leaves it to whoever is at work on it.
-    void abandon();
+    void leak();
 
    private:
     DeviceMemory memory_;
-    GivenBack given_back_;
+    FreeMarker free_marker_;
     int device_ = 0;
     int64_t bytes_ = 0;
 };

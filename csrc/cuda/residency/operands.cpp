@@ -27,231 +27,231 @@ bool is_dense(const Layout &layout, const View &view) {
 }
 
 // The one range on the call's device that has all of a piece of memory.
-Kept *range_of(const char *low, const char *high, const std::vector<int> &devices) {
-    const std::vector<Kept *> found = Plan::overlapping(low, high);
-    const bool is_there = found.size() == 1 && found[0]->has(low, high) && devices.size() == 1 &&
-                          found[0]->device == devices[0];
-    return is_there ? found[0] : nullptr;
+ResidentBuffer *range_containing(const char *low, const char *high, const std::vector<int> &devices) {
+    const std::vector<ResidentBuffer *> ranges = ResidencyScope::overlapping(low, high);
+    const bool is_contained = ranges.size() == 1 && ranges[0]->contains(low, high) && devices.size() == 1 &&
+                          ranges[0]->device == devices[0];
+    return is_contained ? ranges[0] : nullptr;
 }
 
 // The range that a kernel finds all of an operand in. Kernels do not turn bytes round, and what is not
 // aligned to its elements they cannot read.
-Kept *home_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
+ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
     const Extent extent(layout, view);
-    Kept *const found = range_of(extent.low, extent.high, devices);
-    if (found == nullptr || view.swapped) return nullptr;
+    ResidentBuffer *const range = range_containing(extent.low, extent.high, devices);
+    if (range == nullptr || view.swapped) return nullptr;
     const bool is_aligned =
-        reinterpret_cast<uintptr_t>(found->home_of(view.base)) % uintptr_t(view.item) == 0 &&
+        reinterpret_cast<uintptr_t>(range->device_address(view.base)) % uintptr_t(view.item) == 0 &&
         std::all_of(view.strides.begin(), view.strides.end(), [&](int64_t s) { return s % view.item == 0; });
-    return is_aligned ? found : nullptr;
+    return is_aligned ? range : nullptr;
 }
 
 // The same of a span.
-Kept *home_of(const Span &span, const std::vector<int> &devices) {
-    Kept *const found = range_of(span.low, span.high, devices);
-    if (found == nullptr || !span.may_be_home) return nullptr;
-    const auto at = reinterpret_cast<uintptr_t>(found->home_of(span.low));
-    return at % uintptr_t(span.item) == 0 ? found : nullptr;
+ResidentBuffer *resident_range_of(const HostRange &host_range, const std::vector<int> &devices) {
+    ResidentBuffer *const range = range_containing(host_range.low, host_range.high, devices);
+    if (range == nullptr || !host_range.may_be_resident) return nullptr;
+    const auto at = reinterpret_cast<uintptr_t>(range->device_address(host_range.low));
+    return at % uintptr_t(host_range.item) == 0 ? range : nullptr;
 }
 
-bool contains(const std::vector<Kept *> &group, const Kept *kept) {
-    return std::find(group.begin(), group.end(), kept) != group.end();
+bool contains(const std::vector<ResidentBuffer *> &group, const ResidentBuffer *buffer) {
+    return std::find(group.begin(), group.end(), buffer) != group.end();
 }
 
 }  // namespace
 
-Span::Span(const Layout &layout, const View &view, bool stored)
-    : Span(view.base, 0, view.item, stored, is_dense(layout, view) && !view.swapped) {
+HostRange::HostRange(const Layout &layout, const View &view, bool stored)
+    : HostRange(view.base, 0, view.item, stored, is_dense(layout, view) && !view.swapped) {
     const Extent extent(layout, view);
     low = extent.low;
     high = extent.high;
 }
 
-bool have_homes(const std::vector<Span> &spans, const std::vector<int> &devices) {
-    return Plan::innermost() != nullptr && std::all_of(spans.begin(), spans.end(), [&](auto &span) {
-               return home_of(span, devices) != nullptr;
+bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
+    return ResidencyScope::current() != nullptr && std::all_of(host_ranges.begin(), host_ranges.end(), [&](auto &host_range) {
+               return resident_range_of(host_range, devices) != nullptr;
            });
 }
 
-const Line *line_of(const std::vector<Span> &spans, const std::vector<int> &devices) {
-    const Line *const line = Line::on(devices);
-    return line != nullptr && have_homes(spans, devices) ? line : nullptr;
+const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
+    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    return stream_scope != nullptr && all_resident(host_ranges, devices) ? stream_scope : nullptr;
 }
 
-void bring_up(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
-    if (Plan::innermost() == nullptr) return;
+void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
+    if (ResidencyScope::current() == nullptr) return;
     for (const Step &step : program.steps) {
-        if (step.op != PK_LOAD) continue;
-        Kept *const found = home_of(layout, layout.views[size_t(step.a)], devices);
-        if (found != nullptr && found->on_host && !found->on_device) found->bring_up(call);
+        if (step.op != PK_OP_LOAD) continue;
+        ResidentBuffer *const range = resident_range_of(layout, layout.views[size_t(step.a)], devices);
+        if (range != nullptr && range->host_valid && !range->device_valid) range->sync_to_device(call);
     }
 }
 
-void bring_down(const std::vector<Span> &spans, Call &call) {
-    for (const Span &span : spans) {
-        for (Kept *kept : Plan::overlapping(span.low, span.high)) kept->fetch(call);
+void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call) {
+    for (const HostRange &host_range : host_ranges) {
+        for (ResidentBuffer *buffer : ResidencyScope::overlapping(host_range.low, host_range.high)) buffer->sync_to_host(call);
     }
 }
 
-Homes::Homes(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
+Operands::Operands(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
     : call_(call) {
-    if (Plan::innermost() == nullptr) return;
+    if (ResidencyScope::current() == nullptr) return;
     const std::vector<View> &views = layout.views;
     const bool is_whole = call.ranges().size() == 1 && call.ranges()[0].count >= layout.size;
     std::vector<bool> loaded(views.size(), false);
     for (const Step &step : program.steps) {
-        if (step.op == PK_LOAD) loaded[size_t(step.a)] = true;
+        if (step.op == PK_OP_LOAD) loaded[size_t(step.a)] = true;
     }
-    homes_.resize(views.size());
-    std::vector<Kept *> kept(views.size(), nullptr);
+    operands_.resize(views.size());
+    std::vector<ResidentBuffer *> buffers(views.size(), nullptr);
     for (size_t i = 0; i < views.size(); ++i) {
         const View &view = views[i];
         const bool stored = program.stored[i];
         if (view.base == nullptr || (!loaded[i] && !stored)) continue;
-        Kept *const found = home_of(layout, view, devices);
+        ResidentBuffer *const range = resident_range_of(layout, view, devices);
         // A constant comes with the program.
-        if (found == nullptr || (view.access == Access::constant && found->on_host)) {
-            go_over_host(layout, view, stored);
+        if (range == nullptr || (view.access == Access::constant && range->host_valid)) {
+            use_host(layout, view, stored);
             continue;
         }
-        const bool covers = is_whole && is_dense(layout, view) && layout.size * view.item == found->bytes;
-        const bool overwrites = !loaded[i] && (covers || !found->on_host);
-        if (loaded[i]) found->bring_up_in_line(call);
-        if (!found->on_device && !overwrites && !(loaded[i] && covers)) found->bring_up(call);
-        kept[i] = found;
+        const bool covers = is_whole && is_dense(layout, view) && layout.size * view.item == range->bytes;
+        const bool overwrites = !loaded[i] && (covers || !range->host_valid);
+        if (loaded[i]) range->sync_to_device_async(call);
+        if (!range->device_valid && !overwrites && !(loaded[i] && covers)) range->sync_to_device(call);
+        buffers[i] = range;
     }
     for (size_t i = 0; i < views.size(); ++i) {
-        if (kept[i] == nullptr) continue;
-        Home &home = homes_[i];
-        home.at = kept[i]->home_of(views[i].base);
-        home.dense = is_dense(layout, views[i]);
+        if (buffers[i] == nullptr) continue;
+        DeviceOperand &resident = operands_[i];
+        resident.d_data = buffers[i]->device_address(views[i].base);
+        resident.contiguous = is_dense(layout, views[i]);
         // Of an operand that is there twice, one goes up.
-        if (loaded[i] && !kept[i]->on_device && !contains(arriving_, kept[i])) {
-            home.arrives = true;
-            arriving_.push_back(kept[i]);
+        if (loaded[i] && !buffers[i]->device_valid && !contains(uploading_, buffers[i])) {
+            resident.upload_first_use = true;
+            uploading_.push_back(buffers[i]);
         }
         if (program.stored[i]) {
-            home.leaves = kept[i]->what == PK_KEEP_RESULT;
-            written_.push_back(kept[i]);
+            resident.copy_back = buffers[i]->intent == PK_RESIDENT_OUTPUT;
+            written_.push_back(buffers[i]);
         }
     }
 }
 
-Homes::Homes(const std::vector<Span> &spans, Call &call, const std::vector<int> &devices, bool may_queue)
+Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices, bool can_run_async)
     : call_(call) {
-    if (!may_queue) Line::wait();
-    if (Plan::innermost() == nullptr) return;
-    homes_.resize(spans.size());
-    for (size_t i = 0; i < spans.size(); ++i) {
-        const Span &span = spans[i];
-        if (span.low == span.high) continue;
-        Kept *const found = home_of(span, devices);
-        if (found == nullptr) {
-            go_over_host(span.low, span.high, span.stored);
+    if (!can_run_async) StreamScope::synchronize();
+    if (ResidencyScope::current() == nullptr) return;
+    operands_.resize(host_ranges.size());
+    for (size_t i = 0; i < host_ranges.size(); ++i) {
+        const HostRange &host_range = host_ranges[i];
+        if (host_range.low == host_range.high) continue;
+        ResidentBuffer *const range = resident_range_of(host_range, devices);
+        if (range == nullptr) {
+            use_host(host_range.low, host_range.high, host_range.stored);
             continue;
         }
-        const bool covers = span.high - span.low == found->bytes;
-        const bool overwrites = span.stored && (covers || !found->on_host);
-        if (!span.stored) found->bring_up_in_line(call);
-        const bool arrives = !span.stored && span.may_arrive && covers && !found->on_device;
-        if (arrives) {
-            homes_[i].arrives = true;
-            arriving_.push_back(found);
-        } else if (found->on_host && !found->on_device && !overwrites) {
-            found->bring_up(call);
+        const bool covers = host_range.high - host_range.low == range->bytes;
+        const bool overwrites = host_range.stored && (covers || !range->host_valid);
+        if (!host_range.stored) range->sync_to_device_async(call);
+        const bool upload_first_use = !host_range.stored && host_range.may_upload_by_chunk && covers && !range->device_valid;
+        if (upload_first_use) {
+            operands_[i].upload_first_use = true;
+            uploading_.push_back(range);
+        } else if (range->host_valid && !range->device_valid && !overwrites) {
+            range->sync_to_device(call);
         }
-        homes_[i].at = found->home_of(span.low);
-        homes_[i].dense = true;
-        if (!span.stored) continue;
-        homes_[i].leaves = found->what == PK_KEEP_RESULT;
-        written_.push_back(found);
+        operands_[i].d_data = range->device_address(host_range.low);
+        operands_[i].contiguous = true;
+        if (!host_range.stored) continue;
+        operands_[i].copy_back = range->intent == PK_RESIDENT_OUTPUT;
+        written_.push_back(range);
     }
 }
 
-Homes::Homes(const Layout &results, Call &call) : call_(call) {
-    if (Plan::innermost() == nullptr) return;
-    for (const View &view : results.views) go_over_host(results, view, true);
+Operands::Operands(const Layout &results, Call &call) : call_(call) {
+    if (ResidencyScope::current() == nullptr) return;
+    for (const View &view : results.views) use_host(results, view, true);
 }
 
-Homes::Homes(Callers, const Layout &layout, Call &call) : call_(call), is_settled_(true), are_callers_(true) {
+Operands::Operands(CallerOwned, const Layout &layout, Call &call) : call_(call), is_committed_(true), are_caller_owned_(true) {
     for (const View &view : layout.views) {
-        homes_.emplace_back();
-        if (view.on_device) homes_.back() = {view.base, is_dense(layout, view)};
+        operands_.emplace_back();
+        if (view.on_device) operands_.back() = {view.base, is_dense(layout, view)};
     }
 }
 
-void Homes::go_over_host(const Layout &layout, const View &view, bool stored) {
+void Operands::use_host(const Layout &layout, const View &view, bool stored) {
     const Extent extent(layout, view);
-    go_over_host(extent.low, extent.high, stored);
+    use_host(extent.low, extent.high, stored);
 }
 
-void Homes::go_over_host(const char *low, const char *high, bool stored) {
-    for (Kept *kept : Plan::overlapping(low, high)) {
-        kept->fetch(call_);
-        if (stored) written_on_host_.push_back(kept);
+void Operands::use_host(const char *low, const char *high, bool stored) {
+    for (ResidentBuffer *buffer : ResidencyScope::overlapping(low, high)) {
+        buffer->sync_to_host(call_);
+        if (stored) written_on_host_.push_back(buffer);
     }
 }
 
-std::vector<Carried> Homes::loads(const std::vector<int> &operands) const {
-    std::vector<Carried> carried;
+std::vector<StreamedOperand> Operands::loads(const std::vector<int> &operands) const {
+    std::vector<StreamedOperand> streamed;
     for (int operand : operands) {
-        const Home home = of(operand);
-        if (home.at != nullptr && !home.arrives) continue;
-        carried.push_back({operand, 0});
-        carried.back().home = home.at;
+        const DeviceOperand resident = of(operand);
+        if (resident.d_data != nullptr && !resident.upload_first_use) continue;
+        streamed.push_back({operand, 0});
+        streamed.back().d_resident = resident.d_data;
     }
-    return carried;
+    return streamed;
 }
 
-std::vector<Carried> Homes::stores(int operand) const {
-    const Home home = of(operand);
-    if (home.at != nullptr && !home.leaves) return {};
-    Carried carried{operand, 0};
-    carried.home = home.at;
-    return {carried};
+std::vector<StreamedOperand> Operands::stores(int operand) const {
+    const DeviceOperand resident = of(operand);
+    if (resident.d_data != nullptr && !resident.copy_back) return {};
+    StreamedOperand streamed{operand, 0};
+    streamed.d_resident = resident.d_data;
+    return {streamed};
 }
 
-char *Homes::at(const Work &work, const Chunk &chunk, int operand) const {
-    const Home home = of(operand);
-    if (home.at != nullptr) return home.at + chunk.start * work.layout.views[size_t(operand)].item;
-    for (const std::vector<Carried> *group : {&work.loads, &work.stores}) {
-        for (const Carried &carried : *group) {
-            if (carried.operand == operand) return chunk.memory + chunk.operand(carried);
+char *Operands::d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int operand) const {
+    const DeviceOperand resident = of(operand);
+    if (resident.d_data != nullptr) return resident.d_data + chunk.start * algorithm.layout.views[size_t(operand)].item;
+    for (const std::vector<StreamedOperand> *group : {&algorithm.loads, &algorithm.stores}) {
+        for (const StreamedOperand &streamed : *group) {
+            if (streamed.operand == operand) return chunk.d_memory + chunk.operand(streamed);
         }
     }
     return nullptr;
 }
 
-void Homes::settle() {
-    is_settled_ = true;
-    for (Kept *kept : arriving_) kept->on_device = true;
-    for (Kept *kept : written_) {
-        kept->on_device = true;
-        kept->on_host = kept->what == PK_KEEP_RESULT;
+void Operands::commit() {
+    is_committed_ = true;
+    for (ResidentBuffer *buffer : uploading_) buffer->device_valid = true;
+    for (ResidentBuffer *buffer : written_) {
+        buffer->device_valid = true;
+        buffer->host_valid = buffer->intent == PK_RESIDENT_OUTPUT;
     }
-    for (Kept *kept : written_on_host_) kept->change_on_host();
+    for (ResidentBuffer *buffer : written_on_host_) buffer->invalidate_device();
 }
 
-void Homes::leave() { is_settled_ = true; }
+void Operands::discard() { is_committed_ = true; }
 
-void Homes::abandon() {
-    is_settled_ = true;
-    call_.not_delivered(call_.ranges());
+void Operands::poison() {
+    is_committed_ = true;
+    call_.report_undelivered(call_.ranges());
     std::sort(written_.begin(), written_.end());
     written_.erase(std::unique(written_.begin(), written_.end()), written_.end());
-    for (Kept *kept : written_) {
-        kept->memory.abandon();
-        Plan::drop(*kept);
+    for (ResidentBuffer *buffer : written_) {
+        buffer->pooled.leak();
+        ResidencyScope::drop(*buffer);
     }
 }
 
-Homes::~Homes() {
-    if (is_settled_) return;
-    for (const auto *group : {&arriving_, &written_, &written_on_host_}) {
-        for (Kept *kept : *group) kept->on_device = false;
+Operands::~Operands() {
+    if (is_committed_) return;
+    for (const auto *group : {&uploading_, &written_, &written_on_host_}) {
+        for (ResidentBuffer *buffer : *group) buffer->device_valid = false;
     }
     // What was stored at home is lost, and so nobody can take over the rest alone.
-    if (!written_.empty()) call_.not_delivered(call_.ranges());
+    if (!written_.empty()) call_.report_undelivered(call_.ranges());
 }
 
 }  // namespace pk::plan

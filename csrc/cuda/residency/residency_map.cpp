@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "cuda/pipeline/pipeline.h"
 #include "cuda/runtime/inline_upload.h"
+#include "cuda/pipeline/pipeline.h"
 
 namespace pk::plan {
 
@@ -18,59 +18,59 @@ Layout bytes_at(char *host, int64_t bytes) {
 }
 
 // Nothing but the way, up or down.
-class Moving : public Work {
+class CopyOnly : public DeviceAlgorithm {
    public:
-    Moving(const Layout &layout, std::vector<Carried> up, std::vector<Carried> down)
-        : Work(layout, std::move(up), std::move(down), 0, 0) {
-        may_stay = is_counted = false;
+    CopyOnly(const Layout &layout, std::vector<StreamedOperand> up, std::vector<StreamedOperand> down)
+        : DeviceAlgorithm(layout, std::move(up), std::move(down), 0, 0) {
+        allow_zero_copy = counts_progress = false;
     }
     void launch(const Chunk &) override {}
     void collect(const void *) override {}
 };
 
-Carried at(char *home) {
-    Carried carried{0, 1};
-    carried.home = home;
-    return carried;
+StreamedOperand at(char *d_data) {
+    StreamedOperand streamed{0, 1};
+    streamed.d_resident = d_data;
+    return streamed;
 }
 
 }  // namespace
 
-bool Kept::bring_up_in_line(Call &call) {
-    if (on_device || !on_host) return on_device;
-    const Line *const line = Line::on(device);
-    if (line == nullptr || bytes > MOST_WITH_LAUNCHES) return false;
+bool ResidentBuffer::sync_to_device_async(Call &call) {
+    if (device_valid || !host_valid) return device_valid;
+    const StreamScope *const stream_scope = StreamScope::current_on(device);
+    if (stream_scope == nullptr || bytes > MAX_INLINE_UPLOAD) return false;
     const CurrentDevice current(device);
-    write_with_launches(host, bytes, home(), line->stream);
+    upload_inline(host, bytes, d_data(), stream_scope->stream);
     call.report.bytes_up += bytes;
-    on_device = true;
+    device_valid = true;
     return true;
 }
 
-void Kept::bring_up(Call &call) {
-    if (bring_up_in_line(call)) return;
+void ResidentBuffer::sync_to_device(Call &call) {
+    if (sync_to_device_async(call)) return;
     const Layout layout = bytes_at(host, bytes);
-    Moving work(layout, {at(home())}, {});
-    stream(work, call, {device}, {{0, bytes}});
-    on_device = true;
+    CopyOnly algorithm(layout, {at(d_data())}, {});
+    run_pipeline(algorithm, call, {device}, {{0, bytes}});
+    device_valid = true;
 }
 
-void Kept::fetch(Call &call) {
-    if (on_host || !on_device) return;
-    bring_down(device, home(), host, bytes, call);
-    on_host = true;
+void ResidentBuffer::sync_to_host(Call &call) {
+    if (host_valid || !device_valid) return;
+    download(device, d_data(), host, bytes, call);
+    host_valid = true;
 }
 
-void bring_down(int device, char *home, char *host, int64_t bytes, Call &call) {
+void download(int device, char *d_data, char *host, int64_t bytes, Call &call) {
     const Layout layout = bytes_at(host, bytes);
-    Moving work(layout, {}, {at(home)});
-    stream(work, call, {device}, {{0, bytes}});
+    CopyOnly algorithm(layout, {}, {at(d_data)});
+    run_pipeline(algorithm, call, {device}, {{0, bytes}});
 }
 
-int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream) {
+int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream) {
     require_cuda();
     int device = -1;
-    for (const uint64_t byte : {home, home + uint64_t(bytes) - 1}) {
+    for (const uint64_t byte : {d_data, d_data + uint64_t(bytes) - 1}) {
         cudaPointerAttributes attributes{};
         PK_CUDA(cudaPointerGetAttributes(&attributes, reinterpret_cast<const void *>(byte)));
         require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
@@ -84,42 +84,42 @@ int device_of_lent(uint64_t home, int64_t bytes, uint64_t stream) {
     return device;
 }
 
-thread_local Plan *Plan::innermost_ = nullptr;
+thread_local ResidencyScope *ResidencyScope::current_ = nullptr;
 
-void Plan::queue_in(cudaStream_t stream) {
-    if (line_) Line::wait();
-    line_.reset();
+void ResidencyScope::set_stream(cudaStream_t stream) {
+    if (stream_scope_) StreamScope::synchronize();
+    stream_scope_.reset();
     if (stream == nullptr) return;
-    line_.emplace(device_, stream);
+    stream_scope_.emplace(device_, stream);
 }
 
-std::vector<Kept *> Plan::overlapping(const char *low, const char *high) {
-    std::vector<Kept *> found;
-    for (Plan *plan = innermost_; plan != nullptr; plan = plan->outer_) {
-        auto next = plan->kept_.upper_bound(low);
-        if (next != plan->kept_.begin() && std::prev(next)->second.end() > low) --next;
-        for (; next != plan->kept_.end() && next->first < high; ++next) found.push_back(&next->second);
+std::vector<ResidentBuffer *> ResidencyScope::overlapping(const char *low, const char *high) {
+    std::vector<ResidentBuffer *> found;
+    for (ResidencyScope *scope = current_; scope != nullptr; scope = scope->outer_) {
+        auto next = scope->buffers_.upper_bound(low);
+        if (next != scope->buffers_.begin() && std::prev(next)->second.end() > low) --next;
+        for (; next != scope->buffers_.end() && next->first < high; ++next) found.push_back(&next->second);
     }
     return found;
 }
 
-Kept *Plan::find(uint64_t address) {
+ResidentBuffer *ResidencyScope::find(uint64_t address) {
     const auto *const at = reinterpret_cast<const char *>(address);
-    const std::vector<Kept *> found = overlapping(at, at + 1);
+    const std::vector<ResidentBuffer *> found = overlapping(at, at + 1);
     return found.empty() ? nullptr : found.front();
 }
 
-void Plan::add(Kept kept) {
-    const char *const host = kept.host;
-    kept_.emplace(host, std::move(kept));
+void ResidencyScope::add(ResidentBuffer buffer) {
+    const char *const host = buffer.host;
+    buffers_.emplace(host, std::move(buffer));
 }
 
-void Plan::drop(const Kept &kept) {
-    const char *const host = kept.host;
-    for (Plan *plan = innermost_; plan != nullptr; plan = plan->outer_) {
-        const auto found = plan->kept_.find(host);
-        if (found == plan->kept_.end()) continue;
-        plan->kept_.erase(found);
+void ResidencyScope::drop(const ResidentBuffer &buffer) {
+    const char *const host = buffer.host;
+    for (ResidencyScope *scope = current_; scope != nullptr; scope = scope->outer_) {
+        const auto found = scope->buffers_.find(host);
+        if (found == scope->buffers_.end()) continue;
+        scope->buffers_.erase(found);
         return;
     }
 }

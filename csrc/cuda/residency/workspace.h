@@ -11,17 +11,17 @@ namespace pk::plan {
 
 class Workspace {
    public:
-    Workspace(const Line &line, int64_t bytes) : queued_(line, bytes) {
-        if (queued_.get() != nullptr) return;
-        memory_ = Memory(line.device, bytes);
-        if (memory_.get() == nullptr)
+    Workspace(const StreamScope &stream_scope, int64_t bytes) : stream_ordered_(stream_scope, bytes) {
+        if (stream_ordered_.get() != nullptr) return;
+        pooled_ = PooledBuffer(stream_scope.device, bytes);
+        if (pooled_.get() == nullptr)
             fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_PLAN_MEMORY leaves too little to compute with");
     }
-    char *get() const { return queued_.get() != nullptr ? queued_.get() : memory_.get(); }
+    char *get() const { return stream_ordered_.get() != nullptr ? stream_ordered_.get() : pooled_.get(); }
 
    private:
-    const QueuedMemory queued_;
-    Memory memory_;
+    const StreamOrderedMemory stream_ordered_;
+    PooledBuffer pooled_;
 };
 
 }  // namespace pk::plan

@@ -13,21 +13,21 @@ namespace pk {
 // Seconds of one copy of a slot's pinned memory, many in a row.
 static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
     constexpr int COPIES = 12;
-    void *const to = kind == cudaMemcpyHostToDevice ? slot.memory() : slot.host();
-    void *const from = kind == cudaMemcpyHostToDevice ? slot.host() : slot.memory();
+    void *const to = kind == cudaMemcpyHostToDevice ? slot.d_memory() : slot.host();
+    void *const from = kind == cudaMemcpyHostToDevice ? slot.host() : slot.d_memory();
     const size_t bytes = size_t(std::min(slot.host_bytes, slot.device_bytes));
-    const cudaStream_t queue = slot.queue.get();
-    PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, queue));  // the first is slower
-    PK_CUDA(cudaEventRecord(slot.origin.get(), queue));
-    for (int i = 0; i < COPIES; ++i) PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, queue));
-    PK_CUDA(cudaEventRecord(slot.uploaded.get(), queue));
+    const cudaStream_t stream = slot.stream.get();
+    PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));  // the first is slower
+    PK_CUDA(cudaEventRecord(slot.origin.get(), stream));
+    for (int i = 0; i < COPIES; ++i) PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
+    PK_CUDA(cudaEventRecord(slot.uploaded.get(), stream));
     PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
     float milliseconds = 0;
     PK_CUDA(cudaEventElapsedTime(&milliseconds, slot.origin.get(), slot.uploaded.get()));
     return milliseconds * 1e-3 / COPIES / double(bytes);
 }
 
-pk_link link_speed(int device) {
+pk_link copy_bandwidth(int device) {
     static std::mutex mutex;
     static std::map<int, pk_link> measured;
     const std::lock_guard<std::mutex> lock(mutex);
@@ -36,7 +36,7 @@ pk_link link_speed(int device) {
     const CurrentDevice current(device);
     pk_report report;
     Call call(nullptr, &report);
-    const Lease lease(Lease::usual(Lease::staged), {0, 0}, device, 1, call);
+    const Lease lease(Lease::default_size(Lease::staged), {0, 0}, device, 1, call);
     const Slot &slot = *lease.slots().front();
     const pk_link link{1 / copy_seconds(slot, cudaMemcpyHostToDevice),
                        1 / copy_seconds(slot, cudaMemcpyDeviceToHost)};

@@ -5,6 +5,6 @@
 
 namespace pk {
 
-pk_link link_speed(int device);
+pk_link copy_bandwidth(int device);
 
 }  // namespace pk

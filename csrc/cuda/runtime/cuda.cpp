@@ -139,7 +139,7 @@ CurrentDevice::~CurrentDevice() {
     if (device_ != previous_) (void)cudaSetDevice(previous_);
 }
 
-DeviceMemory device_memory(int64_t bytes) {
+DeviceMemory allocate_device(int64_t bytes) {
     void *memory = nullptr;
     try {
         PK_CUDA(cudaMalloc(&memory, size_t(bytes)));
@@ -155,9 +155,9 @@ DeviceMemory device_memory(int64_t bytes) {
 
 static constexpr size_t HUGE_PAGE = 2 << 20;
 
-PinnedMemory::PinnedMemory(int64_t bytes, bool for_children) : bytes_(size_t(bytes)) {
+PinnedMemory::PinnedMemory(int64_t bytes, bool readable_after_fork) : bytes_(size_t(bytes)) {
     try {
-        map(for_children);
+        map(readable_after_fork);
         PK_CUDA(cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped));
     } catch (const Failure &) {
         unmap();  // where the system does not register memory, the driver's own will do
@@ -165,7 +165,7 @@ PinnedMemory::PinnedMemory(int64_t bytes, bool for_children) : bytes_(size_t(byt
     }
 }
 
-void PinnedMemory::map(bool for_children) {
+void PinnedMemory::map(bool readable_after_fork) {
     mapped_bytes_ = bytes_ + (bytes_ < HUGE_PAGE ? 0 : HUGE_PAGE);
     mapping_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping_ == MAP_FAILED) {
@@ -176,13 +176,13 @@ void PinnedMemory::map(bool for_children) {
     const bool huge = mapped_bytes_ != bytes_;
     memory_ = reinterpret_cast<void *>(huge ? (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : start);
     (void)madvise(memory_, bytes_, MADV_HUGEPAGE);
-    touch(for_children);
+    prefault(readable_after_fork);
     // What a child shares is copied when written to, which may take it away from where the GPU finds it.
-    if (!for_children) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
+    if (!readable_after_fork) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
 }
 
 // The driver would have the pages made one after the other. Slots are made by threads that are many already.
-void PinnedMemory::touch(bool with_threads) {
+void PinnedMemory::prefault(bool with_threads) {
     constexpr size_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;
     pk_report report;
     Call call(nullptr, &report);
@@ -210,19 +210,19 @@ PinnedMemory::~PinnedMemory() {
     }
 }
 
-void *PinnedMemory::on_device() const {
+void *PinnedMemory::device_pointer() const {
     void *address = nullptr;
     PK_CUDA(cudaHostGetDevicePointer(&address, memory_, 0));
     return address;
 }
 
-Stream stream() {
+Stream make_stream() {
     cudaStream_t stream = nullptr;
     PK_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return Stream(stream);
 }
 
-Event event() {
+Event make_event() {
     cudaEvent_t event = nullptr;
     PK_CUDA(cudaEventCreate(&event));
     return Event(event);

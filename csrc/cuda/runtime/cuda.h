@@ -63,12 +63,12 @@ using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 
 // A stream, with nothing under way in it any more when it goes out of scope: declared after the memory that
 // it works on.
-class Queue {
+class SyncOnExit {
    public:
-    explicit Queue(const Stream &stream) : stream_(stream.get()) {}
-    ~Queue() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
-    Queue(const Queue &) = delete;
-    Queue &operator=(const Queue &) = delete;
+    explicit SyncOnExit(const Stream &stream) : stream_(stream.get()) {}
+    ~SyncOnExit() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
+    SyncOnExit(const SyncOnExit &) = delete;
+    SyncOnExit &operator=(const SyncOnExit &) = delete;
     cudaStream_t get() const { return stream_; }
 
    private:
@@ -80,7 +80,7 @@ class Queue {
 class PinnedMemory {
    public:
     PinnedMemory() = default;
-    PinnedMemory(int64_t bytes, bool for_children);  // whether a forked child may read it
+    PinnedMemory(int64_t bytes, bool readable_after_fork);  // whether a forked child may read it
     PinnedMemory(PinnedMemory &&other) noexcept { *this = std::move(other); }
     PinnedMemory &operator=(PinnedMemory &&other) noexcept {
         std::swap(memory_, other.memory_);
@@ -92,12 +92,12 @@ class PinnedMemory {
     ~PinnedMemory();
 
     void *get() const { return memory_; }
-    void *on_device() const;
+    void *device_pointer() const;
     int64_t bytes() const { return int64_t(bytes_); }
 
    private:
-    void map(bool for_children);
-    void touch(bool with_threads);
+    void map(bool readable_after_fork);
+    void prefault(bool with_threads);
     void unmap();
 
     void *memory_ = nullptr;
@@ -106,8 +106,8 @@ class PinnedMemory {
     size_t mapped_bytes_ = 0;
 };
 
-DeviceMemory device_memory(int64_t bytes);
-Stream stream();
-Event event();
+DeviceMemory allocate_device(int64_t bytes);
+Stream make_stream();
+Event make_event();
 
 }  // namespace pk

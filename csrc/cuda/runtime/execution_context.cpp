@@ -4,67 +4,67 @@
 
 namespace pk {
 
-thread_local const Line *Line::here_ = nullptr;
+thread_local const StreamScope *StreamScope::current_ = nullptr;
 
-void Line::wait() {
+void StreamScope::synchronize() {
     refuse_capture();
-    for (const Line *line = here_; line != nullptr; line = line->outer_) {
-        const CurrentDevice current(line->device);  // each has a legacy stream, all by one name
-        PK_CUDA(cudaStreamSynchronize(line->stream));
+    for (const StreamScope *stream_scope = current_; stream_scope != nullptr; stream_scope = stream_scope->outer_) {
+        const CurrentDevice current(stream_scope->device);  // each has a legacy stream, all by one name
+        PK_CUDA(cudaStreamSynchronize(stream_scope->stream));
     }
 }
 
-void Line::refuse_capture() {
-    if (here_ == nullptr || here_->stream == cudaStreamLegacy || here_->stream == cudaStreamPerThread) return;
+void StreamScope::refuse_capture() {
+    if (current_ == nullptr || current_->stream == cudaStreamLegacy || current_->stream == cudaStreamPerThread) return;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    PK_CUDA(cudaStreamIsCapturing(here_->stream, &status));
+    PK_CUDA(cudaStreamIsCapturing(current_->stream, &status));
     if (status != cudaStreamCaptureStatusNone)
         fail(PK_UNSUPPORTED,
              "this call cannot be captured in a CUDA graph: it waits for what it has queued, or takes memory "
              "that later calls take, too");
 }
 
-void GivenBack::note(int device) noexcept {
-    const Line *const line = Line::here();
-    if (line == nullptr) return;
+void FreeMarker::record(int device) noexcept {
+    const StreamScope *const stream_scope = StreamScope::current();
+    if (stream_scope == nullptr) return;
     try {
-        const CurrentDevice current(line->device);
-        if (line->device == device) {
-            if (event_.get() == nullptr) event_ = event();
-            PK_CUDA(cudaEventRecord(event_.get(), line->stream));
+        const CurrentDevice current(stream_scope->device);
+        if (stream_scope->device == device) {
+            if (event_.get() == nullptr) event_ = make_event();
+            PK_CUDA(cudaEventRecord(event_.get(), stream_scope->stream));
             device_ = device;
-            stream_ = line->stream;
+            stream_ = stream_scope->stream;
             is_pending_ = true;
         } else {
-            PK_CUDA(cudaStreamSynchronize(line->stream));
+            PK_CUDA(cudaStreamSynchronize(stream_scope->stream));
         }
         return;
     } catch (const Failure &) {
         // What has failed is reported by whoever comes next to the device.
     }
-    (void)cudaStreamSynchronize(line->stream);
+    (void)cudaStreamSynchronize(stream_scope->stream);
 }
 
-bool GivenBack::is_over() {
+bool FreeMarker::is_ready() {
     // What else the event may say is for whoever waits for it to find.
     if (is_pending_ && cudaEventQuery(event_.get()) == cudaSuccess) is_pending_ = false;
     return !is_pending_;
 }
 
-bool GivenBack::is_in_line() const {
-    const Line *const line = Line::here();
-    return line != nullptr && line->device == device_ && line->stream == stream_;
+bool FreeMarker::is_same_stream() const {
+    const StreamScope *const stream_scope = StreamScope::current();
+    return stream_scope != nullptr && stream_scope->device == device_ && stream_scope->stream == stream_;
 }
 
-void GivenBack::follow(int device) {
-    const Line *const line = Line::here();
-    if (line == nullptr || line->device != device) return wait();
+void FreeMarker::wait_on_stream(int device) {
+    const StreamScope *const stream_scope = StreamScope::current();
+    if (stream_scope == nullptr || stream_scope->device != device) return synchronize();
     const CurrentDevice current(device);
-    if (is_pending_) PK_CUDA(cudaStreamWaitEvent(line->stream, event_.get()));
+    if (is_pending_) PK_CUDA(cudaStreamWaitEvent(stream_scope->stream, event_.get()));
     is_pending_ = false;
 }
 
-void GivenBack::wait() {
+void FreeMarker::synchronize() {
     if (is_pending_) PK_CUDA(cudaEventSynchronize(event_.get()));
     is_pending_ = false;
 }

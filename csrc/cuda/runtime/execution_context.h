@@ -8,24 +8,24 @@
 
 namespace pk {
 
-class Line {
+class StreamScope {
    public:
-    Line(int device, cudaStream_t stream) : device(device), stream(stream), outer_(here_) { here_ = this; }
-    ~Line() { here_ = outer_; }
-    Line(const Line &) = delete;
-    Line &operator=(const Line &) = delete;
+    StreamScope(int device, cudaStream_t stream) : device(device), stream(stream), outer_(current_) { current_ = this; }
+    ~StreamScope() { current_ = outer_; }
+    StreamScope(const StreamScope &) = delete;
+    StreamScope &operator=(const StreamScope &) = delete;
 
     // This thread's, or null.
-    static const Line *here() { return here_; }
+    static const StreamScope *current() { return current_; }
     // The same, if it is on a device; on the only one of some.
-    static const Line *on(int device) {
-        return here_ != nullptr && here_->device == device ? here_ : nullptr;
+    static const StreamScope *current_on(int device) {
+        return current_ != nullptr && current_->device == device ? current_ : nullptr;
     }
-    static const Line *on(const std::vector<int> &devices) {
-        return devices.size() == 1 ? on(devices[0]) : nullptr;
+    static const StreamScope *current_on(const std::vector<int> &devices) {
+        return devices.size() == 1 ? current_on(devices[0]) : nullptr;
     }
     // Returns when all that stands in this thread's lines is done.
-    static void wait();
+    static void synchronize();
     // Throws where a CUDA graph is made of what this thread's line queues: nobody can wait for that, and
     // memory that later calls use, too, is not for it.
     static void refuse_capture();
@@ -34,22 +34,22 @@ class Line {
     const cudaStream_t stream;
 
    private:
-    static thread_local const Line *here_;
-    const Line *const outer_;
+    static thread_local const StreamScope *current_;
+    const StreamScope *const outer_;
 };
 
 // The place in a line where memory of a device was given back: what is queued behind it may have that memory.
-class GivenBack {
+class FreeMarker {
    public:
     // Now, by this thread; without a line, everything that used the memory is done.
-    void note(int device) noexcept;
+    void record(int device) noexcept;
     // Whether all before it is done.
-    bool is_over();
+    bool is_ready();
     // Whether what this thread queues comes after it anyway.
-    bool is_in_line() const;
+    bool is_same_stream() const;
     // What this thread queues on comes after it; without a line on that device, this waits.
-    void follow(int device);
-    void wait();
+    void wait_on_stream(int device);
+    void synchronize();
 
    private:
     Event event_;

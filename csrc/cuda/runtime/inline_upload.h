@@ -9,9 +9,9 @@
 namespace pk {
 
 // So many bytes may come so.
-constexpr int64_t MOST_WITH_LAUNCHES = 64 << 10;
+constexpr int64_t MAX_INLINE_UPLOAD = 64 << 10;
 
 // Queues what writes bytes to memory of the current device. They are taken when this returns.
-void write_with_launches(const char *bytes, int64_t count, char *to, cudaStream_t queue);
+void upload_inline(const char *bytes, int64_t count, char *to, cudaStream_t stream);
 
 }  // namespace pk

@@ -8,13 +8,13 @@
 namespace pk {
 
 // The device of an array, which is that of those before it, if there are any.
-static int device_of(const void *array, int before) {
-    if (before < 0) require_cuda();
+static int device_of(const void *array, int expected) {
+    if (expected < 0) require_cuda();
     cudaPointerAttributes attributes{};
     PK_CUDA(cudaPointerGetAttributes(&attributes, array));
     require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
             "an array is not in memory of a device, or has been freed");
-    require(before < 0 || attributes.device == before, "the arrays lie on several GPUs");
+    require(expected < 0 || attributes.device == expected, "the arrays lie on several GPUs");
     return attributes.device;
 }
 
@@ -32,21 +32,21 @@ int device_of(std::initializer_list<const void *> arrays) {
     return device;
 }
 
-Queued::Queued(int device, const Call &call)
-    : Line(device, reinterpret_cast<cudaStream_t>(call.options().stream)),
-      waits_(call.options().waits != 0),
+AsyncCall::AsyncCall(int device, const Call &call)
+    : StreamScope(device, reinterpret_cast<cudaStream_t>(call.options().stream)),
+      is_blocking_(call.options().synchronous != 0),
       current_(device) {
     require(call.options().rest == 0, "options.rest is for arrays on the host");
     arm_faults();
 }
 
-void Queued::end() const {
-    if (waits_) PK_CUDA(cudaStreamSynchronize(stream));
+void AsyncCall::finish() const {
+    if (is_blocking_) PK_CUDA(cudaStreamSynchronize(stream));
 }
 
 namespace {
 
-constexpr int64_t MOST_QUEUED = 64 << 20;  // bytes of a call; and what is kept for the next ones
+constexpr int64_t MAX_STREAM_ORDERED_BYTES = 64 << 20;  // bytes of a call; and what is kept for the next ones
 
 struct Pools {
     std::mutex mutex;
@@ -70,22 +70,22 @@ cudaMemPool_t new_pool(int device) {
     properties.location.id = device;
     cudaMemPool_t pool = nullptr;
     PK_CUDA(cudaMemPoolCreate(&pool, &properties));
-    uint64_t kept = MOST_QUEUED;
+    uint64_t kept = MAX_STREAM_ORDERED_BYTES;
     PK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
     return pool;
 }
 
 cudaMemPool_t pool_of(int device) {
     const std::lock_guard<std::mutex> lock(pools().mutex);
-    const auto known = pools().of_devices.find(device);
-    if (known != pools().of_devices.end()) return known->second;
+    const auto existing = pools().of_devices.find(device);
+    if (existing != pools().of_devices.end()) return existing->second;
     return pools().of_devices[device] = new_pool(device);
 }
 
 }  // namespace
 
-QueuedMemory::QueuedMemory(const Line &line, int64_t bytes) : stream_(line.stream) {
-    const cudaMemPool_t pool = bytes <= MOST_QUEUED ? pool_of(line.device) : nullptr;
+StreamOrderedMemory::StreamOrderedMemory(const StreamScope &stream_scope, int64_t bytes) : stream_(stream_scope.stream) {
+    const cudaMemPool_t pool = bytes <= MAX_STREAM_ORDERED_BYTES ? pool_of(stream_scope.device) : nullptr;
     if (pool == nullptr) return;
     void *memory = nullptr;
     const cudaError_t state = cudaMallocFromPoolAsync(&memory, size_t(bytes), pool, stream_);
@@ -97,28 +97,28 @@ QueuedMemory::QueuedMemory(const Line &line, int64_t bytes) : stream_(line.strea
     memory_ = static_cast<char *>(memory);
 }
 
-QueuedMemory::~QueuedMemory() {
+StreamOrderedMemory::~StreamOrderedMemory() {
     // A failure follows one that was reported.
     if (memory_ != nullptr) (void)cudaFreeAsync(memory_, stream_);
 }
 
-void release_queued_memory() {
+void release_stream_memory() {
     const std::lock_guard<std::mutex> lock(pools().mutex);
     for (const auto &[device, pool] : pools().of_devices) {
         if (pool != nullptr) PK_CUDA(cudaMemPoolTrimTo(pool, 0));
     }
 }
 
-char *unread_notes() {
+char *status_sink() {
     int device = 0;
     PK_CUDA(cudaGetDevice(&device));
     static std::mutex mutex;
     // Never destroyed: at the process's exit the driver may be gone before it.
-    static auto *const notes = new std::unordered_map<int, DeviceMemory>;
+    static auto *const sinks = new std::unordered_map<int, DeviceMemory>;
     const std::lock_guard<std::mutex> lock(mutex);
-    DeviceMemory &found = (*notes)[device];
-    if (found.get() == nullptr) found = device_memory(UNREAD_NOTES);
-    return static_cast<char *>(found.get());
+    DeviceMemory &sink = (*sinks)[device];
+    if (sink.get() == nullptr) sink = allocate_device(STATUS_SINK_BYTES);
+    return static_cast<char *>(sink.get());
 }
 
 }  // namespace pk

@@ -16,26 +16,26 @@ int device_of(const Layout &layout);
 int device_of(std::initializer_list<const void *> arrays);
 
 // A call of arrays on a device, which is current while this lives.
-class Queued : public Line {
+class AsyncCall : public StreamScope {
    public:
-    Queued(int device, const Call &call);
+    AsyncCall(int device, const Call &call);
 
     // Ends the call: by waiting for the stream, if the caller wants that.
-    void end() const;
+    void finish() const;
 
    private:
-    const bool waits_;
+    const bool is_blocking_;
     const CurrentDevice current_;
 };
 
 // Memory of the driver's for what stands in a line, given back there: a graph can have it, too. There is none
 // of much, or where the device has no such memory.
-class QueuedMemory {
+class StreamOrderedMemory {
    public:
-    QueuedMemory(const Line &line, int64_t bytes);
-    ~QueuedMemory();
-    QueuedMemory(const QueuedMemory &) = delete;
-    QueuedMemory &operator=(const QueuedMemory &) = delete;
+    StreamOrderedMemory(const StreamScope &stream_scope, int64_t bytes);
+    ~StreamOrderedMemory();
+    StreamOrderedMemory(const StreamOrderedMemory &) = delete;
+    StreamOrderedMemory &operator=(const StreamOrderedMemory &) = delete;
     char *get() const { return memory_; }
 
    private:
@@ -44,11 +44,11 @@ class QueuedMemory {
 };
 
 // Gives back what calls have left to the next ones.
-void release_queued_memory();
+void release_stream_memory();
 
 // Memory of the current device for what queued calls note, which nobody reads: so much for each of
 // PK_MAX_INSTRUCTIONS as an unsigned has.
-constexpr int64_t UNREAD_NOTES = PK_MAX_INSTRUCTIONS * int64_t(sizeof(unsigned));
-char *unread_notes();
+constexpr int64_t STATUS_SINK_BYTES = PK_MAX_INSTRUCTIONS * int64_t(sizeof(unsigned));
+char *status_sink();
 
 }  // namespace pk

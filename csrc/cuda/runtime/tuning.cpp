@@ -14,7 +14,7 @@ namespace {
 
 struct Constant {
     const char *name, *text;
-    int64_t usual, least, most;
+    int64_t default_value, min_value, max_value;
 };
 
 // In the order of Tune. Measured on a host of 16 cores with an H200 on PCIe 5.
@@ -46,10 +46,10 @@ constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);
 int64_t initial(const Constant &constant) {
     std::string variable = std::string("PYCUDAKIT_STREAM_") + constant.name;
     for (char &letter : variable) letter = char(std::toupper(letter));
-    const int64_t value = from_environment(variable.c_str(), "a number", constant.usual, constant.least);
-    if (value > constant.most) {
+    const int64_t value = integer_from_environment(variable.c_str(), "a number", constant.default_value, constant.min_value);
+    if (value > constant.max_value) {
         fail(PK_INVALID_ARGUMENT, variable + " is " + std::to_string(value) + "; set it to at most " +
-                                      std::to_string(constant.most) + ", or unset it");
+                                      std::to_string(constant.max_value) + ", or unset it");
     }
     return value;
 }
@@ -79,18 +79,18 @@ pk_tuning tuning_of(int64_t index) {
     std::snprintf(found.name, sizeof(found.name), "%s", constant.name);
     std::snprintf(found.text, sizeof(found.text), "%s", constant.text);
     found.value = tuned(Tune(index));
-    found.usual = constant.usual;
-    found.least = constant.least;
-    found.most = constant.most;
+    found.default_value = constant.default_value;
+    found.min_value = constant.min_value;
+    found.max_value = constant.max_value;
     return found;
 }
 
 void tune(int64_t index, int64_t value) {
     require_index(index, COUNT, "constant");
     const Constant &constant = constants[index];
-    if (value < constant.least || value > constant.most) {
-        fail(PK_INVALID_ARGUMENT, std::string(constant.name) + " is from " + std::to_string(constant.least) +
-                                      " to " + std::to_string(constant.most) + ", not " +
+    if (value < constant.min_value || value > constant.max_value) {
+        fail(PK_INVALID_ARGUMENT, std::string(constant.name) + " is from " + std::to_string(constant.min_value) +
+                                      " to " + std::to_string(constant.max_value) + ", not " +
                                       std::to_string(value));
     }
     values().at[index] = value;

@@ -12,20 +12,20 @@ constexpr int THREADS = 128;
 // wait for nothing else: the next ones are on their way.
 template <class State, class Take>
 __device__ void for_states(const State *states, int64_t stride, int64_t first, int64_t end, Take take) {
-    constexpr int AHEAD = 256 / int(sizeof(State));  // as many as registers hold twice
-    State now[AHEAD], next[AHEAD];
+    constexpr int LOADS_IN_FLIGHT = 256 / int(sizeof(State));  // as many as registers hold twice
+    State now[LOADS_IN_FLIGHT], next[LOADS_IN_FLIGHT];
     auto ask = [&](int64_t at) {
 #pragma unroll
-        for (int i = 0; i < AHEAD; ++i)
+        for (int i = 0; i < LOADS_IN_FLIGHT; ++i)
             if (at + i < end) next[i] = states[(at + i) * stride];
     };
     ask(first);
-    for (int64_t at = first; at < end; at += AHEAD) {
+    for (int64_t at = first; at < end; at += LOADS_IN_FLIGHT) {
 #pragma unroll
-        for (int i = 0; i < AHEAD; ++i) now[i] = next[i];
-        ask(at + AHEAD);
+        for (int i = 0; i < LOADS_IN_FLIGHT; ++i) now[i] = next[i];
+        ask(at + LOADS_IN_FLIGHT);
 #pragma unroll
-        for (int i = 0; i < AHEAD; ++i)
+        for (int i = 0; i < LOADS_IN_FLIGHT; ++i)
             if (at + i < end) take(at + i, now[i]);
     }
 }
@@ -35,88 +35,88 @@ struct Group {
     int64_t first, end;
     bool has_begun;
 
-    __device__ Group(const Given &given, int64_t index) {
-        const int64_t group = given.first_group + index, slab = group / given.groups_a_slab;
-        const int64_t before = given.first_slab * given.blocks + given.first_block;  // parts, of all slabs
-        const int64_t behind = (slab + 1) * given.blocks - before;
-        first = slab * given.blocks + group % given.groups_a_slab * GROUP - before;
+    __device__ Group(const ScanParams &params, int64_t index) {
+        const int64_t group = params.first_group + index, slab = group / params.groups_per_slab;
+        const int64_t before = params.first_slab * params.blocks + params.first_block;  // parts, of all slabs
+        const int64_t behind = (slab + 1) * params.blocks - before;
+        first = slab * params.blocks + group % params.groups_per_slab * GROUP - before;
         end = first + GROUP < behind ? first + GROUP : behind;
         has_begun = first < 0;
         if (has_begun) first = 0;
-        if (end > given.parts) end = given.parts;
+        if (end > params.scan_blocks) end = params.scan_blocks;
     }
 };
 
 template <class Op>
-__device__ typename Op::State after_part(const Given &given, const typename Op::State &before,
-                                         const typename Op::State &total, int64_t part, int64_t column) {
-    return Op::must_run(before, total) ? run_part<Op>(given, before, total, part, column)
+__device__ typename Op::State after_block(const ScanParams &params, const typename Op::State &before,
+                                         const typename Op::State &total, int64_t scan_block, int64_t column) {
+    return Op::must_run(before, total) ? rerun_block<Op>(params, before, total, scan_block, column)
                                        : Op::combine(before, total);
 }
 
 template <class Op>
-__global__ void total_groups(const __grid_constant__ Given given) {
+__global__ void upsweep_groups(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (thread >= given.group_count * given.inner) return;
-    const int64_t column = thread % given.inner;
-    const Group group(given, thread / given.inner);
+    if (thread >= params.group_count * params.inner) return;
+    const int64_t column = thread % params.inner;
+    const Group group(params, thread / params.inner);
     State total =
-        group.has_begun ? static_cast<const Carry<Op> *>(given.carries)[column].total : Op::identity();
-    for_states(static_cast<const State *>(given.totals) + column, given.inner, group.first, group.end,
-               [&](int64_t, const State &part) { total = Op::combine(total, part); });
-    static_cast<State *>(given.groups)[thread] = total;
+        group.has_begun ? static_cast<const Carry<Op> *>(params.carries)[column].total : Op::identity();
+    for_states(static_cast<const State *>(params.totals) + column, params.inner, group.first, group.end,
+               [&](int64_t, const State &scan_block) { total = Op::combine(total, scan_block); });
+    static_cast<State *>(params.groups)[thread] = total;
 }
 
 // Makes of the groups' totals what is before the first of their parts in the chunk. A thread has a slab's.
 template <class Op>
-__global__ void run_groups(const __grid_constant__ Given given) {
+__global__ void prefix_groups(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    const int64_t column = thread % given.inner, slab = given.first_slab + thread / given.inner;
-    const int64_t first = slab * given.groups_a_slab - given.first_group, end = first + given.groups_a_slab;
-    if (first >= given.group_count) return;
+    const int64_t column = thread % params.inner, slab = params.first_slab + thread / params.inner;
+    const int64_t first = slab * params.groups_per_slab - params.first_group, end = first + params.groups_per_slab;
+    if (first >= params.group_count) return;
     Carry<Op> carry;
-    if (first <= 0 && given.first_block != 0) {  // which has begun
-        carry = static_cast<const Carry<Op> *>(given.carries)[column];
-        carry.begin(given.first_block);
+    if (first <= 0 && params.first_block != 0) {  // which has begun
+        carry = static_cast<const Carry<Op> *>(params.carries)[column];
+        carry.begin(params.first_block);
     }
-    const bool is_cut = first <= 0 && given.first_block % GROUP != 0;  // the first group
-    const State *const parts = static_cast<const State *>(given.totals) + column;
-    State *const groups = static_cast<State *>(given.groups) + column;
+    const bool is_cut = first <= 0 && params.first_block % GROUP != 0;  // the first group
+    const State *const scan_blocks = static_cast<const State *>(params.totals) + column;
+    State *const groups = static_cast<State *>(params.groups) + column;
     State before = carry.group;
-    for_states(groups, given.inner, first < 0 ? 0 : first, end < given.group_count ? end : given.group_count,
+    for_states(groups, params.inner, first < 0 ? 0 : first, end < params.group_count ? end : params.group_count,
                [&](int64_t index, const State &total) {
                    State state = index == 0 && is_cut ? carry.running : before;
-                   groups[index * given.inner] = state;
+                   groups[index * params.inner] = state;
                    if (!Op::must_run(before, total)) {
                        before = Op::combine(before, total);
                        return;
                    }
-                   const Group group(given, index);
-                   for (int64_t part = group.first; part < group.end; ++part)
-                       state = after_part<Op>(given, state, parts[part * given.inner], part, column);
+                   const Group group(params, index);
+                   for (int64_t scan_block = group.first; scan_block < group.end; ++scan_block)
+                       state = after_block<Op>(params, state, scan_blocks[scan_block * params.inner], scan_block, column);
                    before = state;
                });
 }
 
 // Makes of the parts' totals what is before each. A thread has a group's.
 template <class Op>
-__global__ void run_parts(const __grid_constant__ Given given) {
+__global__ void prefix_blocks(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (thread >= given.group_count * given.inner) return;
-    const int64_t column = thread % given.inner, index = thread / given.inner;
-    const Group group(given, index);
-    const bool is_last = index + 1 == given.group_count;
-    Carry<Op> &kept = static_cast<Carry<Op> *>(given.carries)[column], carry;
-    carry.group = carry.running = static_cast<const State *>(given.groups)[thread];
+    if (thread >= params.group_count * params.inner) return;
+    const int64_t column = thread % params.inner, index = thread / params.inner;
+    const Group group(params, index);
+    const bool is_last = index + 1 == params.group_count;
+    Carry<Op> &kept = static_cast<Carry<Op> *>(params.carries)[column], carry;
+    carry.group = carry.running = static_cast<const State *>(params.groups)[thread];
     if (is_last && group.has_begun) carry = kept;
-    State *const totals = static_cast<State *>(given.totals) + column;
-    for_states(totals, given.inner, group.first, group.end, [&](int64_t part, const State &total) {
+    State *const totals = static_cast<State *>(params.totals) + column;
+    for_states(totals, params.inner, group.first, group.end, [&](int64_t scan_block, const State &total) {
         const State before = carry.running;
-        totals[part * given.inner] = before;
-        carry.end(total, after_part<Op>(given, before, total, part, column));
+        totals[scan_block * params.inner] = before;
+        carry.end(total, after_block<Op>(params, before, total, scan_block, column));
     });
     if (is_last) kept = carry;
 }

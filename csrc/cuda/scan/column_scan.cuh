@@ -5,104 +5,104 @@
 
 namespace pk::scan::device {
 
-constexpr int AHEAD = 8;
+constexpr int LOADS_IN_FLIGHT = 8;
 
 // Calls take(row, term) for the rows from element `first` on, each of which is asked for well ahead.
 template <class Term, class Take>
-__device__ void for_terms(const Given &given, int64_t first, int64_t rows, unsigned &met, Take take) {
-    for (int64_t row = 0; row < rows; row += AHEAD) {
-        Term terms[AHEAD];
+__device__ void for_terms(const ScanParams &params, int64_t first, int64_t rows, unsigned &met, Take take) {
+    for (int64_t row = 0; row < rows; row += LOADS_IN_FLIGHT) {
+        Term terms[LOADS_IN_FLIGHT];
         const int64_t left = rows - row;
-        load_terms(given, first + row * given.inner, given.inner, left < AHEAD ? int(left) : AHEAD, terms,
+        load_terms(params, first + row * params.inner, params.inner, left < LOADS_IN_FLIGHT ? int(left) : LOADS_IN_FLIGHT, terms,
                    met);
 #pragma unroll
-        for (int i = 0; i < AHEAD; ++i)
+        for (int i = 0; i < LOADS_IN_FLIGHT; ++i)
             if (row + i < rows) take(row + i, terms[i]);
     }
 }
 
 // A thread's segment of a column of a part; of some, there are no rows.
-struct Place {
-    int64_t column, segment, part;
-    Part in;
+struct ColumnSegment {
+    int64_t column, segment, scan_block;
+    ScanBlock in;
     int64_t first, rows;
 
-    __device__ Place(const Given &given, int64_t thread)
-        : column(thread % given.inner),
-          segment(thread / given.inner % given.segments_a_part),
-          part(thread / given.inner / given.segments_a_part),
-          in(part_of(given, part)),
-          first(in.first + segment * SEGMENT * given.inner + column),
+    __device__ ColumnSegment(const ScanParams &params, int64_t thread)
+        : column(thread % params.inner),
+          segment(thread / params.inner % params.segments_per_block),
+          scan_block(thread / params.inner / params.segments_per_block),
+          in(scan_block_at(params, scan_block)),
+          first(in.first + segment * SEGMENT * params.inner + column),
           rows(in.rows - segment * SEGMENT < SEGMENT ? in.rows - segment * SEGMENT : SEGMENT) {}
 };
 
-__device__ inline int64_t segment_at(const Given &given, int64_t part, int64_t segment, int64_t column) {
-    return (part * given.segments_a_part + segment) * given.inner + column;
+__device__ inline int64_t segment_at(const ScanParams &params, int64_t scan_block, int64_t segment, int64_t column) {
+    return (scan_block * params.segments_per_block + segment) * params.inner + column;
 }
 
 template <class Op>
-__global__ void total_segments(const __grid_constant__ Given given) {
+__global__ void upsweep_segments(const __grid_constant__ ScanParams params) {
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (thread >= given.parts * given.segments_a_part * given.inner) return;
-    const Place at(given, thread);
+    if (thread >= params.scan_blocks * params.segments_per_block * params.inner) return;
+    const ColumnSegment at(params, thread);
     if (at.rows <= 0) return;
     typename Op::State state = Op::identity();
     unsigned ignored = 0;
-    for_terms<typename Op::Term>(given, at.first, at.rows, ignored,
+    for_terms<typename Op::Term>(params, at.first, at.rows, ignored,
                                  [&](int64_t, typename Op::Term term) { Op::step(state, term); });
-    static_cast<typename Op::State *>(given.segments)[thread] = state;
+    static_cast<typename Op::State *>(params.segments)[thread] = state;
 }
 
 template <class Op>
-__global__ void total_parts(const __grid_constant__ Given given) {
+__global__ void upsweep_blocks(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (thread >= given.parts * given.inner) return;
-    const int64_t column = thread % given.inner, part = thread / given.inner;
-    const Part in = part_of(given, part);
-    const State *const segments = static_cast<const State *>(given.segments);
+    if (thread >= params.scan_blocks * params.inner) return;
+    const int64_t column = thread % params.inner, scan_block = thread / params.inner;
+    const ScanBlock in = scan_block_at(params, scan_block);
+    const State *const segments = static_cast<const State *>(params.segments);
     State total = Op::identity();
     for (int64_t row = 0, s = 0; row < in.rows; row += SEGMENT, ++s) {
-        total = taken<Op>(given, total, segments[segment_at(given, part, s, column)],
-                          in.first + row * given.inner + column,
+        total = advanced<Op>(params, total, segments[segment_at(params, scan_block, s, column)],
+                          in.first + row * params.inner + column,
                           in.rows - row < SEGMENT ? in.rows - row : SEGMENT);
     }
-    static_cast<State *>(given.totals)[thread] = total;
+    static_cast<State *>(params.totals)[thread] = total;
 }
 
 template <class Op>
-__global__ void run_segments(const __grid_constant__ Given given) {
+__global__ void downsweep_segments(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     using Term = typename Op::Term;
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (thread >= given.parts * given.segments_a_part * given.inner) return;
-    const Place at(given, thread);
+    if (thread >= params.scan_blocks * params.segments_per_block * params.inner) return;
+    const ColumnSegment at(params, thread);
     if (at.rows <= 0) return;
-    const State *const segments = static_cast<const State *>(given.segments);
+    const State *const segments = static_cast<const State *>(params.segments);
     State state = Op::identity();
-    if (given.blocks > 1) state = static_cast<const State *>(given.totals)[at.part * given.inner + at.column];
+    if (params.blocks > 1) state = static_cast<const State *>(params.totals)[at.scan_block * params.inner + at.column];
     for (int64_t s = 0; s < at.segment; ++s) {
-        state = taken<Op>(given, state, segments[segment_at(given, at.part, s, at.column)],
-                          at.in.first + s * SEGMENT * given.inner + at.column, SEGMENT);
+        state = advanced<Op>(params, state, segments[segment_at(params, at.scan_block, s, at.column)],
+                          at.in.first + s * SEGMENT * params.inner + at.column, SEGMENT);
     }
     unsigned met = 0;
     // What is after the last row is no result of an exclusive scan.
-    const int64_t last = (at.in.block + 1) * Slabs::BLOCK >= given.length
+    const int64_t last = (at.in.block + 1) * Slabs::BLOCK >= params.length
                              ? at.in.rows - 1 - at.segment * SEGMENT
                              : int64_t(Slabs::BLOCK);
-    double before = rounded(double(Op::value(state)), given.to_type);
+    double before = rounded(double(Op::value(state)), params.to_type);
     Term earlier = at.in.block == 0 && at.segment == 0 ? identity_of<Op>() : Op::value(state);
-    for_terms<Term>(given, at.first, at.rows, met, [&](int64_t row, Term term) {
+    for_terms<Term>(params, at.first, at.rows, met, [&](int64_t row, Term term) {
         Op::step(state, term);
         const Term value = Op::value(state);
-        store(given, at.first + row * given.inner, given.is_exclusive ? earlier : value);
+        store(params, at.first + row * params.inner, params.is_exclusive ? earlier : value);
         earlier = value;
-        if (!given.reports) return;
-        const double result = rounded(double(value), given.to_type);
-        if (!given.is_exclusive || row != last) met |= scan::met(double(term), before, result);
+        if (!params.reports) return;
+        const double result = rounded(double(value), params.to_type);
+        if (!params.is_exclusive || row != last) met |= scan::raised(double(term), before, result);
         before = result;
     });
-    if (met != 0 && (*static_cast<volatile unsigned *>(given.met) & met) != met) atomicOr(given.met, met);
+    if (met != 0 && (*static_cast<volatile unsigned *>(params.met) & met) != met) atomicOr(params.met, met);
 }
 
 }  // namespace pk::scan::device

@@ -8,7 +8,7 @@
 namespace pk::scan {
 
 // A chunk, as its kernels see it. Its parts are blocks of slabs, counted through all slabs.
-struct Given {
+struct ScanParams {
     const char *from;
     char *to;
     unsigned *met;
@@ -16,33 +16,33 @@ struct Given {
     void *groups;             // and before each group
     void *carries;            // up to the chunk's first part, if that doesn't begin a slab
     int64_t start;            // elements before the chunk
-    int64_t first_slab, first_block, parts;           // of which the first is that block of that slab
-    int64_t first_group, groups_a_slab, group_count;  // counted through all slabs, too
-    int64_t length, inner, blocks, segments_a_part, parts_a_tile;
+    int64_t first_slab, first_block, scan_blocks;           // of which the first is that block of that slab
+    int64_t first_group, groups_per_slab, group_count;  // counted through all slabs, too
+    int64_t length, inner, blocks, segments_per_block, blocks_per_tile;
     double instead_of_nan;
     int from_type, to_type;
     uint64_t flipped;  // bits of terms, and of results again: what makes of any extreme the same one
     bool narrows, skips_nan, is_exclusive, reports;
 };
 
-struct Part {
+struct ScanBlock {
     int64_t first, rows, block;  // its first element in the chunk
 };
 
 namespace device {
 
-__device__ inline Part part_of(const Given &given, int64_t index) {
-    int64_t slab = given.first_slab, block = given.first_block + index;
-    if (given.blocks == 1) {  // dividing takes longer than all else
+__device__ inline ScanBlock scan_block_at(const ScanParams &params, int64_t index) {
+    int64_t slab = params.first_slab, block = params.first_block + index;
+    if (params.blocks == 1) {  // dividing takes longer than all else
         slab += block;
         block = 0;
-    } else if (block >= given.blocks) {
-        slab += block / given.blocks;
-        block %= given.blocks;
+    } else if (block >= params.blocks) {
+        slab += block / params.blocks;
+        block %= params.blocks;
     }
-    const int64_t row = slab * given.length + block * Slabs::BLOCK,
-                  left = given.length - block * Slabs::BLOCK;
-    return {row * given.inner - given.start, left < Slabs::BLOCK ? left : Slabs::BLOCK, block};
+    const int64_t row = slab * params.length + block * Slabs::BLOCK,
+                  left = params.length - block * Slabs::BLOCK;
+    return {row * params.inner - params.start, left < Slabs::BLOCK ? left : Slabs::BLOCK, block};
 }
 
 // Elements whose memory is not of a C++ type that computes as they do.
@@ -95,7 +95,7 @@ struct Integer {
 };
 template <class T>
 __device__ Integer cast_to(double value) {
-    return {uint64_t(int64_t(arith::cast<T>(value))), arith::fits<T>(value) ? 0u : unsigned(PK_INVALID)};
+    return {uint64_t(int64_t(arith::cast<T>(value))), arith::fits<T>(value) ? 0u : unsigned(PK_FPE_INVALID)};
 }
 
 static __device__ __noinline__ Integer as_integer(double value, int type) {
@@ -113,15 +113,15 @@ static __device__ __noinline__ Integer as_integer(double value, int type) {
 }
 
 template <class Term, class T>
-__device__ Term term_of(const Given &given, T element, unsigned &met) {
+__device__ Term term_of(const ScanParams &params, T element, unsigned &met) {
     constexpr bool is_float = std::is_floating_point<Term>::value;
     if constexpr (std::is_floating_point<T>::value || std::is_same<T, Half>::value) {
         double value = double(element);
-        if (given.skips_nan && value != value) value = given.instead_of_nan;
+        if (params.skips_nan && value != value) value = params.instead_of_nan;
         if constexpr (is_float) {
             return value;
         } else {
-            const Integer integer = as_integer(value, given.to_type);
+            const Integer integer = as_integer(value, params.to_type);
             met |= integer.met;
             return Term(integer.bits);
         }
@@ -133,80 +133,80 @@ __device__ Term term_of(const Given &given, T element, unsigned &met) {
 }
 
 template <class Term>
-__device__ Term flip(const Given &given, Term term) {
-    return bit_cast<Term>(bit_cast<uint64_t>(term) ^ given.flipped);
+__device__ Term flip(const ScanParams &params, Term term) {
+    return bit_cast<Term>(bit_cast<uint64_t>(term) ^ params.flipped);
 }
 
 // Elements so far apart as terms; all are asked for before the first is looked at.
-template <int MOST, class Term>
-__device__ void load_terms(const Given &given, int64_t first, int64_t stride, int count, Term (&terms)[MOST],
+template <int MAX_COUNT, class Term>
+__device__ void load_terms(const ScanParams &params, int64_t first, int64_t stride, int count, Term (&terms)[MAX_COUNT],
                            unsigned &met) {
-    visit_type(given.from_type, [&](auto type) {
+    visit_type(params.from_type, [&](auto type) {
         using T = decltype(type);
-        const T *const from = reinterpret_cast<const T *>(given.from) + first;
-        T elements[MOST];
+        const T *const from = reinterpret_cast<const T *>(params.from) + first;
+        T elements[MAX_COUNT];
 #pragma unroll
-        for (int i = 0; i < MOST; ++i)
+        for (int i = 0; i < MAX_COUNT; ++i)
             if (i < count) elements[i] = from[i * stride];
 #pragma unroll
-        for (int i = 0; i < MOST; ++i)
-            if (i < count) terms[i] = term_of<Term>(given, elements[i], met);
+        for (int i = 0; i < MAX_COUNT; ++i)
+            if (i < count) terms[i] = term_of<Term>(params, elements[i], met);
     });
     if constexpr (!std::is_floating_point<Term>::value) {
-        if (given.narrows) {
+        if (params.narrows) {
 #pragma unroll
-            for (int i = 0; i < MOST; ++i)
-                if (i < count) terms[i] = narrowed(terms[i], given.to_type);
+            for (int i = 0; i < MAX_COUNT; ++i)
+                if (i < count) terms[i] = narrowed(terms[i], params.to_type);
         }
     }
 #pragma unroll
-    for (int i = 0; i < MOST; ++i)
-        if (i < count) terms[i] = flip(given, terms[i]);
+    for (int i = 0; i < MAX_COUNT; ++i)
+        if (i < count) terms[i] = flip(params, terms[i]);
 }
 
 template <class Term>
-__device__ Term term_at(const Given &given, int64_t index, unsigned &met) {
+__device__ Term term_at(const ScanParams &params, int64_t index, unsigned &met) {
     Term terms[1];
-    load_terms(given, index, 1, 1, terms, met);
+    load_terms(params, index, 1, 1, terms, met);
     return terms[0];
 }
 
-__device__ inline void store(const Given &given, int64_t index, double result) {
-    const double value = flip(given, result);
-    switch (given.to_type) {
+__device__ inline void store(const ScanParams &params, int64_t index, double result) {
+    const double value = flip(params, result);
+    switch (params.to_type) {
         case PK_FLOAT16:
-            reinterpret_cast<uint16_t *>(given.to)[index] = half::from_float(half::to_odd(value));
+            reinterpret_cast<uint16_t *>(params.to)[index] = half::from_float(half::to_odd(value));
             break;
-        case PK_FLOAT32: reinterpret_cast<float *>(given.to)[index] = float(value); break;
-        default: reinterpret_cast<double *>(given.to)[index] = value;
+        case PK_FLOAT32: reinterpret_cast<float *>(params.to)[index] = float(value); break;
+        default: reinterpret_cast<double *>(params.to)[index] = value;
     }
 }
 
-__device__ inline void store(const Given &given, int64_t index, uint64_t result) {
-    const uint64_t value = flip(given, result);
-    switch (size_of(given.to_type)) {
-        case 1: reinterpret_cast<uint8_t *>(given.to)[index] = uint8_t(value); break;
-        case 2: reinterpret_cast<uint16_t *>(given.to)[index] = uint16_t(value); break;
-        case 4: reinterpret_cast<uint32_t *>(given.to)[index] = uint32_t(value); break;
-        default: reinterpret_cast<uint64_t *>(given.to)[index] = value;
+__device__ inline void store(const ScanParams &params, int64_t index, uint64_t result) {
+    const uint64_t value = flip(params, result);
+    switch (size_of(params.to_type)) {
+        case 1: reinterpret_cast<uint8_t *>(params.to)[index] = uint8_t(value); break;
+        case 2: reinterpret_cast<uint16_t *>(params.to)[index] = uint16_t(value); break;
+        case 4: reinterpret_cast<uint32_t *>(params.to)[index] = uint32_t(value); break;
+        default: reinterpret_cast<uint64_t *>(params.to)[index] = value;
     }
 }
 
 template <class Op>
-__device__ typename Op::State taken(const Given &given, const typename Op::State &before,
+__device__ typename Op::State advanced(const ScanParams &params, const typename Op::State &before,
                                     const typename Op::State &total, int64_t first, int64_t rows) {
     return after<Op>(before, total, rows, [&](int64_t row) {
         unsigned ignored = 0;
-        return term_at<typename Op::Term>(given, first + row * given.inner, ignored);
+        return term_at<typename Op::Term>(params, first + row * params.inner, ignored);
     });
 }
 
 // What taken() is for a whole part; apart, since finding the part takes longer than all else.
 template <class Op>
-__device__ __noinline__ typename Op::State run_part(const Given &given, typename Op::State before,
-                                                    typename Op::State total, int64_t part, int64_t column) {
-    const Part in = part_of(given, part);
-    return taken<Op>(given, before, total, in.first + column, in.rows);
+__device__ __noinline__ typename Op::State rerun_block(const ScanParams &params, typename Op::State before,
+                                                    typename Op::State total, int64_t scan_block, int64_t column) {
+    const ScanBlock in = scan_block_at(params, scan_block);
+    return advanced<Op>(params, before, total, in.first + column, in.rows);
 }
 
 }  // namespace device

@@ -6,7 +6,7 @@
 
 namespace pk::scan::device {
 
-constexpr int TILE = 2048, TILE_THREADS = 128, TOGETHER = 8;
+constexpr int TILE = 2048, TILE_THREADS = 128, TERMS_AT_ONCE = 8;
 constexpr int PADDED_TILE = TILE + TILE / int(SEGMENT);
 // On a processor, as far as registers go.
 template <class Op>
@@ -18,94 +18,94 @@ static_assert(TILE % Slabs::BLOCK == 0, "a tile is made of blocks");
 __device__ inline int padded(int index) { return index + int(unsigned(index) / unsigned(SEGMENT)); }
 
 // Parts of as many rows as these have to a tile.
-inline int64_t parts_a_tile(int64_t length) { return TILE / std::min(length, Slabs::BLOCK); }
+inline int64_t blocks_per_tile(int64_t length) { return TILE / std::min(length, Slabs::BLOCK); }
 
 struct Tile {
-    int64_t part, first;  // the first of its parts, and its first element in the chunk
-    int parts, elements, segments;
+    int64_t scan_block, first;  // the first of its parts, and its first element in the chunk
+    int scan_blocks, elements, segments;
 
-    __device__ explicit Tile(const Given &given)
-        : part(int64_t(blockIdx.x) * given.parts_a_tile), first(part_of(given, part).first) {
-        const int64_t left = given.parts - part;
-        parts = int(left < given.parts_a_tile ? left : given.parts_a_tile);
-        const Part last = part_of(given, part + parts - 1);
+    __device__ explicit Tile(const ScanParams &params)
+        : scan_block(int64_t(blockIdx.x) * params.blocks_per_tile), first(scan_block_at(params, scan_block).first) {
+        const int64_t left = params.scan_blocks - scan_block;
+        scan_blocks = int(left < params.blocks_per_tile ? left : params.blocks_per_tile);
+        const ScanBlock last = scan_block_at(params, scan_block + scan_blocks - 1);
         elements = int(last.first + last.rows - first);
-        segments = parts * int(given.segments_a_part);
+        segments = scan_blocks * int(params.segments_per_block);
     }
 };
 
 // A segment of a tile's part; of some, there are no rows.
-struct InTile {
-    Part part;
+struct TileSegment {
+    ScanBlock scan_block;
     int first, rows, segment;  // its first element in the tile
 
-    __device__ InTile(const Given &given, const Tile &tile, int thread) {
-        const int segments = int(given.segments_a_part), index = thread / segments;
+    __device__ TileSegment(const ScanParams &params, const Tile &tile, int thread) {
+        const int segments = int(params.segments_per_block), index = thread / segments;
         segment = thread - index * segments;
-        part = part_of(given, tile.part + index);
-        first = int(part.first - tile.first) + segment * int(SEGMENT);
-        const int left = int(part.rows) - segment * int(SEGMENT);
+        scan_block = scan_block_at(params, tile.scan_block + index);
+        first = int(scan_block.first - tile.first) + segment * int(SEGMENT);
+        const int left = int(scan_block.rows) - segment * int(SEGMENT);
         rows = left < int(SEGMENT) ? left : int(SEGMENT);
     }
 };
 
 // This and store_tile() are called once for many elements: apart, they are compiled once for all operations.
 template <class Term>
-__device__ __noinline__ void load_tile(const Given &given, const Tile &at, Term *tile, unsigned &met) {
-    constexpr int MOST = TILE / TILE_THREADS;
-    Term terms[MOST];
+__device__ __noinline__ void load_tile(const ScanParams &params, const Tile &at, Term *tile, unsigned &met) {
+    constexpr int MAX_COUNT = TILE / TILE_THREADS;
+    Term terms[MAX_COUNT];
     const int thread = int(threadIdx.x), left = at.elements - thread;
     const int count = left <= 0 ? 0 : (left + TILE_THREADS - 1) / TILE_THREADS;
-    load_terms(given, at.first + thread, TILE_THREADS, count, terms, met);
+    load_terms(params, at.first + thread, TILE_THREADS, count, terms, met);
 #pragma unroll
-    for (int i = 0; i < MOST; ++i)
+    for (int i = 0; i < MAX_COUNT; ++i)
         if (i < count) tile[padded(thread + i * TILE_THREADS)] = terms[i];
 }
 
 template <class To, class Term, class Convert>
-__device__ void store_as(const Given &given, const Tile &at, const Term *tile, Convert convert) {
-    To *const to = reinterpret_cast<To *>(given.to) + at.first;
+__device__ void store_as(const ScanParams &params, const Tile &at, const Term *tile, Convert convert) {
+    To *const to = reinterpret_cast<To *>(params.to) + at.first;
 #pragma unroll 4
     for (int index = int(threadIdx.x); index < at.elements; index += TILE_THREADS)
-        to[index] = convert(flip(given, tile[padded(index)]));
+        to[index] = convert(flip(params, tile[padded(index)]));
 }
 
 template <class Term>
-__device__ __noinline__ void store_tile(const Given &given, const Tile &at, const Term *tile) {
+__device__ __noinline__ void store_tile(const ScanParams &params, const Tile &at, const Term *tile) {
     if constexpr (std::is_floating_point<Term>::value) {
-        switch (given.to_type) {
+        switch (params.to_type) {
             case PK_FLOAT16:
-                return store_as<uint16_t>(given, at, tile,
+                return store_as<uint16_t>(params, at, tile,
                                           [](Term value) { return half::from_float(half::to_odd(value)); });
-            case PK_FLOAT32: return store_as<float>(given, at, tile, [](Term value) { return float(value); });
-            default: return store_as<double>(given, at, tile, [](Term value) { return value; });
+            case PK_FLOAT32: return store_as<float>(params, at, tile, [](Term value) { return float(value); });
+            default: return store_as<double>(params, at, tile, [](Term value) { return value; });
         }
     } else {
-        switch (size_of(given.to_type)) {
-            case 1: return store_as<uint8_t>(given, at, tile, [](Term value) { return uint8_t(value); });
-            case 2: return store_as<uint16_t>(given, at, tile, [](Term value) { return uint16_t(value); });
-            case 4: return store_as<uint32_t>(given, at, tile, [](Term value) { return uint32_t(value); });
-            default: return store_as<uint64_t>(given, at, tile, [](Term value) { return uint64_t(value); });
+        switch (size_of(params.to_type)) {
+            case 1: return store_as<uint8_t>(params, at, tile, [](Term value) { return uint8_t(value); });
+            case 2: return store_as<uint16_t>(params, at, tile, [](Term value) { return uint16_t(value); });
+            case 4: return store_as<uint32_t>(params, at, tile, [](Term value) { return uint32_t(value); });
+            default: return store_as<uint64_t>(params, at, tile, [](Term value) { return uint64_t(value); });
         }
     }
 }
 
 // Calls take(place, term) for the terms of a segment, some of which are read before any is replaced.
 template <class Term, class Take>
-__device__ void for_segment(Term *tile, const InTile &in, Take take) {
-    for (int row = 0; row < in.rows; row += TOGETHER) {
-        Term terms[TOGETHER];
+__device__ void for_segment(Term *tile, const TileSegment &in, Take take) {
+    for (int row = 0; row < in.rows; row += TERMS_AT_ONCE) {
+        Term terms[TERMS_AT_ONCE];
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i)
+        for (int i = 0; i < TERMS_AT_ONCE; ++i)
             if (row + i < in.rows) terms[i] = tile[padded(in.first + row + i)];
 #pragma unroll
-        for (int i = 0; i < TOGETHER; ++i)
+        for (int i = 0; i < TERMS_AT_ONCE; ++i)
             if (row + i < in.rows) take(tile[padded(in.first + row + i)], terms[i]);
     }
 }
 
 template <class Op>
-__device__ typename Op::State total_of(typename Op::Term *tile, const InTile &in) {
+__device__ typename Op::State total_of(typename Op::Term *tile, const TileSegment &in) {
     typename Op::State state = Op::identity();
     for_segment(tile, in, [&](auto &, typename Op::Term term) { Op::step(state, term); });
     return state;
@@ -126,38 +126,38 @@ __device__ typename Op::State run_through(typename Op::State state, const typena
 // Of slabs of several blocks: finds each part's total.
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
-    total_tiles(const __grid_constant__ Given given) {
+    upsweep_tiles(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     using Term = typename Op::Term;
     __shared__ Term tile[PADDED_TILE];
     __shared__ State totals[TILE_THREADS];
     const int thread = int(threadIdx.x);
-    const Tile at(given);
+    const Tile at(params);
 
     unsigned ignored = 0;
-    load_tile(given, at, tile, ignored);
+    load_tile(params, at, tile, ignored);
     __syncthreads();
-    if (thread < at.segments) totals[thread] = total_of<Op>(tile, InTile(given, at, thread));
+    if (thread < at.segments) totals[thread] = total_of<Op>(tile, TileSegment(params, at, thread));
     __syncthreads();
-    if (thread < at.parts) {
-        const Part part = part_of(given, at.part + thread);
-        static_cast<State *>(given.totals)[at.part + thread] =
-            run_through<Op>(Op::identity(), totals + thread * int(given.segments_a_part), tile,
-                            int(part.first - at.first), int(part.rows));
+    if (thread < at.scan_blocks) {
+        const ScanBlock scan_block = scan_block_at(params, at.scan_block + thread);
+        static_cast<State *>(params.totals)[at.scan_block + thread] =
+            run_through<Op>(Op::identity(), totals + thread * int(params.segments_per_block), tile,
+                            int(scan_block.first - at.first), int(scan_block.rows));
     }
 }
 
 // What is met on the way through rows from an element on.
 template <class Op>
-__device__ __noinline__ unsigned met_from(const Given &given, typename Op::State state, int64_t first,
+__device__ __noinline__ unsigned met_from(const ScanParams &params, typename Op::State state, int64_t first,
                                           int64_t rows) {
     unsigned met = 0, ignored = 0;
-    double before = rounded(double(Op::value(state)), given.to_type);
+    double before = rounded(double(Op::value(state)), params.to_type);
     for (int64_t row = 0; row < rows && before == before; ++row) {
-        const typename Op::Term term = term_at<typename Op::Term>(given, first + row, ignored);
+        const typename Op::Term term = term_at<typename Op::Term>(params, first + row, ignored);
         Op::step(state, term);
-        const double result = rounded(double(Op::value(state)), given.to_type);
-        met |= scan::met(double(term), before, result);
+        const double result = rounded(double(Op::value(state)), params.to_type);
+        met |= scan::raised(double(term), before, result);
         before = result;
     }
     return met;
@@ -165,29 +165,29 @@ __device__ __noinline__ unsigned met_from(const Given &given, typename Op::State
 
 // Runs on through a segment, whose terms it replaces by results. Returns what was met.
 template <class Op>
-__device__ unsigned run_segment(const Given &given, const Tile &at, const InTile &in, typename Op::Term *tile,
+__device__ unsigned run_segment(const ScanParams &params, const Tile &at, const TileSegment &in, typename Op::Term *tile,
                                 const typename Op::State before) {
     using Term = typename Op::Term;
     typename Op::State state = before;
-    const bool is_first = in.part.block == 0 && in.segment == 0;
+    const bool is_first = in.scan_block.block == 0 && in.segment == 0;
     Term last = is_first ? identity_of<Op>() : Op::value(state);
     unsigned largest = 0;  // magnitude of a result, its upper half
     for_segment(tile, in, [&](Term &place, Term term) {
         Op::step(state, term);
         const Term value = Op::value(state);
-        place = given.is_exclusive ? last : value;
+        place = params.is_exclusive ? last : value;
         last = value;
         const unsigned magnitude = unsigned(bit_cast<uint64_t>(value) >> 32) << 1;
         largest = magnitude > largest ? magnitude : largest;
     });
     if constexpr (std::is_floating_point<Term>::value) {
         // Where nothing comes near to what the results' type holds, nothing is met.
-        const unsigned bound = given.to_type == PK_FLOAT16 ? 15 : given.to_type == PK_FLOAT32 ? 127 : 1023;
-        if (!given.reports || largest >> 21 < bound + 1023) return 0;
+        const unsigned bound = params.to_type == PK_FLOAT16 ? 15 : params.to_type == PK_FLOAT32 ? 127 : 1023;
+        if (!params.reports || largest >> 21 < bound + 1023) return 0;
         // What is after the last row is no result of an exclusive scan.
-        const bool ends = (in.part.block + 1) * Slabs::BLOCK >= given.length &&
-                          in.segment * SEGMENT + in.rows == in.part.rows;
-        return met_from<Op>(given, before, at.first + in.first, in.rows - (given.is_exclusive && ends));
+        const bool ends = (in.scan_block.block + 1) * Slabs::BLOCK >= params.length &&
+                          in.segment * SEGMENT + in.rows == in.scan_block.rows;
+        return met_from<Op>(params, before, at.first + in.first, in.rows - (params.is_exclusive && ends));
     } else {
         return 0;  // of integers nothing is reported
     }
@@ -195,39 +195,39 @@ __device__ unsigned run_segment(const Given &given, const Tile &at, const InTile
 
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
-    run_tiles(const __grid_constant__ Given given) {
+    downsweep_tiles(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     using Term = typename Op::Term;
     __shared__ Term tile[PADDED_TILE];
     __shared__ State totals[TILE_THREADS];
-    const Tile at(given);
+    const Tile at(params);
 
     unsigned met = 0;
-    load_tile(given, at, tile, met);
+    load_tile(params, at, tile, met);
     __syncthreads();
-    if (given.segments_a_part == 1) {
+    if (params.segments_per_block == 1) {
         State state = Op::identity();
         for (int thread = int(threadIdx.x); thread < at.segments; thread += TILE_THREADS)
-            met |= run_segment<Op>(given, at, InTile(given, at, thread), tile, state);
+            met |= run_segment<Op>(params, at, TileSegment(params, at, thread), tile, state);
     } else {
         const int thread = int(threadIdx.x);  // there are more of them than segments
         const bool has_rows = thread < at.segments;
-        const InTile in(given, at, has_rows ? thread : 0);
+        const TileSegment in(params, at, has_rows ? thread : 0);
         if (has_rows) totals[thread] = total_of<Op>(tile, in);
         __syncthreads();
         State state = Op::identity();
         if (has_rows) {
-            const int part = thread / int(given.segments_a_part), rows = in.segment * int(SEGMENT);
-            if (given.blocks > 1) state = static_cast<const State *>(given.totals)[at.part + part];
+            const int scan_block = thread / int(params.segments_per_block), rows = in.segment * int(SEGMENT);
+            if (params.blocks > 1) state = static_cast<const State *>(params.totals)[at.scan_block + scan_block];
             if (in.rows > 0)
                 state = run_through<Op>(state, totals + (thread - in.segment), tile, in.first - rows, rows);
         }
         __syncthreads();
-        if (has_rows) met |= run_segment<Op>(given, at, in, tile, state);
+        if (has_rows) met |= run_segment<Op>(params, at, in, tile, state);
     }
     __syncthreads();
-    store_tile(given, at, tile);
-    if (met != 0 && (*static_cast<volatile unsigned *>(given.met) & met) != met) atomicOr(given.met, met);
+    store_tile(params, at, tile);
+    if (met != 0 && (*static_cast<volatile unsigned *>(params.met) & met) != met) atomicOr(params.met, met);
 }
 
 }  // namespace pk::scan::device

@@ -12,8 +12,8 @@ constexpr int THREADS = 256, BLOCKS = 2048;
 constexpr float NAN_LAST = __builtin_nanf("");
 
 // Of sorted elements: how many NaN come first, and where those begin that come last.
-struct Ends {
-    int64_t before, after;
+struct NanBounds {
+    int64_t first_number, end_numbers;
 };
 
 // The first place from which on no element, or each, is NaN.
@@ -30,26 +30,26 @@ __device__ int64_t where_nan_changes(const float *sorted, int64_t count) {
     return low;
 }
 
-__global__ void find_ends(const float *sorted, int64_t count, Ends *ends) {
-    const int64_t before = isnan(sorted[0]) ? where_nan_changes<false>(sorted, count) : 0;
-    const float *const rest = sorted + before;
-    const int64_t left = count - before;
+__global__ void find_nan_bounds(const float *sorted, int64_t count, NanBounds *bounds) {
+    const int64_t first_number = isnan(sorted[0]) ? where_nan_changes<false>(sorted, count) : 0;
+    const float *const rest = sorted + first_number;
+    const int64_t left = count - first_number;
     const bool is_last = left != 0 && isnan(rest[left - 1]);
-    *ends = {before, before + (is_last ? where_nan_changes<true>(rest, left) : left)};
+    *bounds = {first_number, first_number + (is_last ? where_nan_changes<true>(rest, left) : left)};
 }
 
-__global__ void take_numbers(const float *sorted, const Ends *ends, float *numbers) {
-    const auto [before, after] = *ends;
-    if (before == 0) return;  // they are in their places
-    const int64_t count = after - before, step = int64_t(gridDim.x) * blockDim.x;
+__global__ void copy_numbers(const float *sorted, const NanBounds *bounds, float *numbers) {
+    const auto [first_number, end_numbers] = *bounds;
+    if (first_number == 0) return;  // they are in their places
+    const int64_t count = end_numbers - first_number, step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
-        numbers[i] = sorted[before + i];
+        numbers[i] = sorted[first_number + i];
 }
 
-__global__ void put_nan_last(const float *numbers, const Ends *ends, int64_t count, float *sorted) {
-    const auto [before, after] = *ends;
-    const int64_t known = after - before, step = int64_t(gridDim.x) * blockDim.x;
-    const int64_t first = before == 0 ? known : 0;
+__global__ void move_nan_last(const float *numbers, const NanBounds *bounds, int64_t count, float *sorted) {
+    const auto [first_number, end_numbers] = *bounds;
+    const int64_t known = end_numbers - first_number, step = int64_t(gridDim.x) * blockDim.x;
+    const int64_t first = first_number == 0 ? known : 0;
     for (int64_t i = first + int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
         sorted[i] = i < known ? numbers[i] : NAN_LAST;
 }
@@ -67,23 +67,23 @@ int64_t scratch_for(int64_t count) {
 
 }  // namespace
 
-int64_t bytes_of_floats_there(int64_t count) {
-    check_there(count);
+int64_t temporary_bytes_float32(int64_t count) {
+    check_device_elements(count);
     return SCRATCH + scratch_for(count);
 }
 
-void sort_floats_there(const float *in, float *out, int64_t count, char *memory, cudaStream_t queue) {
-    auto *const ends = reinterpret_cast<Ends *>(memory);
+void sort_float32_on_device(const float *in, float *out, int64_t count, char *memory, cudaStream_t stream) {
+    auto *const bounds = reinterpret_cast<NanBounds *>(memory);
     char *const scratch = memory + SCRATCH;
     auto *const numbers = reinterpret_cast<float *>(scratch);
     auto bytes = size_t(scratch_for(count));
-    PK_CUDA(cub::DeviceRadixSort::SortKeys(scratch, bytes, in, out, uint32_t(count), 0, 32, queue));
-    find_ends<<<1, 1, 0, queue>>>(out, count, ends);
+    PK_CUDA(cub::DeviceRadixSort::SortKeys(scratch, bytes, in, out, uint32_t(count), 0, 32, stream));
+    find_nan_bounds<<<1, 1, 0, stream>>>(out, count, bounds);
     PK_CUDA(cudaGetLastError());
     const auto blocks = unsigned(std::min<int64_t>((count + THREADS - 1) / THREADS, BLOCKS));
-    take_numbers<<<blocks, THREADS, 0, queue>>>(out, ends, numbers);
+    copy_numbers<<<blocks, THREADS, 0, stream>>>(out, bounds, numbers);
     PK_CUDA(cudaGetLastError());
-    put_nan_last<<<blocks, THREADS, 0, queue>>>(numbers, ends, count, out);
+    move_nan_last<<<blocks, THREADS, 0, stream>>>(numbers, bounds, count, out);
     PK_CUDA(cudaGetLastError());
 }
 

@@ -8,7 +8,7 @@
 
 namespace pk {
 
-struct Run {
+struct SortedRun {
     int64_t start, count;
 };
 
@@ -21,7 +21,7 @@ inline int merge_rounds(size_t runs) {
 
 // How many of a come before the first `count` of a and b merged are complete; equal ones of a come first.
 template <class Item, class Less>
-int64_t split_merge(const Item *a, int64_t a_count, const Item *b, int64_t b_count, int64_t count,
+int64_t merge_path_split(const Item *a, int64_t a_count, const Item *b, int64_t b_count, int64_t count,
                     Less less) {
     int64_t low = std::max<int64_t>(0, count - b_count), high = std::min(count, a_count);
     while (low < high) {
@@ -38,31 +38,31 @@ int64_t split_merge(const Item *a, int64_t a_count, const Item *b, int64_t b_cou
 // Merges neighbouring runs by twos, round after round, and keeps the first `kept` of each. Returns where the
 // one that is left lies: `items` after an even number of rounds.
 template <class Item, class Less>
-Item *merge(Call &call, std::vector<Run> runs, Item *items, Item *other, int64_t kept, Less less) {
+Item *merge(Call &call, std::vector<SortedRun> runs, Item *items, Item *other, int64_t kept, Less less) {
     constexpr int64_t PIECE = 128 << 10;
     while (runs.size() > 1) {
-        struct Part {
-            Run a, b;
+        struct MergePiece {
+            SortedRun a, b;
             int64_t begin, end;  // of the two merged
         };
-        std::vector<Part> parts;
-        std::vector<Run> merged;
+        std::vector<MergePiece> pieces;
+        std::vector<SortedRun> merged;
         for (size_t i = 0; i < runs.size(); i += 2) {
-            const Run a = runs[i], b = i + 1 < runs.size() ? runs[i + 1] : Run{a.start + a.count, 0};
+            const SortedRun a = runs[i], b = i + 1 < runs.size() ? runs[i + 1] : SortedRun{a.start + a.count, 0};
             const int64_t count = std::min(kept, a.count + b.count);
             for (int64_t begin = 0; begin < count; begin += PIECE) {
-                parts.push_back({a, b, begin, std::min(count, begin + PIECE)});
+                pieces.push_back({a, b, begin, std::min(count, begin + PIECE)});
             }
             merged.push_back({a.start, count});
         }
-        in_pieces(call, int64_t(parts.size()), 1, [&](int64_t index, int64_t, int64_t) {
-            const Part &part = parts[size_t(index)];
-            const Item *const a = items + part.a.start, *const b = items + part.b.start;
-            int64_t i = split_merge(a, part.a.count, b, part.b.count, part.begin, less);
-            int64_t j = part.begin - i;
-            Item *to = other + part.a.start + part.begin;
-            for (int64_t left = part.end - part.begin; left > 0; --left) {
-                const bool from_b = i == part.a.count || (j < part.b.count && less(b[j], a[i]));
+        parallel_for_pieces(call, int64_t(pieces.size()), 1, [&](int64_t index, int64_t, int64_t) {
+            const MergePiece &piece = pieces[size_t(index)];
+            const Item *const a = items + piece.a.start, *const b = items + piece.b.start;
+            int64_t i = merge_path_split(a, piece.a.count, b, piece.b.count, piece.begin, less);
+            int64_t j = piece.begin - i;
+            Item *to = other + piece.a.start + piece.begin;
+            for (int64_t left = piece.end - piece.begin; left > 0; --left) {
+                const bool from_b = i == piece.a.count || (j < piece.b.count && less(b[j], a[i]));
                 *to++ = from_b ? b[j++] : a[i++];
             }
         });

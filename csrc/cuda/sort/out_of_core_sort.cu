@@ -7,37 +7,37 @@
 #include "common/sort_unique.h"
 #include "cuda/runtime/pinned_memory.h"
 #include "device_radix_sort.cuh"
-#include "device_sort.h"
-#include "host_merge.h"
 #include "sort_workspace.cuh"
+#include "host_merge.h"
+#include "device_sort.h"
 
 namespace pk {
 
-const int HOST_STAGE = PK_UNSTAGE;
+const int HOST_STAGE = PK_STAGE_UNSTAGE;
 
 namespace {
 
 // Takes buckets through the device, and their results out of it.
 template <class Order>
-class Sorting {
+class OutOfCoreSort {
    public:
     using Key = typename Order::Key;
     using Sorter = DeviceSorter<Order>;
 
-    Sorting(const Order &ordering, const Rows &rows, Needs needs, Call &call)
+    OutOfCoreSort(const Order &ordering, const Rows &rows, SortSpec spec, Call &call)
         : rows_(rows),
-          wants_order_(needs.order),
+          wants_order_(spec.order),
           call_(call),
-          needs_(needs),
-          equipment_(call, needs_.count * int64_t(sizeof(Key))),
-          sorter_(ordering, needs_,
-                  equipment_.take_memory(Sorter::bytes_for(needs_, equipment_.most_memory()))) {
-        sorter_.place(equipment_.memory());
-        const Slot &slot = equipment_.slot();
+          spec_(spec),
+          workspace_(call, spec_.count * int64_t(sizeof(Key))),
+          sorter_(ordering, spec_,
+                  workspace_.take_memory(Sorter::bytes_for(spec_, workspace_.most_memory()))) {
+        sorter_.bind(workspace_.d_memory());
+        const Slot &slot = workspace_.slot();
         for (int i = 0; i < Sorter::RESULTS; ++i) {
             const int64_t place = room() + i * int64_t(sizeof(uint32_t));
-            sorter_.found[i] = reinterpret_cast<uint32_t *>(slot.host_on_device() + place);
-            found_[i] = reinterpret_cast<const uint32_t *>(slot.host() + place);
+            sorter_.num_selected[i] = reinterpret_cast<uint32_t *>(slot.mapped() + place);
+            num_selected_[i] = reinterpret_cast<const uint32_t *>(slot.host() + place);
         }
     }
 
@@ -45,18 +45,18 @@ class Sorting {
     int64_t run_distinct(Key *out) {
         const int64_t size = rows_.columns;
         if (size <= sorter_.resident) return sort(0, size, size, out, nullptr, size);
-        std::vector<Run> all = runs();
+        std::vector<SortedRun> all = runs();
         const Scratch<Key> items(size), other(size);
         int64_t count = 0;
-        for (Run &run : all) {
+        for (SortedRun &run : all) {
             run.count = sort(run.start, run.count, size, items.get() + run.start, nullptr, run.count);
             count += run.count;
         }
-        const HostWork timed(call_, size);
+        const HostStageTimer timed(call_, size);
         const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
         return ordering().of_floats
-                   ? copy_distinct(call_, typename Order::OfFloats(), merged, count, needs_.splits_nan, out)
-                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, needs_.splits_nan,
+                   ? copy_distinct(call_, typename Order::OfFloats(), merged, count, spec_.splits_nan, out)
+                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, spec_.splits_nan,
                                    out);
     }
 
@@ -85,7 +85,7 @@ class Sorting {
     // Elements from `start` on, which are whole rows, or a part of one. Returns how many results there are.
     int64_t sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
         upload(start, count);
-        sorter_.forget_last();
+        sorter_.start_run();
         std::vector<Bucket<Key>> buckets;
         if (columns <= sorter_.bucket) {
             const int64_t rows = sorter_.bucket / columns;
@@ -112,10 +112,10 @@ class Sorting {
     void upload(int64_t start, int64_t count) {
         const auto *const from = static_cast<const char *>(rows_.in) + start * int64_t(sizeof(Key));
         const int64_t bytes = count * int64_t(sizeof(Key));
-        const bool direct = bytes >= WORTH_ASKING && is_pinned(from, bytes);
-        const int64_t piece = direct ? DIRECT_PIECE : equipment_.slot().host_bytes / 64 * 64;
+        const bool direct = bytes >= MIN_PINNED_QUERY_BYTES && is_pinned(from, bytes);
+        const int64_t piece = direct ? DIRECT_PIECE : workspace_.slot().host_bytes / 64 * 64;
         std::atomic<int64_t> next{0};
-        equipment_.on_slots(direct ? 1 : bytes / piece + 1, [&](const Slot &slot, Lane &lane) {
+        workspace_.on_slots(direct ? 1 : bytes / piece + 1, [&](const Slot &slot, TraceLane &lane) {
             for (int64_t at = next.fetch_add(piece); at < bytes; at = next.fetch_add(piece)) {
                 const int64_t part = std::min(piece, bytes - at), elements = part / int64_t(sizeof(Key));
                 const double begin = call_.seconds();
@@ -123,11 +123,11 @@ class Sorting {
                 const double staged = call_.seconds();
                 PK_CUDA(cudaMemcpyAsync(reinterpret_cast<char *>(sorter_.elements) + at,
                                         direct ? from + at : slot.host(), size_t(part),
-                                        cudaMemcpyHostToDevice, slot.queues.up.get()));
-                PK_CUDA(cudaEventRecord(slot.uploaded.get(), slot.queues.up.get()));
+                                        cudaMemcpyHostToDevice, slot.streams.upload.get()));
+                PK_CUDA(cudaEventRecord(slot.uploaded.get(), slot.streams.upload.get()));
                 PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
-                if (!direct) lane.add(PK_STAGE, begin, staged, part, elements);
-                lane.add(PK_UPLOAD, staged, call_.seconds(), part, elements, slot.device, slot.number);
+                if (!direct) lane.add(PK_STAGE_STAGE, begin, staged, part, elements);
+                lane.add(PK_STAGE_UPLOAD, staged, call_.seconds(), part, elements, slot.device, slot.number);
                 report(part, 0);
             }
         });
@@ -140,20 +140,20 @@ class Sorting {
             call_.report.bytes_down += down;
             call_.report.chunks += 1;
         }
-        call_.look();
+        call_.check_interrupt();
     }
 
     // What was counted on the device.
     std::vector<uint32_t> counted() {
         std::vector<uint32_t> counts(Sorter::COUNTS);
-        const Slot &slot = equipment_.slot();
+        const Slot &slot = workspace_.slot();
         const size_t bytes = counts.size() * sizeof(uint32_t);
         PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.counts, bytes, cudaMemcpyDeviceToHost,
-                                equipment_.compute()));
-        PK_CUDA(cudaEventRecord(slot.computed.get(), equipment_.compute()));
+                                workspace_.compute()));
+        PK_CUDA(cudaEventRecord(slot.computed.get(), workspace_.compute()));
         PK_CUDA(cudaEventSynchronize(slot.computed.get()));
         std::memcpy(counts.data(), slot.host(), bytes);
-        call_.look();
+        call_.check_interrupt();
         return counts;
     }
 
@@ -167,7 +167,7 @@ class Sorting {
         } else {
             const auto range = uint64_t(Key(high - low));
             const int shift = std::max(0, Sorter::bits_of(range) - device::DIGIT);
-            sorter_.count_keys(count, low, high, shift, equipment_.compute());
+            sorter_.count_keys(count, low, high, shift, workspace_.compute());
             const std::vector<uint32_t> counts = counted();
             const auto last = int64_t(range >> shift);
             auto low_of = [&](int64_t bin) { return Key(low + Key(uint64_t(bin) << shift)); };
@@ -194,7 +194,7 @@ class Sorting {
     void split_equal(std::vector<Bucket<Key>> &buckets, Key key, int64_t count) {
         const int64_t chunk = sorter_.bucket / device::THREADS * device::THREADS;
         require(count / chunk < Sorter::COUNTS, "there is too little memory for so many equal elements");
-        sorter_.count_equal(count, key, chunk, equipment_.compute());
+        sorter_.count_equal(count, key, chunk, workspace_.compute());
         const std::vector<uint32_t> counts = counted();
         for (int64_t begin = 0; begin < count; begin += chunk) {
             const auto own = int64_t(counts[size_t(begin / chunk)]);
@@ -220,7 +220,7 @@ class Sorting {
 
     // Results on their way out: where they go, and which buckets are under way, for the threads that take
     // them.
-    struct Delivery {
+    struct OutputDrain {
         const std::vector<Bucket<Key>> &buckets;
         const int64_t columns, kept;
         Key *const out;
@@ -239,126 +239,126 @@ class Sorting {
     // Returns how many results there are.
     int64_t download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
                      int64_t kept) {
-        Delivery delivery{buckets, columns, kept, out, order};
-        cut_up(delivery);
-        launch_what_has_room(delivery);
+        OutputDrain drain{buckets, columns, kept, out, order};
+        make_pieces(drain);
+        launch_ready(drain);
         std::atomic<size_t> next{0};
-        equipment_.on_slots(int64_t(delivery.pieces.size()), [&](const Slot &slot, Lane &lane) {
+        workspace_.on_slots(int64_t(drain.pieces.size()), [&](const Slot &slot, TraceLane &lane) {
             double since = call_.seconds();  // the slot did nothing
             try {
-                for (size_t i = next++; i < delivery.pieces.size(); i = next++) {
-                    take(delivery, delivery.pieces[i], slot, lane, since);
+                for (size_t i = next++; i < drain.pieces.size(); i = next++) {
+                    take(drain, drain.pieces[i], slot, lane, since);
                 }
             } catch (...) {
                 {
-                    const std::lock_guard<std::mutex> lock(delivery.mutex);
-                    delivery.failed = true;
+                    const std::lock_guard<std::mutex> lock(drain.mutex);
+                    drain.failed = true;
                 }
-                delivery.changed.notify_all();
+                drain.changed.notify_all();
                 throw;
             }
         });
-        return needs_.distinct ? delivery.first.back() : buckets.back().first + buckets.back().results;
+        return spec_.distinct ? drain.first.back() : buckets.back().first + buckets.back().results;
     }
 
-    void cut_up(Delivery &delivery) const {
+    void make_pieces(OutputDrain &drain) const {
         const int64_t most = room() / sorter_.result_item();
-        delivery.when.resize(delivery.buckets.size());
-        delivery.first.push_back(0);
-        for (size_t bucket = 0; bucket < delivery.buckets.size(); ++bucket) {
-            const int64_t results = delivery.buckets[bucket].results;
+        drain.when.resize(drain.buckets.size());
+        drain.first.push_back(0);
+        for (size_t bucket = 0; bucket < drain.buckets.size(); ++bucket) {
+            const int64_t results = drain.buckets[bucket].results;
             int64_t count = 0;
             for (int64_t begin = 0; begin < results; begin += most, ++count) {
-                delivery.pieces.push_back({bucket, begin, std::min(most, results - begin)});
+                drain.pieces.push_back({bucket, begin, std::min(most, results - begin)});
             }
-            delivery.left.push_back(count);
+            drain.left.push_back(count);
         }
     }
 
     // Launches the buckets that have a buffer for their results; buffers take turns. The mutex is held, or
     // nobody else is there.
-    void launch_what_has_room(Delivery &delivery) {
-        for (size_t &next = delivery.launched; next < delivery.buckets.size(); ++next) {
-            if (next >= Sorter::RESULTS && delivery.left[next - Sorter::RESULTS] != 0) return;
-            delivery.when[next] = call_.seconds();
+    void launch_ready(OutputDrain &drain) {
+        for (size_t &next = drain.launched; next < drain.buckets.size(); ++next) {
+            if (next >= Sorter::RESULTS && drain.left[next - Sorter::RESULTS] != 0) return;
+            drain.when[next] = call_.seconds();
             const size_t buffer = next % Sorter::RESULTS;
-            sorter_.sort(delivery.buckets[next], delivery.columns, delivery.kept, int(buffer),
-                         equipment_.compute());
-            PK_CUDA(cudaEventRecord(equipment_.sorted(buffer).get(), equipment_.compute()));
+            sorter_.sort(drain.buckets[next], drain.columns, drain.kept, int(buffer),
+                         workspace_.compute());
+            PK_CUDA(cudaEventRecord(workspace_.sorted(buffer).get(), workspace_.compute()));
         }
     }
 
     // Returns false if it will never be launched.
-    bool wait_until_launched(Delivery &delivery, size_t bucket) {
-        std::unique_lock<std::mutex> lock(delivery.mutex);
-        while (delivery.launched <= bucket) {
-            if (delivery.failed) return false;
-            delivery.changed.wait_for(lock, Call::PATIENCE);
+    bool wait_until_launched(OutputDrain &drain, size_t bucket) {
+        std::unique_lock<std::mutex> lock(drain.mutex);
+        while (drain.launched <= bucket) {
+            if (drain.failed) return false;
+            drain.changed.wait_for(lock, Call::POLL_INTERVAL);
             lock.unlock();
-            call_.look();
+            call_.check_interrupt();
             lock.lock();
         }
         return true;
     }
 
     // Takes a piece home. `since` is when the slot was last at work.
-    void take(Delivery &delivery, const Piece &piece, const Slot &slot, Lane &lane, double &since) {
-        if (!wait_until_launched(delivery, piece.bucket)) return;
+    void take(OutputDrain &drain, const Piece &piece, const Slot &slot, TraceLane &lane, double &since) {
+        if (!wait_until_launched(drain, piece.bucket)) return;
         const size_t buffer = piece.bucket % Sorter::RESULTS;
-        PK_CUDA(cudaEventSynchronize(equipment_.sorted(buffer).get()));
+        PK_CUDA(cudaEventSynchronize(workspace_.sorted(buffer).get()));
         const double sorted = call_.seconds();
         if (piece.begin == 0) {
-            lane.add(PK_KERNEL, std::max(since, delivery.when[piece.bucket]), sorted, 0,
-                     delivery.buckets[piece.bucket].count, slot.device, slot.number);
+            lane.add(PK_STAGE_KERNEL, std::max(since, drain.when[piece.bucket]), sorted, 0,
+                     drain.buckets[piece.bucket].count, slot.device, slot.number);
         }
-        const auto [first, end] = results_of(piece.bucket, delivery);
+        const auto [first, end] = results_of(piece.bucket, drain);
         const int64_t at = first + piece.begin, item = sorter_.result_item();
         const int64_t count = std::clamp<int64_t>(end - at, 0, piece.count), bytes = count * item;
         if (count != 0) {
             PK_CUDA(cudaMemcpyAsync(slot.host(), sorter_.results[buffer] + piece.begin * item, size_t(bytes),
-                                    cudaMemcpyDeviceToHost, slot.queues.down.get()));
-            PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.queues.down.get()));
+                                    cudaMemcpyDeviceToHost, slot.streams.download.get()));
+            PK_CUDA(cudaEventRecord(slot.downloaded.get(), slot.streams.download.get()));
             PK_CUDA(cudaEventSynchronize(slot.downloaded.get()));
-            lane.add(PK_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
+            lane.add(PK_STAGE_DOWNLOAD, sorted, call_.seconds(), bytes, count, slot.device, slot.number);
         }
         const double downloaded = since = call_.seconds();
         {
-            const std::lock_guard<std::mutex> lock(delivery.mutex);
-            if (--delivery.left[piece.bucket] == 0) launch_what_has_room(delivery);
+            const std::lock_guard<std::mutex> lock(drain.mutex);
+            if (--drain.left[piece.bucket] == 0) launch_ready(drain);
         }
-        delivery.changed.notify_all();
+        drain.changed.notify_all();
         if (count == 0) return;
-        put(delivery, slot.host(), at, count);
-        lane.add(PK_UNSTAGE, downloaded, call_.seconds(), bytes, count);
+        put(drain, slot.host(), at, count);
+        lane.add(PK_STAGE_UNSTAGE, downloaded, call_.seconds(), bytes, count);
         report(0, bytes);
     }
 
     // Results from pinned memory to where they are wanted.
-    void put(const Delivery &delivery, const char *from, int64_t at, int64_t count) const {
+    void put(const OutputDrain &drain, const char *from, int64_t at, int64_t count) const {
         if (wants_order_) {
             const auto *const places = reinterpret_cast<const uint32_t *>(from);
-            for (int64_t i = 0; i < count; ++i) delivery.order[at + i] = base_ + int64_t(places[i]);
+            for (int64_t i = 0; i < count; ++i) drain.order[at + i] = base_ + int64_t(places[i]);
         } else {
-            std::memcpy(delivery.out + at, from, size_t(count) * sizeof(Key));
+            std::memcpy(drain.out + at, from, size_t(count) * sizeof(Key));
         }
     }
 
     // The first result of a bucket that is sorted, and the one past its last.
-    std::pair<int64_t, int64_t> results_of(size_t bucket, Delivery &delivery) const {
-        const Bucket<Key> &own = delivery.buckets[bucket];
-        if (!needs_.distinct) return {own.first, own.first + own.results};
-        const std::lock_guard<std::mutex> lock(delivery.mutex);
+    std::pair<int64_t, int64_t> results_of(size_t bucket, OutputDrain &drain) const {
+        const Bucket<Key> &own = drain.buckets[bucket];
+        if (!spec_.distinct) return {own.first, own.first + own.results};
+        const std::lock_guard<std::mutex> lock(drain.mutex);
         // A buffer is not used again before some results of its bucket were asked for here.
-        std::vector<int64_t> &first = delivery.first;
+        std::vector<int64_t> &first = drain.first;
         while (first.size() <= bucket + 1) {
-            first.push_back(first.back() + int64_t(*found_[(first.size() - 1) % Sorter::RESULTS]));
+            first.push_back(first.back() + int64_t(*num_selected_[(first.size() - 1) % Sorter::RESULTS]));
         }
         return {first[bucket], first[bucket + 1]};
     }
 
     // A row in runs, as long as there is room for.
-    std::vector<Run> runs() const {
-        std::vector<Run> runs;
+    std::vector<SortedRun> runs() const {
+        std::vector<SortedRun> runs;
         for (int64_t start = 0; start < rows_.columns; start += sorter_.resident) {
             runs.push_back({start, std::min(sorter_.resident, rows_.columns - start)});
         }
@@ -366,32 +366,32 @@ class Sorting {
     }
 
     void merge_keys(int64_t row, Key *out) {
-        const std::vector<Run> all = runs();
+        const std::vector<SortedRun> all = runs();
         const Scratch<Key> scratch(rows_.columns);
         const bool is_even = merge_rounds(all.size()) % 2 == 0;
         Key *const items = is_even ? out : scratch.get(), *const other = is_even ? scratch.get() : out;
-        for (const Run &run : all) {
+        for (const SortedRun &run : all) {
             sort(row + run.start, run.count, rows_.columns, items + run.start, nullptr, run.count);
         }
-        const HostWork timed(call_, rows_.columns);
+        const HostStageTimer timed(call_, rows_.columns);
         merge(call_, all, items, other, rows_.columns, less());
     }
 
     void merge_order(int64_t row, int64_t *order, int64_t kept) {
-        std::vector<Run> all = runs();
+        std::vector<SortedRun> all = runs();
         const Scratch<int64_t> items(rows_.columns), other(rows_.columns);
-        for (Run &run : all) {
+        for (SortedRun &run : all) {
             const int64_t own = std::min(kept, run.count);
             base_ = run.start;
             sort(row + run.start, run.count, rows_.columns, nullptr, items.get() + run.start, own);
             run.count = own;
         }
         base_ = 0;
-        const HostWork timed(call_, rows_.columns);
+        const HostStageTimer timed(call_, rows_.columns);
         const auto *const in = static_cast<const Key *>(rows_.in) + row;
         auto less = [&](int64_t a, int64_t b) { return ordering().key(in[a]) < ordering().key(in[b]); };
         const int64_t *const merged = merge(call_, all, items.get(), other.get(), kept, less);
-        in_pieces(call_, kept, 1 << 20, [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call_, kept, 1 << 20, [&](int64_t, int64_t begin, int64_t end) {
             std::copy(merged + begin, merged + end, order + begin);
         });
     }
@@ -401,104 +401,104 @@ class Sorting {
         return [this](Key a, Key b) { return ordering().key(a) < ordering().key(b); };
     }
     // Bytes of a slot's host memory for results: behind them is what the device tells of their number.
-    int64_t room() const { return equipment_.slot().host_bytes / 4096 * 4096 - 4096; }
+    int64_t room() const { return workspace_.slot().host_bytes / 4096 * 4096 - 4096; }
 
-    static constexpr int64_t WORTH_ASKING = 256 << 10, DIRECT_PIECE = 16 << 20;
+    static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10, DIRECT_PIECE = 16 << 20;
 
     const Rows &rows_;
     const bool wants_order_;
     Call &call_;
-    const Needs needs_;
-    Equipment equipment_;
+    const SortSpec spec_;
+    SortWorkspace workspace_;
     Sorter sorter_;
-    const uint32_t *found_[Sorter::RESULTS];
+    const uint32_t *num_selected_[Sorter::RESULTS];
     int64_t base_ = 0;  // the place in its row of the first resident element
 };
 
 // The same of rows that lie on a device, into memory there.
 template <class Order>
-auto sorter_there(const Order &ordering, const Rows &rows, bool wants_order) {
+auto in_core_sorter(const Order &ordering, const Rows &rows, bool wants_order) {
     using Sorter = DeviceSorter<Order>;
-    static_assert(Sorter::MOST == MOST_THERE);
-    check_there(rows.elements());
-    return Sorter(typename Sorter::There(), ordering, {rows.elements(), wants_order, rows.count > 1});
+    static_assert(Sorter::MAX_ELEMENTS == MAX_DEVICE_ELEMENTS);
+    check_device_elements(rows.elements());
+    return Sorter(typename Sorter::InCore(), ordering, {rows.elements(), wants_order, rows.count > 1});
 }
 
 // In several rows, and of other types, elements are sorted as keys.
-bool is_row_of_floats(const Rows &rows) {
+bool is_float32_row(const Rows &rows) {
     return rows.type.is_float && rows.type.bytes == int(sizeof(float)) && rows.count == 1;
 }
 
 }  // namespace
 
-int64_t bytes_there(const SortRequest &request) {
-    if (is_row_of_floats(request)) return bytes_of_floats_there(request.columns);
+int64_t temporary_bytes(const SortRequest &request) {
+    if (is_float32_row(request)) return temporary_bytes_float32(request.columns);
     int64_t bytes = 0;
-    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
-        bytes = sorter_there(ordering, request, false).place_there(nullptr, nullptr, nullptr);
+    with_runtime_key_encoding(request.type, false, request.count > 1, [&](auto ordering) {
+        bytes = in_core_sorter(ordering, request, false).bind_in_core(nullptr, nullptr, nullptr);
     });
     return bytes;
 }
 
-int64_t bytes_there(const ArgsortRequest &request) {
+int64_t temporary_bytes(const ArgsortRequest &request) {
     int64_t bytes = 0;
-    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
-        bytes = sorter_there(ordering, request, true).place_there(nullptr, nullptr, nullptr);
+    with_runtime_key_encoding(request.type, request.descending, true, [&](auto ordering) {
+        bytes = in_core_sorter(ordering, request, true).bind_in_core(nullptr, nullptr, nullptr);
     });
     return bytes;
 }
 
-void sort_there(const SortRequest &request, char *memory, cudaStream_t queue) {
-    if (is_row_of_floats(request)) {
-        sort_floats_there(static_cast<const float *>(request.in), static_cast<float *>(request.out),
-                          request.columns, memory, queue);
+void sort_on_device(const SortRequest &request, char *memory, cudaStream_t stream) {
+    if (is_float32_row(request)) {
+        sort_float32_on_device(static_cast<const float *>(request.in), static_cast<float *>(request.out),
+                          request.columns, memory, stream);
         return;
     }
-    with_late_ordering(request.type, false, request.count > 1, [&](auto ordering) {
+    with_runtime_key_encoding(request.type, false, request.count > 1, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
-        auto sorter = sorter_there(ordering, request, false);
-        sorter.place_there(memory, static_cast<const Key *>(request.in), static_cast<Key *>(request.out));
-        sorter.sort_all(request.columns, request.columns, queue);
+        auto sorter = in_core_sorter(ordering, request, false);
+        sorter.bind_in_core(memory, static_cast<const Key *>(request.in), static_cast<Key *>(request.out));
+        sorter.sort_all(request.columns, request.columns, stream);
     });
 }
 
-void sort_there(const ArgsortRequest &request, char *memory, cudaStream_t queue) {
-    with_late_ordering(request.type, request.descending, true, [&](auto ordering) {
+void sort_on_device(const ArgsortRequest &request, char *memory, cudaStream_t stream) {
+    with_runtime_key_encoding(request.type, request.descending, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
-        auto sorter = sorter_there(ordering, request, true);
-        sorter.place_there(memory, static_cast<const Key *>(request.in), nullptr);
-        sorter.sort_all(request.columns, request.kept, queue);
+        auto sorter = in_core_sorter(ordering, request, true);
+        sorter.bind_in_core(memory, static_cast<const Key *>(request.in), nullptr);
+        sorter.sort_all(request.columns, request.kept, stream);
         const int64_t results = request.count * request.kept;
-        device::widen_places<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
-                               0, queue>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
+        device::widen_indices<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
+                               0, stream>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
                                            request.order);
         PK_CUDA(cudaGetLastError());
     });
 }
 
 void sort_rows(const Rows &rows, void *out, Call &call) {
-    with_late_ordering(rows.type, false, false, [&](auto ordering) {
+    with_runtime_key_encoding(rows.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
-        Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
-        sorting.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
+        OutOfCoreSort<Order> sort(ordering, rows, {rows.count * rows.columns, false, rows.count > 1}, call);
+        sort.run(static_cast<typename Order::Key *>(out), nullptr, rows.columns);
     });
 }
 
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call) {
-    int64_t found = 0;
-    with_late_ordering(row.type, false, false, [&](auto ordering) {
+    int64_t count = 0;
+    with_runtime_key_encoding(row.type, false, false, [&](auto ordering) {
         using Order = decltype(ordering);
-        Sorting<Order> sorting(ordering, row, {row.columns, false, false, true, splits_nan}, call);
-        found = sorting.run_distinct(static_cast<typename Order::Key *>(values));
+        OutOfCoreSort<Order> sort(ordering, row, {row.columns, false, false, true, splits_nan}, call);
+        count = sort.run_distinct(static_cast<typename Order::Key *>(values));
     });
-    return found;
+    return count;
 }
 
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call) {
-    with_late_ordering(rows.type, descending, true, [&](auto ordering) {
+    with_runtime_key_encoding(rows.type, descending, true, [&](auto ordering) {
         using Order = decltype(ordering);
-        Sorting<Order> sorting(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
-        sorting.run(nullptr, order, kept);
+        OutOfCoreSort<Order> sort(ordering, rows, {rows.count * rows.columns, true, rows.count > 1}, call);
+        sort.run(nullptr, order, kept);
     });
 }
 

@@ -1,8 +1,8 @@
 // Searching on a GPU: what is sorted goes up first, in parts if need be, and the values are streamed past it.
 #include "common/sort.h"
+#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
 
 namespace pk {
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int THREADS = 256;
 
 template <class Order, class Key>
-__global__ void find_each(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
+__global__ void searchsorted(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
                           bool right, const int64_t *before, int64_t *places) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= count) return;
@@ -21,7 +21,7 @@ __global__ void find_each(Order order, const Key *sorted, int64_t size, const Ke
 }
 
 // A part of what is sorted.
-struct Part {
+struct SortedPart {
     const void *elements;
     int64_t size;
     bool is_first;
@@ -31,48 +31,48 @@ enum Operand { VALUES, PLACES, SORTED };
 
 // Looks for values in a part, which goes up once, if it is not at home: the parts' places add up.
 template <class Order>
-class Searcher : public Work {
+class SearchsortedAlgorithm : public DeviceAlgorithm {
    public:
-    Searcher(const Order &ordering, const Layout &layout, const Part &part, bool right,
-             const plan::Homes &homes, Call &call, const std::vector<int> &devices)
-        : Work(layout,
-               homes.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
-               homes.stores(PLACES), 0, 0),
+    SearchsortedAlgorithm(const Order &ordering, const Layout &layout, const SortedPart &part, bool right,
+             const plan::Operands &operands, Call &call, const std::vector<int> &devices)
+        : DeviceAlgorithm(layout,
+               operands.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
+               operands.stores(PLACES), 0, 0),
           ordering_(ordering),
           part_(part),
           right_(right),
-          homes_(homes) {
-        may_queue = true;
-        const bool goes_up = homes.of(SORTED).at == nullptr && part.size != 0;
-        if (goes_up) offset_ = resident_.add(part.elements, part.size * int64_t(sizeof(Key)));
-        has_room = resident_.upload(call, devices);
+          operands_(operands) {
+        can_run_async = true;
+        const bool is_uploaded = operands.of(SORTED).d_data == nullptr && part.size != 0;
+        if (is_uploaded) offset_ = broadcasts_.add(part.elements, part.size * int64_t(sizeof(Key)));
+        has_memory = broadcasts_.upload(call, devices);
     }
 
     void launch(const Chunk &chunk) override {
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
-        const char *const home = homes_.of(SORTED).at;
-        const char *const sorted = home != nullptr ? home : resident_.on(chunk.device) + offset_;
+        const char *const d_resident = operands_.of(SORTED).d_data;
+        const char *const sorted = d_resident != nullptr ? d_resident : broadcasts_.d_data(chunk.device_index) + offset_;
         // Where they go over the link, the places so far come up beside those that go down.
-        char *const before = part_.is_first ? nullptr : homes_.at(*this, chunk, PLACES);
-        char *const places = homes_.of(PLACES).at != nullptr ? homes_.at(*this, chunk, PLACES)
-                                                             : chunk.memory + chunk.operand(stores[0]);
-        find_each<<<blocks, THREADS, 0, chunk.queue>>>(
+        char *const before = part_.is_first ? nullptr : operands_.d_data(*this, chunk, PLACES);
+        char *const places = operands_.of(PLACES).d_data != nullptr ? operands_.d_data(*this, chunk, PLACES)
+                                                             : chunk.d_memory + chunk.operand(stores[0]);
+        searchsorted<<<blocks, THREADS, 0, chunk.stream>>>(
             ordering_, reinterpret_cast<const Key *>(sorted), part_.size,
-            reinterpret_cast<const Key *>(homes_.at(*this, chunk, VALUES)), chunk.count, right_,
+            reinterpret_cast<const Key *>(operands_.d_data(*this, chunk, VALUES)), chunk.count, right_,
             reinterpret_cast<const int64_t *>(before), reinterpret_cast<int64_t *>(places));
         PK_CUDA(cudaGetLastError());
     }
     void collect(const void *) override {}
 
-    bool has_room = false;
+    bool has_memory = false;
 
    private:
     using Key = typename Order::Key;
     const Order ordering_;
-    const Part part_;
+    const SortedPart part_;
     const bool right_;
-    const plan::Homes &homes_;
-    Resident resident_;
+    const plan::Operands &operands_;
+    BroadcastBuffers broadcasts_;
     int64_t offset_ = 0;
 };
 
@@ -87,35 +87,35 @@ pk_type type_of_bits(int bytes) {
 
 }  // namespace
 
-void find_places(const SearchRequest &given, Call &call) {
+void find_positions(const SearchRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
-    pk_operand operands[2] = {};
-    operands[0].address = reinterpret_cast<uint64_t>(given.values);
-    operands[0].type = type_of_bits(given.type.bytes);
-    operands[0].strides[0] = given.type.bytes;
-    operands[1].address = reinterpret_cast<uint64_t>(given.places);
-    operands[1].type = PK_INT64;
-    operands[1].strides[0] = sizeof(int64_t);
-    const Layout layout(operands, 2, &given.count, 1, {false, true});
-    const int64_t item = given.type.bytes, word = sizeof(int64_t);
-    const plan::Span sorted(given.sorted, given.size * item, item, false);
-    plan::Span values(given.values, given.count * item, item, false);
+    pk_operand arrays[2] = {};
+    arrays[0].address = reinterpret_cast<uint64_t>(request.values);
+    arrays[0].type = type_of_bits(request.type.bytes);
+    arrays[0].strides[0] = request.type.bytes;
+    arrays[1].address = reinterpret_cast<uint64_t>(request.places);
+    arrays[1].type = PK_INT64;
+    arrays[1].strides[0] = sizeof(int64_t);
+    const Layout layout(arrays, 2, &request.count, 1, {false, true});
+    const int64_t item = request.type.bytes, word = sizeof(int64_t);
+    const plan::HostRange sorted(request.sorted, request.size * item, item, false);
+    plan::HostRange values(request.values, request.count * item, item, false);
     // In parts of what is sorted, values that arrive would do so with each.
-    const bool is_there = given.size != 0 && plan::have_homes({sorted}, devices);
-    values.may_arrive = is_there;
-    plan::Homes homes({values, {given.places, given.count * word, word, true}, sorted}, call, devices, true);
-    with_late_ordering(given.type, false, true, [&](auto ordering) {
+    const bool is_resident = request.size != 0 && plan::all_resident({sorted}, devices);
+    values.may_upload_by_chunk = is_resident;
+    plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call, devices, true);
+    with_runtime_key_encoding(request.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
-        constexpr int64_t LEAST = 1 << 10;
-        const auto *const elements = static_cast<const typename Order::Key *>(given.sorted);
-        int64_t most = std::max<int64_t>(given.size, 1);
-        for (int64_t start = 0; start == 0 || start < given.size;) {
-            const Part part{elements + start, std::min(most, given.size - start), start == 0};
-            Searcher<Order> searcher(ordering, layout, part, given.right, homes, call, devices);
-            if (searcher.has_room) {
-                stream(searcher, call, devices, {{0, given.count}});
+        constexpr int64_t MIN_COUNT = 1 << 10;
+        const auto *const elements = static_cast<const typename Order::Key *>(request.sorted);
+        int64_t most = std::max<int64_t>(request.size, 1);
+        for (int64_t start = 0; start == 0 || start < request.size;) {
+            const SortedPart part{elements + start, std::min(most, request.size - start), start == 0};
+            SearchsortedAlgorithm<Order> searcher(ordering, layout, part, request.right, operands, call, devices);
+            if (searcher.has_memory) {
+                run_pipeline(searcher, call, devices, {{0, request.count}});
                 start += std::max<int64_t>(part.size, 1);
-            } else if (most < LEAST) {
+            } else if (most < MIN_COUNT) {
                 fail(PK_OUT_OF_MEMORY,
                      "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left to search in");
             } else {
@@ -123,7 +123,7 @@ void find_places(const SearchRequest &given, Call &call) {
             }
         }
     });
-    homes.settle();
+    operands.commit();
 }
 
 }  // namespace pk

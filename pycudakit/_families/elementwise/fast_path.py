@@ -13,19 +13,19 @@ import numpy as np
 
 from pycudakit._element_programs import device_launch
 from pycudakit._element_programs.element_function import ElementFunction, plain_program
-from pycudakit._element_programs.prepared_program import works_of
+from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._families.elementwise import general_path
 from pycudakit._families.elementwise.ufunc_methods import NOT_GIVEN, UfuncAttributes
 from pycudakit._interop.cuda_libraries import library_of_type
 from pycudakit._native import allocator, engine_status
-from pycudakit._native.allocator import listeners
+from pycudakit._native.allocator import residency_hooks
 from pycudakit._native.dtypes import CODES
 from pycudakit._runtime import context, native_call
-from pycudakit._runtime.dispatch_cache import short_way
-from pycudakit._runtime.engine_choice import asked_for
+from pycudakit._runtime.dispatch_cache import with_dispatch_cache
+from pycudakit._runtime.engine_choice import requested_engine
 from pycudakit._runtime.operands import allocate, layout_of
 
-_here = context.here
+_current_context = context.current_context
 
 
 class Unary(UfuncAttributes, Protocol):
@@ -72,14 +72,14 @@ class Binary(UfuncAttributes, Protocol):
 
 
 # Small calls go straight to NumPy. The two closures below are all that pycudakit adds to them, so
-# `asked.fast()` is written out in them, and in `call`, to spare a call. They know arrays of one shape;
+# `asked.fast_path_engine()` is written out in them, and in `call`, to spare a call. They know arrays of one shape;
 # numbers, lists, broadcasts and `out` have the short way of all functions.
 
 
 def unary(function: ElementFunction, ufunc: Any) -> Unary:
     """Return a function of one array, of which small ones go to NumPy at once."""
-    below, record_small = function.numpy_below, function.record_small
-    short = short_way(ufunc, lambda x, out=None: call(function, (x,), out))
+    below, log_small_call = function.numpy_below, function.log_small_call
+    short = with_dispatch_cache(ufunc, lambda x, out=None: call(function, (x,), out))
 
     def call_unary(
         x: Any,
@@ -95,7 +95,7 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
         sig: Any = None,
     ) -> Any:
         if (
-            (_here.get().fast or context.process) == "auto"
+            (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             and type(x) is np.ndarray
             and x.size < below.get((x.dtype,), 0)
             and out is NOT_GIVEN
@@ -104,12 +104,12 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
             and order == "K"
         ):
             result = ufunc(x, casting=casting)
-            record_small()
+            log_small_call()
             return result
         if out is NOT_GIVEN:
             out = None
             if where is not True:
-                general_path.warn_of_where(x, where)
+                general_path.warn_uninitialized(x, where)
         elif type(out) is tuple and len(out) == 1:
             (out,) = out
         if order == "K" and subok is True and signature is sig is None and out is not ...:
@@ -117,20 +117,24 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
                 where is True
                 and dtype is None
                 and casting == "same_kind"
-                and (_here.get().fast or context.process) == "auto"
+                and (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             ):
                 return short(x) if out is None else short(x, out)
             return call(function, (x,), out, where, dtype, casting)
-        given = general_path.one_signature(signature, sig)
-        return general_path.with_keywords(function, (x,), out, where, dtype, casting, order, subok, given)
+        given = general_path.resolve_signature(signature, sig)
+        return general_path.call_with_keywords(
+            function, (x,), out, where, dtype, casting, order, subok, given
+        )
 
     return cast("Unary", call_unary)  # which functions.py gives the attributes of a ufunc
 
 
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
     """Return a function of two arrays, of which small ones go to NumPy at once."""
-    below, record_small = function.numpy_below, function.record_small
-    short = short_way(_taking_out(ufunc), lambda x1, x2, out=None: call(function, (x1, x2), out))
+    below, log_small_call = function.numpy_below, function.log_small_call
+    short = with_dispatch_cache(
+        _out_by_keyword(ufunc), lambda x1, x2, out=None: call(function, (x1, x2), out)
+    )
 
     def call_binary(
         x1: Any,
@@ -147,7 +151,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
         sig: Any = None,
     ) -> Any:
         if (
-            (_here.get().fast or context.process) == "auto"
+            (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             and type(x1) is np.ndarray
             and x1.size
             < below.get(
@@ -159,12 +163,12 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             and order == "K"
         ):
             result = ufunc(x1, x2, casting=casting)
-            record_small()
+            log_small_call()
             return result
         if out is NOT_GIVEN:
             out = None
             if where is not True:
-                general_path.warn_of_where(x1, x2, where)
+                general_path.warn_uninitialized(x1, x2, where)
         elif type(out) is tuple and len(out) == 1:
             (out,) = out
         if order == "K" and subok is True and signature is sig is None and out is not ...:
@@ -172,11 +176,11 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
                 where is True
                 and dtype is None
                 and casting == "same_kind"
-                and (_here.get().fast or context.process) == "auto"
+                and (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             ):
                 return short(x1, x2) if out is None else short(x1, x2, out)
             return call(function, (x1, x2), out, where, dtype, casting)
-        return general_path.with_keywords(
+        return general_path.call_with_keywords(
             function,
             (x1, x2),
             out,
@@ -185,20 +189,20 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
             casting,
             order,
             subok,
-            general_path.one_signature(signature, sig),
+            general_path.resolve_signature(signature, sig),
         )
 
     return cast("Binary", call_binary)
 
 
-def _taking_out(ufunc: Any) -> Any:
+def _out_by_keyword(ufunc: Any) -> Any:
     """Return a ufunc that takes `out` by position, at which NumPy warns: one may have meant an operand."""
     if ufunc in (np.maximum, np.minimum):
         return lambda x1, x2, out=None: ufunc(x1, x2, out=out)
     return ufunc
 
 
-def _takes(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
+def _fits_out(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
     """Tell whether a result can be put at once into what is given for it."""
     return (
         function.outputs == 1
@@ -227,7 +231,7 @@ def call(
 
     `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
     """
-    engine = _here.get().fast or context.process
+    engine = _current_context.get().fast_path_engine or context.process_engine
     # With `out=`, a call under `auto` is mostly NumPy's, which is decided on the full way.
     automatic = engine == "auto" and out is None and engine_status.status("cpu").available
     is_plain = (
@@ -260,42 +264,44 @@ def call(
                     return result
             is_plain = False
             break
-    if not is_plain or shape is None or (out is not None and not _takes(function, out, shape, inputs)):
+    if not is_plain or shape is None or (out is not None and not _fits_out(function, out, shape, inputs)):
         return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
 
-    plan = None if automatic else asked_for(function.name, engine)  # or NoDevice, before anything is compiled
+    choice = (
+        None if automatic else requested_engine(function.name, engine)
+    )  # or NoDevice, before anything is compiled
     program = plain_program(function, tuple(types), None if out is None else CODES[out.dtype])
     if program is None:
         return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
-    if plan is None:
-        plan = general_path.choose(function, program, inputs, size, size * program.in_bytes)
-        if plan.engine == "numpy":
+    if choice is None:
+        choice = general_path.choose(function, program, inputs, size, size * program.in_bytes)
+        if choice.engine == "numpy":
             compute = functools.partial(numpy_call or function.numpy, *inputs)
-            return native_call.by_numpy(function.name, plan.reason, compute)
+            return native_call.run_numpy(function.name, choice.reason, compute)
     if out is not None:
         results = [out]
     elif is_dense:
-        is_small = size * program.out_bytes < allocator.LEAST and listeners.told is None
+        is_small = size * program.out_bytes < allocator.MIN_BYTES and residency_hooks.on_new_array is None
         empty = np.empty if is_small else allocator.empty
         results = [empty(shape, dtype) for dtype in program.out_dtypes]
     else:
         arrays = [value for value in inputs if type(value) is np.ndarray]
         results = [allocate(dtype, shape, arrays) for dtype in program.out_dtypes]
-    works = works_of(program)
+    works = prepared_programs(program)
     work = works.take()
     try:
         if is_dense:
-            work.aim(size, *results, None, *inputs)
+            work.bind_dense(size, *results, None, *inputs)
         else:
             values = [*results, None, *inputs]
             layouts = [layout_of(value) if type(value) is np.ndarray else None for value in values]
-            work.aim_anywhere(shape, values, layouts)
+            work.bind_strided(shape, values, layouts)
     except OverflowError:  # an integer that its company's type cannot hold
         works.give_back(work)
         return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
     try:
-        if work.run(plan, size):
-            work.report_met()
+        if work.run(choice, size):
+            work.report_fp_flags()
     finally:
         works.give_back(work)
     if out is None and not shape:

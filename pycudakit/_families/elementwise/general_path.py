@@ -16,18 +16,18 @@ from pycudakit import errors
 from pycudakit._element_programs import device_launch, program_cost
 from pycudakit._element_programs.element_function import (
     ElementFunction,
-    as_numpy_takes_numbers,
     compile_function,
+    convert_python_scalars,
 )
-from pycudakit._element_programs.prepared_program import works_of
+from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._element_programs.program import ElementProgram
 from pycudakit._interop import foreign_arrays
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, code_of
 from pycudakit._runtime import context, late_bound, native_call, operands
-from pycudakit._runtime.cost_model import WORTH_WAKING
-from pycudakit._runtime.engine_choice import Plan, asked_for
-from pycudakit._runtime.fp_errors import level_of_caller
+from pycudakit._runtime.cost_model import MIN_SECONDS_TO_WAKE_GPU
+from pycudakit._runtime.engine_choice import EngineChoice, requested_engine
+from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.operands import layout_of
 from pycudakit._runtime.ufunc_arguments import as_argument, as_mask, as_order, as_outs, broadcast, needs_copy
 
@@ -55,14 +55,14 @@ def _type_of(argument: Any) -> Any:
 
 
 @dataclass
-class _Request:
+class _UfuncRequest:
     """A call's arguments as they will be computed with, or the first that NumPy alone takes."""
 
     arguments: list[Any]
     outs: list[Array | None]
     mask: Array | None
     dtype: np.dtype[Any] | None
-    foreign: tuple[Any, str] | None = None  # the value, and what errors call it
+    unsupported: tuple[Any, str] | None = None  # the value, and what errors call it
 
     @functools.cached_property
     def types(self) -> tuple[Any, ...]:
@@ -76,25 +76,27 @@ class _Request:
         return arrays if self.mask is None else [*arrays, self.mask]
 
 
-def _read(function: ElementFunction, inputs: Sequence[Any], out: Any, where: Any, dtype: Any) -> _Request:
-    if function.types_numbers:
-        inputs = as_numpy_takes_numbers(function.name, inputs, dtype)
-    request = _Request(
+def _read(
+    function: ElementFunction, inputs: Sequence[Any], out: Any, where: Any, dtype: Any
+) -> _UfuncRequest:
+    if function.types_python_scalars:
+        inputs = convert_python_scalars(function.name, inputs, dtype)
+    request = _UfuncRequest(
         arguments=[as_argument(value) for value in inputs],
         outs=as_outs(out, function.outputs),
         mask=as_mask(where),
         dtype=None if dtype is None else np.dtype(dtype),
     )
     named = zip(inputs, request.arguments, [*function.labels, *[""] * len(inputs)], strict=False)
-    foreign = [(value, label) for value, argument, label in named if argument is None]
-    foreign += [(o, "out") for o in request.outs if o is not None and as_argument(o) is None]
+    unsupported = [(value, label) for value, argument, label in named if argument is None]
+    unsupported += [(o, "out") for o in request.outs if o is not None and as_argument(o) is None]
     if request.dtype is not None and code_of(request.dtype) is None:
-        foreign.append((np.empty(0, request.dtype), "dtype"))
-    request.foreign = foreign[0] if foreign else None
+        unsupported.append((np.empty(0, request.dtype), "dtype"))
+    request.unsupported = unsupported[0] if unsupported else None
     return request
 
 
-def _compile(function: ElementFunction, request: _Request, casting: str) -> ElementProgram:
+def _compile(function: ElementFunction, request: _UfuncRequest, casting: str) -> ElementProgram:
     outs = [None if o is None else o.dtype for o in request.outs]
     if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
         exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
@@ -110,7 +112,7 @@ def _compile(function: ElementFunction, request: _Request, casting: str) -> Elem
 
 
 def _outputs(
-    program: ElementProgram, request: _Request, shape: tuple[int, ...]
+    program: ElementProgram, request: _UfuncRequest, shape: tuple[int, ...]
 ) -> tuple[list[Array], list[Array]]:
     """Return the outputs, and what to compute into: copies of those that overlap what is read."""
     arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
@@ -122,22 +124,29 @@ def _outputs(
         else:
             target = final = out
             overlaps = needs_copy(out, [*arrays, *finals]) or any(np.may_share_memory(out, f) for f in finals)
-            if overlaps or program.may_refuse:
+            if overlaps or program.may_raise:
                 target = out.copy()
         finals.append(final)
         targets.append(target)
     return finals, targets
 
 
-_USUAL = {"out": None, "where": True, "dtype": None, "signature": None, "casting": "same_kind", "order": "K"}
-_USUAL["subok"] = True
+_DEFAULTS = {
+    "out": None,
+    "where": True,
+    "dtype": None,
+    "signature": None,
+    "casting": "same_kind",
+    "order": "K",
+}
+_DEFAULTS["subok"] = True
 
 
-def _unusual(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, Any]:
+def _non_default(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, Any]:
     """Return those keywords of a call that say something."""
-    given = {name: value for name, value in keywords.items() if value is not _USUAL[name]}
+    given = {name: value for name, value in keywords.items() if value is not _DEFAULTS[name]}
     if "where" in given:
-        # Or NumPy warns, which `warn_of_where` has done if it is to be done.
+        # Or NumPy warns, which `warn_uninitialized` has done if it is to be done.
         given.setdefault("out", None if function.outputs == 1 else (None,) * function.outputs)
     return given
 
@@ -145,7 +154,7 @@ def _unusual(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, A
 _NDARRAYS = np.ndarray.__array_ufunc__
 
 
-def warn_of_where(*values: Any) -> None:
+def warn_uninitialized(*values: Any) -> None:
     """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed.
 
     It does not where the class of a value has a ufunc's call for itself.
@@ -155,17 +164,17 @@ def warn_of_where(*values: Any) -> None:
     if np.lib.NumpyVersion(np.__version__) >= "2.4.0":
         text = "'where' used without 'out', expect uninitialized memory in output. "
         text += "If this is intentional, use out=None."
-        warnings.warn(text, UserWarning, stacklevel=level_of_caller())
+        warnings.warn(text, UserWarning, stacklevel=caller_stacklevel())
 
 
-def one_signature(signature: Any, sig: Any) -> Any:
+def resolve_signature(signature: Any, sig: Any) -> Any:
     """Return the signature that was given by either name."""
     if signature is not None and sig is not None:
         raise TypeError("cannot specify both 'sig' and 'signature'")
     return sig if signature is None else signature
 
 
-def with_keywords(
+def call_with_keywords(
     function: ElementFunction,
     inputs: Sequence[Any],
     out: Any,
@@ -179,20 +188,20 @@ def with_keywords(
     """Compute a function that is called with NumPy's less usual keywords."""
     if signature is not None and dtype is not None:
         raise TypeError("cannot specify both 'signature' and 'dtype'")
-    if context.current() in ("auto", "numpy"):
+    if context.current_engine() in ("auto", "numpy"):
         given = {"out": out, "where": where, "dtype": dtype, "signature": signature}
         given |= {"casting": casting, "order": order, "subok": subok}
-        compute = functools.partial(function.numpy, *inputs, **_unusual(function, given))
-        return native_call.by_numpy(function.name, "auto: only NumPy has such keywords", compute)
+        compute = functools.partial(function.numpy, *inputs, **_non_default(function, given))
+        return native_call.run_numpy(function.name, "auto: only NumPy has such keywords", compute)
     if not isinstance(subok, bool):
         raise TypeError("'subok' must be a boolean")
     order = as_order(order)
     if signature is not None:
-        value = foreign_arrays.decider((*inputs, out, where))
+        value = foreign_arrays.overriding_argument((*inputs, out, where))
         if value is not None:
-            return foreign_arrays.decided(function.name, value, lambda: None)
+            return foreign_arrays.delegate_to_override(function.name, value, lambda: None)
         inputs, _ = foreign_arrays.read_all(function.name, function.labels or function.numpy, inputs, {})
-        inputs = _as_in_signature(function, inputs, signature, casting)
+        inputs = _cast_to_signature(function, inputs, signature, casting)
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
     if out is not None and out is not ...:
         return result
@@ -205,7 +214,7 @@ def with_keywords(
     return tuple(results) if function.outputs > 1 else results[0]
 
 
-def _as_in_signature(
+def _cast_to_signature(
     function: ElementFunction, inputs: Sequence[Any], signature: Any, casting: str
 ) -> list[Array]:
     """Return the inputs converted to a loop's types."""
@@ -229,21 +238,21 @@ def _listed(signature: Any, inputs: int, outputs: int) -> tuple[Any, ...]:
 
 def choose(
     function: ElementFunction, program: ElementProgram, arguments: Sequence[Any], size: int, up: int
-) -> Plan:
+) -> EngineChoice:
     """Return where a plain call runs under `auto`; note for which sizes it will be NumPy next time."""
-    plan = program_cost.choose(function.name, program, size, up)
-    if plan.engine == "numpy":
-        known = program_cost.estimate(program)
-        below = min(known.numpy_below, WORTH_WAKING / known.numpy)
+    choice = program_cost.choose(function.name, program, size, up)
+    if choice.engine == "numpy":
+        cost = program_cost.estimate(program)
+        below = min(cost.numpy_below, MIN_SECONDS_TO_WAKE_GPU / cost.numpy)
         function.numpy_below[tuple(map(_type_of, arguments))] = below
-    return plan
+    return choice
 
 
-def _is_read(out: Array | None, read: Sequence[Array]) -> bool:
+def _is_input(out: Array | None, read: Sequence[Array]) -> bool:
     return out is not None and any(np.may_share_memory(out, array) for array in read)
 
 
-def _said(where: Any, **keywords: Any) -> dict[str, Any]:
+def _passed_keywords(where: Any, **keywords: Any) -> dict[str, Any]:
     """Return the keywords that somebody gave."""
     given = {name: value for name, value in keywords.items() if value is not None}
     return given if where is True else {**given, "where": where}
@@ -264,7 +273,7 @@ def call(
     def compute(inputs: Sequence[Any]) -> Any:
         if numpy_call is not None:
             return numpy_call(*inputs)
-        given = _unusual(function, {"out": out, "dtype": dtype, "where": where, "casting": casting})
+        given = _non_default(function, {"out": out, "dtype": dtype, "where": where, "casting": casting})
         return function.numpy(*inputs, **given)
 
     if not all(map(foreign_arrays.is_ordinary, (*inputs, out, where))):
@@ -273,59 +282,67 @@ def call(
             if result is not None:
                 return result
         named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
-        if (answer := late_bound.played(function, inputs, named)) is not NotImplemented:
+        if (answer := late_bound.try_replay(function, inputs, named)) is not NotImplemented:
             return answer
         if any(map(foreign_arrays.has_dask, (*inputs, out, where))):
             cast = None if casting == "same_kind" else casting
-            named = _said(out=out, where=where, dtype=dtype, casting=cast)
+            named = _passed_keywords(out=out, where=where, dtype=dtype, casting=cast)
             return late_bound.call_on_dask(function.name, inputs, named)
-        if foreign_arrays.takes_devices() and any(map(foreign_arrays.lies_on_device, (*inputs, out, where))):
+        if foreign_arrays.can_use_device_arrays() and any(
+            map(foreign_arrays.is_on_device, (*inputs, out, where))
+        ):
             named = {"out": out, "where": where}
-            foreign_arrays.check_devices(function.name, function.labels or function.numpy, inputs, named)
+            foreign_arrays.check_device_arguments(
+                function.name, function.labels or function.numpy, inputs, named
+            )
             named |= {"dtype": dtype, "casting": casting}
             return late_bound.call_on_device(function, *inputs, **named)
-        value = foreign_arrays.decider((*inputs, out, where))
+        value = foreign_arrays.overriding_argument((*inputs, out, where))
         if value is not None:
-            return foreign_arrays.decided(function.name, value, functools.partial(compute, inputs))
-        if context.current() not in ("auto", "numpy"):
+            return foreign_arrays.delegate_to_override(
+                function.name, value, functools.partial(compute, inputs)
+            )
+        if context.current_engine() not in ("auto", "numpy"):
             foreign_arrays.check_indices(function.name, original)
         named = {"out": out, "where": where}
         parameters = function.labels or function.numpy
-        heeds_masks = function.numpy is not np.where
+        mask_aware = function.numpy is not np.where
         inputs, named = foreign_arrays.read_all(
-            function.name, parameters, inputs, named, heeds_masks=heeds_masks
+            function.name, parameters, inputs, named, mask_aware=mask_aware
         )
         out, where = named["out"], named["where"]
 
     def by_numpy(reason: str) -> Any:
-        return native_call.by_numpy(function.name, reason, functools.partial(compute, inputs))
+        return native_call.run_numpy(function.name, reason, functools.partial(compute, inputs))
 
-    engine = context.current()
-    plan = (
-        None if engine == "auto" else asked_for(function.name, engine)
+    engine = context.current_engine()
+    choice = (
+        None if engine == "auto" else requested_engine(function.name, engine)
     )  # or NoDevice, before anything is read
-    if plan is not None and engine == "numpy":
-        return by_numpy(plan.reason)
-    if plan is None and not (engine_status.status("cpu").available or engine_status.status("cuda").available):
+    if choice is not None and engine == "numpy":
+        return by_numpy(choice.reason)
+    if choice is None and not (
+        engine_status.status("cpu").available or engine_status.status("cuda").available
+    ):
         return by_numpy(f"auto: {engine_status.status('cpu').reason}")
 
     request = _read(function, inputs, out, where, dtype)
-    if request.foreign is not None:
-        if plan is None:
+    if request.unsupported is not None:
+        if choice is None:
             return by_numpy("auto: only NumPy takes these types")
-        raise _refuse(function.name, engine, *request.foreign)
+        raise _refuse(function.name, engine, *request.unsupported)
     program = _compile(function, request, casting)
     shape = broadcast(request.read, request.outs)
     if function.name == "power" and 0 not in shape:
         _check_exponents(program, request.arguments, request.mask)
-    if plan is None:
-        plan = _choose(function, program, request, shape)
-        if plan.engine == "numpy":
-            return by_numpy(plan.reason)
-        if any(_is_read(out, request.read) for out in request.outs):  # no other engine could go on
-            plan = dataclasses.replace(plan, automatic=False)
+    if choice is None:
+        choice = _choose(function, program, request, shape)
+        if choice.engine == "numpy":
+            return by_numpy(choice.reason)
+        if any(_is_input(out, request.read) for out in request.outs):  # no other engine could go on
+            choice = dataclasses.replace(choice, automatic=False)
     results, targets = _outputs(program, request, shape)
-    _run(plan, program, shape, (*targets, request.mask, *request.arguments))
+    _run(choice, program, shape, (*targets, request.mask, *request.arguments))
     for result, target in zip(results, targets, strict=True):
         if result is not target:
             result[...] = target
@@ -334,13 +351,13 @@ def call(
         for result, o in zip(results, request.outs, strict=True)
     )
     if original is not inputs and out is None:
-        finished = tuple(foreign_arrays.like(result, original) for result in finished)
+        finished = tuple(foreign_arrays.with_pandas_index(result, original) for result in finished)
     return finished if function.outputs > 1 else finished[0]
 
 
 def _choose(
-    function: ElementFunction, program: ElementProgram, request: _Request, shape: tuple[int, ...]
-) -> Plan:
+    function: ElementFunction, program: ElementProgram, request: _UfuncRequest, shape: tuple[int, ...]
+) -> EngineChoice:
     """Return where a call runs under `auto`."""
     size = math.prod(shape)
     up = sum(array.nbytes for array in request.read)
@@ -349,14 +366,16 @@ def _choose(
     return program_cost.choose(function.name, program, size, up)
 
 
-def _run(plan: Plan, program: ElementProgram, shape: tuple[int, ...], values: Sequence[Any]) -> None:
-    works = works_of(program)
+def _run(
+    choice: EngineChoice, program: ElementProgram, shape: tuple[int, ...], values: Sequence[Any]
+) -> None:
+    works = prepared_programs(program)
     work = works.take()
     size = values[0].size
     try:
         layouts = [layout_of(value) if isinstance(value, np.ndarray) else None for value in values]
-        work.aim_anywhere(shape, values, layouts)
-        if work.run(plan, size):
-            work.report_met()
+        work.bind_strided(shape, values, layouts)
+        if work.run(choice, size):
+            work.report_fp_flags()
     finally:
         works.give_back(work)

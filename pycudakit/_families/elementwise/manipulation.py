@@ -17,21 +17,21 @@ from pycudakit._families.elementwise.fast_path import call
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 
 def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
     return (x,)
 
 
-def copying(name: str, numpy: Callable[..., Any]) -> ElementFunction:
+def copy_function(name: str, numpy: Callable[..., Any]) -> ElementFunction:
     """Return a function that copies, by NumPy's of that name."""
     return ElementFunction(name, numpy, _write_copy)
 
 
 _FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
-    copying(name, getattr(np, name))
+    copy_function(name, getattr(np, name))
     for name in ("flip", "roll", "transpose", "swapaxes", "ascontiguousarray")
 )
 
@@ -40,8 +40,8 @@ def _write_triangle(
     lower: bool, builder: Builder, x: Any, row: Any, column: Any, **_: Any
 ) -> tuple[Any, ...]:
     """Keep what is in a column up to the row's number, or from there on."""
-    kept = builder.apply("less_equal", *((column, row) if lower else (row, column)))
-    return (builder.select(kept, x, builder.constant(0, x.dtype)),)
+    mask = builder.apply("less_equal", *((column, row) if lower else (row, column)))
+    return (builder.select(mask, x, builder.constant(0, x.dtype)),)
 
 
 _TRIL, _TRIU = (
@@ -51,7 +51,7 @@ _TRIL, _TRIU = (
 TRIANGLES = {"tril": _TRIL, "triu": _TRIU}
 
 
-def rows_of_triangle(number: Any, columns: int, k: int) -> Any:
+def triangle_limits(number: Any, columns: int, k: int) -> Any:
     """Return the number that each row keeps columns up to, or from."""
     return (number + max(-len(number) - 1, min(k, columns + 1)))[:, None]
 
@@ -67,7 +67,7 @@ def dense(function: ElementFunction, view: Array) -> Array:
     return out
 
 
-def as_laid_out(function: ElementFunction, found: Array, target: Array) -> Array:
+def with_layout_of(function: ElementFunction, found: Array, target: Array) -> Array:
     """Return an array that lies in memory as another one: itself, or that, with its elements."""
     if found.strides == target.strides:
         return found
@@ -78,27 +78,27 @@ def as_laid_out(function: ElementFunction, found: Array, target: Array) -> Array
 # What NumPy has of these as views, or in another order.
 
 
-def _numpys_flip(m: Any, axis: Any = None) -> Any:
+def _numpy_flip(m: Any, axis: Any = None) -> Any:
     return np.flip(m, axis).copy()
 
 
-def _numpys_roll(a: Any, shift: Any, axis: Any = None) -> Any:
+def _numpy_roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return np.array(np.roll(a, shift, axis), order="C", copy=None)
 
 
-def _numpys_transpose(a: Any, axes: Any = None) -> Any:
+def _numpy_transpose(a: Any, axes: Any = None) -> Any:
     return np.transpose(a, axes).copy()
 
 
-def _numpys_swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+def _numpy_swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     return np.swapaxes(a, axis1, axis2).copy()
 
 
-def _numpys_contiguous(a: Any, dtype: Any = None) -> Any:
+def _numpy_contiguous(a: Any, dtype: Any = None) -> Any:
     return np.array(a, dtype, order="C", ndmin=1)
 
 
-@answered_by(_numpys_flip)
+@numpy_for_small(_numpy_flip)
 def flip(m: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy with the elements along some axes in reverse.
 
@@ -120,16 +120,22 @@ def flip(m: Any, axis: Any = None) -> Any:
     if array is None:
 
         def by_numpy() -> Any:
-            made = np.flip(m, axis)  # a scalar or an object, if there are no dimensions
-            return np.array(made, order="C", copy=True, subok=True) if isinstance(made, np.ndarray) else made
+            flipped = np.flip(m, axis)  # a scalar or an object, if there are no dimensions
+            return (
+                np.array(flipped, order="C", copy=True, subok=True)
+                if isinstance(flipped, np.ndarray)
+                else flipped
+            )
 
-        return native_call.by_numpy_alone("flip", by_numpy)
+        return native_call.numpy_fallback("flip", by_numpy)
     out = dense(_FLIP, np.asarray(np.flip(array, axis)))
     return out if out.ndim else out[()]  # as NumPy does
 
 
-@answered_by(_numpys_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None)  # which takes floats
-@one_call("roll")
+@numpy_for_small(
+    _numpy_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
+)  # which takes floats
+@logged_as_one_call("roll")
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Return a C-contiguous copy whose elements are moved along some axes, from the end to the beginning.
 
@@ -150,7 +156,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """
     array = operands.as_array(a)
     if array is None:
-        return native_call.by_numpy_alone(
+        return native_call.numpy_fallback(
             "roll", lambda: np.array(np.roll(a, shift, axis), order="C", copy=True, subok=True)
         )
     out = allocator.empty(array.shape, array.dtype)
@@ -177,11 +183,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return out
 
 
-def copied(function: ElementFunction, a: Any, view_of: Callable[[Any], Any]) -> Any:
+def contiguous_copy(function: ElementFunction, a: Any, view_of: Callable[[Any], Any]) -> Any:
     """Return a C-contiguous copy of a view of an array."""
     array = operands.as_array(a)
     if array is None:
-        return native_call.by_numpy_alone(
+        return native_call.numpy_fallback(
             function.name, lambda: np.array(view_of(a), order="C", copy=True, subok=True)
         )
     return dense(function, np.asarray(view_of(array)))
@@ -195,7 +201,7 @@ def contiguous(array: Array) -> Array:
     return dense(_CONTIGUOUS, array)
 
 
-@answered_by(_numpys_transpose)
+@numpy_for_small(_numpy_transpose)
 def transpose(a: Any, axes: Any = None) -> Any:
     """Return a C-contiguous copy with the axes in another order.
 
@@ -220,10 +226,10 @@ def transpose(a: Any, axes: Any = None) -> Any:
            [2, 5],
            [3, 6]])
     """
-    return copied(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
+    return contiguous_copy(_TRANSPOSE, a, lambda array: np.transpose(array, axes))
 
 
-@answered_by(_numpys_swapaxes)
+@numpy_for_small(_numpy_swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Return a C-contiguous copy with two axes interchanged.
 
@@ -248,10 +254,10 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
            [2],
            [3]])
     """
-    return copied(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
+    return contiguous_copy(_SWAPAXES, a, lambda array: np.swapaxes(array, axis1, axis2))
 
 
-@answered_by(_numpys_contiguous)
+@numpy_for_small(_numpy_contiguous)
 def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """Return a C-contiguous copy, of one dimension at least.
 
@@ -276,10 +282,10 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """
     if dtype is not None and np.dtype(dtype) != getattr(a, "dtype", None):
         a = np.asarray(a, dtype)
-    return copied(_CONTIGUOUS, a, np.atleast_1d)
+    return contiguous_copy(_CONTIGUOUS, a, np.atleast_1d)
 
 
-@answered_by(np.tril)
+@numpy_for_small(np.tril)
 def tril(m: Any, k: int = 0) -> Any:
     """Return a copy with zeros above a diagonal.
 
@@ -304,7 +310,7 @@ def tril(m: Any, k: int = 0) -> Any:
     return _triangle(_TRIL, m, k)
 
 
-@answered_by(np.triu)
+@numpy_for_small(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
     """Return a copy with zeros below a diagonal.
 
@@ -330,7 +336,7 @@ def triu(m: Any, k: int = 0) -> Any:
 def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
     array = operands.as_array(m)
     if array is None:
-        return native_call.by_numpy_alone(function.name, lambda: function.numpy(m, k))
+        return native_call.numpy_fallback(function.name, lambda: function.numpy(m, k))
     try:
         by = operator.index(k)
     except TypeError:
@@ -340,9 +346,9 @@ def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
             return function.numpy(m, k)  # raises
         array = np.broadcast_to(array, (array.size, array.size))
     rows, columns = array.shape[-2:]
-    row = rows_of_triangle(np.arange(rows), columns, by)
-    kept = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
-    out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [kept, array])
+    row = triangle_limits(np.arange(rows), columns, by)
+    mask = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
+    out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [mask, array])
     call(
         function,
         (array, row, np.arange(columns)),

@@ -13,14 +13,14 @@ import numpy as np
 from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.element_function import ElementFunction, checked_output
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
-from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._element_programs.values import Value, WeakScalar
 from pycudakit._families.elementwise.fast_path import call
 from pycudakit._families.elementwise.ufuncs import positive
-from pycudakit._interop.foreign_arrays import open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import BOOL, FLOAT64, INT32, code_of
 from pycudakit._runtime import native_call
-from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.ufunc_arguments import as_argument, broadcasts_to, refuse_byte_order
 
 
@@ -32,8 +32,8 @@ class _NotGiven:
 _NOT_GIVEN: Any = _NotGiven()
 
 
-def _promoted(arguments: tuple[Value | Scalar, ...]) -> np.dtype[Any]:
-    return np.result_type(*(a.type(1) if isinstance(a, Scalar) else a.dtype for a in arguments))
+def _promoted(arguments: tuple[Value | WeakScalar, ...]) -> np.dtype[Any]:
+    return np.result_type(*(a.type(1) if isinstance(a, WeakScalar) else a.dtype for a in arguments))
 
 
 def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> tuple[Value, ...]:
@@ -46,8 +46,8 @@ def write_where(builder: Builder, condition: Any, *branches: Any, **_: Any) -> t
 WHERE = ElementFunction("where", np.where, write_where)
 
 
-@open_to_others
-@answered_by(np.where)
+@accept_foreign_arrays
+@numpy_for_small(np.where)
 def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     """Choose elements from `x` where the condition holds, and from `y` elsewhere.
 
@@ -71,11 +71,11 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
         raise ValueError("either both or neither of x and y should be given")
     if WHERE.is_small(condition, x, y):
         return np.where(condition, x, y)
-    result = call(WHERE, (condition, as_chosen(x, y), as_chosen(y, x)))
+    result = call(WHERE, (condition, weak_integer(x, y), weak_integer(y, x)))
     return np.asarray(result)
 
 
-def as_chosen(number: Any, other: Any) -> Any:
+def weak_integer(number: Any, other: Any) -> Any:
     """Return an integer as NumPy takes it beside a narrower type: modulo its range, or not, since 2.5."""
     if (
         type(number) is not int
@@ -121,8 +121,10 @@ CLIP = {
 }
 
 
-@open_to_others
-@answered_by(np.clip if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None)  # which took fewer limits
+@accept_foreign_arrays
+@numpy_for_small(
+    np.clip if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
+)  # which took fewer limits
 def clip(
     a: Any,
     a_min: Any = _NOT_GIVEN,
@@ -187,7 +189,7 @@ def clip(
     return call(function, (a, *limits), out, where, dtype, casting, numpy_call=by_numpy)
 
 
-def write_nan_to_num(builder: Builder, x: Value, *replacements: Scalar, **_: Any) -> tuple[Value, ...]:
+def write_nan_to_num(builder: Builder, x: Value, *replacements: WeakScalar, **_: Any) -> tuple[Value, ...]:
     """Add `nan_to_num` to a program."""
     if x.dtype.kind != "f":
         return (x,)
@@ -204,8 +206,8 @@ _REAL = (int, float, np.integer, np.floating, np.bool_)
 NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 
 
-@open_to_others
-@answered_by(np.nan_to_num)
+@accept_foreign_arrays
+@numpy_for_small(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     """Replace NaN and infinities by numbers.
 
@@ -234,7 +236,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     if isinstance(array, np.ndarray) and not floating:
         nan = posinf = neginf = 0.0  # which NumPy does not look at
         if not copy:
-            native_call.nothing("nan_to_num")
+            native_call.log_empty_call("nan_to_num")
             return x[()] if x.ndim == 0 else x
     numbers = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
 
@@ -265,7 +267,7 @@ def round_function(decimals: int) -> ElementFunction:
     """Return `round` to a number of decimals; its second argument is the power of ten."""
 
     def write(
-        builder: Builder, x: Value, power: Value | Scalar, out: Any, casting: str, **_: Any
+        builder: Builder, x: Value, power: Value | WeakScalar, out: Any, casting: str, **_: Any
     ) -> tuple[Value, ...]:
         if decimals == 0 and x.dtype.kind in "fb":
             return write_ufunc(builder, "rint", x, out=out, casting=casting)
@@ -280,8 +282,8 @@ def round_function(decimals: int) -> ElementFunction:
         (scaled,) = write_ufunc(builder, before, x, power, out=steps, casting=casting)
         if out[0] is not None:  # which NumPy has each step written to
             scaled = builder.cast(scaled, out[0])
-        (whole,) = write_ufunc(builder, "rint", scaled)
-        (result,) = write_ufunc(builder, after, whole, power)
+        (rounded,) = write_ufunc(builder, "rint", scaled)
+        (result,) = write_ufunc(builder, after, rounded, power)
         if out[0] is not None or x.dtype.kind == "f":
             return (result,)
         if x.dtype.itemsize <= 2:
@@ -291,8 +293,8 @@ def round_function(decimals: int) -> ElementFunction:
     return ElementFunction("round", np.round, write)
 
 
-@open_to_others
-@answered_by(np.round)
+@accept_foreign_arrays
+@numpy_for_small(np.round)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     """Round to a number of decimals, ties to even.
 
@@ -333,7 +335,7 @@ around = round
 
 
 def _write_sinc(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
-    (angle,) = write_ufunc(builder, "multiply", Scalar(float, None, np.pi), x)
+    (angle,) = write_ufunc(builder, "multiply", WeakScalar(float, None, np.pi), x)
     least = builder.constant(np.finfo(angle.dtype).eps, angle.dtype)
     divisor = builder.select(builder.cast(angle, BOOL), angle, least)
     (sine,) = write_ufunc(builder, "sin", divisor)
@@ -343,8 +345,8 @@ def _write_sinc(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
 SINC = ElementFunction("sinc", np.sinc, _write_sinc)
 
 
-@open_to_others
-@answered_by(np.sinc)
+@accept_foreign_arrays
+@numpy_for_small(np.sinc)
 def sinc(x: Any) -> Any:
     """Return ``sin(pi * x) / (pi * x)``, which is 1 at 0.
 
@@ -363,19 +365,19 @@ def sinc(x: Any) -> Any:
 
 
 @functools.cache
-def astype_function(wanted: np.dtype[Any]) -> ElementFunction:
+def astype_function(target_dtype: np.dtype[Any]) -> ElementFunction:
     def write(builder: Builder, x: Value, **_: Any) -> tuple[Value, ...]:
-        return (builder.cast(x, wanted.newbyteorder("=")),)
+        return (builder.cast(x, target_dtype.newbyteorder("=")),)
 
     return ElementFunction("astype", np.astype, write)
 
 
-def _numpys_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:  # noqa: ARG001
+def _numpy_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:  # noqa: ARG001
     return (x if isinstance(x, (np.ndarray, np.generic)) else np.asarray(x)).astype(dtype, copy=copy)
 
 
-@open_to_others
-@answered_by(_numpys_astype)
+@accept_foreign_arrays
+@numpy_for_small(_numpy_astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Convert to a type.
 
@@ -401,19 +403,19 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     ...     pk.astype(np.array([1.7, -1.7, 300.0]), np.int8)
     array([  1,  -1, 127], dtype=int8)
     """
-    wanted = np.dtype(dtype)
+    target_dtype = np.dtype(dtype)
     array = x if isinstance(x, np.ndarray) else np.asarray(x)
     if device not in (None, "cpu"):
-        return np.astype(array, wanted, device=device)  # raises
-    if not copy and array.dtype == wanted:
+        return np.astype(array, target_dtype, device=device)  # raises
+    if not copy and array.dtype == target_dtype:
         return array
-    if code_of(wanted) is None:
+    if code_of(target_dtype) is None:
         function = ElementFunction("astype", np.astype)
-        return call(function, (array,), dtype=wanted, numpy_call=lambda _: array.astype(wanted))
-    function = astype_function(wanted)
+        return call(function, (array,), dtype=target_dtype, numpy_call=lambda _: array.astype(target_dtype))
+    function = astype_function(target_dtype)
     if function.is_small(x):
-        return array.astype(wanted)
-    out = None if wanted.isnative else allocator.empty(array.shape, wanted)
+        return array.astype(target_dtype)
+    out = None if target_dtype.isnative else allocator.empty(array.shape, target_dtype)
     own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
-    result = call(function, (array,), out, numpy_call=lambda _: own.astype(wanted))
+    result = call(function, (array,), out, numpy_call=lambda _: own.astype(target_dtype))
     return result if isinstance(x, np.generic) or isinstance(result, np.ndarray) else np.asarray(result)

@@ -10,9 +10,13 @@ import numpy as np
 
 from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._families.elementwise.fast_path import call
-from pycudakit._families.elementwise.general_path import one_signature, warn_of_where, with_keywords
+from pycudakit._families.elementwise.general_path import (
+    call_with_keywords,
+    resolve_signature,
+    warn_uninitialized,
+)
 from pycudakit._families.elementwise.ufunc_methods import as_ufunc
-from pycudakit._runtime.dispatch_cache import short_way
+from pycudakit._runtime.dispatch_cache import with_dispatch_cache
 
 _DIVMOD, _FREXP, _MODF = (
     ElementFunction(name, getattr(np, name), outputs=2) for name in ("divmod", "frexp", "modf")
@@ -37,7 +41,7 @@ PARTS = {f.name: (_part(f, 0), _part(f, 1)) for f in (_DIVMOD, _FREXP, _MODF)}
 
 
 def _short(function: Callable[..., Any]) -> Callable[..., Any]:
-    return functools.wraps(function)(short_way(getattr(np, function.__name__), function))
+    return functools.wraps(function)(with_dispatch_cache(getattr(np, function.__name__), function))
 
 
 def _call(
@@ -55,14 +59,14 @@ def _call(
     if out is _NO_OUTS:
         out = None
         if where is not True and outs[0] is outs[1] is None:
-            warn_of_where(*inputs, where)
+            warn_uninitialized(*inputs, where)
     if outs[0] is not None or outs[1] is not None:
         if out is not None:
             raise TypeError("cannot specify 'out' as both a positional and keyword argument")
         out = outs
     if order == "K" and subok is True and signature is None and out is not ...:
         return call(function, inputs, out, where, dtype, casting)  # type: ignore[no-any-return]
-    return with_keywords(function, inputs, out, where, dtype, casting, order, subok, signature)  # type: ignore[no-any-return]
+    return call_with_keywords(function, inputs, out, where, dtype, casting, order, subok, signature)  # type: ignore[no-any-return]
 
 
 @as_ufunc
@@ -100,7 +104,7 @@ def divmod(
     >>> pk.divmod([7, -7], 4)
     (array([ 1, -2]), array([3, 1]))
     """
-    given = one_signature(signature, sig)
+    given = resolve_signature(signature, sig)
     return _call(_DIVMOD, (x1, x2), (out1, out2), out, where, dtype, casting, order, subok, given)
 
 
@@ -138,7 +142,7 @@ def frexp(
     >>> pk.frexp([6.0, -0.5])
     (array([ 0.75, -0.5 ]), array([3, 0], dtype=int32))
     """
-    given = one_signature(signature, sig)
+    given = resolve_signature(signature, sig)
     return _call(_FREXP, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)
 
 
@@ -176,5 +180,5 @@ def modf(
     >>> pk.modf([3.5, -0.25])
     (array([ 0.5 , -0.25]), array([ 3., -0.]))
     """
-    given = one_signature(signature, sig)
+    given = resolve_signature(signature, sig)
     return _call(_MODF, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)

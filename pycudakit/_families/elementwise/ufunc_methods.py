@@ -13,22 +13,22 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._interop.foreign_arrays import (
+    accept_foreign_arrays,
     has_dask,
     is_dask,
     is_device_array,
     is_ordinary,
-    open_to_others,
     read,
 )
 from pycudakit._native.dtypes import code_of
 from pycudakit._runtime import native_call
-from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit._runtime.operands import as_array
 from pycudakit._runtime.ufunc_arguments import refuse_byte_order
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MOST_DIMENSIONS = 64
+_MAX_DIMENSIONS = 64
 NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 _SUMS, _EXTREMES, _SCANS = "reduce.sums_and_means", "reduce.min_max", "scan.cumulative"
 # The families' modules are imported when they are needed: `import pycudakit` stays quick.
@@ -48,7 +48,7 @@ _SCANNED = {
 }
 _CONVERSION = ("elementwise.non_ufuncs", "astype")
 # What those do not take.
-_NUMPYS_KEYWORDS = {
+_NUMPY_KEYWORDS = {
     **dict.fromkeys(("sum", "prod"), frozenset[str]()),
     **dict.fromkeys(("max", "min"), frozenset({"dtype"})),
     **dict.fromkeys(("all", "any"), frozenset({"dtype", "initial"})),
@@ -98,43 +98,43 @@ def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
 def _counterpart(place: tuple[str, str]) -> Callable[..., Any]:
     module, name = place
     found = getattr(importlib.import_module(f"pycudakit._families.{module}"), name)
-    return open_to_others(found)
+    return accept_foreign_arrays(found)
 
 
-def _read(function: Any, method: str, array: Any) -> Any:
+def _operand_of(function: Any, method: str, array: Any) -> Any:
     """Return what functions take in place of an argument, which NumPy alone may take for an object."""
     if is_ordinary(array) or is_device_array(array) or is_dask(array):
         return array
     return read(array, f"{function.__name__}.{method}, array")
 
 
-def _takes(array: Any, out: Any) -> bool:
+def _is_supported(array: Any, out: Any) -> bool:
     """Tell whether a function of the kit's computes with an array, which does not decide for itself."""
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
     is_known = out is None or type(out) is np.ndarray or is_device_array(out)
-    if not is_known or isinstance(array, Deferred):
+    if not is_known or isinstance(array, LazyArray):
         return False
     if is_ordinary(array):
         return as_array(array) is not None
     return is_device_array(array) or (is_dask(array) and out is None)
 
 
-def _by_numpy(function: Any, method: str, foreign: str | None, *args: Any, **kwargs: Any) -> Any:
+def _by_numpy(function: Any, method: str, unsupported: str | None, *args: Any, **kwargs: Any) -> Any:
     if any(map(has_dask, (*args, *kwargs.values()))):
         raise errors.Unsupported(
             f"{function.__name__}.{method} of a Dask array needs all of it at once: .compute() it first"
         )
     compute = functools.partial(getattr(getattr(np, function.__name__), method), *args, **kwargs)
-    if any(isinstance(value, Deferred) for value in args):  # which captures it
+    if any(isinstance(value, LazyArray) for value in args):  # which captures it
         return compute()
     if function.nin != 2 and method != "at":  # raises
         return compute()
-    return native_call.by_numpy_alone(f"{function.__name__}.{method}", compute, foreign)
+    return native_call.numpy_fallback(f"{function.__name__}.{method}", compute, unsupported)
 
 
-_NUMPYS_ALONE = "only NumPy has this method"
-_USUAL = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "initial": NOT_GIVEN, "where": True}
+_NUMPY_ONLY = "only NumPy has this method"
+_DEFAULTS = {"axis": 0, "dtype": None, "out": None, "keepdims": False, "initial": NOT_GIVEN, "where": True}
 
 
 def reduce(
@@ -167,22 +167,22 @@ def reduce(
         "initial": initial,
         "where": where,
     }
-    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
+    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
     if isinstance(out, tuple) and len(out) == 1:
         given["out"] = out[0]
-    array = _read(function, "reduce", array)
+    array = _operand_of(function, "reduce", array)
     ours = _REDUCTIONS.get(function.__name__)
     if ours is None:
-        return _by_numpy(function, "reduce", _NUMPYS_ALONE, array, **given)
-    if ours[0] == _EXTREMES and "dtype" in given and is_ordinary(array) and _takes(array, out):
+        return _by_numpy(function, "reduce", _NUMPY_ONLY, array, **given)
+    if ours[0] == _EXTREMES and "dtype" in given and is_ordinary(array) and _is_supported(array, out):
         refuse_byte_order(dtype)
         if code_of(np.dtype(dtype)) is not None:
             array = _counterpart(_CONVERSION)(array, given.pop("dtype"))
-    foreign = given.keys() & _NUMPYS_KEYWORDS[ours[1]]
+    unsupported = given.keys() & _NUMPY_KEYWORDS[ours[1]]
     if initial is None:
-        foreign |= {"initial"}
-    if foreign or not _takes(array, out):
-        why = f"a reduction with {min(foreign)}={given[min(foreign)]}" if foreign else None
+        unsupported |= {"initial"}
+    if unsupported or not _is_supported(array, out):
+        why = f"a reduction with {min(unsupported)}={given[min(unsupported)]}" if unsupported else None
         return _by_numpy(function, "reduce", why, array, **given)
     return _counterpart(ours)(array, **{"axis": axis, **given})
 
@@ -200,14 +200,14 @@ def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, o
     array([1, 3, 3])
     """
     given = {"axis": axis, "dtype": dtype, "out": out}
-    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
-    array = _read(function, "accumulate", array)
+    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    array = _operand_of(function, "accumulate", array)
     ours = _SCANNED.get(function.__name__)
     if ours is None:
-        return _by_numpy(function, "accumulate", _NUMPYS_ALONE, array, **given)
-    foreign = "an axis that is no int" if type(axis) is not int else None
-    if foreign or not _takes(array, out):
-        return _by_numpy(function, "accumulate", foreign, array, **given)
+        return _by_numpy(function, "accumulate", _NUMPY_ONLY, array, **given)
+    unsupported = "an axis that is no int" if type(axis) is not int else None
+    if unsupported or not _is_supported(array, out):
+        return _by_numpy(function, "accumulate", unsupported, array, **given)
     refuse_byte_order(dtype)
     if np.ndim(array) == 0:
         return getattr(np, function.__name__).accumulate(array)  # raises
@@ -224,10 +224,14 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
     array([[3, 4],
            [6, 8]])
     """
-    a, b = (_read(function, "outer", value) for value in (a, b))
-    if function.nin != 2 or function.signature is not None or not (_takes(a, None) and _takes(b, None)):
+    a, b = (_operand_of(function, "outer", value) for value in (a, b))
+    if (
+        function.nin != 2
+        or function.signature is not None
+        or not (_is_supported(a, None) and _is_supported(b, None))
+    ):
         return _by_numpy(function, "outer", None, a, b, **kwargs)
-    if np.ndim(a) + np.ndim(b) > _MOST_DIMENSIONS:
+    if np.ndim(a) + np.ndim(b) > _MAX_DIMENSIONS:
         return _by_numpy(function, "outer", "so many dimensions", a, b, **kwargs)
     # To NumPy's, a number is an array of its own type.
     a, b = (value if is_device_array(value) or is_dask(value) else np.asarray(value) for value in (a, b))
@@ -247,7 +251,7 @@ def at(function: Any, a: Any, indices: Any, b: Any = NOT_GIVEN, /) -> None:
     >>> x
     array([21,  2, 13])
     """
-    _by_numpy(function, "at", _NUMPYS_ALONE, a, indices, *(() if b is NOT_GIVEN else (b,)))
+    _by_numpy(function, "at", _NUMPY_ONLY, a, indices, *(() if b is NOT_GIVEN else (b,)))
 
 
 def reduceat(
@@ -262,9 +266,9 @@ def reduceat(
     array([3, 7])
     """
     given = {"axis": axis, "dtype": dtype, "out": out}
-    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
-    array = _read(function, "reduceat", array)
-    return _by_numpy(function, "reduceat", _NUMPYS_ALONE, array, indices, **given)
+    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    array = _operand_of(function, "reduceat", array)
+    return _by_numpy(function, "reduceat", _NUMPY_ONLY, array, indices, **given)
 
 
 _METHODS = (accumulate, at, outer, reduce, reduceat)

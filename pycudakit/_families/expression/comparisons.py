@@ -9,16 +9,16 @@ import numpy as np
 from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
-from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._element_programs.values import Value, WeakScalar
 from pycudakit._families.elementwise.fast_path import call
 from pycudakit._families.expression.reductions import reduce_program
 from pycudakit._runtime import context, operands
-from pycudakit._runtime.cost_model import SMALL
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.fp_errors import tell
-from pycudakit._runtime.native_call import by_numpy, by_numpy_alone, one_call
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.fp_errors import warn_or_raise
+from pycudakit._runtime.native_call import logged_as_one_call, numpy_fallback, run_numpy
 
-Number = Value | Scalar
+Number = Value | WeakScalar
 
 
 def _write_close(
@@ -31,8 +31,10 @@ def _write_close(
         y = builder.cast(y, np.result_type(y.dtype, 1.0))
     distance = apply("absolute", apply("subtract", x, y))
     share = apply("multiply", rtol, apply("absolute", y))
-    if isinstance(y, Scalar) and isinstance(rtol, Scalar):  # a Python number, which takes others' types
-        other = distance if isinstance(atol, Scalar) else atol
+    if isinstance(y, WeakScalar) and isinstance(
+        rtol, WeakScalar
+    ):  # a Python number, which takes others' types
+        other = distance if isinstance(atol, WeakScalar) else atol
         share = builder.cast(share, np.result_type(other.dtype, 1.0))
     allowed = apply("add", atol, share)
     is_near = apply("logical_and", apply("less_equal", distance, allowed), apply("isfinite", y))
@@ -69,8 +71,8 @@ def _equal_or_nan(a: Any, b: Any) -> Any:
 
 # By whether NaN are equal.
 CLOSE = {
-    False: ElementFunction("isclose", np.isclose, _write_close, types_numbers=False),
-    True: ElementFunction("isclose", _close_or_nan, _write_close_or_nan, types_numbers=False),
+    False: ElementFunction("isclose", np.isclose, _write_close, types_python_scalars=False),
+    True: ElementFunction("isclose", _close_or_nan, _write_close_or_nan, types_python_scalars=False),
 }
 _EQUAL = {
     False: ElementFunction("array_equal", np.equal, _write_equal),
@@ -78,7 +80,7 @@ _EQUAL = {
 }
 
 
-def as_compared(a: Any, b: Any) -> tuple[Any, Any]:
+def close_operands(a: Any, b: Any) -> tuple[Any, Any]:
     """Return what is compared as NumPy takes it: b as a float, and no two numbers alone."""
     if type(b) is int:
         b = float(b)
@@ -87,14 +89,14 @@ def as_compared(a: Any, b: Any) -> tuple[Any, Any]:
     return a, b
 
 
-def _tell_of_tolerances(rtol: Any, atol: Any) -> None:
+def _check_tolerances(rtol: Any, atol: Any) -> None:
     """Raise or warn as NumPy does of tolerances that are infinite or NaN."""
     rtol, atol = (x if isinstance(x, (float, int)) else np.asarray(x) for x in (rtol, atol))
     if not (np.isfinite(atol).all() and np.isfinite(rtol).all()):
-        tell("invalid", f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}")
+        warn_or_raise("invalid", f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}")
 
 
-@answered_by(np.isclose)
+@numpy_for_small(np.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
     """Tell where elements are equal within a tolerance: ``abs(a - b) <= atol + rtol * abs(b)``.
 
@@ -118,10 +120,10 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     array([ True, False])
     """
     function = CLOSE[bool(equal_nan)]
-    a, b = as_compared(a, b)
+    a, b = close_operands(a, b)
     if function.is_small(a, b, rtol, atol):
         return np.isclose(a, b, rtol, atol, equal_nan)
-    _tell_of_tolerances(rtol, atol)
+    _check_tolerances(rtol, atol)
     with np.errstate(invalid="ignore"):
         return call(
             function, (a, b, rtol, atol), numpy_call=lambda *_: np.isclose(a, b, rtol, atol, equal_nan)
@@ -133,11 +135,11 @@ _FEW, _FEW_OF_ONE_TYPE = 10_000, 200_000
 
 
 def _is_numpys(a: Any, b: Any, few: int = _FEW) -> bool:
-    return context.current() == "auto" and max(np.size(a), np.size(b)) < few
+    return context.current_engine() == "auto" and max(np.size(a), np.size(b)) < few
 
 
-@answered_by(np.allclose)
-@one_call("allclose")
+@numpy_for_small(np.allclose)
+@logged_as_one_call("allclose")
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Tell whether all elements are equal within a tolerance, as `isclose` has it, in one pass.
 
@@ -153,18 +155,20 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     True
     """
     function = CLOSE[bool(equal_nan)]
-    a, b = as_compared(a, b)
+    a, b = close_operands(a, b)
     if any(operands.as_array(value) is None for value in (a, b, rtol, atol)):
-        return bool(by_numpy_alone("allclose", lambda: np.allclose(a, b, rtol, atol, equal_nan)))
+        return bool(numpy_fallback("allclose", lambda: np.allclose(a, b, rtol, atol, equal_nan)))
     if _is_numpys(a, b):
-        return by_numpy("allclose", SMALL, lambda: np.allclose(a, b, rtol, atol, equal_nan))
-    _tell_of_tolerances(rtol, atol)
+        return run_numpy(
+            "allclose", REASON_NUMPY_FASTER_FOR_SIZE, lambda: np.allclose(a, b, rtol, atol, equal_nan)
+        )
+    _check_tolerances(rtol, atol)
     with np.errstate(invalid="ignore"):
         return bool(reduce_program("all", function, (a, b, rtol, atol), None))
 
 
-@answered_by(np.array_equal)
-@one_call("array_equal")
+@numpy_for_small(np.array_equal)
+@logged_as_one_call("array_equal")
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     """Tell whether two arrays have the same shape and elements, in one pass.
 
@@ -184,9 +188,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     one, other = operands.as_array(a1), operands.as_array(a2)
     function = _EQUAL[bool(equal_nan)]
     if one is None or other is None:
-        return bool(by_numpy_alone("array_equal", lambda: np.array_equal(a1, a2, equal_nan)))
+        return bool(numpy_fallback("array_equal", lambda: np.array_equal(a1, a2, equal_nan)))
     if one.shape != other.shape:
         return False
     if _is_numpys(one, other, _FEW_OF_ONE_TYPE if one.dtype == other.dtype and not equal_nan else _FEW):
-        return by_numpy("array_equal", SMALL, lambda: np.array_equal(a1, a2, equal_nan))
+        return run_numpy(
+            "array_equal", REASON_NUMPY_FASTER_FOR_SIZE, lambda: np.array_equal(a1, a2, equal_nan)
+        )
     return bool(reduce_program("all", function, (one, other), None))

@@ -18,7 +18,7 @@ from pycudakit._element_programs import device_launch
 from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.element_function import ElementFunction, checked_output
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
-from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._element_programs.values import Value, WeakScalar
 from pycudakit._families.elementwise import non_ufuncs
 from pycudakit._families.elementwise.fast_path import call
 from pycudakit._families.expression.parser import (
@@ -28,8 +28,8 @@ from pycudakit._families.expression.parser import (
     NUMBER,
     NUMBERS,
     OPERAND,
+    ExpressionStep,
     Parsed,
-    Step,
     by_numpy,
     by_python,
     parse,
@@ -39,19 +39,19 @@ from pycudakit._families.expression.reductions import reduce_program
 from pycudakit._interop import foreign_arrays
 from pycudakit._native.dtypes import masked_arrays
 from pycudakit._runtime import late_bound
-from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit._runtime.ufunc_arguments import broadcast, broadcast_shapes
 
 # ---- Steps as a program ------------------------------------------------------------------------------
 
 
-class _Plan:
+class _CompiledExpression:
     """Who computes which step of an expression: Python, or an `ElementFunction` and what is given to it."""
 
-    def __init__(self, parsed: Parsed, are_numbers: tuple[bool, ...], baked: dict[int, Any]) -> None:
+    def __init__(self, parsed: Parsed, are_numbers: tuple[bool, ...], as_literals: dict[int, Any]) -> None:
         self.parsed = parsed
         self.steps = [
-            Step(NUMBER, (), baked[index], False, step.span) if index in baked else step
+            ExpressionStep(NUMBER, (), as_literals[index], False, step.span) if index in as_literals else step
             for index, step in enumerate(parsed.steps)
         ]
         literals: set[int] = set()
@@ -86,7 +86,9 @@ class _Plan:
         for argument, index in last.items():
             self.finished[index].append(argument)
         labels = tuple(repr(parsed.source.segment(self.steps[index].span)) for index in self.inputs)
-        self.function = ElementFunction("evaluate", self.cast, self.write, labels=labels, types_numbers=False)
+        self.function = ElementFunction(
+            "evaluate", self.cast, self.write, labels=labels, types_python_scalars=False
+        )
 
     def bind(self, operands: Sequence[Any]) -> list[Any]:
         """Compute what is Python's, and return the function's inputs."""
@@ -103,7 +105,7 @@ class _Plan:
             try:
                 values[index] = by_python(step.function, [values[a] for a in step.arguments])
             except ERRORS as error:
-                raise self.parsed.source.again(error, step.span) from None
+                raise self.parsed.source.reraised_at(error, step.span) from None
         return [values[index] for index in self.inputs]
 
     def cast(self, *inputs: Any, out: Any = None) -> Any:
@@ -115,7 +117,7 @@ class _Plan:
             try:
                 values[index] = by_numpy(step, [values[a] for a in step.arguments])
             except ERRORS as error:
-                raise self.parsed.source.again(error, step.span) from None
+                raise self.parsed.source.reraised_at(error, step.span) from None
             for argument in self.finished[index]:  # so that the next result may have its memory
                 del values[argument]
         result = values[self.parsed.result]
@@ -138,38 +140,38 @@ class _Plan:
             if isinstance(number, (bool, np.generic)):
                 values[index] = builder.constant(number, np.asarray(number).dtype)
             else:
-                values[index] = Scalar(type(number), None, number)
+                values[index] = WeakScalar(type(number), None, number)
         for index in self.by_function:
             step = self.steps[index]
             try:
                 values[index] = _write_step(builder, step, [values[a] for a in step.arguments])
             except ERRORS as error:
-                raise self.parsed.source.again(error, step.span) from None
+                raise self.parsed.source.reraised_at(error, step.span) from None
         result = _with_dtype(builder, values[self.parsed.result])
         checked_output("evaluate", result, out, casting)
         return (builder.cast(result, out[0] or result.dtype),)
 
 
-def _with_dtype(builder: Builder, value: Value | Scalar) -> Value:
-    return builder.cast(value, np.dtype(value.type)) if isinstance(value, Scalar) else value
+def _with_dtype(builder: Builder, value: Value | WeakScalar) -> Value:
+    return builder.cast(value, np.dtype(value.type)) if isinstance(value, WeakScalar) else value
 
 
 _KEYWORDS: dict[str, Any] = {"out": (None,), "dtype": None, "casting": "same_kind"}
 
 
-def _write_clip(builder: Builder, x: Value | Scalar, *limits: Value | Scalar) -> Value:
+def _write_clip(builder: Builder, x: Value | WeakScalar, *limits: Value | WeakScalar) -> Value:
     """Limit to a range; integers beyond those of an integer type limit nothing."""
-    kept = dict(zip(("maximum", "minimum"), limits, strict=True))
+    bounds = dict(zip(("maximum", "minimum"), limits, strict=True))
     if isinstance(x, Value) and x.dtype.kind in "iu":
         info = np.iinfo(x.dtype)
-        for bound, limit in tuple(kept.items()):
-            number = limit.value if isinstance(limit, Scalar) else None
+        for bound, limit in tuple(bounds.items()):
+            number = limit.value if isinstance(limit, WeakScalar) else None
             if type(number) is int and (number <= info.min if bound == "maximum" else number >= info.max):
-                del kept[bound]
-    return non_ufuncs.write_clip(tuple(kept), builder, x, *kept.values(), **_KEYWORDS)[0]
+                del bounds[bound]
+    return non_ufuncs.write_clip(tuple(bounds), builder, x, *bounds.values(), **_KEYWORDS)[0]
 
 
-def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
+def _write_step(builder: Builder, step: ExpressionStep, values: list[Any]) -> Value:
     name = step.function
     if name == "where":
         return non_ufuncs.write_where(builder, *values)[0]
@@ -178,17 +180,17 @@ def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
     if name == "astype":
         return builder.cast(_with_dtype(builder, values[0]), step.value)
     if name == "round":
-        power = Scalar(float, None, non_ufuncs.power_of_ten(abs(step.value)))
+        power = WeakScalar(float, None, non_ufuncs.power_of_ten(abs(step.value)))
         write = non_ufuncs.round_function(step.value).write
         return write(builder, _with_dtype(builder, values[0]), power, **_KEYWORDS)[0]
     if name == "nan_to_num":
         x = _with_dtype(builder, values[0])
         limits = np.finfo(x.dtype if x.dtype.kind == "f" else np.float64)
         numbers = (0.0, float(limits.max), float(limits.min))
-        return non_ufuncs.write_nan_to_num(builder, x, *(Scalar(float, None, n) for n in numbers))[0]
+        return non_ufuncs.write_nan_to_num(builder, x, *(WeakScalar(float, None, n) for n in numbers))[0]
     if name == "power" and step.is_operator:
         base, exponent = values
-        literal = exponent.value if isinstance(exponent, Scalar) else None
+        literal = exponent.value if isinstance(exponent, WeakScalar) else None
         if isinstance(base, Value) and literal is not None:
             if type(literal) is int and literal == 2:
                 return write_ufunc(builder, "square", base)[0]
@@ -198,16 +200,16 @@ def _write_step(builder: Builder, step: Step, values: list[Any]) -> Value:
 
 
 @functools.lru_cache(1024)
-def _plan(
-    parsed: Parsed, are_numbers: tuple[bool, ...], baked: tuple[tuple[int, type, Any], ...] = ()
-) -> _Plan:
-    return _Plan(parsed, are_numbers, {index: value for index, _, value in baked})
+def _compile(
+    parsed: Parsed, are_numbers: tuple[bool, ...], as_literals: tuple[tuple[int, type, Any], ...] = ()
+) -> _CompiledExpression:
+    return _CompiledExpression(parsed, are_numbers, {index: value for index, _, value in as_literals})
 
 
 # ---- The public function -----------------------------------------------------------------------------
 
 
-def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str, Any]]) -> Any:
+def _lookup(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str, Any]]) -> Any:
     for scope in scopes:
         if name in scope:
             return scope[name]
@@ -219,9 +221,9 @@ def _find(parsed: Parsed, name: str, written: str, scopes: Sequence[Mapping[str,
     if name in ARITIES:
         message = f"{name!r} is a function, and no operand has that name"
     else:
-        known = [key for scope in scopes for key in scope]
-        message = f"name {written!r} is not defined{suggestion(written, known)}"
-    raise NameError(parsed.source.pointed(message, span))
+        known_names = [key for scope in scopes for key in scope]
+        message = f"name {written!r} is not defined{suggestion(written, known_names)}"
+    raise NameError(parsed.source.with_caret(message, span))
 
 
 def _as_value(name: str, value: Any) -> Any:
@@ -299,26 +301,28 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         scopes = (operands,)
     else:
         raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
-    found = {name: _find(parsed, name, written, scopes) for name, written in parsed.names}
-    if foreign_arrays.takes_devices() and any(map(foreign_arrays.lies_on_device, (*found.values(), out))):
-        result = _queued(parsed, list(found.values()), out)
+    variables = {name: _lookup(parsed, name, written, scopes) for name, written in parsed.names}
+    if foreign_arrays.can_use_device_arrays() and any(
+        map(foreign_arrays.is_on_device, (*variables.values(), out))
+    ):
+        result = _on_device(parsed, list(variables.values()), out)
         if result is not None:
             return result
-        foreign_arrays.check_devices("evaluate", evaluate, (), {**found, "out": out})
-        return late_bound.call_on_device(evaluate, expression, found, out)
-    if any(map(foreign_arrays.has_dask, found.values())):
-        return late_bound.call_on_dask("evaluate", (expression, found), {"out": out})
+        foreign_arrays.check_device_arguments("evaluate", evaluate, (), {**variables, "out": out})
+        return late_bound.call_on_device(evaluate, expression, variables, out)
+    if any(map(foreign_arrays.has_dask, variables.values())):
+        return late_bound.call_on_dask("evaluate", (expression, variables), {"out": out})
     if out is not None and not isinstance(out, np.ndarray):
         foreign_arrays.read(out, "evaluate, out")
         raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
-    values = [_as_value(name, value) for name, value in found.items()]
+    values = [_as_value(name, value) for name, value in variables.items()]
 
     are_numbers = tuple([type(value) in NUMBERS for value in values])
-    plan = _plan(parsed, are_numbers)
+    plan = _compile(parsed, are_numbers)
     inputs = plan.bind(values)
     exponents = [i for i in plan.exponents if _is_small(inputs[i])]
     if exponents:
-        plan = _baked(plan, are_numbers, inputs, exponents)
+        plan = _with_literals(plan, are_numbers, inputs, exponents)
         inputs = plan.bind(values)
     compute = functools.partial(_compute, parsed.reduction)
     try:
@@ -330,7 +334,7 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         integers = [i for i, value in enumerate(inputs) if type(value) is int]
         if not integers:
             raise
-        plan = _baked(plan, are_numbers, inputs, integers)
+        plan = _with_literals(plan, are_numbers, inputs, integers)
         return compute(plan, plan.bind(values), out)
     except ValueError:
         try:
@@ -341,24 +345,24 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         raise
 
 
-def _queued(parsed: Parsed, values: list[Any], out: Any) -> Any:
+def _on_device(parsed: Parsed, values: list[Any], out: Any) -> Any:
     """Queue an expression of arrays on a GPU; None if that takes more care."""
     if parsed.reduction is not None:
         return None
     are_numbers = tuple([type(value) in NUMBERS for value in values])
-    plan = _plan(parsed, are_numbers)
+    plan = _compile(parsed, are_numbers)
     inputs = plan.bind(values)
     exponents = [i for i in plan.exponents if _is_small(inputs[i])]
     if exponents:
-        plan = _baked(plan, are_numbers, inputs, exponents)
+        plan = _with_literals(plan, are_numbers, inputs, exponents)
         inputs = plan.bind(values)
     return device_launch.call(plan.function, inputs, out)
 
 
 def _compute(
-    reduction: tuple[str, dict[str, Any]] | None, plan: _Plan, inputs: Sequence[Any], out: Any
+    reduction: tuple[str, dict[str, Any]] | None, plan: _CompiledExpression, inputs: Sequence[Any], out: Any
 ) -> Any:
-    stand_in = next((value for value in inputs if issubclass(type(value), Deferred)), None)
+    stand_in = next((value for value in inputs if issubclass(type(value), LazyArray)), None)
     if stand_in is not None and out is None:
         values = stand_in.apply(plan.function, inputs)
         return values if reduction is None else getattr(np, reduction[0])(values, **reduction[1])
@@ -368,9 +372,14 @@ def _compute(
     return reduce_program(name, plan.function, inputs, out, **keywords)
 
 
-def _baked(plan: _Plan, are_numbers: tuple[bool, ...], inputs: Sequence[Any], which: Sequence[int]) -> _Plan:
+def _with_literals(
+    plan: _CompiledExpression,
+    are_numbers: tuple[bool, ...],
+    inputs: Sequence[Any],
+    literal_inputs: Sequence[int],
+) -> _CompiledExpression:
     """Return the plan with some of the inputs as if they were literals."""
     before = [(i, type(s.value), s.value) for i, s in enumerate(plan.steps) if s.function == NUMBER]
-    known = {i for i, step in enumerate(plan.parsed.steps) if step.function == NUMBER}
-    added = [(plan.inputs[i], type(inputs[i]), inputs[i]) for i in which]
-    return _plan(plan.parsed, are_numbers, tuple([b for b in before if b[0] not in known] + added))
+    known_names = {i for i, step in enumerate(plan.parsed.steps) if step.function == NUMBER}
+    added = [(plan.inputs[i], type(inputs[i]), inputs[i]) for i in literal_inputs]
+    return _compile(plan.parsed, are_numbers, tuple([b for b in before if b[0] not in known_names] + added))

@@ -17,10 +17,10 @@ import numpy as np
 from pycudakit._families.elementwise import ufuncs
 from pycudakit._native import abi
 
-MOST_OPERANDS = 64
-MOST_OPERATIONS = abi.MAX_INSTRUCTIONS  # of a program, with its operands and numbers
-MOST_CHARACTERS = 1 << 19
-MOST_BITS = 4096  # of an integer that Python computes
+MAX_OPERANDS = 64
+MAX_OPERATIONS = abi.MAX_INSTRUCTIONS  # of a program, with its operands and numbers
+MAX_CHARACTERS = 1 << 19
+MAX_BITS = 4096  # of an integer that Python computes
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
 # How many arguments each function takes.
@@ -77,7 +77,7 @@ class Source:
         (line, start), (_, end) = self.at(*span[:2]), self.at(*span[2:])
         return self.lines[line][start:end]
 
-    def pointed(self, message: str, span: Span) -> str:
+    def with_caret(self, message: str, span: Span) -> str:
         """Return the message with the column, and the line with a mark below it."""
         (line, start), (end_line, end) = self.at(*span[:2]), self.at(*span[2:])
         text = self.lines[line]
@@ -92,18 +92,16 @@ class Source:
             message, ("<expression>", line + 1, start + 1, self.lines[line], end_line + 1, end + 1)
         )
 
-    def again(self, error: Exception, span: Span) -> Exception:
+    def reraised_at(self, error: Exception, span: Span) -> Exception:
         """Return an error of Python's or NumPy's that points at a place."""
         kind = next(kind for kind in ERRORS if isinstance(error, kind))
         message = error.args[-1] if kind is OverflowError else error  # some come with a number
-        return kind(self.pointed(str(message), span))
+        return kind(self.with_caret(str(message), span))
 
     def parse(self) -> ast.expr:
         """Return Python's tree of the text."""
-        if len(self.text) > MOST_CHARACTERS:  # which Python's parser takes seconds for
-            raise ValueError(
-                f"the expression has more than {MOST_CHARACTERS} characters; compute it in parts"
-            )
+        if len(self.text) > MAX_CHARACTERS:  # which Python's parser takes seconds for
+            raise ValueError(f"the expression has more than {MAX_CHARACTERS} characters; compute it in parts")
         strange = re.search("[\0\ud800-\udfff]", self.text)
         if strange:
             before = self.text[: strange.start()].split("\n")
@@ -140,7 +138,7 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-class Step(NamedTuple):
+class ExpressionStep(NamedTuple):
     """An operation on earlier steps' results; or an operand, or a number."""
 
     function: str  # NumPy's name, or OPERAND or NUMBER
@@ -155,7 +153,7 @@ class Parsed:
     """An expression as steps."""
 
     source: Source
-    steps: tuple[Step, ...]
+    steps: tuple[ExpressionStep, ...]
     result: int  # the step that is the expression's value
     names: tuple[tuple[str, str], ...]  # of the operands: as Python normalises them, and as written
     reduction: tuple[str, dict[str, Any]] | None = None  # of the value, and its keywords
@@ -187,7 +185,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.Gt: "greater",
     ast.GtE: "greater_equal",
 }
-_OUTSIDE: dict[type[ast.AST], str] = {
+_UNSUPPORTED: dict[type[ast.AST], str] = {
     ast.Attribute: "attributes are",
     ast.Subscript: "indexing is",
     ast.Lambda: "lambda is",
@@ -200,7 +198,7 @@ _OUTSIDE: dict[type[ast.AST], str] = {
     ast.In: "'in' is",
     ast.NotIn: "'not in' is",
 }
-_PYTHONS: dict[str, Callable[..., Any]] = {
+_PYTHON_OPERATORS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "subtract": operator.sub,
     "multiply": operator.mul,
@@ -234,12 +232,12 @@ def by_python(function: str, values: Sequence[Any]) -> Any:
     if len(values) == 2 and all(isinstance(value, int) for value in values):
         a, b = values
         bits = {"power": a.bit_length() * b, "left_shift": a.bit_length() + b}.get(function, 0)
-        if bits > MOST_BITS and not (function == "power" and a in (-1, 0, 1)):
-            raise ValueError(f"the integer has more than {MOST_BITS} bits")
-    return _PYTHONS[function](*values)
+        if bits > MAX_BITS and not (function == "power" and a in (-1, 0, 1)):
+            raise ValueError(f"the integer has more than {MAX_BITS} bits")
+    return _PYTHON_OPERATORS[function](*values)
 
 
-def by_numpy(step: Step, values: Sequence[Any]) -> Any:
+def by_numpy(step: ExpressionStep, values: Sequence[Any]) -> Any:
     """Apply a step as NumPy does."""
     if step.function == "round":
         return np.round(values[0], step.value)
@@ -255,23 +253,23 @@ class _Parser:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.steps: list[Step] = []
+        self.steps: list[ExpressionStep] = []
         self.names: dict[str, str] = {}
-        self.known: dict[tuple[Any, ...], int] = {}
+        self.accepted: dict[tuple[Any, ...], int] = {}
 
     def parse(self) -> Parsed:
-        root, reduction = self.reduced(self.source.parse())
+        root, reduction = self.outermost_reduction(self.source.parse())
         pending: list[tuple[ast.expr, list[ast.expr] | None]] = [(root, None)]
         values: list[int] = []
-        met = 1
+        num_nodes = 1
         while pending:
             node, children = pending.pop()
             if children is None:
                 children = self.children(node)
-                met += len(children)
-                if met > 4 * MOST_OPERATIONS or len(self.steps) > MOST_OPERATIONS:
+                num_nodes += len(children)
+                if num_nodes > 4 * MAX_OPERATIONS or len(self.steps) > MAX_OPERATIONS:
                     raise ValueError(
-                        f"the expression has more than {MOST_OPERATIONS} operations; compute it in parts"
+                        f"the expression has more than {MAX_OPERATIONS} operations; compute it in parts"
                     )
                 pending.append((node, children))
                 pending += [(child, None) for child in reversed(children)]
@@ -280,29 +278,29 @@ class _Parser:
                 values[first:] = [self.emit(node, values[first:])]
         return Parsed(self.source, tuple(self.steps), values[0], tuple(self.names.items()), reduction)
 
-    def reduced(self, root: ast.expr) -> tuple[ast.expr, tuple[str, dict[str, Any]] | None]:
+    def outermost_reduction(self, root: ast.expr) -> tuple[ast.expr, tuple[str, dict[str, Any]] | None]:
         """Return what the outermost call reduces, and how; else the expression itself."""
         if not (
             isinstance(root, ast.Call) and isinstance(root.func, ast.Name) and root.func.id in REDUCTIONS
         ):
             return root, None
-        name, known = root.func.id, REDUCTIONS[root.func.id]
+        name, accepted = root.func.id, REDUCTIONS[root.func.id]
         if len(root.args) != 1 or isinstance(root.args[0], ast.Starred):
             message = f"{name} takes 1 argument, and got {len(root.args)}; others by name, as axis=0"
-            raise TypeError(self.source.pointed(message, _span(root)))
+            raise TypeError(self.source.with_caret(message, _span(root)))
         keywords: dict[str, Any] = {}
         for keyword in root.keywords:
             span = _span(keyword.value)
-            if keyword.arg not in known:
-                message = f"{name} takes {', '.join(known)}, and not {keyword.arg}"
-                raise TypeError(self.source.pointed(message, span))
+            if keyword.arg not in accepted:
+                message = f"{name} takes {', '.join(accepted)}, and not {keyword.arg}"
+                raise TypeError(self.source.with_caret(message, span))
             try:
                 keywords[keyword.arg] = ast.literal_eval(keyword.value)
             except ValueError:
-                raise TypeError(self.source.pointed(f"{keyword.arg} is to be a literal", span)) from None
+                raise TypeError(self.source.with_caret(f"{keyword.arg} is to be a literal", span)) from None
         return root.args[0], (name, keywords)
 
-    def outside(self, what: str, node: ast.expr) -> SyntaxError:
+    def unsupported(self, what: str, node: ast.expr) -> SyntaxError:
         return self.source.syntax_error(f"{what} not part of the language", _span(node))
 
     def children(self, node: ast.expr) -> list[ast.expr]:
@@ -324,39 +322,39 @@ class _Parser:
         elif isinstance(node, ast.Constant):
             if type(node.value) not in (bool, int, float):
                 what = "complex numbers" if type(node.value) is complex else f"{node.value!r:.20}"
-                raise self.outside(what + (" are" if what.endswith("s") else " is"), node)
+                raise self.unsupported(what + (" are" if what.endswith("s") else " is"), node)
         elif not isinstance(node, ast.Name):
-            raise self.outside(_OUTSIDE.get(type(node), f"{type(node).__name__} is"), node)
+            raise self.unsupported(_UNSUPPORTED.get(type(node), f"{type(node).__name__} is"), node)
         for op in operators:
             if type(op) not in _OPERATORS:
-                raise self.outside(_OUTSIDE[type(op)], node)
+                raise self.unsupported(_UNSUPPORTED[type(op)], node)
         return below
 
     def arguments(self, node: ast.Call) -> list[ast.expr]:
         if not isinstance(node.func, ast.Name):
-            raise self.outside(_OUTSIDE.get(type(node.func), "calling this is"), node.func)
+            raise self.unsupported(_UNSUPPORTED.get(type(node.func), "calling this is"), node.func)
         name, span = node.func.id, _span(node.func)
         if name == "divmod":
-            raise TypeError(self.source.pointed("divmod has two results; take // and %", span))
+            raise TypeError(self.source.with_caret("divmod has two results; take // and %", span))
         if name in REDUCTIONS:
             message = f"{name} may be the outermost call alone"
-            raise TypeError(self.source.pointed(message + suggestion(name, ARITIES), span))
+            raise TypeError(self.source.with_caret(message + suggestion(name, ARITIES), span))
         if name not in ARITIES:
             raise NameError(
-                self.source.pointed(f"{name!r} is not a function{suggestion(name, ARITIES)}", span)
+                self.source.with_caret(f"{name!r} is not a function{suggestion(name, ARITIES)}", span)
             )
         if node.keywords:
-            raise self.outside("keywords are", node.keywords[0].value)
+            raise self.unsupported("keywords are", node.keywords[0].value)
         arities = ARITIES[name]
         if len(node.args) not in arities:
             taken = " or ".join(map(str, arities)) + " argument" + "s" * (arities != (1,))
             message = f"{name} takes {taken}, and got {len(node.args)}"
-            raise TypeError(self.source.pointed(message, _span(node)))
+            raise TypeError(self.source.with_caret(message, _span(node)))
         if name == "astype":
             dtype = node.args[1]
             if not isinstance(dtype, ast.Name) or dtype.id not in _DTYPES:
-                known = ", ".join(_DTYPES)
-                raise TypeError(self.source.pointed(f"astype takes one of {known}", _span(dtype)))
+                accepted = ", ".join(_DTYPES)
+                raise TypeError(self.source.with_caret(f"astype takes one of {accepted}", _span(dtype)))
             return node.args[:1]
         return node.args
 
@@ -383,7 +381,7 @@ class _Parser:
         if name == "round":
             decimals = [self.steps[index] for index in arguments[1:]]
             if any(d.function != NUMBER or type(d.value) is not int for d in decimals):
-                raise TypeError(self.source.pointed("round takes a literal number of decimals", span))
+                raise TypeError(self.source.with_caret("round takes a literal number of decimals", span))
             value = decimals[0].value if decimals else 0
             arguments = arguments[:1]
         elif name == "astype":
@@ -398,52 +396,52 @@ class _Parser:
         if node.id not in self.names:
             written = self.source.segment(span)  # Python's parser normalises names
             self.names[node.id] = written
-            if sum(name not in CONSTANTS for name in self.names) > MOST_OPERANDS:
+            if sum(name not in CONSTANTS for name in self.names) > MAX_OPERANDS:
                 raise ValueError(
-                    self.source.pointed(f"the expression has more than {MOST_OPERANDS} operands", span)
+                    self.source.with_caret(f"the expression has more than {MAX_OPERANDS} operands", span)
                 )
-        return self.step(Step(OPERAND, (), list(self.names).index(node.id), False, span), node.id)
+        return self.step(ExpressionStep(OPERAND, (), list(self.names).index(node.id), False, span), node.id)
 
     def number(self, value: Any, span: Span) -> int:
         if isinstance(value, complex):
-            raise TypeError(self.source.pointed("the number is complex", span))
-        if isinstance(value, int) and value.bit_length() > MOST_BITS:
-            raise ValueError(self.source.pointed(f"the integer has more than {MOST_BITS} bits", span))
+            raise TypeError(self.source.with_caret("the number is complex", span))
+        if isinstance(value, int) and value.bit_length() > MAX_BITS:
+            raise ValueError(self.source.with_caret(f"the integer has more than {MAX_BITS} bits", span))
         bits = np.asarray(value).tobytes() if isinstance(value, (float, np.generic)) else value
-        return self.step(Step(NUMBER, (), value, False, span), type(value), bits)
+        return self.step(ExpressionStep(NUMBER, (), value, False, span), type(value), bits)
 
     def add(
         self, function: str, arguments: list[int], span: Span, value: Any = None, is_operator: bool = True
     ) -> int:
-        step = Step(function, tuple(arguments), value, is_operator, span)
+        step = ExpressionStep(function, tuple(arguments), value, is_operator, span)
         inner = [self.steps[index] for index in arguments]
         if all(argument.function == NUMBER for argument in inner):
             try:
-                folded = self.fold(step, [argument.value for argument in inner])
+                constant = self.fold(step, [argument.value for argument in inner])
             except FloatingPointError:
                 pass  # what warns does so whenever it is evaluated
             except ERRORS as error:
-                raise self.source.again(error, span) from None
+                raise self.source.reraised_at(error, span) from None
             else:
-                return self.number(folded, span)
+                return self.number(constant, span)
         return self.step(step, function, *arguments, value, is_operator)
 
-    def fold(self, step: Step, values: list[Any]) -> Any:
+    def fold(self, step: ExpressionStep, values: list[Any]) -> Any:
         if step.is_operator and all(type(value) in NUMBERS for value in values):
             return by_python(step.function, values)
         with np.errstate(all="raise", under="ignore"):
             return np.asarray(by_numpy(step, values))[()]
 
-    def step(self, step: Step, *key: Any) -> int:
+    def step(self, step: ExpressionStep, *key: Any) -> int:
         """Add a step, or find it: the same operation on the same values is done once."""
-        index = self.known.setdefault((step.function, *key), len(self.steps))
+        index = self.accepted.setdefault((step.function, *key), len(self.steps))
         if index == len(self.steps):
             self.steps.append(step)
         return index
 
 
 # What other languages call a function.
-_OTHER_NAMES = {
+_NUMPY_NAMES = {
     "asin": "arcsin",
     "acos": "arccos",
     "atan": "arctan",
@@ -454,11 +452,11 @@ _OTHER_NAMES = {
 }
 
 
-def suggestion(name: str, known: Iterable[Any]) -> str:
+def suggestion(name: str, accepted: Iterable[Any]) -> str:
     """Return the end of a message about an unknown name."""
-    if _OTHER_NAMES.get(name) in known:
-        return f"; did you mean {_OTHER_NAMES[name]!r}?"
-    close = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], 1)
+    if _NUMPY_NAMES.get(name) in accepted:
+        return f"; did you mean {_NUMPY_NAMES[name]!r}?"
+    close = difflib.get_close_matches(name, [k for k in accepted if isinstance(k, str)], 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._families.reduce import lowering
-from pycudakit._families.reduce.reduction import Reduction, written_within
+from pycudakit._families.reduce.reduction import Reduction, fused_lowering
 
-_WRITES = {
+_LOWERINGS = {
     **{
         name: getattr(lowering, name.upper())
         for name in ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all"]
@@ -20,7 +20,7 @@ _WRITES = {
     **{name: getattr(lowering, name.upper()) for name in ("argmin", "argmax")},
     "amin": lowering.MIN,
     "amax": lowering.MAX,
-    "ptp": lowering.SPREAD,
+    "ptp": lowering.PTP,
     "count_nonzero": lowering.COUNT,
 }
 
@@ -54,16 +54,16 @@ def reduce_program(
 
     if name in ("argmin", "argmax") and isinstance(axis, tuple):
         return numpy()  # raises
-    decides = name in ("sum", "prod")
-    given = [v if type(v) in (int, float) else np.asanyarray(v) for v in inputs]
+    out_takes_part = name in ("sum", "prod")
+    operands = [v if type(v) in (int, float) else np.asanyarray(v) for v in inputs]
     call = Reduction(
-        *(name, _WRITES[name], numpy, given, axis),
+        *(name, _LOWERINGS[name], numpy, operands, axis),
         out=out,
         keepdims=keepdims,
-        decides=decides,
-        within=functools.partial(written_within, function),
+        out_takes_part=out_takes_part,
+        wrap_lowering=functools.partial(fused_lowering, function),
     )
-    if call.is_numpys or (name in ("var", "std") and ddof >= call.length):
+    if call.uses_numpy or (name in ("var", "std") and ddof >= call.length):
         return call.by_numpy()
     result = call.reduce(ddof=ddof)
     if name in ("sum", "prod", "mean", "var", "std", "ptp"):

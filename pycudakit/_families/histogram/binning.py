@@ -15,11 +15,11 @@ from pycudakit._families.reduce import min_max
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import FLOAT32, FLOAT64, INT64, UINT64, Array, DType
 from pycudakit._runtime import native_call
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import last_call, run
-from pycudakit._runtime.operands import code_for, describe
+from pycudakit._runtime.operands import code_for, fill_operand_row
 
-MOST = 2**31 - 256
+MAX_BINS = 2**31 - 256
 
 
 class Bins:
@@ -36,7 +36,7 @@ class Bins:
 
 def _bins(how: int, count: int, edges: Array | None = None, **fields: Any) -> Bins:
     row = np.zeros(1, abi.BINS)
-    row["how"], row["count"] = how, count
+    row["kind"], row["count"] = how, count
     if edges is not None:
         row["edges"] = edges.ctypes.data
         row["type"] = code_for(edges.dtype)
@@ -45,12 +45,12 @@ def _bins(how: int, count: int, edges: Array | None = None, **fields: Any) -> Bi
     return Bins(row, edges)
 
 
-def by_value(count: int) -> Bins:
+def integer_bins(count: int) -> Bins:
     """Return a bin for each integer from 0."""
-    return _bins(abi.BY_VALUE, count)
+    return _bins(abi.BINS_INDEX, count)
 
 
-def by_edges(edges: Array, values: DType) -> Bins:
+def edge_bins(edges: Array, values: DType) -> Bins:
     """Return the bins between edges, which values of a dtype are compared with as NumPy does."""
     common = np.promote_types(values, edges.dtype)
     if common.kind in "biu":
@@ -58,17 +58,17 @@ def by_edges(edges: Array, values: DType) -> Bins:
     else:
         type_ = FLOAT64 if common.itemsize == 8 else FLOAT32
     with np.errstate(over="ignore"):
-        return _bins(abi.BY_EDGES, len(edges) - 1, np.ascontiguousarray(edges.astype(common), type_))
+        return _bins(abi.BINS_EDGES, len(edges) - 1, np.ascontiguousarray(edges.astype(common), type_))
 
 
-def found_at(bins: Bins, edges: Array) -> Bins:
+def with_edges_at(bins: Bins, edges: Array) -> Bins:
     """Return the bins with their edges in another array."""
     row = bins.row.copy()
     row["edges"] = edges.ctypes.data
     return Bins(row, edges)
 
 
-def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
+def uniform_bins(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
     """Return the bins that `np.histogram` makes between two numbers, or None for what is NumPy's alone."""
     count = len(edges) - 1
     if edges.dtype not in (np.float16, FLOAT32, FLOAT64):
@@ -84,7 +84,7 @@ def by_width(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
         low, high = values.type(1), values.type(0)  # none is kept
     stored = np.require(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype, ["C", "A"])
     return _bins(
-        *(abi.BY_WIDTH, count, stored),
+        *(abi.BINS_UNIFORM, count, stored),
         type=code_for(edges.dtype),
         quotient=code_for(quotient),
         low=_bits(low),
@@ -107,29 +107,31 @@ def _limit(dtype: Any, edge: Any, greatest: bool) -> Any:
     """Return the least element that NumPy finds not below an edge, or the greatest not above it, or None."""
     compare = np.less_equal if greatest else np.greater_equal
 
-    def keeps(value: Any) -> bool:
+    def is_inside(value: Any) -> bool:
         return bool(compare(np.array([value], dtype), edge)[0])
 
     if dtype.kind == "f":
         nearest = np.asarray(edge).astype(dtype)[()]
         return (
-            nearest if keeps(nearest) else np.nextafter(nearest, dtype.type(-np.inf if greatest else np.inf))
+            nearest
+            if is_inside(nearest)
+            else np.nextafter(nearest, dtype.type(-np.inf if greatest else np.inf))
         )
     least, most = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
     whole: Any = (
         operator.index if isinstance(edge, (int, np.integer)) else math.floor if greatest else math.ceil
     )
     inside: int = min(max(whole(edge), least), most)
-    if not keeps(inside):
+    if not is_inside(inside):
         return None
     if abs(inside) > 2**53 and not isinstance(edge, (int, np.integer)):
         # As floats, others are not beyond the edge, either.
         outside = most if greatest else least
-        if keeps(outside):
+        if is_inside(outside):
             return dtype.type(outside)
         while abs(outside - inside) > 1:
             middle = (inside + outside) // 2
-            inside, outside = (middle, outside) if keeps(middle) else (inside, middle)
+            inside, outside = (middle, outside) if is_inside(middle) else (inside, middle)
     return dtype.type(inside)
 
 
@@ -141,7 +143,7 @@ def table(arrays: Sequence[Array]) -> Array:
     """Return operands of one shape as the libraries take them."""
     rows = np.zeros(len(arrays), abi.OPERAND)
     for row, array in zip(rows, arrays, strict=True):
-        describe(row, array, array.strides)
+        fill_operand_row(row, array, array.strides)
     return rows
 
 
@@ -149,9 +151,9 @@ def _shape(array: Array) -> tuple[Array, int]:
     return np.array(array.shape or (1,), np.int64), array.ndim
 
 
-def extent(chosen: Plan, values: Array) -> Array:
+def value_range(chosen: EngineChoice, values: Array) -> Array:
     """Return the least and the greatest element, or NaN for both if any is NaN."""
-    if allocator.is_at_home():  # which the entry brings to the host
+    if allocator.may_be_on_device():  # which the entry brings to the host
         return np.array([min_max.min(values), min_max.max(values)], values.dtype.newbyteorder("="))
     bits = np.zeros(2, np.uint64)
     run(chosen, "pk_extent", table([values]), *_shape(values), bits, size=values.size)
@@ -159,21 +161,23 @@ def extent(chosen: Plan, values: Array) -> Array:
 
 
 def _elements(bits: Array, values: Array) -> Array:
-    found: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
-    return found
+    bins_found: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
+    return bins_found
 
 
 _FIND = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
 
 
-def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Array], Bins]) -> Array:
+def count_over_min_max(
+    chosen: EngineChoice, values: Array, count: int, find: Callable[[Array], Bins]
+) -> Array:
     """Return what `count` does, of as many bins as `find` makes of the least and the greatest element."""
     raised: list[BaseException] = []
     kept: list[Bins] = []
 
-    def found(extent: Any, row: int) -> int:
+    def bins_found(value_range: Any, row: int) -> int:
         try:
-            bins = find(_elements(np.array(extent[:2], np.uint64), values))
+            bins = find(_elements(np.array(value_range[:2], np.uint64), values))
             kept.append(bins)
             ctypes.memmove(row, bins.row.ctypes.data, bins.row.nbytes)
         except BaseException as error:  # noqa: BLE001
@@ -181,7 +185,7 @@ def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Arr
             return 1
         return 0
 
-    callback = _FIND(found)
+    callback = _FIND(bins_found)
     address = ctypes.cast(callback, ctypes.c_void_p).value
     counts = np.empty(count + 2, np.int64)
     arguments = (table([values]), *_shape(values), address, count, counts)
@@ -191,7 +195,7 @@ def count_of_extent(chosen: Plan, values: Array, count: int, find: Callable[[Arr
         if raised:
             raise raised[0] from None
         raise
-    _tell_of_the_host(chosen, values.size)
+    _report_host_fallback(chosen, values.size)
     return counts
 
 
@@ -201,48 +205,52 @@ def arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[A
     return (table(operands), len(operands), *_shape(values[0]), rows, len(bins))
 
 
-def total_of(bins: Sequence[Bins]) -> int:
+def total_bins(bins: Sequence[Bins]) -> int:
     """Return how many there are."""
     return math.prod(axis.count for axis in bins)
 
 
-def count(chosen: Plan, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
+def count(chosen: EngineChoice, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
     """Return the counts of all bins, and `pk_histogram`'s two more."""
-    counts = np.empty(total_of(bins) + 2, np.int64)
+    counts = np.empty(total_bins(bins) + 2, np.int64)
     size = values[0].size
     run(chosen, "pk_histogram", *arguments(values, bins, ()), counts, size=size)
-    _tell_of_the_host(chosen, size)
+    _report_host_fallback(chosen, size)
     return counts
 
 
 _NO_ROOM = "counted on the host, as the GPU's budget has no room for all bins"
 
 
-def _tell_of_the_host(chosen: Plan, size: int, why: str = _NO_ROOM) -> None:
+def _report_host_fallback(chosen: EngineChoice, size: int, why: str = _NO_ROOM) -> None:
     """Let `last_call` say why the GPU did not do it, if so."""
     call = last_call() if chosen.engine == "cuda" and size else None
     if call is not None and call.engine == "cuda" and not call.stages.get("kernel"):
         native_call.add_reason(why)
 
 
-def weigh(
-    chosen: Plan, values: Sequence[Array], bins: Sequence[Bins], weights: Array, as_integers: bool = False
+def weighted_count(
+    chosen: EngineChoice,
+    values: Sequence[Array],
+    bins: Sequence[Bins],
+    weights: Array,
+    as_integers: bool = False,
 ) -> tuple[Array, bool]:
     """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
     given = arguments(values, bins, (weights,))
-    total, size = total_of(bins), values[0].size
+    total, size = total_bins(bins), values[0].size
     if as_integers:
         counts = np.empty(total + 2, np.int64)
         run(chosen, "pk_histogram", *given, counts, size=size)
-        _tell_of_the_host(chosen, size, "weights are added on the host")
+        _report_host_fallback(chosen, size, "weights are added on the host")
         return counts[:total], bool(counts[-1])
     sums, outside = np.empty(total), np.empty(2, np.int64)
     run(chosen, "pk_weighted_histogram", *given, sums, outside, size=size)
-    _tell_of_the_host(chosen, size, "weights are added on the host")
+    _report_host_fallback(chosen, size, "weights are added on the host")
     return sums, bool(outside[1])
 
 
-def passed(chosen: Plan, values: Array, bins: Bins, right: bool, decreasing: bool) -> Array:
+def bin_indices(chosen: EngineChoice, values: Array, bins: Bins, right: bool, decreasing: bool) -> Array:
     """Return how many edges come before each element."""
     result = allocator.empty(values.shape, np.int64)
     operands = table([values, result])

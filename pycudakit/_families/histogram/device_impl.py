@@ -10,7 +10,7 @@ from pycudakit._families.histogram import binning
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import CODES, FLOAT64, INT64, Array, DType
 from pycudakit._runtime import context, native_call
-from pycudakit._runtime.engine_choice import asked_for
+from pycudakit._runtime.engine_choice import requested_engine
 
 
 def count(
@@ -21,34 +21,34 @@ def count(
     The edges are those of axes that have any, in the type that the bins' own are in.
     """
     own = iter(edges)
-    bins = [each if each.edges is None else binning.found_at(each, next(own)) for each in bins]
-    total, weighs = binning.total_of(bins), () if weights is None else (weights,)
+    bins = [each if each.edges is None else binning.with_edges_at(each, next(own)) for each in bins]
+    total, weighs = binning.total_bins(bins), () if weights is None else (weights,)
     arguments = binning.arguments(values, bins, weighs)
-    plan = asked_for("histogram", context.checked_current())
+    choice = requested_engine("histogram", context.checked_current_engine())
     if weights is not None and weights.dtype.kind == "f":
         sums, outside = allocator.empty(total, FLOAT64), allocator.empty(2, INT64)
-        native_call.run(plan, "pk_weighted_histogram", *arguments, sums, outside, size=values[0].size)
+        native_call.run(choice, "pk_weighted_histogram", *arguments, sums, outside, size=values[0].size)
         return sums, outside
     counts = allocator.empty(total + 2, INT64)
-    native_call.run(plan, "pk_histogram", *arguments, counts, size=values[0].size)
+    native_call.run(choice, "pk_histogram", *arguments, counts, size=values[0].size)
     return (counts,)
 
 
-def passed(values: Array, bins: binning.Bins, edges: Array, right: bool, decreasing: bool) -> Array:
+def bin_indices(values: Array, bins: binning.Bins, edges: Array, right: bool, decreasing: bool) -> Array:
     """Return how many edges come before each element."""
-    plan = asked_for("digitize", context.checked_current())
-    return binning.passed(plan, values, binning.found_at(bins, edges), right, decreasing)
+    choice = requested_engine("digitize", context.checked_current_engine())
+    return binning.bin_indices(choice, values, binning.with_edges_at(bins, edges), right, decreasing)
 
 
-def may_lose(bins: binning.Bins, values: DType) -> bool:
+def may_miss_bins(bins: binning.Bins, values: DType) -> bool:
     """Tell whether rounding may put an element beyond the bins, for which NumPy raises an error."""
     (row,) = bins.row
-    if row["how"] != abi.BY_WIDTH or bins.edges is None:
+    if row["kind"] != abi.BINS_UNIFORM or bins.edges is None:
         return False
     types = [
         each
         for each, code in CODES.items()
-        if each.kind == "f" and (each == values or code in (row["type"], row["quotient"]))
+        if each.kind == "f" and (each == values or code in (row["type"], row["compute_type"]))
     ]
     off = 8 * max(float(np.finfo(each).eps) for each in types)
     reach = float(np.max(np.abs(bins.edges[[0, -1]].astype(FLOAT64))))

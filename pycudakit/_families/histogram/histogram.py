@@ -14,9 +14,9 @@ from pycudakit._families.histogram import binning
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import BOOL, INT64, Array
 from pycudakit._runtime import cost_model, fp_errors, native_call
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import Cost, Plan, plan_call
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine
+from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
 
 _NUMPY: Any = np  # whose annotations are narrower than what it takes
@@ -30,18 +30,18 @@ _RATES = {
     "histogram2d": (75.0, 15.0, 60e-6, 3),
     "digitize": (30.0, 6.0, 5e-6, 1),
 }
-_WEIGHTED = 1.0  # nanoseconds more with weights
-_FEW = 4096  # bins that are counted quickly, and elements by which to guess how many there are
-_SAME_SUMS = 65536  # elements up to which NumPy's sums of weights are ours
-_EXACT = 2**53  # integers up to which floats are exact
+_NANOSECONDS_OF_WEIGHTS = 1.0  # nanoseconds more with weights
+_SMALL_BIN_COUNT = 4096  # bins that are counted quickly, and elements by which to guess how many there are
+_MAX_ELEMENTS_OF_SAME_SUM = 65536  # elements up to which NumPy's sums of weights are ours
+_MAX_EXACT_INTEGER = 2**53  # integers up to which floats are exact
 _NO_WIDTH = "its range is beyond what its floats can tell"
 _TOO_MANY = "it has more than 2**31 bins"
 
 
-class _Request:
+class _HistogramRequest:
     """A call, and where it goes."""
 
-    plan: Plan
+    choice: EngineChoice
 
     def __init__(
         self, function: str, values: Sequence[Any], weights: Any, numpy_call: Callable[[], Any]
@@ -52,16 +52,16 @@ class _Request:
         self._given: list[Any] = self.arrays if weights is None else [*self.arrays, self.weights]
         self._numpy_call = numpy_call
 
-    def is_numpys(self, foreign: str | None = None) -> bool:
+    def uses_numpy(self, unsupported: str | None = None) -> bool:
         """Tell whether the call is NumPy's; `foreign` says why it is NumPy's alone, and so may raise."""
-        self.plan = plan_call(self.function, self._given, self._cost(), foreign)
-        return self.plan.engine == "numpy"
+        self.choice = choose_engine(self.function, self._given, self._cost(), unsupported)
+        return self.choice.engine == "numpy"
 
-    def by_numpy(self, foreign: str | None = None) -> Any:
+    def by_numpy(self, unsupported: str | None = None) -> Any:
         """Compute with NumPy."""
-        if foreign is not None:
-            self.is_numpys(foreign)
-        return native_call.by_numpy(self.function, self.plan.reason, self._numpy_call)
+        if unsupported is not None:
+            self.uses_numpy(unsupported)
+        return native_call.run_numpy(self.function, self.choice.reason, self._numpy_call)
 
     def _cost(self) -> Cost:
         """Guess what the call takes; weights are the host's, on either engine."""
@@ -69,11 +69,11 @@ class _Request:
             return Cost(None, 0.0, 0, 0)
         size = self.arrays[0].size
         numpys, ours_each, alone, calls = _RATES[self.function]
-        ours = 1e-9 * size * (ours_each + (0 if self.weights is None else _WEIGHTED))
+        ours = 1e-9 * size * (ours_each + (0 if self.weights is None else _NANOSECONDS_OF_WEIGHTS))
         moved = sum(array.nbytes for array in self._given)
         workers = cost_model.threads() if ours > cost_model.SHARED_WORK else 1
         reading = moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH)
-        same = self.weights is None or size <= _SAME_SUMS
+        same = self.weights is None or size <= _MAX_ELEMENTS_OF_SAME_SUM
         return Cost(
             alone + 1e-9 * size * numpys if same else None,
             calls * cost_model.CALL + max(ours / workers, reading),
@@ -83,8 +83,8 @@ class _Request:
         )
 
 
-@answered_by(np.bincount)
-@one_call("bincount")
+@numpy_for_small(np.bincount)
+@logged_as_one_call("bincount")
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     """Count how often each integer occurs.
 
@@ -108,39 +108,39 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     >>> pk.bincount([0, 1, 1, 3])
     array([1, 2, 0, 1])
     """
-    request = _Request("bincount", [x], weights, lambda: _NUMPY.bincount(x, weights, minlength))
-    if request.is_numpys():
+    request = _HistogramRequest("bincount", [x], weights, lambda: _NUMPY.bincount(x, weights, minlength))
+    if request.uses_numpy():
         return request.by_numpy()
     (values,), weights_ = request.arrays, request.weights
     # What NumPy makes of no elements, and its errors.
-    few, end = (values[:0] if values.size and values.ndim == 1 else x), 0
+    none_counted, end = (values[:0] if values.size and values.ndim == 1 else x), 0
     if values.size and values.dtype.kind == "f" and not isinstance(x, np.ndarray):
-        few, values, end = [0.0], values.astype(INT64), 1  # where it takes lists of floats
+        none_counted, values, end = [0.0], values.astype(INT64), 1  # where it takes lists of floats
     no_weights = weights_[:end] if weights_ is not None and weights_.ndim == 1 else weights_
-    none = _NUMPY.bincount(few, no_weights, minlength)
+    none = _NUMPY.bincount(none_counted, no_weights, minlength)
     if values.size == 0:
         return none
     if weights_ is not None and len(weights_) != len(values):
         raise ValueError("The weights and list don't have the same length.")
-    count = _guessed_count(values) if weights_ is None else 0
+    count = _guess_bin_count(values) if weights_ is None else 0
     result = None
     if count:
-        counts = binning.count(request.plan, [values], [binning.by_value(count)])
+        counts = binning.count(request.choice, [values], [binning.integer_bins(count)])
         if not counts[count]:
             count = int(np.flatnonzero(counts[:count])[-1]) + 1
             result = counts[:count]
     if result is None:
-        least, greatest = (int(value) for value in binning.extent(request.plan, values))
+        least, greatest = (int(value) for value in binning.value_range(request.choice, values))
         if least < 0 or greatest > np.iinfo(INT64).max:
             raise ValueError("'list' argument must have no negative elements")
         count = greatest + 1
-        if count >= binning.MOST:
+        if count >= binning.MAX_BINS:
             return request.by_numpy(_TOO_MANY)
-        bins = [binning.by_value(count)]
+        bins = [binning.integer_bins(count)]
         if weights_ is not None:
-            result, _ = binning.weigh(request.plan, [values], bins, weights_)
+            result, _ = binning.weighted_count(request.choice, [values], bins, weights_)
         else:
-            result = binning.count(request.plan, [values], bins)[:count]
+            result = binning.count(request.choice, [values], bins)[:count]
     if count < len(none):
         padded = np.zeros(len(none), result.dtype)
         padded[:count] = result
@@ -148,19 +148,23 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     return result
 
 
-def _guessed_count(values: Array) -> int:
+def _guess_bin_count(values: Array) -> int:
     """Return how many bins are worth trying before the greatest element is looked for, or 0."""
     whole_type: int = 1 << (8 * values.itemsize - (values.dtype.kind == "i"))
     if values.itemsize <= 2 and whole_type <= values.size:
         return whole_type
-    if allocator.is_at_home():
+    if allocator.may_be_on_device():
         return 0
-    few = values[:_FEW]
-    return _FEW if few.size == _FEW and 0 <= int(few.min()) <= int(few.max()) < _FEW else 0
+    sample = values[:_SMALL_BIN_COUNT]
+    return (
+        _SMALL_BIN_COUNT
+        if sample.size == _SMALL_BIN_COUNT and 0 <= int(sample.min()) <= int(sample.max()) < _SMALL_BIN_COUNT
+        else 0
+    )
 
 
-@answered_by(np.histogram)
-@one_call("histogram")
+@numpy_for_small(np.histogram)
+@logged_as_one_call("histogram")
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
     """Count the elements in each of several intervals.
 
@@ -194,46 +198,48 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     >>> counts
     array([2, 1])
     """
-    request = _Request("histogram", [a], weights, lambda: _NUMPY.histogram(a, bins, range, density, weights))
-    if request.is_numpys():
+    request = _HistogramRequest(
+        "histogram", [a], weights, lambda: _NUMPY.histogram(a, bins, range, density, weights)
+    )
+    if request.uses_numpy():
         return request.by_numpy()
     (values,), weighed = request.arrays, request.weights
     dtype = values.dtype.newbyteorder("=")
     if weighed is not None and weighed.shape != values.shape:
         raise ValueError("weights should have the same shape as a.")
-    by_edges = not isinstance(bins, str) and np.ndim(bins) != 0
-    if not by_edges and not isinstance(bins, str) and range is not None:
+    uses_edges = not isinstance(bins, str) and np.ndim(bins) != 0
+    if not uses_edges and not isinstance(bins, str) and range is not None:
         range = tuple(range)
     if dtype == BOOL:
         dtype = np.dtype(np.uint8)
         warnings.warn(
             f"Converting input from {BOOL} to {np.uint8} for compatibility.",
             RuntimeWarning,
-            stacklevel=fp_errors.level_of_caller(),
+            stacklevel=fp_errors.caller_stacklevel(),
         )
-    if by_edges:
+    if uses_edges:
         edges = _NUMPY.histogram_bin_edges(np.empty(0, dtype), bins)
-        foreign = foreign_edges(edges)
-        if foreign is not None:
-            return request.by_numpy(foreign)
-        found = binning.by_edges(edges, dtype) if len(edges) > 1 else None
+        unsupported = why_numpy_edges(edges)
+        if unsupported is not None:
+            return request.by_numpy(unsupported)
+        axis_bins = binning.edge_bins(edges, dtype) if len(edges) > 1 else None
     elif isinstance(bins, str) or range is not None or values.size == 0 or weighed is not None:
         # As many elements as NumPy looks at for its edges: its rules take all of them.
         sample = values.astype(dtype) if isinstance(bins, str) else np.empty(0, dtype)
         if range is None and values.size and not isinstance(bins, str):
-            sample = binning.extent(request.plan, values).astype(dtype)
+            sample = binning.value_range(request.choice, values).astype(dtype)
         rules = weighed if isinstance(bins, str) else None  # which are not for weights
         edges = _NUMPY.histogram_bin_edges(sample, bins, range, rules)
         if len(edges) == 1:  # a rule whose width is infinite, or wider than nothing
             return _NUMPY.histogram(sample, bins, range, density)  # raises
-        if len(edges) > binning.MOST:
+        if len(edges) > binning.MAX_BINS:
             return request.by_numpy(_TOO_MANY)
-        found = binning.by_width(edges, *outer_edges(sample, range), dtype)
-        if found is None:
+        axis_bins = binning.uniform_bins(edges, *outer_edges(sample, range), dtype)
+        if axis_bins is None:
             return request.by_numpy(_NO_WIDTH)
     else:
-        return _between_extremes(request, values, bins, dtype, density)
-    hist = _counted(request, values, found, weighed, by_edges, len(edges))
+        return _over_data_range(request, values, bins, dtype, density)
+    hist = _counted(request, values, axis_bins, weighed, uses_edges, len(edges))
     return _with_edges(hist, edges, density)
 
 
@@ -244,7 +250,7 @@ def _with_edges(hist: Array, edges: Array, density: Any) -> tuple[Array, Array]:
     return hist, edges
 
 
-def _between_extremes(request: _Request, values: Array, bins: Any, dtype: Any, density: Any) -> Any:
+def _over_data_range(request: _HistogramRequest, values: Array, bins: Any, dtype: Any, density: Any) -> Any:
     """Return the histogram whose range is from the least to the greatest element."""
     edges: Array = np.empty(0)
     try:
@@ -253,43 +259,43 @@ def _between_extremes(request: _Request, values: Array, bins: Any, dtype: Any, d
         count = 0
     if count < 1:
         _NUMPY.histogram_bin_edges(edges, bins)  # raises
-    if count >= binning.MOST:
+    if count >= binning.MAX_BINS:
         return request.by_numpy(_TOO_MANY)
 
     def find(extent: Array) -> binning.Bins:
         nonlocal edges
         sample = extent.astype(dtype)
         edges = _NUMPY.histogram_bin_edges(sample, bins)
-        found = binning.by_width(edges, *outer_edges(sample, None), dtype)
-        if found is None:
-            raise _NoWidthError
-        return found
+        axis_bins = binning.uniform_bins(edges, *outer_edges(sample, None), dtype)
+        if axis_bins is None:
+            raise _UnsupportedBinsError
+        return axis_bins
 
     try:
-        counts = binning.count_of_extent(request.plan, values, count, find)
-    except _NoWidthError:
+        counts = binning.count_over_min_max(request.choice, values, count, find)
+    except _UnsupportedBinsError:
         return request.by_numpy(_NO_WIDTH)
-    check_lost(bool(counts[-1]), len(edges))
+    check_out_of_range(bool(counts[-1]), len(edges))
     return _with_edges(counts[:count], edges, density)
 
 
-class _NoWidthError(Exception):
+class _UnsupportedBinsError(Exception):
     """The bins are NumPy's alone."""
 
 
-def check_lost(lost: bool, edges: int) -> None:
+def check_out_of_range(lost: bool, edges: int) -> None:
     """Raise as NumPy does where an element is in none of its bins, nor outside."""
     if lost:
         raise IndexError(f"an index is out of bounds for axis 0 with size {edges}")
 
 
-def foreign_edges(edges: Array) -> str | None:
+def why_numpy_edges(edges: Array) -> str | None:
     """Say why values are NumPy's alone to compare with edges, if they are."""
     if as_array(edges) is None or edges.dtype.kind not in "biuf":
         return "its edges are no bool, integers or floats of up to 64 bits"
     if edges.dtype.kind == "f" and np.isnan(edges).any():
         return "its edges hold NaN"
-    return _TOO_MANY if len(edges) > binning.MOST else None
+    return _TOO_MANY if len(edges) > binning.MAX_BINS else None
 
 
 def outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
@@ -304,11 +310,11 @@ def outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
 
 
 def _counted(
-    request: _Request,
+    request: _HistogramRequest,
     values: Array,
     bins: binning.Bins | None,
     weights: Array | None,
-    by_edges: bool,
+    uses_edges: bool,
     edges: int,
 ) -> Array:
     """Return the count or the weight of each bin, in NumPy's type."""
@@ -316,19 +322,19 @@ def _counted(
     if bins is None or values.size == 0:
         return np.zeros(max(edges - 1, 0), dtype)
     if weights is None:
-        counts = binning.count(request.plan, [values], [bins])
+        counts = binning.count(request.choice, [values], [bins])
         result, lost = counts[: bins.count], bool(counts[-1])
     else:
-        if by_edges and dtype == BOOL:
+        if uses_edges and dtype == BOOL:
             _NUMPY.histogram([0.0], [0.0, 1.0], weights=[True])  # raises
-        result, lost = binning.weigh(request.plan, [values], [bins], weights, dtype.kind != "f")
+        result, lost = binning.weighted_count(request.choice, [values], [bins], weights, dtype.kind != "f")
         result = result.astype(dtype, copy=False)
-    check_lost(lost, edges)
+    check_out_of_range(lost, edges)
     return result
 
 
-@answered_by(np.histogram2d)
-@one_call("histogram2d")
+@numpy_for_small(np.histogram2d)
+@logged_as_one_call("histogram2d")
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
@@ -362,37 +368,37 @@ def histogram2d(
     array([[1., 0.],
            [0., 2.]])
     """
-    request = _Request(
+    request = _HistogramRequest(
         "histogram2d", [x, y], weights, lambda: _NUMPY.histogram2d(x, y, bins, range, density, weights)
     )
     shapes = {array.shape for array in request.arrays if array is not None}
     are_points = len(shapes) == 1 and len(next(iter(shapes))) == 1
-    if request.is_numpys(None if are_points or not shapes else "its points are no two lists of one length"):
+    if request.uses_numpy(None if are_points or not shapes else "its points are no two lists of one length"):
         return request.by_numpy()
     arrays, weighed = request.arrays, request.weights
     if weighed is not None and weighed.shape != arrays[0].shape:
         return request.by_numpy("its weights are not one for each point")
-    edges = edges_of_points(arrays, bins, range, lambda array: binning.extent(request.plan, array))
-    found = bins_of_points(edges, arrays)
-    if isinstance(found, str):
-        return request.by_numpy(found)
+    edges = histogram2d_edges(arrays, bins, range, lambda array: binning.value_range(request.choice, array))
+    axis_bins = bins_along_axes(edges, arrays)
+    if isinstance(axis_bins, str):
+        return request.by_numpy(axis_bins)
     hist = np.zeros(tuple(len(axis) + 1 for axis in edges))  # as NumPy has it, with what is outside around it
     core = hist[1:-1, 1:-1]
     if core.size and arrays[0].size:
         if weighed is None:
-            result = binning.count(request.plan, arrays, found)[:-2]
+            result = binning.count(request.choice, arrays, axis_bins)[:-2]
         else:
-            result, _ = binning.weigh(request.plan, arrays, found, weighed)
+            result, _ = binning.weighted_count(request.choice, arrays, axis_bins, weighed)
         core[...] = result.reshape(core.shape)
     if density:
-        whole = core.sum()
+        total = core.sum()
         core = core / np.diff(edges[0]).reshape(-1, 1)
         core = core / np.diff(edges[1]).reshape(1, -1)
-        core /= whole
+        core /= total
     return core, *edges
 
 
-def edges_of_points(
+def histogram2d_edges(
     columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Array]
 ) -> list[Array]:
     """Return the edges that NumPy finds of two points that reach as far as all do."""
@@ -407,25 +413,25 @@ def edges_of_points(
     return edges
 
 
-def bins_of_points(edges: Sequence[Array], columns: Sequence[Any]) -> list[binning.Bins] | str:
+def bins_along_axes(edges: Sequence[Array], columns: Sequence[Any]) -> list[binning.Bins] | str:
     """Return the bins along each axis, or why they are NumPy's alone."""
     common = np.promote_types(columns[0].dtype, columns[1].dtype)
-    found = []
+    axis_bins = []
     for axis in edges:
-        foreign = foreign_edges(axis)
+        unsupported = why_numpy_edges(axis)
         mixed = common.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f" != axis.dtype.kind
-        if mixed and len(axis) and abs(int(axis[-1])) > _EXACT:
-            foreign = "its edges and points are int64 and uint64"  # and equal only where floats are not
-        if foreign is None and math.prod(len(e) for e in edges) > binning.MOST:
-            foreign = _TOO_MANY
-        if foreign is not None:
-            return foreign
-        found.append(binning.by_edges(axis, common))
-    return found
+        if mixed and len(axis) and abs(int(axis[-1])) > _MAX_EXACT_INTEGER:
+            unsupported = "its edges and points are int64 and uint64"  # and equal only where floats are not
+        if unsupported is None and math.prod(len(e) for e in edges) > binning.MAX_BINS:
+            unsupported = _TOO_MANY
+        if unsupported is not None:
+            return unsupported
+        axis_bins.append(binning.edge_bins(axis, common))
+    return axis_bins
 
 
-@answered_by(np.digitize)
-@one_call("digitize")
+@numpy_for_small(np.digitize)
+@logged_as_one_call("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     """Find the interval that each element lies in.
 
@@ -449,9 +455,9 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     >>> pk.digitize([0.2, 6.4, 3.0], [0.0, 1.0, 2.5, 4.0, 10.0])
     array([1, 4, 3])
     """
-    request = _Request("digitize", [x], None, lambda: _NUMPY.digitize(x, bins, right))
+    request = _HistogramRequest("digitize", [x], None, lambda: _NUMPY.digitize(x, bins, right))
     edges = bins if isinstance(bins, np.ndarray) else np.asarray(bins)
-    if request.is_numpys(None if edges.ndim != 1 else foreign_edges(edges)):
+    if request.uses_numpy(None if edges.ndim != 1 else why_numpy_edges(edges)):
         return request.by_numpy()
     (values,) = request.arrays
     none = _NUMPY.digitize(np.empty(0, values.dtype), edges, right)  # NumPy's errors
@@ -459,5 +465,5 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
         return np.zeros(values.shape, none.dtype)[()]
     decreasing = bool(edges[0] > edges[-1])
     ordered = edges[::-1] if decreasing else edges
-    between = binning.by_edges(ordered, values.dtype)
-    return binning.passed(request.plan, values, between, bool(right), decreasing)[()]
+    between = binning.edge_bins(ordered, values.dtype)
+    return binning.bin_indices(request.choice, values, between, bool(right), decreasing)[()]

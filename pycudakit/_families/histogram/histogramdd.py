@@ -15,15 +15,15 @@ from pycudakit._families.reduce.min_max import max as greatest
 from pycudakit._families.reduce.min_max import min as least
 from pycudakit._families.sort.sorting import searchsorted
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.composite import arrays_or_answer
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.composite import arrays_or_numpy_result
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 _NUMPY: Any = np  # whose annotations are narrower than what it takes
 
 
-@answered_by(np.histogramdd)
-@one_call("histogramdd")
+@numpy_for_small(np.histogramdd)
+@logged_as_one_call("histogramdd")
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
@@ -61,8 +61,8 @@ def histogramdd(
     is_array = isinstance(sample, np.ndarray) and sample.ndim == 2
     given = sample if is_array else np.atleast_2d(sample).T
     wanted = [given] if weights is None else [given, weights]
-    foreign = None if given.ndim == 2 and given.size else "it has no points"
-    arrays, answer = arrays_or_answer("histogramdd", compute, *wanted, foreign=foreign)
+    unsupported = None if given.ndim == 2 and given.size else "it has no points"
+    arrays, answer = arrays_or_numpy_result("histogramdd", compute, *wanted, unsupported=unsupported)
     if not arrays:
         return answer
     columns = list(arrays[0].T)
@@ -76,10 +76,10 @@ def histogramdd(
         place = subtract(place, equal(column, own[-1]))  # the last edge is in the last box
         places = place if places is None else add(multiply(places, length), place)
     weighed = arrays[1] if len(arrays) > 1 else None
-    return of_counts(bincount(places, weighed, math.prod(shape)), edges, density)
+    return histogram_from_counts(bincount(places, weighed, math.prod(shape)), edges, density)
 
 
-def of_counts(counts: Array, edges: Any, density: Any) -> tuple[Array, Any]:
+def histogram_from_counts(counts: Array, edges: Any, density: Any) -> tuple[Array, Any]:
     """Return the histogram, of what is in each box and outside, at both ends of each axis."""
     shape = tuple(len(each) + 1 for each in edges)
     hist = counts.reshape(shape).astype(float)[(slice(1, -1),) * len(edges)]

@@ -13,16 +13,16 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit._families.elementwise.ufuncs import divide, multiply
 from pycudakit._families.matmul.matmul import product
 from pycudakit._families.reduce import lowering
-from pycudakit._families.reduce.reduction import NONE, Reduction, keywords, or_usual
+from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords
 from pycudakit._families.reduce.sums_and_means import all, mean, sum
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT32, FLOAT64
 from pycudakit._runtime import native_call, operands
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 
-def by_number(
+def multiply_by_scalar(
     multiply: Callable[..., Any],
     a: Any,
     b: Any,
@@ -36,11 +36,11 @@ def by_number(
     return multiply(x, y, out=out)
 
 
-def _numpys_dot(a: Any, b: Any, out: Any = None) -> Any:
-    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else by_number(np.multiply, a, b, out)
+def _numpy_dot(a: Any, b: Any, out: Any = None) -> Any:
+    return np.dot(a, b, out) if np.ndim(a) and np.ndim(b) else multiply_by_scalar(np.multiply, a, b, out)
 
 
-@answered_by(_numpys_dot)
+@numpy_for_small(_numpy_dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the dot product of two vectors, or the product of two matrices.
 
@@ -67,7 +67,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return by_number(multiply, x, y, out)
+        return multiply_by_scalar(multiply, x, y, out)
     axis = max(y.ndim - 2, 0)
     if x.shape[-1] != y.shape[axis]:
         shapes = " and ".join(str(v.shape).replace(" ", "") for v in (x, y))
@@ -81,7 +81,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
             return numpy()  # raises
     if max(x.ndim, y.ndim) > 1:
         return contract("dot", functools.partial(np.dot, a, b), a, b, axis, out)
-    return dots("dot", numpy, a, b, out=out)
+    return sum_of_products("dot", numpy, a, b, out=out)
 
 
 def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) -> Any:
@@ -111,7 +111,7 @@ def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) 
     return out
 
 
-def dots(
+def sum_of_products(
     name: str,
     numpy: Any,
     a: Any,
@@ -123,8 +123,8 @@ def dots(
     warns: bool = True,
 ) -> Any:
     """Return the sums of products along an axis, or along all."""
-    call = Reduction(name, lowering.DOT, numpy, [a, b], axis, out=out, decides=False)
-    if call.is_numpys:
+    call = Reduction(name, lowering.DOT, numpy, [a, b], axis, out=out, out_takes_part=False)
+    if call.uses_numpy:
         return call.by_numpy()
     result = call.reduce()
     if warns:
@@ -132,7 +132,7 @@ def dots(
     return call.finish(result, casting)
 
 
-@answered_by(np.vdot)
+@numpy_for_small(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     """Return the dot product of two arrays of one size, each as a vector.
 
@@ -156,15 +156,15 @@ def vdot(a: Any, b: Any, /) -> Any:
     if x.size != y.size:
         return numpy()  # raises
     if operands.as_array(a) is None or operands.as_array(b) is None:
-        foreign = "it takes bool, integers and floats of up to 64 bits"
-        return Reduction("vdot", lowering.DOT, numpy, [a], foreign=foreign).by_numpy()
+        unsupported = "it takes bool, integers and floats of up to 64 bits"
+        return Reduction("vdot", lowering.DOT, numpy, [a], unsupported=unsupported).by_numpy()
     if x.shape != y.shape:
         x, y = x.reshape(-1), y.reshape(-1)
-    return dots("vdot", numpy, x, y, warns=False)  # NumPy's is silent
+    return sum_of_products("vdot", numpy, x, y, warns=False)  # NumPy's is silent
 
 
-@answered_by(np.average)
-@one_call("average")
+@numpy_for_small(np.average)
+@logged_as_one_call("average")
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE
 ) -> Any:
@@ -193,15 +193,15 @@ def average(
     >>> float(pk.average([1, 2, 6], weights=[2, 1, 1]))
     2.5
     """
-    given = keywords(keepdims=keepdims)
+    given = passed_keywords(keepdims=keepdims)
     numpy = functools.partial(np.average, a, axis, weights, returned, **given)
     if operands.as_array(a) is None or (weights is not None and operands.as_array(weights) is None):
-        return native_call.by_numpy_alone("average", numpy)
+        return native_call.numpy_fallback("average", numpy)
     array = np.asarray(a)
     if axis is not None:
         axis = normalize_axis_tuple(axis, array.ndim, argname="axis")
     if weights is None:
-        result = mean(a, axis, keepdims=or_usual(keepdims, False))
+        result = mean(a, axis, keepdims=or_default(keepdims, False))
         total = result.dtype.type(array.size / max(1, np.size(result)))
     else:
         own = _weights_of(array, axis, np.asarray(weights))
@@ -210,22 +210,22 @@ def average(
             dtype = np.result_type(array.dtype, own.dtype, *least)
         except TypeError:
             return numpy()  # raises
-        foreign = None if dtype.kind == "f" else f"weights of {own.dtype}"
+        unsupported = None if dtype.kind == "f" else f"weights of {own.dtype}"
         call = Reduction(
             *("average", lowering.DOT, numpy, [array, own], axis),
             dtype=FLOAT64,
-            keepdims=or_usual(keepdims, False),
-            foreign=foreign,
+            keepdims=or_default(keepdims, False),
+            unsupported=unsupported,
         )
-        if call.is_numpys:
+        if call.uses_numpy:
             return call.by_numpy()
         sums = call.finish(call.reduce())
-        total = sum(own, axis, FLOAT64, keepdims=or_usual(keepdims, False))
-        are_there = np.ndim(sums) > 0 and any(map(allocator.is_unseen, (sums, total)))
+        total = sum(own, axis, FLOAT64, keepdims=or_default(keepdims, False))
+        are_there = np.ndim(sums) > 0 and any(map(allocator.stays_on_device, (sums, total)))
         if not are_there:
-            allocator.look(np.asarray(sums), np.asarray(total))
+            allocator.access_on_host(np.asarray(sums), np.asarray(total))
         are_all = np.asarray(all(total) if are_there else np.all(total))
-        allocator.look(are_all)
+        allocator.access_on_host(are_all)
         if not are_all:
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
         if are_there:
@@ -233,7 +233,7 @@ def average(
         else:
             result = np.asarray(sums / total).astype(dtype)[()]
         if returned:
-            allocator.look(np.asarray(total))
+            allocator.access_on_host(np.asarray(total))
             total = np.asarray(total).astype(dtype)[()]
     if not returned:
         return result

@@ -18,9 +18,9 @@ from pycudakit._native import abi, allocator, loader
 from pycudakit._native.dtypes import BOOL, FLOAT16, FLOAT32, FLOAT64, Array, DType
 from pycudakit._runtime import context, cost_model, fp_errors, native_call, operands
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import NOTHING, Cost, Plan, plan_call
-from pycudakit._runtime.ufunc_arguments import as_order, broadcast_shapes, needs_copy, one_out
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine
+from pycudakit._runtime.ufunc_arguments import as_order, as_out, broadcast_shapes, needs_copy
 
 NONE: Any = np._NoValue  # noqa: SLF001
 PRECISIONS = ("highest", "exact", "tf32", "bf16")
@@ -28,22 +28,22 @@ PRECISIONS = ("highest", "exact", "tf32", "bf16")
 # Products of elements in a second: of a BLAS, for each thread; of the CPU's loops; and on a GPU, with cuBLAS
 # or without.
 _BLAS = {FLOAT32: 40e9, FLOAT64: 20e9}
-_LOOPS, _NUMPYS_LOOPS = 4e9, 0.7e9
+_LOOPS, _NUMPY_LOOPS = 4e9, 0.7e9
 _GPU = {FLOAT32: 10e12, FLOAT64: 5e12, FLOAT16: 20e12}
 _GPU_LOOPS = 1e12
 # Of a product that takes longer, NumPy's BLAS computes some rows at once: a signal waits for these alone.
 _PATIENCE = 0.05
 
 _METHODS = {
-    abi.BY_LOOPS: "the CPU library's loops",
-    abi.BY_KERNEL: "the kit's own kernel",
-    abi.BY_CUBLAS: "cuBLAS",
-    abi.BY_CUBLAS_SPLIT: "cuBLAS, each float32 as two of TF32",
+    abi.MATMUL_BY_LOOPS: "the CPU library's loops",
+    abi.MATMUL_BY_KERNEL: "the kit's own kernel",
+    abi.MATMUL_BY_CUBLAS: "cuBLAS",
+    abi.MATMUL_BY_CUBLAS_SPLIT: "cuBLAS, each float32 as two of TF32",
 }
 
 
 @as_ufunc
-@answered_by(np.matmul)
+@numpy_for_small(np.matmul)
 def matmul(
     x1: Any,
     x2: Any,
@@ -105,20 +105,22 @@ def matmul(
         return result
     given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
     given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
-    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
-    out = one_out(out)
+    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    out = as_out(out)
     if out is ...:
         return np.asarray(matmul(x1, x2, precision=precision, **given))
     numpy = functools.partial(np.matmul, x1, x2, out, **given)
     if "axis" in given or "keepdims" in given:
         return numpy()  # raises
-    foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
+    unsupported = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
     keywords = {"dtype": dtype, "casting": casting}
     order = as_order(order)
-    if axes is NONE or foreign is not None:
-        result = product("matmul", numpy, x1, x2, out, precision=precision, foreign=foreign, **keywords)
+    if axes is NONE or unsupported is not None:
+        result = product(
+            "matmul", numpy, x1, x2, out, precision=precision, unsupported=unsupported, **keywords
+        )
     else:
-        result = _along(axes, numpy, x1, x2, out, precision, keywords)
+        result = _along_axes(axes, numpy, x1, x2, out, precision, keywords)
     return laid_out(result, order) if out is None else result
 
 
@@ -127,11 +129,11 @@ def laid_out(result: Any, order: str) -> Any:
     return np.asarray(result, order=order) if order in ("C", "F") and np.ndim(result) else result  # type: ignore[call-overload]
 
 
-_USUAL = {"axes": NONE, "axis": NONE, "keepdims": NONE, "casting": "same_kind", "order": "K"}
-_USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
+_DEFAULTS = {"axes": NONE, "axis": NONE, "keepdims": NONE, "casting": "same_kind", "order": "K"}
+_DEFAULTS |= {"dtype": None, "subok": True, "signature": None, "sig": None}
 
 
-def _along(
+def _along_axes(
     axes: Any,
     numpy: Callable[[], Any],
     x1: Any,
@@ -144,9 +146,9 @@ def _along(
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     arrays = [operands.as_array(x1), operands.as_array(x2), None if out is None else operands.as_array(out)]
     if arrays[0] is None or arrays[1] is None or (out is not None and arrays[2] is None):
-        return native_call.by_numpy_alone("matmul", numpy)
+        return native_call.numpy_fallback("matmul", numpy)
     if not (isinstance(axes, list) and len(axes) == 3 and all(np.shape(pair) == (2,) for pair in axes)):
-        return native_call.by_numpy_alone("matmul", numpy, "axes of vectors")  # or it raises
+        return native_call.numpy_fallback("matmul", numpy, "axes of vectors")  # or it raises
     try:
         moved = [
             a if a is None else np.moveaxis(a, pair, (-2, -1)) for a, pair in zip(arrays, axes, strict=True)
@@ -158,12 +160,12 @@ def _along(
     return np.moveaxis(result, (-2, -1), axes[2]) if out is None else out
 
 
-_record_small = native_call.recorder(Call("matmul", "numpy", cost_model.SMALL))
+_record_small = native_call.call_logger(Call("matmul", "numpy", cost_model.REASON_NUMPY_FASTER_FOR_SIZE))
 
 
 def _is_small(x1: Any, x2: Any) -> bool:
     """Tell whether `auto` runs, and NumPy will multiply these first: what is decided quickly."""
-    if context.fast() != "auto":
+    if context.fast_path_engine() != "auto":
         return False
     if type(x1) is not np.ndarray or type(x2) is not np.ndarray or x1.dtype != x2.dtype:
         return False
@@ -180,7 +182,7 @@ def product(
     dtype: Any = None,
     casting: Any = "same_kind",
     precision: str = "highest",
-    foreign: str | None = None,
+    unsupported: str | None = None,
     warns: str | None = "matmul",
 ) -> Any:
     """Return `matmul` of two arguments, in the name of a function that `numpy` computes.
@@ -193,24 +195,24 @@ def product(
         out = out[0]
     a, b = operands.as_array(x1), operands.as_array(x2)
     if out is not None and operands.as_array(out) is None:
-        foreign = foreign or "such an out"
+        unsupported = unsupported or "such an out"
     shape = types = None
-    if a is not None and b is not None and foreign is None:
-        a = _as_often_as(out, a, b)
+    if a is not None and b is not None and unsupported is None:
+        a = _broadcast_stack(out, a, b)
         shape, types = _shape_of(a, b), _types_of(a, b, out, dtype, casting)
         if types is not None and not all(operands.code_for(t) >= 0 for t in types):
-            foreign = f"a product in {types[0]}"
-    if foreign is None and a is not None and b is not None:
+            unsupported = f"a product in {types[0]}"
+    if unsupported is None and a is not None and b is not None:
         fits = out is None or (type(out) is np.ndarray and out.shape == shape and out.flags.writeable)
         if shape is None or types is None or not fits:
-            plan_call(name, [a, b], NOTHING)
+            choose_engine(name, [a, b], NO_COST)
             return numpy()  # raises
         sizes = _sizes(a, b, shape)
-        plan = plan_call(name, [a, b], _cost_of(sizes, a, b, types))
+        choice = choose_engine(name, [a, b], _cost_of(sizes, a, b, types))
     else:
-        plan = plan_call(name, [a, b], NOTHING, foreign)
-    if plan.engine == "numpy" or a is None or b is None or shape is None or types is None:
-        return native_call.by_numpy(name, plan.reason, numpy)
+        choice = choose_engine(name, [a, b], NO_COST, unsupported)
+    if choice.engine == "numpy" or a is None or b is None or shape is None or types is None:
+        return native_call.run_numpy(name, choice.reason, numpy)
 
     common, result_type = types
     target = out
@@ -222,11 +224,11 @@ def product(
     ):
         target = allocator.empty(shape, common)
     x, y = a.astype(common, copy=False), b.astype(common, copy=False)
-    if plan.engine == "cpu" and common in _BLAS:
-        target = _by_blas(plan, x, y, target, precision, warns)
+    if choice.engine == "cpu" and common in _BLAS:
+        target = _by_blas(choice, x, y, target, precision, warns)
     else:
-        met = _by_library(plan, x, y, target, sizes, precision)
-        if met and warns is not None:
+        fp_flags = _by_library(choice, x, y, target, sizes, precision)
+        if fp_flags and warns is not None:
             _warn(warns, x, y, target)
     if out is None:
         return target.astype(result_type, copy=False) if target.ndim else target[()].astype(result_type)
@@ -235,7 +237,7 @@ def product(
     return out
 
 
-def _as_often_as(out: Any, a: Array, b: Array) -> Array:
+def _broadcast_stack(out: Any, a: Array, b: Array) -> Array:
     """Return the first of two matrices, or stacks of them, as often as a larger `out` takes it."""
     if type(out) is np.ndarray and out.ndim > a.ndim > 1 < b.ndim and out.shape[-2] == a.shape[-2]:
         with contextlib.suppress(ValueError):  # which others tell
@@ -289,17 +291,19 @@ def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[
     if common in _BLAS:
         # Ours is NumPy's own; where there is more to it, a GPU may be quicker.
         alone = products / (_BLAS[common] * cost_model.threads())
-        return Cost(0.0 if alone < cost_model.WORTH_WAKING else None, alone, up, down, on_gpu)
+        return Cost(0.0 if alone < cost_model.MIN_SECONDS_TO_WAKE_GPU else None, alone, up, down, on_gpu)
     alone = products / _LOOPS
     if alone > cost_model.SHARED_WORK:
         alone /= cost_model.threads()
-    return Cost(2e-6 + products / _NUMPYS_LOOPS, cost_model.CALL + alone, up, down, on_gpu)
+    return Cost(2e-6 + products / _NUMPY_LOOPS, cost_model.CALL + alone, up, down, on_gpu)
 
 
 # ---- On the CPU, by NumPy -----------------------------------------------------------------------------
 
 
-def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str, warns: str | None) -> Array:
+def _by_blas(
+    choice: EngineChoice, x: Array, y: Array, target: Array, precision: str, warns: str | None
+) -> Array:
     """Compute into the target, some rows at once."""
     began = time.perf_counter()
     result = target
@@ -313,8 +317,8 @@ def _by_blas(plan: Plan, x: Array, y: Array, target: Array, precision: str, warn
         with np.errstate() if warns else np.errstate(all="ignore"):
             for rows in _in_rows(x, y, result):
                 multiply(*rows)
-    reason = f"{plan.reason}; by NumPy's BLAS"
-    native_call.done(Call(plan.function, "cpu", reason, time.perf_counter() - began, began=began))
+    reason = f"{choice.reason}; by NumPy's BLAS"
+    native_call.log_call(Call(choice.function, "cpu", reason, time.perf_counter() - began, began=began))
     return result
 
 
@@ -365,40 +369,40 @@ def _stored(array: Array, stored: DType) -> tuple[Array, bool]:
     return np.require(array, None, ["C", "A"]).view(stored), False
 
 
-def _places(x: Array, y: Array, shape: tuple[int, ...], batch: int) -> Array:
+def _batch_indices(x: Array, y: Array, shape: tuple[int, ...], batch: int) -> Array:
     """Return which of the matrices of each operand a product takes."""
     stack = shape[: len(shape) - (x.ndim > 1) - (y.ndim > 1)]
-    places = np.zeros((batch, 2), np.int64)
+    batch_indices = np.zeros((batch, 2), np.int64)
     for column, array in enumerate((x, y)):
         own = array.shape[:-2]
         numbers = np.arange(math.prod(own)).reshape(own)
-        places[:, column] = np.broadcast_to(numbers, stack).reshape(-1)
-    return places
+        batch_indices[:, column] = np.broadcast_to(numbers, stack).reshape(-1)
+    return batch_indices
 
 
 def _by_library(
-    plan: Plan, x: Array, y: Array, target: Array, sizes: tuple[int, int, int, int], precision: str
+    choice: EngineChoice, x: Array, y: Array, target: Array, sizes: tuple[int, int, int, int], precision: str
 ) -> int:
     m, n, k, batch = sizes
     dtype = x.dtype
-    if plan.engine == "cuda":
+    if choice.engine == "cuda":
         cublas()
     name = "bool" if dtype == BOOL else f"{dtype.kind}{8 * dtype.itemsize}"
     stored = abi.MULTIPLIED[name]
     a, a_turned = _stored(x, stored)
     b, b_turned = _stored(y, stored)
-    places = _places(x, y, target.shape, batch)
+    batch_indices = _batch_indices(x, y, target.shape, batch)
     if not b_turned and y.ndim < 3 and batch > 1 and not a_turned and x.ndim > 2:
-        m, batch, places = m * batch, 1, np.zeros((1, 2), np.int64)  # one taller matrix
-    flags = abi.TRANSPOSED_A * a_turned | abi.TRANSPOSED_B * b_turned
+        m, batch, batch_indices = m * batch, 1, np.zeros((1, 2), np.int64)  # one taller matrix
+    flags = abi.MATMUL_TRANSPOSE_A * a_turned | abi.MATMUL_TRANSPOSE_B * b_turned
     method = ctypes.c_int64()
-    met = native_call.run(
-        *(plan, f"pk_matmul_{name}", a, b, target.view(stored)),
-        *(m, n, k, places, batch, flags, PRECISIONS.index(precision), ctypes.byref(method)),
+    fp_flags = native_call.run(
+        *(choice, f"pk_matmul_{name}", a, b, target.view(stored)),
+        *(m, n, k, batch_indices, batch, flags, PRECISIONS.index(precision), ctypes.byref(method)),
         size=target.size,
     )
     native_call.add_reason(f"by {_METHODS[method.value]}")
-    return met
+    return fp_flags
 
 
 def _warn(name: str, x: Array, y: Array, result: Array) -> None:
@@ -413,8 +417,8 @@ def _warn(name: str, x: Array, y: Array, result: Array) -> None:
 
     if result.dtype.kind != "f":
         return
-    allocator.look(x, y, result)
+    allocator.access_on_host(x, y, result)
     if (np.isnan(result) & ~in_either(np.isnan(x), np.isnan(y))).any():
-        fp_errors.report("invalid", name)
+        fp_errors.report_fp_error("invalid", name)
     if (np.isinf(result) & ~in_either(~np.isfinite(x), ~np.isfinite(y))).any():
-        fp_errors.report("over", name)
+        fp_errors.report_fp_error("over", name)

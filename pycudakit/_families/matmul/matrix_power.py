@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def raised(matrix: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
+def power_by_squaring(matrix: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
     """Return the product of a matrix `n` times, at least once: itself, or a product of its squares."""
     result, square = None, matrix
     while True:

@@ -12,34 +12,39 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._families.elementwise.manipulation import as_laid_out, ascontiguousarray, contiguous, copying
+from pycudakit._families.elementwise.manipulation import (
+    ascontiguousarray,
+    contiguous,
+    copy_function,
+    with_layout_of,
+)
 from pycudakit._families.elementwise.ufunc_methods import as_ufunc
 from pycudakit._families.elementwise.ufuncs import multiply
-from pycudakit._families.matmul.dot import by_number, contract, dot, dots
+from pycudakit._families.matmul.dot import contract, dot, multiply_by_scalar, sum_of_products
 from pycudakit._families.matmul.matmul import NONE, laid_out, product
 from pycudakit._families.reduce import sums_and_means
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import Cost, plan_call
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import Cost, choose_engine
+from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
-from pycudakit._runtime.ufunc_arguments import as_order, broadcast_shapes, one_out, refuse_byte_order
+from pycudakit._runtime.ufunc_arguments import as_order, as_out, broadcast_shapes, refuse_byte_order
 
 
-def _numpys_inner(a: Any, b: Any, /) -> Any:
-    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else by_number(np.multiply, a, b)
+def _numpy_inner(a: Any, b: Any, /) -> Any:
+    return np.inner(a, b) if np.ndim(a) and np.ndim(b) else multiply_by_scalar(np.multiply, a, b)
 
 
-def _numpys_kron(a: Any, b: Any) -> Any:
+def _numpy_kron(a: Any, b: Any) -> Any:
     if np.ndim(a) and np.ndim(b):
         return np.array(np.kron(a, b), order="C", copy=None)
     return np.multiply(np.asarray(a), np.asarray(b))
 
 
-@answered_by(_numpys_inner)
-@one_call("inner")
+@numpy_for_small(_numpy_inner)
+@logged_as_one_call("inner")
 def inner(a: Any, b: Any, /) -> Any:
     """Return the sum of products along the last axes.
 
@@ -60,7 +65,7 @@ def inner(a: Any, b: Any, /) -> Any:
     """
     x, y = np.asarray(a), np.asarray(b)
     if x.ndim == 0 or y.ndim == 0:
-        return by_number(multiply, x, y)
+        return multiply_by_scalar(multiply, x, y)
     numpy = functools.partial(np.inner, a, b)
     if x.shape[-1] != y.shape[-1]:
         return numpy()  # raises
@@ -69,8 +74,8 @@ def inner(a: Any, b: Any, /) -> Any:
     return contract("inner", numpy, a, b, y.ndim - 1)
 
 
-@answered_by(np.outer)
-@one_call("outer")
+@numpy_for_small(np.outer)
+@logged_as_one_call("outer")
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """Return the products of each element of one with each of another.
 
@@ -93,13 +98,13 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
            [ 6,  8, 10]])
     """
     if as_array(a) is None or as_array(b) is None:
-        return native_call.by_numpy_alone("outer", functools.partial(np.outer, a, b, out))
+        return native_call.numpy_fallback("outer", functools.partial(np.outer, a, b, out))
     return multiply(np.asarray(a).ravel()[:, None], np.asarray(b).ravel()[None, :], out=out)
 
 
 @as_ufunc
-@answered_by(np.vecdot)
-@one_call("vecdot")
+@numpy_for_small(np.vecdot)
+@logged_as_one_call("vecdot")
 def vecdot(
     x1: Any,
     x2: Any,
@@ -146,24 +151,24 @@ def vecdot(
     >>> pk.vecdot([[1, 2], [3, 4]], [10, 1])
     array([12, 34])
     """
-    given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
-    given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
-    given = {name: value for name, value in given.items() if value is not _USUAL[name]}
-    out = one_out(out)
+    keywords = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
+    keywords |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
+    keywords = {name: value for name, value in keywords.items() if value is not _DEFAULTS[name]}
+    out = as_out(out)
     if out is ...:
-        return np.asarray(vecdot(x1, x2, **given))
-    numpy = functools.partial(np.vecdot, x1, x2, out, **given)
+        return np.asarray(vecdot(x1, x2, **keywords))
+    numpy = functools.partial(np.vecdot, x1, x2, out, **keywords)
     if not isinstance(keepdims, bool):
         return numpy()  # raises
     order = as_order(order)
-    foreign = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
+    unsupported = next((f"the argument {name}" for name in ("signature", "sig") if name in keywords), None)
     x, y = as_array(x1), as_array(x2)
-    if x is None or y is None or foreign is not None or (out is not None and as_array(out) is None):
-        return native_call.by_numpy_alone("vecdot", numpy, foreign)
+    if x is None or y is None or unsupported is not None or (out is not None and as_array(out) is None):
+        return native_call.numpy_fallback("vecdot", numpy, unsupported)
     try:
-        first, second, kept = places(axes, axis, keepdims)
+        first, second, kept_axis = vecdot_axes(axes, axis, keepdims)
         x, y = np.moveaxis(x, first, -1), np.moveaxis(y, second, -1)
-        moved = out if out is None or not keepdims else np.moveaxis(out, kept, -1)[..., 0]
+        moved = out if out is None or not keepdims else np.moveaxis(out, kept_axis, -1)[..., 0]
         shape = broadcast_shapes(x.shape[:-1], y.shape[:-1], () if moved is None else moved.shape)
     except (TypeError, ValueError):
         return numpy()  # raises
@@ -176,34 +181,34 @@ def vecdot(
         x, y = (array.astype(dtype, copy=False) for array in (x, y))
     x = np.broadcast_to(x, (*shape, x.shape[-1]))
     by_numpy = functools.partial(np.vecdot, x, y, moved, casting=casting)
-    result = dots("vecdot", by_numpy, x, y, -1, moved, casting=casting)
+    result = sum_of_products("vecdot", by_numpy, x, y, -1, moved, casting=casting)
     if out is not None:
         return out
-    result = np.moveaxis(np.expand_dims(result, -1), -1, kept) if keepdims else result
+    result = np.moveaxis(np.expand_dims(result, -1), -1, kept_axis) if keepdims else result
     return laid_out(result, order)
 
 
-_USUAL = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
-_USUAL |= {"dtype": None, "subok": True, "signature": None, "sig": None}
+_DEFAULTS = {"axes": NONE, "axis": NONE, "keepdims": False, "casting": "same_kind", "order": "K"}
+_DEFAULTS |= {"dtype": None, "subok": True, "signature": None, "sig": None}
 
 
-def places(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
+def vecdot_axes(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
     """Return along which axes two vectors lie, and a result's axis that is kept."""
     if axes is NONE:
         place = -1 if axis is NONE else operator.index(axis)
         return place, place, place
     if axis is not NONE or not isinstance(axes, list):
         raise TypeError("axes is a list, and takes the place of axis")
-    first, second, kept = axes if len(axes) == 3 else (*axes, -1 if keepdims else ())
-    if not keepdims and kept != ():
+    first, second, kept_axis = axes if len(axes) == 3 else (*axes, -1 if keepdims else ())
+    if not keepdims and kept_axis != ():
         raise ValueError("a result has no axis of vectors")
-    three = (first, second, kept if keepdims else 0)
-    first, second, kept = (at[0] if type(at) is tuple and len(at) == 1 else at for at in three)
-    return operator.index(first), operator.index(second), operator.index(kept)
+    three = (first, second, kept_axis if keepdims else 0)
+    first, second, kept_axis = (at[0] if type(at) is tuple and len(at) == 1 else at for at in three)
+    return operator.index(first), operator.index(second), operator.index(kept_axis)
 
 
-@answered_by(np.tensordot)
-@one_call("tensordot")
+@numpy_for_small(np.tensordot)
+@logged_as_one_call("tensordot")
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     """Return the sums of products along pairs of axes.
 
@@ -228,11 +233,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     numpy = functools.partial(np.tensordot, a, b, axes)
     x, y = as_array(a), as_array(b)
     if x is None or y is None:
-        return native_call.by_numpy_alone("tensordot", numpy)
-    found = pairs(axes, x.shape, y.shape)
-    if found is None:
+        return native_call.numpy_fallback("tensordot", numpy)
+    parsed = contracted_axes(axes, x.shape, y.shape)
+    if parsed is None:
         return numpy()  # raises, or takes what is not among the axes
-    of_x, of_y = found
+    of_x, of_y = parsed
     of_x_alone = [d for d in range(x.ndim) if d not in of_x]
     of_y_alone = [d for d in range(y.ndim) if d not in of_y]
     depth = math.prod(x.shape[d] for d in of_x)
@@ -244,12 +249,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return result.reshape(shape)
 
 
-def pairs(axes: Any, first: tuple[int, ...], second: tuple[int, ...]) -> tuple[list[int], list[int]] | None:
+def contracted_axes(
+    axes: Any, first: tuple[int, ...], second: tuple[int, ...]
+) -> tuple[list[int], list[int]] | None:
     """Return along which axes of two shapes `tensordot` multiplies; None of axes that do not fit."""
     try:
         of_first, of_second = (
-            [normalize_axis_index(axis, len(shape)) for axis in own]
-            for own, shape in zip(_axes_of_each(axes), (first, second), strict=True)
+            [normalize_axis_index(axis, len(shape)) for axis in axes_of_one]
+            for axes_of_one, shape in zip(_axes_of_each(axes), (first, second), strict=True)
         )
     except (TypeError, ValueError):
         return None
@@ -274,8 +281,8 @@ def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
     return matrix
 
 
-@answered_by(_numpys_kron)
-@one_call("kron")
+@numpy_for_small(_numpy_kron)
+@logged_as_one_call("kron")
 def kron(a: Any, b: Any) -> Any:
     """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.
 
@@ -296,7 +303,7 @@ def kron(a: Any, b: Any) -> Any:
     """
     x, y = as_array(a), as_array(b)
     if x is None or y is None:
-        return native_call.by_numpy_alone("kron", functools.partial(np.kron, a, b))
+        return native_call.numpy_fallback("kron", functools.partial(np.kron, a, b))
     if x.ndim == 0 or y.ndim == 0:
         return multiply(x, y)
     count = max(x.ndim, y.ndim)
@@ -310,8 +317,8 @@ def kron(a: Any, b: Any) -> Any:
     return out.reshape([n * m for n, m in sizes])
 
 
-@answered_by(np.trace)
-@one_call("trace")
+@numpy_for_small(np.trace)
+@logged_as_one_call("trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
     """Return the sum along the diagonal, which is that of `sum`.
 
@@ -339,22 +346,24 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     array = as_array(a)
     numpy = functools.partial(np.trace, a, offset, axis1, axis2, dtype, out)
     if array is None:
-        return native_call.by_numpy_alone("trace", numpy)
+        return native_call.numpy_fallback("trace", numpy)
     try:
         diagonal = np.diagonal(array, offset, axis1, axis2)
     except (TypeError, ValueError):
         return numpy()  # raises
-    wanted = None if dtype is None else np.dtype(dtype).newbyteorder("=")  # NumPy's method takes any order
-    return sums_and_means.sum(diagonal, -1, wanted, out)
+    result_dtype = (
+        None if dtype is None else np.dtype(dtype).newbyteorder("=")
+    )  # NumPy's method takes any order
+    return sums_and_means.sum(diagonal, -1, result_dtype, out)
 
 
-_EINSUM = copying("einsum", np.copy)
+_EINSUM = copy_function("einsum", np.copy)
 
 # ---- einsum ------------------------------------------------------------------------------------------
 
 
-@answered_by(np.einsum)
-@one_call("einsum")
+@numpy_for_small(np.einsum)
+@logged_as_one_call("einsum")
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """Return the sum of products that Einstein's notation describes.
 
@@ -382,32 +391,36 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     array([[3, 2],
            [7, 4]])
     """
-    given = kwargs if out is None else {**kwargs, "out": out}
-    numpy = functools.partial(np.einsum, *operands, optimize=optimize, **given)
+    keywords = kwargs if out is None else {**kwargs, "out": out}
+    numpy = functools.partial(np.einsum, *operands, optimize=optimize, **keywords)
     if not operands:
         return numpy()  # raises
     subscripts, operands = operands[0], operands[1:]
     arrays = [as_array(value) for value in operands]
-    found = None if kwargs or optimize or len(arrays) > 2 else terms(subscripts, arrays)
-    known = [array for array in arrays if array is not None]
-    if found is None or "." in subscripts:
+    parsed = None if kwargs or optimize or len(arrays) > 2 else parse_subscripts(subscripts, arrays)
+    ordinary = [array for array in arrays if array is not None]
+    if parsed is None or "." in subscripts:
         if isinstance(subscripts, str) and not operands:
             return numpy()  # raises
-        return native_call.by_numpy_alone("einsum", numpy, "einsum of this form or these types")
+        return native_call.numpy_fallback("einsum", numpy, "einsum of this form or these types")
     sizes: dict[str, int] = {}
-    for labels, array in zip(found[:-1], known, strict=True):
+    for labels, array in zip(parsed[:-1], ordinary, strict=True):
         for label, size in zip(labels, array.shape, strict=True):
             if sizes.setdefault(label, size) != size:
                 if 1 in (size, sizes[label]):  # NumPy broadcasts them
-                    return native_call.by_numpy_alone("einsum", numpy, "einsum of axes that broadcast")
+                    return native_call.numpy_fallback("einsum", numpy, "einsum of axes that broadcast")
                 return numpy()  # raises
-    plan = plan_call("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
-    if plan.engine == "numpy":
-        return native_call.by_numpy("einsum", plan.reason, numpy)
-    dtype = np.result_type(*known).newbyteorder("=")
-    result = np.asarray(_summed(found, known, dtype, sizes))
+    choice = choose_engine("einsum", arrays, Cost(0.0 if _is_small(sizes) else None, 0.0, 0, 0))
+    if choice.engine == "numpy":
+        return native_call.run_numpy("einsum", choice.reason, numpy)
+    dtype = np.result_type(*ordinary).newbyteorder("=")
+    result = np.asarray(_einsum(parsed, ordinary, dtype, sizes))
     if out is None:
-        return as_laid_out(_EINSUM, result, _new(found, known, result.dtype)) if found[-1] else result[()]
+        return (
+            with_layout_of(_EINSUM, result, _empty_in_nditer_order(parsed, ordinary, result.dtype))
+            if parsed[-1]
+            else result[()]
+        )
     if not isinstance(out, np.ndarray) or out.shape != result.shape:
         return numpy()  # raises
     if not np.can_cast(dtype, out.dtype, "safe"):
@@ -416,24 +429,27 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     return out
 
 
-def _new(found: list[str], arrays: list[Array], dtype: Any) -> Array:
+def _empty_in_nditer_order(parsed: list[str], arrays: list[Array], dtype: Any) -> Array:
     """Return a new array for a result, laid out as NumPy's iterator over the arrays has it."""
-    *labels, result = found
-    parts = [_distinct(own, array) for own, array in zip(labels, arrays, strict=True)]
+    *labels, result = parsed
+    parts = [_with_diagonals(subscript, array) for subscript, array in zip(labels, arrays, strict=True)]
     axes = result + "".join(sorted({*"".join(labels)} - {*result}))
     nditer: Any = np.nditer
-    made = nditer(
+    iterator = nditer(
         [*(view for _, view in parts), None],
         flags=["zerosize_ok", "reduce_ok", "multi_index"],
         op_flags=[["readonly"]] * len(parts) + [["readwrite", "allocate"]],
         op_dtypes=[None] * len(parts) + [dtype],
-        op_axes=[[own.find(c) for c in axes] for own in (*(own for own, _ in parts), result)],
+        op_axes=[
+            [subscript.find(c) for c in axes]
+            for subscript in (*(subscript for subscript, _ in parts), result)
+        ],
     )
-    new: Array = made.operands[-1]
+    new: Array = iterator.operands[-1]
     return new
 
 
-def _distinct(labels: str, array: Array) -> tuple[str, Array]:
+def _with_diagonals(labels: str, array: Array) -> tuple[str, Array]:
     """Return each label once, and an array's view that has them: of two alike, a diagonal."""
     distinct = "".join(dict.fromkeys(labels))
     return distinct, array if distinct == labels else np.einsum(f"{labels}->{distinct}", array)
@@ -443,7 +459,7 @@ def _is_small(sizes: dict[str, int]) -> bool:
     return math.prod(sizes.values()) < 100_000
 
 
-def terms(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
+def parse_subscripts(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
     """Return the labels of each operand and of the result, or None for what NumPy alone takes.
 
     The axes of an ellipsis have letters that nobody else has.
@@ -454,7 +470,10 @@ def terms(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
     labels = before.split(",")
     if len(labels) != len(arrays):
         return None
-    more = [a.ndim - len(own) + 3 if "..." in own else 0 for own, a in zip(labels, arrays, strict=True)]
+    more = [
+        a.ndim - len(subscript) + 3 if "..." in subscript else 0
+        for subscript, a in zip(labels, arrays, strict=True)
+    ]
     letters = [c for c in string.ascii_letters if c not in subscripts]
     most = max(more)
     if min(more) < 0 or most > len(letters) or (arrow and most and "..." not in after):
@@ -462,19 +481,21 @@ def terms(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
     if not arrow:
         after = "..." + "".join(sorted(c for c in {*before} - {*".,"} if before.count(c) == 1))
     further = "".join(letters[:most])
-    labels = [own.replace("...", further[most - n :], 1) for own, n in zip(labels, more, strict=True)]
+    labels = [
+        subscript.replace("...", further[most - n :], 1) for subscript, n in zip(labels, more, strict=True)
+    ]
     after, joined = after.replace("...", further, 1), "".join(labels)
     if not all(c.isascii() and c.isalpha() for c in joined + after):
         return None
-    fits = all(a.ndim == len(own) for own, a in zip(labels, arrays, strict=True))
+    fits = all(a.ndim == len(subscript) for subscript, a in zip(labels, arrays, strict=True))
     return [*labels, after] if fits and len({*after}) == len(after) and {*after} <= {*joined} else None
 
 
-def _summed(found: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
-    *labels, result = found
+def _einsum(parsed: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, int]) -> Any:
+    *labels, result = parsed
     views = []
-    for number, (own, array) in enumerate(zip(labels, arrays, strict=True)):
-        distinct, view = _distinct(own, array)
+    for number, (subscript, array) in enumerate(zip(labels, arrays, strict=True)):
+        distinct, view = _with_diagonals(subscript, array)
         others = {*result}.union(*(other for i, other in enumerate(labels) if i != number))
         alone = tuple(i for i, label in enumerate(distinct) if label not in others)
         if alone and (len(arrays) > 1 or len(alone) <= len(distinct)):
@@ -487,7 +508,7 @@ def _summed(found: list[str], arrays: list[Array], dtype: Any, sizes: dict[str, 
         return ascontiguousarray(view.transpose([distinct.index(c) for c in result])).reshape(
             [sizes[c] for c in result]
         )
-    return _of_two(views[0], views[1], result, sizes)
+    return _contract_two(views[0], views[1], result, sizes)
 
 
 def _sum(view: Array, axes: tuple[int, ...], dtype: Any) -> Any:
@@ -496,7 +517,9 @@ def _sum(view: Array, axes: tuple[int, ...], dtype: Any) -> Any:
     return sums_and_means.sum(view, axes, dtype=dtype)
 
 
-def _of_two(first: tuple[str, Array], second: tuple[str, Array], result: str, sizes: dict[str, int]) -> Any:
+def _contract_two(
+    first: tuple[str, Array], second: tuple[str, Array], result: str, sizes: dict[str, int]
+) -> Any:
     (left, x), (right, y) = first, second
     both = [c for c in left if c in right]
     depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
@@ -519,11 +542,11 @@ def _of_two(first: tuple[str, Array], second: tuple[str, Array], result: str, si
             return multiply(of_elements(left, x), of_elements(right, y), out=out)
     if not rows and not columns:
         a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
-        found = dots("einsum", lambda: np.vecdot(a, b), a, b, -1, warns=False)
+        contracted = sum_of_products("einsum", lambda: np.vecdot(a, b), a, b, -1, warns=False)
     else:
         a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
         if not stack:
             a, b = a[0], b[0]
-        found = product("einsum", lambda: np.matmul(a, b), a, b, warns=None)
+        contracted = product("einsum", lambda: np.matmul(a, b), a, b, warns=None)
     order = [(*stack, *rows, *columns).index(c) for c in result]
-    return contiguous(np.asarray(found).reshape(shape).transpose(order))
+    return contiguous(np.asarray(contracted).reshape(shape).transpose(order))

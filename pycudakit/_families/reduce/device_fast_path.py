@@ -10,70 +10,81 @@ from typing import Any, NamedTuple
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._families.reduce.reduce_kernel import Recipe, ReduceWork, Write, recipe_for
-from pycudakit._interop.cuda_libraries import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
+from pycudakit._families.reduce.reduce_kernel import Lowering, PreparedReduce, ReduceKernel, reduce_kernel_for
+from pycudakit._interop.cuda_libraries import (
+    INSPECT_ERRORS,
+    ArraySignature,
+    device_choice,
+    device_engine,
+    library_of_type,
+    numpy_dtype,
+)
 from pycudakit._native import abi
 from pycudakit._native.dtypes import DType
 from pycudakit._runtime.native_call import Pool
 
 
-def reduction(name: str, write: Write) -> Callable[..., Any]:
+def reduction(name: str, lower: Lowering) -> Callable[..., Any]:
     """Return what computes a function where an array lies; None where that takes more care."""
 
     def call(a: Any = None, axis: Any = None, *rest: Any, **more: Any) -> Any:
-        return None if rest or more else _call(name, write, a, axis)
+        return None if rest or more else _call(name, lower, a, axis)
 
     return call
 
 
-class _Known(NamedTuple):
+class _PreparedForm(NamedTuple):
     """What is known of calls of one form."""
 
     shape: tuple[int, ...]
     dtype: DType
-    pool: Pool[ReduceWork]
+    pool: Pool[PreparedReduce]
 
 
-def _known_of(recipe: Recipe, shape: tuple[int, ...], sizes: tuple[int, int, int]) -> _Known:
-    pool = Pool(lambda: ReduceWork(recipe.program, recipe.folded).lie_there(sizes))
-    return _Known(shape, recipe.folded.result, pool)
+def _prepared_form(
+    kernel: ReduceKernel, shape: tuple[int, ...], sizes: tuple[int, int, int]
+) -> _PreparedForm:
+    pool = Pool(lambda: PreparedReduce(kernel.program, kernel.reducer).configure_on_device(sizes))
+    return _PreparedForm(shape, kernel.reducer.result, pool)
 
 
 @functools.lru_cache(1024)
-def _known(name: str, write: Write, fields: tuple[Any, ...], axis: int | None) -> _Known | None:
+def _prepare_form(
+    name: str, lower: Lowering, fields: tuple[Any, ...], axis: int | None
+) -> _PreparedForm | None:
     """Return how arrays of a form are reduced; None where that takes more care."""
-    form = Form(*fields)
-    dtype, shape = dtype_of(form.dtype), tuple(form.shape)
+    form = ArraySignature(*fields)
+    dtype, shape = numpy_dtype(form.dtype), tuple(form.shape)
     if dtype is None or form.strides is not None or 0 in shape or (axis is not None and not shape):
         return None
-    recipe = recipe_for(name, write, (dtype,), False, None)
-    if not all(op in (abi.LOAD, abi.STORE) for op in recipe.program.instructions["op"].tolist()):
+    kernel = reduce_kernel_for(name, lower, (dtype,), False, None)
+    if not all(op in (abi.OP_LOAD, abi.OP_STORE) for op in kernel.program.instructions["op"].tolist()):
         return None
     if axis is None:
-        return _known_of(recipe, (), (1, math.prod(shape), 1))
-    at = normalize_axis_index(axis, len(shape))
-    sizes = math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
-    return _known_of(recipe, (*shape[:at], *shape[at + 1 :]), sizes)
+        return _prepared_form(kernel, (), (1, math.prod(shape), 1))
+    axis_index = normalize_axis_index(axis, len(shape))
+    sizes = math.prod(shape[:axis_index]), shape[axis_index], math.prod(shape[axis_index + 1 :])
+    return _prepared_form(kernel, (*shape[:axis_index], *shape[axis_index + 1 :]), sizes)
 
 
-def _call(name: str, write: Write, a: Any, axis: Any) -> Any:
-    library, engine = library_of_type(type(a)), engine_here()
+def _call(name: str, lower: Lowering, a: Any, axis: Any) -> Any:
+    library, engine = library_of_type(type(a)), device_engine()
     if library is None or engine is None or not (axis is None or type(axis) is int):
         return None
     try:
-        seen = library.see(a)
-    except UNSEEN:
+        seen = library.inspect(a)
+    except INSPECT_ERRORS:
         return None
-    known = None if seen is None else _known(name, write, seen[0], axis)
-    if seen is None or known is None:
+    prepared = None if seen is None else _prepare_form(name, lower, seen[0], axis)
+    if seen is None or prepared is None:
         return None
-    result = library.make(known.shape, known.dtype, a)
-    work = known.pool.take()
+    result = library.empty(prepared.shape, prepared.dtype, a)
+    work = prepared.pool.take()
     try:
-        work.aim_there(seen[1], library.address_of(result))
-        work.run_there(plan_of(name, engine), seen[2])
+        work.bind_device(seen[1], library.address_of(result))
+        work.run_on_stream(device_choice(name, engine), seen[2])
     except errors.OutOfMemory:  # the way that takes more care needs less on the GPU
         return None
     finally:
-        known.pool.give_back(work)
+        prepared.pool.give_back(work)
     return result

@@ -9,17 +9,17 @@ import numpy as np
 
 from pycudakit._families.elementwise.ufuncs import subtract
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
-from pycudakit._families.reduce.reduction import NONE, Reduction, fast, keywords, or_usual
-from pycudakit._families.reduce.sums_and_means import sum_like
-from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
+from pycudakit._families.reduce.sums_and_means import reduce_like_ufunc
+from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import operands
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 
-@queued_by(device_fast_path.reduction("min", lowering.MIN))
-@answered_by(np.min)
+@has_device_fast_path(device_fast_path.reduction("min", lowering.MIN))
+@numpy_for_small(np.min)
 def min(
     a: Any,
     axis: Any = None,
@@ -49,11 +49,11 @@ def min(
     >>> pk.min([[1, 2], [4, 3]], axis=1)
     array([1, 3])
     """
-    return sum_like("min", lowering.MIN, a, axis, out, keepdims, initial, where)
+    return reduce_like_ufunc("min", lowering.MIN, a, axis, out, keepdims, initial, where)
 
 
-@queued_by(device_fast_path.reduction("max", lowering.MAX))
-@answered_by(np.max)
+@has_device_fast_path(device_fast_path.reduction("max", lowering.MAX))
+@numpy_for_small(np.max)
 def max(
     a: Any,
     axis: Any = None,
@@ -83,35 +83,37 @@ def max(
     >>> pk.max([[1, 2], [4, 3]], axis=0)
     array([4, 3])
     """
-    return sum_like("max", lowering.MAX, a, axis, out, keepdims, initial, where)
+    return reduce_like_ufunc("max", lowering.MAX, a, axis, out, keepdims, initial, where)
 
 
 amin, amax = min, max
 
 
-def place_like(name: str, write: reduce_kernel.Write, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+def arg_extremum_like(
+    name: str, lower: reduce_kernel.Lowering, a: Any, axis: Any, out: Any, keepdims: Any
+) -> Any:
     """Compute where an extreme stands."""
     if axis is None and out is None and keepdims is NONE and not name.startswith("nan"):
-        result = fast(name, write, a)
+        result = reduce_whole(name, lower, a)
         if result is not None:
             return result
-    given = keywords(keepdims=keepdims)
-    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+    numpy_keywords = passed_keywords(keepdims=keepdims)
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords)
     is_refused = isinstance(out, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp))
     if isinstance(axis, tuple) or is_refused:
         return numpy()  # raises
-    keeps = or_usual(keepdims, False)
-    call = Reduction(name, write, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
-    if call.is_numpys:
+    keeps = or_default(keepdims, False)
+    call = Reduction(name, lower, numpy, [a], axis, out=out, keepdims=keeps, out_takes_part=False)
+    if call.uses_numpy:
         return call.by_numpy()
     result = call.reduce()
     if name.startswith("nan") and call.arrays[0].dtype.kind == "f":
-        call.refuse_nothing(result)
+        call.raise_if_all_nan(result)
     return call.finish(result)
 
 
-@queued_by(device_fast_path.reduction("argmin", lowering.ARGMIN))
-@answered_by(np.argmin)
+@has_device_fast_path(device_fast_path.reduction("argmin", lowering.ARGMIN))
+@numpy_for_small(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the least element along an axis, the first of several.
 
@@ -134,11 +136,11 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     >>> pk.argmin([[3, 1, 1], [5, 6, 4]], axis=1)
     array([1, 2])
     """
-    return place_like("argmin", lowering.ARGMIN, a, axis, out, keepdims)
+    return arg_extremum_like("argmin", lowering.ARGMIN, a, axis, out, keepdims)
 
 
-@queued_by(device_fast_path.reduction("argmax", lowering.ARGMAX))
-@answered_by(np.argmax)
+@has_device_fast_path(device_fast_path.reduction("argmax", lowering.ARGMAX))
+@numpy_for_small(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the largest element along an axis, the first of several.
 
@@ -161,10 +163,10 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     >>> pk.argmax([[3, 7, 7], [5, 6, 4]], axis=1)
     array([1, 1])
     """
-    return place_like("argmax", lowering.ARGMAX, a, axis, out, keepdims)
+    return arg_extremum_like("argmax", lowering.ARGMAX, a, axis, out, keepdims)
 
 
-@answered_by(np.ptp)
+@numpy_for_small(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     """Return the largest element less the least, along axes.
 
@@ -187,15 +189,15 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     >>> pk.ptp([[4, 9], [2, 3]], axis=1)
     array([5, 1])
     """
-    given = keywords(keepdims=keepdims)
-    numpy = functools.partial(np.ptp, a, axis=axis, out=out, **given)
+    numpy_keywords = passed_keywords(keepdims=keepdims)
+    numpy = functools.partial(np.ptp, a, axis=axis, out=out, **numpy_keywords)
     array = operands.as_array(a)
     if array is not None and array.dtype == bool:
         return numpy()  # raises
 
-    keeps = or_usual(keepdims, False)
-    call = Reduction("ptp", lowering.SPREAD, numpy, [a], axis, out=out, keepdims=keeps, decides=False)
-    if call.is_numpys:
+    keeps = or_default(keepdims, False)
+    call = Reduction("ptp", lowering.PTP, numpy, [a], axis, out=out, keepdims=keeps, out_takes_part=False)
+    if call.uses_numpy:
         return call.by_numpy()
     if call.out is not None and call.out.dtype != call.result_type:
         return _ptp_to(call.out, a, axis, keeps)
@@ -204,7 +206,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     return call.finish(result)
 
 
-@one_call("ptp")
+@logged_as_one_call("ptp")
 def _ptp_to(out: Array, a: Any, axis: Any, keepdims: Any) -> Array:
     """Compute to an output of another type, in NumPy's steps."""
     resolve: Any = np.subtract.resolve_dtypes

@@ -8,135 +8,139 @@ from dataclasses import replace
 from typing import Any
 
 from pycudakit._families.reduce import reduce_kernel
-from pycudakit._families.reduce.reduce_kernel import Recipe, ReduceWork, Request
+from pycudakit._families.reduce.reduce_kernel import PreparedReduce, ReduceKernel, ReduceRequest
 from pycudakit._native import abi
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.native_call import Pool
 
 
-class _NotYetError(Exception):
+class _ReductionReachedError(Exception):
     """Ends a function at its reduction, whose result is not there yet."""
 
 
-class _Together:
+class _ReductionInterceptor:
     """Functions that each reduce something, first as far as that, and then from its result on."""
 
     def __init__(self) -> None:
-        self.request: Request | None = None  # of the function that is called
+        self.request: ReduceRequest | None = None  # of the function that is called
         self.result: Array | None = None
-        self._is_asking = False
+        self._is_capturing = False
 
-    def ask(self, call: Callable[[], Any]) -> Any:
+    def capture(self, call: Callable[[], Any]) -> Any:
         """Return a function's request, or its result if it makes none."""
-        self.request, self._is_asking = None, True
+        self.request, self._is_capturing = None, True
         try:
             return call()
-        except _NotYetError:
+        except _ReductionReachedError:
             return self.request
         finally:
-            self._is_asking = False
+            self._is_capturing = False
 
-    def answer(self, call: Callable[[], Any], result: Array) -> Any:
+    def resume(self, call: Callable[[], Any], result: Array) -> Any:
         """Return what a function makes of the result of its reduction."""
         self.result = result
         return call()
 
-    def result_of(self, request: Request) -> Array:
+    def intercept(self, request: ReduceRequest) -> Array:
         """Stand in for a reduction."""
-        if self._is_asking:
+        if self._is_capturing:
             self.request = request
-            raise _NotYetError
+            raise _ReductionReachedError
         if self.result is not None:
             result, self.result = self.result, None
             return result
-        return reduce_kernel.run([request], request.recipe.works)[0]  # a further one, such as a count of NaN
+        return reduce_kernel.run([request], request.kernel.pool)[0]  # a further one, such as a count of NaN
 
 
-def reduce_together(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def reduce_multi_output(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Return the results of functions that each reduce the same values; in one pass, where they can be.
 
     Their exceptions and warnings come in their order.
     """
-    outer = reduce_kernel.exchange(together := _Together())
+    outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
-        asked = [together.ask(call) for call in calls]
-        requests = [request for request in asked if isinstance(request, Request)]
-        if len(requests) < 2 or not go_together(requests):
-            reduce_kernel.exchange(None)
-            return [call() if isinstance(a, Request) else a for a, call in zip(asked, calls, strict=True)]
-        found = iter(_reduce(requests))
+        captured = [interceptor.capture(call) for call in calls]
+        requests = [request for request in captured if isinstance(request, ReduceRequest)]
+        if len(requests) < 2 or not can_share_a_pass(requests):
+            reduce_kernel.swap_interceptor(None)
+            return [
+                call() if isinstance(a, ReduceRequest) else a for a, call in zip(captured, calls, strict=True)
+            ]
+        remaining = iter(_reduce(requests))
         return [
-            together.answer(call, next(found)) if isinstance(a, Request) else a
-            for a, call in zip(asked, calls, strict=True)
+            interceptor.resume(call, next(remaining)) if isinstance(a, ReduceRequest) else a
+            for a, call in zip(captured, calls, strict=True)
         ]
     finally:
-        reduce_kernel.exchange(outer)
+        reduce_kernel.swap_interceptor(outer)
 
 
-def requests_of(calls: Sequence[Callable[[], Any]]) -> list[Request] | None:
+def capture_requests(calls: Sequence[Callable[[], Any]]) -> list[ReduceRequest] | None:
     """Return what functions ask for that each reduce the same values; None if that is not one pass."""
-    outer = reduce_kernel.exchange(together := _Together())
+    outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
-        asked = [together.ask(call) for call in calls]
+        captured = [interceptor.capture(call) for call in calls]
     finally:
-        reduce_kernel.exchange(outer)
-    are_requests = len(asked) <= abi.MAX_REDUCTIONS and all(isinstance(each, Request) for each in asked)
-    return asked if are_requests and go_together(asked) else None
+        reduce_kernel.swap_interceptor(outer)
+    are_requests = len(captured) <= abi.MAX_REDUCTIONS and all(
+        isinstance(each, ReduceRequest) for each in captured
+    )
+    return captured if are_requests and can_share_a_pass(captured) else None
 
 
-def answers_to(calls: Sequence[Callable[[], Any]], results: Sequence[Array]) -> list[Any]:
+def resume_with_results(calls: Sequence[Callable[[], Any]], results: Sequence[Array]) -> list[Any]:
     """Return what functions make of the results of the reductions that they ask for."""
-    outer = reduce_kernel.exchange(together := _Together())
+    outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
-        return [together.answer(call, result) for call, result in zip(calls, results, strict=True)]
+        return [interceptor.resume(call, result) for call, result in zip(calls, results, strict=True)]
     finally:
-        reduce_kernel.exchange(outer)
+        reduce_kernel.swap_interceptor(outer)
 
 
-def _reduce(requests: Sequence[Request]) -> list[Array]:
+def _reduce(requests: Sequence[ReduceRequest]) -> list[Array]:
     results: list[Array] = []
     for first in range(0, len(requests), abi.MAX_REDUCTIONS):
         some = requests[first : first + abi.MAX_REDUCTIONS]
-        some = under_one_name(some)
-        results += reduce_kernel.run(some, works_of_requests(some))
+        some = with_joint_name(some)
+        results += reduce_kernel.run(some, multi_output_pool(some))
     return results
 
 
-def under_one_name(requests: Sequence[Request]) -> list[Request]:
+def with_joint_name(requests: Sequence[ReduceRequest]) -> list[ReduceRequest]:
     """Return the same, with all functions' names in the plan of each."""
-    name = ", ".join(request.plan.function for request in requests)
-    return [request._replace(plan=replace(request.plan, function=name)) for request in requests]
+    name = ", ".join(request.choice.function for request in requests)
+    return [request._replace(choice=replace(request.choice, function=name)) for request in requests]
 
 
-def works_of_requests(requests: Sequence[Request]) -> Pool[ReduceWork]:
+def multi_output_pool(requests: Sequence[ReduceRequest]) -> Pool[PreparedReduce]:
     """Return what is prepared for such requests in one pass."""
-    return _works(tuple([request.recipe for request in requests]))
+    return _works(tuple([request.kernel for request in requests]))
 
 
 @functools.lru_cache(256)
-def _works(recipes: tuple[Recipe, ...]) -> Pool[ReduceWork]:
-    folded = [each.folded for each in recipes]
-    return Pool(functools.partial(ReduceWork, recipes[0].program, *folded))
+def _works(kernels: tuple[ReduceKernel, ...]) -> Pool[PreparedReduce]:
+    reducer = [each.reducer for each in kernels]
+    return Pool(functools.partial(PreparedReduce, kernels[0].program, *reducer))
 
 
-def go_together(requests: Sequence[Request]) -> bool:
+def can_share_a_pass(requests: Sequence[ReduceRequest]) -> bool:
     """Tell whether requests reduce the same values."""
-    return all(_is_of_same(requests[0], request) for request in requests[1:])
+    return all(_has_same_operands(requests[0], request) for request in requests[1:])
 
 
-def _is_of_same(one: Request, other: Request) -> bool:
+def _has_same_operands(one: ReduceRequest, other: ReduceRequest) -> bool:
     same_arrays = len(one.values) == len(other.values) and all(
         a is b for a, b in zip(one.values, other.values, strict=True)
     )
     return (
         same_arrays
-        and (one.shape, one.axes, one.plan.engine) == (other.shape, other.axes, other.plan.engine)
-        and _same_program(one.recipe, other.recipe)
+        and (one.shape, one.axes, one.choice.engine) == (other.shape, other.axes, other.choice.engine)
+        and _same_program(one.kernel, other.kernel)
     )
 
 
 @functools.lru_cache(1024)
-def _same_program(one: Recipe, other: Recipe) -> bool:
+def _same_program(one: ReduceKernel, other: ReduceKernel) -> bool:
     a, b = one.program, other.program
     if a.instructions.tobytes() != b.instructions.tobytes() or len(a.operands) != len(b.operands):
         return False

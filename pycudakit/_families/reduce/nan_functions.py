@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.reduce import lowering
-from pycudakit._families.reduce.min_max import place_like
+from pycudakit._families.reduce.min_max import arg_extremum_like
 from pycudakit._families.reduce.reduction import NONE
-from pycudakit._families.reduce.sums_and_means import mean_like, one_of, sum_like
-from pycudakit._runtime.dispatch_cache import answered_by
+from pycudakit._families.reduce.sums_and_means import ddof_or_correction, mean_or_variance, reduce_like_ufunc
+from pycudakit._runtime.dispatch_cache import numpy_for_small
 
 
-@answered_by(np.nansum)
+@numpy_for_small(np.nansum)
 def nansum(
     a: Any,
     axis: Any = None,
@@ -45,10 +45,10 @@ def nansum(
     >>> pk.nansum([[1, nan], [3, 4]], axis=0)
     array([4., 4.])
     """
-    return sum_like("nansum", lowering.NANSUM, a, axis, out, keepdims, initial, where, dtype)
+    return reduce_like_ufunc("nansum", lowering.NANSUM, a, axis, out, keepdims, initial, where, dtype)
 
 
-@answered_by(np.nanprod)
+@numpy_for_small(np.nanprod)
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -80,10 +80,10 @@ def nanprod(
     >>> pk.nanprod([[1, nan], [3, 4]], axis=0)
     array([3., 4.])
     """
-    return sum_like("nanprod", lowering.NANPROD, a, axis, out, keepdims, initial, where, dtype)
+    return reduce_like_ufunc("nanprod", lowering.NANPROD, a, axis, out, keepdims, initial, where, dtype)
 
 
-@answered_by(np.nanmin)
+@numpy_for_small(np.nanmin)
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -114,10 +114,10 @@ def nanmin(
     >>> pk.nanmin([[1, nan], [3, 4]], axis=0)
     array([1., 4.])
     """
-    return sum_like("nanmin", lowering.NANMIN, a, axis, out, keepdims, initial, where)
+    return reduce_like_ufunc("nanmin", lowering.NANMIN, a, axis, out, keepdims, initial, where)
 
 
-@answered_by(np.nanmax)
+@numpy_for_small(np.nanmax)
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -148,10 +148,10 @@ def nanmax(
     >>> pk.nanmax([[1, nan], [3, 4]], axis=1)
     array([1., 4.])
     """
-    return sum_like("nanmax", lowering.NANMAX, a, axis, out, keepdims, initial, where)
+    return reduce_like_ufunc("nanmax", lowering.NANMAX, a, axis, out, keepdims, initial, where)
 
 
-@answered_by(np.nanmean)
+@numpy_for_small(np.nanmean)
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -177,10 +177,10 @@ def nanmean(
     >>> pk.nanmean([[1, nan], [3, 4]], axis=1)
     array([1. , 3.5])
     """
-    return mean_like("nanmean", lowering.NANMEAN, a, axis, dtype, out, keepdims, where)
+    return mean_or_variance("nanmean", lowering.NANMEAN, a, axis, dtype, out, keepdims, where)
 
 
-@answered_by(np.nanvar)
+@numpy_for_small(np.nanvar)
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -217,11 +217,11 @@ def nanvar(
     >>> pk.nanvar([[1, nan], [3, 5]], axis=1)
     array([0., 1.])
     """
-    freedom = one_of(ddof, correction)
-    return mean_like("nanvar", lowering.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+    freedom = ddof_or_correction(ddof, correction)
+    return mean_or_variance("nanvar", lowering.NANVAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-@answered_by(np.nanstd)
+@numpy_for_small(np.nanstd)
 def nanstd(
     a: Any,
     axis: Any = None,
@@ -258,11 +258,11 @@ def nanstd(
     >>> pk.nanstd([[1, nan], [3, 5]], axis=1)
     array([0., 1.])
     """
-    freedom = one_of(ddof, correction)
-    return mean_like("nanstd", lowering.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
+    freedom = ddof_or_correction(ddof, correction)
+    return mean_or_variance("nanstd", lowering.NANSTD, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-@answered_by(np.nanargmin)
+@numpy_for_small(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the least element along an axis, but for NaN.
 
@@ -286,10 +286,10 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     >>> pk.nanargmin([[nan, 1], [5, 4]], axis=1)
     array([1, 1])
     """
-    return place_like("nanargmin", lowering.NANARGMIN, a, axis, out, keepdims)
+    return arg_extremum_like("nanargmin", lowering.NANARGMIN, a, axis, out, keepdims)
 
 
-@answered_by(np.nanargmax)
+@numpy_for_small(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
     """Return the index of the largest element along an axis, but for NaN.
 
@@ -313,4 +313,4 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     >>> pk.nanargmax([[nan, 1], [5, 4]], axis=1)
     array([1, 0])
     """
-    return place_like("nanargmax", lowering.NANARGMAX, a, axis, out, keepdims)
+    return arg_extremum_like("nanargmax", lowering.NANARGMAX, a, axis, out, keepdims)

@@ -13,19 +13,19 @@ import numpy as np
 
 from pycudakit._families.elementwise.ufuncs import signbit
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
-from pycudakit._families.reduce.reduction import NONE, Reduction, fast, keywords, or_usual
-from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
+from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import as_part_of_last
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import extending_last_call
 from pycudakit._runtime.operands import as_array
 from pycudakit._runtime.ufunc_arguments import refuse_byte_order
 
 
-def sum_like(
+def reduce_like_ufunc(
     name: str,
-    write: reduce_kernel.Write,
+    lower: reduce_kernel.Lowering,
     a: Any,
     axis: Any,
     out: Any,
@@ -39,37 +39,37 @@ def sum_like(
     if name in ("nanmax", "nanmin") and isinstance(out, tuple) and len(out) == 1:  # NumPy's are of a ufunc's
         (out,) = out
     if axis is None and dtype is None and out is None and keepdims is initial is where is NONE:
-        result = fast(name, write, a)
+        result = reduce_whole(name, lower, a)
         if result is not None:
             return result
-    given = keywords(keepdims=keepdims, initial=initial, where=where)
+    numpy_keywords = passed_keywords(keepdims=keepdims, initial=initial, where=where)
     if dtype is not None:
         refuse_byte_order(dtype)
-        given["dtype"] = dtype
-    foreign = None
+        numpy_keywords["dtype"] = dtype
+    unsupported = None
     if initial is None and where is not NONE and where is not True:
-        foreign = "an initial of None, where elements are left out"
+        unsupported = "an initial of None, where elements are left out"
     elif initial is not NONE and np.ndim(initial):
-        foreign = f"an initial of {type(initial).__name__}"
-    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **given)
+        unsupported = f"an initial of {type(initial).__name__}"
+    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords)
     if extreme and where is not NONE and where is not True and initial is NONE:
         return numpy()  # raises
     if extreme and initial is not NONE and isinstance(out, np.ndarray):
-        a = _of_types(a, out)
+        a = _in_common_type(a, out)
     call = Reduction(
         name,
-        write,
+        lower,
         numpy,
         [a],
         axis,
         dtype=dtype,
         out=out,
-        keepdims=or_usual(keepdims, False),
-        where=or_usual(where, True),
-        decides=not extreme,
-        foreign=foreign,
+        keepdims=or_default(keepdims, False),
+        where=or_default(where, True),
+        out_takes_part=not extreme,
+        unsupported=unsupported,
     )
-    if call.is_numpys:
+    if call.uses_numpy:
         return call.by_numpy()
     if initial is None:  # of the elements alone
         initial = NONE
@@ -77,18 +77,18 @@ def sum_like(
         initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
         if extreme and call.skips_nan and np.isnan(initial):  # which is skipped, too
             initial = NONE
-    result = call.reduce(initial=or_usual(initial, None))
+    result = call.reduce(initial=or_default(initial, None))
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
-        _keep_negative_zeros(call, result, or_usual(where, True))
+        _keep_negative_zero(call, result, or_default(where, True))
     if not extreme:
         is_known = initial is NONE or call.is_finite(result)
-        call.warn(result, known=None if is_known else _known_from(initial, result))
+        call.warn(result, expected=None if is_known else _expected_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
-        call.warn_of_nothing(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
+        call.warn_all_nan(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
 
 
-def _of_types(a: Any, out: Array) -> Any:
+def _in_common_type(a: Any, out: Array) -> Any:
     """Return an array as the type that it and an output go to, in which an initial value is, too."""
     array = as_array(a)
     if array is None or as_array(out) is None:
@@ -97,29 +97,29 @@ def _of_types(a: Any, out: Array) -> Any:
     return a if common == array.dtype else array.astype(common)
 
 
-def _keep_negative_zeros(call: Reduction, result: Array, where: Any) -> None:
+def _keep_negative_zero(call: Reduction, result: Array, where: Any) -> None:
     """Make -0.0 of sums that began with it, and met nothing else."""
-    call.is_changed()
+    call.mark_modified()
     array = call.arrays[0]
-    allocator.look(result)
+    allocator.access_on_host(result)
     if (result == 0).any():
-        with as_part_of_last():
+        with extending_last_call():
             something = any(array, call.axes, where=where)
             negative = all(signbit(array), call.axes, where=where)
         something, negative = np.asarray(something), np.asarray(negative)
-        allocator.look(something, negative)
-        allocator.look(result, will_change=True)
+        allocator.access_on_host(something, negative)
+        allocator.access_on_host(result, will_change=True)
         result[negative & ~something] = -0.0
 
 
-def _known_from(initial: Any, result: Array) -> Array:
+def _expected_from(initial: Any, result: Array) -> Array:
     """Tell which results are no numbers since the initial value is none."""
-    known: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
-    return known
+    expected: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
+    return expected
 
 
-@queued_by(device_fast_path.reduction("sum", lowering.SUM))
-@answered_by(np.sum)
+@has_device_fast_path(device_fast_path.reduction("sum", lowering.SUM))
+@numpy_for_small(np.sum)
 def sum(
     a: Any,
     axis: Any = None,
@@ -154,11 +154,11 @@ def sum(
     >>> float(pk.sum([1e16, 1.0, -1e16]))
     1.0
     """
-    return sum_like("sum", lowering.SUM, a, axis, out, keepdims, initial, where, dtype)
+    return reduce_like_ufunc("sum", lowering.SUM, a, axis, out, keepdims, initial, where, dtype)
 
 
-@queued_by(device_fast_path.reduction("prod", lowering.PROD))
-@answered_by(np.prod)
+@has_device_fast_path(device_fast_path.reduction("prod", lowering.PROD))
+@numpy_for_small(np.prod)
 def prod(
     a: Any,
     axis: Any = None,
@@ -191,12 +191,12 @@ def prod(
     >>> pk.prod([[1, 2], [3, 4]], axis=1)
     array([ 2, 12])
     """
-    return sum_like("prod", lowering.PROD, a, axis, out, keepdims, initial, where, dtype)
+    return reduce_like_ufunc("prod", lowering.PROD, a, axis, out, keepdims, initial, where, dtype)
 
 
-def mean_like(
+def mean_or_variance(
     name: str,
-    write: reduce_kernel.Write,
+    lower: reduce_kernel.Lowering,
     a: Any,
     axis: Any,
     dtype: Any,
@@ -208,55 +208,55 @@ def mean_like(
 ) -> Any:
     """Compute a mean, a variance or a standard deviation."""
     if axis is None and dtype is None and out is None and keepdims is where is mean is NONE and not ddof:
-        result = fast(name, write, a)
+        result = reduce_whole(name, lower, a)
         if result is not None:
             return result
-    given = keywords(keepdims=keepdims, where=where, mean=mean)
+    numpy_keywords = passed_keywords(keepdims=keepdims, where=where, mean=mean)
     if not name.endswith("mean"):
-        given["ddof"] = ddof
+        numpy_keywords["ddof"] = ddof
     _refuse_dtype(name, a, dtype)
-    numpy = functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **given)
-    foreign = None if name.startswith("nan") else _why_no_mask(or_usual(where, True))
+    numpy = functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **numpy_keywords)
+    unsupported = None if name.startswith("nan") else _why_numpy_mask(or_default(where, True))
     if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
         dtype = out.dtype  # so that it is rounded once
     if dtype is not None and np.dtype(dtype).kind != "f":
-        foreign = f"a dtype of {np.dtype(dtype)} for a mean"
+        unsupported = f"a dtype of {np.dtype(dtype)} for a mean"
     if mean is not NONE and np.broadcast_shapes(np.shape(a), np.shape(mean)) != np.shape(a):
-        foreign = "a mean that is larger than the array"
+        unsupported = "a mean that is larger than the array"
     if mean is not NONE and dtype is None and not name.startswith("nan"):
         off = np.result_type(np.asarray(a), mean if isinstance(mean, (int, float)) else np.asarray(mean))
         is_float = off.kind == "f" and np.asarray(a).dtype.kind == "f"
         dtype = off if is_float else None  # of the differences, as NumPy computes them
     call = Reduction(
         name,
-        write,
+        lower,
         numpy,
         [a],
         axis,
         dtype=dtype,
         out=out,
-        keepdims=or_usual(keepdims, False),
-        where=or_usual(where, True),
-        decides=False,
-        foreign=foreign,
+        keepdims=or_default(keepdims, False),
+        where=or_default(where, True),
+        out_takes_part=False,
+        unsupported=unsupported,
     )
-    if not call.is_numpys and not call.skips_nan and where is NONE and ddof >= call.length > 0:
+    if not call.uses_numpy and not call.skips_nan and where is NONE and ddof >= call.length > 0:
         return call.by_numpy("there are no degrees of freedom")  # which NumPy has its own words for
-    if call.is_numpys:
+    if call.uses_numpy:
         return call.by_numpy()
     if call.skips_nan and call.out is not None and call.out.dtype.kind != "f":
         raise TypeError("If a is inexact, then out must be inexact")
     if mean is not NONE:
-        result = _about(call, a, mean, or_usual(where, True), ddof, name)
+        result = _variance_about_mean(call, a, mean, or_default(where, True), ddof, name)
     else:
         result = call.reduce(ddof=ddof)
-    few = name.startswith("nan") or where is not NONE
-    known = call.warn_of_few(result, ddof, mean is not NONE) if few else None
+    may_be_few = name.startswith("nan") or where is not NONE
+    expected = call.warn_few_degrees_of_freedom(result, ddof, mean is not NONE) if may_be_few else None
     if mean is NONE or call.skips_nan:
         if name.endswith("mean"):
-            call.warn(result, "reduce", known)
+            call.warn(result, "reduce", expected)
         else:
-            _warn_of_variance(call, result, known)
+            _warn_variance(call, result, expected)
     is_root = name.endswith("std")
     return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
 
@@ -271,7 +271,7 @@ def _refuse_dtype(name: str, a: Any, dtype: Any) -> None:
         raise TypeError("If a is inexact, then dtype must be inexact")
 
 
-def _why_no_mask(where: Any) -> str | None:
+def _why_numpy_mask(where: Any) -> str | None:
     """Tell why a mask, which NumPy adds up to count it, is NumPy's alone, if it is; raise as NumPy does."""
     if where is True or isinstance(where, np.ndarray):
         return None
@@ -284,38 +284,43 @@ def _why_no_mask(where: Any) -> str | None:
     return "a where of other numbers than 0 and 1"
 
 
-def _warn_of_variance(call: Reduction, result: Array, known: Array | None) -> None:
+def _warn_variance(call: Reduction, result: Array, expected: Array | None) -> None:
     """Warn where NumPy's steps meet infinities: the mean, the differences from it, and their squares."""
     if call.is_finite(result):
         return
-    mean = call.count_of(lowering.NANMEAN if call.skips_nan else lowering.MEAN)
-    known = np.zeros(result.shape, bool) if known is None else known
-    call.warn(result, "reduce", known | ~np.isnan(mean))
+    mean = call.also_reduce(lowering.NANMEAN if call.skips_nan else lowering.MEAN)
+    expected = np.zeros(result.shape, bool) if expected is None else expected
+    call.warn(result, "reduce", expected | ~np.isnan(mean))
     call.warn(
-        result, "subtract", known | np.isnan(mean), over="square" if np.isfinite(mean).all() else "reduce"
+        result, "subtract", expected | np.isnan(mean), over="square" if np.isfinite(mean).all() else "reduce"
     )
 
 
-def _about(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
+def _variance_about_mean(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
     """Return a variance, or its root, about what is given as the mean."""
-    about = Reduction(
-        *(name, lowering.NANDEVIATIONS if call.skips_nan else lowering.DEVIATIONS, call.numpy, [a, mean]),
+    about_mean = Reduction(
+        *(
+            name,
+            lowering.NANSUM_SQUARED_DEVIATIONS if call.skips_nan else lowering.SUM_SQUARED_DEVIATIONS,
+            call.numpy,
+            [a, mean],
+        ),
         call.axes,
         where=where,
     )
-    if about.is_numpys:
-        return np.asarray(about.by_numpy())
-    count: Any = call.count_of(lowering.NUMBERS if call.skips_nan else lowering.ONES)
+    if about_mean.uses_numpy:
+        return np.asarray(about_mean.by_numpy())
+    count: Any = call.also_reduce(lowering.COUNT_NOT_NAN if call.skips_nan else lowering.COUNT_ELEMENTS)
     with np.errstate(divide="ignore", invalid="ignore"):
-        sums = about.reduce()
-        allocator.look(sums)
+        sums = about_mean.reduce()
+        allocator.access_on_host(sums)
         variance = sums / np.maximum(count - ddof, 0)
     root = variance if name.endswith("var") else np.sqrt(variance)
     return np.asarray(root, call.result_type)
 
 
-@queued_by(device_fast_path.reduction("mean", lowering.MEAN))
-@answered_by(np.mean)
+@has_device_fast_path(device_fast_path.reduction("mean", lowering.MEAN))
+@numpy_for_small(np.mean)
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
@@ -340,11 +345,11 @@ def mean(
     >>> pk.mean([[1, 2], [3, 4]], axis=1)
     array([1.5, 3.5])
     """
-    return mean_like("mean", lowering.MEAN, a, axis, dtype, out, keepdims, where)
+    return mean_or_variance("mean", lowering.MEAN, a, axis, dtype, out, keepdims, where)
 
 
-@queued_by(device_fast_path.reduction("var", lowering.VAR))
-@answered_by(np.var)
+@has_device_fast_path(device_fast_path.reduction("var", lowering.VAR))
+@numpy_for_small(np.var)
 def var(
     a: Any,
     axis: Any = None,
@@ -380,12 +385,12 @@ def var(
     >>> pk.var([[1, 2], [3, 5]], axis=1)
     array([0.25, 1.  ])
     """
-    freedom = one_of(ddof, correction)
-    return mean_like("var", lowering.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
+    freedom = ddof_or_correction(ddof, correction)
+    return mean_or_variance("var", lowering.VAR, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-@queued_by(device_fast_path.reduction("std", lowering.STD))
-@answered_by(np.std)
+@has_device_fast_path(device_fast_path.reduction("std", lowering.STD))
+@numpy_for_small(np.std)
 def std(
     a: Any,
     axis: Any = None,
@@ -421,11 +426,11 @@ def std(
     >>> pk.std([[1, 2], [3, 5]], axis=1)
     array([0.5, 1. ])
     """
-    freedom = one_of(ddof, correction)
-    return mean_like("std", lowering.STD, a, axis, dtype, out, keepdims, where, freedom, mean)
+    freedom = ddof_or_correction(ddof, correction)
+    return mean_or_variance("std", lowering.STD, a, axis, dtype, out, keepdims, where, freedom, mean)
 
 
-def one_of(ddof: Any, correction: Any) -> Any:
+def ddof_or_correction(ddof: Any, correction: Any) -> Any:
     """Return the one that was given."""
     if correction is NONE:
         return ddof
@@ -435,31 +440,31 @@ def one_of(ddof: Any, correction: Any) -> Any:
 
 
 def _truth(
-    name: str, write: reduce_kernel.Write, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
+    name: str, lower: reduce_kernel.Lowering, a: Any, axis: Any, out: Any, keepdims: Any, where: Any
 ) -> Any:
     if axis is None and out is None and keepdims is where is NONE:
-        result = fast(name, write, a)
+        result = reduce_whole(name, lower, a)
         if result is not None:
             return result
-    given = keywords(keepdims=keepdims, where=where)
+    numpy_keywords = passed_keywords(keepdims=keepdims, where=where)
     call = Reduction(
         name,
-        write,
-        functools.partial(getattr(np, name), a, axis=axis, out=out, **given),
+        lower,
+        functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords),
         [a],
         axis,
         out=out,
-        keepdims=or_usual(keepdims, False),
-        where=or_usual(where, True),
-        decides=False,
+        keepdims=or_default(keepdims, False),
+        where=or_default(where, True),
+        out_takes_part=False,
     )
-    if call.is_numpys:
+    if call.uses_numpy:
         return call.by_numpy()
     return call.finish(call.reduce())
 
 
-@queued_by(device_fast_path.reduction("any", lowering.ANY))
-@answered_by(np.any)
+@has_device_fast_path(device_fast_path.reduction("any", lowering.ANY))
+@numpy_for_small(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether any element is true, along axes.
 
@@ -485,8 +490,8 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("any", lowering.ANY, a, axis, out, keepdims, where)
 
 
-@queued_by(device_fast_path.reduction("all", lowering.ALL))
-@answered_by(np.all)
+@has_device_fast_path(device_fast_path.reduction("all", lowering.ALL))
+@numpy_for_small(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
     """Tell whether all elements are true, along axes.
 
@@ -515,7 +520,7 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
 _COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # and not NumPy's integers, before NumPy 2.3
 
 
-@answered_by(np.count_nonzero)
+@numpy_for_small(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """Count the elements that are not zero, along axes.
 
@@ -540,7 +545,7 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """
     numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
     call = Reduction("count_nonzero", lowering.COUNT, numpy, [a], axis, keepdims=keepdims)
-    if call.is_numpys:
+    if call.uses_numpy:
         return call.by_numpy()
     count = call.finish(call.reduce())
     is_number = axis is None and not keepdims and type(count) is not np.ndarray  # which only the device has

@@ -13,25 +13,25 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._families.elementwise.ufuncs import not_equal, subtract
 from pycudakit._families.scan import device_fast_path, prepared
-from pycudakit._families.scan.prepared import Described
-from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._families.scan.prepared import ScanRequest
+from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import BOOL, FLOAT64, Array, DType, code_of
 from pycudakit._runtime import cost_model, dispatch_cache, fp_errors, native_call
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import NOTHING, Cost, plan_call
-from pycudakit._runtime.native_call import nothing, one_call, run
-from pycudakit._runtime.operands import allocate, as_array, describe
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import NO_COST, Cost, choose_engine
+from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call, run
+from pycudakit._runtime.operands import allocate, as_array, fill_operand_row
 from pycudakit._runtime.ufunc_arguments import needs_copy, refuse_byte_order
 
 # Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for sums and products of float64.
-_NUMPY, _OURS, _OURS_LONG = 2.5, 1.5, 4.0
+_NUMPY_NS, _CPU_NS, _CPU_NS_LONG = 2.5, 1.5, 4.0
 # Bytes that no cache holds; seconds an element for what one thread does after the others.
 _BEYOND_CACHES, _IN_ORDER = 64e6, 80e-12
 
 
 @dataclass(frozen=True, slots=True)
-class _Scan:
+class _ScanFunction:
     name: str
     ufunc: Any
     operation: int
@@ -45,28 +45,28 @@ def _accumulate(ufunc: Any, a: Any, axis: Any = None, dtype: Any = None, out: An
     return ufunc.accumulate(np.atleast_1d(a), axis, dtype, out)
 
 
-_numpys_cummax = functools.partial(_accumulate, np.maximum)
-_numpys_cummin = functools.partial(_accumulate, np.minimum)
+_numpy_cummax = functools.partial(_accumulate, np.maximum)
+_numpy_cummin = functools.partial(_accumulate, np.minimum)
 
-_CUMSUM = _Scan("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
-_CUMPROD = _Scan("cumprod", np.multiply, abi.SCAN_PRODUCT, np.cumprod)
-_NANCUMSUM = _Scan("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SKIP_NAN)
-_NANCUMPROD = _Scan("nancumprod", np.multiply, abi.SCAN_PRODUCT, np.nancumprod, abi.SKIP_NAN)
+_CUMSUM = _ScanFunction("cumsum", np.add, abi.SCAN_SUM, np.cumsum)
+_CUMPROD = _ScanFunction("cumprod", np.multiply, abi.SCAN_PROD, np.cumprod)
+_NANCUMSUM = _ScanFunction("nancumsum", np.add, abi.SCAN_SUM, np.nancumsum, abi.SCAN_SKIP_NAN)
+_NANCUMPROD = _ScanFunction("nancumprod", np.multiply, abi.SCAN_PROD, np.nancumprod, abi.SCAN_SKIP_NAN)
 _CUMULATIVE_SUM = replace(_CUMSUM, name="cumulative_sum")
 _CUMULATIVE_PROD = replace(_CUMPROD, name="cumulative_prod")
-_EXCLUSIVE_SCAN = _Scan("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.EXCLUSIVE)
-_CUMMAX = _Scan("cummax", np.maximum, abi.SCAN_MAXIMUM, _numpys_cummax)
-_CUMMIN = _Scan("cummin", np.minimum, abi.SCAN_MINIMUM, _numpys_cummin)
+_EXCLUSIVE_SCAN = _ScanFunction("exclusive_scan", np.add, abi.SCAN_SUM, None, abi.SCAN_EXCLUSIVE)
+_CUMMAX = _ScanFunction("cummax", np.maximum, abi.SCAN_MAX, _numpy_cummax)
+_CUMMIN = _ScanFunction("cummin", np.minimum, abi.SCAN_MIN, _numpy_cummin)
 
 
 @functools.cache
-def _result_type(ufunc: Any, given: DType, dtype: DType | None, out: DType | None) -> DType:
+def _result_type(ufunc: Any, operand: DType, dtype: DType | None, out: DType | None) -> DType:
     """Return the type that NumPy computes a scan in."""
     computed: Any = dtype
     if dtype is None and out is None:
-        computed = ufunc.accumulate(np.empty(0, given)).dtype
+        computed = ufunc.accumulate(np.empty(0, operand)).dtype
     elif dtype is None:
-        computed = ufunc.resolve_dtypes((out, given, None))[0]
+        computed = ufunc.resolve_dtypes((out, operand, None))[0]
     result: DType = np.dtype(computed).newbyteorder("=")
     return result
 
@@ -109,27 +109,27 @@ def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _described(scan: _Scan, array: Array, axis: int | None, target: Array) -> Described:
+def _scan_request(scan: _ScanFunction, array: Array, axis: int | None, target: Array) -> ScanRequest:
     """Return a scan as the engines take it."""
     operands = np.zeros(2, abi.OPERAND)
     if axis is None:
         shape, outer, rows = array.shape, 0, array.ndim
-        describe(operands[0], array, array.strides)
-        describe(operands[1], target, _dense_strides(shape, target.strides[0]))
+        fill_operand_row(operands[0], array, array.strides)
+        fill_operand_row(operands[1], target, _dense_strides(shape, target.strides[0]))
     else:
         if target.ndim > 1:
             order = _layout(target, axis)
             array, target, axis = array.transpose(order), target.transpose(order), order.index(axis)
         shape, outer, rows = array.shape, axis, 1
-        describe(operands[0], array, array.strides)
-        describe(operands[1], target, target.strides)
+        fill_operand_row(operands[0], array, array.strides)
+        fill_operand_row(operands[1], target, target.strides)
     return scan.operation, scan.flags, operands, np.array(shape, np.int64), outer, rows
 
 
-def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
+def _cost_of(scan: _ScanFunction, array: Array, result: DType) -> Cost:
     size = array.size
-    is_float = result.kind == "f" and scan.operation in (abi.SCAN_SUM, abi.SCAN_PRODUCT)
-    each = _OURS_LONG if is_float and FLOAT64 in (array.dtype, result) else _OURS
+    is_float = result.kind == "f" and scan.operation in (abi.SCAN_SUM, abi.SCAN_PROD)
+    each = _CPU_NS_LONG if is_float and FLOAT64 in (array.dtype, result) else _CPU_NS
     work = each * 1e-9 * size
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
     cpu = work / workers
@@ -141,35 +141,37 @@ def _cost_of(scan: _Scan, array: Array, result: DType) -> Cost:
             + size * _IN_ORDER
         )
     # NumPy rounds the sums and products of floats otherwise, and has no exclusive scan.
-    numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY * 1e-9 * size
+    numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY_NS * 1e-9 * size
     return Cost(numpy, cost_model.CALL + cpu, array.nbytes, size * result.itemsize)
 
 
-def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
+def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     def by_numpy(reason: str) -> Any:
         if scan.numpy is None:
             raise errors.Unsupported(f"{scan.name}: NumPy has none; {reason}")
-        return native_call.by_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))
+        return native_call.run_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))
 
     if isinstance(out, np.ndarray) and out.ndim == 0:  # at which NumPy crashes
         raise ValueError("provided out is the wrong size for the accumulation.")
     array = as_array(a)
-    wanted = None if dtype is None else np.dtype(dtype)
-    foreign = array is None or (wanted is not None and code_of(wanted) is None)
-    foreign = foreign or (isinstance(out, np.ndarray) and as_array(out) is None)
-    if array is None or foreign:
-        planned = plan_call(scan.name, [None], NOTHING)
-        return by_numpy(planned.reason)
+    result_dtype = None if dtype is None else np.dtype(dtype)
+    unsupported = array is None or (result_dtype is not None and code_of(result_dtype) is None)
+    unsupported = unsupported or (isinstance(out, np.ndarray) and as_array(out) is None)
+    if array is None or unsupported:
+        plan = choose_engine(scan.name, [None], NO_COST)
+        return by_numpy(plan.reason)
 
     if array.ndim == 0:
         array = array.reshape(1)
     flat, along = axis is None, axis
     if flat and (array.ndim == 1 or array.flags.c_contiguous):
         array, along = array.reshape(-1), 0
-    result = _result_type(scan.ufunc, array.dtype, wanted, out.dtype if isinstance(out, np.ndarray) else None)
-    planned = plan_call(scan.name, [array], _cost_of(scan, array, result))
-    if planned.engine == "numpy":
-        return by_numpy(planned.reason)
+    result = _result_type(
+        scan.ufunc, array.dtype, result_dtype, out.dtype if isinstance(out, np.ndarray) else None
+    )
+    plan = choose_engine(scan.name, [array], _cost_of(scan, array, result))
+    if plan.engine == "numpy":
+        return by_numpy(plan.reason)
 
     if along is not None:
         along = _checked_axis(along, array.ndim)
@@ -182,35 +184,35 @@ def _scan(scan: _Scan, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         or out.dtype.newbyteorder("=") != result
         or needs_copy(out, [array])
         # The CPU engine can take over only what was not overwritten.
-        or (planned.automatic and planned.engine == "cuda" and np.may_share_memory(out, array))
+        or (plan.automatic and plan.engine == "cuda" and np.may_share_memory(out, array))
     ):
         target = _allocate(result, array, flat)
     if array.size == 0:
-        nothing(scan.name)
+        log_empty_call(scan.name)
         return target if out is None else out
-    described = _described(scan, array, along, target)
+    described = _scan_request(scan, array, along, target)
     operation, flags, table, lengths, outer, rows = described
     request = (operation, flags, table, lengths, len(lengths), outer, rows)
-    met = run(planned, "pk_scan", *request, size=array.size)
-    is_few = array.flags.c_contiguous and array.nbytes <= dispatch_cache.MOST
-    if out is None and not met and is_few and planned.engine == "cpu" and dispatch_cache.is_learning():
-        dispatch_cache.offer(target, prepared.way_of(described, array, target))
-    if met:
+    fp_flags = run(plan, "pk_scan", *request, size=array.size)
+    is_few = array.flags.c_contiguous and array.nbytes <= dispatch_cache.MAX_BYTES
+    if out is None and not fp_flags and is_few and plan.engine == "cpu" and dispatch_cache.is_filling_cache():
+        dispatch_cache.offer_to_cache(target, prepared.fast_path_of(described, array, target))
+    if fp_flags:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
-        fp_errors.report_met({"cast" if is_cast else "accumulate": met})
+        fp_errors.report_fp_flags({"cast" if is_cast else "accumulate": fp_flags})
     if out is not None and target is not out:
         np.copyto(out, target, casting="unsafe")
     return target if out is None else out
 
 
-def _there(scan: _Scan) -> Callable[..., Any]:
+def _device_fast_path(scan: _ScanFunction) -> Callable[..., Any]:
     """Return what computes a scan of an array on a GPU."""
     result_type = functools.partial(_result_type, scan.ufunc, dtype=None, out=None)
     return device_fast_path.scan(scan.name, scan.operation, scan.flags, result_type)
 
 
-@queued_by(_there(_CUMSUM))
-@answered_by(np.cumsum)
+@has_device_fast_path(_device_fast_path(_CUMSUM))
+@numpy_for_small(np.cumsum)
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum.
 
@@ -235,8 +237,8 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMSUM, a, axis, dtype, out)
 
 
-@queued_by(_there(_CUMPROD))
-@answered_by(np.cumprod)
+@has_device_fast_path(_device_fast_path(_CUMPROD))
+@numpy_for_small(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product.
 
@@ -254,8 +256,8 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     return _scan(_CUMPROD, a, axis, dtype, out)
 
 
-@queued_by(_there(_NANCUMSUM))
-@answered_by(np.nancumsum)
+@has_device_fast_path(_device_fast_path(_NANCUMSUM))
+@numpy_for_small(np.nancumsum)
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum, in which NaN counts as 0.
 
@@ -273,8 +275,8 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     return _scan(_NANCUMSUM, a, axis, dtype, out)
 
 
-@queued_by(_there(_NANCUMPROD))
-@answered_by(np.nancumprod)
+@has_device_fast_path(_device_fast_path(_NANCUMPROD))
+@numpy_for_small(np.nancumprod)
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running product, in which NaN counts as 1.
 
@@ -292,8 +294,8 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     return _scan(_NANCUMPROD, a, axis, dtype, out)
 
 
-@queued_by(_there(_CUMMAX))
-@answered_by(_numpys_cummax)
+@has_device_fast_path(_device_fast_path(_CUMMAX))
+@numpy_for_small(_numpy_cummax)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
 
@@ -313,8 +315,8 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMAX, a, axis, dtype, out)
 
 
-@queued_by(_there(_CUMMIN))
-@answered_by(_numpys_cummin)
+@has_device_fast_path(_device_fast_path(_CUMMIN))
+@numpy_for_small(_numpy_cummin)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
 
@@ -332,7 +334,7 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _scan(_CUMMIN, a, axis, dtype, out)
 
 
-@queued_by(_there(_EXCLUSIVE_SCAN))
+@has_device_fast_path(_device_fast_path(_EXCLUSIVE_SCAN))
 def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """Return the running sum of what is before each element: 0, x0, x0 + x1, ...
 
@@ -352,7 +354,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     return _scan(_EXCLUSIVE_SCAN, a, axis, dtype, out)
 
 
-@answered_by(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
+@numpy_for_small(getattr(np, "cumulative_sum", None))  # NumPy 2.0 has none
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -378,7 +380,7 @@ def cumulative_sum(
     return _cumulative(_CUMULATIVE_SUM, x, axis, dtype, out, include_initial)
 
 
-@answered_by(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
+@numpy_for_small(getattr(np, "cumulative_prod", None))  # NumPy 2.0 has none
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
@@ -398,11 +400,13 @@ def cumulative_prod(
     return _cumulative(_CUMULATIVE_PROD, x, axis, dtype, out, include_initial)
 
 
-def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, include_initial: bool) -> Any:
+def _cumulative(
+    scan: _ScanFunction, x: Any, axis: int | None, dtype: Any, out: Any, include_initial: bool
+) -> Any:
     array = as_array(x)
     if array is None:
         compute = getattr(np, scan.name)
-        return native_call.by_numpy_alone(
+        return native_call.numpy_fallback(
             scan.name, lambda: compute(x, axis=axis, dtype=dtype, out=out, include_initial=include_initial)
         )
     array = np.atleast_1d(array)
@@ -417,8 +421,8 @@ def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, inc
         return _scan(scan, array, axis, dtype, out)
     shape = tuple(n + (d == axis) for d, n in enumerate(array.shape))
     if out is None:
-        wanted = None if dtype is None else np.dtype(dtype)
-        out = allocator.empty(shape, _result_type(scan.ufunc, array.dtype, wanted, None))
+        result_dtype = None if dtype is None else np.dtype(dtype)
+        out = allocator.empty(shape, _result_type(scan.ufunc, array.dtype, result_dtype, None))
     else:
         _checked_out(out, shape)
     first, rest = ((slice(None),) * axis + (part,) for part in (slice(0, 1), slice(1, None)))
@@ -430,8 +434,8 @@ def _cumulative(scan: _Scan, x: Any, axis: int | None, dtype: Any, out: Any, inc
 _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 
-@answered_by(np.diff)
-@one_call("diff")
+@numpy_for_small(np.diff)
+@logged_as_one_call("diff")
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
     """Return the differences of neighbours; of bools, where they differ.
 
@@ -463,10 +467,10 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
         raise ValueError("diff requires input that is at least one dimensional")
     axis = int(np.lib.array_utils.normalize_axis_index(axis, a.ndim))
     parts = [a]
-    for place, given in ((0, prepend), (2, append)):
-        if given is _NOT_GIVEN:
+    for place, edge in ((0, prepend), (2, append)):
+        if edge is _NOT_GIVEN:
             continue
-        part = np.asanyarray(given)
+        part = np.asanyarray(edge)
         if part.ndim == 0:
             part = np.broadcast_to(part, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
         parts.insert(place, part)

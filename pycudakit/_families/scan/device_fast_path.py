@@ -12,11 +12,18 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit import errors
-from pycudakit._interop.cuda_libraries import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
-from pycudakit._interop.device_view import strides_of_dense
+from pycudakit._interop.cuda_libraries import (
+    INSPECT_ERRORS,
+    ArraySignature,
+    device_choice,
+    device_engine,
+    library_of_type,
+    numpy_dtype,
+)
+from pycudakit._interop.device_view import contiguous_strides
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES, DType
-from pycudakit._runtime.native_call import Invocation, Pool
+from pycudakit._runtime.native_call import NativeCall, Pool
 
 
 def scan(name: str, operation: int, flags: int, result_type: Callable[[DType], DType]) -> Callable[..., Any]:
@@ -24,7 +31,7 @@ def scan(name: str, operation: int, flags: int, result_type: Callable[[DType], D
     return functools.partial(_call, name, operation, flags, result_type)
 
 
-class _Work(Invocation):
+class _PreparedScan(NativeCall):
     """What `pk_scan` takes of arrays of one form."""
 
     entry = "pk_scan"
@@ -33,9 +40,9 @@ class _Work(Invocation):
         super().__init__()
         self._operation, self._scan_flags = operation, flags
         self._table, self._shape = np.zeros(2, abi.OPERAND), np.array(lengths, np.int64)
-        self._table["flags"], self._table["type"] = abi.ON_DEVICE, [CODES[dtype] for dtype in types]
+        self._table["flags"], self._table["type"] = abi.OPERAND_ON_DEVICE, [CODES[dtype] for dtype in types]
         for row, dtype in zip(self._table, types, strict=True):
-            row["strides"][:3] = strides_of_dense(lengths, dtype)
+            row["strides"][:3] = contiguous_strides(lengths, dtype)
         self.addresses = self._table["address"]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -44,13 +51,13 @@ class _Work(Invocation):
         return abi.bound(library, self.entry, *given, self.options, self.report)
 
 
-class _Known(NamedTuple):
+class _PreparedForm(NamedTuple):
     """What is known of calls of one form."""
 
     shape: tuple[int, ...]
     dtype: DType
     bytes_: int  # of the array, or of the result
-    pool: Pool[_Work]
+    pool: Pool[_PreparedScan]
 
 
 @functools.lru_cache(1024)
@@ -60,10 +67,10 @@ def _known(
     result_type: Callable[[DType], DType],
     fields: tuple[Any, ...],
     axis: int | None,
-) -> _Known | None:
+) -> _PreparedForm | None:
     """Return how arrays of a form are scanned; None where that takes more care."""
-    form = Form(*fields)
-    given, shape = dtype_of(form.dtype), tuple(form.shape)
+    form = ArraySignature(*fields)
+    given, shape = numpy_dtype(form.dtype), tuple(form.shape)
     if given is None or form.strides is not None or not shape or 0 in shape:
         return None
     size = math.prod(shape)
@@ -72,9 +79,11 @@ def _known(
         at = normalize_axis_index(axis, len(shape))
         lengths = math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
     wanted = result_type(given)
-    pool: Pool[_Work] = Pool(functools.partial(_Work, operation, flags, lengths, (given, wanted)))
+    pool: Pool[_PreparedScan] = Pool(
+        functools.partial(_PreparedScan, operation, flags, lengths, (given, wanted))
+    )
     made = (size,) if axis is None else shape
-    return _Known(made, wanted, size * max(given.itemsize, wanted.itemsize), pool)
+    return _PreparedForm(made, wanted, size * max(given.itemsize, wanted.itemsize), pool)
 
 
 def _call(
@@ -87,13 +96,13 @@ def _call(
     dtype: Any = None,
     out: Any = None,
 ) -> Any:
-    library, engine = library_of_type(type(a)), engine_here()
+    library, engine = library_of_type(type(a)), device_engine()
     if library is None or engine is None or dtype is not None or not (axis is None or type(axis) is int):
         return None
     try:
-        seen = library.see(a)
-        target = None if type(out) is not type(a) else library.see(out)
-    except UNSEEN:
+        seen = library.inspect(a)
+        target = None if type(out) is not type(a) else library.inspect(out)
+    except INSPECT_ERRORS:
         return None
     if seen is None or (out is not None and target is None):
         return None
@@ -102,12 +111,12 @@ def _call(
         return None
     address, stream = seen[1:]
     if target is None:
-        result = library.make(known.shape, known.dtype, a)
+        result = library.empty(known.shape, known.dtype, a)
         to = library.address_of(result)
     else:
-        result, to, place = out, target[1], Form(*target[0])
+        result, to, place = out, target[1], ArraySignature(*target[0])
         fits = (
-            dtype_of(place.dtype) == known.dtype
+            numpy_dtype(place.dtype) == known.dtype
             and tuple(place.shape) == known.shape
             and place.strides is None
         )
@@ -117,7 +126,7 @@ def _call(
     work = known.pool.take()
     try:
         work.addresses[:] = address, to
-        work.run_there(plan_of(name, engine), stream)
+        work.run_on_stream(device_choice(name, engine), stream)
     except errors.OutOfMemory:  # the way over the host needs less on the GPU
         return None
     finally:

@@ -22,12 +22,12 @@ def _continuous(alpha: float, beta: float) -> Callable[[int, Any], Any]:
     return lambda n, q: n * q + (alpha + q * (1 - alpha - beta)) - 1
 
 
-def _as_it_is(gamma: Any, _: Any) -> Any:
+def _unchanged(gamma: Any, _: Any) -> Any:
     return gamma
 
 
 class _Method(NamedTuple):
-    place: Callable[[int, Any], Any]  # of the quantiles in a sorted row of n, between two elements
+    virtual_index: Callable[[int, Any], Any]  # of the quantiles in a sorted row of n, between two elements
     gamma: Callable[[Any, Any], Any] | None  # None: it is an integer
 
 
@@ -40,12 +40,12 @@ METHODS = {
         ),
         None,
     ),
-    "interpolated_inverted_cdf": _Method(_continuous(0, 1), _as_it_is),
-    "hazen": _Method(_continuous(0.5, 0.5), _as_it_is),
-    "weibull": _Method(_continuous(0, 0), _as_it_is),
-    "linear": _Method(lambda n, q: (n - 1) * q, _as_it_is),
-    "median_unbiased": _Method(_continuous(1 / 3.0, 1 / 3.0), _as_it_is),
-    "normal_unbiased": _Method(_continuous(3 / 8.0, 3 / 8.0), _as_it_is),
+    "interpolated_inverted_cdf": _Method(_continuous(0, 1), _unchanged),
+    "hazen": _Method(_continuous(0.5, 0.5), _unchanged),
+    "weibull": _Method(_continuous(0, 0), _unchanged),
+    "linear": _Method(lambda n, q: (n - 1) * q, _unchanged),
+    "median_unbiased": _Method(_continuous(1 / 3.0, 1 / 3.0), _unchanged),
+    "normal_unbiased": _Method(_continuous(3 / 8.0, 3 / 8.0), _unchanged),
     "lower": _Method(lambda n, q: np.floor((n - 1) * q).astype(np.intp), None),
     "higher": _Method(lambda n, q: np.ceil((n - 1) * q).astype(np.intp), None),
     "midpoint": _Method(
@@ -59,7 +59,7 @@ METHODS = {
 _PIECE = 1 << 16  # elements
 
 
-def are_valid(q: Array) -> bool:
+def quantile_is_valid(q: Array) -> bool:
     """Tell whether all are from 0 to 1, as NumPy asks it."""
     if q.ndim == 1 and q.size < 10:
         return all(0.0 <= value <= 1.0 for value in q)
@@ -69,23 +69,24 @@ def are_valid(q: Array) -> bool:
     return all(piece.min() >= 0 and piece.max() <= 1 for piece in pieces)  # and Ctrl-C comes in between
 
 
-def lie_at(n: Any, q: Any, method: str, floating: bool) -> tuple[list[Any], Any]:
+def neighbour_indexes(n: Any, q: Any, method: str, floating: bool) -> tuple[list[Any], Any]:
     """Return places in rows of `n` elements, negative ones from the end, and how far it is between two."""
     rule = METHODS[method]
-    index = rule.place(n, q)
+    index = rule.virtual_index(n, q)
     if rule.gamma is None or (method == "linear" and np.issubdtype(index.dtype, np.integer)):
         return [index], None
     lower = np.floor(index)
     last = index >= n - 1
     if floating:
         last = last | np.isnan(index)
-    places = [
-        np.where(last, -1, np.where(index < 0, 0, place)).astype(np.intp) for place in (lower, lower + 1)
+    indexes = [
+        np.where(last, -1, np.where(index < 0, 0, neighbour)).astype(np.intp)
+        for neighbour in (lower, lower + 1)
     ]
-    return places, rule.gamma(index - places[0], index).astype(index.dtype)
+    return indexes, rule.gamma(index - indexes[0], index).astype(index.dtype)
 
 
-class Points:
+class QuantileInterpolation:
     """What the quantiles `q` of sorted rows of `n` elements are made of.
 
     Attributes
@@ -101,26 +102,28 @@ class Points:
     def __init__(self, n: int, q: Array, method: str, floating: bool) -> None:
         if method not in METHODS:
             raise ValueError(f"{method!r} is not a valid method. Use one of: {METHODS.keys()}")
-        places, gamma = lie_at(n, q, method, floating)
-        places = [np.asanyarray(place) for place in places]
+        indexes, gamma = neighbour_indexes(n, q, method, floating)
+        indexes = [np.asanyarray(neighbour) for neighbour in indexes]
         self.gamma: Array | None = None if gamma is None else np.asanyarray(gamma)
-        for place in places:
-            if place.size and not (-n <= place.min() and place.max() < n):
-                raise ValueError(f"kth(={place.max()}) out of bounds ({n})")
-        self.places = [np.where(place < 0, place + n, place) for place in places]
-        self.ranks = np.unique(np.concatenate([place.ravel() for place in self.places])).astype(np.int64)
-        self._at = [np.searchsorted(self.ranks, place) for place in self.places]
+        for neighbour in indexes:
+            if neighbour.size and not (-n <= neighbour.min() and neighbour.max() < n):
+                raise ValueError(f"kth(={neighbour.max()}) out of bounds ({n})")
+        self.indexes = [np.where(neighbour < 0, neighbour + n, neighbour) for neighbour in indexes]
+        self.ranks = np.unique(np.concatenate([neighbour.ravel() for neighbour in self.indexes])).astype(
+            np.int64
+        )
+        self._at = [np.searchsorted(self.ranks, neighbour) for neighbour in self.indexes]
 
-    def between(self, found: Array, weak: bool, out: Array | None = None) -> Any:
+    def interpolate(self, elements: Array, weak: bool, out: Array | None = None) -> Any:
         """Return the quantiles; `found` has the elements of the ranks along its first axis.
 
         `weak` says that `q` was a Python number, which leaves a float its type.
         """
         if self.gamma is None:
-            return np.take(found, self._at[0], axis=0, out=out)
+            return np.take(elements, self._at[0], axis=0, out=out)
         gamma: Any = self.gamma
-        gamma = float(gamma) if weak else gamma.reshape(gamma.shape + (1,) * (found.ndim - 1))
-        return _interpolate(found[self._at[0]], found[self._at[1]], gamma, out)
+        gamma = float(gamma) if weak else gamma.reshape(gamma.shape + (1,) * (elements.ndim - 1))
+        return _interpolate(elements[self._at[0]], elements[self._at[1]], gamma, out)
 
 
 def _interpolate(a: Any, b: Any, t: Any, out: Array | None) -> Any:

@@ -10,19 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.select.order_statistics import Request, Selector, by_numpy, planned, warn_of_only_nan
-from pycudakit._families.select.quantile_interpolation import Points, are_valid
+from pycudakit._families.select.order_statistics import (
+    OrderStatisticRequest,
+    Selector,
+    by_numpy,
+    plan_selection,
+    warn_all_nan_slice,
+)
+from pycudakit._families.select.quantile_interpolation import QuantileInterpolation, quantile_is_valid
 from pycudakit._families.select.weighted_quantiles import weighted_quantiles
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
 
-MASKED_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
+MASKED_MEDIAN_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
 
 
-@answered_by(np.median)
-@one_call("median")
+@numpy_for_small(np.median)
+@logged_as_one_call("median")
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
@@ -52,28 +58,28 @@ def median(
     >>> pk.median(np.array([[10, 7, 4], [3, 2, 1]]), axis=1)
     array([7., 2.])
     """
-    plan, request = planned("median", a, 0.5, (axis, out, keepdims))
-    if plan.engine == "numpy" or request is None or request.a.size == 0:
-        return by_numpy(plan, lambda: np.median(a, axis, out, overwrite_input, keepdims))
+    choice, request = plan_selection("median", a, 0.5, (axis, out, keepdims))
+    if choice.engine == "numpy" or request is None or request.a.size == 0:
+        return by_numpy(choice, lambda: np.median(a, axis, out, overwrite_input, keepdims))
     n = request.columns
-    found, nans = Selector(plan, request).select(np.unique([(n - 1) // 2, n // 2]))
-    result: Any = np.mean(found.reshape(-1, *request.rest), axis=0, out=request.view)
-    return request.finish(request.as_reduced(_with_nans(result, nans, request)))
+    elements, nans = Selector(choice, request).select(np.unique([(n - 1) // 2, n // 2]))
+    result: Any = np.mean(elements.reshape(-1, *request.outer_shape), axis=0, out=request.view)
+    return request.finish(request.laid_out_as_reduction(_propagate_nan(result, nans, request)))
 
 
-def _with_nans(result: Any, nans: Array, request: Request) -> Any:
+def _propagate_nan(result: Any, nans: Array, request: OrderStatisticRequest) -> Any:
     """Make the results of rows that have a NaN NaN, as NumPy does."""
     if not nans.any():
         return result
     nan = request.a.dtype.newbyteorder("=").type(np.nan)
     if np.ndim(result) == 0 and request.out is None:
         return nan
-    np.copyto(result, nan, where=nans.reshape(request.rest) != 0)
+    np.copyto(result, nan, where=nans.reshape(request.outer_shape) != 0)
     return result
 
 
-@answered_by(np.nanmedian)
-@one_call("nanmedian")
+@numpy_for_small(np.nanmedian)
+@logged_as_one_call("nanmedian")
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
@@ -96,16 +102,16 @@ def nanmedian(
     >>> pk.nanmedian([[1.0, float("nan"), 3.0], [4.0, 5.0, 9.0]], axis=1)
     array([2., 5.])
     """
-    plan, request = planned("nanmedian", a, 0.5, (axis, out, keepdims))
-    if plan.engine == "numpy" or request is None or request.a.size == 0:
-        return by_numpy(plan, lambda: np.nanmedian(a, axis, out, overwrite_input, keepdims=keepdims))
-    selector = Selector(plan, request)
+    choice, request = plan_selection("nanmedian", a, 0.5, (axis, out, keepdims))
+    if choice.engine == "numpy" or request is None or request.a.size == 0:
+        return by_numpy(choice, lambda: np.nanmedian(a, axis, out, overwrite_input, keepdims=keepdims))
+    selector = Selector(choice, request)
     valid = selector.valid_counts()
     last = np.maximum(valid - 1, 0)
     pairs, _ = selector.select(np.stack([last // 2, np.minimum(valid // 2, last)], axis=1))
     if not valid.all():
-        warn_of_only_nan()
-    if request.floating and request.rest and request.columns < MASKED_BELOW:
+        warn_all_nan_slice()
+    if request.floating and request.outer_shape and request.columns < MASKED_MEDIAN_BELOW:
         result: Any = np.add.reduce(pairs, axis=0)
         np.true_divide(result, 2.0, out=result, casting="unsafe")
     else:
@@ -113,17 +119,17 @@ def nanmedian(
         even = valid % 2 == 0
         if even.any():
             result[even] = np.mean(pairs[:, even], axis=0)
-    result = result.reshape(request.rest)[()]
-    if not request.rest and not valid.all():
+    result = result.reshape(request.outer_shape)[()]
+    if not request.outer_shape and not valid.all():
         result = request.a.dtype.type(np.nan)
     if out is not None:
         request.view[...] = result
-    is_by_rows = request.columns >= MASKED_BELOW
-    return request.finish(result if is_by_rows else request.as_reduced(result))
+    is_by_rows = request.columns >= MASKED_MEDIAN_BELOW
+    return request.finish(result if is_by_rows else request.laid_out_as_reduction(result))
 
 
-@answered_by(np.quantile)
-@one_call("quantile")
+@numpy_for_small(np.quantile)
+@logged_as_one_call("quantile")
 def quantile(
     a: Any,
     q: Any,
@@ -165,8 +171,8 @@ def quantile(
     return _quantiles("quantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
-@answered_by(np.percentile)
-@one_call("percentile")
+@numpy_for_small(np.percentile)
+@logged_as_one_call("percentile")
 def percentile(
     a: Any,
     q: Any,
@@ -200,8 +206,8 @@ def percentile(
     return _quantiles("percentile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
-@answered_by(np.nanquantile)
-@one_call("nanquantile")
+@numpy_for_small(np.nanquantile)
+@logged_as_one_call("nanquantile")
 def nanquantile(
     a: Any,
     q: Any,
@@ -235,8 +241,8 @@ def nanquantile(
     return _quantiles("nanquantile", a, q, (axis, out, overwrite_input, method, keepdims), weights)
 
 
-@answered_by(np.nanpercentile)
-@one_call("nanpercentile")
+@numpy_for_small(np.nanpercentile)
+@logged_as_one_call("nanpercentile")
 def nanpercentile(
     a: Any,
     q: Any,
@@ -274,68 +280,72 @@ def nanpercentile(
 
 def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, bool], weights: Any) -> Any:
     axis, out, _, method, keepdims = keywords
-    known = None if weights is None else as_array(weights)
-    foreign = "it has such weights" if weights is not None and known is None else None
-    plan, request = planned(name, a, q, (axis, out, keepdims), foreign)
-    if plan.engine == "numpy" or request is None:
-        return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
-    shares = np.asarray(q)
+    known_weights = None if weights is None else as_array(weights)
+    unsupported = "it has such weights" if weights is not None and known_weights is None else None
+    choice, request = plan_selection(name, a, q, (axis, out, keepdims), unsupported)
+    if choice.engine == "numpy" or request is None:
+        return by_numpy(choice, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
+    levels = np.asarray(q)
     if name.endswith("percentile"):
-        shares = np.asarray(np.true_divide(shares, 100))
-    if not are_valid(shares):
+        levels = np.asarray(np.true_divide(levels, 100))
+    if not quantile_is_valid(levels):
         limits = "Percentiles must be in the range [0, 100]", "Quantiles must be in the range [0, 1]"
         raise ValueError(limits[name.endswith("quantile")])
     if request.a.size == 0:
-        return by_numpy(plan, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
-    if shares.ndim > 2:
+        return by_numpy(choice, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
+    if levels.ndim > 2:
         raise ValueError("q must be a scalar or 1d")
-    if known is not None:
+    if known_weights is not None:
         skips_nan = name.startswith("nan")
-        return weighted_quantiles(request.a, shares, axis, out, method, request.keepdims, known, skips_nan)
+        return weighted_quantiles(
+            request.a, levels, axis, out, method, request.keepdims, known_weights, skips_nan
+        )
     weak = type(q) in (int, float)
     if name.startswith("nan"):
-        result = _nan_quantiles(Selector(plan, request), shares, method, weak)
+        result = _quantiles_by_valid_count(Selector(choice, request), levels, method, weak)
         if out is not None:
             request.view[...] = result
         return request.finish(result)
-    points = Points(request.columns, shares, method, request.floating)
-    found, nans = Selector(plan, request).select(points.ranks)
-    result = points.between(found.reshape(-1, *request.rest), weak, request.view)
-    return request.finish(_with_nans(result, nans, request))
+    points = QuantileInterpolation(request.columns, levels, method, request.floating)
+    elements, nans = Selector(choice, request).select(points.ranks)
+    result = points.interpolate(elements.reshape(-1, *request.outer_shape), weak, request.view)
+    return request.finish(_propagate_nan(result, nans, request))
 
 
-def _nan_quantiles(selector: Selector, shares: Array, method: str, weak: bool) -> Any:
+def _quantiles_by_valid_count(selector: Selector, levels: Array, method: str, weak: bool) -> Any:
     """Return the quantiles of each row's own number of elements."""
     request = selector.request
     dtype = request.a.dtype
     valid = selector.valid_counts()
     if not valid.all():
-        warn_of_only_nan()
+        warn_all_nan_slice()
     counts, group_of = np.unique(valid, return_inverse=True)
     points = {
-        group: Points(int(n), shares, method, request.floating) for group, n in enumerate(counts) if n > 0
+        group: QuantileInterpolation(int(n), levels, method, request.floating)
+        for group, n in enumerate(counts)
+        if n > 0
     }
     most = max((len(p.ranks) for p in points.values()), default=0)
     of_group = np.zeros((len(counts), most), np.int64)
-    for group, own in points.items():
+    for group, points_of_group in points.items():
         if most:
-            of_group[group] = np.resize(own.ranks, most)
-            of_group[group, len(own.ranks) :] = own.ranks[-1]
-    found, _ = selector.select(of_group if len(counts) == 1 else of_group[group_of])
-    if not request.rest:
+            of_group[group] = np.resize(points_of_group.ranks, most)
+            of_group[group, len(points_of_group.ranks) :] = points_of_group.ranks[-1]
+    elements, _ = selector.select(of_group if len(counts) == 1 else of_group[group_of])
+    if not request.outer_shape:
         if not valid[0]:
-            return np.full(shares.shape, np.nan, dtype)[()]
-        return points[0].between(found[:, 0], weak)
+            return np.full(levels.shape, np.nan, dtype)[()]
+        return points[0].interpolate(elements[:, 0], weak)
     result: Any = None
     for group in np.unique(group_of, return_index=True)[1].argsort():
         rows = np.flatnonzero(group_of == group)
         if group in points:
-            own_result = points[group].between(found[:, rows], weak)
+            group_result = points[group].interpolate(elements[:, rows], weak)
         else:
-            own_result = np.full((*shares.shape, len(rows)), np.nan, dtype)
+            group_result = np.full((*levels.shape, len(rows)), np.nan, dtype)
         if result is None:  # the first row's type is that of all
-            kind = own_result.dtype if shares.ndim else own_result.dtype.newbyteorder("=")
+            kind = group_result.dtype if levels.ndim else group_result.dtype.newbyteorder("=")
             # NumPy has the quantiles of a row side by side.
-            result = np.moveaxis(np.empty((len(valid), *shares.shape), kind), 0, -1)
-        result[..., rows] = own_result
-    return result.reshape(shares.shape + request.rest)
+            result = np.moveaxis(np.empty((len(valid), *levels.shape), kind), 0, -1)
+        result[..., rows] = group_result
+    return result.reshape(levels.shape + request.outer_shape)

@@ -11,15 +11,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._element_programs.device_launch import queue_copy
-from pycudakit._interop.cuda_libraries import UNSEEN, Form, dtype_of, engine_here, library_of_type, plan_of
-from pycudakit._interop.device_view import strides_of_dense
+from pycudakit._element_programs.device_launch import enqueue_copy
+from pycudakit._interop.cuda_libraries import (
+    INSPECT_ERRORS,
+    ArraySignature,
+    device_choice,
+    device_engine,
+    library_of_type,
+    numpy_dtype,
+)
+from pycudakit._interop.device_view import contiguous_strides
 from pycudakit._native import abi
 from pycudakit._native.abi import MAX_DIMS
 from pycudakit._native.dtypes import DType
-from pycudakit._runtime.native_call import Invocation, Pool
+from pycudakit._runtime.native_call import NativeCall, Pool
 
-_MOST = 1 << 30  # elements
+_MAX_ELEMENTS = 1 << 30  # elements
 _INT64 = np.dtype(np.int64)
 
 
@@ -71,7 +78,7 @@ def _is_kth(a: Any, kth: Any, axis: Any, kind: Any) -> bool:
     return kind == "introselect" and type(kth) is int and -length <= kth < length
 
 
-class _Known(NamedTuple):
+class _PreparedForm(NamedTuple):
     """What is known of calls of one form."""
 
     dtype: DType
@@ -82,31 +89,31 @@ class _Known(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def _known(fields: tuple[Any, ...], axis: Any) -> _Known | None:
+def _known(fields: tuple[Any, ...], axis: Any) -> _PreparedForm | None:
     """Return how arrays of a form are sorted; None where that takes more care."""
-    form = Form(*fields)
-    dtype, shape = dtype_of(form.dtype), tuple(form.shape)
+    form = ArraySignature(*fields)
+    dtype, shape = numpy_dtype(form.dtype), tuple(form.shape)
     size, dimensions = math.prod(shape), len(shape)
     along = dimensions - 1 if axis is None else axis
     if type(along) is not int or not -dimensions <= along < dimensions or dtype is None:
         return None
-    if not 0 < size <= _MOST or dimensions > MAX_DIMS:
+    if not 0 < size <= _MAX_ELEMENTS or dimensions > MAX_DIMS:
         return None
     order = (*(d for d in range(dimensions) if d != along % dimensions), along % dimensions)
     rows, strides = tuple(shape[d] for d in order), None
     if form.strides is not None or order != tuple(range(dimensions)):
-        own = strides_of_dense(shape, dtype) if form.strides is None else form.strides
+        own = contiguous_strides(shape, dtype) if form.strides is None else form.strides
         strides = tuple(own[d] for d in order)
-    return _Known(dtype, shape, order, rows, strides)
+    return _PreparedForm(dtype, shape, order, rows, strides)
 
 
 def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *descending: bool) -> Any:
-    library, engine = library_of_type(type(a)), engine_here()
+    library, engine = library_of_type(type(a)), device_engine()
     if library is None or engine is None or not (kind is order is None and stable in (None, True, False)):
         return None
     try:
-        seen = library.see(a)
-    except UNSEEN:
+        seen = library.inspect(a)
+    except INSPECT_ERRORS:
         return None
     known = None if seen is None or type(axis) not in (int, type(None)) else _known(seen[0], axis)
     if seen is None or known is None:
@@ -116,33 +123,35 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
     given = dtype if name == "sort" else _INT64
     try:
         if strides is not None:
-            copy = library.make(rows, dtype, a)
-            to = library.address_of(copy), strides_of_dense(rows, dtype)
-            queue_copy(dtype, rows, to, (address, strides), stream)
+            copy = library.empty(rows, dtype, a)
+            to = library.address_of(copy), contiguous_strides(rows, dtype)
+            enqueue_copy(dtype, rows, to, (address, strides), stream)
             address = to[0]
         size = math.prod(rows)
         if axis is None:
             rows, axes = (size,), (0,)
-        result = library.make(rows, given, a)
+        result = library.empty(rows, given, a)
         pool = _pool(name, dtype, size // rows[-1], rows[-1], descending)
         work = pool.take()
         try:
             work.source.value, work.result.value = address, library.address_of(result)
-            work.run_there(plan_of(name, engine), stream)
+            work.run_on_stream(device_choice(name, engine), stream)
         finally:
             pool.give_back(work)
         if axes != tuple(range(len(axes))):
-            back = library.make(shape, given, a)
-            own = strides_of_dense(shape, given)
+            back = library.empty(shape, given, a)
+            own = contiguous_strides(shape, given)
             to = library.address_of(back), tuple(own[d] for d in axes)
-            queue_copy(given, rows, to, (library.address_of(result), strides_of_dense(rows, given)), stream)
+            enqueue_copy(
+                given, rows, to, (library.address_of(result), contiguous_strides(rows, given)), stream
+            )
             return back
     except errors.OutOfMemory:  # the way over the host needs less on the GPU
         return None
     return result
 
 
-class _Work(Invocation):
+class _PreparedSort(NativeCall):
     """What an entry that sorts takes of arrays of one form."""
 
     def __init__(self, entry: str, rows: int, columns: int, descending: tuple[bool, ...]) -> None:
@@ -160,6 +169,8 @@ class _Work(Invocation):
 
 
 @functools.lru_cache(1024)
-def _pool(name: str, dtype: DType, rows: int, columns: int, descending: tuple[bool, ...]) -> Pool[_Work]:
+def _pool(
+    name: str, dtype: DType, rows: int, columns: int, descending: tuple[bool, ...]
+) -> Pool[_PreparedSort]:
     key = "u8" if dtype.kind == "b" else f"{dtype.kind}{8 * dtype.itemsize}"
-    return Pool(functools.partial(_Work, f"pk_{name}_{key}", rows, columns, descending))
+    return Pool(functools.partial(_PreparedSort, f"pk_{name}_{key}", rows, columns, descending))

@@ -7,19 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.sort.sort_keys import plan_is_in
+from pycudakit._families.sort.sort_keys import plan_isin
 from pycudakit._families.sort.sorting import argsort, searchsorted, sort
 from pycudakit._families.sort.unique import unique
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call
-from pycudakit._runtime.composite import arrays_or_answer
-from pycudakit._runtime.cost_model import QUICKER
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.composite import arrays_or_numpy_result
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 
-@answered_by(np.isin)
-@one_call("isin")
+@numpy_for_small(np.isin)
+@logged_as_one_call("isin")
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Any:
@@ -44,7 +44,7 @@ def isin(
            [False,  True]])
     """
     numpy = functools.partial(np.isin, element, test_elements, assume_unique, invert, kind=kind)
-    arrays, result = arrays_or_answer("isin", numpy, element, test_elements)
+    arrays, result = arrays_or_numpy_result("isin", numpy, element, test_elements)
     if not arrays:
         return result
     wanted, known = arrays
@@ -55,9 +55,11 @@ def isin(
             "The 'table' method is only supported for boolean or integer arrays. Please select 'sort' or "
             "None for kind."
         )
-    plan = plan_is_in(wanted, known, may_have_table=kind != "sort")
-    if plan.engine == "numpy":
-        return native_call.by_numpy("isin", QUICKER, numpy)  # by its values, and not for its size
+    choice = plan_isin(wanted, known, may_have_table=kind != "sort")
+    if choice.engine == "numpy":
+        return native_call.run_numpy(
+            "isin", REASON_NUMPY_FASTER, numpy
+        )  # by its values, and not for its size
     known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
     found: Array = np.zeros(wanted.shape, bool)
     if known.size:
@@ -82,8 +84,8 @@ def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:
     return wanted.astype(common, copy=False), known.astype(common, copy=False)
 
 
-@answered_by(np.union1d)
-@one_call("union1d")
+@numpy_for_small(np.union1d)
+@logged_as_one_call("union1d")
 def union1d(ar1: Any, ar2: Any) -> Any:
     """Return the distinct elements of two arrays, sorted.
 
@@ -98,7 +100,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     >>> pk.union1d([3, 1], [2, 3])
     array([1, 2, 3])
     """
-    arrays, result = arrays_or_answer("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
+    arrays, result = arrays_or_numpy_result("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
     if not arrays:
         return result
     # A Python number's type is that of its company.
@@ -106,8 +108,8 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     return unique(np.concatenate(parts, axis=None))
 
 
-@answered_by(np.intersect1d)
-@one_call("intersect1d")
+@numpy_for_small(np.intersect1d)
+@logged_as_one_call("intersect1d")
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
     """Return the distinct elements that two arrays have in common, sorted.
 
@@ -127,7 +129,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     array([2, 3])
     """
     numpy = functools.partial(np.intersect1d, ar1, ar2, assume_unique, return_indices)
-    arrays, result = arrays_or_answer("intersect1d", numpy, ar1, ar2)
+    arrays, result = arrays_or_numpy_result("intersect1d", numpy, ar1, ar2)
     if not arrays:
         return result
     one, other = (array.ravel() for array in arrays)
@@ -151,8 +153,8 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     return both[:-1][is_common], *places
 
 
-@answered_by(np.setdiff1d)
-@one_call("setdiff1d")
+@numpy_for_small(np.setdiff1d)
+@logged_as_one_call("setdiff1d")
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Return the distinct elements of one array that another has not.
 
@@ -170,15 +172,15 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     array([1, 3])
     """
     numpy = functools.partial(np.setdiff1d, ar1, ar2, assume_unique)
-    arrays, result = arrays_or_answer("setdiff1d", numpy, ar1, ar2)
+    arrays, result = arrays_or_numpy_result("setdiff1d", numpy, ar1, ar2)
     if not arrays:
         return result
     kept: Any = arrays[0].ravel() if assume_unique else unique(arrays[0])
     return kept[isin(kept, arrays[1], invert=True)]
 
 
-@answered_by(np.setxor1d)
-@one_call("setxor1d")
+@numpy_for_small(np.setxor1d)
+@logged_as_one_call("setxor1d")
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     """Return the elements that are in one of two arrays alone, sorted.
 
@@ -196,7 +198,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     array([1, 3, 5])
     """
     numpy = functools.partial(np.setxor1d, ar1, ar2, assume_unique)
-    arrays, result = arrays_or_answer("setxor1d", numpy, ar1, ar2)
+    arrays, result = arrays_or_numpy_result("setxor1d", numpy, ar1, ar2)
     if not arrays:
         return result
     if not assume_unique:
@@ -208,12 +210,12 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     return both[differs[1:] & differs[:-1]]
 
 
-def _numpys_values(x: Any, /) -> Any:
+def _numpy_values(x: Any, /) -> Any:
     return np.unique(x, equal_nan=False)
 
 
-@answered_by(_numpys_values)
-@one_call("unique_values")
+@numpy_for_small(_numpy_values)
+@logged_as_one_call("unique_values")
 def unique_values(x: Any) -> Any:
     """Return the distinct elements, each NaN for itself, as the array API has it.
 

@@ -15,22 +15,29 @@ from pycudakit._native import abi, allocator, calibration_file, engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import CALL, SEEN, SHARED_WORK, SMALL, seen_of_numpy, threads
-from pycudakit._runtime.engine_choice import NOTHING, Cost, Plan, plan_call
+from pycudakit._runtime.cost_model import (
+    CALL,
+    MEASURED_ELEMENTS,
+    REASON_NUMPY_FASTER_FOR_SIZE,
+    SHARED_WORK,
+    measure_numpy,
+    threads,
+)
+from pycudakit._runtime.engine_choice import NO_COST, Cost, EngineChoice, choose_engine
 
 # Nanoseconds that we take on one thread for a byte.
-SORTS, SORTS_ORDER = 3.5, 6.0
+SORTS, ARGSORTS = 3.5, 6.0
 # NumPy's for an element and each doubling of its row, where they are not measured.
-_NUMPY_SORTS, _NUMPY_SORTS_ORDER = 0.65, 2.5
+_NUMPY_SORTS, _NUMPY_ARGSORTS = 0.65, 2.5
 # More threads than these sort no sooner: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
 # For an element: NumPy's partition and its hashing, our pass that keeps a few, and a step of either's search.
-NUMPY_PARTS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
+NUMPY_PARTITIONS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
 # For an element of `isin`: NumPy's comparison with one other, its way by a table; and ours, beside searches.
-NUMPY_COMPARES, NUMPY_LOOKS_UP, FINDS = 0.3, 4.0, 10.0
+NUMPY_COMPARES, NUMPY_TABLE_LOOKUP, FINDS = 0.3, 4.0, 10.0
 
 
-def columns_of(array: Array, axis: Any) -> int:
+def axis_length(array: Array, axis: Any) -> int:
     """Return the length of an axis; where there is no such axis, what follows will say so."""
     if axis is None or array.ndim == 0:
         return array.size
@@ -48,11 +55,11 @@ def numpy_sorts(dtype: np.dtype[Any], order: str | None = None) -> float:
     that are fourfold apart, and NumPy has neither vectors nor an order by digits for all types. `order` is a
     kind of `numpy.argsort`.
     """
-    if not calibration_file.is_wanted():
+    if not calibration_file.is_enabled():
         # Of numbers of 8 bytes, half as many are in a vector.
-        return _NUMPY_SORTS_ORDER if order else _NUMPY_SORTS * (2 if dtype.itemsize == 8 else 1)
+        return _NUMPY_ARGSORTS if order else _NUMPY_SORTS * (2 if dtype.itemsize == 8 else 1)
     compute = functools.partial(np.argsort, kind=order) if order else np.sort  # type: ignore[arg-type]
-    return seen_of_numpy(compute, dtype) / math.log2(SEEN)
+    return measure_numpy(compute, dtype) / math.log2(MEASURED_ELEMENTS)
 
 
 def cost_of(
@@ -69,26 +76,26 @@ def cost_of(
     return Cost(None if numpy is None else numpy * 1e-9 * size, on_cpu, size * (item + down), 0, on_gpu)
 
 
-def plan_sort(array: Array | None, axis: Any, order: str | None = None) -> Plan:
+def plan_sort(array: Array | None, axis: Any, order: str | None = None) -> EngineChoice:
     """Choose the engine for sorting along an axis, which NumPy does as it finds an `order`, if it is one."""
     return _planned("sort", array, _cost_of_sort, axis, order)
 
 
-def plan_order(array: Array | None, axis: Any) -> Plan:
+def plan_argsort(array: Array | None, axis: Any) -> EngineChoice:
     """Choose the engine for the stable order along an axis."""
-    return _planned("argsort", array, _cost_of_order, axis)
+    return _planned("argsort", array, _cost_of_argsort, axis)
 
 
-def plan_order_by_all(keys: Sequence[Array | None], axis: Any) -> Plan:
+def plan_lexsort(keys: Sequence[Array | None], axis: Any) -> EngineChoice:
     """Choose the engine for the order by several keys of one shape, the last of which decides first."""
-    decides = context.current() == "auto"
-    return plan_call("lexsort", keys, _cost_of_order_by_all(keys, axis) if decides else NOTHING)
+    decides = context.current_engine() == "auto"
+    return choose_engine("lexsort", keys, _cost_of_lexsort(keys, axis) if decides else NO_COST)
 
 
-def _planned(name: str, array: Array | None, cost: Callable[..., Cost], *arguments: Any) -> Plan:
+def _planned(name: str, array: Array | None, cost: Callable[..., Cost], *arguments: Any) -> EngineChoice:
     """Choose the engine of a call, whose cost is asked for only where that decides."""
-    decides = array is not None and context.current() == "auto"
-    return plan_call(name, [array], cost(array, *arguments) if decides else NOTHING)
+    decides = array is not None and context.current_engine() == "auto"
+    return choose_engine(name, [array], cost(array, *arguments) if decides else NO_COST)
 
 
 def _cost_of_sort(array: Array, axis: Any, order: str | None = None) -> Cost:
@@ -96,19 +103,19 @@ def _cost_of_sort(array: Array, axis: Any, order: str | None = None) -> Cost:
     return cost_of(array, numpy, SORTS * array.itemsize, array.itemsize)
 
 
-def _cost_of_order(array: Array, axis: Any) -> Cost:
+def _cost_of_argsort(array: Array, axis: Any) -> Cost:
     numpy = numpy_sorts(array.dtype, "stable") * _doublings(array, axis)
-    return cost_of(array, numpy, SORTS_ORDER * array.itemsize, 8)
+    return cost_of(array, numpy, ARGSORTS * array.itemsize, 8)
 
 
-def _cost_of_order_by_all(keys: Sequence[Array | None], axis: Any) -> Cost:
+def _cost_of_lexsort(keys: Sequence[Array | None], axis: Any) -> Cost:
     known = [key for key in keys if key is not None]
     numpy = sum(numpy_sorts(key.dtype, "stable") for key in known) * _doublings(known[0], axis)
-    return cost_of(known[0], numpy, sum(SORTS_ORDER * key.itemsize for key in known), 8)
+    return cost_of(known[0], numpy, sum(ARGSORTS * key.itemsize for key in known), 8)
 
 
 def _doublings(array: Array, axis: Any) -> float:
-    return math.log2(columns_of(array, axis) + 1)
+    return math.log2(axis_length(array, axis) + 1)
 
 
 def as_keys(array: Array) -> tuple[str, Array]:
@@ -141,12 +148,12 @@ def check_kind(function: Any, array: Array, kind: Any, order: Any, stable: Any) 
         function(np.empty(0, array.dtype), kind=kind, order=order, stable=stable)
 
 
-def sorted_along(plan: Plan, array: Array, axis: Any) -> Array:
+def sorted_along(choice: EngineChoice, array: Array, axis: Any) -> Array:
     """Return the array sorted along an axis, laid out as its copy would be."""
     array, axis = _flattened(array, axis)
     name, keys, rows, columns = _in_rows(array, axis)
     out = allocator.empty(keys.shape, keys.dtype)
-    native_call.run(plan, f"pk_sort_{name}", keys, out, rows, columns, size=keys.size)
+    native_call.run(choice, f"pk_sort_{name}", keys, out, rows, columns, size=keys.size)
     result: Array = np.moveaxis(out.view(array.dtype.newbyteorder("=")), -1, axis)
     are_alike = array.strides == result.strides or (array.flags.c_contiguous and result.flags.c_contiguous)
     if array.dtype.isnative and (are_alike or array.ndim == 1):
@@ -156,8 +163,8 @@ def sorted_along(plan: Plan, array: Array, axis: Any) -> Array:
     return copy
 
 
-def order_along(
-    plan: Plan, array: Array, axis: Any, kept: int | None = None, descending: bool = False
+def argsort_along(
+    choice: EngineChoice, array: Array, axis: Any, kept: int | None = None, descending: bool = False
 ) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Return the first `kept` indices of the stable order along an axis, C-contiguous."""
     array, axis = _flattened(array, axis)
@@ -165,44 +172,44 @@ def order_along(
     kept = columns if kept is None else kept
     order = allocator.empty((*keys.shape[:-1], kept), np.int64)
     arguments = keys, order, rows, columns, kept, int(descending)
-    native_call.run(plan, f"pk_argsort_{name}", *arguments, size=keys.size)
+    native_call.run(choice, f"pk_argsort_{name}", *arguments, size=keys.size)
     return np.ascontiguousarray(np.moveaxis(order, -1, axis)).astype(np.intp, copy=False)
 
 
-def plan_parting(name: str, array: Array | None, down: int | None = None) -> Plan:
+def plan_partition(name: str, array: Array | None, down: int | None = None) -> EngineChoice:
     """Choose the engine of a partition, for which NumPy need not sort."""
     if array is None:
-        return plan_call(name, [None], NOTHING)
-    ours = SORTS if down is None else SORTS_ORDER
-    cost = cost_of(array, NUMPY_PARTS, ours * array.itemsize, down or array.itemsize)
-    return plan_call(name, [array], cost)
+        return choose_engine(name, [None], NO_COST)
+    ours = SORTS if down is None else ARGSORTS
+    cost = cost_of(array, NUMPY_PARTITIONS, ours * array.itemsize, down or array.itemsize)
+    return choose_engine(name, [array], cost)
 
 
-def plan_search(array: Array, values: Array) -> Plan:
+def plan_search(array: Array, values: Array) -> EngineChoice:
     """Choose the engine of a search."""
     steps = SEARCHES * math.log2(array.size + 2)
     cost = cost_of(values, steps, steps, 8, most_threads=threads())
-    return plan_call("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
+    return choose_engine("searchsorted", [array, values], cost._replace(up=cost.up + array.nbytes))
 
 
-def plan_is_in(array: Array, known: Array, may_have_table: bool) -> Plan:
+def plan_isin(array: Array, known: Array, may_have_table: bool) -> EngineChoice:
     """Choose the engine of `isin`, for which NumPy has two ways that need no order."""
-    return _planned("isin", array, _cost_of_is_in, known, may_have_table)
+    return _planned("isin", array, _cost_of_isin, known, may_have_table)
 
 
-def _cost_of_is_in(array: Array, known: Array, may_have_table: bool) -> Cost:
+def _cost_of_isin(array: Array, known: Array, may_have_table: bool) -> Cost:
     numpy = None
     if may_have_table and np.result_type(array, known).kind in "biu":
         span = int(known.max()) - int(known.min()) if known.size else 0
         if span <= 6 * (array.size + known.size):  # as NumPy has it
-            numpy = NUMPY_LOOKS_UP * (1 + known.size / (array.size or 1))
+            numpy = NUMPY_TABLE_LOOKUP * (1 + known.size / (array.size or 1))
     if numpy is None and known.size < 10 * array.size**0.145:  # and this, too
         numpy = NUMPY_COMPARES * known.size
     ours = SEARCHES * math.log2(known.size + 2) + FINDS
     return cost_of(array, numpy, ours, 1, most_threads=threads())
 
 
-def plan_unique(array: Array | None, order: str | None, counted: bool) -> Plan:
+def plan_unique(array: Array | None, order: str | None, counted: bool) -> EngineChoice:
     """Choose the engine of `unique`, for which NumPy may look for an order, of a kind of `numpy.argsort`."""
     return _planned("unique", array, _cost_of_unique, order, counted)
 
@@ -212,31 +219,31 @@ def _cost_of_unique(array: Array, order: str | None, counted: bool) -> Cost:
         numpy = numpy_sorts(array.dtype, order) * _doublings(array, None) + 1
     else:
         numpy = NUMPY_HASHES
-    ours, down = (SORTS_ORDER, 8) if order else (SORTS, array.itemsize)
+    ours, down = (ARGSORTS, 8) if order else (SORTS, array.itemsize)
     return cost_of(array, numpy, ours * array.itemsize + 1, down)
 
 
-def plan_topk(array: Array, axis: Any, k: int) -> Plan:
+def plan_topk(array: Array, axis: Any, k: int) -> EngineChoice:
     """Choose the engine of `topk`."""
-    few = k < columns_of(array, axis) // 8
-    ours = SELECTS if few else SORTS_ORDER * array.itemsize
-    return plan_call("topk", [array], cost_of(array, None, ours, 0 if few else 8))
+    few = k < axis_length(array, axis) // 8
+    ours = SELECTS if few else ARGSORTS * array.itemsize
+    return choose_engine("topk", [array], cost_of(array, None, ours, 0 if few else 8))
 
 
 # ---- Small calls ------------------------------------------------------------------------------------
 
 # With so few elements, NumPy is asked at once, whatever is wanted of them; and at most.
-FEW, _MOST = 2048, 1 << 22
+FEW, _MAX_ELEMENTS = 2048, 1 << 22
 
 # What a plain call of one dimension costs.
 _PLAIN: dict[str, Callable[[Array], Cost]] = {
     "sort": lambda array: _cost_of_sort(array, 0),
-    "argsort": lambda array: _cost_of_order(array, 0),
+    "argsort": lambda array: _cost_of_argsort(array, 0),
     "unique": lambda array: _cost_of_unique(array, None, False),
 }
 
 
-class Small:
+class NumpyFirst:
     """Up to how many elements NumPy answers a plain call first, by type.
 
     Parameters
@@ -246,19 +253,19 @@ class Small:
     """
 
     def __init__(self, name: str) -> None:
-        self.record = native_call.recorder(Call(name, "numpy", SMALL))
+        self.record = native_call.call_logger(Call(name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
         self.most: dict[np.dtype[Any], int] = {}  # once known
         self._cost = _PLAIN[name]
 
-    def learn(self, array: Any) -> None:
+    def add_dtype(self, array: Any) -> None:
         """Find the number for an array's type, for the calls to come."""
-        if type(array) is not np.ndarray or array.dtype in self.most or context.current() != "auto":
+        if type(array) is not np.ndarray or array.dtype in self.most or context.current_engine() != "auto":
             return
         if operands.as_array(array) is None:
             return
         one, size = np.zeros((), array.dtype), FEW
         if engine_status.status("cpu"):
-            while size < _MOST and self._is_numpys(np.broadcast_to(one, size * 9 // 8)):
+            while size < _MAX_ELEMENTS and self._is_numpys(np.broadcast_to(one, size * 9 // 8)):
                 size = size * 9 // 8
         self.most[array.dtype] = size
 
@@ -267,4 +274,4 @@ class Small:
         return cost.numpy is not None and cost.numpy <= cost.cpu
 
 
-SMALL_SORT, SMALL_ARGSORT, SMALL_UNIQUE = Small("sort"), Small("argsort"), Small("unique")
+SMALL_SORT, SMALL_ARGSORT, SMALL_UNIQUE = NumpyFirst("sort"), NumpyFirst("argsort"), NumpyFirst("unique")

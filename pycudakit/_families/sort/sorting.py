@@ -18,33 +18,33 @@ from pycudakit._families.sort.sort_keys import (
     FEW,
     SMALL_ARGSORT,
     SMALL_SORT,
+    argsort_along,
     as_keys,
+    axis_length,
     check_kind,
-    columns_of,
-    order_along,
-    plan_order,
-    plan_order_by_all,
-    plan_parting,
+    plan_argsort,
+    plan_lexsort,
+    plan_partition,
     plan_search,
     plan_sort,
     plan_topk,
     sorted_along,
 )
-from pycudakit._interop.cuda_libraries import queued_by
+from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.engine_choice import NOTHING, plan_call
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.engine_choice import NO_COST, choose_engine
+from pycudakit._runtime.native_call import logged_as_one_call
 
 # Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
-_FEW_SORTED, _FEW_ORDERED = SMALL_SORT.most, SMALL_ARGSORT.most
-_EXACT = 2.0**53  # from here on, different integers are one float
+_FEW_SORTED, _FEW_ARGSORTED = SMALL_SORT.most, SMALL_ARGSORT.most
+_MAX_EXACT_INTEGER = 2.0**53  # from here on, different integers are one float
 _LONG = 2048  # elements that NumPy takes longer to convert than a call takes us
 
 
-def _flipped(array: Array) -> Array:
+def _order_reversed(array: Array) -> Array:
     """Return values whose order is the other way round, but for NaN, which stays last."""
     flipped: Array = np.negative(array) if array.dtype.kind == "f" else np.invert(array)
     return flipped
@@ -57,11 +57,11 @@ def _descending(function: Any, numpys: Any, a: Any, axis: Any, kind: Any, order:
     array = np.asarray(a)
     if order is not None or array.dtype.kind not in "biuf":
         return numpys(array, axis, order=order, stable=stable, descending=True)  # since NumPy 2.5
-    result = function(_flipped(array), axis, stable=stable)
-    return result if numpys is np.argsort else _flipped(result).astype(array.dtype, copy=False)
+    result = function(_order_reversed(array), axis, stable=stable)
+    return result if numpys is np.argsort else _order_reversed(result).astype(array.dtype, copy=False)
 
 
-def _numpys_sort(
+def _numpy_sort(
     a: Any,
     axis: Any = -1,
     kind: Any = None,
@@ -75,8 +75,8 @@ def _numpys_sort(
     return np.sort(a, axis, kind, order, stable=stable)
 
 
-@queued_by(device_fast_path.sort)
-@answered_by(_numpys_sort)
+@has_device_fast_path(device_fast_path.sort)
+@numpy_for_small(_numpy_sort)
 def sort(
     a: Any,
     axis: Any = -1,
@@ -114,21 +114,23 @@ def sort(
     if (
         type(a) is np.ndarray
         and a.size <= (FEW if is_stable else _FEW_SORTED.get(a.dtype, 0))
-        and context.fast() == "auto"
+        and context.fast_path_engine() == "auto"
     ):
         result = np.sort(a, axis, kind, order, stable=stable)
         SMALL_SORT.record()
         return result
-    SMALL_SORT.learn(a)
+    SMALL_SORT.add_dtype(a)
     array = operands.as_array(a)
-    plan = plan_sort(array, axis, "stable" if is_stable else None)
-    if plan.engine == "numpy" or array is None:
-        return native_call.by_numpy("sort", plan.reason, lambda: np.sort(a, axis, kind, order, stable=stable))
+    choice = plan_sort(array, axis, "stable" if is_stable else None)
+    if choice.engine == "numpy" or array is None:
+        return native_call.run_numpy(
+            "sort", choice.reason, lambda: np.sort(a, axis, kind, order, stable=stable)
+        )
     check_kind(np.sort, array, kind, order, stable)
-    return sorted_along(plan, array, axis)
+    return sorted_along(choice, array, axis)
 
 
-def _numpys_order(
+def _numpy_argsort(
     a: Any,
     axis: Any = -1,
     kind: Any = None,
@@ -138,14 +140,14 @@ def _numpys_order(
     descending: Any = None,
 ) -> Any:
     if descending:
-        return _descending(_numpys_order, np.argsort, a, axis, kind, order, stable)
+        return _descending(_numpy_argsort, np.argsort, a, axis, kind, order, stable)
     if kind is not None or stable is not None:
         check_kind(np.argsort, np.asarray(a), kind, order, stable)
     return np.argsort(a, axis, "stable", order)
 
 
-@queued_by(device_fast_path.argsort)
-@answered_by(_numpys_order)
+@has_device_fast_path(device_fast_path.argsort)
+@numpy_for_small(_numpy_argsort)
 def argsort(
     a: Any,
     axis: Any = -1,
@@ -180,8 +182,8 @@ def argsort(
         return _descending(argsort, np.argsort, a, axis, kind, order, stable)
     if (
         type(a) is np.ndarray
-        and a.size <= _FEW_ORDERED.get(a.dtype, 0)
-        and context.fast() == "auto"
+        and a.size <= _FEW_ARGSORTED.get(a.dtype, 0)
+        and context.fast_path_engine() == "auto"
         and kind is None
         and order is None
         and stable is None
@@ -189,21 +191,21 @@ def argsort(
         result = np.argsort(a, axis, "stable")
         SMALL_ARGSORT.record()
         return result
-    SMALL_ARGSORT.learn(a)
+    SMALL_ARGSORT.add_dtype(a)
     array = operands.as_array(a)
-    plan = plan_order(array, axis)
-    if array is None or context.current() == "numpy":
-        return native_call.by_numpy(
-            "argsort", plan.reason, lambda: np.argsort(a, axis, kind, order, stable=stable)
+    choice = plan_argsort(array, axis)
+    if array is None or context.current_engine() == "numpy":
+        return native_call.run_numpy(
+            "argsort", choice.reason, lambda: np.argsort(a, axis, kind, order, stable=stable)
         )
     check_kind(np.argsort, array, kind, order, stable)
-    if plan.engine == "numpy":
-        return native_call.by_numpy("argsort", plan.reason, lambda: np.argsort(array, axis, "stable"))
-    return order_along(plan, np.atleast_1d(array), axis)
+    if choice.engine == "numpy":
+        return native_call.run_numpy("argsort", choice.reason, lambda: np.argsort(array, axis, "stable"))
+    return argsort_along(choice, np.atleast_1d(array), axis)
 
 
-@answered_by(np.lexsort)
-@one_call("lexsort")
+@numpy_for_small(np.lexsort)
+@logged_as_one_call("lexsort")
 def lexsort(keys: Any, axis: Any = -1) -> Any:
     """Return the indices that sort by several keys, the last one first.
 
@@ -224,34 +226,34 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         arrays = [operands.as_array(key) for key in keys]
     except TypeError:  # it is no sequence
         return np.lexsort(keys, axis)
-    known = [array for array in arrays if array is not None]
-    if not known or len({array.shape for array in known}) > 1 or known[0].ndim == 0:
-        plan_call("lexsort", arrays, NOTHING)
-        return native_call.by_numpy("lexsort", "there is nothing to sort", lambda: np.lexsort(keys, axis))
-    plan = plan_order_by_all(arrays, axis)
-    if plan.engine == "numpy":
-        return native_call.by_numpy("lexsort", plan.reason, lambda: np.lexsort(keys, axis))
-    order = order_along(plan, known[0], axis)
-    for key in known[1:]:
+    ordinary = [array for array in arrays if array is not None]
+    if not ordinary or len({array.shape for array in ordinary}) > 1 or ordinary[0].ndim == 0:
+        choose_engine("lexsort", arrays, NO_COST)
+        return native_call.run_numpy("lexsort", "there is nothing to sort", lambda: np.lexsort(keys, axis))
+    choice = plan_lexsort(arrays, axis)
+    if choice.engine == "numpy":
+        return native_call.run_numpy("lexsort", choice.reason, lambda: np.lexsort(keys, axis))
+    order = argsort_along(choice, ordinary[0], axis)
+    for key in ordinary[1:]:
         # Each order is stable, so that what came before decides among equals.
-        next_order = order_along(plan, np.take_along_axis(key, order, axis), axis)
+        next_order = argsort_along(choice, np.take_along_axis(key, order, axis), axis)
         order = np.take_along_axis(order, next_order, axis)
     return order
 
 
 def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
     """Tell whether NumPy takes this for places along an axis; if not, it is for NumPy to say why."""
-    columns = columns_of(array, axis)
+    columns = axis_length(array, axis)
     try:
-        places = np.asarray(kth)
+        positions = np.asarray(kth)
     except (TypeError, ValueError):
         return False
-    within = places.ndim < 2 and places.size > 0 and places.dtype.kind in "iu"
-    return within and bool(((places >= -columns) & (places < columns)).all())
+    within = positions.ndim < 2 and positions.size > 0 and positions.dtype.kind in "iu"
+    return within and bool(((positions >= -columns) & (positions < columns)).all())
 
 
-@queued_by(device_fast_path.partition)
-@answered_by(np.partition)
+@has_device_fast_path(device_fast_path.partition)
+@numpy_for_small(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return a copy in which the `kth` element is where sorting would put it, the smaller ones before it.
 
@@ -275,15 +277,17 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     7
     """
     array = operands.as_array(a)
-    plan = plan_parting("partition", array)
-    asked = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
-    if plan.engine == "numpy" or array is None or not asked:
-        return native_call.by_numpy("partition", plan.reason, lambda: np.partition(a, kth, axis, kind, order))
-    return sorted_along(plan, array, axis)
+    choice = plan_partition("partition", array)
+    is_supported = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
+    if choice.engine == "numpy" or array is None or not is_supported:
+        return native_call.run_numpy(
+            "partition", choice.reason, lambda: np.partition(a, kth, axis, kind, order)
+        )
+    return sorted_along(choice, array, axis)
 
 
-@queued_by(device_fast_path.argpartition)
-@answered_by(np.argpartition)
+@has_device_fast_path(device_fast_path.argpartition)
+@numpy_for_small(np.argpartition)
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return the indices that would partition an array as `partition` does.
 
@@ -307,23 +311,23 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     4
     """
     array = operands.as_array(a)
-    plan = plan_parting("argpartition", array, 8)
-    asked = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
-    if plan.engine == "numpy" or array is None or not asked:
-        return native_call.by_numpy(
-            "argpartition", plan.reason, lambda: np.argpartition(a, kth, axis, kind, order)
+    choice = plan_partition("argpartition", array, 8)
+    is_supported = kind == "introselect" and order is None and array is not None and _is_kth(kth, array, axis)
+    if choice.engine == "numpy" or array is None or not is_supported:
+        return native_call.run_numpy(
+            "argpartition", choice.reason, lambda: np.argpartition(a, kth, axis, kind, order)
         )
-    return order_along(plan, np.atleast_1d(array), axis)
+    return argsort_along(choice, np.atleast_1d(array), axis)
 
 
-def _numpys_searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+def _numpy_searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     if type(a) is np.ndarray and a.size > _LONG and a.dtype.kind in "biuf":
-        given = operands.as_array(v)
-        v = v if given is None else _in_the_type_of(a, given)
+        ordinary_values = operands.as_array(v)
+        v = v if ordinary_values is None else _cast_if_lossless(a, ordinary_values)
     return np.searchsorted(a, v, side, sorter)
 
 
-@answered_by(_numpys_searchsorted)
+@numpy_for_small(_numpy_searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """Return where values would have to be inserted to keep an array sorted.
 
@@ -344,15 +348,17 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     >>> pk.searchsorted([1, 2, 2, 5], [0, 2, 9])
     array([0, 1, 4])
     """
-    array, given = operands.as_array(a), operands.as_array(v)
-    if array is None or given is None:
-        plan = plan_call("searchsorted", [array, given], NOTHING)
-        return native_call.by_numpy("searchsorted", plan.reason, lambda: np.searchsorted(a, v, side, sorter))
-    values = _in_the_type_of(array, given)
-    plan = plan_search(array, values)
-    if plan.engine == "numpy":
-        numpy = functools.partial(_numpys_searchsorted, a, v, side, sorter)
-        return native_call.by_numpy("searchsorted", plan.reason, numpy)
+    array, ordinary_values = operands.as_array(a), operands.as_array(v)
+    if array is None or ordinary_values is None:
+        choice = choose_engine("searchsorted", [array, ordinary_values], NO_COST)
+        return native_call.run_numpy(
+            "searchsorted", choice.reason, lambda: np.searchsorted(a, v, side, sorter)
+        )
+    values = _cast_if_lossless(array, ordinary_values)
+    choice = plan_search(array, values)
+    if choice.engine == "numpy":
+        numpy = functools.partial(_numpy_searchsorted, a, v, side, sorter)
+        return native_call.run_numpy("searchsorted", choice.reason, numpy)
     np.searchsorted(array, np.empty(0, array.dtype), side, sorter)  # which checks them
     if sorter is not None:
         sorter = np.asarray(sorter)
@@ -362,14 +368,14 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     dtype = np.result_type(array.dtype, values.dtype)
     name, keys = as_keys(array.astype(dtype, copy=False))
     _, sought = as_keys(values.astype(dtype, copy=False))
-    places = allocator.empty(sought.shape, np.int64)
-    arguments = keys, keys.size, sought, places, sought.size, int(side == "right")
-    native_call.run(plan, f"pk_searchsorted_{name}", *arguments, size=sought.size)
-    found = places.astype(np.intp, copy=False)
-    return found[()] if found.ndim == 0 else found
+    positions = allocator.empty(sought.shape, np.int64)
+    arguments = keys, keys.size, sought, positions, sought.size, int(side == "right")
+    native_call.run(choice, f"pk_searchsorted_{name}", *arguments, size=sought.size)
+    result = positions.astype(np.intp, copy=False)
+    return result[()] if result.ndim == 0 else result
 
 
-def _in_the_type_of(array: Array, values: Array) -> Array:
+def _cast_if_lossless(array: Array, values: Array) -> Array:
     """Return few values in the type of many, if that holds them: else the many would be converted."""
     if values.dtype == array.dtype or values.size >= array.size:
         return values
@@ -378,7 +384,7 @@ def _in_the_type_of(array: Array, values: Array) -> Array:
         held = common.astype(array.dtype)
     is_exact = held == common
     if common.dtype.kind == "f" and array.dtype.kind in "iu":
-        is_exact &= np.abs(common) < np.float64(_EXACT)  # which float16 does not hold
+        is_exact &= np.abs(common) < np.float64(_MAX_EXACT_INTEGER)  # which float16 does not hold
     return held if is_exact.all() else values
 
 
@@ -430,10 +436,10 @@ def topk_indices(a: Any, k: Any, axis: Any, largest: Any) -> Array:
     k = operator.index(k)
     if array is None:
         raise errors.Unsupported("topk: a is not of bool, integers or floats of up to 64 bits; convert it")
-    plan = plan_topk(array, axis, k)
-    if plan.engine == "numpy":
+    choice = plan_topk(array, axis, k)
+    if choice.engine == "numpy":
         raise errors.Unsupported("topk: NumPy has no such function; use another engine")
     flat, axis = (array.ravel(), 0) if axis is None else (array, normalize_axis_index(axis, array.ndim))
     if not 0 <= k <= flat.shape[axis]:
         raise ValueError(f"k={k} is not from 0 to {flat.shape[axis]}, the length of the axis")
-    return order_along(plan, flat, axis, k, bool(largest))
+    return argsort_along(choice, flat, axis, k, bool(largest))

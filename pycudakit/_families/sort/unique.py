@@ -13,14 +13,14 @@ from pycudakit._families.sort.sorting import lexsort
 from pycudakit._native import abi
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
-from pycudakit._runtime.composite import arrays_or_answer
-from pycudakit._runtime.dispatch_cache import answered_by
-from pycudakit._runtime.native_call import one_call
+from pycudakit._runtime.composite import arrays_or_numpy_result
+from pycudakit._runtime.dispatch_cache import numpy_for_small
+from pycudakit._runtime.native_call import logged_as_one_call
 
 _MOST = SMALL_UNIQUE.most
 
 
-@answered_by(np.unique)
+@numpy_for_small(np.unique)
 def unique(
     ar: Any,
     return_index: Any = False,
@@ -56,14 +56,14 @@ def unique(
     if (
         type(ar) is np.ndarray
         and ar.size <= _MOST.get(ar.dtype, 0)
-        and context.fast() == "auto"
+        and context.fast_path_engine() == "auto"
         and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
         and sorted
     ):
         result = np.unique(ar, return_index, return_inverse, return_counts, axis, equal_nan=equal_nan)
         SMALL_UNIQUE.record()
         return result
-    SMALL_UNIQUE.learn(ar)
+    SMALL_UNIQUE.add_dtype(ar)
     keywords = {"equal_nan": equal_nan} if sorted else {"equal_nan": equal_nan, "sorted": sorted}
 
     def by_numpy() -> Any:
@@ -74,9 +74,9 @@ def unique(
         return _along(array, by_numpy, axis, (return_index, return_inverse, return_counts))
     wanted = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
     order = "stable" if return_index else ("quicksort" if return_inverse else None)
-    plan = plan_unique(array, order, bool(return_counts))
-    if plan.engine == "numpy" or array is None:
-        return native_call.by_numpy("unique", plan.reason, by_numpy)
+    choice = plan_unique(array, order, bool(return_counts))
+    if choice.engine == "numpy" or array is None:
+        return native_call.run_numpy("unique", choice.reason, by_numpy)
     if axis is not None:
         normalize_axis_index(axis, array.ndim)
     wanted += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
@@ -85,7 +85,7 @@ def unique(
     flags = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
     index, inverse, counts = (np.empty(keys.size if wanted & flag else 0, np.int64) for flag in flags)
     native_call.run(
-        plan,
+        choice,
         f"pk_unique_{name}",
         keys,
         keys.size,
@@ -109,14 +109,14 @@ def unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-@one_call("unique")
+@logged_as_one_call("unique")
 def _along(array: Array, by_numpy: Callable[[], Any], axis: int, wanted: tuple[bool, bool, bool]) -> Any:
     """Return what is distinct along an axis; NaN is equal to nothing there, as in NumPy."""
     rows = np.moveaxis(array, normalize_axis_index(axis, array.ndim), 0)
     shape = rows.shape
     rows = np.ascontiguousarray(rows.reshape(len(rows), -1)) if array.size else rows
-    arrays, answer = arrays_or_answer(
-        "unique", by_numpy, rows, foreign=None if array.size else "it is empty along an axis"
+    arrays, answer = arrays_or_numpy_result(
+        "unique", by_numpy, rows, unsupported=None if array.size else "it is empty along an axis"
     )
     if not arrays:
         return answer

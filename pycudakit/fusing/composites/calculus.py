@@ -9,8 +9,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._interop.foreign_arrays import is_dask
-from pycudakit._runtime.lazy_array import Deferred
-from pycudakit.fusing.composites.decorator import as_array, whole
+from pycudakit._runtime.lazy_array import LazyArray
+from pycudakit.fusing.composites.decorator import as_array, composite
 
 # Of the vectors that NumPy's `cross` takes.
 _LENGTHS = {2, 3} if np.lib.NumpyVersion(np.__version__) < "2.5.0" else {3}
@@ -82,7 +82,7 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
     return result
 
 
-@whole("f")
+@composite("f")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Return the slope at each sample, by differences of the second order inside.
 
@@ -135,7 +135,7 @@ def _spacings(f: Any, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any
         if len(places) != f.shape[axis]:
             raise ValueError("when 1d, distances must match the length of the corresponding dimension")
         known = (
-            places.resolved() if isinstance(places, Deferred) else np.asarray(places)
+            places.resolved() if isinstance(places, LazyArray) else np.asarray(places)
         )  # little, and looked at
         distances = np.diff(known.astype(np.float64) if known.dtype.kind in "iu" else known)
         spacings.append(distances[0] if (distances == distances[0]).all() else distances)
@@ -203,7 +203,7 @@ def _slope_inside(f: Any, axis: int, spacing: Any) -> Any:
     return a * before + b * here + c * after
 
 
-@whole("y", "x")
+@composite("y", "x")
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """Return the integral along an axis, by the trapezoidal rule.
 
@@ -238,7 +238,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return np.sum(distances * sums / 2.0, axis=axis)
 
 
-@whole("a", "b")
+@composite("a", "b")
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
     """Return the cross products of vectors of three numbers, or of two where NumPy's does, before 2.5.
 

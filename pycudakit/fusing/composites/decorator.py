@@ -11,27 +11,29 @@ import numpy as np
 
 from pycudakit._interop.foreign_arrays import (
     check_nulls,
-    decided,
-    decider,
+    delegate_to_override,
     has_dask,
+    is_on_device,
     is_ordinary,
-    lies_on_device,
+    overriding_argument,
     read_all,
 )
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, late_bound, native_call, operands
-from pycudakit._runtime.cost_model import QUICKER, SMALL
-from pycudakit._runtime.dispatch_cache import short_way
-from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.dispatch_cache import with_dispatch_cache
+from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit.fusing import replay
 from pycudakit.fusing.api import SMALL_ARRAYS, fuse
-from pycudakit.fusing.trace.current_trace import recording_now
+from pycudakit.fusing.trace.current_trace import current_trace
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def whole(
-    *arrays: str, of_many: bool = False, is_numpys: Callable[[list[Array]], bool] | None = None
+def composite(
+    *arrays: str,
+    first_is_sequence: bool = False,
+    numpy_is_faster: Callable[[list[Array]], bool] | None = None,
 ) -> Callable[[F], F]:
     """Make a public function of a body, which has the name, the arguments and the errors of NumPy's function.
 
@@ -47,7 +49,7 @@ def whole(
 
     def decorate(body: F) -> F:
         name = body.__name__
-        numpys = getattr(np, name)
+        numpy_function = getattr(np, name)
         fused = fuse(body)
         parameters = inspect.signature(body).parameters
         places = {key: place for place, key in enumerate(parameters) if key in arrays}
@@ -58,68 +60,68 @@ def whole(
         ]
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            recording = recording_now()
-            if recording is not None:
-                given, named = _replaced(args, kwargs, places, of_many, as_array)
+            trace = current_trace()
+            if trace is not None:
+                given, named = _replaced(args, kwargs, places, first_is_sequence, as_array)
                 try:
                     return body(*given, **named)
-                except NumPysAlone:
-                    return recording.by_numpy(numpys, args, kwargs)
-            compute = functools.partial(numpys, *args, **kwargs)
-            engine = context.checked_current()
+                except NumPyOnly:
+                    return trace.by_numpy(numpy_function, args, kwargs)
+            compute = functools.partial(numpy_function, *args, **kwargs)
+            engine = context.checked_current_engine()
             values = (*args, *kwargs.values())
             are_ordinary = all(map(is_ordinary, values))
             if not are_ordinary and any(map(has_dask, values)):
-                given, named = _replaced(args, kwargs, places, of_many, as_array)
+                given, named = _replaced(args, kwargs, places, first_is_sequence, as_array)
                 return late_bound.call_on_dask(name, given, named)
-            if context.is_numpys(engine):
-                return native_call.by_numpy_alone(name, compute)
+            if context.is_only_numpy(engine):
+                return native_call.numpy_fallback(name, compute)
             if not are_ordinary:
-                if (answer := replay.played(body, args, kwargs)) is not NotImplemented:
+                if (answer := replay.try_replay(body, args, kwargs)) is not NotImplemented:
                     return answer
-                if any(map(lies_on_device, values)):
+                if any(map(is_on_device, values)):
                     return replay.call(body, fused, args, kwargs)
-                deciding = decider(values)
-                if deciding is not None:
+                decider_type = overriding_argument(values)
+                if decider_type is not None:
                     check_nulls(name, body, args, kwargs)
-                    return decided(name, deciding, compute)
+                    return delegate_to_override(name, decider_type, compute)
                 args, kwargs = read_all(name, body, args, kwargs)
-                compute = functools.partial(numpys, *args, **kwargs)
+                compute = functools.partial(numpy_function, *args, **kwargs)
                 if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array, under "auto"
-                    return native_call.by_numpy(name, "auto: an array's class has NumPy decide", compute)
-            known: list[Array] = []
+                    return native_call.run_numpy(name, "auto: an array's class has NumPy decide", compute)
+            arrays_read: list[Array] = []
 
             def read(value: Any) -> Any:
                 array = operands.as_array(value)
                 if array is None:
-                    raise NumPysAlone
-                known.append(array)
+                    raise NumPyOnly
+                arrays_read.append(array)
                 return array
 
             if any((args[at] if at < len(args) else kwargs.get(key, ...)) is None for key, at in needed):
-                return native_call.by_numpy_alone(name, compute)
+                return native_call.numpy_fallback(name, compute)
             try:
-                given, named = _replaced(args, kwargs, places, of_many, read)
-                if engine == "auto" and sum(array.size for array in known) <= SMALL_ARRAYS:
-                    return native_call.by_numpy(name, SMALL, compute)
-                if engine == "auto" and is_numpys is not None and is_numpys(known):
-                    return native_call.by_numpy(name, QUICKER, compute)
+                given, named = _replaced(args, kwargs, places, first_is_sequence, read)
+                if engine == "auto" and sum(array.size for array in arrays_read) <= SMALL_ARRAYS:
+                    return native_call.run_numpy(name, REASON_NUMPY_FASTER_FOR_SIZE, compute)
+                if engine == "auto" and numpy_is_faster is not None and numpy_is_faster(arrays_read):
+                    return native_call.run_numpy(name, REASON_NUMPY_FASTER, compute)
                 return fused(*given, **named)
-            except NumPysAlone as error:
-                return native_call.by_numpy_alone(name, compute, *error.args)
+            except NumPyOnly as error:
+                return native_call.numpy_fallback(name, compute, *error.args)
 
-        return functools.wraps(body)(short_way(numpys, call))  # type: ignore[return-value]
+        return functools.wraps(body)(with_dispatch_cache(numpy_function, call))  # type: ignore[return-value]
 
     return decorate
 
 
-class NumPysAlone(Exception):
+class NumPyOnly(Exception):
     """NumPy alone takes such arguments, for the reason given, or because of an array's type."""
 
 
 def as_array(value: Any) -> Any:
     """Return an array, or what takes its place, as it is, and one of anything else."""
-    is_one = issubclass(type(value), Deferred) or isinstance(value, np.ndarray) or has_dask(value)
+    is_one = issubclass(type(value), LazyArray) or isinstance(value, np.ndarray) or has_dask(value)
     return value if is_one else np.asarray(value)
 
 
@@ -127,7 +129,7 @@ def _replaced(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     places: dict[str, int],
-    of_many: bool,
+    first_is_sequence: bool,
     read: Callable[[Any], Any],
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments with what `read` makes of those that are arrays."""
@@ -139,7 +141,7 @@ def _replaced(
             continue
         value = where[at]
         if value is not None:
-            where[at] = _read_many(value, read) if of_many and place == 0 else read(value)
+            where[at] = _read_many(value, read) if first_is_sequence and place == 0 else read(value)
     return given, named
 
 

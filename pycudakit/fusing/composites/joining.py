@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.composites.decorator import whole
+from pycudakit.fusing.composites.decorator import composite
 
 
-@whole("arrays", of_many=True)
+@composite("arrays", first_is_sequence=True)
 def concatenate(
     arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Any:
@@ -43,7 +43,7 @@ def concatenate(
 concat = concatenate
 
 
-@whole("arrays", of_many=True)
+@composite("arrays", first_is_sequence=True)
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Any:
@@ -73,7 +73,7 @@ def stack(
     return np.stack(arrays, axis=axis, out=out, **wanted)
 
 
-@whole("A")
+@composite("A")
 def tile(A: Any, reps: Any) -> Any:  # noqa: N803
     """Repeat an array along its axes.
 
@@ -98,7 +98,7 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803
     return np.tile(A, reps)
 
 
-@whole("a")
+@composite("a")
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     """Repeat each element of an array.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.composites.decorator import NumPysAlone, whole
+from pycudakit.fusing.composites.decorator import NumPyOnly, composite
 
 _KEYWORDS = {
     "constant": "constant_values",
@@ -21,7 +21,7 @@ _KEYWORDS = {
 }
 
 
-@whole("array")
+@composite("array")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """Put a border around an array.
 
@@ -47,7 +47,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     array([3, 2, 1, 2, 3, 2, 1])
     """
     if callable(mode) or kwargs.get("reflect_type", "even") != "even":
-        raise NumPysAlone("a mode of one's own, or one that reflects oddly")
+        raise NumPyOnly("a mode of one's own, or one that reflects oddly")
     widths = _widths(array.ndim, pad_width)
     if mode not in _KEYWORDS:
         raise ValueError(f"mode '{mode}' is not supported")

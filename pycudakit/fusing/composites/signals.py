@@ -9,8 +9,8 @@ import numpy as np
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.cost_model import CALL, threads
-from pycudakit.fusing.composites.decorator import whole
-from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.composites.decorator import composite
+from pycudakit.fusing.memory.tracer import Tracer
 
 MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
 
@@ -22,7 +22,7 @@ _STEP = 10e-6  # seconds of Python for each number that slides
 _FEW = 11
 
 
-def _is_numpys(arrays: list[Array]) -> bool:
+def _numpy_is_faster(arrays: list[Array]) -> bool:
     """Tell whether NumPy, on its one thread, answers before the CPU engine, where there is no other."""
     few, many = sorted(array.size for array in arrays)
     plain = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
@@ -32,7 +32,7 @@ def _is_numpys(arrays: list[Array]) -> bool:
     return 1e-9 * many * few * (_NUMPY_FEW if few <= _FEW else _NUMPY_MANY) < ours
 
 
-@whole("a", "v", is_numpys=_is_numpys)
+@composite("a", "v", numpy_is_faster=_numpy_is_faster)
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """Return the convolution of two sequences.
 
@@ -60,7 +60,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     return _slid(a, v[::-1], mode)
 
 
-@whole("a", "v", is_numpys=_is_numpys)
+@composite("a", "v", numpy_is_faster=_numpy_is_faster)
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """Return the correlation of two sequences: the sum of ``a[n + k] * v[n]`` for each k.
 
@@ -123,9 +123,9 @@ def _slid(a: Any, v: Any, mode: str) -> Any:
 
 def _is_known_to_be_finite(v: Any) -> bool:
     """Tell whether elements are finite, as far as that needs no values that are not on the host yet."""
-    if v.dtype.kind != "f" or type(v) is not StandIn:
+    if v.dtype.kind != "f" or type(v) is not Tracer:
         return v.dtype.kind != "f" or bool(np.isfinite(v).all())
-    values = v.recording.at_hand(v)
+    values = v.owning_trace.array_if_on_host(v)
     return values is not None and bool(np.isfinite(values).all())
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.composites.decorator import NumPysAlone, whole
+from pycudakit.fusing.composites.decorator import NumPyOnly, composite
 
 
-@whole("m", "y", "fweights", "aweights")
+@composite("m", "y", "fweights", "aweights")
 def cov(
     m: Any,
     y: Any = None,
@@ -90,7 +90,7 @@ def cov(
 
 def _check_type(dtype: Any) -> None:
     if dtype is not None and np.dtype(dtype).kind != "f":
-        raise NumPysAlone(f"a dtype of {np.dtype(dtype)}")
+        raise NumPyOnly(f"a dtype of {np.dtype(dtype)}")
 
 
 def _as_rows(array: Any, are_rows: bool) -> Any:
@@ -117,7 +117,7 @@ def _weights(count: int, fweights: Any, aweights: Any) -> Any:
     return weights
 
 
-@whole("x", "y")
+@composite("x", "y")
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
     """Return the correlation coefficients of variables.
 

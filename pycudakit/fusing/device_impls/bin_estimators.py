@@ -11,8 +11,8 @@ import numpy as np
 
 from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import fp_errors
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
 
 # Those that ask for the number of elements, extremes, quartiles and counts, of which NumPy has the same bits.
 _EXACT = ("auto", "fd", "rice", "sqrt", "stone", "sturges")
@@ -20,45 +20,45 @@ _OF_SUMS = ("doane", "scott")  # which NumPy adds up in an order of its own
 _OF_NUMBERS = {code for code in CODES if code.kind in "iuf"}
 
 
-class _OpenError(Exception):
+class _UndecidedError(Exception):
     """How NumPy rounds its sums may decide."""
 
 
-def edges_by_rule(recording: Recording, a: Any, rule: str, range: Any) -> tuple[Any, Array, int] | None:
+def edges_by_estimator(trace: Trace, a: Any, rule: str, range: Any) -> tuple[Any, Array, int] | None:
     """Return the array, the edges of its bins and how many bins there are; None for what the host does."""
     numpys = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
     edges_of = getattr(numpys, "_get_bin_edges", None)  # the only way to NumPy's rules alone
-    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0
-    if not is_there or rule not in (*_EXACT, *_OF_SUMS) or edges_of is None:
+    is_on_device = type(a) is Tracer and a.ndim > 0 and a.size > 0
+    if not is_on_device or rule not in (*_EXACT, *_OF_SUMS) or edges_of is None:
         return None
     if a.dtype == np.bool_:
-        a = as_integers(a)
+        a = bools_as_integers(a)
     sample = a
     if range is not None:
         if type(range) not in (list, tuple) or not _are_limits(*range):
             return None
         flat = a.ravel()
-        sample = recording.call(np.compress, ((flat >= range[0]) & (flat <= range[1]), flat), {})
-    spread = _Spread(recording, sample)
+        sample = trace.call(np.compress, ((flat >= range[0]) & (flat <= range[1]), flat), {})
+    bounds = _MomentBounds(trace, sample)
     ends = (0, 1) if rule in _OF_SUMS else (0,)
     try:
-        found = [edges_of(_Sample(recording, sample, spread, end), rule, range, None) for end in ends]
-    except _OpenError:
+        found = [edges_of(_Sample(trace, sample, bounds, end), rule, range, None) for end in ends]
+    except _UndecidedError:
         return None
     except (MemoryError, OverflowError, ValueError):
-        if spread.is_asked:  # NumPy's own may have bins
+        if bounds.is_asked:  # NumPy's own may have bins
             return None
         raise
     edges, (_, _, count) = found[0]
     return (a, edges, count) if count == found[-1][1][2] > 0 else None
 
 
-def as_integers(a: StandIn) -> Any:
+def bools_as_integers(a: Tracer) -> Any:
     """Return bools as `np.histogram` counts them, which warns of it."""
     warnings.warn(
         f"Converting input from {a.dtype} to {np.uint8} for compatibility.",
         RuntimeWarning,
-        stacklevel=fp_errors.level_of_caller(),
+        stacklevel=fp_errors.caller_stacklevel(),
     )
     return a.astype(np.uint8)
 
@@ -77,15 +77,15 @@ class _Sample:
     Of what NumPy rounds in its own way, they are told the least that it may have, or the greatest.
     """
 
-    def __init__(self, recording: Recording, a: StandIn, spread: _Spread, end: int) -> None:
+    def __init__(self, trace: Trace, a: Tracer, bounds: _MomentBounds, end: int) -> None:
         self.size, self.dtype = a.size, a.dtype
-        self._recording, self._elements, self._spread, self._end = recording, a, spread, end
+        self._trace, self._elements, self._bounds, self._end = trace, a, bounds, end
 
     def min(self) -> Any:
-        return self._recording.resolved(np.min(self._elements))
+        return self._trace.resolved(np.min(self._elements))
 
     def max(self) -> Any:
-        return self._recording.resolved(np.max(self._elements))
+        return self._trace.resolved(np.max(self._elements))
 
     def __ge__(self, _: Any) -> Any:
         return np.ones(1, bool)  # within the range, as all that are left
@@ -93,17 +93,17 @@ class _Sample:
     __le__ = __ge__
 
     def __sub__(self, _: Any) -> _Cubes:
-        return _Cubes(self._spread.skewness()[self._end])
+        return _Cubes(self._bounds.skewness()[self._end])
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
         if function is np.result_type:
             return np.result_type(*(self.dtype if each is self else each for each in arguments))
         if function is np.std:
-            return self._spread.deviation()[self._end]
+            return self._bounds.deviation()[self._end]
         if function is np.mean:
             return self.dtype.type(0)  # which is to be subtracted, and no more
-        found = self._recording.call(function, (self._elements, *arguments[1:]), keywords)
-        return self._recording.resolved(found)
+        found = self._trace.call(function, (self._elements, *arguments[1:]), keywords)
+        return self._trace.resolved(found)
 
 
 class _Cubes:
@@ -119,7 +119,7 @@ class _Cubes:
         return self._mean
 
 
-class _Spread:
+class _MomentBounds:
     """Between what limits NumPy's own standard deviation and skewness of elements are, in their type.
 
     NumPy halves what it adds up until it has 128 numbers or less, and adds these up in eight sums. What it
@@ -127,8 +127,8 @@ class _Spread:
     that may be off, at twice what each rounding is, which leaves room for ours.
     """
 
-    def __init__(self, recording: Recording, a: StandIn) -> None:
-        self._recording, self._a = recording, a
+    def __init__(self, trace: Trace, a: Tracer) -> None:
+        self._trace, self._a = trace, a
         self._dtype: DType = np.dtype(a.dtype if a.dtype.kind == "f" else np.float64).newbyteorder("=")
         self._known: tuple[float, ...] = ()
         self.is_asked = False
@@ -139,14 +139,14 @@ class _Spread:
         if self._known:
             return self._known
         if self._dtype.itemsize < 4:  # whose every sum NumPy rounds to three digits
-            raise _OpenError
+            raise _UndecidedError
         x = self._a.astype(np.float64)
         mean, size, variance = self._resolved(np.mean(x), np.mean(np.abs(x)), np.var(x))
         rounded, tiny = self._rounded(), float(np.finfo(self._dtype).tiny)
         slip = rounded * size + tiny
         least, most = variance * (1 - rounded) - tiny, (variance + slip * slip) * (1 + rounded) + tiny
         if not (least > 0 and max(most, size) * self._a.size < float(np.finfo(self._dtype).max) / 4):
-            raise _OpenError
+            raise _UndecidedError
         self._known = mean, slip, least, most
         return self._known
 
@@ -155,9 +155,9 @@ class _Spread:
         roundings = 40 + math.log2(self._a.size) + (2 * self._a.size / np.getbufsize() if is_converted else 0)
         return roundings * float(np.finfo(self._dtype).eps)
 
-    def _resolved(self, *stand_ins: Any) -> list[float]:
+    def _resolved(self, *tracers: Any) -> list[float]:
         with np.errstate(all="ignore"):
-            return [float(each) for each in self._recording.resolved(list(stand_ins))]
+            return [float(each) for each in self._trace.resolved(list(tracers))]
 
     def deviation(self) -> list[Any]:
         _, _, least, most = self._moments()
@@ -177,5 +177,5 @@ class _Spread:
         low = max(abs(third) - apart, 0.0) / most**1.5 * (1 - self._rounded()) - tiny
         high = (abs(third) + apart) / least**1.5 * (1 + self._rounded()) + tiny
         if not high < float(np.finfo(self._dtype).max):
-            raise _OpenError
+            raise _UndecidedError
         return [self._dtype.type(max(each, 0.0)) for each in (low, high)]

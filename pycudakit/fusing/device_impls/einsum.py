@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.device_impls.matmul import as_matrix, dots, family, product, stood
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures
+from pycudakit.fusing.device_impls.matmul import as_matrix, as_tracers, dots, family, product
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
 EINSUM: dict[Any, Handler] = {}
-_captures = functools.partial(captures, EINSUM)
+_implements = functools.partial(implements, EINSUM)
 
 _NONE: Any = np._NoValue  # noqa: SLF001
 _ORDERED = string.ascii_uppercase + string.ascii_lowercase  # as characters are
@@ -38,9 +38,9 @@ class _Part(NamedTuple):
     array: Any
 
 
-@_captures(np.einsum)
+@_implements(np.einsum)
 def _einsum(
-    recording: Recording,
+    trace: Trace,
     *operands: Any,
     out: Any = None,
     optimize: Any = False,
@@ -52,13 +52,13 @@ def _einsum(
     if not operands or keywords or type(operands[0]) is not str:
         return NotImplemented
     subscripts, *rest = operands
-    arrays = stood(recording, *rest)
-    terms = None if arrays is None else family("tensor_products").terms(subscripts, arrays)
+    arrays = as_tracers(trace, *rest)
+    terms = None if arrays is None else family("tensor_products").parse_subscripts(subscripts, arrays)
     path = _path(optimize, len(rest))
     if arrays is None or terms is None or path is None or order not in ("A", "C", "F", "K"):
         return NotImplemented
     if order == "A":
-        order = "F" if all(recording.store(array).flags.f_contiguous for array in arrays) else "C"
+        order = "F" if all(trace.materialize(array).flags.f_contiguous for array in arrays) else "C"
     paired: set[int] = set()
     if dtype is not None and optimize is not False:
         if not _PATHS_HEED_TYPES:
@@ -77,15 +77,15 @@ def _einsum(
             return NotImplemented
     if sizes is None or out is not None:
         return NotImplemented
-    distinct = [_distinct(recording, own, a, sizes) for own, a in zip(labels, arrays, strict=True)]
+    distinct = [_distinct(trace, own, a, sizes) for own, a in zip(labels, arrays, strict=True)]
     parts = []
     for number, part in enumerate(distinct):
         others = {*result}.union(*(p.labels for p in distinct if p is not part))
         own = part.array.dtype.newbyteorder("=") if number in paired else dtype
-        parts.append(_typed(_without(recording, part, others, own), dtype))
-    found = _of_all(recording, parts, result, sizes, path)
-    is_as_asked = order == "K" or not result or recording.store(found).flags[order]
-    return found if is_as_asked else recording.call(np.copy, (found, order), {})
+        parts.append(_typed(_without(trace, part, others, own), dtype))
+    found = _of_all(trace, parts, result, sizes, path)
+    is_as_asked = order == "K" or not result or trace.materialize(found).flags[order]
+    return found if is_as_asked else trace.call(np.copy, (found, order), {})
 
 
 def _in_letters(operands: Sequence[Any]) -> Sequence[Any]:
@@ -143,7 +143,7 @@ def _keeps_views(optimize: Any = False, order: Any = "K", **others: Any) -> bool
     return not others and _path(optimize, 1) is not None and order in ("A", "C", "F", "K")
 
 
-def _numpys_path(subscripts: str, arrays: Sequence[StandIn], optimize: Any) -> list[Sequence[int]]:
+def _numpys_path(subscripts: str, arrays: Sequence[Tracer], optimize: Any) -> list[Sequence[int]]:
     """Return which arrays NumPy multiplies first, and which then, as `_path` does."""
     shapes = [np.broadcast_to(np.zeros((), array.dtype), array.shape) for array in arrays]
     _, *steps = np.einsum_path(subscripts, *shapes, optimize=optimize)[0]
@@ -164,25 +164,25 @@ def _in_pairs(path: Sequence[Sequence[int]], count: int) -> set[int]:
     return found
 
 
-def view_or(elsewhere: Handler) -> Handler:
+def view_or(fallback: Handler) -> Handler:
     """Take lists of axes as letters, and `einsum` of one array that keeps all its axes as the view it is."""
 
-    def handle(recording: Recording, *operands: Any, **keywords: Any) -> Any:
+    def handle(trace: Trace, *operands: Any, **keywords: Any) -> Any:
         if operands and type(operands[0]) is not str:
             subscripts, *arrays = _in_letters(operands)
             operands = operands if subscripts is None else (subscripts, *arrays)
         if operands and type(operands[0]) is str and _keeps_views(**keywords):
             subscripts, *arrays = operands
-            if len(arrays) == 1 and type(arrays[0]) is StandIn and arrays[0].ndim:
-                terms = family("tensor_products").terms(subscripts, arrays)
+            if len(arrays) == 1 and type(arrays[0]) is Tracer and arrays[0].ndim:
+                terms = family("tensor_products").parse_subscripts(subscripts, arrays)
                 if terms is not None and {*terms[0]} == {*terms[1]}:
-                    return recording.view(arrays[0], lambda array: np.einsum("->".join(terms), array))
-        return elsewhere(recording, *operands, **keywords)
+                    return trace.view(arrays[0], lambda array: np.einsum("->".join(terms), array))
+        return fallback(trace, *operands, **keywords)
 
     return handle
 
 
-def _sizes(labels: Sequence[str], arrays: Sequence[StandIn]) -> dict[str, int] | None:
+def _sizes(labels: Sequence[str], arrays: Sequence[Tracer]) -> dict[str, int] | None:
     """Return how long each label's axes are, of which some of length 1 may be repeated; None of others."""
     sizes: dict[str, int] = {}
     for own, array in zip(labels, arrays, strict=True):
@@ -195,23 +195,23 @@ def _sizes(labels: Sequence[str], arrays: Sequence[StandIn]) -> dict[str, int] |
     return sizes
 
 
-def _distinct(recording: Recording, labels: str, a: StandIn, sizes: dict[str, int]) -> _Part:
+def _distinct(trace: Trace, labels: str, a: Tracer, sizes: dict[str, int]) -> _Part:
     """Return a view that has each label once, and none that is repeated from a length of 1."""
     distinct = "".join(dict.fromkeys(labels))
     if distinct != labels:
-        a = recording.view(a, lambda array: np.einsum(f"{labels}->{distinct}", array))
+        a = trace.view(a, lambda array: np.einsum(f"{labels}->{distinct}", array))
     repeated = tuple(d for d, label in enumerate(distinct) if a.shape[d] != sizes[label])
     if repeated:
-        a = recording.view(a, lambda array: np.squeeze(array, repeated))
+        a = trace.view(a, lambda array: np.squeeze(array, repeated))
     return _Part("".join(label for d, label in enumerate(distinct) if d not in repeated), a)
 
 
-def _without(recording: Recording, part: _Part, others: set[str], dtype: Any) -> _Part:
+def _without(trace: Trace, part: _Part, others: set[str], dtype: Any) -> _Part:
     """Return a part in a type, summed along what it alone has."""
     labels, a = _typed(part, dtype)
     alone = tuple(d for d, label in enumerate(labels) if label not in others)
     if alone:
-        a = recording.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
+        a = trace.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
         a = a if a.dtype == dtype else a.astype(dtype)
         labels = "".join(label for label in labels if label in others)
     return _Part(labels, a)
@@ -222,25 +222,25 @@ def _typed(part: _Part, dtype: Any) -> _Part:
 
 
 def _of_all(
-    recording: Recording,
+    trace: Trace,
     parts: list[_Part],
     result: str,
     sizes: dict[str, int],
     path: Sequence[Sequence[int]],
 ) -> Any:
     if len(parts) == 1:
-        return _in_order(recording, parts[0].array, parts[0].labels, result)
+        return _in_order(trace, parts[0].array, parts[0].labels, result)
     for step in path:
         group = [parts.pop(n) for n in sorted(step, reverse=True)]
         while len(group) > 1:
             first, second = group.pop(), group.pop()
-            group.append(_joined(recording, first, second, [*group, *parts], result, sizes))
+            group.append(_joined(trace, first, second, [*group, *parts], result, sizes))
         parts += group
     while len(parts) > 1:  # those first whose product is the smallest
         pairs = itertools.combinations(range(len(parts)), 2)
         i, k = min(pairs, key=lambda pair: _product_size(parts, pair, result, sizes))
         second, first = parts.pop(k), parts.pop(i)
-        parts.append(_joined(recording, first, second, parts, result, sizes))
+        parts.append(_joined(trace, first, second, parts, result, sizes))
     return parts[0].array
 
 
@@ -251,7 +251,7 @@ def _product_size(parts: list[_Part], pair: tuple[int, int], result: str, sizes:
 
 
 def _joined(
-    recording: Recording,
+    trace: Trace,
     first: _Part,
     second: _Part,
     others: Sequence[_Part],
@@ -260,7 +260,7 @@ def _joined(
 ) -> _Part:
     """Return the product of two parts, with what others need of them."""
     made = _made(first, second, others, result) if others else result
-    return _Part(made, _of_two(recording, first, second, made, sizes))
+    return _Part(made, _of_two(trace, first, second, made, sizes))
 
 
 def _made(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> str:
@@ -272,15 +272,15 @@ def _made(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> 
     return "".join(c for c in (*stack, *rows, *columns) if c in needed)
 
 
-def _in_order(recording: Recording, a: Any, labels: Sequence[str], result: str) -> Any:
+def _in_order(trace: Trace, a: Any, labels: Sequence[str], result: str) -> Any:
     """Return a new array whose axes, that have labels, are in another order."""
     if not labels:
         return a
-    return recording.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
+    return trace.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
 
 
 def _of_two(
-    recording: Recording,
+    trace: Trace,
     first: _Part,
     second: _Part,
     result: str,
@@ -291,11 +291,11 @@ def _of_two(
     depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
     rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
 
-    def arranged(labels: str, array: StandIn, *groups: list[str]) -> Any:
+    def arranged(labels: str, array: Tracer, *groups: list[str]) -> Any:
         order = [labels.index(c) for group in groups for c in group]
-        return as_matrix(recording, array, order, *(math.prod(sizes[c] for c in group) for group in groups))
+        return as_matrix(trace, array, order, *(math.prod(sizes[c] for c in group) for group in groups))
 
-    def of_elements(labels: str, array: StandIn) -> Any:
+    def of_elements(labels: str, array: Tracer) -> Any:
         if not labels:
             return array
         order = [labels.index(c) for c in result if c in labels]
@@ -306,14 +306,14 @@ def _of_two(
             return of_elements(left, x) * of_elements(right, y)
     if not rows and not columns:
         a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
-        found = dots(recording, "einsum", a, b, warns=False)
+        found = dots(trace, "einsum", a, b, warns=False)
     else:
         a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
         if not stack:
             a, b = a[0], b[0]
-        found = product(recording, a, b, "einsum", None)
+        found = product(trace, a, b, "einsum", None)
     made = (*stack, *rows, *columns)
     found = found.reshape([sizes[c] for c in made]) if made else found.reshape(())
     if not made:
         found.is_scalar = True
-    return found if "".join(made) == result else _in_order(recording, found, made, result)
+    return found if "".join(made) == result else _in_order(trace, found, made, result)

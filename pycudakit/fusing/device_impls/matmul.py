@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.matmul.matrix_power import raised
+from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
 PRODUCTS: dict[Any, Handler] = {}
-_captures = functools.partial(captures, PRODUCTS)
+_implements = functools.partial(implements, PRODUCTS)
 _NONE: Any = np._NoValue  # noqa: SLF001
 
 
@@ -30,22 +30,22 @@ def family(module: str) -> Any:
     return importlib.import_module(f"pycudakit._families.matmul.{module}")
 
 
-def stood(recording: Recording, *operands: Any) -> list[StandIn] | None:
-    """Return arrays, of which one at least is a stand-in, as stand-ins; None for what has no product."""
-    if StandIn not in map(type, operands):
+def as_tracers(trace: Trace, *operands: Any) -> list[Tracer] | None:
+    """Return arrays, of which one at least is a tracer, as tracers; None for what has no product."""
+    if Tracer not in map(type, operands):
         return None
-    found = [x if type(x) is StandIn else np.asarray(x) for x in operands]
+    found = [x if type(x) is Tracer else np.asarray(x) for x in operands]
     if any(x.size == 0 or x.ndim == 0 or x.dtype not in CODES for x in found):
         return None
-    return [x if type(x) is StandIn else recording.wrap(x) for x in found]
+    return [x if type(x) is Tracer else trace.wrap(x) for x in found]
 
 
-def _both(recording: Recording, a: Any, b: Any) -> tuple[StandIn, StandIn] | None:
-    found = stood(recording, a, b)
+def _both(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer] | None:
+    found = as_tracers(trace, a, b)
     return None if found is None else (found[0], found[1])
 
 
-def product(recording: Recording, a: Any, b: Any, name: str, warns: str | None) -> Any:
+def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
     """Return the product of two matrices, or of stacks of them, or of vectors, which `matmul` has."""
     common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
     placed = [x if x.dtype == common else x.astype(common) for x in (a, b)]
@@ -55,25 +55,25 @@ def product(recording: Recording, a: Any, b: Any, name: str, warns: str | None) 
         return function(name, lambda: np.matmul(x, y), x, y, warns=warns)
 
     multiply.__name__ = name
-    recording.costs.called(max(a.size, b.size), is_numpys=True)
-    return recording.at_home(multiply, placed, {}, places=2)  # type: ignore[arg-type]
+    trace.costs.called(max(a.size, b.size), is_numpys=True)
+    return trace.on_device(multiply, placed, {}, num_device_args=2)  # type: ignore[arg-type]
 
 
-def dots(recording: Recording, name: str, a: Any, b: Any, warns: bool) -> Any:
+def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
     """Return the sums of products along the last axes of arrays of one shape."""
-    function = family("dot").dots
+    function = family("dot").sum_of_products
 
     def multiply(x: Any, y: Any) -> Any:
         return function(name, lambda: np.vecdot(x, y), x, y, -1, warns=warns)
 
     multiply.__name__ = name
-    recording.costs.called(max(a.size, b.size), is_numpys=True)
-    return recording.at_home(multiply, (a, b), {}, places=2, are_unseen=True)
+    trace.costs.called(max(a.size, b.size), is_numpys=True)
+    return trace.on_device(multiply, (a, b), {}, num_device_args=2, results_stay_on_device=True)
 
 
-@_captures(np.matmul)
+@_implements(np.matmul)
 def _matmul(
-    recording: Recording,
+    trace: Trace,
     a: Any,
     b: Any,
     /,
@@ -83,7 +83,7 @@ def _matmul(
     axes: Any = None,
     **keywords: Any,
 ) -> Any:
-    both: Any = None if keywords else _both(recording, a, b)
+    both: Any = None if keywords else _both(trace, a, b)
     if both is not None and dtype is not None:
         is_taken = np.dtype(dtype) in CODES and all(np.can_cast(x.dtype, dtype, casting) for x in both)
         both = [x.astype(dtype) for x in both] if is_taken else None
@@ -93,11 +93,11 @@ def _matmul(
         both = [np.moveaxis(x, at, (-2, -1)) for x, at in moved] if are_of_matrices else None
     if both is None or not _fit(*both):
         return NotImplemented
-    result = product(recording, both[0], both[1], "matmul", "matmul")
+    result = product(trace, both[0], both[1], "matmul", "matmul")
     return result if axes is None else np.moveaxis(result, (-2, -1), axes[2])
 
 
-def _fit(a: StandIn, b: StandIn) -> bool:
+def _fit(a: Tracer, b: Tracer) -> bool:
     """Tell whether `matmul` takes them."""
     if a.shape[-1] != b.shape[max(b.ndim - 2, 0)] or max(a.ndim, b.ndim) > abi.MAX_DIMS:
         return False
@@ -108,31 +108,31 @@ def _fit(a: StandIn, b: StandIn) -> bool:
     return True
 
 
-def spread(recording: Recording, a: Any, shape: tuple[int, ...]) -> Any:
+def broadcast_copy(trace: Trace, a: Any, shape: tuple[int, ...]) -> Any:
     """Return an array of a shape that it is broadcast to, with memory for each element."""
-    return a if a.shape == shape else recording.call(np.copy, (np.broadcast_to(a, shape), "C"), {})
+    return a if a.shape == shape else trace.call(np.copy, (np.broadcast_to(a, shape), "C"), {})
 
 
-def as_matrix(recording: Recording, a: StandIn, order: Sequence[int], *shape: int) -> Any:
+def as_matrix(trace: Trace, a: Tracer, order: Sequence[int], *shape: int) -> Any:
     """Return axes in an order as those of a matrix, or of a stack of them, which lies side by side."""
     turned = a.transpose(tuple(order))
-    if not recording.store(turned).flags.c_contiguous:
-        turned = recording.call(np.copy, (turned, "C"), {})
+    if not trace.materialize(turned).flags.c_contiguous:
+        turned = trace.call(np.copy, (turned, "C"), {})
     return turned.reshape(shape)
 
 
-@_captures(np.tensordot)
-def tensordot(recording: Recording, a: Any, b: Any, axes: Any = 2) -> Any:
+@_implements(np.tensordot)
+def tensordot(trace: Trace, a: Any, b: Any, axes: Any = 2) -> Any:
     """Multiply along pairs of axes."""
-    return _along_pairs(recording, "tensordot", a, b, axes)
+    return _along_pairs(trace, "tensordot", a, b, axes)
 
 
-def _along_pairs(recording: Recording, name: str, a: Any, b: Any, axes: Any) -> Any:
-    both = _both(recording, a, b)
+def _along_pairs(trace: Trace, name: str, a: Any, b: Any, axes: Any) -> Any:
+    both = _both(trace, a, b)
     if both is None:
         return NotImplemented
     x, y = both
-    found = family("tensor_products").pairs(axes, x.shape, y.shape)
+    found = family("tensor_products").contracted_axes(axes, x.shape, y.shape)
     if found is None:
         return NotImplemented
     of_x, of_y = found
@@ -140,36 +140,36 @@ def _along_pairs(recording: Recording, name: str, a: Any, b: Any, axes: Any) -> 
     of_y_alone = [d for d in range(y.ndim) if d not in of_y]
     rows, columns = [x.shape[d] for d in of_x_alone], [y.shape[d] for d in of_y_alone]
     depth = math.prod(x.shape[d] for d in of_x)
-    left = as_matrix(recording, x, [*of_x_alone, *of_x], math.prod(rows), depth)
-    right = as_matrix(recording, y, [*of_y, *of_y_alone], depth, math.prod(columns))
-    return product(recording, left, right, name, "dot").reshape((*rows, *columns))
+    left = as_matrix(trace, x, [*of_x_alone, *of_x], math.prod(rows), depth)
+    right = as_matrix(trace, y, [*of_y, *of_y_alone], depth, math.prod(columns))
+    return product(trace, left, right, name, "dot").reshape((*rows, *columns))
 
 
-@_captures(np.dot)
-def _dot(recording: Recording, a: Any, b: Any, out: Any = None) -> Any:
+@_implements(np.dot)
+def _dot(trace: Trace, a: Any, b: Any, out: Any = None) -> Any:
     if out is not None or max(np.ndim(a), np.ndim(b)) < 2:
         return NotImplemented  # vectors, which others take
-    return _along_pairs(recording, "dot", a, b, ([-1], [max(np.ndim(b) - 2, 0)]))
+    return _along_pairs(trace, "dot", a, b, ([-1], [max(np.ndim(b) - 2, 0)]))
 
 
-@_captures(np.vdot)
-def _vdot(recording: Recording, a: Any, b: Any, /) -> Any:
-    both = _both(recording, a, b)
+@_implements(np.vdot)
+def _vdot(trace: Trace, a: Any, b: Any, /) -> Any:
+    both = _both(trace, a, b)
     if both is None or both[0].size != both[1].size or max(x.ndim for x in both) < 2:
         return NotImplemented
-    return recording.call(np.vdot, tuple(np.ravel(x) for x in both), {})
+    return trace.call(np.vdot, tuple(np.ravel(x) for x in both), {})
 
 
-@_captures(np.inner)
-def _inner(recording: Recording, a: Any, b: Any) -> Any:
+@_implements(np.inner)
+def _inner(trace: Trace, a: Any, b: Any) -> Any:
     if max(np.ndim(a), np.ndim(b)) < 2:
         return NotImplemented
-    return _along_pairs(recording, "inner", a, b, ([-1], [-1]))
+    return _along_pairs(trace, "inner", a, b, ([-1], [-1]))
 
 
-@_captures(np.kron)
-def _kron(recording: Recording, a: Any, b: Any) -> Any:
-    both = _both(recording, a, b)
+@_implements(np.kron)
+def _kron(trace: Trace, a: Any, b: Any) -> Any:
+    both = _both(trace, a, b)
     if both is None:
         return NotImplemented
     x, y = both
@@ -184,9 +184,9 @@ def _kron(recording: Recording, a: Any, b: Any) -> Any:
 
 if hasattr(np, "vecdot"):
 
-    @_captures(np.vecdot)
+    @_implements(np.vecdot)
     def _vecdot(
-        recording: Recording,
+        trace: Trace,
         x1: Any,
         x2: Any,
         /,
@@ -198,11 +198,11 @@ if hasattr(np, "vecdot"):
         casting: Any = "same_kind",
         **keywords: Any,
     ) -> Any:
-        both = None if keywords or type(keepdims) is not bool else _both(recording, x1, x2)
+        both = None if keywords or type(keepdims) is not bool else _both(trace, x1, x2)
         if both is None:
             return NotImplemented
         try:
-            *of_each, kept = family("tensor_products").places(axes, axis, keepdims)
+            *of_each, kept = family("tensor_products").vecdot_axes(axes, axis, keepdims)
             first, second = (np.moveaxis(x, at, -1) for x, at in zip(both, of_each, strict=True))  # type: ignore[type-var]
             shape = (*np.broadcast_shapes(first.shape[:-1], second.shape[:-1]), first.shape[-1])
             are_taken = dtype is None or all(np.can_cast(x.dtype, dtype, casting) for x in both)
@@ -212,18 +212,18 @@ if hasattr(np, "vecdot"):
         if first.shape[-1] != second.shape[-1] or not (are_taken and is_known):
             return NotImplemented
         first, second = (
-            spread(recording, x if dtype is None else x.astype(dtype), shape) for x in (first, second)
+            broadcast_copy(trace, x if dtype is None else x.astype(dtype), shape) for x in (first, second)
         )
-        found = dots(recording, "vecdot", first, second, warns=True)
+        found = dots(trace, "vecdot", first, second, warns=True)
         if keepdims:
             found = np.moveaxis(np.expand_dims(found, -1), -1, kept)
         return found
 
 
-def matrix_power(recording: Recording, a: Any, n: Any) -> Any:
+def matrix_power(trace: Trace, a: Any, n: Any) -> Any:
     """Multiply a matrix by itself n times."""
-    is_square = type(a) is StandIn and a.ndim > 1 and a.shape[-1] == a.shape[-2] and a.size > 0
+    is_square = type(a) is Tracer and a.ndim > 1 and a.shape[-1] == a.shape[-2] and a.size > 0
     if not is_square or type(n) is not int or n < 1:
         return NotImplemented
-    result = raised(a, n, lambda x, y: recording.call(np.matmul, (x, y), {}))
+    result = power_by_squaring(a, n, lambda x, y: trace.call(np.matmul, (x, y), {}))
     return result.copy() if result is a else result

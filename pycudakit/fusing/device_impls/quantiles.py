@@ -12,17 +12,17 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.device_impls.quantiles_by_sort import of_rows
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, outline
+from pycudakit.fusing.device_impls.quantiles_by_sort import row_quantiles
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, layout_stub
 
 QUANTILES: dict[Any, Handler] = {}
 
 
 def _median(name: str) -> Handler:
     def handle(
-        recording: Recording,
+        trace: Trace,
         a: Any,
         axis: Any = None,
         out: Any = None,
@@ -32,14 +32,14 @@ def _median(name: str) -> Handler:
         del overwrite_input
         if out is not None:
             return NotImplemented
-        return _of_rows(recording, name, a, (), {}, axis, keepdims)
+        return _of_rows(trace, name, a, (), {}, axis, keepdims)
 
     return handle
 
 
 def _quantile(name: str) -> Handler:
     def handle(
-        recording: Recording,
+        trace: Trace,
         a: Any,
         q: Any,
         axis: Any = None,
@@ -53,12 +53,12 @@ def _quantile(name: str) -> Handler:
         del overwrite_input
         if out is not None:
             return NotImplemented
-        shares = recording.resolved(q)
+        levels = trace.resolved(q)
         if weights is not None:
             if method != "inverted_cdf":
                 return NotImplemented
-            return _of_weights(recording, name, a, np.asarray(shares), axis, keepdims, weights)
-        return _of_rows(recording, name, a, (shares,), {"method": method}, axis, keepdims)
+            return _of_weights(trace, name, a, np.asarray(levels), axis, keepdims, weights)
+        return _of_rows(trace, name, a, (levels,), {"method": method}, axis, keepdims)
 
     return handle
 
@@ -70,10 +70,10 @@ for _name in ("nanpercentile", "nanquantile", "percentile", "quantile"):
 
 
 def _of_rows(
-    recording: Recording,
+    trace: Trace,
     name: str,
     a: Any,
-    shares: tuple[Any, ...],
+    levels: tuple[Any, ...],
     keywords: dict[str, Any],
     axis: Any,
     keepdims: Any,
@@ -85,50 +85,48 @@ def _of_rows(
     rest = tuple(a.shape[d] for d in kept)
     if kept:
         a_rows = a.transpose((*kept, *sorted(axes)))
-        if not recording.store(a_rows).flags.c_contiguous:
-            a_rows = recording.call(np.copy, (a_rows, "C"), {})
+        if not trace.materialize(a_rows).flags.c_contiguous:
+            a_rows = trace.call(np.copy, (a_rows, "C"), {})
         rows, along = a_rows.reshape((*rest, -1)), -1
     else:
         rows, along = a, None
-    recording.costs.called(a.size)
+    trace.costs.called(a.size)
     found = NotImplemented
-    if type(rows) is StandIn:
-        given = shares[0] if shares else None, keywords.get("method", "linear")
-        found = of_rows(recording, name, rows if kept else rows.ravel(), *given)
+    if type(rows) is Tracer:
+        given = levels[0] if levels else None, keywords.get("method", "linear")
+        found = row_quantiles(trace, name, rows if kept else rows.ravel(), *given)
         found = found if found is NotImplemented or keepdims or found.ndim else found[()]
     if found is NotImplemented:
         function = getattr(_family(), name)
-        found = recording.at_home(function, (rows, *shares), {**keywords, "axis": along})
+        found = trace.on_device(function, (rows, *levels), {**keywords, "axis": along})
     if kept != sorted(kept):
-        found = recording.wrap(found).transpose([kept.index(d) for d in sorted(kept)])
-    return _shaped(recording, found, a, axes, np.shape(shares[0] if shares else 0), keepdims)
+        found = trace.wrap(found).transpose([kept.index(d) for d in sorted(kept)])
+    return _shaped(trace, found, a, axes, np.shape(levels[0] if levels else 0), keepdims)
 
 
-def _kept(name: str, a: StandIn, axes: tuple[int, ...]) -> list[int]:
+def _kept(name: str, a: Tracer, axes: tuple[int, ...]) -> list[int]:
     """Return the axes that are kept; of medians along one axis, in the order in which NumPy's results lie."""
     kept = [d for d in range(a.ndim) if d not in axes]
     is_of_one = name.endswith("median") and len(axes) == 1
-    if is_of_one and (name == "median" or a.shape[axes[0]] < _family().MASKED_BELOW):
-        strides = outline(a).strides
+    if is_of_one and (name == "median" or a.shape[axes[0]] < _family().MASKED_MEDIAN_BELOW):
+        strides = layout_stub(a).strides
         kept.sort(key=lambda d: -abs(strides[d]))
     return kept
 
 
-def _of_weights(
-    recording: Recording, name: str, a: Any, shares: Any, axis: Any, keepdims: Any, weights: Any
-) -> Any:
+def _of_weights(trace: Trace, name: str, a: Any, levels: Any, axis: Any, keepdims: Any, weights: Any) -> Any:
     weighted: Any = importlib.import_module("pycudakit.fusing.device_impls.weighted_quantiles")
-    if shares.dtype in CODES and name.endswith("percentile"):
-        shares = np.asarray(np.true_divide(shares, 100))
+    if levels.dtype in CODES and name.endswith("percentile"):
+        levels = np.asarray(np.true_divide(levels, 100))
     axes = _axes_of(a, axis)
-    if not (axes and weighted.are_known(shares)):
+    if not (axes and weighted.are_valid_levels(levels)):
         return NotImplemented
-    recording.costs.called(a.size)
-    given = (shares, None if axis is None else axes, weights, name.startswith("nan"))
-    found = weighted.of_weighted_rows(recording, a, *given)
+    trace.costs.called(a.size)
+    given = (levels, None if axis is None else axes, weights, name.startswith("nan"))
+    found = weighted.weighted_row_quantiles(trace, a, *given)
     if found is NotImplemented:
         return found
-    return _shaped(recording, found, a, axes, shares.shape, keepdims)
+    return _shaped(trace, found, a, axes, levels.shape, keepdims)
 
 
 def _family() -> Any:
@@ -137,18 +135,18 @@ def _family() -> Any:
 
 def _axes_of(a: Any, axis: Any) -> tuple[int, ...]:
     """Return the axes of a call that stays on the device, or none."""
-    is_there = type(a) is StandIn and a.ndim > 0 and a.size > 0
+    is_on_device = type(a) is Tracer and a.ndim > 0 and a.size > 0
     try:
-        return normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_there else ()
+        return normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_on_device else ()
     except (TypeError, ValueError):
         return ()
 
 
 def _shaped(
-    recording: Recording, found: Any, a: StandIn, axes: tuple[int, ...], ahead: tuple[int, ...], keepdims: Any
+    trace: Trace, found: Any, a: Tracer, axes: tuple[int, ...], ahead: tuple[int, ...], keepdims: Any
 ) -> Any:
     """Return what is found with the axes that are kept."""
     if not keepdims:
         return found
     sizes = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
-    return recording.wrap(found).reshape((*ahead, *sizes))
+    return trace.wrap(found).reshape((*ahead, *sizes))

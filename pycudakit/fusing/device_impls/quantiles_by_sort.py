@@ -9,61 +9,64 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import BOOL, CODES, FLOAT32, FLOAT64, Array, DType
-from pycudakit.fusing.device_impls.take import taken_along
+from pycudakit.fusing.device_impls.take import take_along_unchecked
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
 
-_MOST = 32  # shares, each of which is some steps
-_MOST_ELEMENTS = 1 << 30  # that are sorted at once
-_TIMES = 4  # as much memory as the rows have
+_MAX_LEVELS = 32  # shares, each of which is some steps
+_MAX_ELEMENTS = 1 << 30  # that are sorted at once
+_MEMORY_FACTOR = 4  # as much memory as the rows have
 
 
-def of_rows(recording: Recording, name: str, rows: StandIn, q: Any, method: str) -> Any:
+def row_quantiles(trace: Trace, name: str, rows: Tracer, q: Any, method: str) -> Any:
     """Return a function's order statistics along the last axis, those of several shares along the first.
 
     It is NotImplemented where the rows do not lie on the device, or sorting them is not what is wanted.
     """
-    recording.store(rows)
-    storage = rows.node.storage
-    fits = rows.size <= _MOST_ELEMENTS and _TIMES * rows.nbytes <= (residency.budget() or math.inf)
-    if storage is None or not (storage.is_kept and fits and rows.dtype.isnative):
+    trace.materialize(rows)
+    buffer = rows.node.buffer
+    fits = rows.size <= _MAX_ELEMENTS and _MEMORY_FACTOR * rows.nbytes <= (residency.budget() or math.inf)
+    if buffer is None or not (buffer.is_resident and fits and rows.dtype.isnative):
         return NotImplemented
     if name.endswith("median"):
-        return _Rows(recording, name, rows).median()
-    shares = np.asarray(q)
-    if shares.dtype not in CODES or not 0 < shares.size <= _MOST:
+        return _SortedRows(trace, name, rows).median()
+    levels = np.asarray(q)
+    if levels.dtype not in CODES or not 0 < levels.size <= _MAX_LEVELS:
         return NotImplemented
-    if name.startswith("nan") and shares.ndim and not recording.memory.scope.queues:
+    if name.startswith("nan") and levels.ndim and not trace.buffers.scope.is_async:
         return NotImplemented  # NumPy has a row's quantiles side by side
     if name.endswith("percentile"):
-        shares = np.asarray(np.true_divide(shares, 100))
+        levels = np.asarray(np.true_divide(levels, 100))
     points: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")
-    are_plain = shares.ndim <= 2 and method in points.METHODS and points.are_valid(shares)
+    are_plain = levels.ndim <= 2 and method in points.METHODS and points.quantile_is_valid(levels)
     # Of one row NumPy has NaN in the row's type, whatever that of the share is.
-    has_two_types = shares.ndim == 0 and rows.ndim == 1 and rows.dtype != shares.dtype
+    has_two_types = levels.ndim == 0 and rows.ndim == 1 and rows.dtype != levels.dtype
     is_weak = type(q) in (int, float)
     if not are_plain or (has_two_types and not is_weak):
         return NotImplemented
-    if rows.dtype == BOOL and points.Points(rows.shape[-1], shares, method, False).gamma is not None:
+    if (
+        rows.dtype == BOOL
+        and points.QuantileInterpolation(rows.shape[-1], levels, method, False).gamma is not None
+    ):
         return NotImplemented  # there is no difference of bools
-    found = _Rows(recording, name, rows)
-    if found.skips_nan and shares.dtype != FLOAT64:
+    found = _SortedRows(trace, name, rows)
+    if found.skips_nan and levels.dtype != FLOAT64:
         return NotImplemented
-    return found.quantiles(points, shares, method, is_weak)
+    return found.quantiles(points, levels, method, is_weak)
 
 
-class _Rows:
+class _SortedRows:
     """Rows in order, NaN last."""
 
-    def __init__(self, recording: Recording, name: str, rows: StandIn) -> None:
-        self._recording = recording
+    def __init__(self, trace: Trace, name: str, rows: Tracer) -> None:
+        self._trace = trace
         self._dtype: DType = rows.dtype
         self._floating = rows.dtype.kind == "f"
         self._count = rows.shape[-1]
         self._is_one = rows.ndim == 1
         rows = rows.reshape(1, -1) if self._is_one else rows  # an element alone would come down
-        self._ordered: Any = recording.call(np.sort, (rows,), {})
+        self._ordered: Any = trace.call(np.sort, (rows,), {})
         self.skips_nan = name.startswith("nan") and self._floating
         if self.skips_nan:
             valid = np.count_nonzero(~np.isnan(rows), axis=-1)
@@ -71,8 +74,8 @@ class _Rows:
             self._warn_of_only_nan()
 
     def _warn_of_only_nan(self) -> None:
-        if not self._recording.memory.scope.queues and self._recording.resolved(np.any(self._valid == 0)):
-            importlib.import_module("pycudakit._families.select.order_statistics").warn_of_only_nan()
+        if not self._trace.buffers.scope.is_async and self._trace.resolved(np.any(self._valid == 0)):
+            importlib.import_module("pycudakit._families.select.order_statistics").warn_all_nan_slice()
 
     def _at(self, rank: int) -> Any:
         return self._ordered[..., rank]
@@ -80,7 +83,7 @@ class _Rows:
     def _at_own(self, ranks: Any) -> Any:
         """Return elements by ranks that each row has of its own; those of rows of nothing but NaN are NaN."""
         inside = np.minimum(np.maximum(ranks, 0), self._count - 1)
-        return taken_along(self._recording, self._ordered, inside[..., np.newaxis])[..., 0]
+        return take_along_unchecked(self._trace, self._ordered, inside[..., np.newaxis])[..., 0]
 
     def _or_nan(self, result: Any, is_nan: Any) -> Any:
         return np.where(is_nan, result.dtype.type(np.nan), result)
@@ -111,28 +114,30 @@ class _Rows:
         last = np.maximum(valid - 1, 0)
         low, high = self._at_own(last // 2), self._at_own(np.minimum(valid // 2, last))
         family: Any = importlib.import_module("pycudakit._families.select.quantiles")
-        if not self._is_one and self._count < family.MASKED_BELOW:
+        if not self._is_one and self._count < family.MASKED_MEDIAN_BELOW:
             result = (low + high) / self._dtype.type(2)
         else:
             result = np.where(valid % 2 == 0, self._mean([low, high]), low)
         return self._or_nan(result, valid == 0)
 
-    def quantiles(self, points: Any, shares: Array, method: str, is_weak: bool) -> Any:
+    def quantiles(self, points: Any, levels: Array, method: str, is_weak: bool) -> Any:
         if self.skips_nan:
-            found = [self._share_of_numbers(points, share, method, is_weak) for share in shares.ravel()]
+            found = [self._level_of_numbers(points, level, method, is_weak) for level in levels.ravel()]
             if found[0].dtype != self._dtype and self._is_first_empty():
                 found = [each.astype(self._dtype) for each in found]
         else:
-            found = self._shares(points.Points(self._count, shares, method, self._floating), is_weak)
-        together = self._recording.call(np.stack, (found, 0), {}) if shares.ndim else found[0]
-        return self._shaped(together, shares.shape)
+            found = self._levels(
+                points.QuantileInterpolation(self._count, levels, method, self._floating), is_weak
+            )
+        stacked = self._trace.call(np.stack, (found, 0), {}) if levels.ndim else found[0]
+        return self._shaped(stacked, levels.shape)
 
     def _is_first_empty(self) -> bool:
         """Tell whether the first row has nothing but NaN: its type is that of all, as NumPy has it."""
-        return not self._recording.resolved(self._valid.ravel()[0])
+        return not self._trace.resolved(self._valid.ravel()[0])
 
-    def _shares(self, points: Any, is_weak: bool) -> list[Any]:
-        places = [each.ravel() for each in points.places]
+    def _levels(self, points: Any, is_weak: bool) -> list[Any]:
+        places = [each.ravel() for each in points.indexes]
         found = []
         for i, low in enumerate(places[0]):
             result = self._at(int(low))
@@ -145,8 +150,8 @@ class _Rows:
             found.append(result)
         return found
 
-    def _share_of_numbers(self, points: Any, share: Any, method: str, is_weak: bool) -> Any:
-        places, gamma = points.lie_at(self._valid, share, method, self._floating)
+    def _level_of_numbers(self, points: Any, level: Any, method: str, is_weak: bool) -> Any:
+        places, gamma = points.neighbour_indexes(self._valid, level, method, self._floating)
         low, *high = (self._at_own(np.where(place < 0, place + self._valid, place)) for place in places)
         if gamma is None:
             return self._or_nan(low, self._valid == 0)

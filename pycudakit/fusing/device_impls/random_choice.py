@@ -1,4 +1,4 @@
-"""Arrays on the device that a generator of the kit's chooses from, or puts in another order, there.
+"""Arrays on the device that a pycudakit generator chooses from, or puts in another order, there.
 
 Each function returns NotImplemented for what the host does. What is drawn is drawn there, too.
 """
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._native.dtypes import INT64
-from pycudakit.fusing.device_impls.take import taken, taken_along
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.device_impls.take import take_along_unchecked, take_unchecked
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import Handler, empty, full
 
 DRAWING: dict[str, Handler] = {}
@@ -26,42 +26,42 @@ def _draws(handler: Handler) -> Handler:
     return handler
 
 
-def _order(recording: Recording, generator: Any, shape: tuple[int, ...], axis: int = -1) -> Any:
+def _order(trace: Trace, generator: Any, shape: tuple[int, ...], axis: int = -1) -> Any:
     """Return the order along an axis of as many random words."""
-    words = recording.at_home(generator._words, shape, {}, places=0)  # noqa: SLF001
-    return recording.call(np.argsort, (words, axis), {})
+    words = trace.on_device(generator._words, shape, {}, num_device_args=0)  # noqa: SLF001
+    return trace.call(np.argsort, (words, axis), {})
 
 
 def _axis_of(x: Any, axis: Any) -> int | None:
     """Return an axis along which elements can be put in another order there, or None."""
-    if type(x) is not StandIn or not x.ndim or not x.size or not isinstance(axis, (int, np.integer)):
+    if type(x) is not Tracer or not x.ndim or not x.size or not isinstance(axis, (int, np.integer)):
         return None
     return normalize_axis_index(int(axis), x.ndim)
 
 
 @_draws
-def _permutation(recording: Recording, generator: Any, x: Any, axis: Any = 0) -> Any:
+def _permutation(trace: Trace, generator: Any, x: Any, axis: Any = 0) -> Any:
     along = _axis_of(x, axis)
     if along is None:
         return NotImplemented
-    return taken(recording, x, _order(recording, generator, (x.shape[along],)), along)
+    return take_unchecked(trace, x, _order(trace, generator, (x.shape[along],)), along)
 
 
 @_draws
-def _shuffle(recording: Recording, generator: Any, x: Any, axis: Any = 0) -> Any:
+def _shuffle(trace: Trace, generator: Any, x: Any, axis: Any = 0) -> Any:
     if _axis_of(x, axis) is None:
         return NotImplemented
     if not x.flags.writeable:
         raise ValueError("array is read-only")
-    recording.set(x, ..., _permutation(recording, generator, x, axis))
+    trace.set(x, ..., _permutation(trace, generator, x, axis))
     return None
 
 
 @_draws
-def _permuted(recording: Recording, generator: Any, x: Any, *, axis: Any = None, out: Any = None) -> Any:
+def _permuted(trace: Trace, generator: Any, x: Any, *, axis: Any = None, out: Any = None) -> Any:
     along = _axis_of(x, 0 if axis is None else axis)
     may_be_written = out is None or (
-        type(out) is StandIn
+        type(out) is Tracer
         and out.shape == x.shape
         and np.can_cast(x.dtype, out.dtype, "safe")
         and out.flags.writeable
@@ -69,25 +69,25 @@ def _permuted(recording: Recording, generator: Any, x: Any, *, axis: Any = None,
     if along is None or not may_be_written:
         return NotImplemented
     if axis is None:
-        order = _order(recording, generator, (x.size,))
-        result = taken(recording, x.ravel(), order).reshape(x.shape)
+        order = _order(trace, generator, (x.size,))
+        result = take_unchecked(trace, x.ravel(), order).reshape(x.shape)
     elif along == x.ndim - 1:
-        order = _order(recording, generator, x.shape)
-        result = taken_along(recording, x, order, along)
+        order = _order(trace, generator, x.shape)
+        result = take_along_unchecked(trace, x, order, along)
     else:
         # The words are those of the elements in C order, whatever the axis.
-        order = _order(recording, generator, x.shape, along).swapaxes(along, -1)
-        turned = [recording.call(np.copy, (each, "C"), {}) for each in (x.swapaxes(along, -1), order)]
-        result = taken_along(recording, *turned).swapaxes(along, -1)
+        order = _order(trace, generator, x.shape, along).swapaxes(along, -1)
+        turned = [trace.call(np.copy, (each, "C"), {}) for each in (x.swapaxes(along, -1), order)]
+        result = take_along_unchecked(trace, *turned).swapaxes(along, -1)
     if out is None:
-        return result if axis is None else recording.call(np.copy, (result, "C"), {})
-    recording.set(out, ..., result)
+        return result if axis is None else trace.call(np.copy, (result, "C"), {})
+    trace.set(out, ..., result)
     return out
 
 
 @_draws
 def _choice(
-    recording: Recording,
+    trace: Trace,
     generator: Any,
     a: Any,
     size: Any = None,
@@ -96,73 +96,75 @@ def _choice(
     axis: Any = 0,
     shuffle: Any = True,
 ) -> Any:
-    size, p = recording.resolved(size), recording.resolved(p)
+    size, p = trace.resolved(size), trace.resolved(p)
     if size is not None and not np.size(size):
-        chosen = _choice(recording, generator, a, 1, replace, p, axis, shuffle)
-        return chosen if type(chosen) is not StandIn else np.squeeze(chosen, _axis_of(a, axis) or 0)
-    if type(a) is StandIn and not a.ndim:
-        a = np.asarray(recording.resolved(a)).item()
+        chosen = _choice(trace, generator, a, 1, replace, p, axis, shuffle)
+        return chosen if type(chosen) is not Tracer else np.squeeze(chosen, _axis_of(a, axis) or 0)
+    if type(a) is Tracer and not a.ndim:
+        a = np.asarray(trace.resolved(a)).item()
     if isinstance(a, (int, np.integer)) and a > 0:
-        return _places(recording, generator, int(a), size, replace, p, shuffle)
-    population = a.shape[axis] if type(a) is StandIn and a.ndim else 0
+        return _places(trace, generator, int(a), size, replace, p, shuffle)
+    population = a.shape[axis] if type(a) is Tracer and a.ndim else 0
     along = _axis_of(a, axis)
     if along is None:
         return NotImplemented
-    place = _places(recording, generator, population, size, replace, p, shuffle)
+    place = _places(trace, generator, population, size, replace, p, shuffle)
     if size is None:
-        return recording.get(a, (*(slice(None),) * along, place)).copy()
-    return taken(recording, a, place, along)
+        return trace.get(a, (*(slice(None),) * along, place)).copy()
+    return take_unchecked(trace, a, place, along)
 
 
 def _places(
-    recording: Recording, generator: Any, population: int, size: Any, replace: Any, p: Any, shuffle: Any
+    trace: Trace, generator: Any, population: int, size: Any, replace: Any, p: Any, shuffle: Any
 ) -> Any:
     """Return which elements are chosen; without a size, an integer."""
     rules: Any = importlib.import_module("pycudakit.random.choice")
-    count = rules.count_of(size)
+    count = rules.sample_count(size)
     if p is not None:
-        p = rules.probabilities_of(p, population)
+        p = rules.checked_probabilities(p, population)
     if not replace:
         rules.check_sample(population, count, p)
     if size is None and (replace or p is None):
-        place = recording.on_host(generator.choice, (population, None, replace, p, 0, shuffle), {})
-        return int(recording.resolved(place))
+        place = trace.on_host(generator.choice, (population, None, replace, p, 0, shuffle), {})
+        return int(trace.resolved(place))
     if replace and p is None:
-        return recording.at_home(generator.integers, (0, population, size), {}, places=0)
+        return trace.on_device(generator.integers, (0, population, size), {}, num_device_args=0)
     if replace:
-        drawn = recording.at_home(generator.random, (size,), {}, places=0)
-        return recording.call(np.searchsorted, (recording.wrap(rules.sums_of(p)), drawn), {"side": "right"})
-    if p is None and rules.are_few(population, count):
-        order = _few(recording, generator, population, count, shuffle)
+        drawn = trace.on_device(generator.random, (size,), {}, num_device_args=0)
+        return trace.call(
+            np.searchsorted, (trace.wrap(rules.cumulative_probabilities(p)), drawn), {"side": "right"}
+        )
+    if p is None and rules.is_small_sample(population, count):
+        order = _few(trace, generator, population, count, shuffle)
     elif p is None:
-        order = _order(recording, generator, (population,))
+        order = _order(trace, generator, (population,))
     else:
-        waiting = recording.at_home(generator.exponential, (1.0, population), {}, places=0)
+        waiting = trace.on_device(generator.exponential, (1.0, population), {}, num_device_args=0)
         with np.errstate(divide="ignore"):
-            order = recording.call(np.argsort, (waiting / recording.wrap(p),), {"kind": "stable"})
-    return int(recording.resolved(order[0])) if size is None else order[:count].reshape(size)
+            order = trace.call(np.argsort, (waiting / trace.wrap(p),), {"kind": "stable"})
+    return int(trace.resolved(order[0])) if size is None else order[:count].reshape(size)
 
 
-def _few(recording: Recording, generator: Any, population: int, count: int, shuffle: Any) -> Any:
+def _few(trace: Trace, generator: Any, population: int, count: int, shuffle: Any) -> Any:
     """Return few of many as Floyd has them: each drawn up to a top, or that top if it was chosen before."""
     if not count:
-        return empty(recording, (0,), INT64)
+        return empty(trace, (0,), INT64)
     draws: Any = importlib.import_module("pycudakit.fusing.device_impls.random_distributions")
-    nth = np.cumsum(full(recording, (count,), 1, INT64)) - 1
+    nth = np.cumsum(full(trace, (count,), 1, INT64)) - 1
     tops = nth + (population - count)
-    drawn = draws.There.beside(generator, recording).integers(0, tops, endpoint=True)
+    drawn = draws.DeviceGenerator.beside(generator, trace).integers(0, tops, endpoint=True)
     # It was, if it was drawn before, or is a top in whose place it was: that of an earlier one.
-    order = recording.call(np.argsort, (drawn,), {"kind": "stable"})
-    first = taken(recording, order, np.searchsorted(drawn[order], drawn))
+    order = trace.call(np.argsort, (drawn,), {"kind": "stable"})
+    first = take_unchecked(trace, order, np.searchsorted(drawn[order], drawn))
     was_chosen = first < nth
     link = np.where(drawn < population - count, nth, drawn - (population - count))
     while True:
-        found = was_chosen | taken(recording, was_chosen, link)
-        if not recording.resolved(np.any(found != was_chosen)):
+        found = was_chosen | take_unchecked(trace, was_chosen, link)
+        if not trace.resolved(np.any(found != was_chosen)):
             break
         was_chosen = found
     chosen = np.where(was_chosen, tops, drawn)
-    return _permutation(recording, generator, chosen) if shuffle else chosen
+    return _permutation(trace, generator, chosen) if shuffle else chosen
 
 
 # ---- Distributions whose parameters are arrays there -----------------------------------------------------
@@ -173,40 +175,40 @@ standard_cauchy standard_gamma standard_t triangular uniform wald weibull"""
 
 
 def _distribution(name: str) -> Handler:
-    def handle(recording: Recording, generator: Any, *arguments: Any, **keywords: Any) -> Any:
+    def handle(trace: Trace, generator: Any, *arguments: Any, **keywords: Any) -> Any:
         draws: Any = importlib.import_module("pycudakit.fusing.device_impls.random_distributions")
-        return draws.drawn(recording, generator, name, arguments, keywords)
+        return draws.draw_on_device(trace, generator, name, arguments, keywords)
 
     return handle
 
 
 def _filling(name: str) -> Handler:
-    def handle(recording: Recording, generator: Any, *arguments: Any, **keywords: Any) -> Any:
+    def handle(trace: Trace, generator: Any, *arguments: Any, **keywords: Any) -> Any:
         """Draw to an array in Fortran's order, which is filled in the order of its memory."""
         method = getattr(generator, name)
         try:
             given = inspect.signature(method).bind(*arguments, **keywords).arguments
         except TypeError:  # which the method raises
             return NotImplemented
-        out, size = given.get("out"), recording.resolved(given.pop("size", None))
-        if recording.is_there(out) or type(out) is not StandIn or not recording.is_there(out.T):
+        out, size = given.get("out"), trace.resolved(given.pop("size", None))
+        if trace.can_write_on_device(out) or type(out) is not Tracer or not trace.can_write_on_device(out.T):
             return NotImplemented
         if size is not None and tuple(np.atleast_1d(size)) != out.shape:
             return NotImplemented
-        recording.at_home(method, (), {**given, "out": out.T}, places=0)
+        trace.on_device(method, (), {**given, "out": out.T}, num_device_args=0)
         return out
 
     return handle
 
 
 def _of_vectors(name: str) -> Handler:
-    def handle(recording: Recording, generator: Any, *arguments: Any, **keywords: Any) -> Any:
+    def handle(trace: Trace, generator: Any, *arguments: Any, **keywords: Any) -> Any:
         draws: Any = importlib.import_module("pycudakit.fusing.device_impls.random_multivariate")
         try:
             inspect.signature(getattr(generator, name)).bind(*arguments, **keywords)
         except TypeError:  # which the method raises
             return NotImplemented
-        return getattr(draws, name)(recording, generator, *arguments, **keywords)
+        return getattr(draws, name)(trace, generator, *arguments, **keywords)
 
     return handle
 

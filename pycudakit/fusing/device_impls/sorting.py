@@ -11,26 +11,26 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.fusing.device_impls.take import taken, taken_along
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures, empty, is_laid_out_anew
+from pycudakit.fusing.device_impls.take import take_along_unchecked, take_unchecked
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, empty, implements, may_sort_in_c_order
 
 ORDERING: dict[Any, Handler] = {}
-_captures = functools.partial(captures, ORDERING)
+_implements = functools.partial(implements, ORDERING)
 
 
-def topk(recording: Recording, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
+def topk(trace: Trace, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
     """Return the best elements, and where they are."""
-    is_along = type(a) is StandIn and a.ndim > 0 and type(axis) is int and -a.ndim <= axis < a.ndim
-    if not is_along and (type(a) is not StandIn or axis is not None):
+    is_along = type(a) is Tracer and a.ndim > 0 and type(axis) is int and -a.ndim <= axis < a.ndim
+    if not is_along and (type(a) is not Tracer or axis is not None):
         return NotImplemented
     if is_along and axis not in (-1, a.ndim - 1):
-        found = topk(recording, recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {}), k, -1, largest)
-        return type(found)(*(recording.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in found))
+        found = topk(trace, trace.call(np.copy, (a.swapaxes(axis, -1), "C"), {}), k, -1, largest)
+        return type(found)(*(trace.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in found))
     functions = importlib.import_module("pycudakit._families.sort.sorting")
-    indices = recording.at_home(functions.topk_indices, (a, k, axis, largest), {})
-    values = taken_along(recording, a.ravel() if axis is None else a, indices)
+    indices = trace.on_device(functions.topk_indices, (a, k, axis, largest), {})
+    values = take_along_unchecked(trace, a.ravel() if axis is None else a, indices)
     return functions.TopK(values, indices)
 
 
@@ -39,28 +39,28 @@ def _along_another(name: str) -> Handler:
     function = getattr(np, name)
     before = 1 + ("partition" in name)  # of the axis
 
-    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
+    def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
         named = dict(keywords)
         if named.pop("descending", None):
-            return _descending(recording, function, a, arguments, named)
+            return _descending(trace, function, a, arguments, named)
         axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
-        is_plain = type(a) is StandIn and type(axis) is int and -a.ndim <= axis < a.ndim
-        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and is_laid_out_anew(a)):
+        is_plain = type(a) is Tracer and type(axis) is int and -a.ndim <= axis < a.ndim
+        if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and may_sort_in_c_order(a)):
             return NotImplemented
-        moved = recording.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
+        moved = trace.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
         given = (moved, *arguments[: before - 1], -1, *arguments[before:])
-        return recording.call(np.copy, (recording.call(function, given, named).swapaxes(axis, -1), "C"), {})
+        return trace.call(np.copy, (trace.call(function, given, named).swapaxes(axis, -1), "C"), {})
 
     return handle
 
 
-def _descending(recording: Recording, function: Any, a: Any, arguments: Any, named: Any) -> Any:
+def _descending(trace: Trace, function: Any, a: Any, arguments: Any, named: Any) -> Any:
     """Find the order of values whose order is the other way round, but for NaN, which stays last."""
-    is_plain = type(a) is StandIn and len(arguments) <= 1 and named.keys() <= {"axis", "stable"}
+    is_plain = type(a) is Tracer and len(arguments) <= 1 and named.keys() <= {"axis", "stable"}
     if not is_plain or not a.size:
         return NotImplemented
     flip = np.negative if a.dtype.kind == "f" else np.invert
-    result = recording.call(function, (flip(a), *arguments), named)
+    result = trace.call(function, (flip(a), *arguments), named)
     return result if function is np.argsort else flip(result)
 
 
@@ -68,30 +68,30 @@ for _name in ("sort", "argsort", "partition", "argpartition"):
     ORDERING[getattr(np, _name)] = _along_another(_name)
 
 
-@_captures(np.lexsort)
-def _lexsort(recording: Recording, keys: Any, axis: Any = -1) -> Any:
-    parts = list(keys) if type(keys) in (tuple, list, StandIn) else []
-    are_alike = bool(parts) and all(type(key) is StandIn and key.shape == parts[0].shape for key in parts)
+@_implements(np.lexsort)
+def _lexsort(trace: Trace, keys: Any, axis: Any = -1) -> Any:
+    parts = list(keys) if type(keys) in (tuple, list, Tracer) else []
+    are_alike = bool(parts) and all(type(key) is Tracer and key.shape == parts[0].shape for key in parts)
     if not are_alike or not (parts[0].ndim and parts[0].size) or axis not in (-1, parts[0].ndim - 1):
         return NotImplemented
-    order = recording.call(np.argsort, (parts[0],), {})
+    order = trace.call(np.argsort, (parts[0],), {})
     for key in parts[1:]:
         # Each order is stable, so that what came before decides among equals.
-        following = recording.call(np.argsort, (taken_along(recording, key, order),), {})
-        order = taken_along(recording, order, following)
+        following = trace.call(np.argsort, (take_along_unchecked(trace, key, order),), {})
+        order = take_along_unchecked(trace, order, following)
     return order
 
 
-@_captures(np.flatnonzero)
-def _flatnonzero(recording: Recording, a: Any) -> Any:
-    if type(a) is not StandIn or not a.size:
+@_implements(np.flatnonzero)
+def _flatnonzero(trace: Trace, a: Any) -> Any:
+    if type(a) is not Tracer or not a.size:
         return NotImplemented
-    return _true_places(recording, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
+    return _true_places(trace, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
 
 
-@_captures(np.nonzero)
-def _nonzero(recording: Recording, a: Any) -> Any:
-    found = _flatnonzero(recording, a) if np.ndim(a) else NotImplemented
+@_implements(np.nonzero)
+def _nonzero(trace: Trace, a: Any) -> Any:
+    found = _flatnonzero(trace, a) if np.ndim(a) else NotImplemented
     if found is NotImplemented or a.ndim == 1:
         return found if found is NotImplemented else (found,)
     places, inner = [], a.size
@@ -101,50 +101,50 @@ def _nonzero(recording: Recording, a: Any) -> Any:
     return tuple(places)
 
 
-@_captures(np.argwhere)
-def _argwhere(recording: Recording, a: Any) -> Any:
-    places = _nonzero(recording, a)
-    return places if places is NotImplemented else recording.call(np.stack, (list(places), -1), {})
+@_implements(np.argwhere)
+def _argwhere(trace: Trace, a: Any) -> Any:
+    places = _nonzero(trace, a)
+    return places if places is NotImplemented else trace.call(np.stack, (list(places), -1), {})
 
 
-@_captures(np.searchsorted)
-def _searchsorted(recording: Recording, a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
+@_implements(np.searchsorted)
+def _searchsorted(trace: Trace, a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     """Look in an order that `sorter` tells."""
-    are_places = type(sorter) is StandIn and sorter.dtype.kind in "iu" and type(a) is StandIn
+    are_places = type(sorter) is Tracer and sorter.dtype.kind in "iu" and type(a) is Tracer
     if not are_places or not a.ndim == sorter.ndim == 1 or a.size != sorter.size or not a.size:
         return NotImplemented
-    return recording.call(np.searchsorted, (recording.call(np.take, (a, sorter), {}), v, side), {})
+    return trace.call(np.searchsorted, (trace.call(np.take, (a, sorter), {}), v, side), {})
 
 
-@_captures(np.take_along_axis)
-def _take_along_axis(recording: Recording, arr: Any, indices: Any, axis: Any = -1) -> Any:
+@_implements(np.take_along_axis)
+def _take_along_axis(trace: Trace, arr: Any, indices: Any, axis: Any = -1) -> Any:
     """Take along another axis than the last of copies, in which that is the last."""
-    is_plain = type(arr) is type(indices) is StandIn and type(axis) is int and arr.ndim == indices.ndim > 1
+    is_plain = type(arr) is type(indices) is Tracer and type(axis) is int and arr.ndim == indices.ndim > 1
     if not is_plain or not -arr.ndim <= axis < arr.ndim - 1 or axis == -1:
         return NotImplemented
-    moved = [recording.call(np.copy, (each.swapaxes(axis, -1), "C"), {}) for each in (arr, indices)]
-    taken = recording.call(np.take_along_axis, (*moved, -1), {})
-    return recording.call(np.copy, (taken.swapaxes(axis, -1), "C"), {})
+    moved = [trace.call(np.copy, (each.swapaxes(axis, -1), "C"), {}) for each in (arr, indices)]
+    result = trace.call(np.take_along_axis, (*moved, -1), {})
+    return trace.call(np.copy, (result.swapaxes(axis, -1), "C"), {})
 
 
-def _true_places(recording: Recording, mask: Any) -> Any:
+def _true_places(trace: Trace, mask: Any) -> Any:
     """Return where a mask of one dimension is true."""
-    count = int(recording.resolved(recording.call(np.count_nonzero, (mask,), {})))
+    count = int(trace.resolved(trace.call(np.count_nonzero, (mask,), {})))
     # In a stable order of bools, those that are False come first, as they lie.
-    order = recording.call(np.argsort, (~mask,), {})
+    order = trace.call(np.argsort, (~mask,), {})
     return order[:count].copy()
 
 
-@_captures(np.compress)
-def _compress(recording: Recording, condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
-    if out is not None or type(condition) is not StandIn or condition.ndim != 1 or not condition.size:
+@_implements(np.compress)
+def _compress(trace: Trace, condition: Any, a: Any, axis: Any = None, out: Any = None) -> Any:
+    if out is not None or type(condition) is not Tracer or condition.ndim != 1 or not condition.size:
         return NotImplemented
-    return recording.call(np.take, (a, recording.call(np.flatnonzero, (condition,), {}), axis), {})
+    return trace.call(np.take, (a, trace.call(np.flatnonzero, (condition,), {}), axis), {})
 
 
-@_captures(np.unique)
+@_implements(np.unique)
 def _unique(
-    recording: Recording,
+    trace: Trace,
     ar: Any,
     return_index: Any = False,
     return_inverse: Any = False,
@@ -155,51 +155,51 @@ def _unique(
     sorted: Any = True,
 ) -> Any:
     del sorted  # they are, whatever it is
-    if type(ar) is not StandIn or not ar.size:
+    if type(ar) is not Tracer or not ar.size:
         return NotImplemented
     if axis is not None and ar.ndim > 1:
-        return _unique_along(recording, ar, axis, (return_index, return_inverse, return_counts))
+        return _unique_along(trace, ar, axis, (return_index, return_inverse, return_counts))
     if axis not in (None, 0, -1):
         return NotImplemented
     flat, order = ar.ravel(), None
     if return_index or return_inverse:
-        order = recording.call(np.argsort, (flat,), {})
-        ordered = taken(recording, flat, order)
+        order = trace.call(np.argsort, (flat,), {})
+        ordered = take_unchecked(trace, flat, order)
     else:
-        ordered = recording.call(np.sort, (flat,), {})
+        ordered = trace.call(np.sort, (flat,), {})
     now, before = ordered[1:], ordered[:-1]
     differs = now != before
     if equal_nan and flat.dtype.kind == "f":
         differs = differs & ~(np.isnan(now) & np.isnan(before))
-    is_first = _with_the_first(recording, differs)
-    starts = _true_places(recording, is_first)
-    results = [taken(recording, ordered, starts)]
+    is_first = _with_the_first(trace, differs)
+    starts = _true_places(trace, is_first)
+    results = [take_unchecked(trace, ordered, starts)]
     if return_index:
-        results.append(taken(recording, order, starts))
+        results.append(take_unchecked(trace, order, starts))
     if return_inverse:
-        results.append(_ranks(recording, order, is_first).reshape(ar.shape))
+        results.append(_ranks(trace, order, is_first).reshape(ar.shape))
     if return_counts:
-        results.append(_lengths(recording, starts, flat.size))
+        results.append(_lengths(trace, starts, flat.size))
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _with_the_first(recording: Recording, differs: Any) -> Any:
+def _with_the_first(trace: Trace, differs: Any) -> Any:
     """Return a mask of what is unlike the one before it, as the first is."""
-    is_first = empty(recording, (differs.size + 1,), bool)
+    is_first = empty(trace, (differs.size + 1,), bool)
     is_first[:1] = True
     is_first[1:] = differs
     return is_first
 
 
-def _lengths(recording: Recording, starts: Any, size: int) -> Any:
-    ends = recording.call(np.concatenate, ([starts[1:], np.array([size])],), {})
+def _lengths(trace: Trace, starts: Any, size: int) -> Any:
+    ends = trace.call(np.concatenate, ([starts[1:], np.array([size])],), {})
     return ends - starts
 
 
 _FEW_KEYS = 8  # that rows are sorted by at first
 
 
-def _rows_in_order(recording: Recording, rows: Any) -> tuple[Any, Any]:
+def _rows_in_order(trace: Trace, rows: Any) -> tuple[Any, Any]:
     """Return the order of rows by their elements from the first on, and the rows in it.
 
     They are sorted by as many columns as tell them apart. Rows that are alike so far are next to each other,
@@ -211,17 +211,17 @@ def _rows_in_order(recording: Recording, rows: Any) -> tuple[Any, Any]:
     while True:
         end = min(begin + step, length)
         keys = [*(rows[:, key] for key in reversed(range(begin, end))), *ranks]
-        order = recording.call(np.lexsort, (keys,), {})
-        ordered = taken(recording, rows, order, 0)
+        order = trace.call(np.lexsort, (keys,), {})
+        ordered = take_unchecked(trace, rows, order, 0)
         if end == length or count == 1:
             return order, ordered
         differs = _differ_in_order(ordered[1:], ordered[:-1])
         is_any, first = np.any(differs, axis=1), np.argmax(differs, axis=1)
-        begin = int(recording.resolved(np.min(np.where(is_any & (first >= end), first, length))))
+        begin = int(trace.resolved(np.min(np.where(is_any & (first >= end), first, length))))
         if begin == length:
             return order, ordered
-        is_other = _with_the_first(recording, is_any & (first < end))
-        ranks, step = [_ranks(recording, order, is_other)], 2 * step
+        is_other = _with_the_first(trace, is_any & (first < end))
+        ranks, step = [_ranks(trace, order, is_other)], 2 * step
 
 
 def _differ_in_order(a: Any, b: Any) -> Any:
@@ -229,29 +229,29 @@ def _differ_in_order(a: Any, b: Any) -> Any:
     return (a != b) & ((a == a) | (b == b)) if a.dtype.kind == "f" else a != b  # noqa: PLR0124
 
 
-def _ranks(recording: Recording, order: Any, is_first: Any) -> Any:
+def _ranks(trace: Trace, order: Any, is_first: Any) -> Any:
     """Return which of the distinct ones each element is, by the first of each in order."""
-    run = recording.call(np.cumsum, (is_first,), {}) - 1
-    return taken(recording, run, recording.call(np.argsort, (order,), {}))
+    run = trace.call(np.cumsum, (is_first,), {}) - 1
+    return take_unchecked(trace, run, trace.call(np.argsort, (order,), {}))
 
 
-def _unique_along(recording: Recording, a: Any, axis: Any, wanted: tuple[Any, Any, Any]) -> Any:
+def _unique_along(trace: Trace, a: Any, axis: Any, wanted: tuple[Any, Any, Any]) -> Any:
     """Return what is distinct along an axis, compared by its elements from the first on."""
     keys = a.size // a.shape[axis] if type(axis) is int and -a.ndim <= axis < a.ndim else 0
     if not keys:
         return NotImplemented
     moved = np.moveaxis(a, axis, 0)
     shape, count = moved.shape, a.shape[axis]
-    rows = recording.call(np.copy, (moved, "C"), {}).reshape((count, keys))
-    order, ordered = _rows_in_order(recording, rows)
-    is_first = _with_the_first(recording, np.any(ordered[1:] != ordered[:-1], axis=1))
-    starts = _true_places(recording, is_first)
-    distinct = taken(recording, ordered, starts, 0).reshape((-1, *shape[1:]))
-    results = [recording.call(np.copy, (np.moveaxis(distinct, 0, axis), "C"), {})]
+    rows = trace.call(np.copy, (moved, "C"), {}).reshape((count, keys))
+    order, ordered = _rows_in_order(trace, rows)
+    is_first = _with_the_first(trace, np.any(ordered[1:] != ordered[:-1], axis=1))
+    starts = _true_places(trace, is_first)
+    distinct = take_unchecked(trace, ordered, starts, 0).reshape((-1, *shape[1:]))
+    results = [trace.call(np.copy, (np.moveaxis(distinct, 0, axis), "C"), {})]
     if wanted[0]:
-        results.append(taken(recording, order, starts))
+        results.append(take_unchecked(trace, order, starts))
     if wanted[1]:
-        results.append(_ranks(recording, order, is_first))
+        results.append(_ranks(trace, order, is_first))
     if wanted[2]:
-        results.append(_lengths(recording, starts, count))
+        results.append(_lengths(trace, starts, count))
     return results[0] if len(results) == 1 else tuple(results)

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.take import known_places
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit._families.take import indices_in_bounds
+from pycudakit.fusing.trace.trace import Trace
 
 
-def taken(recording: Recording, a: Any, places: Any, axis: Any = None) -> Any:
+def take_unchecked(trace: Trace, a: Any, places: Any, axis: Any = None) -> Any:
     """Return the elements at some indices along an axis."""
-    with known_places():
-        return recording.call(np.take, (a, places, axis), {})
+    with indices_in_bounds():
+        return trace.call(np.take, (a, places, axis), {})
 
 
-def taken_along(recording: Recording, a: Any, places: Any, axis: Any = -1) -> Any:
+def take_along_unchecked(trace: Trace, a: Any, places: Any, axis: Any = -1) -> Any:
     """Return the elements at indices of their own along each line of an axis."""
-    with known_places():
-        return recording.call(np.take_along_axis, (a, places, axis), {})
+    with indices_in_bounds():
+        return trace.call(np.take_along_axis, (a, places, axis), {})

@@ -10,17 +10,17 @@ import numpy as np
 from pycudakit._native.dtypes import CODES, FLOAT64, Array
 from pycudakit._runtime import context
 from pycudakit.fusing.device_impls.matmul import as_matrix
-from pycudakit.fusing.device_impls.take import taken_along
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.device_impls.take import take_along_unchecked
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
 
 _EXACT = 2.0**53  # integers up to here are floats
 
 
-def of_weighted_rows(
-    recording: Recording,
-    a: StandIn,
-    shares: Array,
+def weighted_row_quantiles(
+    trace: Trace,
+    a: Tracer,
+    levels: Array,
     axes: tuple[int, ...] | None,
     weights: Any,
     skips_nan: bool,
@@ -30,11 +30,11 @@ def of_weighted_rows(
     It is NotImplemented for what that refuses.
     """
     family: Any = importlib.import_module("pycudakit._families.select.weighted_quantiles")
-    weights = weights if type(weights) is StandIn else recording.wrap(np.asarray(recording.resolved(weights)))
-    if type(weights) is not StandIn:
+    weights = weights if type(weights) is Tracer else trace.wrap(np.asarray(trace.resolved(weights)))
+    if type(weights) is not Tracer:
         return NotImplemented
     is_shared = weights.shape != a.shape
-    weights = family.as_many(weights, a, axes)
+    weights = family.broadcast_weights(weights, a, axes)
     kept = [d for d in range(a.ndim) if axes is not None and d not in axes]
     rest = tuple(a.shape[d] for d in kept)
     along = [d for d in range(a.ndim) if d not in kept]
@@ -42,35 +42,33 @@ def of_weighted_rows(
     if skips_nan and is_shared and rows > 1:
         return NotImplemented
     skips_nan = skips_nan and a.dtype.kind == "f"
-    values, weights = (
-        as_matrix(recording, each, [*kept, *along], rows, a.size // rows) for each in (a, weights)
-    )
-    order = recording.call(np.argsort, (values, -1), {"kind": "stable"})
-    values, weights = (taken_along(recording, each, order) for each in (values, weights))
+    values, weights = (as_matrix(trace, each, [*kept, *along], rows, a.size // rows) for each in (a, weights))
+    order = trace.call(np.argsort, (values, -1), {"kind": "stable"})
+    values, weights = (take_along_unchecked(trace, each, order) for each in (values, weights))
     last: Any = values.shape[-1] - 1
     warns = False
     if skips_nan:
-        if recording.resolved(np.any(weights < 0)):  # even of those that are skipped
+        if trace.resolved(np.any(weights < 0)):  # even of those that are skipped
             return NotImplemented
         last = np.maximum(np.count_nonzero(~np.isnan(values), axis=-1) - 1, 0)
-        weights, is_empty = family.without_nan(values, weights)
-        warns = bool(recording.resolved(np.any(is_empty)))
-    found = _places(recording, family, weights, shares, last)
+        weights, is_empty = family.zero_nan_weights(values, weights)
+        warns = bool(trace.resolved(np.any(is_empty)))
+    found = _places(trace, family, weights, levels, last)
     if found is NotImplemented:
         return found
     if warns:
-        family.warn_of_only_nan()
-    result = taken_along(recording, values, found)
+        family.warn_all_nan_slice()
+    result = take_along_unchecked(trace, values, found)
     if a.dtype.kind == "f" and not skips_nan:
         last = values[:, -1:]
         result = np.where(np.isnan(last), last, result)
-    result = recording.call(np.copy, (result.T, "C"), {}).reshape((*shares.shape, *rest))
+    result = trace.call(np.copy, (result.T, "C"), {}).reshape((*levels.shape, *rest))
     if not result.ndim:  # NumPy gives one value as an array, unless it is NaN
-        result.is_scalar = bool(recording.resolved(np.isnan(result)))
+        result.is_scalar = bool(trace.resolved(np.isnan(result)))
     return result
 
 
-def _places(recording: Recording, family: Any, weights: StandIn, shares: Array, last: Any) -> Any:
+def _places(trace: Trace, family: Any, weights: Tracer, levels: Array, last: Any) -> Any:
     """Return where each row's weights first come to each share of their sum, up to the last one's place.
 
     NumPy adds them one after the other. Sums that are rounded otherwise tell between which limits its own
@@ -80,7 +78,7 @@ def _places(recording: Recording, family: Any, weights: StandIn, shares: Array, 
         sums = np.cumsum(weights, axis=-1, dtype=FLOAT64)
         total = sums[:, -1:]
         is_whole = weights.dtype.kind != "f" or np.all(weights == np.floor(weights))
-        least, lowest, most, is_whole = recording.resolved(
+        least, lowest, most, is_whole = trace.resolved(
             [np.min(weights), np.min(total), np.max(total), is_whole]
         )
         if least < 0 or not lowest > 0 or not np.isfinite(most):
@@ -88,31 +86,31 @@ def _places(recording: Recording, family: Any, weights: StandIn, shares: Array, 
         rounded = 0.0 if is_whole and most <= _EXACT else (weights.shape[-1] + 7) * np.finfo(FLOAT64).eps
         above, below = 1 + rounded, 1 - rounded
         limits = [(sums * below) / (total * above), (sums * above) / (total * below)][: 2 if rounded else 1]
-        dtype = shares.dtype if shares.dtype.kind == "f" else FLOAT64
-        found = [_counts(recording, limit.astype(dtype), shares, last) for limit in limits]
+        dtype = levels.dtype if levels.dtype.kind == "f" else FLOAT64
+        found = [_counts(trace, limit.astype(dtype), levels, last) for limit in limits]
     if not rounded:
         return found[0]
     low, high = found
     is_open = np.any(low != high, axis=-1)
-    rows = recording.resolved(recording.call(np.flatnonzero, (is_open,), {}))
+    rows = trace.resolved(trace.call(np.flatnonzero, (is_open,), {}))
     if rows.size:
-        own = recording.resolved(recording.call(np.take, (weights, rows, 0), {}))
-        with context.asking(engine="numpy"):  # and all of it would go up again for each share
-            places = family.places_of(family.sums_of(own), shares)
+        own = trace.resolved(trace.call(np.take, (weights, rows, 0), {}))
+        with context.override(engine="numpy"):  # and all of it would go up again for each share
+            places = family.quantile_indexes(family.cumulative_weights(own), levels)
         low[rows] = places
     return low
 
 
-def _counts(recording: Recording, sums: Any, shares: Array, last: Any) -> Any:
+def _counts(trace: Trace, sums: Any, levels: Array, last: Any) -> Any:
     counts = [
-        np.minimum(np.count_nonzero((sums < share) | (sums == 0), axis=-1), last) for share in shares.ravel()
+        np.minimum(np.count_nonzero((sums < level) | (sums == 0), axis=-1), last) for level in levels.ravel()
     ]
-    return recording.call(np.stack, (counts, -1), {})
+    return trace.call(np.stack, (counts, -1), {})
 
 
-def are_known(shares: Array) -> bool:
+def are_valid_levels(levels: Array) -> bool:
     """Tell whether these are shares of a sum, which the host does not refuse."""
-    if not shares.size or shares.ndim > 2 or shares.dtype not in CODES:
+    if not levels.size or levels.ndim > 2 or levels.dtype not in CODES:
         return False
     points: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")
-    return bool(points.are_valid(shares))
+    return bool(points.quantile_is_valid(levels))

@@ -19,7 +19,7 @@ _busy = threading.Lock()  # while a thread compiles
 _worker: threading.Thread | None = None
 
 
-def compile_wanted(library: ctypes.CDLL) -> None:
+def compile_requested(library: ctypes.CDLL) -> None:
     """Begin to compile the passes that have done much work, if there are any and nobody does."""
     global _worker  # noqa: PLW0603
     if _busy.locked() or not _wanted(library, np.empty(0, np.uint8))[0]:
@@ -43,7 +43,7 @@ def wait() -> None:
 def _wanted(library: ctypes.CDLL, source: Any) -> tuple[int, int]:
     """Return the bytes and the number of the source that comes next, which is written if there is room."""
     size, number = ctypes.c_int64(), ctypes.c_uint64()
-    library.pk_plan_wanted(source, len(source), ctypes.byref(size), ctypes.byref(number))
+    library.pk_plan_jit_request(source, len(source), ctypes.byref(size), ctypes.byref(number))
     return size.value, number.value
 
 
@@ -56,7 +56,7 @@ def _compile_all(library: ctypes.CDLL) -> None:
                 source = np.empty(2 * size, np.uint8)
             elif size:
                 image = _compiled(source[:size].tobytes().decode())
-                library.pk_plan_compiled(number, np.frombuffer(image or b"\0", np.uint8), len(image))
+                library.pk_plan_jit_install(number, np.frombuffer(image or b"\0", np.uint8), len(image))
             else:
                 return
     except errors.Error:  # of a GPU that is lost: then nobody waits for it

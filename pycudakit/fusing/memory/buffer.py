@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._native.abi import LENT_DEVICE, LENT_HOST, address_of
+from pycudakit._native.abi import IMPORT_DEVICE_VALID, IMPORT_HOST_VALID, address_of
 from pycudakit._native.dtypes import Array
-from pycudakit.fusing.memory.residency import Scope
+from pycudakit.fusing.memory.residency import ResidencyScope
 
-_SEEN = 64  # stand-ins, of which those that are no more are then forgotten
+_MIN_TRACERS = 64  # tracers, of which those that are no more are then forgotten
 
 
-class Storage:
+class Buffer:
     """Memory that arrays are views of.
 
     Parameters
@@ -30,126 +30,130 @@ class Storage:
 
     __slots__ = (
         "__weakref__",
-        "first",
-        "is_given",
-        "is_kept",
-        "is_shared",
-        "last",
-        "may_keep",
-        "may_move",
-        "most_seen",
-        "overlapped",
+        "begin",
+        "is_caller_owned",
+        "is_resident",
+        "has_escaped",
+        "end",
+        "may_be_resident",
+        "may_double_buffer",
+        "max_tracers",
+        "overlapping_writes",
         "owner",
-        "picked",
+        "scalar_reads",
         "scope",
-        "seen",
-        "twin",
-        "whole",
+        "tracers",
+        "double_buffer",
+        "full_view",
     )
 
-    def __init__(self, array: Array, scope: Scope, is_given: bool = False) -> None:
+    def __init__(self, array: Array, scope: ResidencyScope, is_caller_owned: bool = False) -> None:
         self.owner = owner_of(array)
         self.scope = scope
-        self.is_given = is_given
-        self.may_keep = True
-        self.is_kept = False  # on the device
-        self.picked = 0  # elements that were asked for one by one
-        self.is_shared = False  # with others, who may write to it unseen
-        self.overlapped = 0  # writes that read other elements of it
-        self.twin: Any = None  # its Twin
-        self.may_move = is_given  # to a twin: what stands for its arrays is remembered
-        self.seen: list[weakref.ref[Any]] = []
-        self.most_seen = _SEEN
-        self.whole: Array | None = None  # what is all of it, side by side
-        self.first, self.last = bounds(array)
+        self.is_caller_owned = is_caller_owned
+        self.may_be_resident = True
+        self.is_resident = False  # on the device
+        self.scalar_reads = 0  # elements that were asked for one by one
+        self.has_escaped = False  # with others, who may write to it unseen
+        self.overlapping_writes = 0  # writes that read other elements of it
+        self.double_buffer: Any = None  # its Twin
+        self.may_double_buffer = is_caller_owned  # to a twin: what stands for its arrays is remembered
+        self.tracers: list[weakref.ref[Any]] = []
+        self.max_tracers = _MIN_TRACERS
+        self.full_view: Array | None = None  # what is all of it, side by side
+        self.begin, self.end = byte_bounds(array)
 
     def __del__(self) -> None:
         """Let the device forget it."""
-        if self.is_kept:
-            self.scope.drop(self.first)
+        if self.is_resident:
+            self.scope.drop(self.begin)
 
     def extend(self, array: Array) -> None:
         """Learn of another array that lies in it."""
-        first, last = bounds(array)
-        if self.first == self.last:
-            self.first, self.last = first, last
+        first, last = byte_bounds(array)
+        if self.begin == self.end:
+            self.begin, self.end = first, last
         elif first < last:
-            self.first, self.last = min(first, self.first), max(last, self.last)
-        if array.flags.c_contiguous and (first, last) == (self.first, self.last):
-            self.whole = array
+            self.begin, self.end = min(first, self.begin), max(last, self.end)
+        if array.flags.c_contiguous and (first, last) == (self.begin, self.end):
+            self.full_view = array
 
-    def see(self, stand_in: Any) -> None:
+    def add_tracer(self, tracer: Any) -> None:
         """Learn of what stands for an array in it."""
-        seen = self.seen
-        if self.may_move:
-            if len(seen) >= self.most_seen:
-                seen[:] = [known for known in seen if known() is not None]
-                self.most_seen = max(_SEEN, 2 * len(seen))
-            seen.append(weakref.ref(stand_in))
+        tracers = self.tracers
+        if self.may_double_buffer:
+            if len(tracers) >= self.max_tracers:
+                tracers[:] = [ref for ref in tracers if ref() is not None]
+                self.max_tracers = max(_MIN_TRACERS, 2 * len(tracers))
+            tracers.append(weakref.ref(tracer))
 
-    def keep(self, what: int) -> None:
+    def make_resident(self, intent: int) -> None:
         """Let the device keep it, if it has room."""
-        if not self.is_kept and self.may_keep:
-            self.is_kept = self.scope.keep(self.first, self.last - self.first, what)
-            if self.is_kept and self.scope.listener is not None:
-                self.scope.listener.owns(self.owner)
+        if not self.is_resident and self.may_be_resident:
+            self.is_resident = self.scope.make_resident(self.begin, self.end - self.begin, intent)
+            if self.is_resident and self.scope.listener is not None:
+                self.scope.listener.keep_alive(self.owner)
 
-    def fetch(self) -> None:
+    def sync_to_host(self) -> None:
         """Bring what the device alone has to the host."""
-        if self.is_kept:
-            self.scope.fetch(self.first)
+        if self.is_resident:
+            self.scope.sync_to_host(self.begin)
 
-    def come_home(self) -> None:
+    def sync_to_caller(self) -> None:
         """Bring it to where the caller has it."""
-        if self.twin is not None:
-            self.twin.come_home()
-        self.fetch()
+        if self.double_buffer is not None:
+            self.double_buffer.sync_to_caller()
+        self.sync_to_host()
 
-    def changed(self) -> None:
+    def mark_host_dirty(self) -> None:
         """Say that the host's memory was written to, by others than the engine."""
-        if self.is_kept:
-            self.scope.changed(self.first)
+        if self.is_resident:
+            self.scope.mark_host_dirty(self.begin)
 
-    def leave(self) -> None:
+    def evict(self) -> None:
         """Bring it to the host, and let the device forget it."""
-        self.fetch()
-        self.forget()
+        self.sync_to_host()
+        self.release()
 
-    def forget(self) -> None:
+    def release(self) -> None:
         """Let the device forget it."""
-        if self.is_kept:
-            self.scope.drop(self.first)
-        self.is_kept = False
+        if self.is_resident:
+            self.scope.drop(self.begin)
+        self.is_resident = False
 
-    def share(self) -> None:
+    def mark_escaped(self) -> None:
         """Keep it on the host from now on, where others read it, too."""
-        if self.twin is not None:
-            self.twin.come_home()
-        self.leave()
-        self.may_keep = False
-        self.is_shared = True
+        if self.double_buffer is not None:
+            self.double_buffer.sync_to_caller()
+        self.evict()
+        self.may_be_resident = False
+        self.has_escaped = True
 
-    def has(self, node: Any) -> bool:
+    def overlaps_node(self, node: Any) -> bool:
         """Tell whether some of a node's array lies in this memory."""
-        storage = node.storage
-        if storage is self:
+        buffer = node.buffer
+        if buffer is self:
             return True
-        if storage is not None and storage.twin is not None and storage.twin is self.twin:
+        if (
+            buffer is not None
+            and buffer.double_buffer is not None
+            and buffer.double_buffer is self.double_buffer
+        ):
             return False
         return self.overlaps(node.array)
 
     def overlaps(self, array: Array) -> bool:
         """Tell whether some of an array lies in this memory."""
-        first, last = bounds(array)
-        return first < self.last and self.first < last
+        first, last = byte_bounds(array)
+        return first < self.end and self.begin < last
 
-    def holds(self, array: Array) -> bool:
+    def contains(self, array: Array) -> bool:
         """Tell whether all of an array lies in this memory."""
-        first, last = bounds(array)
-        return self.first <= first and last <= self.last
+        first, last = byte_bounds(array)
+        return self.begin <= first and last <= self.end
 
 
-class LentStorage(Storage):
+class ImportedBuffer(Buffer):
     """Memory that stands for the caller's own on a device: its pages are touched only on the way of copies.
 
     The device is told of it when an entry is to find it, or somebody looks at it. Until then its newest
@@ -165,84 +169,88 @@ class LentStorage(Storage):
         Those that the home's values come in.
     """
 
-    __slots__ = ("_home", "_is_lent", "is_untouched", "streams")
+    __slots__ = ("_device_address", "_is_registered", "was_never_registered", "streams")
 
-    def __init__(self, array: Array, scope: Scope, home: int, streams: Iterable[int]) -> None:
-        super().__init__(array, scope, is_given=True)
-        self._home, self.streams = home, tuple(streams)
-        self._is_lent = False
-        self.is_untouched = True  # as long as no entry was told of it
-        self.is_kept = True  # but for what is lost on the way
+    def __init__(
+        self, array: Array, scope: ResidencyScope, device_address: int, streams: Iterable[int]
+    ) -> None:
+        super().__init__(array, scope, is_caller_owned=True)
+        self._device_address, self.streams = device_address, tuple(streams)
+        self._is_registered = False
+        self.was_never_registered = True  # as long as no entry was told of it
+        self.is_resident = True  # but for what is lost on the way
 
     def __del__(self) -> None:
         """Let the device forget it."""
-        if self._is_lent:
-            self.scope.drop(self.first)
+        if self._is_registered:
+            self.scope.drop(self.begin)
 
     @property
     def stream(self) -> int:
         """One of its streams."""
         return self.streams[0]
 
-    def home_of(self, array: Array, stream: int) -> int:
+    def device_address_of(self, array: Array, stream: int) -> int:
         """Return where an array's values are on the device, for a kernel in a stream; else 0."""
-        if self._is_lent or not self.is_kept or any(each != stream for each in self.streams):
+        if self._is_registered or not self.is_resident or any(each != stream for each in self.streams):
             return 0
-        home, item = self._home + address_of(array) - self.first, array.itemsize
-        is_aligned = home % item == 0 and all(stride % item == 0 for stride in array.strides)
-        return home if is_aligned and array.dtype.isnative else 0
+        device_address, item = self._device_address + address_of(array) - self.begin, array.itemsize
+        is_aligned = device_address % item == 0 and all(stride % item == 0 for stride in array.strides)
+        return device_address if is_aligned and array.dtype.isnative else 0
 
     def device(self) -> int:
         """Return which device it lies on; nothing waits for that."""
-        device = self.scope.lend(self.first, self.last - self.first, self._home, 0, LENT_DEVICE)
-        self.scope.drop(self.first)
+        device = self.scope.import_buffer(
+            self.begin, self.end - self.begin, self._device_address, 0, IMPORT_DEVICE_VALID
+        )
+        self.scope.drop(self.begin)
         return device
 
-    def lend(self) -> None:
+    def register(self) -> None:
         """Let entries find it, with what its streams are to do before."""
-        streams = (0,) if self.scope.queues else self.streams
-        for stream in streams if self.is_kept and not self._is_lent else ():
-            if self._is_lent:
-                self.scope.drop(self.first)
-            self._lend(stream, LENT_DEVICE)
+        streams = (0,) if self.scope.is_async else self.streams
+        for stream in streams if self.is_resident and not self._is_registered else ():
+            if self._is_registered:
+                self.scope.drop(self.begin)
+            self._register(stream, IMPORT_DEVICE_VALID)
 
-    def _lend(self, stream: int, valid: int) -> None:
-        self._is_lent, self.is_untouched = True, False
-        self.scope.lend(self.first, self.last - self.first, self._home, stream, valid)
+    def _register(self, stream: int, valid: int) -> None:
+        self._is_registered, self.was_never_registered = True, False
+        self.scope.import_buffer(self.begin, self.end - self.begin, self._device_address, stream, valid)
 
-    def keep(self, what: int) -> None:  # noqa: ARG002
+    def make_resident(self, intent: int) -> None:  # noqa: ARG002
         """Let entries find it."""
-        self.lend()
+        self.register()
 
-    def fetch(self) -> None:
+    def sync_to_host(self) -> None:
         """Bring what the device alone has to the host."""
-        self.lend()
-        super().fetch()
+        self.register()
+        super().sync_to_host()
 
-    def changed(self) -> None:
+    def mark_host_dirty(self) -> None:
         """Say that the host's memory was written to, by others than the engine."""
-        self.lend()
-        super().changed()
+        self.register()
+        super().mark_host_dirty()
 
-    def leave(self) -> None:
+    def evict(self) -> None:
         """Bring it to the host, and let the device forget it until the end."""
-        super().leave()
-        self._is_lent = False
+        super().evict()
+        self._is_registered = False
 
-    def come_home(self) -> None:
+    def sync_to_caller(self) -> None:
         """Stay: its home is the device."""
 
-    def give_back(self) -> None:
+    def return_to_owner(self) -> None:
         """Leave the device's memory to the caller, with the newest values."""
-        if not self.is_kept:
-            self._lend(0, LENT_HOST)
-        if self._is_lent:
-            self.scope.send(self.first)
-            self.scope.drop(self.first)
-        self._is_lent = self.is_kept = False
+        if not self.is_resident:
+            self._register(0, IMPORT_HOST_VALID)
+        if self._is_registered:
+            self.scope.sync_to_device(self.begin)
+            self.scope.drop(self.begin)
+        self._is_registered = self.is_resident = False
 
 
-def bounds(array: Array) -> tuple[int, int]:
+def byte_bounds(array: Array) -> tuple[int, int]:
     """Return the first byte's address and the one after the last; (0, 0) of no elements."""
     if not array.size:
         return (0, 0)
@@ -257,7 +265,7 @@ def bounds(array: Array) -> tuple[int, int]:
     return first, last + array.itemsize
 
 
-def lies_in_order(array: Array) -> bool:
+def is_c_ordered(array: Array) -> bool:
     """Tell whether its elements lie in C order, though perhaps not side by side."""
     strides = array.strides
     return array.flags.c_contiguous or all(

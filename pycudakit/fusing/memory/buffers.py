@@ -7,148 +7,148 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pycudakit._native.dtypes import Array
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.memory.buffer import LentStorage, Storage, owner_of
-from pycudakit.fusing.memory.double_buffer import Twin
+from pycudakit.fusing.memory.buffer import Buffer, ImportedBuffer, owner_of
+from pycudakit.fusing.memory.double_buffer import DoubleBuffer
 
 
-class Memory:
+class BufferTable:
     """What memory the arrays of a call lie in."""
 
     def __init__(self) -> None:
-        self.scope = residency.Scope()
-        self.written: list[Storage] = []  # the caller's that were written to
-        self._storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
-        self._given: list[Storage] = []
+        self.scope = residency.ResidencyScope()
+        self.written: list[Buffer] = []  # the caller's that were written to
+        self._buffers: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
+        self._arguments: list[Buffer] = []
         self.stream = 0  # of memory that stands for some on a device, if there is any
         self._labels: Mapping[int, str] = {}
-        self._names: weakref.WeakKeyDictionary[Storage, str] = weakref.WeakKeyDictionary()
+        self._names: weakref.WeakKeyDictionary[Buffer, str] = weakref.WeakKeyDictionary()
         self._unnamed = 0
-        self._twins: list[Twin] = []
+        self._double_buffers: list[DoubleBuffer] = []
         # Looks for arrays that the function reads by other ways than its arguments, before these move.
-        self.elsewhere: Callable[[], Iterable[Array]] | None = None
+        self.find_aliased_arrays: Callable[[], Iterable[Array]] | None = None
 
     def label(self, names: Mapping[int, str]) -> None:
         """Learn the arguments' names, by the identity of their arrays."""
         self._labels = names
 
-    def given(self, arrays: Sequence[Array]) -> None:
+    def add_arguments(self, arrays: Sequence[Array]) -> None:
         """Learn of the arguments."""
         for array in arrays:
-            known = self.storage_of(array)
-            if known is None:
-                known = Storage(array, self.scope, is_given=True)
-                self._storages[id(known.owner)] = known
-                self._given.append(known)
+            buffer = self.buffer_of(array)
+            if buffer is None:
+                buffer = Buffer(array, self.scope, is_caller_owned=True)
+                self._buffers[id(buffer.owner)] = buffer
+                self._arguments.append(buffer)
                 if id(array) in self._labels:
-                    self._names[known] = self._labels[id(array)]
-            known.extend(array)
-        for i, one in enumerate(self._given):  # memory that NumPy does not know to be one
-            for other in self._given[:i]:
-                if one.first < other.last and other.first < one.last:
-                    one.may_keep = other.may_keep = False
+                    self._names[buffer] = self._labels[id(array)]
+            buffer.extend(array)
+        for i, one in enumerate(self._arguments):  # memory that NumPy does not know to be one
+            for other in self._arguments[:i]:
+                if one.begin < other.end and other.begin < one.end:
+                    one.may_be_resident = other.may_be_resident = False
 
-    def lent(self, storage: LentStorage) -> None:
+    def add_imported(self, buffer: ImportedBuffer) -> None:
         """Learn of memory that stands for some on a device."""
-        self._storages[id(storage.owner)] = storage
-        self.stream = self.stream or storage.stream
+        self._buffers[id(buffer.owner)] = buffer
+        self.stream = self.stream or buffer.stream
 
-    def home_of(self, array: Array) -> int:
+    def device_address_of(self, array: Array) -> int:
         """Return where an array lies on a device, if a call that is queued there may use it; else 0."""
-        storage = self._storages.get(id(owner_of(array)))
-        return storage.home_of(array, self.stream) if type(storage) is LentStorage else 0
+        buffer = self._buffers.get(id(owner_of(array)))
+        return buffer.device_address_of(array, self.stream) if type(buffer) is ImportedBuffer else 0
 
-    def lend(self, arrays: Iterable[Array]) -> None:
+    def register(self, arrays: Iterable[Array]) -> None:
         """Let entries find what lies on a device."""
         for array in arrays if self.stream else ():
-            storage = self.storage_of(array)
-            if type(storage) is LentStorage:
-                storage.lend()
+            buffer = self.buffer_of(array)
+            if type(buffer) is ImportedBuffer:
+                buffer.register()
 
-    def twin_of(
+    def double_buffer_for(
         self,
-        storage: Storage,
-        before_write: Callable[[Storage], None],
+        buffer: Buffer,
+        before_write: Callable[[Buffer], None],
         copy: Callable[[Array, Array], None],
-    ) -> Twin | None:
+    ) -> DoubleBuffer | None:
         """Return what a memory has beside it from now on, if it can."""
-        whole = storage.whole
-        is_free = storage.may_keep and not storage.is_shared and type(storage) is Storage
-        if storage.twin is None and whole is not None and is_free:
-            self._share_elsewhere()
-            if storage.is_shared or whole.nbytes != storage.last - storage.first:
+        full_view = buffer.full_view
+        is_free = buffer.may_be_resident and not buffer.has_escaped and type(buffer) is Buffer
+        if buffer.double_buffer is None and full_view is not None and is_free:
+            self._mark_aliased_arguments()
+            if buffer.has_escaped or full_view.nbytes != buffer.end - buffer.begin:
                 return None
-            twin = Twin(storage, whole, before_write, copy)
-            self._twins.append(twin)
-            self._storages[id(twin.beside.owner)] = twin.beside
-            twin.beside.keep(residency.TEMPORARY)
-        found: Twin | None = storage.twin
-        return None if found is None or found.own.is_shared else found
+            double_buffer = DoubleBuffer(buffer, full_view, before_write, copy)
+            self._double_buffers.append(double_buffer)
+            self._buffers[id(double_buffer.second.owner)] = double_buffer.second
+            double_buffer.second.make_resident(residency.TEMPORARY)
+        pair: DoubleBuffer | None = buffer.double_buffer
+        return None if pair is None or pair.original.has_escaped else pair
 
-    def join_twins(self) -> None:
+    def end_double_buffering(self) -> None:
         """Have arrays that have two memories be in the caller's alone."""
-        for twin in self._twins:
-            twin.end()
-        self._twins.clear()
+        for double_buffer in self._double_buffers:
+            double_buffer.end()
+        self._double_buffers.clear()
 
-    def newest(self, array: Array, storage: Storage) -> tuple[Array, Storage]:
+    def latest(self, array: Array, buffer: Buffer) -> tuple[Array, Buffer]:
         """Return an array's elements where they are now."""
-        return (array, storage) if storage.twin is None else storage.twin.newest(array, storage)
+        return (array, buffer) if buffer.double_buffer is None else buffer.double_buffer.latest(array, buffer)
 
-    def storage_of(self, array: Array) -> Storage | None:
+    def buffer_of(self, array: Array) -> Buffer | None:
         """Return the known memory that an array lies in, as far as NumPy knows."""
         owner = owner_of(array)
-        known = self._storages.get(id(owner))
-        return known if known is not None and known.owner is owner else None
+        buffer = self._buffers.get(id(owner))
+        return buffer if buffer is not None and buffer.owner is owner else None
 
-    def storage_for(self, array: Array) -> Storage:
+    def buffer_for(self, array: Array) -> Buffer:
         """Return the memory of an array, known from now on."""
-        storage = self.storage_of(array)
-        if storage is None:
-            storage = Storage(array, self.scope)
-            self._storages[id(storage.owner)] = storage
-        return storage
+        buffer = self.buffer_of(array)
+        if buffer is None:
+            buffer = Buffer(array, self.scope)
+            self._buffers[id(buffer.owner)] = buffer
+        return buffer
 
-    def share(self, array: Array) -> None:
+    def mark_escaped(self, array: Array) -> None:
         """Keep what overlaps an array on the host, where others read it, too."""
-        for given in self._given:
-            if given.overlaps(array):
-                given.share()
+        for argument in self._arguments:
+            if argument.overlaps(array):
+                argument.mark_escaped()
 
-    def keep(self, arrays: Iterable[Array]) -> None:
+    def make_resident(self, arrays: Iterable[Array]) -> None:
         """Let the device keep what a pass reads, for the next ones."""
         for array in arrays if self.scope.is_open else ():
-            storage = self.storage_of(array)
-            if storage is not None and storage.holds(array):
-                storage.keep(residency.INPUT)
+            buffer = self.buffer_of(array)
+            if buffer is not None and buffer.contains(array):
+                buffer.make_resident(residency.INPUT)
 
-    def will_change(self, storage: Storage) -> None:
+    def mark_written(self, buffer: Buffer) -> None:
         """Note that the caller's memory is written to."""
-        if storage.is_given and storage not in self.written:
-            self.written.append(storage)
+        if buffer.is_caller_owned and buffer not in self.written:
+            self.written.append(buffer)
             if self.scope.is_open:
-                self._share_elsewhere()
+                self._mark_aliased_arguments()
 
-    def _share_elsewhere(self) -> None:
+    def _mark_aliased_arguments(self) -> None:
         """Keep on the host the arguments that the function reads there, too: as attributes, say."""
-        elsewhere, self.elsewhere = self.elsewhere, None
-        for array in () if elsewhere is None else elsewhere():
-            self.share(array)
+        find_aliased_arrays, self.find_aliased_arrays = self.find_aliased_arrays, None
+        for array in () if find_aliased_arrays is None else find_aliased_arrays():
+            self.mark_escaped(array)
 
-    def bring_home(self) -> None:
+    def sync_all_to_caller(self) -> None:
         """Bring to the host what the device alone has and somebody may still ask for."""
-        for storage in [*self.written, *self._storages.values()]:
-            storage.come_home()
+        for buffer in [*self.written, *self._buffers.values()]:
+            buffer.sync_to_caller()
 
     def name_of(self, array: Array) -> str:
         """Return what to call an array."""
-        storage = self.storage_of(array)
-        if storage is None:
+        buffer = self.buffer_of(array)
+        if buffer is None:
             return "a number" if array.size == 1 else "an array"
-        if storage.twin is not None:
-            storage = storage.twin.own
-        while storage not in self._names:
+        if buffer.double_buffer is not None:
+            buffer = buffer.double_buffer.original
+        while buffer not in self._names:
             self._unnamed += 1
             name = f"t{self._unnamed}"
             if name not in self._labels.values():
-                self._names[storage] = name
-        return self._names[storage]
+                self._names[buffer] = name
+        return self._names[buffer]

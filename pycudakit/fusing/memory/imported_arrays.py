@@ -10,15 +10,21 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._interop.cuda_libraries import LEGACY_STREAM, MAKERS, is_alone, library_of_type, reach
-from pycudakit._interop.device_view import DeviceArray, device_array, strides_of_dense
+from pycudakit._interop.cuda_libraries import (
+    ALLOCATORS,
+    LEGACY_STREAM,
+    byte_extent,
+    has_one_device,
+    library_of_type,
+)
+from pycudakit._interop.device_view import DeviceView, as_device_view, contiguous_strides
 from pycudakit._interop.foreign_arrays import library_of
 from pycudakit._native import hardware
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context
-from pycudakit.fusing.memory.buffer import LentStorage
-from pycudakit.fusing.memory.buffers import Memory
+from pycudakit.fusing.memory.buffer import ImportedBuffer
+from pycudakit.fusing.memory.buffers import BufferTable
 
 _ALIGNED = 256  # bytes: an array is aligned on the host as it is on the device
 _LARGE = 1 << 20  # bytes, which the system is asked for: that can take as long as the rest of a call
@@ -28,7 +34,7 @@ _rooms: deque[Array] = deque(maxlen=8)
 hardware.on_release.append(_rooms.clear)
 
 
-class Lending:
+class ImportedArrays:
     """The device arrays of a call, which begins and ends with it.
 
     Parameters
@@ -39,16 +45,16 @@ class Lending:
         Other libraries' objects, each of which lies on a device.
     """
 
-    def __init__(self, memory: Memory, values: Sequence[Any]) -> None:
-        self._memory = memory
-        memory.scope.lends = True
-        self._storages: list[LentStorage] = []
+    def __init__(self, buffers: BufferTable, values: Sequence[Any]) -> None:
+        self._buffers = buffers
+        buffers.scope.has_imports = True
+        self._imported: list[ImportedBuffer] = []
         self._first = values[0]
         self._arrays: dict[int, Array] = {}
-        found = map(device_array, values)
+        found = map(as_device_view, values)
         self._found = [known for known in found if known is not None]  # which live as long
-        self._lend(self._found)
-        devices = {0} if is_alone() else {storage.device() for storage in self._storages}
+        self._import(self._found)
+        devices = {0} if has_one_device() else {buffer.device() for buffer in self._imported}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
             raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")
@@ -67,46 +73,46 @@ class Lending:
 
         None if that library has no arrays which others may write.
         """
-        make = MAKERS.get(library_of(self._first))
+        make = ALLOCATORS.get(library_of(self._first))
         if make is None:
             return None
         made = make(shape, dtype, self._first)
         library = library_of_type(type(made))
         if library is None:
-            known = device_array(made)
+            known = as_device_view(made)
         else:  # of which a look would take longer
-            strides = strides_of_dense(shape, dtype)
+            strides = contiguous_strides(shape, dtype)
             address, stream = library.address_of(made), self._found[0].stream
-            known = DeviceArray(made, address, shape, strides, dtype, stream=stream)
+            known = DeviceView(made, address, shape, strides, dtype, stream=stream)
         if known is None:
             return None
-        if (known.stream or LEGACY_STREAM) != self._memory.stream:
-            self._memory.scope.queue_in(0)  # whoever reads it there waits for its own stream alone
-        if self._memory.scope.listener is not None:
-            self._memory.scope.listener.made(made, known.address, shape, dtype)
-        self._lend([known])
+        if (known.stream or LEGACY_STREAM) != self._buffers.stream:
+            self._buffers.scope.enqueue_on(0)  # whoever reads it there waits for its own stream alone
+        if self._buffers.scope.listener is not None:
+            self._buffers.scope.listener.on_allocated(made, known.address, shape, dtype)
+        self._import([known])
         return made, self.array_of(made)
 
-    def queue(self) -> None:
+    def enter_async(self) -> None:
         """Have calls queued where the arrays' values come, if that is one stream, and nobody is to wait.
 
         Memory of other libraries may be freed before what was queued is done.
         """
-        streams = {stream for storage in self._storages for stream in storage.streams}
+        streams = {stream for buffer in self._imported for stream in buffer.streams}
         are_in_order = all(library_of_type(type(each.owner)) is not None for each in self._found)
-        if are_in_order and len(streams) == 1 and not context.here.get().wait:
-            self._memory.scope.queue_in(*streams)
+        if are_in_order and len(streams) == 1 and not context.current_context.get().wait:
+            self._buffers.scope.enqueue_on(*streams)
 
-    def give_back(self) -> None:
+    def return_to_owners(self) -> None:
         """Leave all to their owners, with the newest values."""
-        while self._storages:
-            storage = self._storages.pop()
-            storage.give_back()
-            if storage.is_untouched and storage.owner.nbytes > _LARGE:
-                _rooms.append(storage.owner)
+        while self._imported:
+            buffer = self._imported.pop()
+            buffer.return_to_owner()
+            if buffer.was_never_registered and buffer.owner.nbytes > _LARGE:
+                _rooms.append(buffer.owner)
 
-    def _lend(self, arrays: Sequence[DeviceArray]) -> None:
-        for group, low, high in _together(arrays):
+    def _import(self, arrays: Sequence[DeviceView]) -> None:
+        for group, low, high in _overlapping_groups(arrays):
             room = _room(high - low + _ALIGNED)
             start = (low - address_of(room)) % _ALIGNED
             memory = room[start : start + high - low]
@@ -114,11 +120,11 @@ class Lending:
                 self._arrays[id(array.owner)] = _standing(memory, array, low)
             if high > low:
                 streams = {array.stream or LEGACY_STREAM for array in group}
-                if self._memory.scope.listener is not None:
-                    self._memory.scope.listener.owns(room)
-                storage = LentStorage(memory, self._memory.scope, low, streams)
-                self._memory.lent(storage)
-                self._storages.append(storage)
+                if self._buffers.scope.listener is not None:
+                    self._buffers.scope.listener.keep_alive(room)
+                buffer = ImportedBuffer(memory, self._buffers.scope, low, streams)
+                self._buffers.add_imported(buffer)
+                self._imported.append(buffer)
 
 
 def _room(size: int) -> Array:
@@ -134,7 +140,7 @@ def _room(size: int) -> Array:
     return np.empty(size, np.uint8)
 
 
-def _standing(memory: Array, array: DeviceArray, low: int) -> Array:
+def _standing(memory: Array, array: DeviceView, low: int) -> Array:
     if array.size == 0:
         return np.empty(array.shape, array.dtype)
     view: Array = np.ndarray(array.shape, array.dtype, memory, array.address - low, array.strides)
@@ -142,19 +148,19 @@ def _standing(memory: Array, array: DeviceArray, low: int) -> Array:
     return view
 
 
-def _extent(array: DeviceArray) -> tuple[int, int]:
+def _extent(array: DeviceView) -> tuple[int, int]:
     """Return where its memory begins and ends."""
     if 0 in array.shape:
         return 0, 0
-    low, high = reach(array.shape, array.strides)
+    low, high = byte_extent(array.shape, array.strides)
     return array.address + low, array.address + high + array.dtype.itemsize
 
 
-def _together(arrays: Sequence[DeviceArray]) -> list[tuple[list[DeviceArray], int, int]]:
+def _overlapping_groups(arrays: Sequence[DeviceView]) -> list[tuple[list[DeviceView], int, int]]:
     """Return them in groups whose memory overlaps, and where that begins and ends."""
     if len(arrays) == 1:
         return [([*arrays], *_extent(arrays[0]))]
-    groups: list[tuple[list[DeviceArray], int, int]] = []
+    groups: list[tuple[list[DeviceView], int, int]] = []
     for (low, high), array in sorted([(_extent(each), each) for each in arrays], key=lambda each: each[0]):
         if groups and low < groups[-1][2]:
             group, begin, end = groups.pop()

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._interop.foreign_arrays import is_device_array, is_ordinary, open_to_others
+from pycudakit._interop.foreign_arrays import accept_foreign_arrays, is_device_array, is_ordinary
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.memory.tracer import Tracer
 
 Copies = dict[int, tuple[Any, Any]]  # lists and dicts, by their identity, each with what takes its place
 
 
-def mapped(value: Any, replace: Callable[[Any], Any], copies: Copies | None = None) -> Any:
+def tree_map(value: Any, replace: Callable[[Any], Any], copies: Copies | None = None) -> Any:
     """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is.
 
     Lists and dicts go to `copies`; what is there already takes the place of one that comes again.
@@ -26,14 +26,14 @@ def mapped(value: Any, replace: Callable[[Any], Any], copies: Copies | None = No
     if copies is not None and id(value) in copies:
         return copies[id(value)][1]
     if kind in (tuple, list):
-        parts = [mapped(part, replace, copies) for part in value]
+        parts = [tree_map(part, replace, copies) for part in value]
         same = all(a is b for a, b in zip(parts, value, strict=True))
         new = value if same else kind(parts)
     elif kind is dict:
-        values = {key: mapped(part, replace, copies) for key, part in value.items()}
+        values = {key: tree_map(part, replace, copies) for key, part in value.items()}
         new = value if all(values[key] is part for key, part in value.items()) else values
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(mapped(part, replace, copies) for part in value))
+        return type(value)(*(tree_map(part, replace, copies) for part in value))
     else:
         return replace(value)
     if copies is not None and kind is not tuple:
@@ -41,10 +41,10 @@ def mapped(value: Any, replace: Callable[[Any], Any], copies: Copies | None = No
     return new
 
 
-def all_stand_ins(value: Any) -> list[StandIn]:
-    """Return the stand-ins in tuples, named ones too, lists and dicts."""
-    found: list[StandIn] = []
-    mapped(value, lambda part: found.append(part) if type(part) is StandIn else part)
+def all_tracers(value: Any) -> list[Tracer]:
+    """Return the tracers in tuples, named ones too, lists and dicts."""
+    found: list[Tracer] = []
+    tree_map(value, lambda part: found.append(part) if type(part) is Tracer else part)
     return found
 
 
@@ -67,25 +67,25 @@ def copied(value: Any) -> Any:
     """Return a copy of an array or a generator, and anything else as it is."""
     if is_array(value):
         return value.copy()
-    if lies_there(value):
-        return open_to_others(evaluate)("x", {"x": value})
-    return copy.deepcopy(value) if draws(value) else value
+    if is_on_device(value):
+        return accept_foreign_arrays(evaluate)("x", {"x": value})
+    return copy.deepcopy(value) if is_generator(value) else value
 
 
-def plain(array: Any) -> Any:
+def as_plain_array(array: Any) -> Any:
     """Return an array as one of NumPy's own kind."""
     return array.view(np.ndarray) if type(array) is np.memmap else array
 
 
-def lies_there(value: Any) -> bool:
+def is_on_device(value: Any) -> bool:
     """Tell whether a value lies on a GPU."""
     return not is_ordinary(value) and is_device_array(value)
 
 
-def devices_in(arguments: Any) -> list[Any]:
+def device_arrays_in(arguments: Any) -> list[Any]:
     """Return the arrays on a GPU in tuples, lists and dicts, each once."""
     found: dict[int, Any] = {}
-    mapped(arguments, lambda part: found.setdefault(id(part), part) if lies_there(part) else part)
+    tree_map(arguments, lambda part: found.setdefault(id(part), part) if is_on_device(part) else part)
     return list(found.values())
 
 
@@ -94,8 +94,8 @@ def is_array(value: Any) -> bool:
     return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
 
 
-def draws(value: Any) -> bool:
-    """Tell whether a value is a generator of random numbers, NumPy's or the kit's."""
+def is_generator(value: Any) -> bool:
+    """Tell whether a value is a generator of random numbers, NumPy's or pycudakit's."""
     if isinstance(value, np.random.Generator):
         return True
     kind = type(value)
@@ -115,17 +115,17 @@ def names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
     return names
 
 
-def places_of(arguments: list[Any]) -> Callable[[], None]:
+def save_rng_state(arguments: list[Any]) -> Callable[[], None]:
     """Return what has the generators among arguments draw again what they draw from now on."""
     found: list[Any] = []
-    mapped(arguments, lambda part: found.append(part) if draws(part) else part)
+    tree_map(arguments, lambda part: found.append(part) if is_generator(part) else part)
     copies = [copy.deepcopy(each) for each in found]
 
-    def put_back() -> None:
-        for each, as_it_was in zip(found, copies, strict=True):
+    def restore_rng_state() -> None:
+        for each, saved in zip(found, copies, strict=True):
             if isinstance(each, np.random.Generator):
-                each.bit_generator.state = as_it_was.bit_generator.state
+                each.bit_generator.state = saved.bit_generator.state
             else:
-                each.__setstate__(as_it_was.__getstate__())
+                each.__setstate__(saved.__getstate__())
 
-    return put_back
+    return restore_rng_state

@@ -11,28 +11,28 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._native.dtypes import CODES, Array, DType
-from pycudakit._runtime.lazy_array import Deferred
+from pycudakit._runtime.lazy_array import LazyArray
 
 if TYPE_CHECKING:
     from pycudakit.fusing.memory.nodes import Node
 
 
-class StandIn(Deferred):
+class Tracer(LazyArray):
     """An array of a fused function: what NumPy's array does, when it is needed."""
 
-    __slots__ = ("__weakref__", "is_scalar", "node", "recording")
+    __slots__ = ("__weakref__", "is_scalar", "node", "owning_trace")
     __array_priority__ = 1000.0
 
-    def __init__(self, recording: Any, node: Node, is_scalar: bool = False) -> None:
-        self.recording = recording
+    def __init__(self, trace: Any, node: Node, is_scalar: bool = False) -> None:
+        self.owning_trace = trace
         self.node = node
         self.is_scalar = is_scalar  # what NumPy would have returned as a number
-        if node.storage is not None:
-            node.storage.see(self)
+        if node.buffer is not None:
+            node.buffer.add_tracer(self)
 
     def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
         """Write a function down."""
-        return self.recording.apply(function, inputs)
+        return self.owning_trace.apply(function, inputs)
 
     # ---- What is known without a look ----------------------------------------------------------------
 
@@ -48,7 +48,7 @@ class StandIn(Deferred):
 
     @shape.setter
     def shape(self, shape: Any) -> None:
-        self.recording.see_as(self, "shape", shape)
+        self.owning_trace.set_view_attribute(self, "shape", shape)
 
     @property
     def dtype(self) -> DType:
@@ -58,7 +58,7 @@ class StandIn(Deferred):
 
     @dtype.setter
     def dtype(self, dtype: Any) -> None:
-        self.recording.see_as(self, "dtype", dtype)
+        self.owning_trace.set_view_attribute(self, "dtype", dtype)
 
     @property
     def ndim(self) -> int:
@@ -86,26 +86,26 @@ class StandIn(Deferred):
     @property
     def strides(self) -> tuple[int, ...]:
         """As of an array."""
-        return self.recording.store(self).strides  # type: ignore[no-any-return]
+        return self.owning_trace.materialize(self).strides  # type: ignore[no-any-return]
 
     @strides.setter
     def strides(self, strides: Any) -> None:
-        self.recording.see_as(self, "strides", strides)
+        self.owning_trace.set_view_attribute(self, "strides", strides)
 
     @property
     def flags(self) -> Any:
         """As of an array."""
-        return self.recording.store(self).flags
+        return self.owning_trace.materialize(self).flags
 
     @property
     def T(self) -> Any:  # noqa: N802
         """As of an array."""
-        return self.recording.view(self, np.transpose)
+        return self.owning_trace.view(self, np.transpose)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """As of an array."""
-        return self.recording.view(self, lambda array: array.mT)
+        return self.owning_trace.view(self, lambda array: array.mT)
 
     @property
     def real(self) -> Any:
@@ -114,25 +114,25 @@ class StandIn(Deferred):
 
     @real.setter
     def real(self, value: Any) -> None:
-        self.recording.write_by_numpy(_set_real, self, (value,))
+        self.owning_trace.write_by_numpy(_set_real, self, (value,))
 
     @property
     def imag(self) -> Any:
         """As of an array."""
-        return self.recording.attribute(self, "imag")
+        return self.owning_trace.attribute(self, "imag")
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        self.recording.write_by_numpy(_set_imag, self, (value,))
+        self.owning_trace.write_by_numpy(_set_imag, self, (value,))
 
     @property
     def flat(self) -> Any:
         """As of an array."""
-        return self.recording.attribute(self, "flat")
+        return self.owning_trace.attribute(self, "flat")
 
     @flat.setter
     def flat(self, values: Any) -> None:
-        self.recording.write_by_numpy(_set_flat, self, (values,))
+        self.owning_trace.write_by_numpy(_set_flat, self, (values,))
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
@@ -154,12 +154,12 @@ class StandIn(Deferred):
 
     def resolved(self) -> Array:
         """Return it as an array that functions can read."""
-        return self.recording.read(self)  # type: ignore[no-any-return]
+        return self.owning_trace.to_host(self)  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         """Return it as an array of NumPy's."""
-        array = self.recording.look(self, "numpy.asarray()")
-        self.recording.share(self)  # whoever has the array may write to it
+        array = self.owning_trace.concretize(self, "numpy.asarray()")
+        self.owning_trace.mark_escaped(self)  # whoever has the array may write to it
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError("Unable to avoid copy while creating an array as requested.")
@@ -167,7 +167,7 @@ class StandIn(Deferred):
         return array.copy() if copy else array  # type: ignore[no-any-return]
 
     def _number(self, what: str) -> Any:
-        array = self.recording.look(self, what)
+        array = self.owning_trace.concretize(self, what)
         return array[()] if array.ndim == 0 else array
 
     def __bool__(self) -> bool:
@@ -222,7 +222,7 @@ class StandIn(Deferred):
 
     def __contains__(self, value: Any) -> bool:
         """Look for a value."""
-        return value in self.recording.look(self, "`in`")
+        return value in self.owning_trace.concretize(self, "`in`")
 
     def __reduce__(self) -> Any:
         """Pickle what it stands for."""
@@ -242,29 +242,29 @@ class StandIn(Deferred):
         kind = self.__class__
         if name.startswith("__") or not hasattr(kind, name):
             raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
-        return self.recording.attribute(self, name)
+        return self.owning_trace.attribute(self, name)
 
     # ---- NumPy's functions ---------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         """Write a ufunc down (NEP 13)."""
-        return self.recording.ufunc(ufunc, method, inputs, keywords)
+        return self.owning_trace.ufunc(ufunc, method, inputs, keywords)
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
         """Write another function of NumPy's down (NEP 18)."""
-        return self.recording.call(function, arguments, keywords)
+        return self.owning_trace.call(function, arguments, keywords)
 
     # ---- Indexing ------------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Any:
         """Return a view, or the elements at some places."""
-        return self.recording.get(self, index)
+        return self.owning_trace.get(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write to a view."""
         if self.is_scalar:
             raise TypeError(f"'numpy.{self.dtype.type.__name__}' object does not support item assignment")
-        self.recording.set(self, index, value)
+        self.owning_trace.set(self, index, value)
 
 
 def _setter_of(name: str) -> Callable[[Any, Any], None]:
@@ -281,21 +281,21 @@ _set_real, _set_imag, _set_flat = map(_setter_of, ("real", "imag", "flat"))
 _REPEATED = (list, tuple, str, bytes, bytearray)
 
 
-def _binary(name: str, swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+def _binary(name: str, swapped: bool = False) -> Callable[[Tracer, Any], Any]:
     ufunc = getattr(np, name)
 
-    def operate(self: StandIn, other: Any) -> Any:
+    def operate(self: Tracer, other: Any) -> Any:
         if getattr(type(other), "__array_ufunc__", False) is None:
             return NotImplemented
-        return self.recording.operate(ufunc, (other, self) if swapped else (self, other))
+        return self.owning_trace.operate(ufunc, (other, self) if swapped else (self, other))
 
     return operate
 
 
-def _times(swapped: bool = False) -> Callable[[StandIn, Any], Any]:
+def _times(swapped: bool = False) -> Callable[[Tracer, Any], Any]:
     multiply = _binary("multiply", swapped)
 
-    def operate(self: StandIn, other: Any) -> Any:
+    def operate(self: Tracer, other: Any) -> Any:
         if self.is_scalar and isinstance(other, _REPEATED):  # as often as a number says
             return other * self._number("how often to repeat a sequence")
         return multiply(self, other)
@@ -303,34 +303,34 @@ def _times(swapped: bool = False) -> Callable[[StandIn, Any], Any]:
     return operate
 
 
-def _equality(name: str, numpys: Callable[[Any, Any], Any]) -> Callable[[StandIn, Any], Any]:
+def _equality(name: str, numpys: Callable[[Any, Any], Any]) -> Callable[[Tracer, Any], Any]:
     compare = _binary(name)
 
-    def operate(self: StandIn, other: Any) -> Any:
+    def operate(self: Tracer, other: Any) -> Any:
         try:
             return compare(self, other)
         except errors.Unsupported:
             raise
         except TypeError:  # of NumPy's ufunc; its operator finds numbers and texts unequal
-            return self.recording.on_host(numpys, (self, other), {})
+            return self.owning_trace.on_host(numpys, (self, other), {})
 
     return operate
 
 
-def _in_place(name: str) -> Callable[[StandIn, Any], Any]:
+def _in_place(name: str) -> Callable[[Tracer, Any], Any]:
     ufunc = getattr(np, name)
 
-    def operate(self: StandIn, other: Any) -> Any:
+    def operate(self: Tracer, other: Any) -> Any:
         if self.is_scalar:  # a number does not change: the name gets another one
-            return self.recording.operate(ufunc, (self, other))
-        return self.recording.operate_in_place(ufunc, self, other)
+            return self.owning_trace.operate(ufunc, (self, other))
+        return self.owning_trace.operate_in_place(ufunc, self, other)
 
     return operate
 
 
-def _unary(name: str) -> Callable[[StandIn], Any]:
+def _unary(name: str) -> Callable[[Tracer], Any]:
     ufunc = getattr(np, name)
-    return lambda self: self.recording.operate(ufunc, (self,))
+    return lambda self: self.owning_trace.operate(ufunc, (self,))
 
 
 _OPERATORS = {
@@ -350,30 +350,30 @@ _OPERATORS = {
     "divmod": "divmod",
 }
 for _name, _ufunc in _OPERATORS.items():
-    setattr(StandIn, f"__{_name}__", _binary(_ufunc))
-    setattr(StandIn, f"__r{_name}__", _binary(_ufunc, swapped=True))
+    setattr(Tracer, f"__{_name}__", _binary(_ufunc))
+    setattr(Tracer, f"__r{_name}__", _binary(_ufunc, swapped=True))
     if _name != "divmod":
-        setattr(StandIn, f"__i{_name}__", _in_place(_ufunc))
+        setattr(Tracer, f"__i{_name}__", _in_place(_ufunc))
 for _name, _ufunc in {
     "lt": "less",
     "le": "less_equal",
     "gt": "greater",
     "ge": "greater_equal",
 }.items():
-    setattr(StandIn, f"__{_name}__", _binary(_ufunc))
-setattr(StandIn, "__eq__", _equality("equal", operator.eq))  # noqa: B010
-setattr(StandIn, "__ne__", _equality("not_equal", operator.ne))  # noqa: B010
-setattr(StandIn, "__mul__", _times())  # noqa: B010
-setattr(StandIn, "__rmul__", _times(swapped=True))  # noqa: B010
+    setattr(Tracer, f"__{_name}__", _binary(_ufunc))
+setattr(Tracer, "__eq__", _equality("equal", operator.eq))  # noqa: B010
+setattr(Tracer, "__ne__", _equality("not_equal", operator.ne))  # noqa: B010
+setattr(Tracer, "__mul__", _times())  # noqa: B010
+setattr(Tracer, "__rmul__", _times(swapped=True))  # noqa: B010
 for _name, _ufunc in {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}.items():
-    setattr(StandIn, f"__{_name}__", _unary(_ufunc))
+    setattr(Tracer, f"__{_name}__", _unary(_ufunc))
 
 
 def _method(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
-    def method(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
-        return self.recording.call(function, (self, *arguments), keywords)
+    def method(self: Tracer, *arguments: Any, **keywords: Any) -> Any:
+        return self.owning_trace.call(function, (self, *arguments), keywords)
 
     method.__name__ = name
     return method
@@ -383,56 +383,56 @@ def _method(name: str) -> Callable[..., Any]:
 _METHODS = """all any argmax argmin argpartition argsort astype choose clip cumprod cumsum diagonal dot max
 mean min nonzero prod ravel repeat round searchsorted squeeze std sum swapaxes take trace var"""
 for _name in _METHODS.split():
-    setattr(StandIn, _name, _method(_name))
+    setattr(Tracer, _name, _method(_name))
 
 
-def _flatten(self: StandIn, order: Any = "C") -> Any:
-    return self.recording.call(np.copy, (self.recording.call(np.ravel, (self,), {"order": order}),), {})
+def _flatten(self: Tracer, order: Any = "C") -> Any:
+    return self.owning_trace.call(np.copy, (self.owning_trace.call(np.ravel, (self,), {"order": order}),), {})
 
 
-def _copy(self: StandIn, order: Any = "C") -> Any:
-    return self if self.is_scalar else self.recording.call(np.copy, (self,), {"order": order})
+def _copy(self: Tracer, order: Any = "C") -> Any:
+    return self if self.is_scalar else self.owning_trace.call(np.copy, (self,), {"order": order})
 
 
-def _conj(self: StandIn) -> StandIn:
+def _conj(self: Tracer) -> Tracer:
     return self
 
 
-def _view(self: StandIn, *arguments: Any, **keywords: Any) -> Any:
+def _view(self: Tracer, *arguments: Any, **keywords: Any) -> Any:
     if self.is_scalar or keywords or not all(_is_type(given) for given in arguments):
         return self.__getattr__("view")(*arguments, **keywords)
-    return self.recording.seen_as(self, *arguments)
+    return self.owning_trace.view_as(self, *arguments)
 
 
 def _is_type(given: Any) -> bool:
-    """Tell whether it names one of the types that stand-ins have."""
+    """Tell whether it names one of the types that tracers have."""
     try:
         return np.dtype(given) in CODES
     except TypeError:  # it is a class of arrays
         return False
 
 
-def _compress(self: StandIn, condition: Any, axis: Any = None, out: Any = None) -> Any:
-    return self.recording.call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+def _compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Any:
+    return self.owning_trace.call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
 
 
-def _reshape(self: StandIn, *shape: Any, **keywords: Any) -> Any:
+def _reshape(self: Tracer, *shape: Any, **keywords: Any) -> Any:
     shape = shape[0] if len(shape) == 1 else shape
-    return self.recording.call(np.reshape, (self, shape), keywords)
+    return self.owning_trace.call(np.reshape, (self, shape), keywords)
 
 
-def _transpose(self: StandIn, *axes: Any) -> Any:
+def _transpose(self: Tracer, *axes: Any) -> Any:
     axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)  # type: ignore[assignment]
-    return self.recording.call(np.transpose, (self, axes), {})
+    return self.owning_trace.call(np.transpose, (self, axes), {})
 
 
 def _in_place_by(name: str) -> Callable[..., None]:
     function = getattr(np, name)
 
-    def method(self: StandIn, *arguments: Any, **keywords: Any) -> None:
+    def method(self: Tracer, *arguments: Any, **keywords: Any) -> None:
         has_axis = None not in (*arguments, keywords.get("axis", -1))
         if not self.is_scalar and has_axis and self.flags.writeable:
-            self.recording.set(self, ..., self.recording.call(function, (self, *arguments), keywords))
+            self.owning_trace.set(self, ..., self.owning_trace.call(function, (self, *arguments), keywords))
         else:
             self.__getattr__(name)(*arguments, **keywords)  # raises
 
@@ -440,28 +440,28 @@ def _in_place_by(name: str) -> Callable[..., None]:
     return method
 
 
-def _fill(self: StandIn, value: Any) -> None:
+def _fill(self: Tracer, value: Any) -> None:
     if self.is_scalar:
         self.__getattr__("fill")(value)
     elif type(value) in (list, tuple) or np.ndim(value) or not self.flags.writeable:
-        self.recording.write_by_numpy(np.ndarray.fill, self, (value,))  # which takes few of them
+        self.owning_trace.write_by_numpy(np.ndarray.fill, self, (value,))  # which takes few of them
     else:
-        self.recording.set(self, ..., value)
+        self.owning_trace.set(self, ..., value)
 
 
-def _put(self: StandIn, indices: Any, values: Any, mode: Any = "raise") -> None:
-    self.recording.call(np.put, (self, indices, values, mode), {})
+def _put(self: Tracer, indices: Any, values: Any, mode: Any = "raise") -> None:
+    self.owning_trace.call(np.put, (self, indices, values, mode), {})
 
 
-def _item(self: StandIn, *arguments: Any) -> Any:
-    return self.recording.look(self, ".item()").item(*arguments)
+def _item(self: Tracer, *arguments: Any) -> Any:
+    return self.owning_trace.concretize(self, ".item()").item(*arguments)
 
 
-def _tolist(self: StandIn) -> Any:
-    return self.recording.look(self, ".tolist()").tolist()
+def _tolist(self: Tracer) -> Any:
+    return self.owning_trace.concretize(self, ".tolist()").tolist()
 
 
-_OF_ITS_OWN = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _view, _fill, _put, _item, _tolist)
-setattr(StandIn, "conjugate", _conj)  # noqa: B010
-for _method_of_its_own in (*_OF_ITS_OWN, _in_place_by("sort"), _in_place_by("partition")):
-    setattr(StandIn, _method_of_its_own.__name__[1:], _method_of_its_own)
+_OWN_METHODS = (_compress, _conj, _copy, _flatten, _reshape, _transpose, _view, _fill, _put, _item, _tolist)
+setattr(Tracer, "conjugate", _conj)  # noqa: B010
+for _own_method in (*_OWN_METHODS, _in_place_by("sort"), _in_place_by("partition")):
+    setattr(Tracer, _own_method.__name__[1:], _own_method)

@@ -10,34 +10,34 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.numpy_api.joining import arrays_of
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures, spread
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.numpy_api.joining import tracers_of_arrays
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, broadcast_copy, implements
 
 GRIDS: dict[Any, Handler] = {}
-_captures = functools.partial(captures, GRIDS)
+_implements = functools.partial(implements, GRIDS)
 
 
-def _as_arrays(recording: Recording, values: Any) -> list[Any]:
-    arrays = arrays_of(recording, values)
-    if any(type(each) is not StandIn for each in arrays):
+def _as_arrays(trace: Trace, values: Any) -> list[Any]:
+    arrays = tracers_of_arrays(trace, values)
+    if any(type(each) is not Tracer for each in arrays):
         raise errors.Unsupported("arrays of other types")
-    return [_as_array(recording, each) for each in arrays]
+    return [_as_array(trace, each) for each in arrays]
 
 
-def _as_array(recording: Recording, a: StandIn) -> Any:
-    return recording.call(np.copy, (a,), {}) if a.is_scalar else a
+def _as_array(trace: Trace, a: Tracer) -> Any:
+    return trace.call(np.copy, (a,), {}) if a.is_scalar else a
 
 
-@_captures(np.broadcast_arrays)
-def _broadcast_arrays(recording: Recording, *args: Any, subok: Any = False) -> Any:
+@_implements(np.broadcast_arrays)
+def _broadcast_arrays(trace: Trace, *args: Any, subok: Any = False) -> Any:
     del subok
-    arrays = _as_arrays(recording, args)
+    arrays = _as_arrays(trace, args)
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
     beside = np.broadcast_to(np.int8(0), shape)
     return tuple(
-        each if each.shape == shape else recording.view(each, lambda a: np.broadcast_arrays(a, beside)[0])
+        each if each.shape == shape else trace.view(each, lambda a: np.broadcast_arrays(a, beside)[0])
         for each in arrays
     )
 
@@ -45,10 +45,8 @@ def _broadcast_arrays(recording: Recording, *args: Any, subok: Any = False) -> A
 _VIEWS: Any = type(np.meshgrid(0, sparse=True, copy=False))  # a list, before NumPy 2.5
 
 
-@_captures(np.meshgrid)
-def _meshgrid(
-    recording: Recording, *xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "xy"
-) -> Any:
+@_implements(np.meshgrid)
+def _meshgrid(trace: Trace, *xi: Any, copy: Any = True, sparse: Any = False, indexing: Any = "xy") -> Any:
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     axes = list(range(len(xi)))
@@ -56,20 +54,20 @@ def _meshgrid(
         axes[:2] = axes[:2][::-1]
     lines: Any = [
         each.reshape(tuple([-1 if axis == along else 1 for axis in range(len(xi))]))
-        for each, along in zip(_as_arrays(recording, xi), axes, strict=True)
+        for each, along in zip(_as_arrays(trace, xi), axes, strict=True)
     ]
     if copy:
         shape = np.broadcast_shapes(*(each.shape for each in lines))
-        return tuple([spread(recording, each, each.shape if sparse else shape) for each in lines])
-    return _VIEWS(lines) if sparse else _broadcast_arrays(recording, *lines)
+        return tuple([broadcast_copy(trace, each, each.shape if sparse else shape) for each in lines])
+    return _VIEWS(lines) if sparse else _broadcast_arrays(trace, *lines)
 
 
-@_captures(np.ix_)
-def _ix(_: Recording, *args: Any) -> Any:
+@_implements(np.ix_)
+def _ix(_: Trace, *args: Any) -> Any:
     made = []
     for axis, given in enumerate(args):
-        each = given if type(given) is StandIn else np.asarray(given)
-        if not each.size and type(given) is not StandIn and not isinstance(given, np.ndarray):
+        each = given if type(given) is Tracer else np.asarray(given)
+        if not each.size and type(given) is not Tracer and not isinstance(given, np.ndarray):
             each = each.astype(np.intp)
         if each.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
@@ -82,8 +80,8 @@ def _ix(_: Recording, *args: Any) -> Any:
 # ---- Elements by their number ---------------------------------------------------------------------------
 
 
-def _lengths(recording: Recording, shape: Any) -> tuple[int, ...]:
-    shape = recording.resolved(shape)
+def _lengths(trace: Trace, shape: Any) -> tuple[int, ...]:
+    shape = trace.resolved(shape)
     return tuple(map(operator.index, shape if np.iterable(shape) else (shape,)))
 
 
@@ -96,30 +94,30 @@ def _steps(lengths: tuple[int, ...], order: Any) -> list[int]:
 
 
 def _as_numbers(a: Any) -> Any:
-    if type(a) is not StandIn or not np.can_cast(a.dtype, np.intp) or a.dtype == np.bool_ or not a.size:
+    if type(a) is not Tracer or not np.can_cast(a.dtype, np.intp) or a.dtype == np.bool_ or not a.size:
         raise errors.Unsupported("no indices")
     return a if a.dtype == np.intp else a.astype(np.intp)
 
 
-def _are_within(recording: Recording, a: Any, length: int) -> bool:
-    return not recording.resolved(np.any((a < 0) | (a >= length)))
+def _are_within(trace: Trace, a: Any, length: int) -> bool:
+    return not trace.resolved(np.any((a < 0) | (a >= length)))
 
 
-@_captures(np.unravel_index)
-def _unravel_index(recording: Recording, indices: Any, shape: Any, order: Any = "C") -> Any:
-    lengths = _lengths(recording, shape)
+@_implements(np.unravel_index)
+def _unravel_index(trace: Trace, indices: Any, shape: Any, order: Any = "C") -> Any:
+    lengths = _lengths(trace, shape)
     steps, numbers = _steps(lengths, order), _as_numbers(indices)
-    if not lengths or not _are_within(recording, numbers, math.prod(lengths)):
+    if not lengths or not _are_within(trace, numbers, math.prod(lengths)):
         raise errors.Unsupported("an index that is out of bounds")
     return tuple(numbers // step % length for step, length in zip(steps, lengths, strict=True))
 
 
-@_captures(np.ravel_multi_index)
+@_implements(np.ravel_multi_index)
 def _ravel_multi_index(
-    recording: Recording, multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C"
+    trace: Trace, multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C"
 ) -> Any:
-    lengths = _lengths(recording, dims)
-    given = arrays_of(recording, multi_index)
+    lengths = _lengths(trace, dims)
+    given = tracers_of_arrays(trace, multi_index)
     modes = (mode,) * len(lengths) if isinstance(mode, str) else tuple(mode)
     if not lengths or len(given) != len(lengths) or len(modes) != len(lengths) or 0 in lengths:
         raise errors.Unsupported("indices that do not match")
@@ -130,7 +128,7 @@ def _ravel_multi_index(
             numbers = numbers % length
         elif rule == "clip":
             numbers = np.clip(numbers, 0, length - 1)
-        elif rule != "raise" or not _are_within(recording, numbers, length):
+        elif rule != "raise" or not _are_within(trace, numbers, length):
             raise errors.Unsupported("an index that is out of bounds")
         found = numbers * step + found
     return found

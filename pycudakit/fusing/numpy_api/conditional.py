@@ -11,51 +11,51 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._families.elementwise import non_ufuncs
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures, in_order
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, as_c_ordered, implements
 
 CHOICES: dict[Any, Handler] = {}
-_captures = functools.partial(captures, CHOICES)
+_implements = functools.partial(implements, CHOICES)
 
 _MOST_CHOICES = 64  # as NumPy has it, and what one program takes
 
 
-@_captures(np.where)
-def _where(recording: Recording, condition: Any, *branches: Any) -> Any:
-    if not branches and type(condition) is StandIn:
-        return recording.call(np.nonzero, (condition,), {})
+@_implements(np.where)
+def _where(trace: Trace, condition: Any, *branches: Any) -> Any:
+    if not branches and type(condition) is Tracer:
+        return trace.call(np.nonzero, (condition,), {})
     if len(branches) != 2:
-        return recording.by_numpy(np.where, (condition, *branches), {})
+        return trace.by_numpy(np.where, (condition, *branches), {})
     yes, no = branches
-    given = condition, non_ufuncs.as_chosen(yes, no), non_ufuncs.as_chosen(no, yes)
-    chosen = recording.apply(non_ufuncs.WHERE, given)
-    if type(chosen) is StandIn:  # and not of a type that NumPy alone has
+    given = condition, non_ufuncs.weak_integer(yes, no), non_ufuncs.weak_integer(no, yes)
+    chosen = trace.apply(non_ufuncs.WHERE, given)
+    if type(chosen) is Tracer:  # and not of a type that NumPy alone has
         chosen.is_scalar = False
     return chosen
 
 
-@_captures(np.select)
-def _select(recording: Recording, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+@_implements(np.select)
+def _select(trace: Trace, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     choices = [*choicelist, default]
     are_masks = all(_is_array(mask) and mask.dtype == np.bool_ for mask in condlist)
     are_plain = all(type(choice) in (int, float) or _is_array(choice) for choice in choices)
     if not (are_masks and are_plain and condlist and len(condlist) == len(choicelist)):
-        return recording.by_numpy(np.select, (condlist, choicelist, default), {})
+        return trace.by_numpy(np.select, (condlist, choicelist, default), {})
     dtype = np.result_type(*(choice.dtype if _is_array(choice) else choice for choice in choices))
     first, *others = (choice if _is_array(choice) else np.asarray(choice, dtype) for choice in choices[::-1])
     result: Any = first.astype(dtype)
     for mask, choice in zip(condlist[::-1], others, strict=True):
         result = np.where(mask, choice.astype(dtype), result)
-    return in_order(result)
+    return as_c_ordered(result)
 
 
 def _is_array(value: Any) -> bool:
-    return (type(value) is StandIn or type(value) is np.ndarray) and value.dtype in CODES
+    return (type(value) is Tracer or type(value) is np.ndarray) and value.dtype in CODES
 
 
-@_captures(np.choose)
-def _choose(recording: Recording, a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
+@_implements(np.choose)
+def _choose(trace: Trace, a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     given = list(choices)
     arrays = [each if _is_array(each) else np.asarray(each) for each in given]
     is_plain = _is_array(a) and a.dtype.kind in "bi" and out is None and mode in ("raise", "wrap", "clip")
@@ -71,7 +71,7 @@ def _choose(recording: Recording, a: Any, choices: Any, out: Any = None, mode: A
         which = which % len(arrays)
     elif mode == "clip":
         which = np.clip(which, 0, last)
-    elif a.dtype != np.bool_ and recording.resolved(np.any((which < 0) | (which > last))):
+    elif a.dtype != np.bool_ and trace.resolved(np.any((which < 0) | (which > last))):
         raise ValueError("invalid entry in choice array")
     types: list[Any] = [
         each if type(each) in (int, float) else array.dtype for each, array in zip(given, arrays, strict=True)
@@ -80,19 +80,17 @@ def _choose(recording: Recording, a: Any, choices: Any, out: Any = None, mode: A
     result: Any = arrays[last].astype(dtype)
     for place in reversed(range(last)):
         result = np.where(which == place, arrays[place].astype(dtype), result)
-    return in_order(result)
+    return as_c_ordered(result)
 
 
-@_captures(np.piecewise)
-def _piecewise(
-    recording: Recording, x: Any, condlist: Any, funclist: Any, *arguments: Any, **keywords: Any
-) -> Any:
+@_implements(np.piecewise)
+def _piecewise(trace: Trace, x: Any, condlist: Any, funclist: Any, *arguments: Any, **keywords: Any) -> Any:
     # An array of more dimensions has a mask in each row.
     masks = condlist if type(condlist) in (list, tuple) else [condlist] if np.ndim(condlist) == 1 else []
     values = list(funclist)
     are_masks = all(_is_array(mask) and mask.dtype == np.bool_ and mask.shape == x.shape for mask in masks)
     are_plain = all(type(value) in (bool, int, float) or callable(value) for value in values)
-    is_plain = type(x) is StandIn and x.ndim > 0 and are_masks and are_plain
+    is_plain = type(x) is Tracer and x.ndim > 0 and are_masks and are_plain
     if not (is_plain and masks and len(values) in (len(masks), len(masks) + 1)):
         raise errors.Unsupported("piecewise")
     if len(values) > len(masks):
@@ -100,15 +98,15 @@ def _piecewise(
     result: Any = np.zeros_like(x)
     for mask, value in zip(masks, values, strict=True):
         if not callable(value):
-            recording.set(result, mask, value)
+            trace.set(result, mask, value)
             continue
-        chosen = recording.call(np.extract, (mask, x), {})
+        chosen = trace.call(np.extract, (mask, x), {})
         if chosen.size:
-            recording.set(result, mask, value(chosen, *arguments, **keywords))
+            trace.set(result, mask, value(chosen, *arguments, **keywords))
     return result
 
 
-@_captures(np.extract)
-def _extract(recording: Recording, condition: Any, arr: Any) -> Any:
-    places = recording.call(np.flatnonzero, (condition,), {})
-    return recording.call(np.take, (np.ravel(arr), places), {})
+@_implements(np.extract)
+def _extract(trace: Trace, condition: Any, arr: Any) -> Any:
+    places = trace.call(np.flatnonzero, (condition,), {})
+    return trace.call(np.take, (np.ravel(arr), places), {})

@@ -15,9 +15,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.ufunc_arguments import broadcasts_to
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.index_parsing import from_the_first
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.index_parsing import nonnegative_index
+from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.where_argument import is_mask_of
 
 Handler = Callable[..., Any]
@@ -28,17 +28,17 @@ def _writes(function: Any, key: Any = None) -> Callable[[Callable[..., bool]], C
     """Have a handler take a function that writes to its first argument, and NumPy what it leaves."""
 
     def decorate(handler: Callable[..., bool]) -> Callable[..., bool]:
-        def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> None:
+        def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> None:
             is_outside = type(a) is np.ndarray and a.dtype in CODES
-            target = recording.outside(a) if is_outside else a
-            if type(target) is not StandIn or target.is_scalar:
-                recording.on_host(function, (a, *arguments), keywords, may_write=True)
+            target = trace.external_tracer(a) if is_outside else a
+            if type(target) is not Tracer or target.is_scalar:
+                trace.on_host(function, (a, *arguments), keywords, may_write=True)
                 return
-            is_writeable = recording.store(target).flags.writeable
-            if not (is_writeable and handler(recording, target, *arguments, **keywords)):
-                recording.write_by_numpy(function, target, arguments, keywords)
+            is_writeable = trace.materialize(target).flags.writeable
+            if not (is_writeable and handler(trace, target, *arguments, **keywords)):
+                trace.write_by_numpy(function, target, arguments, keywords)
             if is_outside:
-                recording.share(target)
+                trace.mark_escaped(target)
 
         PUTTING[key or function] = handle
         return handler
@@ -47,10 +47,10 @@ def _writes(function: Any, key: Any = None) -> Callable[[Callable[..., bool]], C
 
 
 def _is_array(value: Any) -> TypeGuard[Any]:
-    return (type(value) is StandIn or type(value) is np.ndarray) and value.dtype in CODES
+    return (type(value) is Tracer or type(value) is np.ndarray) and value.dtype in CODES
 
 
-def _is_taken_as(value: Any, dtype: Any, casting: Any) -> bool:
+def _can_cast_value(value: Any, dtype: Any, casting: Any) -> bool:
     """Tell whether a value is an array, or one of Python's numbers, that a type takes."""
     if type(value) in (bool, int, float):
         return bool(np.result_type(dtype, value) == dtype)
@@ -61,14 +61,14 @@ def _is_number(value: Any) -> bool:
     return type(value) in (bool, int, float)
 
 
-def _values(given: Any, a: StandIn) -> Any:
+def _values(given: Any, a: Tracer) -> Any:
     """Return what is to be written as an array; raise for a number that the type has not."""
     if _is_array(given):
         return given
     return np.asarray(given, a.dtype if _is_number(given) else None)
 
 
-def _over_and_over(values: Any, count: int) -> Any:
+def _cycled(values: Any, count: int) -> Any:
     """Return so many values: after the last one, the first comes again."""
     if values.ndim == 0:
         return values
@@ -82,27 +82,27 @@ def _over_and_over(values: Any, count: int) -> Any:
 
 
 @_writes(np.put)
-def _put(recording: Recording, a: StandIn, ind: Any, v: Any, mode: Any = "raise") -> bool:
-    places: Any = ind if type(ind) is StandIn else np.asarray(ind)
+def _put(trace: Trace, a: Tracer, ind: Any, v: Any, mode: Any = "raise") -> bool:
+    places: Any = ind if type(ind) is Tracer else np.asarray(ind)
     is_plain = mode in ("raise", "wrap", "clip") and np.can_cast(places.dtype, np.int64, "safe")
-    if not (is_plain and places.size and recording.lies_there(a)):
+    if not (is_plain and places.size and trace.is_writable_on_device(a)):
         return False
     values = _values(v, a)
     if not (_is_array(values) and values.size):
         return False
-    places = _stand_in(recording, places).astype(np.int64).ravel()
+    places = _to_tracer(trace, places).astype(np.int64).ravel()
     if mode == "wrap":
         places = np.remainder(places, a.size)
     elif mode == "clip":
         places = np.clip(places, 0, a.size - 1)
-    recording.set(a.reshape(-1), places, _over_and_over(values, places.size))
+    trace.set(a.reshape(-1), places, _cycled(values, places.size))
     return True
 
 
 @_writes(np.put_along_axis)
-def _put_along_axis(recording: Recording, arr: StandIn, indices: Any, values: Any, axis: Any = -1) -> bool:
+def _put_along_axis(trace: Trace, arr: Tracer, indices: Any, values: Any, axis: Any = -1) -> bool:
     is_plain = _is_array(indices) and indices.dtype.kind in "iu" and indices.size and type(axis) is int
-    if not (is_plain and indices.ndim == arr.ndim and recording.lies_there(arr)):
+    if not (is_plain and indices.ndim == arr.ndim and trace.is_writable_on_device(arr)):
         return False
     axis, shape = normalize_axis_index(axis, arr.ndim), arr.shape
     if any(d != axis and n not in (1, shape[d]) for d, n in enumerate(indices.shape)):
@@ -111,23 +111,23 @@ def _put_along_axis(recording: Recording, arr: StandIn, indices: Any, values: An
     values = _values(values, arr)
     if not (_is_array(values) and broadcasts_to(values.shape, wanted)):
         return False
-    along = _stand_in(recording, indices).astype(np.int64)
+    along = _to_tracer(trace, indices).astype(np.int64)
     places: Any = 0
     for d, length in enumerate(shape):
         line = (-1, *(1,) * (arr.ndim - 1 - d))
         is_along = d == axis
-        each = from_the_first(recording, along, length, d) if is_along else np.arange(length).reshape(line)
+        each = nonnegative_index(trace, along, length, d) if is_along else np.arange(length).reshape(line)
         places = places * length + each
-    recording.set(arr.reshape(-1), places, values)
+    trace.set(arr.reshape(-1), places, values)
     return True
 
 
-def _stand_in(recording: Recording, array: Any) -> Any:
-    return array if type(array) is StandIn else recording.stand_in(array)
+def _to_tracer(trace: Trace, array: Any) -> Any:
+    return array if type(array) is Tracer else trace.tracer_for(array)
 
 
-def _stored(recording: Recording, array: Any) -> Array:
-    return recording.store(_stand_in(recording, array))
+def _stored(trace: Trace, array: Any) -> Array:
+    return trace.materialize(_to_tracer(trace, array))
 
 
 for _ufunc in {value for value in vars(np).values() if type(value) is np.ufunc}:
@@ -138,27 +138,25 @@ for _ufunc in {value for value in vars(np).values() if type(value) is np.ufunc}:
 
 
 @_writes(np.copyto)
-def _copyto(
-    recording: Recording, dst: StandIn, src: Any, casting: Any = "same_kind", where: Any = True
-) -> bool:
-    if not (_is_taken_as(src, dst.dtype, casting) and broadcasts_to(np.shape(src), dst.shape)):
+def _copyto(trace: Trace, dst: Tracer, src: Any, casting: Any = "same_kind", where: Any = True) -> bool:
+    if not (_can_cast_value(src, dst.dtype, casting) and broadcasts_to(np.shape(src), dst.shape)):
         return False
     if _is_number(src) and casting not in ("same_kind", "unsafe"):
         return False
     if where is True:
-        recording.set(dst, ..., src)
+        trace.set(dst, ..., src)
     elif not is_mask_of(where, dst.shape):
         return False
     else:
         given = _values(src, dst)
         if given.dtype != dst.dtype:  # what the mask leaves out may not be such that the type takes it
             given = np.where(where, given, np.zeros((), given.dtype)).astype(dst.dtype)
-        recording.set(dst, ..., np.where(where, given, dst))
+        trace.set(dst, ..., np.where(where, given, dst))
     return True
 
 
 @_writes(np.putmask)
-def _putmask(recording: Recording, a: StandIn, mask: Any, values: Any) -> bool:
+def _putmask(trace: Trace, a: Tracer, mask: Any, values: Any) -> bool:
     if not _may_choose(a, mask, values):
         return False
     values = _values(values, a)
@@ -170,56 +168,56 @@ def _putmask(recording: Recording, a: StandIn, mask: Any, values: Any) -> bool:
         values = np.ravel(values)[: a.size].reshape(a.shape)
     elif behind:
         values = values.reshape(a.shape[behind[-1] :])
-    elif recording.lies_there(a):
-        values = np.take(_stand_in(recording, values).ravel(), np.arange(a.size) % size).reshape(a.shape)
+    elif trace.is_writable_on_device(a):
+        values = np.take(_to_tracer(trace, values).ravel(), np.arange(a.size) % size).reshape(a.shape)
     else:
         return False
-    _choose(recording, a, mask, values)
+    _choose(trace, a, mask, values)
     return True
 
 
 @_writes(np.place)
-def _place(recording: Recording, arr: StandIn, mask: Any, vals: Any) -> bool:
+def _place(trace: Trace, arr: Tracer, mask: Any, vals: Any) -> bool:
     if not _may_choose(arr, mask, vals):
         return False
     values = _values(vals, arr)
     if values.size > 1:
-        storage = arr.node.storage
-        if storage is None or not recording.lies_there(arr) or storage.overlaps(_stored(recording, values)):
+        buffer = arr.node.buffer
+        if buffer is None or not trace.is_writable_on_device(arr) or buffer.overlaps(_stored(trace, values)):
             return False
-        nth = np.cumsum(_stand_in(recording, mask).ravel()) - 1
-        values = np.take(_stand_in(recording, values).ravel(), np.remainder(nth, values.size))
+        nth = np.cumsum(_to_tracer(trace, mask).ravel()) - 1
+        values = np.take(_to_tracer(trace, values).ravel(), np.remainder(nth, values.size))
         values = values.reshape(arr.shape)
-    _choose(recording, arr, mask, values)
+    _choose(trace, arr, mask, values)
     return True
 
 
-def _may_choose(a: StandIn, mask: Any, values: Any) -> bool:
+def _may_choose(a: Tracer, mask: Any, values: Any) -> bool:
     is_mask = _is_array(mask) and mask.dtype == np.bool_ and mask.shape == a.shape and mask.ndim > 0
     taken = values if _is_number(values) or _is_array(values) else np.asarray(values)
-    return bool(is_mask and np.size(taken) and _is_taken_as(taken, a.dtype, "safe"))
+    return bool(is_mask and np.size(taken) and _can_cast_value(taken, a.dtype, "safe"))
 
 
-def _choose(recording: Recording, a: StandIn, mask: Any, values: Any) -> None:
-    recording.set(a, ..., np.where(mask, values.reshape(()) if values.size == 1 else values, a))
+def _choose(trace: Trace, a: Tracer, mask: Any, values: Any) -> None:
+    trace.set(a, ..., np.where(mask, values.reshape(()) if values.size == 1 else values, a))
 
 
 # ---- Diagonals ------------------------------------------------------------------------------------------
 
 
 @_writes(np.fill_diagonal)
-def _fill_diagonal(recording: Recording, a: StandIn, val: Any, wrap: Any = False) -> bool:
+def _fill_diagonal(trace: Trace, a: Tracer, val: Any, wrap: Any = False) -> bool:
     length = min(a.shape, default=0)
     is_tall = a.ndim == 2 and a.shape[0] > a.shape[1] + 1
     is_wrapped = bool(wrap) and is_tall
     is_square = a.ndim == 2 or len(set(a.shape)) == 1
-    if a.ndim < 2 or not is_square or (is_wrapped and not recording.store(a).flags.c_contiguous):
+    if a.ndim < 2 or not is_square or (is_wrapped and not trace.materialize(a).flags.c_contiguous):
         return False
     values = _values(val, a)
     if not (length and _is_array(values) and values.size):
         return False
-    diagonal = recording.view(a, _wrapped_diagonal if is_wrapped else _diagonal)
-    recording.set(diagonal, ..., _over_and_over(values, diagonal.size))
+    diagonal = trace.view(a, _wrapped_diagonal if is_wrapped else _diagonal)
+    trace.set(diagonal, ..., _cycled(values, diagonal.size))
     return True
 
 

@@ -13,48 +13,48 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit import errors
 from pycudakit._native.dtypes import CODES
 from pycudakit._runtime.ufunc_arguments import broadcasts_to
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.numpy_api.joining import along, arrays_of
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures, empty, outline
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.numpy_api.joining import along, tracers_of_arrays
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, empty, implements, layout_stub
 
 CUT: dict[Any, Handler] = {}
-_captures = functools.partial(captures, CUT)
+_implements = functools.partial(implements, CUT)
 
 _MOST_PLACES = 32  # that elements are put in, each by a pass
 
 
-def _along_which(recording: Recording, given: Any, axis: Any) -> tuple[StandIn, int, Any]:
+def _array_axis_order(trace: Trace, given: Any, axis: Any) -> tuple[Tracer, int, Any]:
     """Return an array, one of its axes, and how NumPy lays out what it makes of it."""
-    (a,) = arrays_of(recording, [given])
-    if type(a) is not StandIn or a.is_scalar:
+    (a,) = tracers_of_arrays(trace, [given])
+    if type(a) is not Tracer or a.is_scalar:
         raise errors.Unsupported("no array")
-    flags = outline(a).flags
+    flags = layout_stub(a).flags
     order = "F" if flags.fnc else "C"
     if axis is None:
         return a.ravel(), 0, order
     return a, normalize_axis_index(axis, a.ndim), order
 
 
-def _known(recording: Recording, obj: Any) -> Any:
+def _known(trace: Trace, obj: Any) -> Any:
     """Return places with their values; decline those whose number these tell."""
-    if type(obj) is StandIn and obj.dtype == np.bool_:
+    if type(obj) is Tracer and obj.dtype == np.bool_:
         raise errors.Unsupported("a mask that is computed")
-    return recording.resolved(obj)
+    return trace.resolved(obj)
 
 
-def _with_length(a: StandIn, axis: int, length: int) -> tuple[int, ...]:
+def _with_length(a: Tracer, axis: int, length: int) -> tuple[int, ...]:
     return (*a.shape[:axis], length, *a.shape[axis + 1 :])
 
 
 # ---- delete ---------------------------------------------------------------------------------------------
 
 
-@_captures(np.delete)
-def _delete(recording: Recording, arr: Any, obj: Any, axis: Any = None) -> Any:
-    arr, axis, order = _along_which(recording, arr, axis)
+@_implements(np.delete)
+def _delete(trace: Trace, arr: Any, obj: Any, axis: Any = None) -> Any:
+    arr, axis, order = _array_axis_order(trace, arr, axis)
     length = arr.shape[axis]
-    obj = _known(recording, obj)
+    obj = _known(trace, obj)
     places = obj if isinstance(obj, slice) else np.asarray(obj)
     if isinstance(places, np.ndarray):
         if places.size == 1 and places.dtype.kind in "iu":
@@ -62,7 +62,7 @@ def _delete(recording: Recording, arr: Any, obj: Any, axis: Any = None) -> Any:
             if not -length <= index < length:
                 raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
             index %= length
-            return _without(recording, arr, axis, range(index, index + 1), order)
+            return _without(trace, arr, axis, range(index, index + 1), order)
         keeps = np.ones(length, bool)
         if places.dtype == np.bool_ and places.shape != (length,):
             raise ValueError(
@@ -74,33 +74,33 @@ def _delete(recording: Recording, arr: Any, obj: Any, axis: Any = None) -> Any:
         keeps[places if places.dtype == np.bool_ else (places,)] = False
         return arr[along(axis, keeps.nonzero()[0])]
     gone = range(*places.indices(length))
-    return _without(recording, arr, axis, gone if gone.step > 0 else gone[::-1], order)
+    return _without(trace, arr, axis, gone if gone.step > 0 else gone[::-1], order)
 
 
-def _without(recording: Recording, a: StandIn, axis: int, gone: range, order: Any) -> Any:
+def _without(trace: Trace, a: Tracer, axis: int, gone: range, order: Any) -> Any:
     """Return a copy without some places of an axis."""
     if not gone:
-        return recording.call(np.copy, (a, order), {})
-    made = empty(recording, _with_length(a, axis, a.shape[axis] - len(gone)), a.dtype, order)
+        return trace.call(np.copy, (a, order), {})
+    made = empty(trace, _with_length(a, axis, a.shape[axis] - len(gone)), a.dtype, order)
     if gone.step == 1 or len(gone) == 1:
-        recording.set(made, along(axis, slice(gone[0])), a[along(axis, slice(gone[0]))])
-        recording.set(made, along(axis, slice(gone[0], None)), a[along(axis, slice(gone[-1] + 1, None))])
+        trace.set(made, along(axis, slice(gone[0])), a[along(axis, slice(gone[0]))])
+        trace.set(made, along(axis, slice(gone[0], None)), a[along(axis, slice(gone[-1] + 1, None))])
     else:
         keeps = np.ones(a.shape[axis], bool)
         keeps[gone] = False
-        recording.set(made, ..., a[along(axis, keeps.nonzero()[0])])
+        trace.set(made, ..., a[along(axis, keeps.nonzero()[0])])
     return made
 
 
 # ---- insert ---------------------------------------------------------------------------------------------
 
 
-@_captures(np.insert)
-def _insert(recording: Recording, arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
-    arr, axis, order = _along_which(recording, arr, axis)
+@_implements(np.insert)
+def _insert(trace: Trace, arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    arr, axis, order = _array_axis_order(trace, arr, axis)
     length = arr.shape[axis]
-    places = _places(_known(recording, obj), length)
-    if type(values) is not StandIn:
+    places = _places(_known(trace, obj), length)
+    if type(values) is not Tracer:
         values = np.asarray(values, None if isinstance(values, np.ndarray) else arr.dtype)
         if values.dtype not in CODES:
             raise errors.Unsupported("insert")
@@ -125,14 +125,14 @@ def _insert(recording: Recording, arr: Any, obj: Any, values: Any, axis: Any = N
         values = np.broadcast_to(values, wanted)
         put = [(int(place), 1, values[along(axis, slice(k, k + 1))]) for k, place in enumerate(places)]
     total = length + sum(count for _, count, _ in put)
-    made = empty(recording, _with_length(arr, axis, total), arr.dtype, order)
+    made = empty(trace, _with_length(arr, axis, total), arr.dtype, order)
     seen = end = 0  # of the elements that were there, and of those that are
     for start, count, value in [*sorted(put, key=operator.itemgetter(0)), (total, 0, None)]:
         between = start - end
         if between:
-            recording.set(made, along(axis, slice(end, start)), arr[along(axis, slice(seen, seen + between))])
+            trace.set(made, along(axis, slice(end, start)), arr[along(axis, slice(seen, seen + between))])
         if count:
-            recording.set(made, along(axis, slice(start, start + count)), value)
+            trace.set(made, along(axis, slice(start, start + count)), value)
         seen, end = seen + between, start + count
     return made
 
@@ -154,23 +154,23 @@ def _places(obj: Any, length: int) -> Any:
 _SMALL_BLOCKS = 2 * 512 * 512  # elements times depth: up to there NumPy puts lists together one by one
 
 
-@_captures(np.block)
-def _block(recording: Recording, arrays: Any) -> Any:
+@_implements(np.block)
+def _block(trace: Trace, arrays: Any) -> Any:
     depth = _depth(arrays)
     leaves: list[Any] = []
-    nested = _converted(recording, arrays, leaves)
+    nested = _converted(trace, arrays, leaves)
     ndim = max(depth, *(leaf.ndim for leaf in leaves))
     if not depth:
-        return recording.call(np.copy, (nested,), {})
+        return trace.call(np.copy, (nested,), {})
     shape, places = _laid_out(nested, 0, depth, ndim)
-    are_c, are_f = (all(outline(leaf).flags[order] for leaf in leaves) for order in ("C", "F"))
+    are_c, are_f = (all(layout_stub(leaf).flags[order] for leaf in leaves) for order in ("C", "F"))
     if depth * math.prod(shape) <= _SMALL_BLOCKS and not (are_c or are_f):
-        return _one_by_one(recording, nested, -depth, ndim)
+        return _concatenate_nested(trace, nested, -depth, ndim)
     dtype = np.result_type(*(leaf.dtype for leaf in leaves))
-    made = empty(recording, shape, dtype, "F" if are_f and not are_c else "C")
+    made = empty(trace, shape, dtype, "F" if are_f and not are_c else "C")
     for first, array in places:
         ends = zip(first, (*(1,) * (ndim - array.ndim), *array.shape), strict=True)
-        recording.set(made, tuple(slice(start, start + length) for start, length in ends), array)
+        trace.set(made, tuple(slice(start, start + length) for start, length in ends), array)
     return made
 
 
@@ -186,11 +186,11 @@ def _depth(arrays: Any) -> int:
     return 1 + depths.pop()
 
 
-def _converted(recording: Recording, arrays: Any, leaves: list[Any]) -> Any:
+def _converted(trace: Trace, arrays: Any, leaves: list[Any]) -> Any:
     if type(arrays) is list:
-        return [_converted(recording, each, leaves) for each in arrays]
-    (leaf,) = arrays_of(recording, [arrays])
-    if type(leaf) is not StandIn:
+        return [_converted(trace, each, leaves) for each in arrays]
+    (leaf,) = tracers_of_arrays(trace, [arrays])
+    if type(leaf) is not Tracer:
         raise errors.Unsupported("block")
     leaves.append(leaf)
     return leaf
@@ -212,8 +212,8 @@ def _laid_out(arrays: Any, level: int, depth: int, ndim: int) -> tuple[tuple[int
     return (*first[:axis], length, *first[axis + 1 :]), places
 
 
-def _one_by_one(recording: Recording, arrays: Any, axis: int, ndim: int) -> Any:
+def _concatenate_nested(trace: Trace, arrays: Any, axis: int, ndim: int) -> Any:
     if type(arrays) is not list:
         return arrays[(None,) * (ndim - arrays.ndim)]
-    parts = [_one_by_one(recording, each, axis + 1, ndim) for each in arrays]
-    return recording.call(np.concatenate, (parts, axis), {})
+    parts = [_concatenate_nested(trace, each, axis + 1, ndim) for each in arrays]
+    return trace.call(np.concatenate, (parts, axis), {})

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._native.dtypes import Array
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures, empty, full, new, outline
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, empty, full, implements, layout_stub, new
 
 TOGETHER: dict[Any, Handler] = {}
-_captures = functools.partial(captures, TOGETHER)
+_implements = functools.partial(implements, TOGETHER)
 
 
 def along(axis: int, part: Any) -> tuple[Any, ...]:
@@ -26,43 +26,41 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
     return (*(slice(None),) * axis, part)
 
 
-def arrays_of(recording: Recording, values: Any) -> list[Any]:
+def tracers_of_arrays(trace: Trace, values: Any) -> list[Any]:
     """Return what stands for arrays; those of other types as they are."""
-    return [recording.taken(value) for value in values]
+    return [trace.lift(value) for value in values]
 
 
-@_captures(np.concatenate)
-def _concatenate(
-    recording: Recording, arrays: Any, /, axis: Any = 0, out: Any = None, **keywords: Any
-) -> Any:
-    if type(arrays) is StandIn:
+@_implements(np.concatenate)
+def _concatenate(trace: Trace, arrays: Any, /, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
+    if type(arrays) is Tracer:
         arrays = list(arrays)
-    parts = arrays_of(recording, arrays)
-    if out is not None or keywords or any(type(part) is not StandIn for part in parts):
+    parts = tracers_of_arrays(trace, arrays)
+    if out is not None or keywords or any(type(part) is not Tracer for part in parts):
         given = keywords if out is None else {"out": out, **keywords}
-        result = recording.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
+        result = trace.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
         return result if out is None else out
     if axis is None:
-        parts = _in_company(arrays, parts)
+        parts = _promote_numbers(arrays, parts)
         parts, axis = [part.ravel() for part in parts], 0
     _check_together([part.shape for part in parts], axis)
     axis = normalize_axis_index(axis, parts[0].ndim)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
-    order = _order_together([recording.store(part) for part in parts])
+    order = _common_order([trace.materialize(part) for part in parts])
     dtype = np.result_type(*(part.dtype for part in parts))
     places = tuple(order.index(d) for d in range(len(order)))
-    made = new(recording, np.empty([shape[d] for d in order], dtype).transpose(places))
+    made = new(trace, np.empty([shape[d] for d in order], dtype).transpose(places))
     at = 0
     for part in parts:
         length = part.shape[axis]
         if length:
-            recording.set(made, along(axis, slice(at, at + length)), part)
+            trace.set(made, along(axis, slice(at, at + length)), part)
         at += length
     return made
 
 
-def _in_company(values: Sequence[Any], parts: list[Any]) -> list[Any]:
+def _promote_numbers(values: Sequence[Any], parts: list[Any]) -> list[Any]:
     """Return arrays of which those that were Python numbers have the type of all."""
     are_numbers = [type(value) in (int, float) for value in values]
     if all(are_numbers) or not any(are_numbers):
@@ -72,7 +70,7 @@ def _in_company(values: Sequence[Any], parts: list[Any]) -> list[Any]:
     return [part.astype(dtype) if n else part for part, n in zip(parts, are_numbers, strict=True)]
 
 
-def _order_together(arrays: Sequence[Array]) -> list[int]:
+def _common_order(arrays: Sequence[Array]) -> list[int]:
     """Return an array's axes, from the outermost in memory, as NumPy lays out what it puts together.
 
     An axis goes within another where arrays have that: where they differ, the order is C's.
@@ -108,56 +106,56 @@ def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
         np.concatenate([np.broadcast_to(np.int8(0), shape) for shape in shapes], axis=axis)
 
 
-def _stack(recording: Recording, arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
-    parts = arrays_of(recording, arrays)
+def _stack(trace: Trace, arrays: Any, axis: Any = 0, out: Any = None, **keywords: Any) -> Any:
+    parts = tracers_of_arrays(trace, arrays)
     if len({part.shape for part in parts}) > 1:
         raise ValueError("all input arrays must have the same shape")
     if not parts:
         raise ValueError("need at least one array to stack")
     place = normalize_axis_index(axis, parts[0].ndim + 1)
     expanded = [part[along(place, None)] for part in parts]
-    return recording.call(
+    return trace.call(
         np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords
     )
 
 
 def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
-    def handle(recording: Recording, tup: Any, **keywords: Any) -> Any:
-        parts = [recording.call(at_least, (part,), {}) for part in arrays_of(recording, tup)]
-        return recording.call(np.concatenate, (parts, axis(parts)), keywords)
+    def handle(trace: Trace, tup: Any, **keywords: Any) -> Any:
+        parts = [trace.call(at_least, (part,), {}) for part in tracers_of_arrays(trace, tup)]
+        return trace.call(np.concatenate, (parts, axis(parts)), keywords)
 
     return handle
 
 
-@_captures(np.append)
-def _append(recording: Recording, arr: Any, values: Any, axis: Any = None) -> Any:
-    parts = arrays_of(recording, (arr, values))
-    return recording.call(np.concatenate, (parts, axis), {})
+@_implements(np.append)
+def _append(trace: Trace, arr: Any, values: Any, axis: Any = None) -> Any:
+    parts = tracers_of_arrays(trace, (arr, values))
+    return trace.call(np.concatenate, (parts, axis), {})
 
 
-@_captures(np.column_stack)
-def _column_stack(recording: Recording, tup: Any) -> Any:
-    parts = [part[..., None] if part.ndim == 1 else part for part in arrays_of(recording, tup)]
-    return recording.call(np.concatenate, ([part[None] if not part.ndim else part for part in parts], 1), {})
+@_implements(np.column_stack)
+def _column_stack(trace: Trace, tup: Any) -> Any:
+    parts = [part[..., None] if part.ndim == 1 else part for part in tracers_of_arrays(trace, tup)]
+    return trace.call(np.concatenate, ([part[None] if not part.ndim else part for part in parts], 1), {})
 
 
-@_captures(np.diagflat)
-def _diagflat(recording: Recording, v: Any, k: Any = 0) -> Any:
-    return recording.call(np.diag, (np.ravel(v), k), {})
+@_implements(np.diagflat)
+def _diagflat(trace: Trace, v: Any, k: Any = 0) -> Any:
+    return trace.call(np.diag, (np.ravel(v), k), {})
 
 
-@_captures(np.diag)
-def _diag(recording: Recording, v: Any, k: Any = 0) -> Any:
+@_implements(np.diag)
+def _diag(trace: Trace, v: Any, k: Any = 0) -> Any:
     if v.ndim == 2:
         return np.diagonal(v, k)
     if v.ndim != 1:
         raise ValueError("Input must be 1- or 2-d.")
     k = operator.index(k)
     length = v.size + abs(k)
-    made = full(recording, (length, length), 0, v.dtype)
+    made = full(trace, (length, length), 0, v.dtype)
     first = k if k >= 0 else -k * length
     places = slice(first, first + v.size * (length + 1), length + 1)
-    recording.set(made.reshape(-1), places, v)
+    trace.set(made.reshape(-1), places, v)
     return made
 
 
@@ -167,14 +165,14 @@ TOGETHER[np.hstack] = _beside(np.atleast_1d, lambda parts: 0 if parts[0].ndim ==
 TOGETHER[np.dstack] = _beside(np.atleast_3d, lambda _: 2)
 
 
-@_captures(np.roll)
-def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
-    if type(a) is not StandIn or a.is_scalar:
-        return recording.on_host(np.roll, (a, shift, axis), {})
+@_implements(np.roll)
+def _roll(trace: Trace, a: Any, shift: Any, axis: Any = None) -> Any:
+    if type(a) is not Tracer or a.is_scalar:
+        return trace.on_host(np.roll, (a, shift, axis), {})
     if axis is None:
-        return recording.call(np.roll, (a.ravel(), shift, 0), {}).reshape(a.shape)
+        return trace.call(np.roll, (a.ravel(), shift, 0), {}).reshape(a.shape)
     axes = normalize_axis_tuple(axis, a.ndim, allow_duplicate=True)
-    pairs = np.broadcast(recording.resolved(shift), axes)
+    pairs = np.broadcast(trace.resolved(shift), axes)
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
     shifts = dict.fromkeys(range(a.ndim), 0)
@@ -182,10 +180,10 @@ def _roll(recording: Recording, a: Any, shift: Any, axis: Any = None) -> Any:
         shifts[each] += int(by)
     # Along each axis: which elements go where.
     moves = [_rolled(shifts[each], length) for each, length in enumerate(a.shape)]
-    made = new(recording, np.empty_like(outline(a)))
+    made = new(trace, np.empty_like(layout_stub(a)))
     for parts in itertools.product(*moves):
         source, target = zip(*parts, strict=True) if parts else ((), ())
-        recording.set(made, target, a[source])
+        trace.set(made, target, a[source])
     return made
 
 
@@ -196,9 +194,9 @@ def _rolled(shift: int, length: int) -> list[tuple[slice, slice]]:
     return [(slice(0, length - by), slice(by, None)), (slice(length - by, None), slice(0, by))]
 
 
-@_captures(np.resize)
-def _resize(recording: Recording, a: Any, new_shape: Any) -> Any:
-    shape = recording.resolved(new_shape)
+@_implements(np.resize)
+def _resize(trace: Trace, a: Any, new_shape: Any) -> Any:
+    shape = trace.resolved(new_shape)
     shape = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
     if min(shape, default=0) < 0:
         raise ValueError("all elements of `new_shape` must be non-negative")
@@ -206,20 +204,20 @@ def _resize(recording: Recording, a: Any, new_shape: Any) -> Any:
     if not size or not np.size(a):
         return np.zeros_like(a, shape=shape)
     repeats = -(-size // a.size)
-    return recording.call(np.tile, (a.ravel(), repeats), {})[:size].reshape(shape)
+    return trace.call(np.tile, (a.ravel(), repeats), {})[:size].reshape(shape)
 
 
-@_captures(np.tile)
-def _tile(recording: Recording, A: Any, reps: Any) -> Any:  # noqa: N803
-    counts = _counts(recording.resolved(reps))
-    if type(A) is not StandIn or counts is None or min(counts, default=0) < 0:
-        return recording.on_host(np.tile, (A, reps), {})
+@_implements(np.tile)
+def _tile(trace: Trace, A: Any, reps: Any) -> Any:  # noqa: N803
+    counts = _counts(trace.resolved(reps))
+    if type(A) is not Tracer or counts is None or min(counts, default=0) < 0:
+        return trace.on_host(np.tile, (A, reps), {})
     counts = (1,) * (A.ndim - len(counts)) + counts
     if max(counts, default=1) == 1:
         return A.reshape((1,) * (len(counts) - A.ndim) + A.shape).copy("K")
     shape = (1,) * (len(counts) - A.ndim) + A.shape
-    made = empty(recording, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
-    recording.set(made, ..., A.reshape(tuple(x for n in shape for x in (1, n))))
+    made = empty(trace, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
+    trace.set(made, ..., A.reshape(tuple(x for n in shape for x in (1, n))))
     return made.reshape(tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
@@ -231,14 +229,14 @@ def _counts(given: Any) -> tuple[int, ...] | None:
         return None
 
 
-@_captures(np.repeat)
-def _repeat(recording: Recording, a: Any, repeats: Any, axis: Any = None) -> Any:
-    if type(a) is not StandIn or not isinstance(repeats, int):
-        return recording.on_host(np.repeat, (a, repeats, axis), {})
+@_implements(np.repeat)
+def _repeat(trace: Trace, a: Any, repeats: Any, axis: Any = None) -> Any:
+    if type(a) is not Tracer or not isinstance(repeats, int):
+        return trace.on_host(np.repeat, (a, repeats, axis), {})
     if axis is None or a.ndim == 0:
         a, axis = a.ravel(), 0 if axis is None else axis
     place, repeats = normalize_axis_index(axis, a.ndim), int(repeats)
     shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
-    made = empty(recording, shape, a.dtype)
-    recording.set(made, ..., a[along(place + 1, None)])
+    made = empty(trace, shape, a.dtype)
+    trace.set(made, ..., a[along(place + 1, None)])
     return made.reshape((*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :]))

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
-from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.library_calls import (
     FAMILIES,
-    at_once,
+    call_library_function,
+    call_with_arrays,
     has_elements,
-    kit_function,
-    own_function,
+    library_function,
 )
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import Handler, captures
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import Handler, implements
 
 REDUCED: dict[Any, Handler] = {}
-_captures = functools.partial(captures, REDUCED)
+_implements = functools.partial(implements, REDUCED)
 
 _SUMS = "sum prod mean std var any all count_nonzero"
 _EXTREMES = "min max amin amax argmin argmax ptp"
@@ -33,23 +33,23 @@ _WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 
 
 def _reduction(module: str, name: str) -> Handler:
-    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
-        function = kit_function(module, name)
-        recording.costs.called(a.size if type(a) is StandIn else np.size(a))
-        if type(a) is StandIn and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
-            given = recording.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
+    def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        function = library_function(module, name)
+        trace.costs.called(a.size if type(a) is Tracer else np.size(a))
+        if type(a) is Tracer and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
+            given = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:
-                return recording.reduce(name, function, a, **given)
+                return trace.reduce(name, function, a, **given)
         out = keywords.get("out")
-        if out is None and has_elements(a) and recording.memory.scope.is_open:
-            return _where_they_lie(recording, function, (a, *arguments), keywords)
-        result = recording.on_host(function, (a, *arguments), keywords, may_write=out is not None)
+        if out is None and has_elements(a) and trace.buffers.scope.is_open:
+            return _reduce_on_device(trace, function, (a, *arguments), keywords)
+        result = trace.on_host(function, (a, *arguments), keywords, may_write=out is not None)
         return result if out is None else out
 
     return handle
 
 
-def _where_they_lie(recording: Recording, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+def _reduce_on_device(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
     """Call a reduction that finds its array, a mask and means on the device."""
     arrays = {key: value for key, value in keywords.items() if has_elements(value)}
     rest = {key: value for key, value in keywords.items() if key not in arrays}
@@ -61,7 +61,7 @@ def _where_they_lie(recording: Recording, function: Any, arguments: Any, keyword
 
     first, *others = arguments
     given = (first, *arrays.values(), *others)
-    return recording.at_home(reduce, given, rest, places=1 + count, are_unseen=True)
+    return trace.on_device(reduce, given, rest, num_device_args=1 + count, results_stay_on_device=True)
 
 
 for _names, _module in (
@@ -77,9 +77,9 @@ def _or_nan(name: str) -> Handler:
     """Return a handler that makes NaN itself of what has too few numbers, where nobody looks for such."""
     handler, signature = REDUCED[getattr(np, name)], inspect.signature(getattr(np, name))
 
-    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
-        found = handler(recording, a, *arguments, **keywords)
-        if not recording.memory.scope.queues or type(found) is not StandIn:
+    def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        found = handler(trace, a, *arguments, **keywords)
+        if not trace.buffers.scope.is_async or type(found) is not Tracer:
             return found
         if not a.dtype.kind == found.dtype.kind == "f":
             return found
@@ -99,9 +99,9 @@ for _name in ("nanmax", "nanmin", "nanstd", "nanvar"):
     REDUCED[getattr(np, _name)] = _or_nan(_name)
 
 
-@_captures(np.trace)
+@_implements(np.trace)
 def _trace(
-    recording: Recording,
+    trace: Trace,
     a: Any,
     offset: Any = 0,
     axis1: Any = 0,
@@ -109,24 +109,24 @@ def _trace(
     dtype: Any = None,
     out: Any = None,
 ) -> Any:
-    if type(a) is not StandIn or out is not None:
-        function = kit_function(f"{FAMILIES}.matmul.tensor_products", "trace")
+    if type(a) is not Tracer or out is not None:
+        function = library_function(f"{FAMILIES}.matmul.tensor_products", "trace")
         given = {} if out is None else {"out": out}
-        return at_once(recording, function, (a, offset, axis1, axis2, dtype), given)
+        return call_with_arrays(trace, function, (a, offset, axis1, axis2, dtype), given)
     given = {} if dtype is None else {"dtype": dtype}
     return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1, **given)
 
 
-@_captures(np.average)
+@_implements(np.average)
 def _average(
-    recording: Recording,
+    trace: Trace,
     a: Any,
     axis: Any = None,
     weights: Any = None,
     returned: Any = False,
     **keywords: Any,
 ) -> Any:
-    function = kit_function(f"{FAMILIES}.matmul.dot", "average")
+    function = library_function(f"{FAMILIES}.matmul.dot", "average")
     if has_elements(a) and not returned and weights is None:
         return np.mean(a, axis=axis, **keywords)
     if has_elements(a) and weights is not None:
@@ -136,20 +136,20 @@ def _average(
             return function(values, axis, own, **named)
 
         given = {"returned": returned, **keywords}
-        return recording.at_home(average, (a, weights), given, places=2, are_unseen=True)
-    return at_once(recording, function, (a, axis, weights, returned), keywords)
+        return trace.on_device(average, (a, weights), given, num_device_args=2, results_stay_on_device=True)
+    return call_with_arrays(trace, function, (a, axis, weights, returned), keywords)
 
 
 def _reduce_by(name: str) -> Handler:
     function = getattr(np, name)
 
-    def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
+    def handle(trace: Trace, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
         given = {"dtype": dtype} if dtype is not None else {}
         out = keywords.pop("out", None)
         (out,) = out if type(out) is tuple else (out,)
         if out is not None:
             given["out"] = out
-        return recording.call(function, (a,), {"axis": axis, **given, **keywords})
+        return trace.call(function, (a,), {"axis": axis, **given, **keywords})
 
     return handle
 
@@ -169,7 +169,7 @@ def _reduce_known(by: Any, least: float) -> Handler:
     """Reduce what is not NaN by a ufunc, to which the `least` adds nothing; NaN alone stays NaN."""
 
     def handle(
-        _: Recording, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False
+        _: Trace, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False
     ) -> Any:
         if not has_elements(array) or dtype is not None or out is not None:
             raise errors.Unsupported("reduce")
@@ -189,9 +189,9 @@ REDUCED[np.fmin, "reduce"] = _reduce_known(np.minimum, np.inf)
 def _accumulate_by(name: str) -> Handler:
     function = getattr(np, name)
 
-    def handle(recording: Recording, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    def handle(trace: Trace, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
         (out,) = out if type(out) is tuple else (out,)
-        return recording.call(function, (a, axis, dtype, out), {})
+        return trace.call(function, (a, axis, dtype, out), {})
 
     return handle
 
@@ -201,11 +201,13 @@ REDUCED[np.multiply, "accumulate"] = _accumulate_by("cumprod")
 
 
 def _running(name: str) -> Handler:
-    def handle(recording: Recording, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
+    def handle(trace: Trace, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
         axis = operator.index(axis)
-        if type(array) is not StandIn or out is not None or dtype is not None or not array.ndim:
+        if type(array) is not Tracer or out is not None or dtype is not None or not array.ndim:
             raise errors.Unsupported(name)
-        return own_function(recording, kit_function(f"{FAMILIES}.scan.cumulative", name), (array, axis), {})
+        return call_library_function(
+            trace, library_function(f"{FAMILIES}.scan.cumulative", name), (array, axis), {}
+        )
 
     return handle
 

@@ -20,26 +20,26 @@ from pycudakit.fusing.numpy_api.indexed_writes import PUTTING
 from pycudakit.fusing.numpy_api.insert_delete import CUT
 from pycudakit.fusing.numpy_api.interp import INTERPOLATED
 from pycudakit.fusing.numpy_api.joining import TOGETHER
-from pycudakit.fusing.numpy_api.library_calls import KIT, kit_function, kit_handler
+from pycudakit.fusing.numpy_api.library_calls import LIBRARY_CALLS, library_function, library_handler
 from pycudakit.fusing.numpy_api.reductions import REDUCED
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import SHAPES, Handler
 
-CAPTURED: dict[Any, Handler] = {
+HANDLERS: dict[Any, Handler] = {
     **SHAPES,
     **TOGETHER,
     **CUT,
     **GRIDS,
     **CHOICES,
     **PUTTING,
-    **KIT,
+    **LIBRARY_CALLS,
     **REDUCED,
     **ELEMENTWISE,
     **ALIASES,
 }
 
 # Those that are written for NumPy themselves, and run as a part of what calls them.
-_COMPOSED = {
+_COMPOSITES = {
     "calculus": "cross diff ediff1d gradient trapezoid unwrap",
     "padding": "pad",
     "polynomials": "polyval vander",
@@ -48,28 +48,30 @@ _COMPOSED = {
 }
 
 
-def _at_home_or(by_others: Handler, elsewhere: Handler) -> Handler:
-    def handle(recording: Recording, *arguments: Any, **keywords: Any) -> Any:
-        if recording.memory.scope.is_open:
-            taken = by_others(recording, *arguments, **keywords)
+def _on_device_or(device_impl: Handler, fallback: Handler) -> Handler:
+    def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
+        if trace.buffers.scope.is_open:
+            taken = device_impl(trace, *arguments, **keywords)
             if taken is not NotImplemented:
                 return taken
-        return elsewhere(recording, *arguments, **keywords)
+        return fallback(trace, *arguments, **keywords)
 
     return handle
 
 
-_STAYING = {**COUNTING, **EINSUM, **INTERPOLATED, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}
-for _function, _by_others in _STAYING.items():
-    CAPTURED[_function] = _at_home_or(_by_others, CAPTURED[_function])
-CAPTURED[np.einsum] = view_or(CAPTURED[np.einsum])
-CAPTURED[np.linalg.matrix_power] = _at_home_or(matrix_power, kit_handler("pycudakit.linalg", "matrix_power"))
+_DEVICE_IMPLS = {**COUNTING, **EINSUM, **INTERPOLATED, **ORDERING, **PRODUCTS, **QUANTILES, **SETS}
+for _function, _device_impl in _DEVICE_IMPLS.items():
+    HANDLERS[_function] = _on_device_or(_device_impl, HANDLERS[_function])
+HANDLERS[np.einsum] = view_or(HANDLERS[np.einsum])
+HANDLERS[np.linalg.matrix_power] = _on_device_or(
+    matrix_power, library_handler("pycudakit.linalg", "matrix_power")
+)
 
 
-def _composed_handler(module: str, name: str) -> Handler:
-    return lambda _, *arguments, **keywords: kit_function(module, name)(*arguments, **keywords)
+def _composite_handler(module: str, name: str) -> Handler:
+    return lambda _, *arguments, **keywords: library_function(module, name)(*arguments, **keywords)
 
 
-for _module, _names in _COMPOSED.items():
+for _module, _names in _COMPOSITES.items():
     for _name in _names.split():
-        CAPTURED[getattr(np, _name)] = _composed_handler(f"pycudakit.fusing.composites.{_module}", _name)
+        HANDLERS[getattr(np, _name)] = _composite_handler(f"pycudakit.fusing.composites.{_module}", _name)

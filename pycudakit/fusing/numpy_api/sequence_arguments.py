@@ -1,4 +1,4 @@
-"""Functions of one array, given a list of arrays: NumPy would ask each stand-in in it for its values."""
+"""Functions of one array, given a list of arrays: NumPy would ask each tracer in it for its values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.trace.current_trace import capturing
-from pycudakit.fusing.trace.trace import Recording
-from pycudakit.fusing.trace.views_and_creation import empty, in_order
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.trace.current_trace import trace_if_tracing
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.trace.views_and_creation import as_c_ordered, empty
 
 # Functions of one array, which may be given as a list of arrays.
-OF_ARRAYS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
+SEQUENCE_FUNCTIONS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
 min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
 
 # Ufuncs whose bits are the same whichever way they reduce, and those of NumPy's functions that reduce by one.
@@ -31,44 +31,44 @@ _BY: dict[Any, Any] = {
 }
 
 
-def has_stand_in(value: Any) -> bool:
-    """Tell whether stand-ins are in nested tuples, lists and dicts."""
+def contains_tracer(value: Any) -> bool:
+    """Tell whether tracers are in nested tuples, lists and dicts."""
     kind = type(value)
-    if kind is StandIn:
+    if kind is Tracer:
         return True
     if kind in (tuple, list):
-        return any(has_stand_in(part) for part in value)
-    return kind is dict and any(has_stand_in(part) for part in value.values())
+        return any(contains_tracer(part) for part in value)
+    return kind is dict and any(contains_tracer(part) for part in value.values())
 
 
-def _one_array(recording: Recording, value: Any, dtype: Any = None) -> Any:
+def _one_array(trace: Trace, value: Any, dtype: Any = None) -> Any:
     """Return one array of a list of arrays, as NumPy makes it; None, if they have not one shape."""
-    parts = _parts(recording, value, dtype)
+    parts = _parts(trace, value, dtype)
     if parts is None:
         return None
     shape, dtype = (len(parts), *parts[0].shape), np.result_type(*(part.dtype for part in parts))
-    known = {place: part for place, part in enumerate(parts) if type(part) is not StandIn}
+    known = {place: part for place, part in enumerate(parts) if type(part) is not Tracer}
     if not known:
-        made = empty(recording, shape, dtype)
+        made = empty(trace, shape, dtype)
     else:
         array = np.empty(shape, dtype)
         for place, part in known.items():
             array[place] = part
-        made = recording.stand_in(array)
+        made = trace.tracer_for(array)
     for place, part in enumerate(parts):
         if place not in known:
-            recording.set(made, place, part)
+            trace.set(made, place, part)
     return made
 
 
-def _parts(recording: Recording, values: Any, dtype: Any = None) -> list[Any] | None:
+def _parts(trace: Trace, values: Any, dtype: Any = None) -> list[Any] | None:
     """Return a list's arrays; None, if they have not one shape, or types that nobody captures."""
     parts: list[Any] = []
     for value in values:
-        if type(value) is StandIn:
+        if type(value) is Tracer:
             part = value if dtype is None else value.astype(dtype)
-        elif type(value) in (list, tuple) and has_stand_in(value):
-            part = _one_array(recording, value, dtype)
+        elif type(value) in (list, tuple) and contains_tracer(value):
+            part = _one_array(trace, value, dtype)
         else:
             part = np.asarray(value, dtype)
         if part is None or part.dtype not in CODES or (parts and part.shape != parts[0].shape):
@@ -77,7 +77,7 @@ def _parts(recording: Recording, values: Any, dtype: Any = None) -> list[Any] | 
     return parts
 
 
-def array_of(function: Any) -> Callable[..., Any]:
+def creation_of(function: Any) -> Callable[..., Any]:
     """Return what makes an array as NumPy does, of a list of arrays, or of an array, too.
 
     (`asarray` of an array returns NumPy's: it is the way to one.)
@@ -86,14 +86,20 @@ def array_of(function: Any) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
-        recording = _for_list(arguments)
+        trace = _trace_of_sequence(arguments)
         dtype = keywords.get("dtype", arguments[1] if len(arguments) == 2 else None)
         is_plain = len(arguments) <= 2 and keywords.keys() <= {"dtype"} and _is_taken(dtype)
-        if copies and is_plain and arguments and type(arguments[0]) is StandIn and capturing() is not None:
+        if (
+            copies
+            and is_plain
+            and arguments
+            and type(arguments[0]) is Tracer
+            and trace_if_tracing() is not None
+        ):
             given = arguments[0]
             return np.copy(given if dtype is None else given.astype(dtype, copy=False))
-        if recording is not None and is_plain:
-            made = recording.handled(_one_array, recording, arguments[0], dtype)
+        if trace is not None and is_plain:
+            made = trace.run_handler(_one_array, trace, arguments[0], dtype)
             if made is not None:
                 return made
         return function(*arguments, **keywords)
@@ -105,43 +111,43 @@ def _is_taken(dtype: Any) -> bool:
     return dtype is None or np.dtype(dtype) in CODES
 
 
-def _for_list(arguments: tuple[Any, ...]) -> Recording | None:
+def _trace_of_sequence(arguments: tuple[Any, ...]) -> Trace | None:
     """Return who captures a call whose first argument is a list of arrays, if that is so."""
-    recording = capturing() if arguments and type(arguments[0]) in (list, tuple) else None
-    return recording if recording is not None and has_stand_in(arguments[0]) else None
+    trace = trace_if_tracing() if arguments and type(arguments[0]) in (list, tuple) else None
+    return trace if trace is not None and contains_tracer(arguments[0]) else None
 
 
-def of_arrays(function: Any) -> Callable[..., Any]:
-    """Return a function that takes stand-ins in lists, too."""
+def accepting_sequences(function: Any) -> Callable[..., Any]:
+    """Return a function that takes tracers in lists, too."""
     by = _BY.get(function)
 
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
-        recording = _for_list(arguments)
-        if recording is None:
+        trace = _trace_of_sequence(arguments)
+        if trace is None:
             return function(*arguments, **keywords)
         is_along_list = (arguments[1:], keywords) in (((0,), {}), ((), {"axis": 0}))
-        result = _reduced_along(recording, by, arguments[0]) if by is not None and is_along_list else None
-        return _called(recording, function, arguments, keywords) if result is None else result
+        result = _reduced_along(trace, by, arguments[0]) if by is not None and is_along_list else None
+        return _called(trace, function, arguments, keywords) if result is None else result
 
     return call
 
 
-def _called(recording: Recording, function: Any, arguments: tuple[Any, ...], keywords: Any) -> Any:
+def _called(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: Any) -> Any:
     """Call a function of one array with a list of arrays."""
-    made = recording.handled(_one_array, recording, arguments[0])
+    made = trace.run_handler(_one_array, trace, arguments[0])
     return function(*arguments, **keywords) if made is None else function(made, *arguments[1:], **keywords)
 
 
-def _reduced_along(recording: Recording, ufunc: Any, arrays: Any) -> Any:
+def _reduced_along(trace: Trace, ufunc: Any, arrays: Any) -> Any:
     """Return what a ufunc makes of a list's arrays, which nobody puts together; None where it needs that."""
-    parts = _parts(recording, arrays)
+    parts = _parts(trace, arrays)
     if parts is None or len(parts) < 2:
         return None
     dtype = np.result_type(*(part.dtype for part in parts))
     if not ufunc.__name__.startswith("logical"):
         parts = [part if part.dtype == dtype else part.astype(dtype) for part in parts]
-    return in_order(recording.handled(functools.reduce, ufunc, parts))
+    return as_c_ordered(trace.run_handler(functools.reduce, ufunc, parts))
 
 
 # ---- Methods of ufuncs ----------------------------------------------------------------------------------
@@ -181,20 +187,20 @@ class _Reducing:
         return repr(self._ufunc)
 
     def __reduce__(self) -> Any:
-        return _numpys, (self._ufunc.__name__,)
+        return _numpy_ufunc, (self._ufunc.__name__,)
 
     def reduce(self, *arguments: Any, **keywords: Any) -> Any:
         """Reduce an array, or a list of arrays."""
-        reduce, recording = self._ufunc.reduce, _for_list(arguments)
-        if recording is None:
+        reduce, trace = self._ufunc.reduce, _trace_of_sequence(arguments)
+        if trace is None:
             return reduce(*arguments, **keywords)
         is_along_list = (arguments[1:], keywords) in (((), {}), ((0,), {}), ((), {"axis": 0}))
         is_exact = self._ufunc in _EXACT_UFUNCS
-        result = _reduced_along(recording, self._ufunc, arguments[0]) if is_exact and is_along_list else None
-        return _called(recording, reduce, arguments, keywords) if result is None else result
+        result = _reduced_along(trace, self._ufunc, arguments[0]) if is_exact and is_along_list else None
+        return _called(trace, reduce, arguments, keywords) if result is None else result
 
 
-def _numpys(name: str) -> Any:
+def _numpy_ufunc(name: str) -> Any:
     return getattr(np, name)
 
 

@@ -10,28 +10,31 @@ import numpy as np
 from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.native_call import apart, done_for_several, run
-from pycudakit.fusing.schedule.row_tiling import Ready, Step
+from pycudakit._runtime.native_call import collect_calls, log_split_call, run
+from pycudakit.fusing.schedule.row_tiling import PreparedKernel, ScheduledKernel
 
-_LINE = 64  # bytes
+_CACHE_LINE = 64  # bytes
 
 
-def run_by_threads(
-    steps: Sequence[Step], ready: Sequence[Ready], between: Iterable[Array], blocks: int
+def run_tiles_by_threads(
+    kernels: Sequence[ScheduledKernel],
+    prepared: Sequence[PreparedKernel],
+    intermediates: Iterable[Array],
+    blocks: int,
 ) -> None:
     """Run passes over so many blocks; of what lies `between` them, each thread has one of its own."""
-    places: dict[range, int] = {}
+    scratch_offsets: dict[range, int] = {}
     scratch = 0
-    for array in between:
+    for array in intermediates:
         first = address_of(array)
-        places[range(first, first + array.nbytes)] = scratch
-        scratch += -(-array.nbytes // _LINE) * _LINE
-    passes = np.zeros(len(ready), abi.PASS)
-    tables = [each.describe(row, places) for each, row in zip(ready, passes, strict=True)]
-    plan = replace(steps[0].plan, function=", ".join(step.plan.function for step in steps))
-    with apart() as calls:
-        run(plan, "pk_run_blocks", passes, len(passes), blocks, scratch, size=blocks)
+        scratch_offsets[range(first, first + array.nbytes)] = scratch
+        scratch += -(-array.nbytes // _CACHE_LINE) * _CACHE_LINE
+    passes = np.zeros(len(prepared), abi.BLOCK_PROGRAM)
+    tables = [each.describe(row, scratch_offsets) for each, row in zip(prepared, passes, strict=True)]
+    choice = replace(kernels[0].choice, function=", ".join(kernel.choice.function for kernel in kernels))
+    with collect_calls() as calls:
+        run(choice, "pk_run_blocks", passes, len(passes), blocks, scratch, size=blocks)
     del tables  # whose addresses the passes have had
-    for each in ready:
+    for each in prepared:
         each.add_met()
-    done_for_several(calls[0], [step.plan.function for step in steps], passes["seconds"].tolist())
+    log_split_call(calls[0], [kernel.choice.function for kernel in kernels], passes["seconds"].tolist())

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.trace.trace import Trace
 
-active: ContextVar[Recording | None] = ContextVar("pycudakit_recording", default=None)
-
-
-def recording_now() -> Recording | None:
-    """Return the recording of the fused function that runs here: one that has ended counts no more."""
-    recording = active.get()
-    return None if recording is None or recording.is_over else recording
+current_trace_var: ContextVar[Trace | None] = ContextVar("pycudakit_trace", default=None)
 
 
-def capturing() -> Recording | None:
-    """Return the recording that captures what asks no stand-in, if there is one."""
-    recording = recording_now()
-    return None if recording is None or recording.is_left_to_numpy else recording
+def current_trace() -> Trace | None:
+    """Return the trace of the fused function that runs here: one that has ended counts no more."""
+    trace = current_trace_var.get()
+    return None if trace is None or trace.has_ended else trace
+
+
+def trace_if_tracing() -> Trace | None:
+    """Return the trace that captures what asks no tracer, if there is one."""
+    trace = current_trace()
+    return None if trace is None or trace.has_fallen_back else trace

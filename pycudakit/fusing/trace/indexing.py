@@ -1,4 +1,4 @@
-"""Views of stand-ins, elements at some places, and what is written to either."""
+"""Views of tracers, elements at some places, and what is written to either."""
 
 from __future__ import annotations
 
@@ -17,148 +17,150 @@ from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.native_call import last_call
 from pycudakit._runtime.ufunc_arguments import broadcasts_to
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.memory.buffer import LentStorage, lies_in_order
+from pycudakit.fusing.memory.buffer import ImportedBuffer, is_c_ordered
 from pycudakit.fusing.memory.nodes import Node, leaf, view_of
-from pycudakit.fusing.memory.tracer import StandIn
-from pycudakit.fusing.schedule.scheduler import stand_ins_in
-from pycudakit.fusing.trace.elementwise import SMALL, Elements, cast, conversion
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.schedule.scheduler import iter_tracers
+from pycudakit.fusing.trace.elementwise import SMALL, ElementwiseTrace, cast, conversion
 from pycudakit.fusing.trace.index_parsing import (
-    WITH_STAND_IN,
+    WITH_TRACER,
+    flat_index,
+    index_error_of,
     is_basic,
     is_mask,
     is_view_at,
-    no_such_place,
+    parse_integer_index,
     parts,
-    picked_by,
-    place_among,
 )
 
-_MOST_PICKED = 16  # elements that come from the device by themselves: then all of their array does
+_MAX_SCALAR_READS = 16  # elements that come from the device by themselves: then all of their array does
 
 
-class Indexing(Elements):
+class IndexingTrace(ElementwiseTrace):
     """A call of a fused function, with what it asks of parts of its arrays."""
 
     # Writes a function of NumPy's down, with its arguments and keywords.
     call: Callable[..., Any]
 
-    def view(self, stand_in: StandIn, make: Callable[[Array], Any]) -> Any:
+    def view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Any:
         """Return what stands for a view of it; of a number, for a copy."""
-        if stand_in.is_scalar:
-            return self.wrap(make(self.read(stand_in)[()]))
-        if self.is_left_to_numpy:
-            return self.wrap(make(self.read(stand_in)))
-        if stand_in.node.array is None:
-            put_off = self._view_put_off(stand_in.node, make)
-            if put_off is not None:
-                return put_off
-        array = self.store(stand_in)
+        if tracer.is_scalar:
+            return self.wrap(make(self.to_host(tracer)[()]))
+        if self.has_fallen_back:
+            return self.wrap(make(self.to_host(tracer)))
+        if tracer.node.array is None:
+            deferred = self._deferred_view(tracer.node, make)
+            if deferred is not None:
+                return deferred
+        array = self.materialize(tracer)
         made = make(array)
         if type(made) is not np.ndarray:
-            return self.wrap(make(self.read(stand_in)))
-        storage = stand_in.node.storage
-        assert storage is not None  # noqa: S101
-        if made.size and not storage.overlaps(made):  # a copy: of the host's values, unless one there will do
-            if storage.is_kept and array.dtype.isnative and not array.flags.c_contiguous:
-                return self.view(self.call(np.copy, (stand_in, "C"), {}), make)
-            storage.fetch()
-            return self.stand_in(make(array))
-        return StandIn(self, leaf(made, storage))
+            return self.wrap(make(self.to_host(tracer)))
+        buffer = tracer.node.buffer
+        assert buffer is not None  # noqa: S101
+        if made.size and not buffer.overlaps(made):  # a copy: of the host's values, unless one there will do
+            if buffer.is_resident and array.dtype.isnative and not array.flags.c_contiguous:
+                return self.view(self.call(np.copy, (tracer, "C"), {}), make)
+            buffer.sync_to_host()
+            return self.tracer_for(make(array))
+        return Tracer(self, leaf(made, buffer))
 
-    def see_as(self, stand_in: StandIn, attribute: str, value: Any) -> None:
-        """Have a stand-in be another view of its memory: one that an array becomes with an attribute set."""
-        array = self.in_one_memory(stand_in)
-        seen: Any = array[()] if stand_in.is_scalar else array.view()
+    def set_view_attribute(self, tracer: Tracer, attribute: str, value: Any) -> None:
+        """Have a tracer be another view of its memory: one that an array becomes with an attribute set."""
+        array = self.in_caller_memory(tracer)
+        seen: Any = array[()] if tracer.is_scalar else array.view()
         setattr(seen, attribute, self.resolved(value))
         if seen.dtype not in CODES:
             raise errors.Unsupported(f"{self.name}: an array that it writes down cannot become {seen.dtype}")
-        stand_in.node = leaf(seen, stand_in.node.storage)
+        tracer.node = leaf(seen, tracer.node.buffer)
 
-    def seen_as(self, stand_in: StandIn, *dtype: Any) -> StandIn:
+    def view_as(self, tracer: Tracer, *dtype: Any) -> Tracer:
         """Return what stands for another view of its memory, of a type or of its own."""
-        array = self.in_one_memory(stand_in)
-        return StandIn(self, leaf(array.view(*dtype), stand_in.node.storage))
+        array = self.in_caller_memory(tracer)
+        return Tracer(self, leaf(array.view(*dtype), tracer.node.buffer))
 
-    def _view_put_off(self, node: Node, make: Callable[[Array], Any]) -> StandIn | None:
+    def _deferred_view(self, node: Node, make: Callable[[Array], Any]) -> Tracer | None:
         """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""
-        if not self.is_small_beside_rows(node):
+        if not self.depends_on_row_reductions(node):
             return None
-        outline = np.empty(node.shape, np.bool_)
-        made = make(outline)
-        is_same = type(made) is np.ndarray and made.flags.c_contiguous and made.size == outline.size
-        if not (is_same and address_of(made) == address_of(outline) and made.shape[:1] == node.shape[:1]):
+        layout_stub = np.empty(node.shape, np.bool_)
+        made = make(layout_stub)
+        is_same = type(made) is np.ndarray and made.flags.c_contiguous and made.size == layout_stub.size
+        if not (is_same and address_of(made) == address_of(layout_stub) and made.shape[:1] == node.shape[:1]):
             return None
-        if not node.is_apart:
-            self.hold_up(node)
+        if not node.is_fusion_barrier:
+            self.defer_until_reductions(node)
         view = view_of(node, make, made.shape)
-        self.hold_up(view)
-        return self.put_off(StandIn(self, view))
+        self.defer_until_reductions(view)
+        return self.defer(Tracer(self, view))
 
-    def get(self, stand_in: StandIn, index: Any) -> Any:
+    def get(self, tracer: Tracer, index: Any) -> Any:
         """Return a view, or the elements at some places."""
-        if self.is_left_to_numpy:
-            return self.resolved(stand_in)[self._numpys_index(index)]
-        if stand_in.is_scalar:
-            return self.wrap(self.read(stand_in)[()][self.resolved(index)])
+        if self.has_fallen_back:
+            return self.resolved(tracer)[self._host_index(index)]
+        if tracer.is_scalar:
+            return self.wrap(self.to_host(tracer)[()][self.resolved(index)])
         basic = is_basic(index)
         if not basic:
-            picked = None if self.rest_is_numpys() else self.handled(self._picked, stand_in, index)
+            picked = (
+                None if self.fall_back_if_slow() else self.run_handler(self._take_by_index, tracer, index)
+            )
             if picked is not None:
                 return picked
         if basic:
-            if basic is not WITH_STAND_IN:
+            if basic is not WITH_TRACER:
                 if self.engine == "auto":
                     self.costs.view()
-                node = stand_in.node
+                node = tracer.node
                 array = node.array
-                if node.storage is not None and node.storage.twin is not None:
-                    view = node.storage.twin.view(node, index)
+                if node.buffer is not None and node.buffer.double_buffer is not None:
+                    view = node.buffer.double_buffer.view(node, index)
                     if view is not None:
-                        return StandIn(self, view)
-                if array is None and (self.reductions or self.held_up):
-                    put_off = self._view_put_off(node, lambda array: array[index])
-                    if put_off is not None:
-                        return put_off
-                found = (self.store(stand_in) if array is None or node.storage is None else array)[index]
+                        return Tracer(self, view)
+                if array is None and (self.reductions or self.waiting_on_reductions):
+                    deferred = self._deferred_view(node, lambda array: array[index])
+                    if deferred is not None:
+                        return deferred
+                found = (self.materialize(tracer) if array is None or node.buffer is None else array)[index]
                 if type(found) is np.ndarray:
-                    return StandIn(self, leaf(found, stand_in.node.storage))
-                storage = stand_in.node.storage
-                if storage is not None and storage.is_kept:
-                    if storage.picked < _MOST_PICKED or type(storage) is LentStorage:
-                        storage.picked += 1
-                        part = self._part(self.store(stand_in), index, False)
-                        return self.apply(
-                            conversion(stand_in.node.dtype), (StandIn(self, leaf(part, storage)),)
-                        )
-                    found = self.read(stand_in)[index]
-                return StandIn(self, leaf(np.asarray(found)), True)
+                    return Tracer(self, leaf(found, tracer.node.buffer))
+                buffer = tracer.node.buffer
+                if buffer is not None and buffer.is_resident:
+                    if buffer.scalar_reads < _MAX_SCALAR_READS or type(buffer) is ImportedBuffer:
+                        buffer.scalar_reads += 1
+                        part = self._part(self.materialize(tracer), index, False)
+                        return self.apply(conversion(tracer.node.dtype), (Tracer(self, leaf(part, buffer)),))
+                    found = self.to_host(tracer)[index]
+                return Tracer(self, leaf(np.asarray(found)), True)
         elif any(is_mask(part) for part in parts(index)):
-            self.note_break("the number of elements that a mask keeps", "use numpy.where() to keep the shape")
-            kept = self.handled(self._kept_by_mask, stand_in, index) if is_mask(index) else None
+            self.note_graph_break(
+                "the number of elements that a mask keeps", "use numpy.where() to keep the shape"
+            )
+            kept = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
             if kept is not None:
                 return kept
-        return self.wrap(self.read(stand_in)[self.resolved(index)])
+        return self.wrap(self.to_host(tracer)[self.resolved(index)])
 
-    def _picked(self, stand_in: StandIn, index: Any) -> Any:
+    def _take_by_index(self, tracer: Tracer, index: Any) -> Any:
         """Return the elements that arrays of integers pick, by `take`; None where that is NumPy's."""
-        picked = picked_by(index, stand_in.shape)
-        if picked is None or not self._is_worth_taking(stand_in, picked.arrays):
+        picked = parse_integer_index(index, tracer.shape)
+        if picked is None or not self._is_worth_taking(tracer, picked.arrays):
             return None
-        array: Array = self.store(stand_in)[picked.view]
-        if not (array.size and array.dtype.isnative and lies_in_order(array)):
+        array: Array = self.materialize(tracer)[picked.view]
+        if not (array.size and array.dtype.isnative and is_c_ordered(array)):
             return None
         if not array.flags.c_contiguous:
-            if stand_in.node.storage is None or not stand_in.node.storage.is_kept:
+            if tracer.node.buffer is None or not tracer.node.buffer.is_resident:
                 return None
-            stand_in = StandIn(self, leaf(array, stand_in.node.storage)).copy()
-            array = self.store(stand_in)
+            tracer = Tracer(self, leaf(array, tracer.node.buffer)).copy()
+            array = self.materialize(tracer)
         axis, arrays = picked.axis, [self._as_index(each) for each in picked.arrays]
         lengths = array.shape[axis : axis + len(arrays)]
         rest = array.shape[axis + len(arrays) :]
         if len(arrays) > 1:
             array = array.reshape((*array.shape[:axis], math.prod(lengths), *rest))
-        place = place_among(self, arrays, lengths, axis)
-        found = self.call(np.take, (StandIn(self, leaf(array, stand_in.node.storage)), place, axis), {})
+        place = flat_index(self, arrays, lengths, axis)
+        found = self.call(np.take, (Tracer(self, leaf(array, tracer.node.buffer)), place, axis), {})
         if not axis:
             return found
         # NumPy has what is picked first in memory, and the rest within.
@@ -167,50 +169,50 @@ class Indexing(Elements):
         moved = self.call(np.copy, (self.view(found, lambda a: np.moveaxis(a, behind, ahead)), "C"), {})
         return self.view(moved, lambda a: np.moveaxis(a, ahead, behind))
 
-    def _kept_by_mask(self, stand_in: StandIn, mask: Any) -> Any:
+    def _compress_by_mask(self, tracer: Tracer, mask: Any) -> Any:
         """Return the elements that a mask keeps, where that can be on the device; else None."""
-        if not self.memory.scope.is_open or type(mask) is not StandIn or not (mask.ndim and mask.size):
+        if not self.buffers.scope.is_open or type(mask) is not Tracer or not (mask.ndim and mask.size):
             return None
-        array, shape = self.store(stand_in), mask.shape
+        array, shape = self.materialize(tracer), mask.shape
         if shape != array.shape[: len(shape)] or not (array.flags.c_contiguous and array.dtype.isnative):
             return None
         merged = array.reshape(mask.size, *array.shape[len(shape) :])
         place = self.call(np.flatnonzero, (mask,), {})
-        return self.call(np.take, (StandIn(self, leaf(merged, stand_in.node.storage)), place, 0), {})
+        return self.call(np.take, (Tracer(self, leaf(merged, tracer.node.buffer)), place, 0), {})
 
-    def _as_index(self, integers: Any) -> StandIn:
-        """Return integers as the kit takes them for indices."""
-        if type(integers) is not StandIn:
+    def _as_index(self, integers: Any) -> Tracer:
+        """Return integers as pycudakit takes them for indices."""
+        if type(integers) is not Tracer:
             node, _ = self.leaf_of(integers)
             assert node is not None  # noqa: S101
-            integers = StandIn(self, node)
-        result: StandIn = integers if integers.dtype == np.int64 else integers.astype(np.int64)
+            integers = Tracer(self, node)
+        result: Tracer = integers if integers.dtype == np.int64 else integers.astype(np.int64)
         return result
 
-    def _is_worth_taking(self, stand_in: StandIn, indices: Sequence[Any]) -> bool:
+    def _is_worth_taking(self, tracer: Tracer, indices: Sequence[Any]) -> bool:
         """Tell whether elements by indices are not better left to NumPy, whose bits are the same."""
-        if max(each.size for each in indices) > SMALL or stand_in.size > SMALL:
+        if max(each.size for each in indices) > SMALL or tracer.size > SMALL:
             return True
-        nodes = [each.node for each in (stand_in, *indices) if type(each) is StandIn]
-        return any(node.storage is not None and node.storage.is_kept for node in nodes)
+        nodes = [each.node for each in (tracer, *indices) if type(each) is Tracer]
+        return any(node.buffer is not None and node.buffer.is_resident for node in nodes)
 
-    def set(self, stand_in: StandIn, index: Any, value: Any) -> None:
+    def set(self, tracer: Tracer, index: Any, value: Any) -> None:
         """Write to a view, or to the elements at some places."""
-        if self.rest_is_numpys():
-            self.resolved(stand_in)[self._numpys_index(index)] = self.resolved(value)
+        if self.fall_back_if_slow():
+            self.resolved(tracer)[self._host_index(index)] = self.resolved(value)
             return None
-        self.heed_errors()
+        self.flush_if_errstate_changed()
         basic = is_basic(index)
         # Of an index that has values, others are read on the way.
-        array = self.store(stand_in) if basic is True else self.in_one_memory(stand_in)
-        if type(value) is StandIn and is_view_at(array, index, value.node.array):
+        array = self.materialize(tracer) if basic is True else self.in_caller_memory(tracer)
+        if type(value) is Tracer and is_view_at(array, index, value.node.array):
             return None  # what Python does after it changed a view in place
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
             if node is not None:
-                is_seen = type(value) is StandIn
-                return self.write(StandIn(self, leaf(part, stand_in.node.storage)), node, is_seen)
+                may_be_read_later = type(value) is Tracer
+                return self.write(Tracer(self, leaf(part, tracer.node.buffer)), node, may_be_read_later)
         elif (
             is_mask(index)
             and index.ndim
@@ -220,32 +222,32 @@ class Indexing(Elements):
             row = array if np.ndim(value) == 0 else array[(0,) * index.ndim] if array.size else None
             node = None if row is None else self._value_for(row, value)
             if node is not None:
-                chosen = StandIn(self, node if node.dtype == array.dtype else cast(node, array.dtype))
+                chosen = Tracer(self, node if node.dtype == array.dtype else cast(node, array.dtype))
                 missing = array.ndim - index.ndim
                 ahead = (..., *[None] * missing)
                 mask = index[ahead] if missing else index
-                return self.write(stand_in, self._chosen(mask, chosen, stand_in).node)
-        if not basic and self._put_there(stand_in, index, value):
+                return self.write(tracer, self._chosen(mask, chosen, tracer).node)
+        if not basic and self._put_on_device(tracer, index, value):
             return None
-        self.write_by_numpy(operator.setitem, stand_in, (index, value))
+        self.write_by_numpy(operator.setitem, tracer, (index, value))
         return None
 
-    def lies_there(self, stand_in: StandIn) -> bool:
+    def is_writable_on_device(self, tracer: Tracer) -> bool:
         """Tell whether an array lies side by side on the device, and may be written to."""
-        array, storage = self.store(stand_in), stand_in.node.storage
-        if storage is None or not storage.is_kept or not self.memory.scope.is_open:
+        array, buffer = self.materialize(tracer), tracer.node.buffer
+        if buffer is None or not buffer.is_resident or not self.buffers.scope.is_open:
             return False
         flags = array.flags
         return bool(flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size)
 
-    def _put_there(self, stand_in: StandIn, index: Any, value: Any) -> bool:
+    def _put_on_device(self, tracer: Tracer, index: Any, value: Any) -> bool:
         """Write to rows by integers or by a mask on the device; tell whether that could be."""
-        if not self.lies_there(stand_in):
+        if not self.is_writable_on_device(tracer):
             return False
-        array, storage = self.store(stand_in), stand_in.node.storage
-        assert storage is not None  # noqa: S101
+        array, buffer = self.materialize(tracer), tracer.node.buffer
+        assert buffer is not None  # noqa: S101
         shape = np.shape(value)
-        if type(index) is StandIn and is_mask(index) and index.ndim:
+        if type(index) is Tracer and is_mask(index) and index.ndim:
             ahead = index.ndim
             if index.shape != array.shape[:ahead] or shape[1:] != array.shape[ahead:] or not shape:
                 return False
@@ -254,7 +256,7 @@ class Indexing(Elements):
             if shape[0] != places.size or not places.size:
                 return False
         else:
-            picked = picked_by(index, array.shape) if len(parts(index)) == 1 else None
+            picked = parse_integer_index(index, array.shape) if len(parts(index)) == 1 else None
             if picked is None or len(picked.arrays) != 1 or picked.axis:
                 return False
             places = self._as_index(picked.arrays[0])
@@ -267,28 +269,28 @@ class Indexing(Elements):
         node = self._value_for(values, value)
         if node is None:
             return False
-        self.before_write(storage)  # which what is written now may read
-        values_there = self._left_there(values, node)
-        indices = self.store(places)
-        if not indices.flags.c_contiguous or storage.overlaps(indices):
+        self.before_write(buffer)  # which what is written now may read
+        values_on_device = self._write_on_device(values, node)
+        indices = self.materialize(places)
+        if not indices.flags.c_contiguous or buffer.overlaps(indices):
             indices = np.empty(places.shape, np.int64)
-            places = self._left_there(indices, places.node)
-        self.memory.keep([array, indices, values])
+            places = self._write_on_device(indices, places.node)
+        self.buffers.make_resident([array, indices, values])
         try:
             put_rows(array, indices, values, 1 if wanted == rest else indices.size)
         except IndexError:
-            raise no_such_place(self.read(places), len(array), 0) from None
-        self.tell("put", array.shape, [indices, values], [array])
-        del values_there, places
+            raise index_error_of(self.to_host(places), len(array), 0) from None
+        self.record_kernel("put", array.shape, [indices, values], [array])
+        del values_on_device, places
         return True
 
-    def _left_there(self, array: Array, node: Node) -> StandIn:
+    def _write_on_device(self, array: Array, node: Node) -> Tracer:
         """Return what stands for a new array, which has a value, on the device."""
-        storage = self.memory.storage_for(array)
-        storage.keep(residency.TEMPORARY)
-        stand_in = StandIn(self, leaf(array, storage))
-        self.write(stand_in, node)
-        return stand_in
+        buffer = self.buffers.buffer_for(array)
+        buffer.make_resident(residency.TEMPORARY)
+        tracer = Tracer(self, leaf(array, buffer))
+        self.write(tracer, node)
+        return tracer
 
     def _part(self, array: Array, index: Any, is_plain: bool) -> Array:
         """Return the view at an index, which may be of one element."""
@@ -299,7 +301,7 @@ class Indexing(Elements):
         view: Array = array[given if ... in given else (*given, ...)]
         return view
 
-    def _numpys_index(self, index: Any) -> Any:
+    def _host_index(self, index: Any) -> Any:
         """Return an index with arrays for all that stands for some; of numbers alone soon."""
         for part in index if type(index) is tuple else (index,):
             if type(part) is not int:
@@ -311,14 +313,14 @@ class Indexing(Elements):
         part = self.resolved(part)
         return int(part) if isinstance(part, (np.ndarray, np.generic)) else part  # of integers, by then
 
-    def _chosen(self, mask: Any, yes: StandIn, no: StandIn) -> StandIn:
-        chosen: StandIn = self.apply(non_ufuncs.WHERE, (mask, yes, no))
+    def _chosen(self, mask: Any, yes: Tracer, no: Tracer) -> Tracer:
+        chosen: Tracer = self.apply(non_ufuncs.WHERE, (mask, yes, no))
         return chosen
 
     def _value_for(self, target: Array, value: Any) -> Node | None:
         """Return the node of what is to be written to an array; None for what NumPy alone takes."""
-        (value,) = self.own((value,))
-        if type(value) is StandIn:
+        (value,) = self.resolve_foreign_tracers((value,))
+        if type(value) is Tracer:
             node = value.node
         elif type(value) in (int, float, bool):
             node = leaf(_number_as(value, target))
@@ -340,26 +342,26 @@ class Indexing(Elements):
         if shape != node.shape:
             self.compute_node(node)
             assert node.array is not None  # noqa: S101
-            node = leaf(node.array.reshape(shape), node.storage)
+            node = leaf(node.array.reshape(shape), node.buffer)
         return node
 
     def write_by_numpy(
-        self, function: Any, stand_in: StandIn, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
+        self, function: Any, tracer: Tracer, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
     ) -> None:
         """Have a function write to an array in the host's memory, with the rest of its arguments."""
-        array = self.in_one_memory(stand_in)
-        storage = stand_in.node.storage
-        assert storage is not None  # noqa: S101
+        array = self.in_caller_memory(tracer)
+        buffer = tracer.node.buffer
+        assert buffer is not None  # noqa: S101
         given, named = self.resolved(rest), self.resolved(keywords or {})
-        self.before_write(storage)
-        storage.fetch()
+        self.before_write(buffer)
+        buffer.sync_to_host()
         before = None if self.passes is None else last_call()
         try:
             function(array, *given, **named)
         finally:  # some write before they raise
-            storage.changed()
-        reads = [s.node.array for s in stand_ins_in((rest, keywords)) if s.node.array is not None]
-        self.tell(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
+            buffer.mark_host_dirty()
+        reads = [s.node.array for s in iter_tracers((rest, keywords)) if s.node.array is not None]
+        self.record_kernel(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
 
 
 def _number_as(value: float, target: Array) -> Array:

@@ -12,16 +12,16 @@ import numpy as np
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import operands
 from pycudakit.fusing.memory import residency
-from pycudakit.fusing.memory.nodes import PLAIN, Node, leaf
-from pycudakit.fusing.memory.tracer import StandIn
+from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, leaf
+from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.elementwise import conversion
-from pycudakit.fusing.trace.trace import Recording
+from pycudakit.fusing.trace.trace import Trace
 
 Handler = Callable[..., Any]
 SHAPES: dict[Any, Handler] = {}
 
 
-def captures(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
+def implements(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
     """Have a handler take functions of NumPy's."""
 
     def decorate(handler: Handler) -> Handler:
@@ -32,17 +32,17 @@ def captures(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], 
     return decorate
 
 
-_captures = functools.partial(captures, SHAPES)
+_implements = functools.partial(implements, SHAPES)
 
 # ---- Views ------------------------------------------------------------------------------------------
 
 
 def _view(function: Any) -> Handler:
-    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
-        if type(a) is not StandIn:
-            return recording.on_host(function, (a, *arguments), keywords)
-        rest, named = recording.resolved(arguments), recording.resolved(keywords)
-        return recording.view(a, lambda array: function(array, *rest, **named))
+    def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        if type(a) is not Tracer:
+            return trace.on_host(function, (a, *arguments), keywords)
+        rest, named = trace.resolved(arguments), trace.resolved(keywords)
+        return trace.view(a, lambda array: function(array, *rest, **named))
 
     return handle
 
@@ -54,9 +54,9 @@ for _name in _VIEWS.split():
         SHAPES[getattr(np, _name)] = _view(getattr(np, _name))
 
 
-@_captures(np.lib.stride_tricks.sliding_window_view)
+@_implements(np.lib.stride_tricks.sliding_window_view)
 def _sliding_window_view(
-    recording: Recording,
+    trace: Trace,
     x: Any,
     window_shape: Any,
     axis: Any = None,
@@ -67,15 +67,15 @@ def _sliding_window_view(
     del subok
     if writeable:  # whose elements are written one after the other
         return NotImplemented
-    return _view(np.lib.stride_tricks.sliding_window_view)(recording, x, window_shape, axis)
+    return _view(np.lib.stride_tricks.sliding_window_view)(trace, x, window_shape, axis)
 
 
 def _split(function: Any) -> Handler:
-    def handle(recording: Recording, a: Any, *arguments: Any, **keywords: Any) -> Any:
-        if type(a) is not StandIn:
-            return recording.on_host(function, (a, *arguments), keywords)
-        parts = function(recording.store(a), *recording.resolved(arguments), **keywords)
-        return [StandIn(recording, leaf(part, a.node.storage)) for part in parts]
+    def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
+        if type(a) is not Tracer:
+            return trace.on_host(function, (a, *arguments), keywords)
+        parts = function(trace.materialize(a), *trace.resolved(arguments), **keywords)
+        return [Tracer(trace, leaf(part, a.node.buffer)) for part in parts]
 
     return handle
 
@@ -86,18 +86,16 @@ for _name in ("split", "array_split", "hsplit", "vsplit", "dsplit"):
 
 if hasattr(np, "unstack"):  # which is newer than NumPy 2.0
 
-    @_captures(np.unstack)
-    def _unstack(_: Recording, x: Any, /, *, axis: Any = 0) -> Any:
+    @_implements(np.unstack)
+    def _unstack(_: Trace, x: Any, /, *, axis: Any = 0) -> Any:
         if x.ndim == 0:
             raise ValueError("Input array must be at least 1-d.")
         return tuple(np.moveaxis(x, axis, 0))
 
 
 def _at_least(function: Any) -> Handler:
-    def handle(recording: Recording, *arrays: Any) -> Any:
-        found = [
-            recording.view(a, function) if type(a) is StandIn else recording.wrap(function(a)) for a in arrays
-        ]
+    def handle(trace: Trace, *arrays: Any) -> Any:
+        found = [trace.view(a, function) if type(a) is Tracer else trace.wrap(function(a)) for a in arrays]
         return found[0] if len(found) == 1 else tuple(found)
 
     return handle
@@ -113,8 +111,8 @@ SHAPES[np.iscomplexobj] = lambda *_: False
 SHAPES[np.isrealobj] = lambda *_: True
 
 
-@_captures(np.size)
-def _size(_: Recording, a: Any, axis: Any = None) -> Any:
+@_implements(np.size)
+def _size(_: Trace, a: Any, axis: Any = None) -> Any:
     if axis is None:
         return a.size
     axes = axis if isinstance(axis, tuple) else (axis,)
@@ -125,13 +123,13 @@ def _size(_: Recording, a: Any, axis: Any = None) -> Any:
 
 
 def _of_types(function: Any) -> Handler:
-    def handle(_: Recording, *arguments: Any, **keywords: Any) -> Any:
-        return function(*(_without_elements(a) if type(a) is StandIn else a for a in arguments), **keywords)
+    def handle(_: Trace, *arguments: Any, **keywords: Any) -> Any:
+        return function(*(_without_elements(a) if type(a) is Tracer else a for a in arguments), **keywords)
 
     return handle
 
 
-def _without_elements(a: StandIn) -> Any:
+def _without_elements(a: Tracer) -> Any:
     return np.broadcast_to(np.zeros((), a.dtype), a.shape)
 
 
@@ -141,132 +139,130 @@ for _name in _OF_TYPES.split():
     SHAPES[getattr(np, _name)] = _of_types(getattr(np, _name))
 
 
-@_captures(np.may_share_memory, np.shares_memory)
-def _shares(recording: Recording, a: Any, b: Any, *_: Any, **__: Any) -> bool:
-    first, second = (recording.store(x) if type(x) is StandIn else x for x in (a, b))
+@_implements(np.may_share_memory, np.shares_memory)
+def _shares(trace: Trace, a: Any, b: Any, *_: Any, **__: Any) -> bool:
+    first, second = (trace.materialize(x) if type(x) is Tracer else x for x in (a, b))
     return bool(np.may_share_memory(first, second))
 
 
 # ---- Copies and new arrays --------------------------------------------------------------------------
 
 
-@_captures(np.astype, np.ndarray.astype)
-def _astype(
-    recording: Recording, x: Any, dtype: Any, *arguments: Any, copy: bool = True, **keywords: Any
-) -> Any:
+@_implements(np.astype, np.ndarray.astype)
+def _astype(trace: Trace, x: Any, dtype: Any, *arguments: Any, copy: bool = True, **keywords: Any) -> Any:
     wanted = np.dtype(dtype)
     casting = arguments[1] if len(arguments) > 1 else keywords.get("casting", "unsafe")
     if wanted not in CODES or not np.can_cast(x.dtype, wanted, casting):
-        return recording.on_host(lambda a: a.astype(dtype, *arguments, copy=copy, **keywords), (x,), {})
-    turned = _turned(recording, x, wanted, arguments[0] if arguments else keywords.get("order", "K"))
-    if turned is not None:
-        return turned
-    return x if wanted == x.dtype and not copy else _converted(recording, x, wanted)
+        return trace.on_host(lambda a: a.astype(dtype, *arguments, copy=copy, **keywords), (x,), {})
+    reordered = _reordered_copy(trace, x, wanted, arguments[0] if arguments else keywords.get("order", "K"))
+    if reordered is not None:
+        return reordered
+    return x if wanted == x.dtype and not copy else _converted(trace, x, wanted)
 
 
-@_captures(np.copy)
-def _copy(recording: Recording, a: Any, order: Any = "K", subok: bool = False) -> Any:
+@_implements(np.copy)
+def _copy(trace: Trace, a: Any, order: Any = "K", subok: bool = False) -> Any:
     del subok
-    turned = _turned(recording, a, a.dtype, order)
-    if turned is not None:
-        return turned
-    result = _converted(recording, a, a.dtype.newbyteorder("="))
+    reordered = _reordered_copy(trace, a, a.dtype, order)
+    if reordered is not None:
+        return reordered
+    result = _converted(trace, a, a.dtype.newbyteorder("="))
     result.is_scalar = False
     return result
 
 
-def _converted(recording: Recording, x: StandIn, dtype: Any) -> StandIn:
-    result: StandIn = recording.apply(conversion(dtype), (x,))
+def _converted(trace: Trace, x: Tracer, dtype: Any) -> Tracer:
+    result: Tracer = trace.apply(conversion(dtype), (x,))
     result.is_scalar = x.is_scalar
     return result
 
 
-def _turned(recording: Recording, a: StandIn, dtype: Any, order: Any) -> StandIn | None:
+def _reordered_copy(trace: Trace, a: Tracer, dtype: Any, order: Any) -> Tracer | None:
     """Return a copy in an order that an array has not; None where its own will do."""
     if a.is_scalar or order not in ("C", "F", "A"):
         return None
-    flags = outline(a).flags
+    flags = layout_stub(a).flags
     if order == "A":
         order = "F" if flags.fnc else "C"
-    return None if flags[order] else _filled(recording, empty(recording, a.shape, dtype, order), a)
+    return None if flags[order] else _filled(trace, empty(trace, a.shape, dtype, order), a)
 
 
-def _filled(recording: Recording, made: StandIn, value: Any) -> StandIn:
-    recording.set(made, ..., value)
+def _filled(trace: Trace, made: Tracer, value: Any) -> Tracer:
+    trace.set(made, ..., value)
     return made
 
 
-def is_laid_out_anew(a: StandIn) -> bool:
+def may_sort_in_c_order(a: Tracer) -> bool:
     """Tell whether what is sorted of an array may lie in C order: on the host, it lies as the array does."""
-    return bool(a.ndim == 1 or a.flags.c_contiguous or a.recording.memory.stream)
+    return bool(a.ndim == 1 or a.flags.c_contiguous or a.owning_trace.buffers.stream)
 
 
-def outline(a: StandIn) -> Array:
-    """Return what lies in memory as a stand-in's array does, or will, and is not to be read."""
+def layout_stub(a: Tracer) -> Array:
+    """Return what lies in memory as a tracer's array does, or will, and is not to be read."""
     node = a.node
     if node.array is not None:
         return node.array
     if node.order == "C":
         return np.empty(node.shape, node.dtype)
-    whole = [array for array in node.laid_out_by() if array.shape == node.shape]
+    whole = [array for array in node.layout_arrays() if array.shape == node.shape]
     return operands.allocate(node.dtype, node.shape, whole)
 
 
-def in_order(a: Any) -> Any:
+def as_c_ordered(a: Any) -> Any:
     """Return an array, or a copy if it is not in C's order, in which NumPy makes some."""
-    return a if type(a) is not StandIn or outline(a).flags.c_contiguous else a.copy()
+    return a if type(a) is not Tracer or layout_stub(a).flags.c_contiguous else a.copy()
 
 
-def new(recording: Recording, array: Array) -> StandIn:
+def new(trace: Trace, array: Array) -> Tracer:
     """Return what stands for an array that nobody has written to."""
-    made = recording.stand_in(array)
-    if made.node.storage is not None:
-        made.node.storage.keep(residency.TEMPORARY)
+    made = trace.tracer_for(array)
+    if made.node.buffer is not None:
+        made.node.buffer.make_resident(residency.TEMPORARY)
     return made
 
 
-def empty(recording: Recording, shape: Any, dtype: Any = float, order: Any = "C") -> StandIn:
+def empty(trace: Trace, shape: Any, dtype: Any = float, order: Any = "C") -> Tracer:
     """Return what stands for a new array."""
-    return new(recording, np.empty(shape, dtype, order))
+    return new(trace, np.empty(shape, dtype, order))
 
 
-def numbers(recording: Recording, count: int) -> Any:
+def numbers(trace: Trace, count: int) -> Any:
     """Return the integers from 0 on: made on the device, where nobody waits for what goes up."""
-    if not recording.memory.scope.queues:
+    if not trace.buffers.scope.is_async:
         return np.arange(count)
-    return recording.call(np.cumsum, (full(recording, count, 1, np.intp),), {}) - 1
+    return trace.call(np.cumsum, (full(trace, count, 1, np.intp),), {}) - 1
 
 
-def full(recording: Recording, shape: Any, value: Any, dtype: Any, order: Any = "C") -> StandIn:
+def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> Tracer:
     """Return what stands for a new array of one value."""
     number = np.asarray(value, dtype)
-    if recording.engine != "cuda" or order not in ("C", "K", None):
+    if trace.engine != "cuda" or order not in ("C", "K", None):
         is_zero = not number and not (number.dtype.kind == "f" and np.signbit(number))
         make = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)
-        return recording.stand_in(make)
+        return trace.tracer_for(make)
     sizes = (
         tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
     )
-    return recording.put_off(
-        StandIn(recording, Node(conversion(number.dtype), (leaf(number),), PLAIN, number.dtype, sizes))
+    return trace.defer(
+        Tracer(trace, Node(conversion(number.dtype), (leaf(number),), DEFAULT_OPTIONS, number.dtype, sizes))
     )
 
 
-def spread(recording: Recording, a: StandIn, shape: tuple[int, ...]) -> StandIn:
-    """Return a copy that an array is broadcast to, which is put off: what reads it may read the array."""
-    recording.store(a)
+def broadcast_copy(trace: Trace, a: Tracer, shape: tuple[int, ...]) -> Tracer:
+    """Return a copy that an array is broadcast to, which is deferred: what reads it may read the array."""
+    trace.materialize(a)
     node = a.node
-    made = recording.put_off(
-        StandIn(recording, Node(conversion(node.dtype), (node,), PLAIN, node.dtype, shape))
+    made = trace.defer(
+        Tracer(trace, Node(conversion(node.dtype), (node,), DEFAULT_OPTIONS, node.dtype, shape))
     )
-    if node.storage is not None and node.storage.is_shared:
-        recording.store(made)
+    if node.buffer is not None and node.buffer.has_escaped:
+        trace.materialize(made)
     return made
 
 
 def _like(value: Any) -> Handler:
     def handle(
-        recording: Recording,
+        trace: Trace,
         prototype: Any,
         dtype: Any = None,
         order: Any = "K",
@@ -277,18 +273,18 @@ def _like(value: Any) -> Handler:
         del subok
         dtype = np.dtype(prototype.dtype if dtype is None else dtype)
         sizes = prototype.shape if shape is None else shape
-        if type(prototype) is not StandIn:
+        if type(prototype) is not Tracer:
             return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
-        made = np.empty_like(outline(prototype), dtype, order, shape=shape)
+        made = np.empty_like(layout_stub(prototype), dtype, order, shape=shape)
         if dtype not in CODES:
             if value is not None:
                 made[...] = value
             return made
         if value is None:
-            return new(recording, made)
+            return new(trace, made)
         if made.flags.c_contiguous:
-            return full(recording, made.shape, value, dtype)
-        return _filled(recording, new(recording, made), value)
+            return full(trace, made.shape, value, dtype)
+        return _filled(trace, new(trace, made), value)
 
     return handle
 
@@ -296,10 +292,10 @@ def _like(value: Any) -> Handler:
 SHAPES[np.zeros_like], SHAPES[np.ones_like], SHAPES[np.empty_like] = _like(0), _like(1), _like(None)
 
 
-@_captures(np.full_like)
-def _full_like(recording: Recording, a: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
-    made = SHAPES[np.empty_like](recording, a, *arguments, **keywords)
-    if type(made) is not StandIn:
-        made[...] = recording.resolved(fill_value)
+@_implements(np.full_like)
+def _full_like(trace: Trace, a: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
+    made = SHAPES[np.empty_like](trace, a, *arguments, **keywords)
+    if type(made) is not Tracer:
+        made[...] = trace.resolved(fill_value)
         return made
-    return _filled(recording, made, fill_value)
+    return _filled(trace, made, fill_value)

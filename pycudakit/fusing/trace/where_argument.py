@@ -10,7 +10,7 @@ import numpy as np
 
 from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.element_function import ElementFunction
-from pycudakit._element_programs.values import Scalar, Value
+from pycudakit._element_programs.values import Value, WeakScalar
 from pycudakit._native.dtypes import BOOL, DType
 from pycudakit._runtime.ufunc_arguments import broadcasts_to
 
@@ -19,12 +19,12 @@ from pycudakit._runtime.ufunc_arguments import broadcasts_to
 def masked(function: ElementFunction, dtype: DType | None, casting: str) -> ElementFunction:
     """Return what takes the function's arguments, a mask and the old values; of the rest it does not warn."""
 
-    def write(builder: Builder, *arguments: Value | Scalar, **_: Any) -> tuple[Value]:
+    def write(builder: Builder, *arguments: Value | WeakScalar, **_: Any) -> tuple[Value]:
         *inputs, given, old = arguments
         mask = builder.cast(given, BOOL)
         assert isinstance(old, Value)  # noqa: S101
-        with builder.masking(mask, function.harmless):
-            kept = [a if isinstance(a, Scalar) else builder.masked(a) for a in inputs]
+        with builder.masking(mask, function.neutral_value):
+            kept = [a if isinstance(a, WeakScalar) else builder.masked(a) for a in inputs]
             (result,) = function.write(builder, *kept, out=(old.dtype,), dtype=dtype, casting=casting)
         with builder.naming(function.name):
             return (builder.select(mask, builder.convert(result, old.dtype), old),)

@@ -25,8 +25,8 @@ from pycudakit.kernels.compiling import disk_cache, include_tracking, path_secur
 from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
 _COMPILERS = {"cuda": "pycudakit.kernels.compiling.nvrtc", "cpu": "pycudakit.kernels.compiling.host_compiler"}
-_KEPT = 256  # in memory
-_FORM = 2  # of what is on disk
+_MAX_ENTRIES = 256  # in memory
+_FORMAT_VERSION = 2  # of what is on disk
 
 CacheDir = str | os.PathLike[str] | bool | None
 
@@ -55,15 +55,15 @@ def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
     """
     compiler = importlib.import_module(_COMPILERS[engine])
     key = _key(source, engine, compiler.fingerprint())
-    found = _memory.get(key)
-    if found is not None:
-        return found.loaded
+    entry = _memory_cache.get(key)
+    if entry is not None:
+        return entry.loaded
     with _compiling(key):  # once, where many threads ask
-        found = _memory.get(key)
-        if found is None:
-            found = _from_disk_or_compiler(source, engine, compiler, key, cache_dir)
-            _memory.put(key, found)
-    return found.loaded
+        entry = _memory_cache.get(key)
+        if entry is None:
+            entry = _from_disk_or_compiler(source, engine, compiler, key, cache_dir)
+            _memory_cache.put(key, entry)
+    return entry.loaded
 
 
 @functools.cache
@@ -86,49 +86,49 @@ def arch(device: int) -> str:
 
 def _from_disk_or_compiler(
     source: Source, engine: str, compiler: Any, key: bytes, cache_dir: CacheDir
-) -> _Kept:
+) -> _CacheEntry:
     folder = None if cache_dir is False else disk_cache.folder(cache_dir if cache_dir is not True else None)
     if folder is not None:
-        found = disk_cache.read(folder, key)
-        if found is not None:
-            return _loaded(found, key, engine, folder)
+        entry = disk_cache.read(folder, key)
+        if entry is not None:
+            return _loaded(entry, key, engine, folder)
     read = _headers(source, engine, compiler)
     started = time.time_ns()
     compiled: Compiled = compiler.compile(source)
-    read = _with_own_list(read, compiled.read, started)
-    found = disk_cache.Found(compiled.data, compiled.symbols, compiled.log, read or {}, started)
+    read = _dependencies(read, compiled.read, started)
+    entry = disk_cache.CachedBinary(compiled.data, compiled.symbols, compiled.log, read or {}, started)
     if folder is not None and read is not None:
         try:
-            disk_cache.write(folder, key, found)
+            disk_cache.write(folder, key, entry)
         except OSError:  # it is full, or may not be written to
             folder = None
     else:
         folder = None
-    return _loaded(found, key, engine, folder, is_known=read is not None)
+    return _loaded(entry, key, engine, folder, is_known=read is not None)
 
 
-def _with_own_list(
+def _dependencies(
     looked_for: dict[str, include_tracking.State | None] | None, listed: tuple[str, ...], started: int
 ) -> dict[str, include_tracking.State | None] | None:
     """Return all that a compilation depended on; None if that is not known, or changed meanwhile."""
-    if looked_for is None or not include_tracking.have_not_changed(looked_for):
+    if looked_for is None or not include_tracking.are_unchanged_since(looked_for):
         return None
     others = include_tracking.read_by_compiler((path for path in listed if path not in looked_for), started)
     return None if others is None else looked_for | others
 
 
 def _loaded(
-    found: disk_cache.Found, key: bytes, engine: str, folder: Path | None, *, is_known: bool = True
-) -> _Kept:
-    own = hashlib.sha256(key + hashlib.sha256(found.data).digest()).digest()[:16]
-    data = found.data
+    entry: disk_cache.CachedBinary, key: bytes, engine: str, folder: Path | None, *, is_known: bool = True
+) -> _CacheEntry:
+    own = hashlib.sha256(key + hashlib.sha256(entry.data).digest()).digest()[:16]
+    data = entry.data
     if engine == "cpu":  # whose library takes a path
         if folder is None or not path_security.runs_code(folder):
             folder = disk_cache.private_folder()
-            disk_cache.write(folder, key, found)
-        data = os.fsencode(disk_cache.image_path(folder, key, found.data))
-    loaded = Loaded(Binary(data, own, engine), found.symbols, found.log)
-    return _Kept(loaded, found.read if is_known else None, found.made)
+            disk_cache.write(folder, key, entry)
+        data = os.fsencode(disk_cache.image_path(folder, key, entry.data))
+    loaded = Loaded(Binary(data, own, engine), entry.symbols, entry.log)
+    return _CacheEntry(loaded, entry.read if is_known else None, entry.made)
 
 
 # ---- Keys ------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _key(source: Source, engine: str, fingerprint: str) -> bytes:
 
     What its headers were is kept beside its result.
     """
-    whole = [str(_FORM), __version__, engine, fingerprint]
+    whole = [str(_FORMAT_VERSION), __version__, engine, fingerprint]
     whole += [f"{field.name}={getattr(source, field.name)!r}" for field in fields(source)]
     whole += map(os.path.abspath, include_tracking.folders_of(source.include_dirs, source.options))
     if engine == "cuda" and _INCLUDES.search(source.text):
@@ -162,7 +162,7 @@ def _headers(source: Source, engine: str, compiler: Any) -> dict[str, include_tr
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _CacheEntry:
     """A binary, what its compiler read, and when that was; None if nobody knows."""
 
     loaded: Loaded
@@ -170,31 +170,31 @@ class _Kept:
     made: int
 
     def is_current(self) -> bool:
-        if self.read is None or not include_tracking.are_as_they_were(self.read, self.made):
+        if self.read is None or not include_tracking.are_unchanged(self.read, self.made):
             return False
         binary = self.loaded.binary
         return binary.engine != "cpu" or os.path.exists(binary.data)  # unless somebody emptied the cache
 
 
-class _Memory:
+class _MemoryCache:
     """The binaries that were last used."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._binaries: OrderedDict[bytes, _Kept] = OrderedDict()
+        self._binaries: OrderedDict[bytes, _CacheEntry] = OrderedDict()
 
-    def get(self, key: bytes) -> _Kept | None:
+    def get(self, key: bytes) -> _CacheEntry | None:
         with self._lock:
-            found = self._binaries.get(key)
-            if found is None:
+            entry = self._binaries.get(key)
+            if entry is None:
                 return None
             self._binaries.move_to_end(key)
-        return found if found.is_current() else None
+        return entry if entry.is_current() else None
 
-    def put(self, key: bytes, found: _Kept) -> None:
+    def put(self, key: bytes, entry: _CacheEntry) -> None:
         with self._lock:
-            self._binaries[key] = found
-            while len(self._binaries) > _KEPT:
+            self._binaries[key] = entry
+            while len(self._binaries) > _MAX_ENTRIES:
                 self._binaries.popitem(last=False)
 
     def clear(self) -> None:
@@ -202,7 +202,7 @@ class _Memory:
             self._binaries.clear()
 
 
-_memory = _Memory()
+_memory_cache = _MemoryCache()
 _locks: dict[bytes, threading.Lock] = {}
 _locks_lock = threading.Lock()
 
@@ -222,7 +222,7 @@ def _compiling(key: bytes) -> Iterator[None]:
 def _after_fork() -> None:
     """In a child: locks may be held by threads that it does not have."""
     global _locks_lock  # noqa: PLW0603
-    _memory.__init__()  # type: ignore[misc]
+    _memory_cache.__init__()  # type: ignore[misc]
     _locks.clear()
     _locks_lock = threading.Lock()
 

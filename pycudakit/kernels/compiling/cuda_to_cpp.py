@@ -120,11 +120,11 @@ def _split(declared: str) -> Iterator[str]:
 
 # ---- Which kernels wait ----
 
-_WAITS = re.compile(
+_BARRIERS = re.compile(
     r"__syncthreads\w*|__syncwarp|__shfl\w*|__(?:any|all|ballot|uni)_sync|__match_\w+|__reduce_\w+_sync"
     r"|__activemask|__nanosleep"
 )
-_KNOWN = re.compile(
+_KNOWN_HEADERS = re.compile(
     r"(?:c?(?:stdio|math|stdint|stdlib|string|limits|float|stddef|stdbool|assert|inttypes))(?:\.h)?"
     r"|cuda\w*\.h|curand\w*\.h|math_constants\.h|device_\w+\.h|vector_types\.h|cooperative_groups.*"
     r"|type_traits|utility|limits|algorithm|array|tuple|complex|numeric|initializer_list|cfloat|climits"
@@ -134,7 +134,7 @@ _NOT_FUNCTIONS = frozenset(
 )
 
 
-def waiting(source: Source) -> set[str]:
+def kernels_with_barriers(source: Source) -> set[str]:
     """Return the names of kernels whose threads may wait for each other, as far as words tell that.
 
     A kernel's words are those of its body, and of every function, struct and macro whose name is among them.
@@ -142,10 +142,10 @@ def waiting(source: Source) -> set[str]:
     names = {kernel.name for kernel in source.kernels}
     plain = blanked(source.text)
     includes = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE)
-    hidden = not all(_KNOWN.fullmatch(name) for name in includes)
-    if hidden or "cooperative_groups" in plain or any(_WAITS.search(option) for option in source.options):
+    hidden = not all(_KNOWN_HEADERS.fullmatch(name) for name in includes)
+    if hidden or "cooperative_groups" in plain or any(_BARRIERS.search(option) for option in source.options):
         return names
-    if _WAITS.search(plain) is None:
+    if _BARRIERS.search(plain) is None:
         return set()
     words = _words_by_name(plain)
     return {name for name in names if _reaches(name, words)}
@@ -189,7 +189,7 @@ def _reaches(name: str, words: dict[str, set[str]]) -> bool:
     while todo:
         word = todo.pop()
         seen.add(word)
-        if _WAITS.fullmatch(word):
+        if _BARRIERS.fullmatch(word):
             return True
         todo |= words.get(word, set()) - seen
     return False

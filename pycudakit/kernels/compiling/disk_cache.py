@@ -19,11 +19,11 @@ from typing import Any
 from pycudakit._native import calibration_file
 from pycudakit.kernels.compiling import include_tracking, path_security
 
-_MOST_KEPT = 256 << 20  # bytes
+_MAX_CACHE_BYTES = 256 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CachedBinary:
     """What a compiler made and told, the files that it depended on, and when it began, in nanoseconds."""
 
     data: bytes
@@ -45,7 +45,7 @@ def folder(asked: str | os.PathLike[str] | None) -> Path | None:
         for parent in reversed(found.parents):
             parent.mkdir(mode=0o700, exist_ok=True)
         found.mkdir(mode=0o700, exist_ok=True)
-        reason = path_security.why_not_folder(found)
+        reason = path_security.why_untrusted_folder(found)
     except (OSError, ValueError, RuntimeError):
         return None
     if reason is not None:
@@ -89,7 +89,7 @@ def _notes_path(folder: Path, key: bytes) -> Path:
     return folder / f"{key.hex()[:32]}.json"
 
 
-def write(folder: Path, key: bytes, found: Found) -> None:
+def write(folder: Path, key: bytes, found: CachedBinary) -> None:
     """Write a binary, and then what belongs to it; a reader sees all of a file or nothing."""
     notes: dict[str, Any] = {"key": key.hex(), "symbols": found.symbols, "log": found.log}
     notes |= {"read": dict(found.read), "made": found.made}
@@ -100,7 +100,7 @@ def write(folder: Path, key: bytes, found: Found) -> None:
     _prune(folder, image_path(folder, key, found.data))
 
 
-def read(folder: Path, key: bytes) -> Found | None:
+def read(folder: Path, key: bytes) -> CachedBinary | None:
     """Return a binary, or None: there is none, it is damaged or not ours, or a header has changed."""
     try:
         notes = json.loads(path_security.content(_notes_path(folder, key)))
@@ -110,10 +110,12 @@ def read(folder: Path, key: bytes) -> Found | None:
         data = path_security.content(path)
         if notes["data"] != hashlib.sha256(data).hexdigest():
             return None
-        found = Found(data, dict(notes["symbols"]), str(notes["log"]), notes["read"], int(notes["made"]))
-        if not include_tracking.are_as_they_were(found.read, found.made):
+        found = CachedBinary(
+            data, dict(notes["symbols"]), str(notes["log"]), notes["read"], int(notes["made"])
+        )
+        if not include_tracking.are_unchanged(found.read, found.made):
             return None
-    except path_security.NotOurs as error:
+    except path_security.UntrustedFile as error:
         _warn(f"a kernel is compiled anew: {error}")
         return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
@@ -153,7 +155,7 @@ def _prune(folder: Path, keep: Path) -> None:
             found.append((state.st_mtime, state.st_size, path))
     left = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
-        if left <= _MOST_KEPT:
+        if left <= _MAX_CACHE_BYTES:
             break
         if path != keep:
             for gone in (path, folder / f"{path.name.partition('.')[0]}.json"):

@@ -37,7 +37,7 @@ _FLAGS = [
 _QUIET = {"gcc": [], "clang": ["-Wno-unused-command-line-argument"]}
 # What C's library has and CUDA's headers have not: a source may give such a name to what is its own. Those of
 # Bessel's functions, which kernels can call, only to a kernel.
-_TAKEN = re.compile(
+_RESERVED_NAMES = re.compile(
     r"abort|atexit|ato[fil]|clearerr|l?l?div|drem|exit|ffs|[fp]?[gp]et?[cs]|fput[cs]|gamma|(?:get|put)(?:c|env|w)"
     r"|index|[jy](?:0|1|n)|link|mktemp|perror|pipe|qsort|raise|s?rand|s?random|read|remove|rename|rewind|rindex"
     r"|scalb|select|setstate|signal|significand|swab|sync|system|tmpfile|ungetc|write"
@@ -94,14 +94,14 @@ def _compiled(source: Source, directory: str) -> Compiled:
     command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
     if source.debug:
         command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
-    told = str(Path(directory) / "kernels.d")
-    command += [f"-I{_HEADERS}", "-MD", "-MF", told, "-c", text, "-o", compiled]
+    rule = str(Path(directory) / "kernels.d")
+    command += [f"-I{_HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
     log = _run(command, source.name, directory)
     # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
     _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
     symbols = {kernel.name: kernel.name for kernel in source.kernels}
     try:
-        return Compiled(Path(made).read_bytes(), symbols, log, _read_of(Path(told), directory))
+        return Compiled(Path(made).read_bytes(), symbols, log, _dependencies_of(Path(rule), directory))
     except FileNotFoundError as error:
         raise errors.CompileError(
             f"{shlex.join(compiler)} ended well, and did not write {Path(error.filename).name}; "
@@ -109,9 +109,9 @@ def _compiled(source: Source, directory: str) -> Compiled:
         ) from None
 
 
-def _read_of(told: Path, directory: str) -> tuple[str, ...]:
+def _dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:
     """Return the files of a rule for make, where spaces, # and $ are escaped, but for those that are ours."""
-    _, _, files = told.read_text(encoding="utf-8", errors="surrogateescape").partition(": ")
+    _, _, files = rule.read_text(encoding="utf-8", errors="surrogateescape").partition(": ")
     found = (
         re.sub(r"\\([ #\\:])", r"\1", word).replace("$$", "$")
         for word in re.findall(r"(?:\\.|[^\s\\])+", files.replace("\\\n", " "))
@@ -133,27 +133,27 @@ def fingerprint() -> str:
 
 @functools.lru_cache(maxsize=8)
 def _fingerprint(*environment: str) -> str:
-    told = hashlib.sha256(repr(environment[2:]).encode())
+    rule = hashlib.sha256(repr(environment[2:]).encode())
     for word in _compiler():
         found = shutil.which(word)
-        told.update(word.encode())
+        rule.update(word.encode())
         if found is not None:
             real = os.path.realpath(found)
             about = os.stat(real)
-            told.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
+            rule.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
     for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
-        told.update(file.read_bytes())
+        rule.update(file.read_bytes())
     own = (Path(__file__), Path(cuda_to_cpp.__file__), Path(extern_c.__file__))
-    told.update(b"".join(file.read_bytes() for file in own))
-    told.update(f"{platform.machine()} {_processor()}".encode())
-    return told.hexdigest()
+    rule.update(b"".join(file.read_bytes() for file in own))
+    rule.update(f"{platform.machine()} {_processor()}".encode())
+    return rule.hexdigest()
 
 
 def translated(source: Source) -> str:
     """Return the C++ that a source becomes: its dialect, the source, and a table of its kernels."""
     text = cuda_to_cpp.translated(source.text, checked=source.debug)
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
-    waits = cuda_to_cpp.waiting(source)
+    waits = cuda_to_cpp.kernels_with_barriers(source)
     entries = [
         f"    pk_entry<(&{kernel.name})>::pk_{'waits' if kernel.name in waits else 'loops'}"
         f"({json.dumps(kernel.name)}),"
@@ -205,10 +205,10 @@ def path() -> str:
 @functools.cache
 def _kind(compiler: tuple[str, ...]) -> str:
     try:
-        told = _output([*compiler, "--version"], None).stdout
+        rule = _output([*compiler, "--version"], None).stdout
     except OSError as error:
         raise errors.CompileError(f"{compiler[0]} does not run: {error}") from None
-    return "clang" if "clang" in told else "gcc"
+    return "clang" if "clang" in rule else "gcc"
 
 
 def _checks(compiler: tuple[str, ...]) -> list[str]:
@@ -231,12 +231,12 @@ def _output(command: Sequence[str], directory: str | None) -> subprocess.Complet
         start_new_session=True,  # it has children
     ) as process:
         try:
-            told, log = process.communicate(timeout=_limit())
+            rule, log = process.communicate(timeout=_limit())
         except BaseException:
             with contextlib.suppress(OSError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
-    return subprocess.CompletedProcess(command, process.returncode, told, log)
+    return subprocess.CompletedProcess(command, process.returncode, rule, log)
 
 
 def _limit() -> float | None:
@@ -265,13 +265,13 @@ def _run(command: list[str], name: str, directory: str) -> str:
         ) from None
     log = done.stderr.strip()
     if done.returncode != 0:
-        told = log or (
+        rule = log or (
             f"it said nothing, and ended with status {done.returncode}"
             if done.returncode > 0
             else f"it was ended by signal {-done.returncode}"
         )
         raise errors.CompileError(
-            f"{name} does not compile with {command[0]}:\n{told}{_remedy(log, command)}"
+            f"{name} does not compile with {command[0]}:\n{rule}{_remedy(log, command)}"
         )
     return log
 
@@ -296,7 +296,7 @@ def _prologue(source: Source) -> Iterator[str]:
     names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)
     names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members, which are in nobody's way
     for name in sorted(names | {kernel.name for kernel in source.kernels}):
-        if _TAKEN.fullmatch(name):
+        if _RESERVED_NAMES.fullmatch(name):
             yield f"#define {name} pk_own_{name}"
 
 

@@ -15,15 +15,15 @@ from pycudakit.kernels.compiling.extern_c import preprocessing
 State = tuple[int, int, int, int, str]
 States = Mapping[str, State | None]  # by path; None is no file
 
-_MOST = 64 << 20  # bytes of a file
-_MOST_FILES = 4096
-_SETTLED = 2_000_000_000  # nanoseconds after which a change shows in a file's times
+_MAX_BYTES = 64 << 20  # bytes of a file
+_MAX_FILES = 4096
+_TIMESTAMP_RESOLUTION_NS = 2_000_000_000  # nanoseconds after which a change shows in a file's times
 # A name is taken wherever it may be one, since a macro may be what includes it.
 _NAME = re.compile(r'"([^"\n]{1,255})"|<([^<>\n]{1,255})>')
 _SPLICE_OR_COMMENT = re.compile(r"\\\r?\n|/\*.*?\*/", re.DOTALL)
 _BY_MACRO = re.compile(r"(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]+([A-Za-z_]\w*)([ \t]*\()?")
 _MEANS_A_NAME = r'(?:define[ \t]+|^-D[ \t]*){}(?:=|[ \t]+)\\?["<]'
-_UNSEEN = re.compile(r"incbin|#[ \t]*embed|__has_embed")  # what no list of headers has
+_UNTRACKED_INCLUDE = re.compile(r"incbin|#[ \t]*embed|__has_embed")  # what no list of headers has
 
 
 def folders_of(include_dirs: Iterable[str], options: Iterable[str]) -> list[Path]:
@@ -65,9 +65,9 @@ def looked_for(text: str, options: Iterable[str], folders: Iterable[Path]) -> di
                 if content is not None:
                     texts.append(content.decode("utf-8", "replace"))
                     left.append((texts[-1], [os.path.dirname(path), *places]))
-        if len(texts) > _MOST_FILES:
+        if len(texts) > _MAX_FILES:
             return None
-    return found if _can_be_told(texts, options) else None
+    return found if _are_statically_known(texts, options) else None
 
 
 def read_by_compiler(paths: Iterable[str], started: int) -> dict[str, State | None] | None:
@@ -78,29 +78,29 @@ def read_by_compiler(paths: Iterable[str], started: int) -> dict[str, State | No
         state = None if content is None else _state(path, content)
         if content is None or state is None or max(state[1:3]) >= started - 20_000_000:
             return None
-        if not path.startswith("/usr/") and _UNSEEN.search(content.decode("utf-8", "replace")):
+        if not path.startswith("/usr/") and _UNTRACKED_INCLUDE.search(content.decode("utf-8", "replace")):
             return None
         found[path] = state
     return found
 
 
-def are_as_they_were(states: States, recorded: int) -> bool:
+def are_unchanged(states: States, recorded: int) -> bool:
     """Tell whether all files are what they were, as recorded at a time in nanoseconds."""
     for path, was in states.items():
         signature = _signature(path)
         if signature is None or was is None:
             if signature is not None or was is not None:
                 return False
-        elif signature != tuple(was[:4]) or max(signature[1:3]) > recorded - _SETTLED:
+        elif signature != tuple(was[:4]) or max(signature[1:3]) > recorded - _TIMESTAMP_RESOLUTION_NS:
             content = _content(path)
             if content is None or hashlib.sha256(content).hexdigest() != was[4]:
                 return False
     return True
 
 
-def have_not_changed(states: States) -> bool:
+def are_unchanged_since(states: States) -> bool:
     """Tell the same, of files that may have changed just now."""
-    return are_as_they_were(states, 0)
+    return are_unchanged(states, 0)
 
 
 def _names(text: str) -> Iterator[str]:
@@ -110,9 +110,9 @@ def _names(text: str) -> Iterator[str]:
             yield name
 
 
-def _can_be_told(texts: list[str], options: tuple[str, ...]) -> bool:
+def _are_statically_known(texts: list[str], options: tuple[str, ...]) -> bool:
     for text in texts:
-        if _UNSEEN.search(text):
+        if _UNTRACKED_INCLUDE.search(text):
             return False
         for macro, is_call in _BY_MACRO.findall(_SPLICE_OR_COMMENT.sub(" ", text)):
             meaning = re.compile(_MEANS_A_NAME.format(macro), re.MULTILINE)
@@ -138,7 +138,7 @@ def _state(path: str, content: bytes) -> State | None:
 
 def _content(path: str) -> bytes | None:
     signature = _signature(path)
-    if signature is None or signature[0] > _MOST:
+    if signature is None or signature[0] > _MAX_BYTES:
         return None
     try:
         with open(path, "rb") as file:

@@ -17,7 +17,7 @@ from pycudakit import errors
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
 from pycudakit.kernels.compiling.source import Compiled, Source
 
-_OWN = Path(__file__).parent / "device_include"
+_INCLUDE_DIR = Path(__file__).parent / "device_include"
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _MISSING = 'kernels for a GPU are compiled by NVRTC, which is not installed: pip install "pycudakit[cuda13]"'
 
@@ -41,7 +41,7 @@ _CUB = "#if !__has_include(<cub/block/block_reduce.cuh>)\n#error CUB is not inst
     )
 )
 _EMPTY = ("stdio", "math", "stdint", "stdlib", "string", "limits", "float", "stddef", "stdbool", "inttypes")
-_STAND_INS = {
+_STUB_HEADERS = {
     **{f"{name}.h": "" for name in _EMPTY},
     **{f"c{name}": "" for name in _EMPTY},
     "assert.h": _ASSERT,
@@ -156,7 +156,7 @@ def architectures() -> tuple[int, ...]:
 
 @functools.cache
 def _prelude() -> str:
-    return (_OWN / "prelude.h").read_text()
+    return (_INCLUDE_DIR / "prelude.h").read_text()
 
 
 @functools.cache
@@ -199,7 +199,7 @@ def folders() -> tuple[str, ...]:
 @functools.cache
 def fingerprint() -> str:
     """Return what a compilation depends on beside its source: compiler and headers."""
-    own = hashlib.sha256(repr((_prelude(), _STAND_INS)).encode()).hexdigest()[:16]
+    own = hashlib.sha256(repr((_prelude(), _STUB_HEADERS)).encode()).hexdigest()[:16]
     return " ".join(["nvrtc", ".".join(map(str, version())), own, *include_dirs()])
 
 
@@ -224,15 +224,15 @@ def target(arch: str) -> tuple[str, bool]:
 
 
 # nvcc's options that mean nothing to NVRTC: alone, or with a value behind them, after = or apart.
-_ALONE = re.compile(
+_IGNORED_FLAGS = re.compile(
     r"-O[0-3s]?|-g|-m64|-c|--?(cubin|ptx|fatbin|keep|compile|shared|debug|verbose)"
     r"|--?((expt-)?extended-lambda|expt-relaxed-constexpr)|--?std=(c|gnu)\+\+(98|03|0x|11)"
 )
-_WITH_VALUE = re.compile(
+_IGNORED_WITH_VALUE = re.compile(
     r"(-Xcompiler|--compiler-options|-Xlinker|--linker-options|-ccbin|--compiler-bindir|-o|--output-file|-O"
     r"|--optimize|-m|--machine|--?keep-dir|-gencode|--generate-code|--?default-stream|-code|--gpu-code)(=|$)"
 )
-_OTHERWISE = {
+_REWRITTEN_OPTIONS = {
     "--resource-usage": "--ptxas-options=-v",
     "-res-usage": "--ptxas-options=-v",
 }
@@ -246,26 +246,26 @@ def split_options(options: tuple[str, ...]) -> tuple[list[str], str | None, list
     >>> split_options(("-O3", "-arch=sm_90", "-DN=3", "-Xcompiler", "-Wall"))
     (['-DN=3'], 'sm_90', ['-O3', '-Xcompiler', '-Wall'])
     """
-    kept: list[str] = []
+    kept_options: list[str] = []
     dropped: list[str] = []
     arch = None
-    rest = iter(options)
-    for option in rest:
+    remaining = iter(options)
+    for option in remaining:
         name, is_joined, value = option.partition("=")
         if name in ("-arch", "--gpu-architecture"):
-            arch = value or next(rest, "")
+            arch = value or next(remaining, "")
         elif name in ("-std", "--std") and not is_joined:
-            kept.append(f"-std={next(rest, '')}")
-        elif _WITH_VALUE.match(option):
-            dropped += [option] if is_joined else [option, next(rest, "")]
-        elif _ALONE.fullmatch(option):
+            kept_options.append(f"-std={next(remaining, '')}")
+        elif _IGNORED_WITH_VALUE.match(option):
+            dropped += [option] if is_joined else [option, next(remaining, "")]
+        elif _IGNORED_FLAGS.fullmatch(option):
             dropped.append(option)
         else:
-            kept.append(_OTHERWISE.get(option, option))
-    return kept, arch, dropped
+            kept_options.append(_REWRITTEN_OPTIONS.get(option, option))
+    return kept_options, arch, dropped
 
 
-_OWN_OPTIONS = {
+_DEFAULT_OPTIONS = {
     # What an option of the user's says, by any of its names, and what is said without it. Without contraction
     # the arithmetic has the bits of the CPU engine's.
     r"-std|--std": "-std=c++17",
@@ -276,20 +276,20 @@ _OWN_OPTIONS = {
 
 def _all_options(source: Source) -> tuple[list[str], list[tuple[str, str]], bool, str]:
     """Return NVRTC's options, those for macros, whether they make PTX, and what the log says of them."""
-    kept, arch, dropped = split_options(source.options)
+    kept_options, arch, dropped = split_options(source.options)
     architecture, is_ptx = target(arch or source.arch)
-    asked, kept = preprocessing(kept)
-    options = [f"--gpu-architecture={architecture}", *kept]
-    options += [f"-I{place}" for option, place in asked if option == "-I"]
-    for names, usual in _OWN_OPTIONS.items():
-        if not any(re.match(rf"({names})(=|$)", option) for option in kept):
+    macro_options, kept_options = preprocessing(kept_options)
+    options = [f"--gpu-architecture={architecture}", *kept_options]
+    options += [f"-I{place}" for option, place in macro_options if option == "-I"]
+    for names, usual in _DEFAULT_OPTIONS.items():
+        if not any(re.match(rf"({names})(=|$)", option) for option in kept_options):
             options.append(usual)
-    if source.debug and "-lineinfo" not in kept:
+    if source.debug and "-lineinfo" not in kept_options:
         options.append("-lineinfo")
     # Without any directory NVRTC would have other words for a header that is missing.
-    options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs(), _OWN)]
+    options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs(), _INCLUDE_DIR)]
     note = f"without effect on a GPU's code: {' '.join(dropped)}\n" if dropped else ""
-    return options, asked, is_ptx, note
+    return options, macro_options, is_ptx, note
 
 
 def _missing(source: Source) -> dict[str, str]:
@@ -321,7 +321,7 @@ def compile(source: Source) -> Compiled:
     """
     options, macros, is_ptx, note = _all_options(source)
     program, text = _POINTER(), _text_of(source, macros).encode()
-    stand_ins = {**_STAND_INS, **_missing(source)}
+    stand_ins = {**_STUB_HEADERS, **_missing(source)}
     headers = [text.encode() for text in stand_ins.values()]
     names = [name.encode() for name in stand_ins]
     _call(

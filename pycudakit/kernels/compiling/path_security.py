@@ -6,10 +6,10 @@ import os
 import stat
 from pathlib import Path
 
-_MOST = 1 << 30  # bytes of a file
+_MAX_BYTES = 1 << 30  # bytes of a file
 
 
-def why_not_folder(path: Path) -> str | None:
+def why_untrusted_folder(path: Path) -> str | None:
     """Return why somebody else could change what a folder holds, or None if nobody could.
 
     Looks at every part of the way, and at those of symbolic links on it. Where this is None, a path below the
@@ -33,7 +33,7 @@ def why_not_folder(path: Path) -> str | None:
             here = Path(left.pop()) if target.is_absolute() else here.parent
         elif not stat.S_ISDIR(about.st_mode):
             return f"{here} is not a folder"
-        elif _is_open_to_others(about, is_last=not left):
+        elif _is_writable_by_others(about, is_last=not left):
             return f"others may write to {here} (chmod go-w {here})"
         if not left:
             return None if about.st_uid == os.geteuid() else f"{here} belongs to user {about.st_uid}"
@@ -41,15 +41,17 @@ def why_not_folder(path: Path) -> str | None:
         here = here.parent if part == ".." else here / part
 
 
-def _is_open_to_others(about: os.stat_result, *, is_last: bool) -> bool:
+def _is_writable_by_others(about: os.stat_result, *, is_last: bool) -> bool:
     if is_last:
         return bool(about.st_mode & 0o022)
     if about.st_mode & stat.S_ISVTX:  # others cannot rename what is ours
         return False
-    return bool(about.st_mode & 0o002) or (bool(about.st_mode & 0o020) and not _is_of_one(about.st_gid))
+    return bool(about.st_mode & 0o002) or (
+        bool(about.st_mode & 0o020) and not _is_private_group(about.st_gid)
+    )
 
 
-def _is_of_one(group: int) -> bool:
+def _is_private_group(group: int) -> bool:
     """Tell whether a group is the user's alone, as each user has one by default on many systems."""
     import grp  # noqa: PLC0415  (takes time, and is seldom needed)
     import pwd  # noqa: PLC0415
@@ -61,7 +63,7 @@ def _is_of_one(group: int) -> bool:
     return known.gr_name == user.pw_name and set(known.gr_mem) <= {user.pw_name}
 
 
-class NotOurs(OSError):
+class UntrustedFile(OSError):
     """Somebody else can have written a file."""
 
 
@@ -70,7 +72,7 @@ def content(path: Path) -> bytes:
 
     Raises
     ------
-    NotOurs
+    UntrustedFile
         It is another user's, or others may write to it.
     OSError
         There is none, or it is not a plain file.
@@ -78,12 +80,12 @@ def content(path: Path) -> bytes:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)  # a FIFO would wait
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _MOST:
+        if not stat.S_ISREG(about.st_mode) or about.st_size > _MAX_BYTES:
             raise OSError(f"{path} is not a plain file")
         if about.st_uid != os.geteuid():
-            raise NotOurs(f"{path} belongs to user {about.st_uid}")
+            raise UntrustedFile(f"{path} belongs to user {about.st_uid}")
         if about.st_mode & 0o022:
-            raise NotOurs(f"others may write to {path}")
+            raise UntrustedFile(f"others may write to {path}")
         return file.read()
 
 

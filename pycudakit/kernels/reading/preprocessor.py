@@ -43,7 +43,7 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _INCLUDE = re.compile(r'\s*(?:"([^"]+)"|<([^>]+)>)')
-_MOST = 100_000  # tokens that macros may make of those between two directives
+_MAX_TOKENS = 100_000  # tokens that macros may make of those between two directives
 
 Include = Callable[[str], "str | None"]
 
@@ -244,7 +244,7 @@ def _expanded(given: Sequence[Token], macros: Mapping[str, Macro], hidden: froze
             made = _filled(macro, [[t.text for t in value] for value in values])
         made_tokens = [Token(text, token.line) for text in made]
         out += _expanded(made_tokens, macros, hidden | {token.text})
-        if len(out) > at + _MOST:
+        if len(out) > at + _MAX_TOKENS:
             break
     return out
 

@@ -14,20 +14,20 @@ from pycudakit._interop import foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.abi import (
     BUFFER_CONSTANT,
-    BUFFER_DOWN,
+    BUFFER_DOWNLOAD,
+    BUFFER_ON_DEVICE,
     BUFFER_POISON,
-    BUFFER_THERE,
-    BUFFER_UP,
+    BUFFER_UPLOAD,
     address_of,
 )
 from pycudakit._native.dtypes import Array, DType
 from pycudakit.kernels.compiling.source import Parameter, Signature
 from pycudakit.kernels.reading.declarators import VECTORS
-from pycudakit.kernels.running.device_arguments import There, may_stay, there
+from pycudakit.kernels.running.device_arguments import DeviceArgument, device_argument, is_on_device
 from pycudakit.kernels.running.run_request import Buffer, Place
 from pycudakit.kernels.running.transfers import In, InOut, Out, Wrapper, as_array
 
-_MOST = 1 << 31  # blocks and threads along an axis, whatever the device
+_MAX_GRID_SIZE = 1 << 31  # blocks and threads along an axis, whatever the device
 _CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # what a char may be
 _COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
 
@@ -39,7 +39,12 @@ def dimensions(name: str, value: Any) -> tuple[int, int, int]:
     """Return a block or a grid as three integers, or raise."""
     if type(value) is tuple and len(value) == 3:
         x, y, z = value
-        if type(x) is type(y) is type(z) is int and 0 < x < _MOST and 0 < y < _MOST and 0 < z < _MOST:
+        if (
+            type(x) is type(y) is type(z) is int
+            and 0 < x < _MAX_GRID_SIZE
+            and 0 < y < _MAX_GRID_SIZE
+            and 0 < z < _MAX_GRID_SIZE
+        ):
             return value
     sizes: Sequence[Any] | None = value if type(value) is tuple else None
     if sizes is None:
@@ -53,7 +58,7 @@ def dimensions(name: str, value: Any) -> tuple[int, int, int]:
         x, y, z = (*map(operator.index, sizes), 1, 1)[:3]
     except TypeError:
         raise TypeError(f"{name} is {value!r}; give integers: use // where there is /") from None
-    if not (0 < x < _MOST and 0 < y < _MOST and 0 < z < _MOST):
+    if not (0 < x < _MAX_GRID_SIZE and 0 < y < _MAX_GRID_SIZE and 0 < z < _MAX_GRID_SIZE):
         raise ValueError(f"{name} is {value!r}; each size is from 1 to what the device allows")
     return x, y, z
 
@@ -61,7 +66,7 @@ def dimensions(name: str, value: Any) -> tuple[int, int, int]:
 # ---- A call's arguments ----------------------------------------------------------------------------
 
 
-class Bound:
+class BoundArguments:
     """A call's arguments, as they go to a library.
 
     Attributes
@@ -72,7 +77,7 @@ class Bound:
         A buffer's index, the bytes of a value, or None.
     outputs
         The arrays that are written.
-    lies_there
+    has_device_arrays
         Whether an array lies on a GPU.
     """
 
@@ -82,18 +87,18 @@ class Bound:
         "arguments",
         "buffers",
         "is_plain",
-        "lies_there",
+        "has_device_arrays",
         "outputs",
         "values",
     )
 
     def __init__(self) -> None:
-        self.buffers: list[tuple[int, int, int, int, int, str, Array | There]] = []
+        self.buffers: list[tuple[int, int, int, int, int, str, Array | DeviceArgument]] = []
         self.arguments: list[int | bytes | None] = []
         self.values: list[bytes] = []
         self.outputs: list[Any] = []
         self.is_plain = True  # each pointer has a buffer of its own
-        self.lies_there = False
+        self.has_device_arrays = False
         self._unpacked: list[tuple[Array, Array]] = []
         self._inouts: list[tuple[int, Array]] = []  # that come home, and where they are in `buffers`
 
@@ -115,8 +120,8 @@ class Bound:
                 size,
                 item,
                 array,
-                up=bool(flags & BUFFER_UP),
-                down=bool(flags & BUFFER_DOWN),
+                up=bool(flags & BUFFER_UPLOAD),
+                down=bool(flags & BUFFER_DOWNLOAD),
                 poison=bool(flags & BUFFER_POISON),
                 constant=bool(flags & BUFFER_CONSTANT),
             )
@@ -130,52 +135,52 @@ class Bound:
     def add(self, slot: Slot, array: Array, flags: int) -> None:
         """Add an array that a pointer points to."""
         layout = array.flags
-        is_written = flags & BUFFER_DOWN
+        is_written = flags & BUFFER_DOWNLOAD
         if is_written:
             if not layout.writeable:
                 raise _readonly(slot)
             self.outputs.append(array)
-            if flags & BUFFER_UP:
-                if self._inouts and self._is_given_already(array):
+            if flags & BUFFER_UPLOAD:
+                if self._inouts and self._reuse_buffer_of(array):
                     return
                 self._inouts.append((len(self.buffers), array))
         self.arguments.append(len(self.buffers))
         source = array
         if not (layout.c_contiguous and layout.aligned and array.dtype.isnative):
             native = array.dtype.newbyteorder("=")
-            goes_up = flags & BUFFER_UP
+            goes_up = flags & BUFFER_UPLOAD
             source = np.array(array, native, order="C") if goes_up else allocator.empty(array.shape, native)
             if is_written:
                 self._unpacked.append((array, source))
         address = address_of(source)
         self.buffers.append((address, 0, source.nbytes, flags, source.itemsize, slot.name, source))
 
-    def add_there(self, slot: Slot, array: There, flags: int) -> None:
+    def add_device_array(self, slot: Slot, array: DeviceArgument, flags: int) -> None:
         """Add an array on a GPU that a pointer points to."""
-        if flags & BUFFER_DOWN:
+        if flags & BUFFER_DOWNLOAD:
             if array.is_readonly:
                 raise _readonly(slot)
             self.outputs.append(array.owner)
-        self.lies_there = True
+        self.has_device_arrays = True
         self.arguments.append(len(self.buffers))
-        flags |= BUFFER_THERE
+        flags |= BUFFER_ON_DEVICE
         self.buffers.append(
             (array.address, array.stream, array.nbytes, flags, array.dtype.itemsize, slot.name, array)
         )
 
-    def keep_apart(self) -> None:
+    def separate_aliased_outputs(self) -> None:
         """Have kernels read a copy of what they write as another parameter, as of arrays on the host."""
         written = [
             (address, address + size)
             for address, _, size, flags, *_ in self.buffers
-            if flags & BUFFER_THERE and flags & BUFFER_DOWN
+            if flags & BUFFER_ON_DEVICE and flags & BUFFER_DOWNLOAD
         ]
         for index, (address, stream, size, flags, *rest) in enumerate(self.buffers):
-            is_read = flags & BUFFER_THERE and flags & BUFFER_CONSTANT
+            is_read = flags & BUFFER_ON_DEVICE and flags & BUFFER_CONSTANT
             if is_read and any(address < end and low < address + size for low, end in written):
                 self.buffers[index] = (address, stream, size, flags & ~BUFFER_CONSTANT, *rest)  # type: ignore[assignment]
 
-    def _is_given_already(self, array: Array) -> bool:
+    def _reuse_buffer_of(self, array: Array) -> bool:
         """Add an array that is another parameter's, too, as the buffer of that."""
         for index, other in self._inouts:
             if _is_same(array, other):
@@ -219,61 +224,61 @@ class Slot:
         self._scalar = None if dtype is None else dtype.type
         self._is_pointer = parameter.pointer
         self._element = parameter.dtype if parameter.element != "char" else None
-        self._up = BUFFER_UP | (BUFFER_CONSTANT if parameter.const else 0)
-        self._bare = self._up if parameter.const else BUFFER_UP | BUFFER_DOWN
+        self._up = BUFFER_UPLOAD | (BUFFER_CONSTANT if parameter.const else 0)
+        self._bare = self._up if parameter.const else BUFFER_UPLOAD | BUFFER_DOWNLOAD
         name = repr(parameter.name) if parameter.name else f"number {index + 1}"
         self.title = f"{kernel}: parameter {name} ({parameter.type})"
 
-    def add(self, bound: Bound, given: Any) -> None:
+    def add(self, bound: BoundArguments, argument: Any) -> None:
         """Add what is given for it to a call's arguments, or raise."""
-        kind = type(given)
+        kind = type(argument)
         if not self._is_pointer:
-            value = given.tobytes() if kind is self._scalar else self.value(given)
+            value = argument.tobytes() if kind is self._scalar else self.value(argument)
             bound.arguments.append(value)
             bound.values.append(value)
             return
         if kind is In:
-            array, flags = given.array, self._up
+            array, flags = argument.array, self._up
         elif kind is Out:
-            array, flags = given.array, BUFFER_DOWN | (BUFFER_POISON if given.poison else 0)
+            array, flags = argument.array, BUFFER_DOWNLOAD | (BUFFER_POISON if argument.poison else 0)
             if self.parameter.const:
                 raise TypeError(f"{self.title} cannot be written by the kernel, so it takes no Out(array)")
         elif kind is InOut:
-            array, flags = given.array, BUFFER_UP | BUFFER_DOWN
+            array, flags = argument.array, BUFFER_UPLOAD | BUFFER_DOWNLOAD
         elif kind is np.ndarray:
-            array, flags = given, self._bare
-        elif given is None:
+            array, flags = argument, self._bare
+        elif argument is None:
             bound.arguments.append(None)
             bound.is_plain = False
             return
-        elif isinstance(given, Wrapper):
-            self.add(bound, given.settled())
+        elif isinstance(argument, Wrapper):
+            self.add(bound, argument.settled())
             return
         else:
-            array, flags = self._foreign(given), self._bare
+            array, flags = self._foreign(argument), self._bare
         if type(array) is not np.ndarray:
-            found = there(array, self.title)
-            self.check(found.dtype, found.shape)
-            bound.add_there(self, found, flags)
+            device_array = device_argument(array, self.title)
+            self.check(device_array.dtype, device_array.shape)
+            bound.add_device_array(self, device_array, flags)
             return
         if array.dtype is not self._element:
             self.check(array.dtype, array.shape)
         bound.add(self, array, flags)
 
-    def _foreign(self, given: Any) -> Any:
-        if isinstance(given, np.ndarray):
-            return as_array(given)
-        if may_stay(given):
-            return given
-        if not isinstance(given, np.generic):
-            array = foreign_arrays.read(given, self.title, by_numpy=False)
+    def _foreign(self, argument: Any) -> Any:
+        if isinstance(argument, np.ndarray):
+            return as_array(argument)
+        if is_on_device(argument):
+            return argument
+        if not isinstance(argument, np.generic):
+            array = foreign_arrays.read(argument, self.title, by_numpy=False)
             if self.parameter.const and (
                 hasattr(array, "__array__") or hasattr(array, "__array_interface__")
             ):
                 return np.asarray(array)
         raise TypeError(
             f"{self.title} is a pointer, and takes a NumPy array, In, Out or InOut of one, or None, "
-            f"not {_named(given)}"
+            f"not {_named(argument)}"
         )
 
     def check(self, dtype: DType, shape: tuple[int, ...] = (0,)) -> None:
@@ -309,25 +314,25 @@ class Slot:
                 f"{count * base.itemsize} bytes, and the one given is of {dtype} and shape {shape}"
             )
 
-    def value(self, given: Any) -> bytes:
+    def value(self, argument: Any) -> bytes:
         """Return the bytes of a value, or raise."""
         if self._is_pointer:
             raise TypeError(f"{self.title} is a pointer, and takes no value")
         dtype = self._dtype
-        if isinstance(given, (np.generic, np.ndarray)):
-            return self._numpys(np.asarray(given))
+        if isinstance(argument, (np.generic, np.ndarray)):
+            return self._numpys(np.asarray(argument))
         if dtype is None:
-            return self._struct(given)
-        if isinstance(given, (bool, int)):
-            return self._integer(int(given), dtype)
-        if isinstance(given, float) and dtype.kind in "fc":
-            return self._float(given, dtype)
-        if isinstance(given, complex) and dtype.kind == "c":
-            self._float(given.real, dtype)
-            self._float(given.imag, dtype)
-            raw: bytes = dtype.type(given).tobytes()
+            return self._struct(argument)
+        if isinstance(argument, (bool, int)):
+            return self._integer(int(argument), dtype)
+        if isinstance(argument, float) and dtype.kind in "fc":
+            return self._float(argument, dtype)
+        if isinstance(argument, complex) and dtype.kind == "c":
+            self._float(argument.real, dtype)
+            self._float(argument.imag, dtype)
+            raw: bytes = dtype.type(argument).tobytes()
             return raw
-        raise TypeError(f"{self.title} takes a number, {dtype}, not {_named(given)}")
+        raise TypeError(f"{self.title} takes a number, {dtype}, not {_named(argument)}")
 
     def _integer(self, number: int, dtype: DType) -> bytes:
         if dtype.kind in "fc":
@@ -369,26 +374,26 @@ class Slot:
             )
         return self._sized(array.astype(native).tobytes(), native)
 
-    def _struct(self, given: Any) -> bytes:
-        if self.parameter.element in VECTORS and isinstance(given, (tuple, list)):
-            return self._vector(given)
+    def _struct(self, argument: Any) -> bytes:
+        if self.parameter.element in VECTORS and isinstance(argument, (tuple, list)):
+            return self._vector(argument)
         raise TypeError(
             f"{self.title} takes a NumPy scalar, or a structured one of the struct's layout, not "
-            f"{_named(given)}"
+            f"{_named(argument)}"
         )
 
-    def _vector(self, given: Any) -> bytes:
+    def _vector(self, argument: Any) -> bytes:
         base, count = VECTORS[self.parameter.element]
-        if isinstance(given, np.ndarray):
-            native = given.dtype.newbyteorder("=")
-            if native == _COMPLEX.get(self.parameter.element) and given.size == 1:
-                raw: bytes = given.astype(native).tobytes()
+        if isinstance(argument, np.ndarray):
+            native = argument.dtype.newbyteorder("=")
+            if native == _COMPLEX.get(self.parameter.element) and argument.size == 1:
+                raw: bytes = argument.astype(native).tobytes()
                 return raw
             if native != base:
-                raise TypeError(f"{self.title} takes {count} of {base}, and is given {given.dtype}")
-        values = list(given) if np.ndim(given) == 1 else []
+                raise TypeError(f"{self.title} takes {count} of {base}, and is given {argument.dtype}")
+        values = list(argument) if np.ndim(argument) == 1 else []
         if len(values) != count:
-            raise ValueError(f"{self.title} takes {count} numbers, not {given!r}")
+            raise ValueError(f"{self.title} takes {count} numbers, not {argument!r}")
         part = Slot("", 0, Parameter("", base.name, base.name, pointer=False, const=False, dtype=base))
         part.title = self.title
         return b"".join(map(part.value, values))
@@ -406,58 +411,58 @@ def _is_vector(native: DType, shape: tuple[int, ...], base: DType, count: int, o
     return native == other or (native.names is not None and native.itemsize == count * base.itemsize)
 
 
-def _named(given: object) -> str:
-    kind = type(given).__name__
-    return f"{_shown(given)}, of type {kind}" if isinstance(given, (int, float, str)) else f"a {kind}"
+def _named(argument: object) -> str:
+    kind = type(argument).__name__
+    return f"{_shown(argument)}, of type {kind}" if isinstance(argument, (int, float, str)) else f"a {kind}"
 
 
-def _shown(given: Any) -> str:
-    if isinstance(given, int) and abs(given) > 10**50:
+def _shown(argument: Any) -> str:
+    if isinstance(argument, int) and abs(argument) > 10**50:
         return "a number of more than 50 digits"  # Python refuses to write some
-    text = repr(given)
+    text = repr(argument)
     return text if len(text) < 60 else f"{text[:50]}..."
 
 
 def slots_of(signature: Signature, sizes: Sequence[int] = ()) -> tuple[Slot, ...]:
     """Return a kernel's parameters; `sizes` are the bytes of each, if they are known."""
-    known = sizes if len(sizes) == len(signature.parameters) else [0] * len(signature.parameters)
+    parameter_sizes = sizes if len(sizes) == len(signature.parameters) else [0] * len(signature.parameters)
     return tuple(
         Slot(signature.name, index, parameter, size)
-        for index, (parameter, size) in enumerate(zip(signature.parameters, known, strict=True))
+        for index, (parameter, size) in enumerate(zip(signature.parameters, parameter_sizes, strict=True))
     )
 
 
-def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> Bound:
+def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> BoundArguments:
     """Check a call's arguments, and return them as they go to a library."""
     if len(args) != len(slots):
         raise TypeError(wrong_count(signature, len(args)))
-    bound = Bound()
-    for slot, given in zip(slots, args):  # noqa: B905  (their lengths are equal)
-        slot.add(bound, given)
-    if bound.lies_there:
-        bound.keep_apart()
+    bound = BoundArguments()
+    for slot, argument in zip(slots, args):  # noqa: B905  (their lengths are equal)
+        slot.add(bound, argument)
+    if bound.has_device_arrays:
+        bound.separate_aliased_outputs()
     return bound
 
 
-def wrong_count(signature: Signature, given: int) -> str:
+def wrong_count(signature: Signature, count: int) -> str:
     """Return what a call with so many arguments raises."""
     listed = ", ".join(f"{p.type} {p.name}".strip() for p in signature.parameters)
-    return f"{signature.name} takes {len(signature.parameters)} arguments ({listed}), and {given} were given"
+    return f"{signature.name} takes {len(signature.parameters)} arguments ({listed}), and {count} were given"
 
 
-def symbol(kernel: str, parameter: Parameter | None, name: str, given: Any) -> Array:
+def symbol(kernel: str, parameter: Parameter | None, name: str, argument: Any) -> Array:
     """Return the value of a ``__constant__`` or ``__device__`` variable, dense."""
-    if isinstance(given, Wrapper):
-        given = given.array
-    if parameter is None or parameter.dtype is None or isinstance(given, (np.ndarray, np.generic)):
-        array = as_array(given)
+    if isinstance(argument, Wrapper):
+        argument = argument.array
+    if parameter is None or parameter.dtype is None or isinstance(argument, (np.ndarray, np.generic)):
+        array = as_array(argument)
     else:
-        array = np.asarray(given)
+        array = np.asarray(argument)
         if array.dtype.kind not in "biufc":
-            raise TypeError(f"{kernel}: symbols[{name!r}] takes numbers, not {_named(given)}")
+            raise TypeError(f"{kernel}: symbols[{name!r}] takes numbers, not {_named(argument)}")
         slot = Slot(kernel, 0, replace(parameter, pointer=False))
         slot.title = f"{kernel}: symbols[{name!r}] ({parameter.element})"
-        numbers = np.array(given, object).reshape(-1).tolist()
+        numbers = np.array(argument, object).reshape(-1).tolist()
         raw = b"".join(map(slot.value, numbers))
         array = np.frombuffer(raw, parameter.dtype).reshape(array.shape)
     native = array.dtype.newbyteorder("=")

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from pycudakit import errors
 from pycudakit._interop import foreign_arrays
-from pycudakit._interop.cuda_libraries import LEGACY_STREAM, MAKERS
-from pycudakit._interop.device_view import device_array, strides_of_dense
+from pycudakit._interop.cuda_libraries import ALLOCATORS, LEGACY_STREAM
+from pycudakit._interop.device_view import as_device_view, contiguous_strides
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import DType, code_of
 
@@ -17,7 +17,7 @@ _DENSE = {
 }
 
 
-class There(NamedTuple):
+class DeviceArgument(NamedTuple):
     """A dense array on a GPU.
 
     Parameters
@@ -37,19 +37,19 @@ class There(NamedTuple):
     dtype: DType
     nbytes: int
     is_readonly: bool
-    keeps: Any
+    keep_alive: Any
 
 
-def may_stay(value: Any) -> bool:
+def is_on_device(value: Any) -> bool:
     """Tell whether a value lies on a GPU, and kernels may work in it there."""
     return (
-        foreign_arrays.takes_devices()
+        foreign_arrays.can_use_device_arrays()
         and not foreign_arrays.is_ordinary(value)
         and foreign_arrays.is_device_array(value)
     )
 
 
-def there(value: Any, title: str) -> There:
+def device_argument(value: Any, title: str) -> DeviceArgument:
     """Return where a value lies on a GPU, or refuse what no kernel takes.
 
     Parameters
@@ -58,12 +58,12 @@ def there(value: Any, title: str) -> There:
         What errors call it.
     """
     try:
-        found = device_array(value)
+        found = as_device_view(value)
     except errors.Error as error:
         raise type(error)(f"{title}: {error}") from None
     if found is None:
         raise TypeError(f"{title}: a {type(value).__name__} lies on no GPU")
-    dense = strides_of_dense(found.shape, found.dtype)
+    dense = contiguous_strides(found.shape, found.dtype)
     used = [(n, own, want) for n, own, want in zip(found.shape, found.strides, dense, strict=True) if n > 1]
     if found.size and any(own != want for _, own, want in used):
         way = _DENSE.get(foreign_arrays.library_of(value), "a copy in C order")
@@ -75,7 +75,7 @@ def there(value: Any, title: str) -> There:
         raise errors.Unsupported(
             f"{title}: the bytes of an array on a GPU are swapped, of {found.dtype.str!r}: convert it first"
         )
-    return There(
+    return DeviceArgument(
         value,
         found.address,
         found.stream or LEGACY_STREAM,
@@ -83,24 +83,24 @@ def there(value: Any, title: str) -> There:
         found.dtype,
         found.size * found.dtype.itemsize,
         found.is_readonly,
-        found.keeps,
+        found.keep_alive,
     )
 
 
-def new_beside(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+def empty_like_device(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """Return a new array of the library that a value is of; NumPy's, if others may not write that one's."""
-    make = MAKERS.get(foreign_arrays.library_of(value))
+    make = ALLOCATORS.get(foreign_arrays.library_of(value))
     if make is None or code_of(dtype) is None:
         return allocator.empty(shape, dtype)
     return make(shape, dtype, value)
 
 
-def may_overlap(a: There, b: There) -> bool:
+def may_overlap(a: DeviceArgument, b: DeviceArgument) -> bool:
     """Tell whether two arrays have memory in common."""
     return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
 
-def check_reach(name: str, isolates: bool) -> None:
+def refuse_isolated_device_arrays(name: str, isolates: bool) -> None:
     """Refuse a helper process for arrays on a GPU."""
     if isolates:
         raise errors.Unsupported(

@@ -11,18 +11,18 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._native import abi, engine_status, loader
 from pycudakit._runtime import context
-from pycudakit._runtime.engine_choice import Plan
-from pycudakit._runtime.native_call import failed_over, warn_of_takeover
-from pycudakit.kernels.running.request_encoding import Tables, say
-from pycudakit.kernels.running.run_request import Kernel, Outcome, Request
+from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.native_call import fallback_choice, warn_of_fallback
+from pycudakit.kernels.running.request_encoding import EncodedRequest, print_text
+from pycudakit.kernels.running.run_request import Kernel, Outcome, RunRequest
 
 _BLOCK_LIMIT = 10.0  # seconds that a block of a checked kernel may take on the CPU
-_LONGEST = 10_000_000  # seconds of a timeout
+_MAX_TIMEOUT_SECONDS = 10_000_000  # seconds of a timeout
 
 Say = Callable[[str], object]
 
 
-def choose(function: str, why_not_cuda: Callable[[], str | None]) -> Plan:
+def choose(function: str, why_not_cuda: Callable[[], str | None]) -> EngineChoice:
     """Return where kernels run, or raise why they cannot.
 
     Parameters
@@ -32,30 +32,30 @@ def choose(function: str, why_not_cuda: Callable[[], str | None]) -> Plan:
     why_not_cuda
         Returns what there is beside a GPU that is missing.
     """
-    engine = context.checked_current()
+    engine = context.checked_current_engine()
     if engine == "numpy":
         raise errors.Unsupported(
             f"{function}: the engine 'numpy' runs no kernels; use the engine 'auto', 'cuda' or 'cpu'"
         )
     if engine != "auto":
         loader.library(engine)  # or NoDevice
-        return Plan(function, engine, context.ASKED_FOR)
+        return EngineChoice(function, engine, context.REASON_ENGINE_REQUESTED)
     status = engine_status.status("cuda")
     missing = why_not_cuda() if status else status.reason
     if missing is None:
-        return Plan(function, "cuda", "auto: kernels run on a GPU where there is one", automatic=True)
+        return EngineChoice(function, "cuda", "auto: kernels run on a GPU where there is one", automatic=True)
     loader.library("cpu")
-    return Plan(function, "cpu", f"auto: no kernels on a GPU: {missing}")
+    return EngineChoice(function, "cpu", f"auto: no kernels on a GPU: {missing}")
 
 
-def taken_over(error: errors.Error, plan: Plan, has_inouts: bool) -> Plan:
+def fall_back(error: errors.Error, choice: EngineChoice, has_inouts: bool) -> EngineChoice:
     """Return where kernels run that the CUDA engine could not, with a warning, or raise why it could not."""
     # Memory may run out on the way home, when what goes both ways is not what it was.
     is_intact = isinstance(error, errors.NoDevice) or not has_inouts
-    if not (plan.automatic and is_intact):
+    if not (choice.automatic and is_intact):
         raise error
-    warn_of_takeover(error)
-    return failed_over(plan)
+    warn_of_fallback(error)
+    return fallback_choice(choice)
 
 
 def block_limit() -> int:
@@ -75,9 +75,9 @@ def isolates(isolate: bool | None, timeout: float | None) -> bool:
     if timeout is not None:
         if not isinstance(timeout, (int, float, np.number)):
             raise TypeError(f"timeout is {timeout!r}; give seconds, or None")
-        if not 0 < timeout <= _LONGEST:
+        if not 0 < timeout <= _MAX_TIMEOUT_SECONDS:
             raise errors.InvalidArgument(
-                f"timeout is {timeout!r}; give seconds, more than 0 and at most {_LONGEST:,}, or None"
+                f"timeout is {timeout!r}; give seconds, more than 0 and at most {_MAX_TIMEOUT_SECONDS:,}, or None"
             )
         if isolate is False:
             raise errors.InvalidArgument(
@@ -100,9 +100,9 @@ def limits_of(
         As for a run: whether that is done in a helper process alone, and for how many seconds at most.
     """
     if isolate:
-        request = Request(kernel.label, [], (), inquiry=kernel)
-        plan = Plan(kernel.label, engine, context.ASKED_FOR)
-        return run_request(request, plan, isolate=True, timeout=timeout).limits
+        request = RunRequest(kernel.label, [], (), limits_query=kernel)
+        choice = EngineChoice(kernel.label, engine, context.REASON_ENGINE_REQUESTED)
+        return run_request(request, choice, isolate=True, timeout=timeout).limits
     binary = np.zeros(1, abi.IMAGE)
     data, key = np.frombuffer(kernel.binary.data, np.uint8), np.frombuffer(kernel.binary.key, np.uint64)
     binary["address"], binary["bytes"], binary["key"] = data.ctypes.data, len(data), key
@@ -113,7 +113,7 @@ def limits_of(
 
 
 def run_request(
-    request: Request, plan: Plan, *, isolate: bool | None = False, timeout: float | None = None
+    request: RunRequest, choice: EngineChoice, *, isolate: bool | None = False, timeout: float | None = None
 ) -> Outcome:
     """Run, record the call, and print what kernels print.
 
@@ -127,12 +127,12 @@ def run_request(
     if isolates(isolate, timeout):
         from pycudakit.kernels.running import worker_pool  # noqa: PLC0415  (few need it)
 
-        outcome = worker_pool.run_in_helper(request, plan, timeout)
-        say(outcome.text)
+        outcome = worker_pool.run_in_worker(request, choice, timeout)
+        print_text(outcome.text)
         return outcome
-    if request.inquiry is not None:
-        device = context.devices_asked()[0] if plan.engine == "cuda" else 0
-        return Outcome(0.0, "", limits_of(request.inquiry, plan.engine, device))
-    tables = Tables(request, plan.engine)
-    text = tables.run_and_say(plan)
+    if request.limits_query is not None:
+        device = context.current_devices()[0] if choice.engine == "cuda" else 0
+        return Outcome(0.0, "", limits_of(request.limits_query, choice.engine, device))
+    tables = EncodedRequest(request, choice.engine)
+    text = tables.run_and_print(choice)
     return Outcome(tables.seconds, text)

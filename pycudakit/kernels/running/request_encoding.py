@@ -12,25 +12,25 @@ import numpy as np
 
 from pycudakit._native import abi
 from pycudakit._native.dtypes import Array
-from pycudakit._runtime.engine_choice import Plan
-from pycudakit._runtime.native_call import Invocation
+from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.native_call import NativeCall
 from pycudakit.kernels.compiling.source import Binary
-from pycudakit.kernels.running.device_arguments import There
-from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Place, Repeat, Request
+from pycudakit.kernels.running.device_arguments import DeviceArgument
+from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Place, Repeat, RunRequest
 
-_TEXT = 1 << 20  # bytes of what a run's kernels print
+_MAX_TEXT_BYTES = 1 << 20  # bytes of what a run's kernels print
 _BUFFER = struct.Struct("=QQqii")  # address, stream, bytes, flags and item of a pk_buffer
 _STEP = struct.Struct("=12q")  # a pk_step
 _BUFFER_BYTES = abi.BUFFER.itemsize
 
 
-def say(text: str) -> None:
+def print_text(text: str) -> None:
     """Write what kernels print where Python prints."""
     if text and sys.stdout is not None:
         sys.stdout.write(text)
 
 
-class Tables(Invocation):
+class EncodedRequest(NativeCall):
     """A request as a library takes it, for calls one by one: between them, what is in it may change.
 
     Parameters
@@ -42,13 +42,13 @@ class Tables(Invocation):
     """
 
     entry = "pk_run_kernels"
-    goes_on = False  # what has run may have written already
-    most_devices = 1
+    falls_back = False  # what has run may have written already
+    max_devices = 1
 
-    def __init__(self, request: Request, engine: str) -> None:
+    def __init__(self, request: RunRequest, engine: str) -> None:
         super().__init__()
         self._launches = _launches(request.steps)
-        self._kept: list[Array] = []
+        self._keep_alive: list[Array] = []
         self._binaries: dict[bytes, tuple[int, Binary]] = {}
         self._kernels: dict[tuple[bytes, str], tuple[int, Kernel]] = {}
         self._steps: list[tuple[Any, ...]] = []
@@ -64,7 +64,7 @@ class Tables(Invocation):
         self._buffer_bytes = _bytes_of(buffers)
         for index, buffer in enumerate(request.buffers):
             buffers[index]["label"] = _cut(buffer.label, 64)
-            self.aim(index, *memory(buffer))
+            self.set_buffer(index, *buffer_fields(buffer))
         steps = _table(abi.STEP, self._steps)
         self._step_bytes = _bytes_of(steps)
         values = np.frombuffer(bytearray(b"".join(self._values)), np.uint8)
@@ -90,35 +90,35 @@ class Tables(Invocation):
             _table(abi.ARGUMENT, self._arguments),
             values,
         )
-        self._kept += tables
+        self._keep_alive += tables
         whole: list[int] = []
         for table in tables:
             whole += [table.ctypes.data if len(table) else 0, len(table)]
         self._run_table = _table(abi.RUN, [(*whole, request.block_limit)])
-        self._said: Array = np.empty(_TEXT, np.uint8)
+        self._printed: Array = np.empty(_MAX_TEXT_BYTES, np.uint8)
         self._length = ctypes.c_int64()
-        self.set_waits(request.waits)
+        self.set_blocking(request.waits)
         stages = self.report["stage_seconds"][0]
-        at = abi.KERNEL if engine == "cuda" else abi.COMPUTE
+        at = abi.STAGE_KERNEL if engine == "cuda" else abi.STAGE_COMPUTE
         self._seconds = stages[at : at + 1]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry with its arguments."""
         return abi.bound(
             *(library, self.entry, self._run_table),
-            *(self._said, ctypes.c_int64(_TEXT), ctypes.byref(self._length)),
+            *(self._printed, ctypes.c_int64(_MAX_TEXT_BYTES), ctypes.byref(self._length)),
             *(self.options, self.report),
         )
 
     # ---- What may change ---------------------------------------------------------------------------
 
-    def aim(self, index: int, address: int, stream: int, size: int, flags: int, item: int) -> None:
+    def set_buffer(self, index: int, address: int, stream: int, size: int, flags: int, item: int) -> None:
         """Say where a buffer's array lies, how it begins and ends, and how large an element is."""
         _BUFFER.pack_into(self._buffer_bytes, index * _BUFFER_BYTES, address, stream, size, flags, item)
 
-    def set_waits(self, waits: bool) -> None:
+    def set_blocking(self, waits: bool) -> None:
         """Say whether a run of arrays on a GPU has ended when the call returns."""
-        self.options["waits"] = waits
+        self.options["synchronous"] = waits
 
     def shape(self, elements: int, shared: int, grid: Sequence[int], block: Sequence[int]) -> None:
         """Give the only launch its shape."""
@@ -138,16 +138,16 @@ class Tables(Invocation):
                 self._steps.append(())
                 self._add(step.steps)
                 length = len(self._steps) - place - 1
-                self._steps[place] = (abi.REPEAT, step.count, length, 0, 0, 0, (0, 0, 0), (0, 0, 0))
+                self._steps[place] = (abi.STEP_REPEAT, step.count, length, 0, 0, 0, (0, 0, 0), (0, 0, 0))
                 continue
             first = len(self._arguments)
             for argument in step.arguments:
                 if isinstance(argument, Place):
                     self._arguments.append((argument.buffer, argument.offset, 8))
                 elif argument is None:
-                    self._arguments.append((abi.NULL_ARGUMENT, 0, 8))
+                    self._arguments.append((abi.ARGUMENT_NULL, 0, 8))
                 else:
-                    self._arguments.append((abi.VALUE_ARGUMENT, 0, len(argument)))
+                    self._arguments.append((abi.ARGUMENT_VALUE, 0, len(argument)))
                     self._values.append(argument)
             count = len(self._arguments) - first
             kernel = self._kernel(step.kernel)
@@ -165,7 +165,7 @@ class Tables(Invocation):
         return self._data(np.frombuffer(text, np.uint8))
 
     def _data(self, array: Any) -> tuple[int, int]:
-        self._kept.append(array)
+        self._keep_alive.append(array)
         return array.ctypes.data, array.nbytes
 
     # ---- Running -----------------------------------------------------------------------------------
@@ -175,35 +175,35 @@ class Tables(Invocation):
         """The time of the steps of the last run."""
         return float(self._seconds.item())
 
-    def run_and_say(self, plan: Plan) -> str:
+    def run_and_print(self, choice: EngineChoice) -> str:
         """Run, and print what kernels print, if they fail, too; return that."""
         self._length.value = 0
         try:
-            self.run(plan, self._launches)
+            self.run(choice, self._launches)
         finally:
-            text = self._text_said() if self._length.value else ""
-            say(text)
+            text = self._printed_text() if self._length.value else ""
+            print_text(text)
         return text
 
-    def _text_said(self) -> str:
+    def _printed_text(self) -> str:
         length = self._length.value
-        text = self._said[: min(length, _TEXT)].tobytes().decode("utf-8", "replace")
-        if length > _TEXT:
-            text += f"\n[{length - _TEXT:,} more bytes were printed]\n"
+        text = self._printed[: min(length, _MAX_TEXT_BYTES)].tobytes().decode("utf-8", "replace")
+        if length > _MAX_TEXT_BYTES:
+            text += f"\n[{length - _MAX_TEXT_BYTES:,} more bytes were printed]\n"
         return text
 
 
-def memory(buffer: Buffer) -> tuple[int, int, int, int, int]:
-    """Return what `Tables.aim` takes of a buffer."""
+def buffer_fields(buffer: Buffer) -> tuple[int, int, int, int, int]:
+    """Return what `EncodedRequest.aim` takes of a buffer."""
     flags = (
-        abi.BUFFER_UP * buffer.up
-        | abi.BUFFER_DOWN * buffer.down
+        abi.BUFFER_UPLOAD * buffer.up
+        | abi.BUFFER_DOWNLOAD * buffer.down
         | abi.BUFFER_POISON * buffer.poison
         | abi.BUFFER_CONSTANT * buffer.constant
     )
-    if isinstance(buffer.array, There):
+    if isinstance(buffer.array, DeviceArgument):
         there = buffer.array
-        return there.address, there.stream, buffer.bytes, flags | abi.BUFFER_THERE, buffer.item
+        return there.address, there.stream, buffer.bytes, flags | abi.BUFFER_ON_DEVICE, buffer.item
     moves = buffer.array is not None and (buffer.up or buffer.down)
     address = abi.address_of(buffer.array) if moves else 0  # type: ignore[arg-type]
     return address, 0, buffer.bytes, flags, buffer.item

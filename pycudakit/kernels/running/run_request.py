@@ -8,7 +8,7 @@ from typing import Any
 
 from pycudakit._native.dtypes import Array
 from pycudakit.kernels.compiling.source import Binary
-from pycudakit.kernels.running.device_arguments import There
+from pycudakit.kernels.running.device_arguments import DeviceArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Buffer:
     label: str
     bytes: int
     item: int = 1
-    array: Array | There | None = None
+    array: Array | DeviceArgument | None = None
     up: bool = False
     down: bool = False
     poison: bool = False
@@ -90,7 +90,7 @@ class Repeat:
 
 
 @dataclass(slots=True)
-class Request:
+class RunRequest:
     """All of a run.
 
     Parameters
@@ -103,7 +103,7 @@ class Request:
         Milliseconds that a block may take on the CPU where it was compiled to be checked; 0: no limit.
     waits
         Whether a run of arrays on a GPU has ended when the call returns.
-    inquiry
+    limits_query
         The kernel whose limits are asked for; then nothing runs.
     """
 
@@ -113,7 +113,7 @@ class Request:
     symbols: Mapping[Binary, Mapping[str, Any]] = field(default_factory=dict)
     block_limit: int = 0
     waits: bool = False
-    inquiry: Kernel | None = None
+    limits_query: Kernel | None = None
 
 
 @dataclass(frozen=True, slots=True)

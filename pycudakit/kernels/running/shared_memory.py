@@ -14,27 +14,27 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._families.elementwise.fast_path import call
-from pycudakit._families.elementwise.manipulation import copying
+from pycudakit._families.elementwise.manipulation import copy_function
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running.run_request import Buffer
 
-_KEPT = 128 << 20  # bytes that are shared between runs
+_MAX_KEPT_BYTES = 128 << 20  # bytes that are shared between runs
 _ALIGNMENT = 256
-_LARGE = 1 << 20  # bytes that are worth threads
-_COPY = copying("copyto", np.copyto)
+_THREADED_COPY_BYTES = 1 << 20  # bytes that are worth threads
+_COPY = copy_function("copyto", np.copyto)
 
 
 def copy(target: Array, source: Array) -> None:
     """Copy one dense array to another of as many bytes; a large one on the CPU engine's threads."""
     into, what = _bytes_of(target), _bytes_of(source)
-    if what.nbytes < _LARGE or not engine_status.status("cpu"):
+    if what.nbytes < _THREADED_COPY_BYTES or not engine_status.status("cpu"):
         into[:] = what
         return
     # Nobody asked for this call.
-    with native_call.apart(), context.asking(engine="cpu", progress=None, profiles=()):
+    with native_call.collect_calls(), context.override(engine="cpu", progress=None, profiles=()):
         call(_COPY, (what,), into, numpy_call=lambda values: np.copyto(into, values))
 
 
@@ -104,13 +104,13 @@ class Shared:
 
     def shrink(self) -> None:
         """Give back what is more than is kept."""
-        if self._mapped > _KEPT:
+        if self._mapped > _MAX_KEPT_BYTES:
             self._map, self._mapped = None, 0
             os.ftruncate(self._file, 0)
 
     def forget(self, size: int) -> None:
         """Unmap what the other side may have given back."""
-        if size > _KEPT:
+        if size > _MAX_KEPT_BYTES:
             self._map, self._mapped = None, 0
 
     def array(self, offset: int, size: int) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pycudakit._interop import foreign_arrays
 from pycudakit._native.dtypes import Array, masked_arrays
-from pycudakit.kernels.running.device_arguments import may_stay
+from pycudakit.kernels.running.device_arguments import is_on_device
 
 
 class Wrapper:
@@ -39,7 +39,7 @@ class In(Wrapper):
     __slots__ = ()
 
     def __init__(self, array: Any) -> None:
-        self.array = array if type(array) is np.ndarray or may_stay(array) else as_array(array)
+        self.array = array if type(array) is np.ndarray or is_on_device(array) else as_array(array)
 
 
 class Out(Wrapper):
@@ -84,7 +84,7 @@ def as_array(value: Any) -> Array:
 
 
 def _as_target(value: Any, name: str) -> Any:
-    if may_stay(value):
+    if is_on_device(value):
         return value
     if not isinstance(value, np.ndarray):
         foreign_arrays.read(value, name)  # which says what to do about an array on a GPU

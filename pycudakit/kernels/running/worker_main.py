@@ -17,7 +17,7 @@ from pycudakit._native import hardware
 from pycudakit._runtime import context, native_call
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running import execute, shared_memory, worker_pool
-from pycudakit.kernels.running.run_request import Outcome, Request
+from pycudakit.kernels.running.run_request import Outcome, RunRequest
 
 
 def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
@@ -34,10 +34,10 @@ def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
             if fresh:
                 binaries.clear()
             binaries.update(new)
-            request, where = shared_memory.Unpacker(io.BytesIO(body), binaries).load()
-            result = _answer(connection, shared, request, where)
+            request, worker_context = shared_memory.Unpacker(io.BytesIO(body), binaries).load()
+            result = _answer(connection, shared, request, worker_context)
             connection.send_bytes(_packed(result))
-            if where.plan.engine == "cuda" and isinstance(result.error, worker_pool.LOST):
+            if worker_context.choice.engine == "cuda" and isinstance(result.error, worker_pool.DEVICE_LOST):
                 break  # CUDA is lost here
             del request
     _end()
@@ -46,16 +46,16 @@ def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
 def _answer(
     connection: Connection[bytes, bytes],
     shared: shared_memory.Shared,
-    request: Request,
-    where: worker_pool.Where,
-) -> worker_pool.Result:
+    request: RunRequest,
+    worker_context: worker_pool.WorkerContext,
+) -> worker_pool.WorkerResult:
     printed = io.StringIO()
     outcome: Outcome | None = None
     error: BaseException | None = None
-    calls: list[native_call.Record] = []
-    with contextlib.redirect_stdout(printed), _as_there(where):
+    calls: list[native_call.CallRecord] = []
+    with contextlib.redirect_stdout(printed), _as_there(worker_context):
         try:
-            for device in where.devices[:1]:
+            for device in worker_context.devices[:1]:
                 hardware.link_speed(device)  # so that what comes first does not count against a timeout
         except errors.Error as met:
             error = met
@@ -63,14 +63,14 @@ def _answer(
         try:
             if error is None:
                 _lay_out(shared, request)
-                with native_call.apart() as calls:
-                    outcome = execute.run_request(request, where.plan)
+                with native_call.collect_calls() as calls:
+                    outcome = execute.run_request(request, worker_context.choice)
         except Exception as met:  # noqa: BLE001
             error = met
-    return worker_pool.Result(outcome, error, printed.getvalue(), calls)
+    return worker_pool.WorkerResult(outcome, error, printed.getvalue(), calls)
 
 
-def _lay_out(shared: shared_memory.Shared, request: Request) -> None:
+def _lay_out(shared: shared_memory.Shared, request: RunRequest) -> None:
     offsets, size = shared_memory.places(request.buffers)
     shared.grow(size)
     for buffer, offset in zip(request.buffers, offsets, strict=True):
@@ -79,17 +79,19 @@ def _lay_out(shared: shared_memory.Shared, request: Request) -> None:
     shared.forget(size)
 
 
-def _as_there(where: worker_pool.Where) -> contextlib.AbstractContextManager[None]:
-    profiles: tuple[list[Any], ...] = ([],) if where.profiled else ()
-    return context.asking(engine=where.plan.engine, devices=where.devices or None, profiles=profiles)
+def _as_there(worker_context: worker_pool.WorkerContext) -> contextlib.AbstractContextManager[None]:
+    profiles: tuple[list[Any], ...] = ([],) if worker_context.profiled else ()
+    return context.override(
+        engine=worker_context.choice.engine, devices=worker_context.devices or None, profiles=profiles
+    )
 
 
-def _packed(result: worker_pool.Result) -> bytes:
+def _packed(result: worker_pool.WorkerResult) -> bytes:
     try:
         return pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
     except Exception:  # noqa: BLE001  (an exception that does not pickle)
         error: Any = errors.DeviceError(f"{type(result.error).__name__}: {result.error}")
-        return pickle.dumps(worker_pool.Result(None, error, result.text, []))
+        return pickle.dumps(worker_pool.WorkerResult(None, error, result.text, []))
 
 
 def _end_with_parent(lifeline: int, parent: int) -> None:

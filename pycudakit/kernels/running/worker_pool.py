@@ -30,20 +30,20 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._native import hardware
 from pycudakit._runtime import context, native_call
-from pycudakit._runtime.engine_choice import Plan
+from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running import request_encoding
-from pycudakit.kernels.running.run_request import Launch, Outcome, Repeat, Request
+from pycudakit.kernels.running.run_request import Launch, Outcome, Repeat, RunRequest
 from pycudakit.kernels.running.shared_memory import Packer, Shared, copy, memory_file, places
 
-MOST = 4  # helpers at a time, each with a CUDA context of its own
+MAX_WORKERS = 4  # helpers at a time, each with a CUDA context of its own
 _BINARIES = 256  # that a helper remembers
 STARTED, BEGUN = b"started", b"begun"
-_PATIENCE = 60.0  # seconds for a helper to start, and to wake a GPU
-_LOOK = 0.25  # seconds between looks at whether it is stopped
-_FAREWELL = 2.0  # seconds that one which was killed is waited for
-_REMEDY = "; with isolate=True"  # what the CUDA library says where it is not
-LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
+_START_SECONDS = 60.0  # seconds for a helper to start, and to wake a GPU
+_POLL_SECONDS = 0.25  # seconds between looks at whether it is stopped
+_EXIT_SECONDS = 2.0  # seconds that one which was killed is waited for
+_ISOLATE_HINT = "; with isolate=True"  # what the CUDA library says where it is not
+DEVICE_LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
 
 # The child finds this package and NumPy where we do.
 _MAIN = (
@@ -53,16 +53,16 @@ _MAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class WorkerContext:
     """What is in force here, and is to be there."""
 
-    plan: Plan
+    choice: EngineChoice
     devices: tuple[int, ...]
     profiled: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class WorkerResult:
     """What a helper answers.
 
     Parameters
@@ -78,10 +78,10 @@ class Result:
     outcome: Outcome | None
     error: BaseException | None
     text: str
-    calls: Sequence[native_call.Record]
+    calls: Sequence[native_call.CallRecord]
 
 
-def run_in_helper(request: Request, plan: Plan, timeout: float | None = None) -> Outcome:
+def run_in_worker(request: RunRequest, choice: EngineChoice, timeout: float | None = None) -> Outcome:
     """Run in a helper process; record the call.
 
     Parameters
@@ -94,23 +94,25 @@ def run_in_helper(request: Request, plan: Plan, timeout: float | None = None) ->
     DeviceError
         The helper crashed, or did not end in time; nothing was written. The next run has a new one.
     """
-    profiled = bool(context.here.get().profiles)
-    devices = context.devices_asked() if plan.engine == "cuda" else ()
-    with _helpers.one() as helper:
-        result = helper.run(request, Where(replace(plan, automatic=False), devices, profiled), timeout)
+    profiled = bool(context.current_context.get().profiles)
+    devices = context.current_devices() if choice.engine == "cuda" else ()
+    with _workers.borrow() as worker:
+        result = worker.run(
+            request, WorkerContext(replace(choice, automatic=False), devices, profiled), timeout
+        )
     for call in result.calls:
-        native_call.done(call)
+        native_call.log_call(call)
     if result.outcome is None:
-        request_encoding.say(result.text)
-        raise _told(result.error, request)
+        request_encoding.print_text(result.text)
+        raise _translated_error(result.error, request)
     return result.outcome
 
 
-def _told(error: BaseException | None, request: Request) -> BaseException:
+def _translated_error(error: BaseException | None, request: RunRequest) -> BaseException:
     """Return what a helper raised, as it is told here."""
     if error is None:
         return errors.DeviceError(f"{_names(request)}: a helper process gave no answer")
-    why, remedy, _ = str(error).partition(_REMEDY)
+    why, remedy, _ = str(error).partition(_ISOLATE_HINT)
     if not (remedy and isinstance(error, errors.DeviceError)):
         return error
     return errors.DeviceError(
@@ -121,20 +123,20 @@ def _told(error: BaseException | None, request: Request) -> BaseException:
 
 def release() -> None:
     """End the helpers that nobody uses."""
-    _helpers.close_idle()
+    _workers.close_idle()
 
 
 # ---- A helper --------------------------------------------------------------------------------------
 
 
-def _names(request: Request) -> str:
+def _names(request: RunRequest) -> str:
     """Return the names of the kernels that a request runs."""
     names: dict[str, None] = {}
-    left = list(request.steps)
-    while left:
-        step = left.pop(0)
+    pending = list(request.steps)
+    while pending:
+        step = pending.pop(0)
         if isinstance(step, Repeat):
-            left[:0] = step.steps
+            pending[:0] = step.steps
         elif isinstance(step, Launch):
             names[step.kernel.label] = None
     if len(names) > 4:
@@ -142,11 +144,11 @@ def _names(request: Request) -> str:
     return ", ".join(names) or request.function
 
 
-class Helper:
+class Worker:
     """A process that runs kernels, one request at a time."""
 
     def __init__(self) -> None:
-        self.is_lost = False
+        self.lost_device = False
         self._binaries: dict[bytes, Binary] = {}
         with contextlib.ExitStack() as files:  # closed, unless all is there
             try:
@@ -157,7 +159,7 @@ class Helper:
         try:
             self._await(STARTED)
         except (EOFError, OSError):
-            words = self._last_words()
+            words = self._stderr_tail()
             self.close()
             raise errors.DeviceError(f"isolate=True: the helper process does not start: {words}") from None
         except BaseException:
@@ -169,7 +171,7 @@ class Helper:
         self._memory = memory_file()
         files.callback(os.close, self._memory)
         self._shared = Shared(self._memory)
-        self._complaints = files.enter_context(os.fdopen(memory_file(), "r+b"))
+        self._stderr = files.enter_context(os.fdopen(memory_file(), "r+b"))
         self._end, theirs = socket.socketpair()
         files.enter_context(self._end)  # whose options are the connection's
         with theirs:
@@ -187,7 +189,7 @@ class Helper:
                     [os.fsdecode(program), "-c", _MAIN, *map(str, handed), str(os.getpid()), *paths],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    stderr=self._complaints,
+                    stderr=self._stderr,
                     env=variables,
                     pass_fds=handed,
                     start_new_session=True,  # Ctrl-C is ours
@@ -195,30 +197,30 @@ class Helper:
             finally:
                 os.close(lifeline)
 
-    def _await(self, word: bytes, stopped_for: float = _PATIENCE) -> None:
-        if not self._says_something(_PATIENCE, stopped_for) or self._connection.recv_bytes() != word:
+    def _await(self, word: bytes, stopped_for: float = _START_SECONDS) -> None:
+        if not self._poll(_START_SECONDS, stopped_for) or self._connection.recv_bytes() != word:
             raise EOFError
 
-    def _says_something(self, patience: float | None, stopped_for: float = _PATIENCE) -> bool:
+    def _poll(self, patience: float | None, stopped_for: float = _START_SECONDS) -> bool:
         """Wait for its next words, if it is not stopped for longer, as SIGSTOP does: then it is given up."""
         began = time.monotonic()
         stopped = 0.0
-        while not self._connection.poll(_LOOK if patience is None else min(_LOOK, patience)):
-            stopped = stopped + _LOOK if _is_stopped(self._process.pid) else 0.0
+        while not self._connection.poll(_POLL_SECONDS if patience is None else min(_POLL_SECONDS, patience)):
+            stopped = stopped + _POLL_SECONDS if _is_stopped(self._process.pid) else 0.0
             if stopped > stopped_for:
                 raise EOFError
             if patience is not None and time.monotonic() - began > patience:
                 return False
         return True
 
-    def _give_up_after(self, seconds: float) -> None:
+    def _set_timeout(self, seconds: float) -> None:
         """Have what is sent and received fail when the other side has not gone on for so long."""
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(seconds) + 1, 0))
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds) + 1, 0))
 
-    def _last_words(self) -> str:
-        self._complaints.seek(0)
-        lines = self._complaints.read()[-4000:].decode(errors="replace").split("\n")
+    def _stderr_tail(self) -> str:
+        self._stderr.seek(0)
+        lines = self._stderr.read()[-4000:].decode(errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "it says nothing")
 
     @property
@@ -226,14 +228,14 @@ class Helper:
         """Whether it runs."""
         return self._process.poll() is None
 
-    def run(self, request: Request, where: Where, timeout: float | None) -> Result:
+    def run(self, request: RunRequest, worker_context: WorkerContext, timeout: float | None) -> WorkerResult:
         """Run a request; whoever gets an exception closes the helper."""
         offsets, size = places(request.buffers)
         self._shared.grow(size)
         for buffer, offset in zip(request.buffers, offsets, strict=True):
             if isinstance(buffer.array, np.ndarray) and buffer.up and buffer.bytes:
                 copy(self._shared.array(offset, buffer.bytes), buffer.array)
-        result = self._ask(request, where, timeout)
+        result = self._ask(request, worker_context, timeout)
         if result.outcome is not None:
             for buffer, offset in zip(request.buffers, offsets, strict=True):
                 if isinstance(buffer.array, np.ndarray) and buffer.down and buffer.bytes:
@@ -241,37 +243,37 @@ class Helper:
         self._shared.shrink()
         return result
 
-    def _ask(self, request: Request, where: Where, timeout: float | None) -> Result:
-        told = [replace(buffer, array=None) for buffer in request.buffers]
+    def _ask(self, request: RunRequest, worker_context: WorkerContext, timeout: float | None) -> WorkerResult:
+        sent_buffers = [replace(buffer, array=None) for buffer in request.buffers]
         body = io.BytesIO()
         if len(self._binaries) > _BINARIES:
             self._binaries.clear()
         fresh = not self._binaries
         packer = Packer(body, self._binaries)
-        packer.dump((replace(request, buffers=told, symbols=dict(request.symbols)), where))
+        packer.dump((replace(request, buffers=sent_buffers, symbols=dict(request.symbols)), worker_context))
         message = pickle.dumps((fresh, packer.new, body.getvalue()), pickle.HIGHEST_PROTOCOL)
         try:
-            patience = _PATIENCE if timeout is None else timeout
-            self._give_up_after(patience)
+            patience = _START_SECONDS if timeout is None else timeout
+            self._set_timeout(patience)
             self._connection.send_bytes(message)
             self._binaries.update(packer.new)
             self._await(BEGUN, patience)
-            if not self._says_something(timeout):
+            if not self._poll(timeout):
                 self._too_long(request, patience)
             answer = self._connection.recv_bytes()
         except (EOFError, OSError):
             self._crashed(request)
-        result: Result = pickle.loads(answer)  # noqa: S301  (from our own child)
-        self.is_lost = where.plan.engine == "cuda" and isinstance(result.error, LOST)
+        result: WorkerResult = pickle.loads(answer)  # noqa: S301  (from our own child)
+        self.lost_device = worker_context.choice.engine == "cuda" and isinstance(result.error, DEVICE_LOST)
         return result
 
-    def _too_long(self, request: Request, timeout: float) -> NoReturn:
+    def _too_long(self, request: RunRequest, timeout: float) -> NoReturn:
         raise errors.DeviceError(
             f"{_names(request)}: had not ended after timeout={timeout:g} seconds, and was stopped; no output "
             "was written"
         )
 
-    def _crashed(self, request: Request) -> NoReturn:
+    def _crashed(self, request: RunRequest) -> NoReturn:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(1)
         code = self._process.returncode
@@ -280,7 +282,7 @@ class Helper:
         elif code < 0:
             how = _signal_name(-code)
         else:
-            how = f"exit status {code} ({self._last_words()})"
+            how = f"exit status {code} ({self._stderr_tail()})"
         raise errors.DeviceError(
             f"{_names(request)}: the helper process that ran it was ended by {how}. No output was written, "
             "and the next call starts a new one. With debug=True, the CPU engine names what is out of bounds"
@@ -291,13 +293,13 @@ class Helper:
         with contextlib.suppress(OSError):
             self._process.kill()
         try:
-            self._process.wait(_FAREWELL)
+            self._process.wait(_EXIT_SECONDS)
         except subprocess.TimeoutExpired:  # its GPU is busy
             _ending.append(self._process)
         _ending[:] = [process for process in _ending if process.poll() is None]
         self._files.close()
 
-    def disown(self) -> None:
+    def detach_after_fork(self) -> None:
         """In the child of a fork: it is the parent's."""
         with contextlib.suppress(OSError):
             self._files.close()
@@ -323,70 +325,70 @@ def _signal_name(number: int) -> str:
 # ---- All of them -----------------------------------------------------------------------------------
 
 
-class _Helpers:
+class _WorkerPool:
     """The helpers of this process: as many as there are runs at a time, up to `MOST`."""
 
     def __init__(self) -> None:
-        self._free = threading.BoundedSemaphore(MOST)
+        self._free = threading.BoundedSemaphore(MAX_WORKERS)
         self._lock = threading.Lock()
-        self._idle: list[Helper] = []
-        self._all: set[Helper] = set()
+        self._idle: list[Worker] = []
+        self._all: set[Worker] = set()
 
     @contextlib.contextmanager
-    def one(self) -> Iterator[Helper]:
+    def borrow(self) -> Iterator[Worker]:
         """Have a helper for a run; one that met an exception, or is to go, is not kept."""
         with self._free:
-            helper = self._take()
+            worker = self._take()
             try:
-                yield helper
+                yield worker
             except BaseException:
-                self._discard(helper)
+                self._discard(worker)
                 raise
-            if helper.is_lost:
-                self._discard(helper)
+            if worker.lost_device:
+                self._discard(worker)
                 return
             with self._lock:
-                self._idle.append(helper)
+                self._idle.append(worker)
 
-    def _take(self) -> Helper:
+    def _take(self) -> Worker:
         while True:
             with self._lock:
-                helper = self._idle.pop() if self._idle else None
-            if helper is None:
-                helper = Helper()
+                worker = self._idle.pop() if self._idle else None
+            if worker is None:
+                worker = Worker()
                 with self._lock:
-                    self._all.add(helper)
-                return helper
-            if helper.alive:
-                return helper
-            self._discard(helper)
+                    self._all.add(worker)
+                return worker
+            if worker.alive:
+                return worker
+            self._discard(worker)
 
-    def _discard(self, helper: Helper) -> None:
+    def _discard(self, worker: Worker) -> None:
         with self._lock:
-            self._all.discard(helper)
-        helper.close()
+            self._all.discard(worker)
+        worker.close()
 
     def close_idle(self) -> None:
         """End those that nobody uses."""
         with self._lock:
             idle, self._idle = self._idle, []
-        for helper in idle:
-            self._discard(helper)
+        for worker in idle:
+            self._discard(worker)
 
-    def disown(self) -> None:
+    def detach_after_fork(self) -> None:
         """In the child of a fork: have none."""
-        for helper in list(self._all):
-            helper.disown()
+        for worker in list(self._all):
+            worker.detach_after_fork()
 
 
-_helpers = _Helpers()
+_workers = _WorkerPool()
 _ending: list[subprocess.Popen[bytes]] = []
 
 
 def _after_fork() -> None:
-    global _helpers  # noqa: PLW0603
-    _helpers.disown()
-    _helpers = _Helpers()
+    global _workers  # noqa: PLW0603
+    _workers.detach_after_fork()
+    _workers = _WorkerPool()
     for process in _ending:
         process.returncode = 0  # the parent waits for it
     _ending.clear()

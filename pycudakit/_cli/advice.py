@@ -34,7 +34,7 @@ def advice(calls: Sequence[Call]) -> Iterator[str]:
     --------
     >>> import pycudakit as pk
     >>> from pycudakit._cli.advice import advice
-    >>> call = pk.Call("add", "cuda", "the engine asked for", 0.01, bytes_up=1000, bytes_down=500)
+    >>> call = pk.Call("add", "cuda", "the requested engine", 0.01, bytes_up=1000, bytes_down=500)
     >>> list(advice([call] * 5))
     ["5 calls of add took less than 64 KiB to a GPU each: the engine 'auto' has the CPU do that"]
     """

@@ -93,7 +93,7 @@ class _PreparedLaunch:
             functools.partial(_DeviceLaunch, program, self.shape, (result_signature, None, *inputs))
         )
         self.choice_requested = EngineChoice(function.name, "cuda", context.REASON_ENGINE_REQUESTED)
-        self.choice_automatic = EngineChoice(function.name, "cuda", "auto: the arrays lie on a GPU")
+        self.choice_automatic = EngineChoice(function.name, "cuda", "auto: arrays on a GPU")
 
     def overlaps(self, forms: Sequence[Any], values: Sequence[Any]) -> bool:
         """Tell whether `out` has elements of an argument, but not each at its place."""

@@ -59,7 +59,7 @@ def has_one_device() -> bool:
 @functools.cache
 def device_choice(function: str, engine: str) -> EngineChoice:
     """Return why a call of arrays on a GPU runs there."""
-    reason = "auto: the arrays lie on a GPU" if engine == "auto" else context.REASON_ENGINE_REQUESTED
+    reason = "auto: arrays on a GPU" if engine == "auto" else context.REASON_ENGINE_REQUESTED
     return EngineChoice(function, "cuda", reason)
 
 

@@ -125,10 +125,10 @@ def delegate_to_override(name: str, value: Any, by_numpy: Callable[[], Any]) -> 
     """Have NumPy ask a value what becomes of a call, or refuse to lose what it is."""
     kind, engine = type(value).__name__, context.checked_current_engine()
     if engine in ("auto", "numpy"):
-        return native_call.run_numpy(name, f"auto: {kind} decides what becomes of it", by_numpy)
+        return native_call.run_numpy(name, f"auto: {kind} overrides NumPy's functions", by_numpy)
     raise errors.Unsupported(
-        f"{name}: not on the {engine} engine: {kind} decides what becomes of it, and would be lost: "
-        "numpy.asarray(...) first, or use the engine 'auto'"
+        f"{name}: not on the {engine} engine: {kind} overrides NumPy's functions, and the result would lose its "
+        "type: convert it by numpy.asarray(...) first, or use the engine 'auto'"
     )
 
 

@@ -16,7 +16,7 @@ from pycudakit._runtime.progress import ProgressSetting, checked_progress
 
 ENGINE_NAMES = ("auto", "cuda", "cpu", "numpy")
 NO_FAST_PATH = "watched"  # stands for an engine where somebody watches
-REASON_ENGINE_REQUESTED = "the engine asked for"  # why a call ran on one of the last three
+REASON_ENGINE_REQUESTED = "the requested engine"  # why a call ran on one of the last three
 
 Devices = Literal["all"] | tuple[int, ...] | None
 

@@ -37,10 +37,10 @@ HOST_BANDWIDTH = _constant("HOST_BANDWIDTH", 65e9)
 STAGING_BANDWIDTH = _constant("STAGING_BANDWIDTH", 52e9)
 LINK_OVERHEAD_FACTOR = _constant("LINK_OVERHEAD_FACTOR", 1.2)
 
-REASON_NUMPY_FASTER_FOR_SIZE = "auto: NumPy answers first at this size"
-REASON_NUMPY_FASTER = "auto: NumPy's own answers first"
-REASON_NUMPY_FASTER_FOR_LAYOUT = "auto: NumPy's own answers first, as the array lies"
-REASON_CPU_FASTER = "auto: the CPU engine answers first"
+REASON_NUMPY_FASTER_FOR_SIZE = "auto: NumPy is fastest at this size"
+REASON_NUMPY_FASTER = "auto: NumPy's function is fastest"
+REASON_NUMPY_FASTER_FOR_LAYOUT = "auto: NumPy's function is fastest for this memory layout"
+REASON_CPU_FASTER = "auto: the CPU engine is fastest"
 
 
 def threads() -> int:

@@ -148,7 +148,7 @@ def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
 
 def log_empty_call(function: str) -> int:
     """Record a call that has nothing to compute, and return what that met."""
-    log_call(Call(function, "numpy", "nothing was left for an engine to compute"))
+    log_call(Call(function, "numpy", "nothing to compute"))
     return 0
 
 

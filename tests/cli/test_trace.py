@@ -119,7 +119,7 @@ def test_no_script(capsys):
     assert "nowhere.py is no file" in capsys.readouterr().out
 
 
-def call(function, engine="cuda", reason="the engine asked for", seconds=0.01, **more):
+def call(function, engine="cuda", reason="the requested engine", seconds=0.01, **more):
     return pk.Call(function, engine, reason, seconds, **more)
 
 

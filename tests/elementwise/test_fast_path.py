@@ -380,7 +380,7 @@ def test_the_last_call_is_the_threads(engine):
     thread.start()
     thread.join()
     call = pk.last_call()
-    assert (call.function, call.engine, call.reason) == ("add", engine, "the engine asked for")
+    assert (call.function, call.engine, call.reason) == ("add", engine, "the requested engine")
     assert call.devices == ((0,) if engine == "cuda" else ())
     assert call.seconds > 200e-6
 

@@ -274,10 +274,10 @@ def test_nothing_to_multiply_is_a_call_too(engine):
 
 
 def test_a_call_tells_how_its_parts_were_computed():
-    first = pk.Call("extent", "cuda", "the engine asked for", 2.0)
-    second = pk.Call("weigh", "cuda", "the engine asked for; weights are added on the host", 1.0)
+    first = pk.Call("extent", "cuda", "the requested engine", 2.0)
+    second = pk.Call("weigh", "cuda", "the requested engine; weights are added on the host", 1.0)
     whole = call_log.combine_calls("bincount", [first, second])
-    assert whole.reason == "the engine asked for; weights are added on the host"
+    assert whole.reason == "the requested engine; weights are added on the host"
     assert (whole.function, whole.engine, whole.seconds) == ("bincount", "cuda", 3.0)
 
 

@@ -321,7 +321,7 @@ def test_foreign_out_and_dtype(engine):
 def test_numpy_engine_is_numpy_as_it_is():
     with pk.engine("numpy"):
         assert (pk.add(np.ones(3, complex), 1) == 2).all()
-        assert pk.last_call() == pk.Call("add", "numpy", "the engine asked for")
+        assert pk.last_call() == pk.Call("add", "numpy", "the requested engine")
         assert (pk.divmod(7, 2)) == (3, 1)
         out = np.zeros(3)
         assert pk.sqrt(np.full(3, 4.0), out=out, where=[True, False, True]) is out
@@ -385,7 +385,7 @@ def test_last_call(engine):
     out = np.empty_like(LARGE)
     pk.multiply(LARGE, 2.0, out=out)
     call = pk.last_call()
-    assert (call.function, call.engine, call.reason) == ("multiply", engine, "the engine asked for")
+    assert (call.function, call.engine, call.reason) == ("multiply", engine, "the requested engine")
     assert call.seconds > 0
     assert call.threads >= 1
     assert call.chunks >= 1

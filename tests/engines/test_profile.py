@@ -205,7 +205,7 @@ def test_table(engine):
     assert first.split()[:2] == ["add", engine]
     assert float(first.split()[2]) == pytest.approx(p.calls[0].seconds * 1e3, abs=6e-4)
     assert second.split()[:2] == ["sqrt", "numpy"]
-    assert second.endswith("the engine asked for")
+    assert second.endswith("the requested engine")
     assert total.startswith("2 calls")
     assert float(total.split()[2]) == pytest.approx(sum(call.seconds for call in p.calls) * 1e3, abs=2e-3)
     shown = ["MB up", "MB down", *CUDA_STAGES, "overlap", "link"]

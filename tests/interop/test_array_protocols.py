@@ -153,14 +153,14 @@ def test_under_auto_they_decide(name, kind):
 @pytest.mark.parametrize("name", CALLS)
 def test_named_engines_refuse_to_lose_them(engine, name, kind):
     with pytest.raises(
-        errors.Unsupported, match=r"decides what becomes of it|it takes bool|many|has no|such"
+        errors.Unsupported, match=r"overrides NumPy's functions|it takes bool|many|has no|such"
     ):
         CALLS[name](pk, kind(X.copy()))
 
 
 def test_the_refusal_tells_the_remedy(engine):
     with pytest.raises(
-        errors.Unsupported, match=r"^sort: .* Tagged decides .*numpy\.asarray\(\.\.\.\) first"
+        errors.Unsupported, match=r"^sort: .* Tagged overrides .*numpy\.asarray\(\.\.\.\) first"
     ):
         pk.sort(Tagged(X))
     assert type(pk.sort(np.asarray(Tagged(X)))) is np.ndarray
@@ -170,7 +170,7 @@ def test_the_record_tells_who_decided():
     pk.sort(Tagged(X))
     assert (pk.last_call().engine, pk.last_call().reason) == (
         "numpy",
-        "auto: Tagged decides what becomes of it",
+        "auto: Tagged overrides NumPy's functions",
     )
 
 

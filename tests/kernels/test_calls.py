@@ -46,7 +46,7 @@ def test_last_call(engine, add):
     a, b, c = operands(1000)
     add(a, b, Out(c), 1000, block=256, grid=4)
     call = pk.last_call()
-    assert (call.function, call.engine, call.reason) == ("add", engine, "the engine asked for")
+    assert (call.function, call.engine, call.reason) == ("add", engine, "the requested engine")
     assert 0 < call.seconds < 10
     assert (call.bytes_up, call.bytes_down) == ((8000, 4000) if engine == "cuda" else (0, 0))
 

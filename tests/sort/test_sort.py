@@ -282,7 +282,7 @@ def test_small_calls_are_numpys(name):
                 assert_values(ours(array), numpys(array, **keywords))
                 record = pk.last_call()
                 assert (record.function, record.engine) == (name, "numpy")
-                assert record.reason == "auto: NumPy answers first at this size"
+                assert record.reason == "auto: NumPy is fastest at this size"
         with pytest.raises(np.exceptions.AxisError):
             ours(array, axis=3)
         with pk.profile() as profile:
@@ -298,7 +298,7 @@ def test_the_call_is_recorded(engine):
     for name in ("sort", "argsort", "unique"):
         getattr(pk, name)(array)
         record = pk.last_call()
-        assert (record.function, record.engine, record.reason) == (name, engine, "the engine asked for")
+        assert (record.function, record.engine, record.reason) == (name, engine, "the requested engine")
         assert 1 <= record.threads <= 16 * 4
         assert sum(record.stages.values()) > 0
         if engine == "cuda":

@@ -88,7 +88,7 @@ def composite(
                 args, kwargs = read_all(name, body, args, kwargs)
                 compute = functools.partial(numpy_function, *args, **kwargs)
                 if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array, under "auto"
-                    return native_call.run_numpy(name, "auto: an array's class has NumPy decide", compute)
+                    return native_call.run_numpy(name, "auto: an array's class overrides NumPy", compute)
             arrays_read: list[Array] = []
 
             def read(value: Any) -> Any:

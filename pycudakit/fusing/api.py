@@ -8,7 +8,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
 from pycudakit import errors
 from pycudakit._interop.foreign_arrays import (
@@ -90,6 +90,8 @@ class Fused(Generic[P, R]):
     >>> x
     array([0.5, 0. ])
     """
+
+    is_fused_function: ClassVar = True  # for modules below this one
 
     def __init__(self, function: Callable[P, R], strict: bool) -> None:
         functools.update_wrapper(self, function)
@@ -221,7 +223,9 @@ class Fused(Generic[P, R]):
         if not all(id(value) in device_ids or is_ordinary(value) for value in (*args, *kwargs.values())):
             args, kwargs = tree_map((args, kwargs), _read_unless_on_device(self._name, device_arrays))
         with (
-            contextlib.nullcontext() if context.current_engine() == "cuda" else context.override(engine="cuda")
+            contextlib.nullcontext()
+            if context.current_engine() == "cuda"
+            else context.override(engine="cuda")
         ):
             trace = Trace(self._name, HANDLERS, self._strict)
             return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs, device_arrays)

@@ -105,7 +105,8 @@ def guards_of(function: Any) -> Guards | None:
 
 
 def _is_fused(value: Any) -> bool:
-    return type(value).__module__ == f"{_OURS}.fusing.api" and hasattr(value, "__wrapped__")
+    """Return True for an instance of `fusing.api.Fused`, which this module cannot import."""
+    return getattr(type(value), "is_fused_function", False) is True
 
 
 def _is_pure(value: Any) -> bool:

@@ -31,20 +31,20 @@ class Buffer:
     __slots__ = (
         "__weakref__",
         "begin",
+        "double_buffer",
+        "end",
+        "full_view",
+        "has_escaped",
         "is_caller_owned",
         "is_resident",
-        "has_escaped",
-        "end",
+        "max_tracers",
         "may_be_resident",
         "may_double_buffer",
-        "max_tracers",
         "overlapping_writes",
         "owner",
         "scalar_reads",
         "scope",
         "tracers",
-        "double_buffer",
-        "full_view",
     )
 
     def __init__(self, array: Array, scope: ResidencyScope, is_caller_owned: bool = False) -> None:
@@ -169,7 +169,7 @@ class ImportedBuffer(Buffer):
         Those that the home's values come in.
     """
 
-    __slots__ = ("_device_address", "_is_registered", "was_never_registered", "streams")
+    __slots__ = ("_device_address", "_is_registered", "streams", "was_never_registered")
 
     def __init__(
         self, array: Array, scope: ResidencyScope, device_address: int, streams: Iterable[int]

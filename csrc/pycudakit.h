@@ -80,8 +80,8 @@ PK_API int32_t pk_thread_count(int64_t *count);
  * "cuda". */
 PK_API int32_t pk_instruction_set(const char **name);
 
-/* For a process that is about to end: from now on no pk_progress_callback is called for the calls of other threads, which
- * go on to their end; waits for those that are being called, a few seconds at most. */
+/* For a process that is about to end: from now on no pk_progress_callback is called for the calls of other
+ * threads, which go on to their end; waits for those that are being called, a few seconds at most. */
 PK_API int32_t pk_disable_callbacks(void);
 
 /* For the end of the process: stops the calls of other threads that are under way and waits for them, a few
@@ -305,8 +305,8 @@ typedef struct pk_operand {
 
 /* What an instruction met, OR-ed over all elements. */
 enum {
-    PK_FPE_DIVIDE_BY_ZERO = 1,        /* an exact infinity from finite arguments; an integer division by zero */
-    PK_FPE_OVERFLOW = 2,      /* an infinity from finite arguments by rounding; the quotient INT_MIN / -1 */
+    PK_FPE_DIVIDE_BY_ZERO = 1, /* an exact infinity from finite arguments; an integer division by zero */
+    PK_FPE_OVERFLOW = 2,       /* an infinity from finite arguments by rounding; the quotient INT_MIN / -1 */
     PK_FPE_INVALID = 4,       /* a NaN from arguments without one; a float that its integer type can't hold */
     PK_FPE_NEGATIVE_POWER = 8 /* an integer raised to a negative integer power */
 };
@@ -335,25 +335,33 @@ enum {
     PK_REDUCE_MAX = 3,
     PK_REDUCE_ARGMIN = 4, /* its index along the reduced dimensions, int64 */
     PK_REDUCE_ARGMAX = 5,
-    PK_REDUCE_PTP = 6,  /* the largest less the least */
-    PK_REDUCE_DOT = 7,     /* the sum of products of two values */
+    PK_REDUCE_PTP = 6,                    /* the largest less the least */
+    PK_REDUCE_DOT = 7,                    /* the sum of products of two values */
     PK_REDUCE_SUM_SQUARED_DEVIATIONS = 8, /* of the differences from the mean: of floats alone */
     PK_REDUCE_COUNT = 9
 };
 
-/* What is made of that: of a PK_REDUCE_SUM its share of an element, of a PK_REDUCE_DOT its root, of PK_REDUCE_SUM_SQUARED_DEVIATIONS their share
- * of an element, less ddof of these, or that one's root. */
-enum { PK_FINALIZE_NONE = 0, PK_FINALIZE_MEAN = 1, PK_FINALIZE_NORM = 2, PK_FINALIZE_VAR = 3, PK_FINALIZE_STD = 4 };
+/* What is made of that: of a PK_REDUCE_SUM its share of an element, of a PK_REDUCE_DOT its root, of
+ * PK_REDUCE_SUM_SQUARED_DEVIATIONS their share of an element, less ddof of these, or that one's root. */
+enum {
+    PK_FINALIZE_NONE = 0,
+    PK_FINALIZE_MEAN = 1,
+    PK_FINALIZE_NORM = 2,
+    PK_FINALIZE_VAR = 3,
+    PK_FINALIZE_STD = 4
+};
 
 typedef struct pk_reduction {
     int32_t kind;
     int32_t finalize;
-    int32_t outer;   /* how many of the dimensions come before the reduced ones */
-    int32_t reduced; /* how many those are; the others follow */
-    int32_t value_count; /* 1, or 2: the second is PK_REDUCE_DOT's other factor, or of the type PK_BOOL and says which
-                      * values count, for PK_REDUCE_SUM and PK_REDUCE_SUM_SQUARED_DEVIATIONS of floats */
-    int32_t has_initial;     /* for PK_REDUCE_SUM, PK_REDUCE_PROD, PK_REDUCE_MIN and PK_REDUCE_MAX: one more value */
-    double initial;          /* for floats, */
+    int32_t outer;       /* how many of the dimensions come before the reduced ones */
+    int32_t reduced;     /* how many those are; the others follow */
+    /* 1, or 2: the second is the other factor of PK_REDUCE_DOT, or, for PK_REDUCE_SUM and
+     * PK_REDUCE_SUM_SQUARED_DEVIATIONS of floats, a mask of the type PK_BOOL. */
+    int32_t value_count;
+    /* For PK_REDUCE_SUM, PK_REDUCE_PROD, PK_REDUCE_MIN and PK_REDUCE_MAX: one more value. */
+    int32_t has_initial;
+    double initial;  /* for floats, */
     int64_t initial_integer; /* and for integers, by its bits */
     double ddof;
 } pk_reduction;
@@ -369,7 +377,8 @@ PK_API int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction *pr
                          const pk_options *options, pk_report *report);
 
 /* The same for several reductions of the same values along the same dimensions, in one pass over them: their
- * `outer`, `reduced` and `value_count` are equal, and the operands end with the result of each, in their order. */
+ * `outer`, `reduced` and `value_count` are equal, and the operands end with the result of each, in their
+ * order. */
 enum { PK_MAX_REDUCTIONS = 16 };
 PK_API int32_t pk_reduce_several(const pk_reduction *reductions, int64_t reduction_count,
                                  const pk_instruction *program, int64_t instruction_count,
@@ -403,8 +412,8 @@ typedef struct pk_block_program {
 /* Runs passes over so many blocks: all of them, one after the other, over a block, by one thread, while other
  * threads are at others. No block may read what another writes. The CPU library's alone: PK_UNSUPPORTED by
  * the other one. `seconds`, `exceptions` and `report` are set on PK_OK. */
-PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
-                             const pk_options *options, pk_report *report);
+PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks,
+                             int64_t scratch_bytes, const pk_options *options, pk_report *report);
 
 /* ---- Plans ---------------------------------------------------------------------------------------- */
 
@@ -414,16 +423,16 @@ PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, 
  * pk_evaluate, pk_reduce, pk_reduce_several and pk_run_kernels; and, for dense operands, pk_scan,
  * pk_sort_..., pk_argsort_..., pk_searchsorted_..., pk_select_..., pk_histogram, pk_histogram_of_extent,
  * pk_gray, pk_lookup, pk_resize, pk_filter, pk_interp, pk_take, pk_put, pk_random and pk_matmul_... Nothing
- * is to be done about their operands before and after; pk_plan_invalidate would lose what one left on the device
- * alone. Before the host reads a range, for weights and ranks, too, or any other entry does, pk_plan_download
- * brings it there, and after one has written to it, pk_plan_invalidate says so. Operands that are byte-swapped
- * or not aligned to their elements, and all of a call on other devices than the plan's, go over the host's
- * memory. */
+ * is to be done about their operands before and after; pk_plan_invalidate would lose what one left on the
+ * device alone. Before the host reads a range, for weights and ranks, too, or any other entry does,
+ * pk_plan_download brings it there, and after one has written to it, pk_plan_invalidate says so. Operands
+ * that are byte-swapped or not aligned to their elements, and all of a call on other devices than the plan's,
+ * go over the host's memory. */
 typedef int32_t (*pk_plan_body)(void *context);
 
-/* Calls body(context) on the calling thread. What pk_plan_make_resident keeps meanwhile lasts until that returns, and
- * then what only the device has is lost. PK_INTERRUPTED if it returned anything but 0. Plans may nest: the
- * innermost one is added to, and calls see the ranges of all. */
+/* Calls body(context) on the calling thread. What pk_plan_make_resident keeps meanwhile lasts until that
+ * returns, and then what only the device has is lost. PK_INTERRUPTED if it returned anything but 0. Plans may
+ * nest: the innermost one is added to, and calls see the ranges of all. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 
 /* Has the innermost plan of the thread keep on another device than 0 what it keeps from now on, for calls on
@@ -432,17 +441,17 @@ PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 PK_API int32_t pk_plan_set_device(int64_t device);
 
 /* What a kept range is:
- *   PK_RESIDENT_INPUT      the host's memory is valid; it goes up with the first call that reads it, and stays
- *   PK_RESIDENT_TEMPORARY  nothing is valid yet; what calls store there stays on the device, and the host's
- *                      memory is not touched
- *   PK_RESIDENT_OUTPUT     nothing is valid yet; what calls store there stays on the device, and goes down to
- *                      the host's memory as well */
+ *   PK_RESIDENT_INPUT      the host's memory is valid; it goes up with the first call that reads it, and
+ * stays PK_RESIDENT_TEMPORARY  nothing is valid yet; what calls store there stays on the device, and the
+ * host's memory is not touched PK_RESIDENT_OUTPUT     nothing is valid yet; what calls store there stays on
+ * the device, and goes down to the host's memory as well */
 enum { PK_RESIDENT_INPUT = 0, PK_RESIDENT_TEMPORARY = 1, PK_RESIDENT_OUTPUT = 2 };
 
 /* Gives a range of the host's memory a home on the plan's device, for calls that the plan's thread makes.
- * *is_resident is 0 where there is none, and calls go over the host's memory as ever: without a plan, without room
- * in PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one that
- * the thread's plans keep is refused. What is kept is dropped before its memory is given to something else.
+ * *is_resident is 0 where there is none, and calls go over the host's memory as ever: without a plan, without
+ * room in PYCUDAKIT_PLAN_MEMORY or on the device, and by the CPU library. A range that overlaps another one
+ * that the thread's plans keep is refused. What is kept is dropped before its memory is given to something
+ * else.
  */
 PK_API int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident);
 
@@ -452,11 +461,11 @@ enum { PK_IMPORT_HOST_VALID = 0, PK_IMPORT_DEVICE_VALID = 1 };
 /* Gives a range of the host's memory a home that is the caller's own: `bytes` at `home`, on any device, which
  * calls on that device read and write in place, and which is never freed. First, what has been queued in
  * `stream`, a cudaStream_t, is done; 0: there is nothing to wait for. The host's memory is touched only by
- * pk_plan_download and by calls that cannot use the home; so it may be untouched pages, whose address serves as
- * the name of what lies on the device. *device is which that is. PK_INVALID_ARGUMENT outside of a plan, and
- * where `home` is no device's memory. */
-PK_API int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream, int32_t valid,
-                            int32_t *device);
+ * pk_plan_download and by calls that cannot use the home; so it may be untouched pages, whose address serves
+ * as the name of what lies on the device. *device is which that is. PK_INVALID_ARGUMENT outside of a plan,
+ * and where `home` is no device's memory. */
+PK_API int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
+                              int32_t valid, int32_t *device);
 
 /* From now on, calls of the innermost plan whose arrays all lie on its device are queued in `stream`, a
  * cudaStream_t of the caller's, where they can be: nobody waits for them, and nobody is told what they meet,
@@ -541,12 +550,12 @@ enum { PK_BINS_INDEX = 0, PK_BINS_EDGES = 1, PK_BINS_UNIFORM = 2 };
 
 typedef struct pk_bins {
     int32_t kind;
-    int32_t type;     /* of the edges: PK_INT64, PK_UINT64, PK_FLOAT32 or PK_FLOAT64; PK_BINS_UNIFORM: a float */
+    int32_t type; /* of the edges: PK_INT64, PK_UINT64, PK_FLOAT32 or PK_FLOAT64; PK_BINS_UNIFORM: a float */
     int32_t compute_type; /* PK_BINS_UNIFORM: the float in which quotient and product are computed */
-    int32_t reserved; /* zero */
-    int64_t count;    /* bins, fewer than 2^31 - 256 */
-    uint64_t edges;   /* the address of count + 1, none below the one before; PK_FLOAT16: float32 */
-    uint64_t low;     /* PK_BINS_UNIFORM: an element of the operand's type in the first bytes */
+    int32_t reserved;     /* zero */
+    int64_t count;        /* bins, fewer than 2^31 - 256 */
+    uint64_t edges;       /* the address of count + 1, none below the one before; PK_FLOAT16: float32 */
+    uint64_t low;         /* PK_BINS_UNIFORM: an element of the operand's type in the first bytes */
     uint64_t high;
     double first; /* PK_BINS_UNIFORM */
     double width; /* of all bins together */
@@ -618,19 +627,31 @@ PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *opera
 
 /* What a result is made of the elements in the window around it:
  *   PK_FILTER_CORRELATE  their sum with weights, of which there is one for each, row by row
- *   PK_FILTER_SEPARABLE  the same, where a weight is one of the window's rows times one of its columns: `height`
- *                 weights, then `width`
- *   PK_FILTER_BOX        their mean
- *   PK_FILTER_MINIMUM, PK_FILTER_MAXIMUM; NaN if any is
- *   PK_FILTER_MEDIAN     the one with height * width / 2 before it in order, NaN last */
-enum { PK_FILTER_CORRELATE = 0, PK_FILTER_SEPARABLE = 1, PK_FILTER_BOX = 2, PK_FILTER_MINIMUM = 3, PK_FILTER_MAXIMUM = 4, PK_FILTER_MEDIAN = 5 };
+ *   PK_FILTER_SEPARABLE  the same, where a weight is one of the window's rows times one of its columns:
+ * `height` weights, then `width` PK_FILTER_BOX        their mean PK_FILTER_MINIMUM, PK_FILTER_MAXIMUM; NaN if
+ * any is PK_FILTER_MEDIAN     the one with height * width / 2 before it in order, NaN last */
+enum {
+    PK_FILTER_CORRELATE = 0,
+    PK_FILTER_SEPARABLE = 1,
+    PK_FILTER_BOX = 2,
+    PK_FILTER_MINIMUM = 3,
+    PK_FILTER_MAXIMUM = 4,
+    PK_FILTER_MEDIAN = 5
+};
 
 /* What is taken for an element beyond the border, of a row a b c d:
  *   PK_BORDER_REFLECT  d c b a | a b c d | d c b a      PK_BORDER_NEAREST   a a a a | a b c d | d d d d
  *   PK_BORDER_MIRROR     d c b | a b c d | c b a        PK_BORDER_WRAP      a b c d | a b c d | a b c d
  *   PK_BORDER_CONSTANT  `border_value`, a number of the image's type
  *   PK_BORDER_SHRINK    nothing: PK_FILTER_BOX is the mean of the elements inside */
-enum { PK_BORDER_REFLECT = 0, PK_BORDER_NEAREST = 1, PK_BORDER_MIRROR = 2, PK_BORDER_WRAP = 3, PK_BORDER_CONSTANT = 4, PK_BORDER_SHRINK = 5 };
+enum {
+    PK_BORDER_REFLECT = 0,
+    PK_BORDER_NEAREST = 1,
+    PK_BORDER_MIRROR = 2,
+    PK_BORDER_WRAP = 3,
+    PK_BORDER_CONSTANT = 4,
+    PK_BORDER_SHRINK = 5
+};
 
 typedef struct pk_window {
     int32_t kind;
@@ -649,8 +670,8 @@ typedef struct pk_window {
  * Sums run along each row of the window, from the left, by fused multiply-add, and then over these sums from
  * the top; with PK_FILTER_SEPARABLE that is by fused multiply-add, too. Of float32 they are sums of float32.
  * Integers are the sum in float64 rounded to nearest, to even between two, and to the type's range: exactly
- * where all weights are integers and no sum of magnitudes exceeds 2^24, and for PK_FILTER_BOX; within 1 elsewhere.
- * `options` may be null. */
+ * where all weights are integers and no sum of magnitudes exceeds 2^24, and for PK_FILTER_BOX; within 1
+ * elsewhere. `options` may be null. */
 PK_API int32_t pk_filter(const pk_window *window, const double *weights, int64_t weight_count,
                          const pk_operand *operands, const int64_t *shape, const pk_options *options,
                          pk_report *report);
@@ -668,21 +689,21 @@ enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQ
  * pk_argsort_t gives the first `limit` of the stable order of each row; if `descending` is not 0, of that of
  * the largest first, NaN still last. pk_searchsorted_t gives, for each of `count` values, its place in `size`
  * sorted elements: the number of those that are less, or, if `right` is not 0, not greater. pk_unique_t gives
- * the distinct values in order, `*unique_count` of them; if `flags` ask for it, which the first of each was (index), which of
- * them each element is (inverse), and how many there are of each (counts). What is not wanted is not touched;
- * the others have room for `size`.
- * Where options.stream is not 0, the arrays of pk_sort_t and pk_argsort_t lie on a GPU, of 2^30 elements at
- * most: they are sorted there, after what is queued in the stream, and the call returns when that is done. */
-#define PK_SORTING(t, T)                                                                                    \
-    PK_API int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                          \
-                               const pk_options *options, pk_report *report);                               \
+ * the distinct values in order, `*unique_count` of them; if `flags` ask for it, which the first of each was
+ * (index), which of them each element is (inverse), and how many there are of each (counts). What is not
+ * wanted is not touched; the others have room for `size`. Where options.stream is not 0, the arrays of
+ * pk_sort_t and pk_argsort_t lie on a GPU, of 2^30 elements at most: they are sorted there, after what is
+ * queued in the stream, and the call returns when that is done. */
+#define PK_SORTING(t, T)                                                                                     \
+    PK_API int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                           \
+                               const pk_options *options, pk_report *report);                                \
     PK_API int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns, int64_t limit, \
-                                  int64_t descending, const pk_options *options, pk_report *report);        \
-    PK_API int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *indices,    \
-                                       int64_t count, int64_t right, const pk_options *options,             \
-                                       pk_report *report);                                                  \
-    PK_API int32_t pk_unique_##t(const T *in, int64_t size, int64_t flags, T *values , int64_t *index,      \
-                                 int64_t *inverse, int64_t *counts, int64_t *unique_count,                  \
+                                  int64_t descending, const pk_options *options, pk_report *report);         \
+    PK_API int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *indices,     \
+                                       int64_t count, int64_t right, const pk_options *options,              \
+                                       pk_report *report);                                                   \
+    PK_API int32_t pk_unique_##t(const T *in, int64_t size, int64_t flags, T *values, int64_t *index,        \
+                                 int64_t *inverse, int64_t *counts, int64_t *unique_count,                   \
                                  const pk_options *options, pk_report *report);
 
 PK_SORTING(i8, int8_t)
@@ -766,10 +787,10 @@ enum {
 /* Where Philox4x64-10 stands. */
 typedef struct pk_draws {
     uint64_t key[2];
-    uint64_t counter[4]; /* of the block of four words that has the first, the lowest 64 bits first */
-    int32_t distribution;        /* PK_RANDOM_BITS and so on */
-    int32_t word;        /* which of its words is the first: 0 to 3 */
-    int32_t has_half;    /* 1: the first 32 bits are `half`, and the words' follow */
+    uint64_t counter[4];  /* of the block of four words that has the first, the lowest 64 bits first */
+    int32_t distribution; /* PK_RANDOM_BITS and so on */
+    int32_t word;         /* which of its words is the first: 0 to 3 */
+    int32_t has_half;     /* 1: the first 32 bits are `half`, and the words' follow */
     uint32_t half;
 } pk_draws;
 
@@ -787,24 +808,31 @@ PK_API int32_t pk_random(const pk_draws *draws, const pk_operand *operands, int6
 enum { PK_MATMUL_TRANSPOSE_A = 1, PK_MATMUL_TRANSPOSE_B = 2 };
 
 /* How floats are multiplied where there is a choice, on a GPU with cuBLAS: with no more error than float32's
- * own (PK_PRECISION_HIGHEST), in float64 (PK_PRECISION_EXACT), or with factors rounded to TF32 or bfloat16. */
+ * own (PK_PRECISION_HIGHEST), in float64 (PK_PRECISION_EXACT), or with factors rounded to TF32 or bfloat16.
+ */
 enum { PK_PRECISION_HIGHEST = 0, PK_PRECISION_EXACT = 1, PK_PRECISION_TF32 = 2, PK_PRECISION_BF16 = 3 };
 
 /* What computed a product: the CPU's loops, the library's own kernel, cuBLAS, or cuBLAS with each float32 as
  * the sum of two of TF32. */
-enum { PK_MATMUL_BY_LOOPS = 0, PK_MATMUL_BY_KERNEL = 1, PK_MATMUL_BY_CUBLAS = 2, PK_MATMUL_BY_CUBLAS_SPLIT = 3 };
+enum {
+    PK_MATMUL_BY_LOOPS = 0,
+    PK_MATMUL_BY_KERNEL = 1,
+    PK_MATMUL_BY_CUBLAS = 2,
+    PK_MATMUL_BY_CUBLAS_SPLIT = 3
+};
 
 /* For a type of elements T, called t: the products of `batch` pairs of matrices, a's m x k and b's k x n, one
- * after the other in c, m x n each. Pair i is matrix index_pairs[2 * i] of a and index_pairs[2 * i + 1] of b. Matrices
- * are dense, row by row, side by side and aligned to their elements; c overlaps neither.
+ * after the other in c, m x n each. Pair i is matrix index_pairs[2 * i] of a and index_pairs[2 * i + 1] of b.
+ * Matrices are dense, row by row, side by side and aligned to their elements; c overlaps neither.
  *
  * Integers wrap around, of bools a product is an "and" and a sum an "or", and float16, given by its bits, is
  * summed up in float32. report.exceptions tells of floats whether any result is infinite (PK_FPE_OVERFLOW) or
  * NaN (PK_FPE_INVALID), for whatever reason. *method tells what computed. */
-#define PK_MATMUL(t, T)                                                                                  \
-    PK_API int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
-                                 const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision, \
-                                 int64_t *method, const pk_options *options, pk_report *report);
+#define PK_MATMUL(t, T)                                                                         \
+    PK_API int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k, \
+                                 const int64_t *index_pairs, int64_t batch, int64_t flags,      \
+                                 int64_t precision, int64_t *method, const pk_options *options, \
+                                 pk_report *report);
 
 PK_MATMUL(bool, uint8_t)
 PK_MATMUL(i8, int8_t)
@@ -826,22 +854,22 @@ PK_API int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *foun
 /* ---- Elements by their indices ---------------------------------------------------------------------- */
 
 /* Of each of `outer` arrays that lie one after the other, of `count` elements of `width` bytes, the elements
- * at `index_count` indices, side by side. Negative indices count from the end. With PK_TAKE_BATCHED_INDICES there are
- * indices for each of the arrays, else the same for all. An index that has no element is
- * PK_INVALID_ARGUMENT, and nothing is written; with PK_TAKE_INDICES_IN_BOUNDS, which says that there is none, it may mean
- * the first element instead. Arrays are dense, and `out` overlaps nothing else. */
+ * at `index_count` indices, side by side. Negative indices count from the end. With PK_TAKE_BATCHED_INDICES
+ * there are indices for each of the arrays, else the same for all. An index that has no element is
+ * PK_INVALID_ARGUMENT, and nothing is written; with PK_TAKE_INDICES_IN_BOUNDS, which says that there is none,
+ * it may mean the first element instead. Arrays are dense, and `out` overlaps nothing else. */
 enum { PK_TAKE_BATCHED_INDICES = 1, PK_TAKE_INDICES_IN_BOUNDS = 2 };
 PK_API int32_t pk_take(const uint8_t *in, int64_t outer, int64_t count, int64_t width, const int64_t *indices,
                        int64_t index_count, int64_t flags, uint8_t *out, const pk_options *options,
                        pk_report *report);
 
-/* Writes to the elements of an array of `count`, of `width` bytes each, at `index_count` indices: to the first the
- * first value, and so on, and from the first value on again after the last one of `value_count`. Where
- * several indices mean one element, it has the last one's value. Indices are as for pk_take. `values` and
- * `indices` overlap nothing that is written. */
-PK_API int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t index_count,
-                      const uint8_t *values, int64_t value_count, const pk_options *options,
-                      pk_report *report);
+/* Writes to the elements of an array of `count`, of `width` bytes each, at `index_count` indices: to the
+ * first the first value, and so on, and from the first value on again after the last one of `value_count`.
+ * Where several indices mean one element, it has the last one's value. Indices are as for pk_take. `values`
+ * and `indices` overlap nothing that is written. */
+PK_API int32_t pk_put(uint8_t *array, int64_t count, int64_t width, const int64_t *indices,
+                      int64_t index_count, const uint8_t *values, int64_t value_count,
+                      const pk_options *options, pk_report *report);
 
 /* ---- Interpolation --------------------------------------------------------------------------------- */
 
@@ -894,8 +922,8 @@ typedef struct pk_buffer {
     uint64_t stream;  /* of PK_BUFFER_ON_DEVICE: a cudaStream_t of what is queued before and after the run */
     int64_t bytes;
     int32_t flags;
-    int32_t itemsize;   /* bytes of an element, for messages */
-    char label[64]; /* its name for messages */
+    int32_t itemsize; /* bytes of an element, for messages */
+    char label[64];   /* its name for messages */
 } pk_buffer;
 
 /* A __constant__ or __device__ variable that is set before the first step; at the end of the call it is what
@@ -918,9 +946,9 @@ typedef struct pk_argument {
     int64_t bytes; /* of a value */
 } pk_argument;
 
-/* A launch, with kernel >= 0; or, with kernel = PK_STEP_REPEAT, `count` rounds of the next `length` steps, some of
- * which may repeat others. Of a launch with count > 0 the library chooses the block, for so many threads in
- * one dimension, and grid and block are not read. */
+/* A launch, with kernel >= 0; or, with kernel = PK_STEP_REPEAT, `count` rounds of the next `length` steps,
+ * some of which may repeat others. Of a launch with count > 0 the library chooses the block, for so many
+ * threads in one dimension, and grid and block are not read. */
 enum { PK_STEP_REPEAT = -1 };
 
 typedef struct pk_step {
@@ -957,8 +985,8 @@ typedef struct pk_run {
 /* Runs steps one after the other, over buffers that exist for the call alone: the inputs go up once, and the
  * outputs come down once. Everything is checked before anything runs. It runs on the first of the GPUs asked
  * for. What kernels print comes as UTF-8, at most `capacity` bytes of it, and *length tells how much there
- * was, on PK_OK and after a failure. report.stage_seconds[PK_STAGE_KERNEL], on the CPU [PK_STAGE_COMPUTE], is the time of
- * the steps. */
+ * was, on PK_OK and after a failure. report.stage_seconds[PK_STAGE_KERNEL], on the CPU [PK_STAGE_COMPUTE], is
+ * the time of the steps. */
 PK_API int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length,
                               const pk_options *options, pk_report *report);
 

@@ -48,8 +48,8 @@ def with_remedy(name: str, reason: str) -> str:
 
     Examples
     --------
-    >>> from pycudakit._cli.diagnostics import explained
-    >>> explained("cuda", "driver too old for this build").partition(": ")[2]
+    >>> from pycudakit._cli.diagnostics import with_remedy
+    >>> with_remedy("cuda", "driver too old for this build").partition(": ")[2]
     "update NVIDIA's driver to 580 or newer, or build with an nvcc of CUDA 12"
     """
     cause = " ".join(reason.split())

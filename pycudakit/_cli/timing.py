@@ -119,8 +119,8 @@ def format_seconds(seconds: float) -> str:
 
     Examples
     --------
-    >>> from pycudakit._cli.timing import in_words
-    >>> in_words(0.00123), in_words(4.5e-7)
+    >>> from pycudakit._cli.timing import format_seconds
+    >>> format_seconds(0.00123), format_seconds(4.5e-7)
     ('1.23 ms', '450 ns')
     """
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):

@@ -20,7 +20,7 @@ def test_errors(plan):
     for arguments in bad:
         with pytest.raises(errors.InvalidArgument):
             keep(*arguments, ctypes.byref(kept))
-    with pytest.raises(errors.InvalidArgument, match="kept is a null"):
+    with pytest.raises(errors.InvalidArgument, match="is_resident is a null"):
         keep(at, 8, 0, None)
     with pytest.raises(errors.InvalidArgument, match="body is a null"):
         plan.library.pk_run_plan(abi.PLAN_BODY(), None)

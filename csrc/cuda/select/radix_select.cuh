@@ -8,7 +8,7 @@ namespace pk {
 template <class Key>
 struct DigitPrefixes {
     int64_t count;
-    int known, digits;
+    int prefix_bits, digits;
     Key at[MAX_GROUPS];
 };
 

@@ -47,8 +47,8 @@ struct RuntimeOrdering {
         : bytes(int(sizeof(Key))),
           of_floats(order.of_floats),
           one_zero(order.one_zero),
-          flip(order.flip),
-          invert(order.invert) {}
+          flip(order.sign_mask),
+          invert(order.descending_mask) {}
 };
 
 // Calls visit(zero of the key's type).
@@ -135,7 +135,8 @@ constexpr int ZEROS_BLOCKS = 256;
 
 // Puts the zeros, as many as were found, where they belong among the sorted elements.
 template <class Order, class Key>
-__global__ void write_zeros(Order order, const Key *zeros, const uint32_t *num_selected, Key *sorted, int64_t count) {
+__global__ void write_zeros(Order order, const Key *zeros, const uint32_t *num_selected, Key *sorted,
+                            int64_t count) {
     const int64_t mine = *num_selected;
     if (mine == 0) return;
     const int64_t first =
@@ -153,7 +154,8 @@ static __device__ __noinline__ bool is_first_at(const void *keys, uint32_t index
                                                 int bytes, bool of_floats, bool splits_nan, uint64_t flip) {
     return visit_key(bytes, [&](auto zero) {
         using Key = decltype(zero);
-        const RuntimeKeyEncoding<Key> order{of_floats, Key(flip), 0, false}, same{of_floats, Key(flip), 0, true};
+        const RuntimeKeyEncoding<Key> order{of_floats, Key(flip), 0, false},
+            same{of_floats, Key(flip), 0, true};
         const Key *const mine = static_cast<const Key *>(keys) + index;
         if (splits_nan && *mine == order.key(order.NAN_BITS)) return true;
         const Key *const previous = index == 0 ? static_cast<const Key *>(before) : mine - 1;
@@ -174,8 +176,8 @@ struct IsFirst {
 
 // The elements of those keys that were selected.
 template <class Order, class Key>
-__global__ void write_selected(Order order, const Key *keys, const uint32_t *indices, const uint32_t *selected,
-                             Key *results) {
+__global__ void write_selected(Order order, const Key *keys, const uint32_t *indices,
+                               const uint32_t *selected, Key *results) {
     const int64_t count = *selected;
     for (int64_t i = thread_index(); i < count; i += int64_t(gridDim.x) * blockDim.x)
         results[i] = order.bits(keys[indices[i]]);
@@ -198,7 +200,7 @@ __global__ void write_elements(const Key *elements, const uint32_t *indices, int
 // The place in its row of each row's first `kept`; `indices` are of elements from `begin`, where a row
 // begins.
 static __global__ void write_indices(const uint32_t *indices, int64_t count, int64_t begin, int64_t columns,
-                                  int64_t kept, uint32_t *results) {
+                                     int64_t kept, uint32_t *results) {
     const int64_t i = thread_index();
     if (i >= count) return;
     const int64_t row = i / columns, place = i % columns;
@@ -224,18 +226,19 @@ template <class Key>
 }
 // Of the numbers from `begin` on those that are chosen.
 template <class Chosen>
-[[gnu::noinline]] void select(void *scratch, size_t &bytes, uint32_t begin, uint32_t *out, uint32_t *num_selected,
-                              int64_t count, Chosen chosen, cudaStream_t stream) {
+[[gnu::noinline]] void select(void *scratch, size_t &bytes, uint32_t begin, uint32_t *out,
+                              uint32_t *num_selected, int64_t count, Chosen chosen, cudaStream_t stream) {
     const thrust::counting_iterator<uint32_t> numbers(begin);
     PK_CUDA(cub::DeviceSelect::If(scratch, bytes, numbers, out, num_selected, count, chosen, stream));
 }
 template <class Key>
 [[gnu::noinline]] void select_zeros(void *scratch, size_t &bytes, const Key *elements, Key *zeros,
                                     uint32_t *num_selected, int64_t count, cudaStream_t stream) {
-    PK_CUDA(cub::DeviceSelect::If(scratch, bytes, elements, zeros, num_selected, count, device::IsZero(), stream));
+    PK_CUDA(cub::DeviceSelect::If(scratch, bytes, elements, zeros, num_selected, count, device::IsZero(),
+                                  stream));
 }
 
-}  // namespace cub_once
+}  // namespace cub_instances
 
 // Some of the resident elements, which are sorted together: whole rows, or those of one row from `begin` to
 // `end` whose keys are from `low` to `high`.
@@ -326,7 +329,7 @@ class DeviceSorter {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), stream));
         const auto blocks = unsigned(std::min<int64_t>(blocks_for(count), MAX_BLOCKS));
         device::count_keys<<<blocks, device::THREADS, 0, stream>>>(order_, elements, count, low, high, shift,
-                                                                  counts);
+                                                                   counts);
         PK_CUDA(cudaGetLastError());
     }
 
@@ -334,13 +337,14 @@ class DeviceSorter {
     void count_equal(int64_t count, Key key, int64_t chunk, cudaStream_t stream) const {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), stream));
         device::count_equal<<<blocks_for(count), device::THREADS, 0, stream>>>(order_, elements, count, key,
-                                                                              chunk, counts);
+                                                                               chunk, counts);
         PK_CUDA(cudaGetLastError());
     }
 
     // Queues the sorting of a bucket of rows of `columns`, into a buffer of results; of an order, the first
     // `kept` of each row; of the distinct ones, as many as found[buffer] then says.
-    void sort(const Bucket<Key> &bucket_spec, int64_t columns, int64_t kept, int buffer, cudaStream_t stream) {
+    void sort(const Bucket<Key> &bucket_spec, int64_t columns, int64_t kept, int buffer,
+              cudaStream_t stream) {
         const int64_t count = bucket_spec.count;
         const unsigned blocks = blocks_for(count);
         cub::DoubleBuffer<Key> keys = key_buffers<Key>();
@@ -352,14 +356,15 @@ class DeviceSorter {
         auto begin_with = [&](auto *sorted) {
             if (bucket_spec.is_selected) {
                 device::gather<<<blocks, device::THREADS, 0, stream>>>(order_, elements, indices_[0], count,
-                                                                      sorted);
+                                                                       sorted);
             } else {
-                device::load<<<blocks, device::THREADS, 0, stream>>>(order_, elements, bucket_spec.begin, count,
-                                                                    sorted, indices_[0]);
+                device::load<<<blocks, device::THREADS, 0, stream>>>(order_, elements, bucket_spec.begin,
+                                                                     count, sorted, indices_[0]);
             }
             PK_CUDA(cudaGetLastError());
         };
-        const int bits = bucket_spec.is_selected ? bits_of(uint64_t(bucket_spec.low ^ bucket_spec.high)) : int(8 * sizeof(Key));
+        const int bits = bucket_spec.is_selected ? bits_of(uint64_t(bucket_spec.low ^ bucket_spec.high))
+                                                 : int(8 * sizeof(Key));
         size_t bytes = size_t(scratch_bytes_);
         if (by_pairs) {
             begin_with(paired.Current());
@@ -370,13 +375,13 @@ class DeviceSorter {
             if (bits != 0) cub_instances::sort_keys(scratch_, bytes, keys, uint32_t(count), bits, stream);
         }
         if (many_rows) {
-            device::find_rows<<<blocks, device::THREADS, 0, stream>>>(indices.Current(), count, bucket_spec.begin,
-                                                                     columns, rows_[0]);
+            device::find_rows<<<blocks, device::THREADS, 0, stream>>>(indices.Current(), count,
+                                                                      bucket_spec.begin, columns, rows_[0]);
             PK_CUDA(cudaGetLastError());
             cub::DoubleBuffer<uint32_t> rows(rows_[0], rows_[1]);
             bytes = size_t(scratch_bytes_);
             cub_instances::sort_pairs(scratch_, bytes, rows, indices, uint32_t(count),
-                                 bits_of(uint64_t(count / columns - 1)), stream);
+                                      bits_of(uint64_t(count / columns - 1)), stream);
         }
         if (spec_.order) {
             // What was selected is all of one row, which begins where the elements do.
@@ -390,8 +395,8 @@ class DeviceSorter {
         } else if (spec_.distinct) {
             write_distinct(keys.Current(), count, buffer, stream);
         } else {
-            device::write_keys<<<blocks, device::THREADS, 0, stream>>>(order_, keys.Current(), count,
-                                                                    reinterpret_cast<Key *>(results[buffer]));
+            device::write_keys<<<blocks, device::THREADS, 0, stream>>>(
+                order_, keys.Current(), count, reinterpret_cast<Key *>(results[buffer]));
         }
         PK_CUDA(cudaGetLastError());
     }
@@ -489,8 +494,10 @@ class DeviceSorter {
 
     void select(const Bucket<Key> &bucket_spec, cudaStream_t stream) {
         size_t bytes = size_t(scratch_bytes_);
-        cub_instances::select(scratch_, bytes, uint32_t(bucket_spec.begin), indices_[0], counts, bucket_spec.end - bucket_spec.begin,
-                         device::KeyInRange{runtime_ordering(), elements, bucket_spec.low, bucket_spec.high}, stream);
+        cub_instances::select(
+            scratch_, bytes, uint32_t(bucket_spec.begin), indices_[0], counts,
+            bucket_spec.end - bucket_spec.begin,
+            device::KeyInRange{runtime_ordering(), elements, bucket_spec.low, bucket_spec.high}, stream);
     }
 
     device::RuntimeOrdering runtime_ordering() const { return device::RuntimeOrdering(order_); }
@@ -499,10 +506,10 @@ class DeviceSorter {
         const bool splits = order_.of_floats && spec_.splits_nan;
         size_t bytes = size_t(scratch_bytes_);
         cub_instances::select(scratch_, bytes, 0, indices_[0], counts, count,
-                         device::IsFirst{runtime_ordering(), splits, keys, before_}, stream);
+                              device::IsFirst{runtime_ordering(), splits, keys, before_}, stream);
         device::write_selected<<<unsigned(std::min<int64_t>(blocks_for(count), MAX_BLOCKS)), device::THREADS,
-                               0, stream>>>(order_, keys, indices_[0], counts,
-                                           reinterpret_cast<Key *>(results[buffer]));
+                                 0, stream>>>(order_, keys, indices_[0], counts,
+                                              reinterpret_cast<Key *>(results[buffer]));
         PK_CUDA(cudaGetLastError());
         device::conclude<<<1, 1, 0, stream>>>(keys, count, counts, last_[buffer], num_selected[buffer]);
         PK_CUDA(cudaGetLastError());
@@ -521,10 +528,10 @@ class DeviceSorter {
         cub_instances::sort_pairs(nullptr, of_pairs, paired, indices, count, bits, nullptr);
         cub_instances::sort_pairs(nullptr, of_rows, rows, indices, count, 32, nullptr);
         cub_instances::select(nullptr, of_selecting, 0, indices_[0], counts, most,
-                         device::KeyInRange{runtime_ordering(), elements, 0, 0}, nullptr);
+                              device::KeyInRange{runtime_ordering(), elements, 0, 0}, nullptr);
         if (spec_.distinct) {
             cub_instances::select(nullptr, of_distinct, 0, indices_[0], counts, bucket,
-                             device::IsFirst{runtime_ordering(), false, nullptr, nullptr}, nullptr);
+                                  device::IsFirst{runtime_ordering(), false, nullptr, nullptr}, nullptr);
         }
         return int64_t(std::max({of_keys, of_pairs, of_rows, of_selecting, of_distinct})) + 256;
     }

@@ -86,7 +86,7 @@ def uniform_bins(edges: Array, first: Any, last: Any, values: DType) -> Bins | N
     return _bins(
         *(abi.BINS_UNIFORM, count, stored),
         type=code_for(edges.dtype),
-        quotient=code_for(quotient),
+        compute_type=code_for(quotient),
         low=_bits(low),
         high=_bits(high),
         first=np.asarray(first).astype(edges.dtype),

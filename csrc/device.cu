@@ -3,15 +3,15 @@
 #include <cstdio>
 
 #include "common/call/result_memory.h"
-#include "cuda/kernels/cache_flush.h"
-#include "cuda/residency/residency_map.h"
-#include "cuda/residency/device_pool.h"
 #include "cuda/elementwise/jit_kernel.h"
+#include "cuda/kernels/cache_flush.h"
+#include "cuda/pipeline/staging_slots.h"
+#include "cuda/residency/device_pool.h"
+#include "cuda/residency/residency_map.h"
 #include "cuda/runtime/copy_bandwidth.h"
+#include "cuda/runtime/cuda.h"
 #include "cuda/runtime/pinned_memory.h"
 #include "cuda/runtime/stream_memory.h"
-#include "cuda/runtime/cuda.h"
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/tuning.h"
 
 extern "C" int32_t pk_device_count(int64_t *count) {

@@ -32,8 +32,8 @@ void launch(const Located &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (call.ranges().empty()) return;
     with_broadcast_fallback<Interpreter>(
-        evaluation, call, devices, [&](Interpreter &algorithm) { run_pipeline(algorithm, call, devices, call.ranges()); },
-        true);
+        evaluation, call, devices,
+        [&](Interpreter &algorithm) { run_pipeline(algorithm, call, devices, call.ranges()); }, true);
 }
 
 }  // namespace
@@ -48,7 +48,8 @@ extern "C" int32_t pk_evaluate(const pk_instruction *program, int64_t instructio
         options, report,
         [&] {
             return pk::elementwise::Located(program, instruction_count, operands, operand_count, shape,
-                                            dimensions, exceptions, report, PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
+                                            dimensions, exceptions, report,
+                                            PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
         },
         pk::elementwise::launch);
 }

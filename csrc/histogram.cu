@@ -27,8 +27,8 @@ bool count_bytes(const BinnedElements &counting, const plan::Operands &operands,
 bool count_elements(const BinnedElements &counting, const plan::Operands &operands, Call &call,
                     const std::vector<int> &devices, int64_t *counts) {
     const int types[2] = {counting.view(0).type, counting.axes == 2 ? counting.view(1).type : 0};
-    HistogramAlgorithm counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts, operands, call,
-                    devices);
+    HistogramAlgorithm counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts,
+                               operands, call, devices);
     if (!counter.has_memory) return false;
     run_pipeline(counter, call, devices, {{0, counting.layout.size}});
     counter.finish();
@@ -37,22 +37,22 @@ bool count_elements(const BinnedElements &counting, const plan::Operands &operan
 
 // Queues it in the thread's line, where the counts and the edges are at home, too.
 void count_async(const HistogramRequest &request, const HostRanges &host_ranges, int results, Call &call,
-                   const StreamScope &stream_scope) {
+                 const StreamScope &stream_scope) {
     const CurrentDevice current(stream_scope.device);
     const std::vector<int> devices{stream_scope.device};
     plan::Operands operands(host_ranges.all, call, devices, true);
     char *const table = operands.of(results).d_data;
     PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), stream_scope.stream));
     const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
-    HistogramAlgorithm counter(request.layout, request.bins, request.axes, types, request.total, nullptr, operands, call,
-                    devices, {&host_ranges, table});
+    HistogramAlgorithm counter(request.layout, request.bins, request.axes, types, request.total, nullptr,
+                               operands, call, devices, {&host_ranges, table});
     run_pipeline(counter, call, devices, {{0, request.layout.size}});
     operands.commit();
 }
 
 // Where a device has no room for all bins, the host counts.
-void count(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, const plan::Operands &operands,
-           Call &call, const std::vector<int> &devices, int64_t *counts) {
+void count(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges,
+           const plan::Operands &operands, Call &call, const std::vector<int> &devices, int64_t *counts) {
     std::fill_n(counts, counting.total + 2, int64_t(0));
     if (counting.layout.size == 0) return;
     const bool are_bytes = counting.axes == 1 && counting.view(0).item == 1;
@@ -64,8 +64,8 @@ void count(const BinnedElements &counting, const std::vector<plan::HostRange> &h
 }
 
 // Between the extremes of elements that stay on a device. Returns whether it has room.
-bool count_between_extremes(const HistogramOfExtentRequest &request, const plan::Operands &operands, Call &call,
-                const std::vector<int> &devices) {
+bool count_between_extremes(const HistogramOfExtentRequest &request, const plan::Operands &operands,
+                            Call &call, const std::vector<int> &devices) {
     const int type = request.type();
     const bool are_bytes = request.layout.views[0].item == 1;
     if (devices.size() != 1 || (are_bytes && operands.of(0).d_data == nullptr)) return false;
@@ -78,7 +78,8 @@ bool count_between_extremes(const HistogramOfExtentRequest &request, const plan:
     extent_of_keys(type, copier.keys[0], copier.keys[1], extent);
     const pk_bins found = request.found_bins(extent);
     std::fill_n(request.counts, request.count + 2, int64_t(0));
-    HistogramAlgorithm counter(request.layout, &found, 1, &type, request.count, request.counts, operands, call, devices);
+    HistogramAlgorithm counter(request.layout, &found, 1, &type, request.count, request.counts, operands,
+                               call, devices);
     if (!counter.has_memory) return false;
     const OwnStream own;
     counter.launch_all(copier.data(), own.stream.get());
@@ -96,11 +97,12 @@ void launch_extent(const ExtentRequest &request, Call &call) {
 
 // Weights are added where they and the elements are at home, and else by the host's threads.
 template <class OnDevice, class OnHost>
-void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, Call &call, OnDevice add_on_device,
-           OnHost add_on_host) {
+void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, Call &call,
+           OnDevice add_on_device, OnHost add_on_host) {
     const std::vector<int> devices = devices_of(call);
     const auto inputs_end = host_ranges.begin() + (counting.layout.size == 0 ? 0 : counting.axes + 1);
-    const bool are_resident = inputs_end != host_ranges.begin() && plan::all_resident({host_ranges.begin(), inputs_end}, devices);
+    const bool are_resident =
+        inputs_end != host_ranges.begin() && plan::all_resident({host_ranges.begin(), inputs_end}, devices);
     plan::Operands operands(host_ranges, call, are_resident ? devices : std::vector<int>());
     if (!are_resident || !add_on_device(operands, devices[0])) {
         sync_to_host(host_ranges, call);
@@ -114,14 +116,16 @@ bool histogram_async(const HistogramRequest &request, Call &call, const std::vec
     const int64_t values = request.axes + request.has_weights, total = request.total;
     HostRanges host_ranges(request.layout, values, request.bins, request.axes, true);
     const int results = host_ranges.add_results(request.counts, total + 2, true);
-    const StreamScope *const stream_scope = request.layout.size == 0 ? nullptr : plan::stream_scope_for(host_ranges.all, devices);
+    const StreamScope *const stream_scope =
+        request.layout.size == 0 ? nullptr : plan::stream_scope_for(host_ranges.all, devices);
     if (stream_scope == nullptr) return false;
     if (!request.has_weights) {
         count_async(request, host_ranges, results, call, *stream_scope);
         return true;
     }
     auto add = [&](auto sum) {
-        return add_weights_async<decltype(sum), uint64_t>(request, host_ranges, results, results, total * 8, call, *stream_scope);
+        return add_weights_async<decltype(sum), uint64_t>(request, host_ranges, results, results, total * 8,
+                                                          call, *stream_scope);
     };
     return request.adds_in_floats() ? add(double()) : add(uint64_t());
 }
@@ -130,7 +134,8 @@ void launch_histogram(const HistogramRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (histogram_async(request, call, devices)) return;
     const int64_t total = request.total;
-    HostRanges host_ranges(request.layout, request.axes + request.has_weights, request.bins, request.axes, false);
+    HostRanges host_ranges(request.layout, request.axes + request.has_weights, request.bins, request.axes,
+                           false);
     host_ranges.add_results(request.counts, total + 2, false);
     if (request.has_weights) {
         auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
@@ -174,10 +179,11 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
     };
     {
         const HostRanges resident = host_ranges_of(true);
-        const StreamScope *const stream_scope = request.layout.size == 0 ? nullptr : plan::stream_scope_for(resident.all, devices);
+        const StreamScope *const stream_scope =
+            request.layout.size == 0 ? nullptr : plan::stream_scope_for(resident.all, devices);
         const int outside = int(resident.all.size()) - 1;
-        if (stream_scope != nullptr &&
-            add_weights_async<double, double>(request, resident, outside - 1, outside, 0, call, *stream_scope))
+        if (stream_scope != nullptr && add_weights_async<double, double>(request, resident, outside - 1,
+                                                                         outside, 0, call, *stream_scope))
             return;
     }
     weigh(
@@ -192,7 +198,7 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (request.layout.size == 0) return;
     const plan::HostRange edges_range(reinterpret_cast<const void *>(request.bins->edges),
-                                edges_bytes(*request.bins), 8, false);
+                                      edges_bytes(*request.bins), 8, false);
     const bool are_resident = plan::all_resident({edges_range}, devices);
     if (!are_resident) plan::sync_to_host({edges_range}, call);
     const std::vector<View> &views = request.layout.views;
@@ -201,7 +207,8 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
     Edges edges;
     if (!are_resident) edges = Edges(*request.bins, nullptr, broadcasts);
     const bool has_memory = broadcasts.upload(call, devices);
-    plan::Operands operands({values, places, edges_range}, call, has_memory ? devices : std::vector<int>(), true);
+    plan::Operands operands({values, places, edges_range}, call, has_memory ? devices : std::vector<int>(),
+                            true);
     if (are_resident) edges = Edges(*request.bins, operands.of(2).d_data, broadcasts);
     if (has_memory) {
         DigitizeAlgorithm digitizer(request, operands, broadcasts, edges);

@@ -1,9 +1,9 @@
 // Interpolation on a GPU: the points go up once, unless they are there, and the values are streamed past
 // them.
 #include "common/interp.h"
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::interp {
 
@@ -30,8 +30,10 @@ pk_operand operand_of(const double *array) {
 class InterpAlgorithm : public DeviceAlgorithm {
    public:
     InterpAlgorithm(const Layout &layout, const Curve &curve, const plan::Operands &operands, Call &call,
-                  const std::vector<int> &devices)
-        : DeviceAlgorithm(layout, operands.loads({X}), operands.stores(OUT), 0, 0), curve_(curve), operands_(operands) {
+                    const std::vector<int> &devices)
+        : DeviceAlgorithm(layout, operands.loads({X}), operands.stores(OUT), 0, 0),
+          curve_(curve),
+          operands_(operands) {
         can_run_async = true;
         const int64_t bytes = curve.size * int64_t(sizeof(double));
         if (operands.of(XP).d_data == nullptr) xp_ = broadcasts_.add(curve.xp, bytes);
@@ -45,13 +47,15 @@ class InterpAlgorithm : public DeviceAlgorithm {
     void launch(const Chunk &chunk) override {
         auto points = [&](int operand, int64_t offset) {
             const char *const d_resident = operands_.of(operand).d_data;
-            return reinterpret_cast<const double *>(d_resident != nullptr ? d_resident
-                                                                    : broadcasts_.d_data(chunk.device_index) + offset);
+            return reinterpret_cast<const double *>(
+                d_resident != nullptr ? d_resident : broadcasts_.d_data(chunk.device_index) + offset);
         };
         Curve curve = curve_;
         curve.xp = points(XP, xp_);
         curve.fp = points(FP, fp_);
-        auto at = [&](int operand) { return reinterpret_cast<double *>(operands_.d_data(*this, chunk, operand)); };
+        auto at = [&](int operand) {
+            return reinterpret_cast<double *>(operands_.d_data(*this, chunk, operand));
+        };
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
         interpolate_chunk<<<blocks, THREADS, 0, chunk.stream>>>(curve, at(X), at(OUT), chunk.count);
         PK_CUDA(cudaGetLastError());

@@ -1,9 +1,9 @@
 // The user's kernels on a GPU: cuda/kernels/ runs them.
 #include "common/device.h"
 #include "common/kernels.h"
-#include "cuda/kernels/residency_adapter.h"
-#include "cuda/kernels/module_cache.h"
 #include "cuda/kernels/launcher.h"
+#include "cuda/kernels/module_cache.h"
+#include "cuda/kernels/residency_adapter.h"
 #include "cuda/pipeline/pipeline.h"
 
 namespace pk::kernels {

@@ -13,13 +13,15 @@ namespace {
 constexpr int64_t WORTH_SPLITTING = 1024;
 
 template <class Kind>
-bool run(const Product &product, const ResidentProduct &resident, Call &call, int device, GemmAlgorithm algorithm, int64_t method) {
+bool run(const Product &product, const ResidentProduct &resident, Call &call, int device,
+         GemmAlgorithm algorithm, int64_t method) {
     *product.method = method;
     return GemmPipeline<Kind>(product, resident, call, device, algorithm).run();
 }
 
 // Of a factor, from the first of its matrices that are multiplied to the last.
-plan::HostRange host_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix, int64_t item) {
+plan::HostRange host_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
+                              int64_t item) {
     int64_t low = INT64_MAX, high = 0;
     for (int64_t pair = 0; pair < product.batch; ++pair) {
         low = std::min(low, product.places[2 * pair + index]);
@@ -37,7 +39,8 @@ std::vector<plan::HostRange> host_ranges_of(const Product &product) {
             {product.c, product.elements() * item, item, true}};
 }
 
-ResidentProduct find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges, const plan::Operands &operands) {
+ResidentProduct find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges,
+                              const plan::Operands &operands) {
     ResidentProduct resident{product, operands.of(2).copy_back};
     auto find = [&](int operand, const void *on_host) -> char * {
         char *const at = operands.of(operand).d_data;
@@ -65,14 +68,20 @@ void multiply(const Product &product, const ResidentProduct &resident, Call &cal
     const int64_t method = has_cublas ? PK_MATMUL_BY_CUBLAS : PK_MATMUL_BY_KERNEL;
     if constexpr (std::is_same<Kind, Float32>::value) {
         if (product.precision == PK_PRECISION_EXACT) {
-            run<Float64Accumulation>(product, resident, call, device, has_cublas ? GemmAlgorithm::float64_cublas : GemmAlgorithm::float64_kernel, method);
+            run<Float64Accumulation>(
+                product, resident, call, device,
+                has_cublas ? GemmAlgorithm::float64_cublas : GemmAlgorithm::float64_kernel, method);
             return;
         }
-        const bool splits = has_cublas && product.precision == PK_PRECISION_HIGHEST && is_worth_splitting(product, device);
-        if (splits && run<Kind>(product, resident, call, device, GemmAlgorithm::split, PK_MATMUL_BY_CUBLAS_SPLIT)) return;
+        const bool splits =
+            has_cublas && product.precision == PK_PRECISION_HIGHEST && is_worth_splitting(product, device);
+        if (splits &&
+            run<Kind>(product, resident, call, device, GemmAlgorithm::split, PK_MATMUL_BY_CUBLAS_SPLIT))
+            return;
         // An infinity has no parts: what has any is multiplied once more, as it is.
     }
-    run<Kind>(product, resident, call, device, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel, method);
+    run<Kind>(product, resident, call, device, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel,
+              method);
 }
 
 template <class Kind>
@@ -106,7 +115,7 @@ void launch(const Product &product, Call &call) {
             return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
                                        sizeof(T));                                                           \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                  \
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -4,9 +4,9 @@
 
 #include "common/blocks.h"
 #include "common/device.h"
-#include "cuda/residency/residency_map.h"
 #include "cuda/elementwise/jit_kernel.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/residency_map.h"
 
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     return pk::guarded([&] {
@@ -25,34 +25,39 @@ extern "C" int32_t pk_plan_set_device(int64_t device) {
     });
 }
 
-extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident) {
+extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent,
+                                         int32_t *is_resident) {
     return pk::guarded([&] {
         using pk::plan::ResidencyScope;
         pk::plan::require_range(address, bytes, intent, is_resident);
         *is_resident = 0;
         if (ResidencyScope::current() == nullptr) return;
         auto *const host = reinterpret_cast<char *>(address);
-        pk::require(ResidencyScope::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
+        pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
+                    "the range overlaps one that is kept");
         const int device = ResidencyScope::current()->device();
         pk::plan::PooledBuffer memory(device, bytes);
         if (memory.get() == nullptr) return;
-        ResidencyScope::current()->add({host, bytes, intent, std::move(memory), intent == PK_RESIDENT_INPUT, false, device});
+        ResidencyScope::current()->add(
+            {host, bytes, intent, std::move(memory), intent == PK_RESIDENT_INPUT, false, device});
         *is_resident = 1;
     });
 }
 
 extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
-                                int32_t valid, int32_t *device) {
+                                  int32_t valid, int32_t *device) {
     return pk::guarded([&] {
         using pk::plan::ResidencyScope;
         pk::plan::require_import(address, bytes, device_address, valid, device);
         pk::plan::require_plan(ResidencyScope::current() != nullptr);
         auto *const host = reinterpret_cast<char *>(address);
-        pk::require(ResidencyScope::overlapping(host, host + bytes).empty(), "the range overlaps one that is kept");
+        pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
+                    "the range overlaps one that is kept");
         *device = pk::plan::device_of_imported(device_address, bytes, stream);
         const bool host_valid = valid == PK_IMPORT_HOST_VALID;
-        ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::plan::PooledBuffer(), host_valid, !host_valid,
-                                *device, reinterpret_cast<char *>(device_address)});
+        ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::plan::PooledBuffer(),
+                                        host_valid, !host_valid, *device,
+                                        reinterpret_cast<char *>(device_address)});
     });
 }
 
@@ -97,13 +102,15 @@ extern "C" int32_t pk_plan_download(uint64_t address, const pk_options *options,
 
 extern "C" int32_t pk_plan_invalidate(uint64_t address) {
     return pk::guarded([&] {
-        if (pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address)) kept->invalidate_device();
+        if (pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address))
+            kept->invalidate_device();
     });
 }
 
 extern "C" int32_t pk_plan_drop(uint64_t address) {
     return pk::guarded([&] {
-        if (const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address)) pk::plan::ResidencyScope::drop(*kept);
+        if (const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address))
+            pk::plan::ResidencyScope::drop(*kept);
     });
 }
 
@@ -127,8 +134,8 @@ extern "C" int32_t pk_plan_jit_install(uint64_t kernel, const uint8_t *image, in
     });
 }
 
-extern "C" int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
-                                 const pk_options *, pk_report *report) {
+extern "C" int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks,
+                                 int64_t scratch_bytes, const pk_options *, pk_report *report) {
     return pk::guarded([&] {
         const pk::blocks::Request checked(programs, program_count, blocks, scratch_bytes, report);
         pk::fail(PK_UNSUPPORTED, "the CUDA library has no threads with caches: run a pass after the other");

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "common/random.h"
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::random {
 
@@ -171,7 +171,8 @@ class RandomAlgorithm : public DeviceAlgorithm {
     }
 
     Parameter parameter(const Chunk &chunk, int index) const {
-        return {reinterpret_cast<const uint64_t *>(operands_.d_data(*this, chunk, 1 + index)), constants_[index]};
+        return {reinterpret_cast<const uint64_t *>(operands_.d_data(*this, chunk, 1 + index)),
+                constants_[index]};
     }
 
     void launch(const RandomParams &params, unsigned blocks, cudaStream_t stream) const {

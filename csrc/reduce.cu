@@ -1,10 +1,10 @@
 #include "common/reduce.h"
 
-#include "cuda/residency/workspace.h"
 #include "cuda/elementwise/interpreter.h"
-#include "cuda/reduce/dispatch.cuh"
-#include "cuda/reduce/combine_partials.cuh"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/reduce/combine_partials.cuh"
+#include "cuda/reduce/dispatch.cuh"
+#include "cuda/residency/workspace.h"
 
 namespace pk {
 
@@ -15,8 +15,8 @@ using namespace reduction;
 class ReduceAlgorithm : public Interpreter {
    public:
     ReduceAlgorithm(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
-            const std::vector<int> &devices, bool may_broadcast, const Reduction &reduction, const Region &region,
-            Partials &partials)
+                    const std::vector<int> &devices, bool may_broadcast, const Reduction &reduction,
+                    const Region &region, Partials &partials)
         : Interpreter(evaluation, operands, call, devices, may_broadcast),
           reduction_(reduction),
           region_(region),
@@ -29,7 +29,8 @@ class ReduceAlgorithm : public Interpreter {
         }
         if (is_plain_) scratch_bytes = 0;
         // Of other shapes, threads do not read whole lines.
-        single_pass_coalesced = single_pass_coalesced && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
+        single_pass_coalesced =
+            single_pass_coalesced && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
     }
 
     int64_t units() const override { return region_.slabs.units(); }
@@ -44,8 +45,9 @@ class ReduceAlgorithm : public Interpreter {
         char *const results = chunk.d_memory + chunk.results;
         char *const partials =
             finalizes_ ? chunk.d_memory + chunk.scratch + chunk.rounded * partials_at_ : results;
-        const ReduceParams params{values[0],         values[1],   reduction_.type, region_.slabs, chunk.units.start,
-                          chunk.units.count, chunk.start, partials,        is_single_chunk_};
+        const ReduceParams params{values[0],     values[1],         reduction_.type,
+                                  region_.slabs, chunk.units.start, chunk.units.count,
+                                  chunk.start,   partials,          is_single_chunk_};
         const int64_t combined = launch_reduction(reduction_, params, chunk.stream);
         if (is_single_chunk_) combined_ = combined;  // other chunks are launched by several threads
         if (finalizes_) write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.stream);
@@ -68,7 +70,8 @@ class ReduceAlgorithm : public Interpreter {
     void run_resident(const StreamScope &stream_scope, char *results) {
         constexpr int64_t SCRATCH = 32 << 20;
         const int64_t bytes_per_unit = Chunk::round_up(unit_elements) * scratch_bytes;
-        const int64_t most = bytes_per_unit == 0 ? units() : std::clamp<int64_t>(SCRATCH / bytes_per_unit, 1, units());
+        const int64_t most =
+            bytes_per_unit == 0 ? units() : std::clamp<int64_t>(SCRATCH / bytes_per_unit, 1, units());
         const int64_t scratch = status_bytes + Chunk::round_up(units() * result_bytes);
         const plan::Workspace memory(stream_scope, scratch + most * bytes_per_unit);
         is_single_chunk_ = most == units();
@@ -80,7 +83,8 @@ class ReduceAlgorithm : public Interpreter {
         }
         char *const partials = memory.get() + status_bytes;
         const View &result = reduction_.result.views[0];
-        combine_on_device(reduction_, region_.slabs, partials, combined_, {results, result, region_}, stream_scope.stream);
+        combine_on_device(reduction_, region_.slabs, partials, combined_, {results, result, region_},
+                          stream_scope.stream);
     }
 
     bool is_plain() const { return is_plain_; }
@@ -159,8 +163,8 @@ bool reads(const Reduction &reduction, const std::vector<Region> &regions, const
 
 // Whether results can be written on the device, to where they have a home: each is of one block, and nothing
 // that is read lies there.
-bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region> &regions, const plan::HostRange &result,
-                  const std::vector<int> &devices) {
+bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region> &regions,
+                           const plan::HostRange &result, const std::vector<int> &devices) {
     const bool are_short = std::all_of(regions.begin(), regions.end(), [](const Region &region) {
         return region.slabs.blocks() == 1 && (region.slabs.inner != 1 || region.slabs.length < Slabs::BLOCK);
     });
@@ -170,7 +174,7 @@ bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region>
 // In this thread's line, if all that is read lies there; what is whole in memory in one region, which takes
 // no scratch.
 bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regions, bool are_contiguous,
-                   char *results, Call &call, const std::vector<int> &devices) {
+                     char *results, Call &call, const std::vector<int> &devices) {
     for (const Region &region : regions) {
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
@@ -178,7 +182,8 @@ bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regi
         Partials partials(reduction, region);
         ReduceAlgorithm algorithm(evaluation, operands, call, devices, false, reduction, region, partials);
         operands.discard();
-        if (!algorithm.is_resident() || !algorithm.can_run_async || !algorithm.has_memory || (are_contiguous && !algorithm.is_plain()))
+        if (!algorithm.is_resident() || !algorithm.can_run_async || !algorithm.has_memory ||
+            (are_contiguous && !algorithm.is_plain()))
             return false;
         algorithm.run_resident(*StreamScope::current(), results);
     }
@@ -187,7 +192,7 @@ bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regi
 }
 
 bool reduce_async(const Reduction &reduction, const plan::HostRange &result, Call &call,
-                   const std::vector<int> &devices) {
+                  const std::vector<int> &devices) {
     const StreamScope *const stream_scope = StreamScope::current_on(devices);
     if (stream_scope == nullptr) return false;
     if (!plan::all_resident({result}, devices)) return false;
@@ -195,12 +200,13 @@ bool reduce_async(const Reduction &reduction, const plan::HostRange &result, Cal
     plan::Operands operands({result}, call, devices, true);
     const plan::DeviceOperand resident = operands.of(0);
     for (const bool are_contiguous : {true, false}) {
-        const std::vector<Region> regions = are_contiguous ? reduction.regions(INT64_MAX) : reduction.regions();
+        const std::vector<Region> regions =
+            are_contiguous ? reduction.regions(INT64_MAX) : reduction.regions();
         if (reads(reduction, regions, result)) break;
         if (!enqueue_regions(reduction, regions, are_contiguous, resident.d_data, call, devices)) continue;
         if (resident.copy_back)
-            plan::download(devices[0], resident.d_data, const_cast<char *>(result.low), result.high - result.low,
-                             call);
+            plan::download(devices[0], resident.d_data, const_cast<char *>(result.low),
+                           result.high - result.low, call);
         operands.commit();
         return true;
     }
@@ -225,7 +231,8 @@ void launch_async(const Located &reduction, Call &call) {
         require(device_of(region.layout) == reduction.device, "the arrays lie on several GPUs");
         const plan::Operands operands(plan::Operands::CallerOwned(), region.layout, call);
         Partials partials(reduction, region);
-        ReduceAlgorithm algorithm(evaluation, operands, call, {reduction.device}, false, reduction, region, partials);
+        ReduceAlgorithm algorithm(evaluation, operands, call, {reduction.device}, false, reduction, region,
+                                  partials);
         require(algorithm.is_resident() && algorithm.is_plain(),
                 "what is reduced on a device is dense, and as it is there");
         algorithm.run_resident(async_call, reduction.result.views[0].base);
@@ -239,7 +246,8 @@ void launch(const Reduction &reduction, Call &call) {
     const std::vector<Region> regions = reduction.regions();
     plan::HostRange result(reduction.result, reduction.result.views[0], true);
     if (reduce_async(reduction, result, call, devices)) return;
-    result.may_be_resident = result.may_be_resident && can_finalize_in_place(reduction, regions, result, devices);
+    result.may_be_resident =
+        result.may_be_resident && can_finalize_in_place(reduction, regions, result, devices);
     plan::Operands results({result}, call, devices);
     const plan::DeviceOperand resident = results.of(0);
     for (const Region &region : regions) reduce_region(reduction, region, call, devices, resident.d_data);
@@ -272,7 +280,8 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
         options, report,
         [&] {
             return pk::Located(reduction, program, instruction_count, operands, operand_count, shape,
-                               dimensions, exceptions, report, PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
+                               dimensions, exceptions, report,
+                               PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
         },
         pk::launch_located);
 }

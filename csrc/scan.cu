@@ -1,12 +1,12 @@
 #include <optional>
 
+#include "cuda/pipeline/pipeline.h"
 #include "cuda/residency/operands.h"
 #include "cuda/residency/workspace.h"
-#include "cuda/scan/column_scan.cuh"
-#include "cuda/scan/block_prefix.cuh"
-#include "cuda/scan/tile_scan.cuh"
 #include "cuda/runtime/stream_memory.h"
-#include "cuda/pipeline/pipeline.h"
+#include "cuda/scan/block_prefix.cuh"
+#include "cuda/scan/column_scan.cuh"
+#include "cuda/scan/tile_scan.cuh"
 
 namespace pk::scan {
 
@@ -59,9 +59,9 @@ class ScanAlgorithm : public DeviceAlgorithm {
    public:
     // Without a device, what runs on from chunk to chunk is the caller's, as queue() says.
     ScanAlgorithm(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
-            std::optional<int> device)
+                  std::optional<int> device)
         : DeviceAlgorithm(region.layout, operands.loads({0}), stores_of(region, operands), sizeof(unsigned),
-               scratch_of(region.slabs)),
+                          scratch_of(region.slabs)),
           request_(request),
           slabs_(region.slabs),
           operands_(operands),
@@ -147,7 +147,8 @@ class ScanAlgorithm : public DeviceAlgorithm {
             PK_CUDA(cudaGetLastError());
         }
         if (in_order) {
-            device::upsweep_blocks<Op><<<blocks(params.scan_blocks * params.inner), device::THREADS, 0, stream>>>(params);
+            device::upsweep_blocks<Op>
+                <<<blocks(params.scan_blocks * params.inner), device::THREADS, 0, stream>>>(params);
             PK_CUDA(cudaGetLastError());
             launch_prefixes(params, stream);
         }
@@ -188,8 +189,8 @@ class ScanAlgorithm : public DeviceAlgorithm {
         params.blocks_per_tile = device::blocks_per_tile(slabs_.length);
         params.scan_blocks = in_order ? chunk.units.count : chunk.count / (slabs_.length * slabs_.inner);
         params.segments = chunk.d_memory + chunk.scratch;
-        params.totals =
-            static_cast<State *>(params.segments) + params.scan_blocks * params.segments_per_block * params.inner;
+        params.totals = static_cast<State *>(params.segments) +
+                        params.scan_blocks * params.segments_per_block * params.inner;
         params.groups = static_cast<State *>(params.totals) + params.scan_blocks * params.inner;
         params.carries = carries_;
         params.groups_per_slab = (slabs_.blocks() + GROUP - 1) / GROUP;
@@ -221,7 +222,8 @@ void scan_region(const Request &request, const Region &region, const plan::Opera
         ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call, devices_asked.front());
         // What runs on from chunk to chunk stays on one device.
         const size_t device_count = algorithm.in_order ? 1 : devices_asked.size();
-        run_pipeline(algorithm, call, {devices_asked.begin(), devices_asked.begin() + int64_t(device_count)}, {{0, algorithm.units()}});
+        run_pipeline(algorithm, call, {devices_asked.begin(), devices_asked.begin() + int64_t(device_count)},
+                     {{0, algorithm.units()}});
     });
 }
 
@@ -238,7 +240,8 @@ bool may_overlap(const Request &request, const Region &region) {
 std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::vector<int> &devices_asked) {
     const Region &region = request.undivided;
     const Layout &layout = region.layout;
-    std::vector<plan::HostRange> host_ranges{{layout, layout.views[0], false}, {layout, layout.views[1], true}};
+    std::vector<plan::HostRange> host_ranges{{layout, layout.views[0], false},
+                                             {layout, layout.views[1], true}};
     const bool overlap = host_ranges[0].low < host_ranges[1].high && host_ranges[1].low < host_ranges[0].high;
     bool may_be_resident = !overlap || may_overlap(request, region);
     if (region.slabs.inner > 1) {
@@ -265,7 +268,8 @@ struct Located : Request {
 };
 
 // In a line, of operands that lie there.
-void scan_async(const Request &request, const plan::Operands &operands, const StreamScope &stream_scope, Call &call) {
+void scan_async(const Request &request, const plan::Operands &operands, const StreamScope &stream_scope,
+                Call &call) {
     visit_flipped_op(request.kind, [&](auto op) {
         ScanAlgorithm<decltype(op)> algorithm(request, request.undivided, operands, call, std::nullopt);
         require(algorithm.is_resident(), "what is scanned on a device is dense");
@@ -291,13 +295,15 @@ void launch(const Located &request, Call &call) {
     const StreamScope *const stream_scope = StreamScope::current_on(devices_asked);
     plan::Operands operands(host_ranges_of(request, devices_asked), call, devices_asked, true);
     const plan::DeviceOperand from = operands.of(0), to = operands.of(1);
-    const bool are_resident = from.d_data != nullptr && !from.upload_first_use && to.d_data != nullptr && !to.copy_back;
+    const bool are_resident =
+        from.d_data != nullptr && !from.upload_first_use && to.d_data != nullptr && !to.copy_back;
     if (stream_scope != nullptr && are_resident) {
         const CurrentDevice current(stream_scope->device);
         scan_async(request, operands, *stream_scope, call);
         call.advance(request.undivided.layout.size);
     } else if (operands.of(0).d_data == nullptr && to.d_data == nullptr) {
-        for (const Region &region : request.regions) scan_region(request, region, operands, call, devices_asked);
+        for (const Region &region : request.regions)
+            scan_region(request, region, operands, call, devices_asked);
     } else {
         const Region &region = request.undivided;
         scan_region(request, region, operands, call, devices_asked);

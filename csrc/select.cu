@@ -2,12 +2,12 @@
 
 #include <memory>
 
-#include "cuda/residency/operands.h"
-#include "cuda/select/radix_select.cuh"
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/runtime/cuda.h"
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staging_slots.h"
+#include "cuda/residency/operands.h"
+#include "cuda/runtime/cuda.h"
+#include "cuda/select/radix_select.cuh"
 
 namespace pk {
 
@@ -57,7 +57,11 @@ template <class Key>
 class LongRow {
    public:
     LongRow(DeviceContext &context, const SelectRequest &selection, const Key *in, const Key *d_in)
-        : context_(context), encoding_(selection.encoding), in_(in), d_in_(d_in), columns_(selection.columns) {}
+        : context_(context),
+          encoding_(selection.encoding),
+          in_(in),
+          d_in_(d_in),
+          columns_(selection.columns) {}
 
     // Returns how many are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
@@ -93,7 +97,7 @@ class LongRow {
             if (int64_t(counters.size()) <= device::OWN_COUNTERS) {
                 const unsigned blocks = std::min(blocks_for(size / EACH), OWN_BLOCKS);
                 device::count_few_digits<<<blocks, BLOCK_THREADS, 0, stream.get()>>>(encoding_, in, size,
-                                                                                    prefixes, counters_);
+                                                                                     prefixes, counters_);
             } else {
                 device::count_digits<<<blocks_for(size), BLOCK_THREADS, 0, stream.get()>>>(
                     encoding_, in, size, prefixes, counters_);
@@ -106,7 +110,8 @@ class LongRow {
             context_.count_downloaded(int64_t(bytes));
             context_.call.advance(level.prefix_bits == 0 ? size : 0);
         }
-        if (level.prefix_bits == 0 && encoding_ == Encoding::floating) nans_ = found[(int64_t(1) << digits) - 1];
+        if (level.prefix_bits == 0 && encoding_ == Encoding::floating)
+            nans_ = found[(int64_t(1) << digits) - 1];
     }
 
     // Has the elements from `start` on the device, and returns how many.
@@ -140,7 +145,8 @@ class LongRow {
 };
 
 template <class Key>
-void select_long(DeviceContext &context, const SelectRequest &selection, const Key *in, const Key *d_in, Key *out) {
+void select_long(DeviceContext &context, const SelectRequest &selection, const Key *in, const Key *d_in,
+                 Key *out) {
     std::vector<Key> found(size_t(selection.rank_count));
     for (int64_t row = 0; row < selection.rows; ++row) {
         const int64_t start = row * selection.columns;
@@ -156,15 +162,19 @@ void select_long(DeviceContext &context, const SelectRequest &selection, const K
 template <class Key>
 class ShortRows {
    public:
-    ShortRows(DeviceContext &context, const SelectRequest &selection, const Key *in, const Key *d_in, Key *out)
+    ShortRows(DeviceContext &context, const SelectRequest &selection, const Key *in, const Key *d_in,
+              Key *out)
         : context_(context), selection_(selection), in_(in), d_in_(d_in), out_(out) {
-        const int64_t own_ranks = selection.rank_rows == 1 ? 0 : selection.rank_count * int64_t(sizeof(int64_t));
+        const int64_t own_ranks =
+            selection.rank_rows == 1 ? 0 : selection.rank_count * int64_t(sizeof(int64_t));
         const int64_t common = SPARE + selection.rank_count * int64_t(sizeof(int64_t));
-        const int64_t key_reads = selection.columns * std::max<int64_t>(1, selection.rank_count * int64_t(sizeof(Key)));
+        const int64_t key_reads =
+            selection.columns * std::max<int64_t>(1, selection.rank_count * int64_t(sizeof(Key)));
         const int64_t key = int64_t(sizeof(Key));
         per_row_ = (d_in == nullptr ? selection.columns * key : 0) + own_ranks + selection.rank_count * key +
                    int64_t(sizeof(int64_t));
-        most_ = std::min({(context.budget - common) / per_row_, MAX_KEY_READS / key_reads, MAX_ROWS, selection.rows});
+        most_ = std::min(
+            {(context.budget - common) / per_row_, MAX_KEY_READS / key_reads, MAX_ROWS, selection.rows});
     }
 
     bool fits() const { return most_ > 0; }
@@ -188,9 +198,9 @@ class ShortRows {
         int64_t at = 0;
         if (d_in_ == nullptr)
             at = broadcasts.add(in_ + start * selection_.columns, elements * int64_t(sizeof(Key)));
-        const int64_t ranks_at =
-            broadcasts.add(selection_.ranks_of(start),
-                         (selection_.rank_rows == 1 ? selection_.rank_count : results) * int64_t(sizeof(int64_t)));
+        const int64_t ranks_at = broadcasts.add(
+            selection_.ranks_of(start),
+            (selection_.rank_rows == 1 ? selection_.rank_count : results) * int64_t(sizeof(int64_t)));
         if (!broadcasts.upload(context_.call, context_.device)) return false;
         const size_t nans_bytes = size_t(rows) * sizeof(int64_t), out_bytes = size_t(results) * sizeof(Key);
         const DeviceBuffer found(context_.device[0], int64_t(nans_bytes + out_bytes));
@@ -199,22 +209,24 @@ class ShortRows {
         const double begin = context_.call.seconds();
         auto *nans = reinterpret_cast<int64_t *>(found.d_memory());
         auto *out = reinterpret_cast<Key *>(found.d_memory() + nans_bytes);
-        const device::SelectRowsParams<Key> params{selection_.encoding,
-                                      d_in_ != nullptr ? d_in_ + start * selection_.columns
-                                                       : reinterpret_cast<const Key *>(broadcasts.d_data(0) + at),
-                                      rows,
-                                      selection_.columns,
-                                      reinterpret_cast<const int64_t *>(broadcasts.d_data(0) + ranks_at),
-                                      selection_.rank_rows == 1 ? 0 : selection_.rank_count,
-                                      selection_.rank_count,
-                                      out,
-                                      nans};
+        const device::SelectRowsParams<Key> params{
+            selection_.encoding,
+            d_in_ != nullptr ? d_in_ + start * selection_.columns
+                             : reinterpret_cast<const Key *>(broadcasts.d_data(0) + at),
+            rows,
+            selection_.columns,
+            reinterpret_cast<const int64_t *>(broadcasts.d_data(0) + ranks_at),
+            selection_.rank_rows == 1 ? 0 : selection_.rank_count,
+            selection_.rank_count,
+            out,
+            nans};
         device::select_rows<<<unsigned(rows), BLOCK_THREADS, 0, stream.get()>>>(params);
         PK_CUDA(cudaGetLastError());
-        PK_CUDA(cudaMemcpyAsync(selection_.nans + start, nans, nans_bytes, cudaMemcpyDeviceToHost, stream.get()));
+        PK_CUDA(
+            cudaMemcpyAsync(selection_.nans + start, nans, nans_bytes, cudaMemcpyDeviceToHost, stream.get()));
         if (out_bytes != 0) {
-            PK_CUDA(cudaMemcpyAsync(out_ + start * selection_.rank_count, out, out_bytes, cudaMemcpyDeviceToHost,
-                                    stream.get()));
+            PK_CUDA(cudaMemcpyAsync(out_ + start * selection_.rank_count, out, out_bytes,
+                                    cudaMemcpyDeviceToHost, stream.get()));
         }
         PK_CUDA(cudaStreamSynchronize(stream.get()));
         context_.kernel_done(begin, elements);
@@ -266,15 +278,15 @@ void launch(const SelectRequest &selection, Call &call) {
 
 }  // namespace pk
 
-#define PK_ENTRY(t, T, encoding)                                                                          \
-    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,    \
-                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,        \
-                                     const pk_options *options, pk_report *report) {                      \
-        const auto check = [&] {                                                                          \
-            return pk::SelectRequest(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows, rank_count, \
-                                 out, nans, sizeof(T));                                                   \
-        };                                                                                                \
-        return pk::run_entry(options, report, check, pk::launch<pk::KeyOf<T>>);                              \
+#define PK_ENTRY(t, T, encoding)                                                                       \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks, \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,     \
+                                     const pk_options *options, pk_report *report) {                   \
+        const auto check = [&] {                                                                       \
+            return pk::SelectRequest(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows,      \
+                                     rank_count, out, nans, sizeof(T));                                \
+        };                                                                                             \
+        return pk::run_entry(options, report, check, pk::launch<pk::KeyOf<T>>);                        \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

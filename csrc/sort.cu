@@ -4,8 +4,8 @@
 
 #include "cuda/residency/operands.h"
 #include "cuda/residency/workspace.h"
-#include "cuda/sort/device_sort.h"
 #include "cuda/runtime/stream_memory.h"
+#include "cuda/sort/device_sort.h"
 
 namespace pk {
 
@@ -52,7 +52,8 @@ bool sort_async(const Request &request, const StreamScope &stream_scope, Call &c
     try {
         const plan::Workspace memory(stream_scope, temporary_bytes(request));
         plan::Operands operands({in, out}, call, {stream_scope.device}, true);
-        sort_on_device(on_device(request, operands.of(0).d_data, operands.of(1).d_data), memory.get(), stream_scope.stream);
+        sort_on_device(on_device(request, operands.of(0).d_data, operands.of(1).d_data), memory.get(),
+                       stream_scope.stream);
         operands.commit();
     } catch (const Failure &failure) {
         if (failure.status() != PK_OUT_OF_MEMORY) throw;
@@ -139,7 +140,7 @@ void launch(const Located<Request> &request, Call &call) {
             return pk::Located<pk::SortRequest>(                                                            \
                 {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out}, options, {in, out});       \
         };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                   \
+        return pk::run_entry(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                \
     }                                                                                                       \
     extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,           \
                                       int64_t kept, int64_t descending, const pk_options *options,          \
@@ -149,7 +150,7 @@ void launch(const Located<Request> &request, Call &call) {
                 {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, descending != 0},   \
                 options, {in, order});                                                                      \
         };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);             \
+        return pk::run_entry(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);          \
     }                                                                                                       \
     extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places, \
                                            int64_t count, int64_t right, const pk_options *options,         \
@@ -158,7 +159,7 @@ void launch(const Located<Request> &request, Call &call) {
             return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,     \
                                      count, right != 0);                                                    \
         };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::search);                                              \
+        return pk::run_entry(options, report, check, pk::search);                                           \
     }                                                                                                       \
     extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,  \
                                      int64_t *inverse, int64_t *counts, int64_t *found,                     \
@@ -167,7 +168,7 @@ void launch(const Located<Request> &request, Call &call) {
             return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,    \
                                      index, inverse, counts, found);                                        \
         };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::find_unique);                                         \
+        return pk::run_entry(options, report, check, pk::find_unique);                                      \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "common/take.h"
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::take {
 
@@ -67,10 +67,11 @@ Range range_on_device(const int64_t *indices, int64_t count, int device, Call &c
     const SyncOnExit stream(own_stream);
     // What bytes of 0x7f and 0x80 mean is beyond any index that has a place.
     PK_CUDA(cudaMemsetAsync(found.d_memory(), 0x7f, sizeof(range.least), stream.get()));
-    PK_CUDA(cudaMemsetAsync(found.d_memory() + sizeof(range.least), 0x80, sizeof(range.greatest), stream.get()));
+    PK_CUDA(
+        cudaMemsetAsync(found.d_memory() + sizeof(range.least), 0x80, sizeof(range.greatest), stream.get()));
     const auto blocks = unsigned(std::min(MAX_BLOCKS, (count + THREADS - 1) / THREADS));
     find_range<<<blocks, THREADS, 0, stream.get()>>>(indices, count,
-                                                    reinterpret_cast<long long *>(found.d_memory()));
+                                                     reinterpret_cast<long long *>(found.d_memory()));
     PK_CUDA(cudaGetLastError());
     PK_CUDA(cudaMemcpyAsync(&range, found.d_memory(), sizeof(range), cudaMemcpyDeviceToHost, stream.get()));
     PK_CUDA(cudaStreamSynchronize(stream.get()));
@@ -95,7 +96,7 @@ pk_operand operand_of(const Request &args, int64_t unit) {
 class TakeAlgorithm : public DeviceAlgorithm {
    public:
     TakeAlgorithm(const Layout &layout, const Request &args, const plan::Operands &operands, Call &call,
-           const std::vector<int> &devices)
+                  const std::vector<int> &devices)
         : DeviceAlgorithm(layout, {}, operands.stores(0), 0, 0), operands_(operands) {
         can_run_async = true;
         const int64_t unit = layout.views[0].item;
@@ -113,8 +114,8 @@ class TakeAlgorithm : public DeviceAlgorithm {
     void launch(const Chunk &chunk) override {
         GatherParams args = gather_;
         args.in.elements = in_ < 0 ? operands_.of(1).d_data : broadcasts_.d_data(chunk.device_index) + in_;
-        args.indices = reinterpret_cast<const int64_t *>(indices_ < 0 ? operands_.of(2).d_data
-                                                                       : broadcasts_.d_data(chunk.device_index) + indices_);
+        args.indices = reinterpret_cast<const int64_t *>(
+            indices_ < 0 ? operands_.of(2).d_data : broadcasts_.d_data(chunk.device_index) + indices_);
         switch (layout.views[0].item) {
             case 1: return launch<uint8_t>(args, chunk);
             case 2: return launch<uint16_t>(args, chunk);
@@ -142,8 +143,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
 void launch(const Request &args, Call &call) {
     if (args.elements() == 0) return;
     const std::vector<int> devices = devices_of(call);
-    const int64_t unit = unit_of(args.in.elements, args.out, args.in.width),
-                  units = args.out_bytes() / unit;
+    const int64_t unit = unit_of(args.in.elements, args.out, args.in.width), units = args.out_bytes() / unit;
     const pk_operand operand = operand_of(args, unit);
     const Layout layout(&operand, 1, &units, 1, {true});
     const int64_t word = sizeof(int64_t);
@@ -155,10 +155,9 @@ void launch(const Request &args, Call &call) {
         if (!args.indices_in_bounds)
             require_in_bounds(args.in.count, index_range(args.indices, args.index_count(), call));
     }
-    plan::Operands operands({{args.out, args.out_bytes(), unit, true},
-                       {args.in.elements, args.in_bytes(), unit, false},
-                       indices},
-                      call, devices, true);
+    plan::Operands operands(
+        {{args.out, args.out_bytes(), unit, true}, {args.in.elements, args.in_bytes(), unit, false}, indices},
+        call, devices, true);
     if (are_indices_resident && !args.indices_in_bounds) {
         const auto *const d_indices = reinterpret_cast<const int64_t *>(operands.of(2).d_data);
         require_in_bounds(args.in.count, range_on_device(d_indices, args.index_count(), devices[0], call));
@@ -184,7 +183,8 @@ __global__ void find_last(ScatterParams args, unsigned long long *last) {
 }
 
 template <class Unit>
-__global__ void put_last(ScatterParams args, const unsigned long long *last, const Unit *values, Unit *array) {
+__global__ void put_last(ScatterParams args, const unsigned long long *last, const Unit *values,
+                         Unit *array) {
     const int64_t units = args.put * args.units;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < units;
          i += int64_t(gridDim.x) * blockDim.x) {
@@ -214,7 +214,8 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     const plan::HostRange indices(args.indices, args.index_bytes(), word, false);
     const plan::HostRange values(args.values, args.value_bytes(), unit, false);
     const bool has_last = args.value_count > 1;
-    const plan::PooledBuffer last = has_last ? plan::PooledBuffer(devices[0], args.count * word) : plan::PooledBuffer();
+    const plan::PooledBuffer last =
+        has_last ? plan::PooledBuffer(devices[0], args.count * word) : plan::PooledBuffer();
     if (has_last && last.get() == nullptr) return false;
     const bool are_indices_resident = plan::all_resident({indices}, devices);
     if (are_indices_resident) {
@@ -229,10 +230,10 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     }
     // The array is read, too: most of it may stay as it is.
     plan::Operands operands({{args.array, args.array_bytes(), unit, false},
-                       {args.array, args.array_bytes(), unit, true},
-                       indices,
-                       values},
-                      call, devices);
+                             {args.array, args.array_bytes(), unit, true},
+                             indices,
+                             values},
+                            call, devices);
     if (operands.of(1).d_data == nullptr) {  // whose elements are not aligned there
         operands.discard();
         return false;
@@ -249,7 +250,7 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     const SyncOnExit stream(own_stream);
     const char *const at = indices_at < 0 ? operands.of(2).d_data : streamed.d_data(0) + indices_at;
     const ScatterParams scatter{reinterpret_cast<const int64_t *>(at), args.put, args.count, args.value_count,
-                          args.width / unit};
+                                args.width / unit};
     auto *const found = reinterpret_cast<unsigned long long *>(last.get());
     if (has_last) {
         PK_CUDA(cudaMemsetAsync(found, 0, size_t(args.count * word), stream.get()));
@@ -278,8 +279,7 @@ void launch_put(const PutRequest &args, Call &call) {
     const plan::HostRange array(args.array, args.array_bytes(), 1, true);
     if (plan::all_resident({array}, devices) && put_on_device(args, call, devices)) return;
     plan::sync_to_host(
-        {{args.indices, args.index_bytes(), 1, false}, {args.values, args.value_bytes(), 1, false}},
-        call);
+        {{args.indices, args.index_bytes(), 1, false}, {args.values, args.value_bytes(), 1, false}}, call);
     require_in_bounds(args.count, index_range(args.indices, args.put, call));
     pk_operand operand{};
     operand.address = reinterpret_cast<uint64_t>(args.array);

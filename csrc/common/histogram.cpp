@@ -33,7 +33,8 @@ static void check_bins(const pk_bins &bins, int value_type) {
                 "bins.type and bins.compute_type are no floats that go together");
         return;
     }
-    require(bins.kind == PK_BINS_EDGES, "bins.kind is none of PK_BINS_INDEX, PK_BINS_EDGES and PK_BINS_UNIFORM");
+    require(bins.kind == PK_BINS_EDGES,
+            "bins.kind is none of PK_BINS_INDEX, PK_BINS_EDGES and PK_BINS_UNIFORM");
     require(bins.type == PK_FLOAT32 || bins.type == PK_FLOAT64 ||
                 (!is_float && (bins.type == PK_INT64 || bins.type == PK_UINT64)),
             "values and edges do not compare in bins.type");
@@ -71,7 +72,7 @@ static Layout layout_of(const pk_operand *operands, int64_t operand_count, const
 }
 
 BinnedElements::BinnedElements(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                   int64_t dimensions, const pk_bins *bins, int64_t axes, bool weights)
+                               int64_t dimensions, const pk_bins *bins, int64_t axes, bool weights)
     : bins(bins),
       axes(axes),
       has_weights(operand_count == axes + 1),
@@ -142,7 +143,9 @@ WeightedHistogramRequest::WeightedHistogramRequest(const pk_operand *operands, i
                                                    const int64_t *shape, int64_t dimensions,
                                                    const pk_bins *bins, int64_t axes, double *sums,
                                                    int64_t *out_of_range)
-    : BinnedElements(operands, operand_count, shape, dimensions, bins, axes, true), sums(sums), out_of_range(out_of_range) {
+    : BinnedElements(operands, operand_count, shape, dimensions, bins, axes, true),
+      sums(sums),
+      out_of_range(out_of_range) {
     require(sums != nullptr && out_of_range != nullptr, "sums or out_of_range is a null pointer");
 }
 

@@ -12,8 +12,8 @@ namespace pk::histogram {
 
 // The elements to count, and into which bins. `weights` says whether a last operand has weights.
 struct BinnedElements {
-    BinnedElements(const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
-             const pk_bins *bins, int64_t axes, bool weights);
+    BinnedElements(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
+                   int64_t dimensions, const pk_bins *bins, int64_t axes, bool weights);
 
     const pk_bins *bins;
     int64_t axes;
@@ -91,7 +91,8 @@ struct DigitizeRequest {
 void count_on_host(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
 // The same with integer weights, the last operand.
 void count_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
-void add_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, double *sums, int64_t *out_of_range);
+void add_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, double *sums,
+                 int64_t *out_of_range);
 // Elements whose weights are added one after the other; then such sums are.
 int64_t run_for(int64_t total);
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call);

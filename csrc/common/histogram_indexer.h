@@ -53,7 +53,8 @@ class BinIndexer {
     }
 
    private:
-    bool along(int64_t operand, const BinnedElements &counting, int64_t start, int64_t count, int32_t *indices) {
+    bool along(int64_t operand, const BinnedElements &counting, int64_t start, int64_t count,
+               int32_t *indices) {
         const pk_bins &bin_spec = counting.bins[operand];
         const int type = layout_.views[size_t(operand)].type;
         if (bin_spec.kind == PK_BINS_EDGES) {

@@ -56,9 +56,10 @@ bool try_fast_path(const Edge *values, int64_t count, Edge first, Place scale, P
 
 template <int kind>
 bool uniform(const void *values_, int64_t count, const pk_bins &bin_spec, const UniformFastPath &fast_path,
-              int32_t *indices) {
+             int32_t *indices) {
     constexpr int64_t PART = 64;
-    const auto width = bins::uniform_bins_with<kind>(bin_spec, reinterpret_cast<const void *>(bin_spec.edges));
+    const auto width =
+        bins::uniform_bins_with<kind>(bin_spec, reinterpret_cast<const void *>(bin_spec.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
     const Edge *values = static_cast<const Edge *>(values_);
     uint32_t is_beyond_bins = 0;

@@ -20,7 +20,8 @@ int64_t threads_for(int64_t size) { return std::clamp<int64_t>(size / WORTH_A_TH
 template <class Begin>
 void parallel_for(int64_t size, int64_t threads, Call &call, Begin begin) {
     const int64_t fair = (size + threads - 1) / threads;
-    const int64_t share = std::min(SHARE, (fair + BinIndexer::BLOCK - 1) / BinIndexer::BLOCK * BinIndexer::BLOCK);
+    const int64_t share =
+        std::min(SHARE, (fair + BinIndexer::BLOCK - 1) / BinIndexer::BLOCK * BinIndexer::BLOCK);
     pk::parallel_for(
         call, size, share, threads, begin,
         [&](auto &work, int64_t start, int64_t count) {
@@ -254,14 +255,14 @@ void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uin
     const int type = layout.views[0].type;
     int64_t least = INT64_MAX, greatest = INT64_MIN;
     parallel_for(layout.size, threads_for(layout.size), call,
-              [&] { return Extent(layout, loops, &least, &greatest); });
+                 [&] { return Extent(layout, loops, &least, &greatest); });
     extent_of_keys(type, least, greatest, extent);
 }
 
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call) {
     if (request.layout.size == 0) return;
     parallel_for(request.layout.size, threads_for(request.layout.size), call,
-              [&] { return Digitizer(request, loops); });
+                 [&] { return Digitizer(request, loops); });
 }
 
 }  // namespace pk::histogram

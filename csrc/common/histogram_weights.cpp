@@ -48,8 +48,8 @@ bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call,
     const int64_t runs = (size + run - 1) / run;
     const int weights_type = counting.view(counting.axes).type;
     const bins::CompareType as = std::is_same<Sum, double>::value ? bins::AS_DOUBLE
-                              : weights_type == PK_UINT64      ? bins::AS_UINT64
-                                                               : bins::AS_INT64;
+                                 : weights_type == PK_UINT64      ? bins::AS_UINT64
+                                                                  : bins::AS_INT64;
     std::atomic<int64_t> next{0};
     std::atomic<bool> any_beyond_bins{false};
     InOrderExecutor executor(call);
@@ -100,7 +100,8 @@ int64_t run_for(int64_t total) {
     return run;
 }
 
-void add_weights(const BinnedElements &request, const BinLoops &loops, Call &call, double *sums, int64_t *out_of_range) {
+void add_weights(const BinnedElements &request, const BinLoops &loops, Call &call, double *sums,
+                 int64_t *out_of_range) {
     const BinnedElements counting = request.for_host();
     std::fill_n(sums, counting.total, 0.0);
     out_of_range[0] = 0;

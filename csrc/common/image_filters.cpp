@@ -35,16 +35,18 @@ bool are_integers(const std::vector<double> &weights) {
 
 }  // namespace
 
-Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight_count, const pk_operand *operands,
-               const int64_t *shape) {
+Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight_count,
+               const pk_operand *operands, const int64_t *shape) {
     require(window != nullptr && operands != nullptr && shape != nullptr, "an argument is a null pointer");
     kind = window->kind, border = window->border;
     height = window->height, width = window->width, above = window->above, left = window->left;
     border_value = window->border_value;
-    require(kind >= PK_FILTER_CORRELATE && kind <= PK_FILTER_MEDIAN, "window.kind is not one of PK_FILTER_CORRELATE to PK_FILTER_MEDIAN");
+    require(kind >= PK_FILTER_CORRELATE && kind <= PK_FILTER_MEDIAN,
+            "window.kind is not one of PK_FILTER_CORRELATE to PK_FILTER_MEDIAN");
     require(border >= PK_BORDER_REFLECT && border <= PK_BORDER_SHRINK,
             "window.border is not one of PK_BORDER_REFLECT to PK_BORDER_SHRINK");
-    require(border != PK_BORDER_SHRINK || kind == PK_FILTER_BOX, "only PK_FILTER_BOX has the border PK_BORDER_SHRINK");
+    require(border != PK_BORDER_SHRINK || kind == PK_FILTER_BOX,
+            "only PK_FILTER_BOX has the border PK_BORDER_SHRINK");
     require(height >= 1 && height <= MAX_SIZE && width >= 1 && width <= MAX_SIZE,
             "a window has from 1 to 63 rows and columns");
     require(above >= 0 && above < height && left >= 0 && left < width,
@@ -65,10 +67,13 @@ Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight
     in = reinterpret_cast<const char *>(operands[0].address);
     out = reinterpret_cast<char *>(operands[1].address);
     const double most = type == PK_UINT8 ? 255 : 65535;
-    require(type == PK_FLOAT32 || (border_value >= 0 && border_value <= most && border_value == std::nearbyint(border_value)),
+    require(type == PK_FLOAT32 ||
+                (border_value >= 0 && border_value <= most && border_value == std::nearbyint(border_value)),
             "window.border_value is not a number of the image's type");
 
-    const int64_t expected = kind == PK_FILTER_CORRELATE ? height * width : kind == PK_FILTER_SEPARABLE ? height + width : 0;
+    const int64_t expected = kind == PK_FILTER_CORRELATE   ? height * width
+                             : kind == PK_FILTER_SEPARABLE ? height + width
+                                                           : 0;
     require(weight_count == expected, "there are not as many weights as the window has");
     require(weights_in != nullptr || expected == 0, "weights is a null pointer");
     require(std::all_of(weights_in, weights_in + expected, [](double w) { return std::isfinite(w); }),
@@ -94,7 +99,8 @@ void Filter::choose_arithmetic() {
         if (type == PK_UINT16 && height * width > 255) arithmetic = Sums::float64;
         return;
     }
-    const double largest = most * (kind == PK_FILTER_CORRELATE ? total(weights) : total(down) * total(across));
+    const double largest =
+        most * (kind == PK_FILTER_CORRELATE ? total(weights) : total(down) * total(across));
     if (are_integers(weights) && are_integers(down) && are_integers(across)) {
         if (largest < 32768 && type == PK_UINT8) arithmetic = Sums::int16;
         if (largest < 0x1p24) return;

@@ -21,7 +21,7 @@ PK_HD int64_t inside(int border, int64_t index, int64_t size) {
     const int64_t period = border == PK_BORDER_WRAP      ? size
                            : border == PK_BORDER_REFLECT ? 2 * size
                            : border == PK_BORDER_MIRROR  ? 2 * size - 2
-                                                  : 0;
+                                                         : 0;
     if (period == 0) return border == PK_BORDER_MIRROR ? 0 : -1;
     int64_t place = index % period;
     if (place < 0) place += period;

@@ -242,7 +242,7 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
             for (int64_t c = 0; c < whole_wide; c += SIDE) {
                 for (int64_t r = 0; r < whole_high; r += SIDE)
                     SquareTile<Word>::transpose(corner + r * row_stride + c * column_stride, column_stride,
-                                            reinterpret_cast<char *>(&tile[r][c]), CACHE_LINE);
+                                                reinterpret_cast<char *>(&tile[r][c]), CACHE_LINE);
             }
             for (int64_t c = 0; c < wide; ++c) {
                 for (int64_t r = c < whole_wide ? whole_high : 0; r < high; ++r)

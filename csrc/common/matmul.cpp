@@ -24,7 +24,8 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
       precision(precision),
       method(method) {
     require(m >= 0 && n >= 0 && k >= 0 && batch >= 0, "a size is negative");
-    require((flags & ~int64_t(PK_MATMUL_TRANSPOSE_A | PK_MATMUL_TRANSPOSE_B)) == 0, "there are unknown flags");
+    require((flags & ~int64_t(PK_MATMUL_TRANSPOSE_A | PK_MATMUL_TRANSPOSE_B)) == 0,
+            "there are unknown flags");
     require(precision >= PK_PRECISION_HIGHEST && precision <= PK_PRECISION_BF16, "the precision is unknown");
     require(method != nullptr, "method is a null pointer");
     const int64_t results = times(times(m, n), batch), of_a = times(m, k), of_b = times(k, n);

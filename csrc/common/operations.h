@@ -105,8 +105,9 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
             arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
         // NumPy meets inf - inf where it rounds a quotient that overflowed.
         const bool inf_minus_inf = std::is_same<Op, floor_divide>::value && arith::is_infinite(a / b);
-        const uint8_t kind =
-            at_pole<Op>(a, b) ? PK_FPE_DIVIDE_BY_ZERO : (inf_minus_inf ? PK_FPE_OVERFLOW | PK_FPE_INVALID : PK_FPE_OVERFLOW);
+        const uint8_t kind = at_pole<Op>(a, b)
+                                 ? PK_FPE_DIVIDE_BY_ZERO
+                                 : (inf_minus_inf ? PK_FPE_OVERFLOW | PK_FPE_INVALID : PK_FPE_OVERFLOW);
         return uint8_t((nan ? PK_FPE_INVALID : 0) | (infinite ? kind : 0));
     } else if constexpr (std::is_same<Op, power>::value) {
         return b < 0 ? PK_FPE_NEGATIVE_POWER : 0;

@@ -22,10 +22,12 @@ inline void require_range(uint64_t address, int64_t bytes, int32_t intent, const
     require(address != 0, "address is a null pointer");
     require(bytes > 0, "bytes is not positive");
     require(address + uint64_t(bytes) > address, "the range goes beyond the end of memory");
-    require(intent >= PK_RESIDENT_INPUT && intent <= PK_RESIDENT_OUTPUT, "intent is not one of PK_RESIDENT_...");
+    require(intent >= PK_RESIDENT_INPUT && intent <= PK_RESIDENT_OUTPUT,
+            "intent is not one of PK_RESIDENT_...");
 }
 
-inline void require_jit_source(const uint8_t *source, int64_t size, const int64_t *bytes, const uint64_t *kernel) {
+inline void require_jit_source(const uint8_t *source, int64_t size, const int64_t *bytes,
+                               const uint64_t *kernel) {
     require(size >= 0, "size is negative");
     require(source != nullptr || size == 0, "source is a null pointer");
     require(bytes != nullptr, "bytes is a null pointer");
@@ -38,14 +40,15 @@ inline void require_jit_image(const uint8_t *image, int64_t bytes) {
 }
 
 inline void require_import(uint64_t address, int64_t bytes, uint64_t device_address, int32_t valid,
-                         const int32_t *device) {
+                           const int32_t *device) {
     require(device != nullptr, "device is a null pointer");
     require(address != 0, "address is a null pointer");
     require(device_address != 0, "device_address is a null pointer");
     require(bytes > 0, "bytes is not positive");
     require(address + uint64_t(bytes) > address && device_address + uint64_t(bytes) > device_address,
             "the range goes beyond the end of memory");
-    require(valid == PK_IMPORT_HOST_VALID || valid == PK_IMPORT_DEVICE_VALID, "valid is not one of PK_IMPORT_...");
+    require(valid == PK_IMPORT_HOST_VALID || valid == PK_IMPORT_DEVICE_VALID,
+            "valid is not one of PK_IMPORT_...");
 }
 
 // A call of pk_plan_download or pk_plan_upload.

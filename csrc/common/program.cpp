@@ -128,7 +128,8 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
     // A value's register is free after its last use, which may be by two arguments, or its definition.
     auto use = [&](int64_t instruction, int32_t value) {
         int64_t &last_use = values.last_use[value];
-        if (last_use == instruction && register_of[value] != NO_VALUE) registers.free.push_back(register_of[value]);
+        if (last_use == instruction && register_of[value] != NO_VALUE)
+            registers.free.push_back(register_of[value]);
         if (last_use == instruction) last_use = NO_VALUE;
         return register_of[value];
     };

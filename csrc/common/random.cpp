@@ -29,7 +29,8 @@ static const Kind &kind_of(int distribution) {
         {1u << PK_FLOAT64, 2, {PK_FLOAT64, PK_FLOAT64}, true},
         {1u << PK_INT64, 1, {PK_FLOAT64, 0}, true},
     };
-    require(distribution >= 0 && distribution < PK_RANDOM_COUNT, "draws.distribution is not one of PK_RANDOM_...");
+    require(distribution >= 0 && distribution < PK_RANDOM_COUNT,
+            "draws.distribution is not one of PK_RANDOM_...");
     return kinds[distribution];
 }
 
@@ -57,8 +58,8 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
     has_half = draws->has_half != 0 && takes_halves();
     half = draws->half;
     streams = {{draws->key[0], draws->key[1]},
-              {{draws->counter[0], draws->counter[1], draws->counter[2], draws->counter[3]}},
-              uint64_t(draws->word)};
+               {{draws->counter[0], draws->counter[1], draws->counter[2], draws->counter[3]}},
+               uint64_t(draws->word)};
     std::vector<bool> stored(size_t(operand_count), false);
     stored[0] = true;
     layout = Layout(operands, operand_count, shape, dimensions, stored);

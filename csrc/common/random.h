@@ -28,8 +28,8 @@ struct Request {
     }
     // Whether an element may take long.
     bool rejects() const {
-        return distribution == PK_RANDOM_POISSON || distribution == PK_RANDOM_BINOMIAL || distribution == PK_RANDOM_GAMMA ||
-               distribution == PK_RANDOM_BETA;
+        return distribution == PK_RANDOM_POISSON || distribution == PK_RANDOM_BINOMIAL ||
+               distribution == PK_RANDOM_GAMMA || distribution == PK_RANDOM_BETA;
     }
     // Whether a parameter is the same for all elements, and then its bits.
     bool is_constant(int parameter) const;

@@ -9,7 +9,8 @@
 namespace pk::random {
 
 // low + [0, span], of which all are as likely: Lemire's.
-PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const PhiloxStreams &streams, uint64_t element) {
+PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const PhiloxStreams &streams,
+                       uint64_t element) {
     if (span == ~uint64_t(0)) return low + word;
     const uint64_t range = span + 1;
     if (word * range < range) {
@@ -124,8 +125,8 @@ struct Hat {
 
 // The first candidate that is taken, or `otherwise`.
 template <class Likelihood>
-PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t second, const PhiloxStreams &streams,
-                      uint64_t element, Likelihood log_likelihood) {
+PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t second,
+                      const PhiloxStreams &streams, uint64_t element, Likelihood log_likelihood) {
     for (int attempt = 0; attempt < MAX_ATTEMPTS; ++attempt) {
         if (attempt > 0) {
             word = streams.word(element, 2 * attempt);

@@ -38,7 +38,8 @@ struct Gamma {
     }
 
     // Of the normal and the uniform number of the first two planes.
-    PK_HD double draw(double z, double u, const PhiloxStreams &streams, uint64_t element, int first_stream) const {
+    PK_HD double draw(double z, double u, const PhiloxStreams &streams, uint64_t element,
+                      int first_stream) const {
         if (!(shape < 0x1p1023)) return shape;
         for (int attempt = 0; attempt < MAX_ATTEMPTS; ++attempt) {
             if (attempt > 0) {
@@ -67,7 +68,8 @@ PK_HD double enlarged(double shape, double other) {
     return shape * select((shape < 0x1p-500) & (other < 0x1p-500), 0x1p400, 1.0);
 }
 
-PK_HD double gamma(double shape, uint64_t word, uint64_t second, const PhiloxStreams &streams, uint64_t element) {
+PK_HD double gamma(double shape, uint64_t word, uint64_t second, const PhiloxStreams &streams,
+                   uint64_t element) {
     const double value = Gamma(shape).draw(normal(word), uniform(second), streams, element, 0);
     if (!(shape < 1)) return value;
     return fallen(value, fall(shape, streams.word(element, FALL_STREAM)));

@@ -46,7 +46,8 @@ PartialOps partial_ops_of(int kind, int type, bool masked) {
 void check(const pk_reduction &spec, const pk_operand *operands, int64_t operand_count, int64_t dimensions,
            int32_t flags) {
     require(spec.kind >= 0 && spec.kind < PK_REDUCE_COUNT, "reduction.kind is unknown");
-    require(spec.finalize >= PK_FINALIZE_NONE && spec.finalize <= PK_FINALIZE_STD, "reduction.finalize is unknown");
+    require(spec.finalize >= PK_FINALIZE_NONE && spec.finalize <= PK_FINALIZE_STD,
+            "reduction.finalize is unknown");
     require(spec.outer >= 0 && spec.reduced >= 0 && spec.outer <= dimensions - spec.reduced,
             "reduction names more dimensions than there are");
     require(spec.value_count == 1 || spec.value_count == 2, "reduction.value_count is neither 1 nor 2");
@@ -57,7 +58,8 @@ void check(const pk_reduction &spec, const pk_operand *operands, int64_t operand
     for (const pk_operand *o = operands; o != operands + operand_count; ++o) {
         require(o->type >= 0 && o->type < PK_TYPE_COUNT, "an operand has an unknown type");
         require((o->flags & ~flags) == 0, "an operand has unknown flags");
-        require((o->flags & PK_OPERAND_ON_DEVICE) == 0 || (operands[operand_count - 1].flags & PK_OPERAND_ON_DEVICE) != 0,
+        require((o->flags & PK_OPERAND_ON_DEVICE) == 0 ||
+                    (operands[operand_count - 1].flags & PK_OPERAND_ON_DEVICE) != 0,
                 "an operand lies on a device, and the result does not");
         require(o->address != 0 || (o >= values && o < values + spec.value_count),
                 "an operand is a null pointer");
@@ -66,12 +68,14 @@ void check(const pk_reduction &spec, const pk_operand *operands, int64_t operand
     if (spec.value_count == 2 && spec.kind == PK_REDUCE_DOT) {
         require(values[1].type == type, "the values of PK_REDUCE_DOT have different types");
     } else if (spec.value_count == 2) {
-        require((spec.kind == PK_REDUCE_SUM || spec.kind == PK_REDUCE_SUM_SQUARED_DEVIATIONS) && is_float_type(type) &&
-                    values[1].type == PK_BOOL,
-                "a second value is for PK_REDUCE_DOT, or a PK_BOOL for PK_REDUCE_SUM and PK_REDUCE_SUM_SQUARED_DEVIATIONS of floats");
+        require((spec.kind == PK_REDUCE_SUM || spec.kind == PK_REDUCE_SUM_SQUARED_DEVIATIONS) &&
+                    is_float_type(type) && values[1].type == PK_BOOL,
+                "a second value is for PK_REDUCE_DOT, or a PK_BOOL for PK_REDUCE_SUM and "
+                "PK_REDUCE_SUM_SQUARED_DEVIATIONS of floats");
     }
     require(spec.kind != PK_REDUCE_DOT || spec.value_count == 2, "PK_REDUCE_DOT takes two values");
-    require(spec.kind != PK_REDUCE_SUM_SQUARED_DEVIATIONS || is_float_type(type), "PK_REDUCE_SUM_SQUARED_DEVIATIONS takes floats");
+    require(spec.kind != PK_REDUCE_SUM_SQUARED_DEVIATIONS || is_float_type(type),
+            "PK_REDUCE_SUM_SQUARED_DEVIATIONS takes floats");
 }
 
 // The result's own dimensions, in the order in which results come.
@@ -80,8 +84,12 @@ Layout result_layout(const pk_reduction &spec, const pk_operand &operand, const 
     const int64_t item = size_of(operand.type);
     Layout layout;
     layout.size = 1;
-    View view{reinterpret_cast<char *>(operand.address),          operand.type,    item,
-              (operand.flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1, Access::strided, {}};
+    View view{reinterpret_cast<char *>(operand.address),
+              operand.type,
+              item,
+              (operand.flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1,
+              Access::strided,
+              {}};
     for (int64_t d = 0; d < dimensions; ++d) {
         if ((d >= spec.outer && d < spec.outer + spec.reduced) || shape[d] == 1) continue;
         require(operand.strides[d] != 0, "the result has a stride of 0");
@@ -122,7 +130,7 @@ Reduction::Reduction(const pk_reduction *given, const pk_instruction *instructio
                      const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                      int64_t dimensions, uint8_t *exceptions, const pk_report *report, int32_t flags)
     : spec(checked(given, instructions, instruction_count, operands, operand_count, shape, dimensions,
-                    exceptions, report, flags)),
+                   exceptions, report, flags)),
       size(size_of_shape(shape, dimensions)),
       program(instructions, instruction_count, operands, operand_count),
       instruction_count(instruction_count),
@@ -196,7 +204,9 @@ Partials::Partials(const Reduction &reduction, const Region &region)
         partials_.reset(new char[size_t(slabs.count * slabs.blocks() * slabs.inner * bytes_)]);
 }
 
-int64_t Partials::bytes_per_unit() const { return region_.slabs.slabs_per_unit() * region_.slabs.inner * bytes_; }
+int64_t Partials::bytes_per_unit() const {
+    return region_.slabs.slabs_per_unit() * region_.slabs.inner * bytes_;
+}
 
 int64_t Partials::result_bytes_per_unit() const {
     return region_.slabs.slabs_per_unit() * region_.slabs.inner * reduction_.result.views[0].item;
@@ -232,7 +242,7 @@ void Partials::write(int64_t slab, int64_t slabs, char *partials, int64_t apart)
     for (int64_t i = 0; i < slabs; ++i) {
         for (int64_t column = 0; column < inner; ++column, result += view.item) {
             reduction_.partial_ops.write(reduction_.spec, partials + i * apart + column * bytes_,
-                                     region_.slabs.length, view.type, result);
+                                         region_.slabs.length, view.type, result);
         }
     }
     put(slab, slabs, results.data());

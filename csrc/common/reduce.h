@@ -90,7 +90,7 @@ class Partials {
 
     const Reduction &reduction_;
     const Region &region_;
-    const int64_t bytes_;           // of a partial
+    const int64_t bytes_;               // of a partial
     std::unique_ptr<char[]> partials_;  // by slab, block and column, where slabs have several blocks
 };
 

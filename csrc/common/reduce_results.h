@@ -54,7 +54,8 @@ template <bool compensated, bool masked>
 struct Result<Sum<compensated, masked>> {
     static PK_HD double of(const pk_reduction &spec, double *partial, int64_t length) {
         const DoubleDouble sum{partial[0], partial[1]};
-        return spec.finalize == PK_FINALIZE_MEAN ? mean(sum, masked ? partial[2] : double(length)) : sum_of(sum);
+        return spec.finalize == PK_FINALIZE_MEAN ? mean(sum, masked ? partial[2] : double(length))
+                                                 : sum_of(sum);
     }
 };
 template <bool compensated>
@@ -97,7 +98,9 @@ struct ArgMinOrMax {
     using Word = int64_t;
     static constexpr int PARTIAL = 2;
     static constexpr bool has_pivot = true;  // and so no initial value
-    static PK_HD ValueAndIndex<T> value_and_index(const Word *words) { return {bit_cast<T>(words[0]), words[1]}; }
+    static PK_HD ValueAndIndex<T> value_and_index(const Word *words) {
+        return {bit_cast<T>(words[0]), words[1]};
+    }
     static PK_HD void merge(Word *partial, const Word *next) {
         ValueAndIndex<T> best = value_and_index(partial);
         update_best<largest>(best, value_and_index(next));

@@ -4,8 +4,9 @@
 
 namespace pk {
 
-SelectRequest::SelectRequest(Encoding encoding, const void *in, int64_t rows, int64_t columns, const int64_t *ranks,
-                     int64_t rank_rows, int64_t rank_count, void *out, int64_t *nans, size_t item)
+SelectRequest::SelectRequest(Encoding encoding, const void *in, int64_t rows, int64_t columns,
+                             const int64_t *ranks, int64_t rank_rows, int64_t rank_count, void *out,
+                             int64_t *nans, size_t item)
     : encoding(encoding),
       in(in),
       rows(rows),

@@ -55,7 +55,7 @@ struct SelectRequest {
     int64_t *nans;
 
     SelectRequest(Encoding encoding, const void *in, int64_t rows, int64_t columns, const int64_t *ranks,
-              int64_t rank_rows, int64_t rank_count, void *out, int64_t *nans, size_t item);
+                  int64_t rank_rows, int64_t rank_count, void *out, int64_t *nans, size_t item);
     int64_t elements() const { return rows * columns; }
     bool may_have_nan() const { return encoding == Encoding::floating; }
 
@@ -93,8 +93,8 @@ int digits_of(const RadixLevel<Key> &level, int64_t most_counters = MAX_COUNTERS
 // Where there are few groups, it asks for so many counters at most: at first they must tell NaN from
 // infinities.
 template <class Key, class Count, class Collect>
-void radix_select(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count, Collect collect,
-            int64_t few_counters = MAX_COUNTERS) {
+void radix_select(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count,
+                  Collect collect, int64_t few_counters = MAX_COUNTERS) {
     constexpr int WIDTH = 8 * sizeof(Key);
     std::vector<RadixLevel<Key>> todo{{0, {{0, columns, 0, 0, rank_count}}}};
     std::vector<int64_t> counters;

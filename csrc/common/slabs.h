@@ -34,7 +34,8 @@ struct Slabs {
         int64_t slab, slabs, block, rows;  // the first of its slabs, how many; its block, and that one's rows
     };
     PK_HD WorkUnit unit(int64_t index) const {
-        const int64_t together = slabs_per_unit(), slab = index / blocks() * together, block = index % blocks();
+        const int64_t together = slabs_per_unit(), slab = index / blocks() * together,
+                      block = index % blocks();
         return {slab, std::min(together, count - slab), block,
                 std::min(int64_t(BLOCK), length - block * BLOCK)};
     }

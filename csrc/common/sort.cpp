@@ -129,21 +129,22 @@ void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
         sort_whole(unique, sorted.get(), call);
     }
     const HostStageTimer timed(call, size);
-    *unique.found = for_each_run(call, ordering, sorted.get(), size, unique.splits_nan(), [&](const Runs &runs) {
-        for (int64_t i = 0; i < runs.count; ++i) {
-            static_cast<Key *>(unique.values)[runs.before + i] = sorted[runs.starts[i]];
-            if (index) unique.index[runs.before + i] = order[runs.starts[i]];
-            if (counts) unique.counts[runs.before + i] = runs.starts[i];
-        }
-        if (!inverse) return;
-        int64_t run = runs.before - 1, next = 0;
-        for (int64_t i = runs.begin; i < runs.end; ++i) {
-            const bool begins = next < runs.count && runs.starts[next] == i;
-            run += begins;
-            next += begins;
-            unique.inverse[place_in_order(i)] = run;
-        }
-    });
+    *unique.found =
+        for_each_run(call, ordering, sorted.get(), size, unique.splits_nan(), [&](const Runs &runs) {
+            for (int64_t i = 0; i < runs.count; ++i) {
+                static_cast<Key *>(unique.values)[runs.before + i] = sorted[runs.starts[i]];
+                if (index) unique.index[runs.before + i] = order[runs.starts[i]];
+                if (counts) unique.counts[runs.before + i] = runs.starts[i];
+            }
+            if (!inverse) return;
+            int64_t run = runs.before - 1, next = 0;
+            for (int64_t i = runs.begin; i < runs.end; ++i) {
+                const bool begins = next < runs.count && runs.starts[next] == i;
+                run += begins;
+                next += begins;
+                unique.inverse[place_in_order(i)] = run;
+            }
+        });
     if (counts) subtract_starts(unique.counts, *unique.found, size, call);
 }
 

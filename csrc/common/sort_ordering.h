@@ -30,9 +30,9 @@ struct KeyEncoding {
     static constexpr Key INFINITE = Key((ALL >> MANTISSA << MANTISSA) & Key(~TOP));  // of floats
     static constexpr Key NAN_BITS = Key(INFINITE | (INFINITE >> 1 & Key(~INFINITE)));
 
-    Key sign_mask;       // of integers: the sign's bit
-    Key descending_mask;     // all ones: the largest first
-    bool one_zero;  // -0.0 and 0.0 have one key; else -0.0 comes first
+    Key sign_mask;        // of integers: the sign's bit
+    Key descending_mask;  // all ones: the largest first
+    bool one_zero;        // -0.0 and 0.0 have one key; else -0.0 comes first
 
     PK_HD Key key(Key bits) const {
         if constexpr (is_float) {
@@ -67,9 +67,12 @@ void with_key_encoding(KeyType type, bool descending, bool one_zero, Body body) 
     };
     switch (type.bytes) {
         case 1: return call(KeyEncoding<uint8_t, false>{});
-        case 2: return type.is_float ? call(KeyEncoding<uint16_t, true>{}) : call(KeyEncoding<uint16_t, false>{});
-        case 4: return type.is_float ? call(KeyEncoding<uint32_t, true>{}) : call(KeyEncoding<uint32_t, false>{});
-        default: return type.is_float ? call(KeyEncoding<uint64_t, true>{}) : call(KeyEncoding<uint64_t, false>{});
+        case 2:
+            return type.is_float ? call(KeyEncoding<uint16_t, true>{}) : call(KeyEncoding<uint16_t, false>{});
+        case 4:
+            return type.is_float ? call(KeyEncoding<uint32_t, true>{}) : call(KeyEncoding<uint32_t, false>{});
+        default:
+            return type.is_float ? call(KeyEncoding<uint64_t, true>{}) : call(KeyEncoding<uint64_t, false>{});
     }
 }
 

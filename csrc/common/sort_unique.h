@@ -18,8 +18,8 @@ struct Runs {
 
 // Calls put(runs) for all runs, a few at a time; returns how many there are.
 template <class Order, class Put>
-int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorted, int64_t size, bool splits_nan,
-                 Put put) {
+int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorted, int64_t size,
+                     bool splits_nan, Put put) {
     using Key = typename Order::Key;
     constexpr int64_t PIECE = 256 << 10, BLOCK = 512;
     const bool splits = Order::of_floats && splits_nan;

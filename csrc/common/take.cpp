@@ -22,7 +22,8 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     require(in.count >= 0, "count is negative");
     require(in.width > 0, "width is not positive");
     require(picked >= 0, "index_count is negative");
-    require((flags & ~(PK_TAKE_BATCHED_INDICES | PK_TAKE_INDICES_IN_BOUNDS)) == 0, "flags has bits that mean nothing");
+    require((flags & ~(PK_TAKE_BATCHED_INDICES | PK_TAKE_INDICES_IN_BOUNDS)) == 0,
+            "flags has bits that mean nothing");
     const char *const large = "the arrays have too many elements";
     const int64_t request = product(product(in.outer, in.count, large), in.width, large);
     const int64_t wanted = product(product(in.outer, picked, large), in.width, large);
@@ -64,7 +65,7 @@ void require_in_bounds(int64_t elements, const Range &indices) {
 }
 
 PutRequest::PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
-         const uint8_t *values, int64_t value_count)
+                       const uint8_t *values, int64_t value_count)
     : array(reinterpret_cast<char *>(array)),
       count(count),
       width(width),

@@ -20,7 +20,7 @@ struct Request {
     Source in;
     const int64_t *indices;
     int64_t picked;
-    bool each;       // each of the arrays has indices of its own
+    bool each;               // each of the arrays has indices of its own
     bool indices_in_bounds;  // to have places
     char *out;
 
@@ -57,7 +57,7 @@ struct PutRequest {
     int64_t value_count;
 
     PutRequest(uint8_t *array, int64_t count, int64_t width, const int64_t *indices, int64_t put,
-        const uint8_t *values, int64_t value_count);
+               const uint8_t *values, int64_t value_count);
     int64_t elements() const { return put; }
     int64_t array_bytes() const { return count * width; }
     int64_t index_bytes() const { return put * int64_t(sizeof(int64_t)); }

@@ -52,9 +52,9 @@ class ThreadProgram {
     int32_t reduce() {
         pk_report report;
         return pk_reduce_several(at<pk_reduction>(program_.reductions), program_.reduction_count,
-                                 at<pk_instruction>(program_.program), program_.instruction_count, operands_.data(),
-                                 program_.operand_count, at<int64_t>(program_.shape), program_.dimensions, raised_.data(),
-                                 nullptr, &report);
+                                 at<pk_instruction>(program_.program), program_.instruction_count,
+                                 operands_.data(), program_.operand_count, at<int64_t>(program_.shape),
+                                 program_.dimensions, raised_.data(), nullptr, &report);
     }
 
     const pk_block_program &program_;
@@ -70,7 +70,8 @@ class Worker {
     explicit Worker(const Request &request) : scratch_(new char[size_t(request.scratch_bytes + CACHE_LINE)]) {
         const auto misalignment = reinterpret_cast<uintptr_t>(scratch_.get()) % CACHE_LINE;
         for (int64_t i = 0; i < request.program_count; ++i)
-            programs_.emplace_back(request.programs[i], scratch_.get() + (CACHE_LINE - misalignment) % CACHE_LINE);
+            programs_.emplace_back(request.programs[i],
+                                   scratch_.get() + (CACHE_LINE - misalignment) % CACHE_LINE);
     }
 
     void run(int64_t block, Call &call) {
@@ -108,8 +109,8 @@ void launch(const Request &request, Call &call) {
 
 }  // namespace pk::blocks
 
-extern "C" int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
-                                 const pk_options *options, pk_report *report) {
+extern "C" int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks,
+                                 int64_t scratch_bytes, const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
         [&] { return pk::blocks::Request(programs, program_count, blocks, scratch_bytes, report); },

@@ -9,8 +9,8 @@ namespace pk::elementwise {
 
 // In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less; those
 // that are awake are there after COMING. Each comes for no less than WORTH_A_THREAD.
-// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes A_BYTE or longer for a byte of the widest
-// operand.
+// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes A_BYTE or longer for a byte of
+// the widest operand.
 static constexpr double WAKING = 60e-6, COMING = 10e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
 
 // Where that is too short, the quickest of the call's first blocks tells how much longer it takes, as they

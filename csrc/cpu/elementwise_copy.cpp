@@ -92,7 +92,8 @@ bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
     }
     const Planes planes(layout, from, to);
     if (planes.count() != 0) {
-        parallel_for_parts(call, planes.count(), range.count, [&](int64_t part) { return planes.copy(part); });
+        parallel_for_parts(call, planes.count(), range.count,
+                           [&](int64_t part) { return planes.copy(part); });
         return true;
     }
     if (to.strides.size() != 1 && to.access != Access::contiguous) return false;

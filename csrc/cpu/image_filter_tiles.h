@@ -12,8 +12,9 @@
 namespace pk::image::filters {
 
 constexpr int64_t RING_BYTES = 256 << 10;  // that stay in the second-level cache
-constexpr int64_t MIN_STRIP = 256;       // elements
-constexpr int64_t CHECK_INTERRUPT_AFTER = 1 << 20;    // of these: much less than the time in which a call must stop
+constexpr int64_t MIN_STRIP = 256;         // elements
+constexpr int64_t CHECK_INTERRUPT_AFTER =
+    1 << 20;  // of these: much less than the time in which a call must stop
 
 struct Tile {
     int64_t image, top, bottom, first, last;  // its rows, and its elements of each
@@ -116,7 +117,7 @@ class Worker {
     }
 
     const Filter &filter_;
-    const int64_t halo_;     // elements
+    const int64_t halo_;       // elements
     std::vector<T> extended_;  // a row
     const T border_value_;
 

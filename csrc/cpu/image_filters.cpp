@@ -298,7 +298,8 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     if (filter.elements() == 0) return;
     const bool many =
         filter.kind == PK_FILTER_MEDIAN && filter.height * filter.width > UINT8_MAX;  // to count in bytes
-    if (filter.kind == PK_FILTER_BOX && filter.type == filter.result_type && filter.border != PK_BORDER_SHRINK) {
+    if (filter.kind == PK_FILTER_BOX && filter.type == filter.result_type &&
+        filter.border != PK_BORDER_SHRINK) {
         const int64_t window = filter.height * filter.width;
         const bool is_short = window % 2 == 1 && window > 1 && window <= 128;
         if (filter.type == PK_UINT16) return filter_with<Averager<uint16_t, uint32_t>>(filter, call);

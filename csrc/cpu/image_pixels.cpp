@@ -19,7 +19,7 @@ constexpr int64_t BLOCK = 4096;  // pixels that are gathered at once
 // things, of so many elements and bytes each.
 template <class MakeWorker>
 void parallel_for(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
-               const MakeWorker &make_worker) {
+                  const MakeWorker &make_worker) {
     const double work = double(count) * double(read_bytes + written_bytes) / WORTH_A_THREAD;
     const int64_t threads = std::clamp<int64_t>(int64_t(std::min(work, 1e6)), 1, thread_count());
     const int64_t fair = (count + threads - 1) / threads;
@@ -109,7 +109,7 @@ class Resizer {
             Row &other = rows_[latest_];
             if (other.index != row) {
                 loops().pixels.along_row[request_.type](old_row(row), other.sums.data(), request_.channels,
-                                                      across_);
+                                                        across_);
                 other.index = row;
             }
         }
@@ -133,15 +133,15 @@ void make_gray(const Grey &request, Call &call) {
     if (request.size == 0) return;
     const int64_t channels = request.grey.channels, item = request.layout.views[0].item;
     parallel_for(call, request.pixels(), channels, channels * item, item, [&] {
-        return
-            [&, pixels = Gathered(request.layout, 0, BLOCK * channels)](int64_t first, int64_t count) mutable {
-                for (int64_t done = 0; done < count; done += BLOCK) {
-                    const int64_t now = std::min(BLOCK, count - done), at = first + done;
-                    loops().pixels.gray[request.type](pixels.take(at * channels, now * channels),
-                                                    request.out + at * item, now, request.grey);
-                    call.advance(now * channels);
-                }
-            };
+        return [&, pixels = Gathered(request.layout, 0, BLOCK * channels)](int64_t first,
+                                                                           int64_t count) mutable {
+            for (int64_t done = 0; done < count; done += BLOCK) {
+                const int64_t now = std::min(BLOCK, count - done), at = first + done;
+                loops().pixels.gray[request.type](pixels.take(at * channels, now * channels),
+                                                  request.out + at * item, now, request.grey);
+                call.advance(now * channels);
+            }
+        };
     });
 }
 
@@ -169,7 +169,7 @@ void resize(const Resize &request, Call &call) {
     const int64_t written = request.new_row_elements() * item;
     const int64_t read = std::max(written, request.size / request.new_rows() * item);
     parallel_for(call, request.new_rows(), request.new_row_elements(), read, written,
-              [&] { return Resizer(request, down, across, request.method == PK_RESIZE_NEAREST, call); });
+                 [&] { return Resizer(request, down, across, request.method == PK_RESIZE_NEAREST, call); });
 }
 
 }  // namespace pk::image

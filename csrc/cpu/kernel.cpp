@@ -2,8 +2,8 @@
 #include "common/kernels.h"
 
 #include "cpu/kernels/block_executor.h"
-#include "cpu/kernels/module_cache.h"
 #include "cpu/kernels/launcher.h"
+#include "cpu/kernels/module_cache.h"
 
 namespace pk::kernels {
 

@@ -21,9 +21,9 @@ using Loop = bool (*)(void *result, const void *a, const void *b, const void *c,
 struct ValueBlock {
     const void *values, *others;
     int64_t rows, width;
-    int64_t stride, column;  // elements from row to row, and from column to column
-    int64_t first_row;       // in the slab
-    const void *best_so_far;      // 8 bytes, or null: an extreme of an earlier block of a slab of one column
+    int64_t stride, column;   // elements from row to row, and from column to column
+    int64_t first_row;        // in the slab
+    const void *best_so_far;  // 8 bytes, or null: an extreme of an earlier block of a slab of one column
 };
 
 // Reduces a block to a partial for each column; `lanes` has room for LANES of each, and for as many pivots.
@@ -54,9 +54,9 @@ struct Loops {
     const char *name;
     Loop operation[ops::count][PK_TYPE_COUNT];  // null where the operation does not take the type
     Loop cast[PK_TYPE_COUNT][PK_TYPE_COUNT];
-    Loop half_to_float;                                 // float16 as stored, to float16 as registers hold it
-    Loop float_to_half;                                 // and back, exactly
-    Loop round_to_half;                                 // floats rounded to float16, kept as floats
+    Loop half_to_float;  // float16 as stored, to float16 as registers hold it
+    Loop float_to_half;  // and back, exactly
+    Loop round_to_half;  // floats rounded to float16, kept as floats
     BlockLoop reduce[PK_REDUCE_COUNT][2][PK_TYPE_COUNT];  // masked or not; null where there is none
     BinLoops bins;
     PixelLoops pixels;
@@ -69,7 +69,8 @@ struct Loops {
 // The table for this machine, or for PYCUDAKIT_ISA.
 const Loops &loops();
 
-// What an instruction over a block met: PK_FPE_DIVIDE_BY_ZERO and so on. `b` repeats `a` where there is one argument.
+// What an instruction over a block met: PK_FPE_DIVIDE_BY_ZERO and so on. `b` repeats `a` where there is one
+// argument.
 using Check = uint8_t (*)(const void *a, const void *b, const void *result, int64_t count);
 Check operation_check(int op, int type);  // null where there is nothing to meet
 Check cast_check(int from, int to);

@@ -160,7 +160,7 @@ void launch(const Product &asked, Call &call) {
             return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
                                        sizeof(T));                                                           \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                     \
+        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                  \
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY

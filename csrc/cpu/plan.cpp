@@ -14,15 +14,16 @@ extern "C" int32_t pk_plan_set_device(int64_t device) {
     return pk::guarded([&] { pk::require_index(device, 0, "device"); });
 }
 
-extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent, int32_t *is_resident) {
+extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_t intent,
+                                         int32_t *is_resident) {
     return pk::guarded([&] {
         pk::plan::require_range(address, bytes, intent, is_resident);
         *is_resident = 0;
     });
 }
 
-extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t, int32_t valid,
-                                int32_t *device) {
+extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t,
+                                  int32_t valid, int32_t *device) {
     return pk::guarded([&] {
         pk::plan::require_import(address, bytes, device_address, valid, device);
         pk::fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");

@@ -13,7 +13,7 @@ static constexpr int64_t SHORT = 192, IN_L2 = 512;  // elements
 static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
 // Shorter rows are better copied together than walked one by one.
-static constexpr int64_t SHORTEST_ROW = 128;     // elements
+static constexpr int64_t SHORTEST_ROW = 128;                // elements
 static constexpr int64_t CHECK_INTERRUPT_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
@@ -161,9 +161,9 @@ void BlockProgram::add_store(const Step &step) {
     const ValueLocation out{ValueLocation::in_operand, step.target};
     ValueLocation from = location_of_[step.a];
     BlockStep *last = steps.empty() ? nullptr : &steps.back();
-    const bool just_made = last != nullptr && last->kind == BlockStep::compute &&
-                           from.kind == ValueLocation::in_register && last->target.kind == ValueLocation::in_register &&
-                           last->target.index == from.index;
+    const bool just_made =
+        last != nullptr && last->kind == BlockStep::compute && from.kind == ValueLocation::in_register &&
+        last->target.kind == ValueLocation::in_register && last->target.index == from.index;
     if (is_in_place(step.target) && view.type != PK_FLOAT16 && just_made &&
         may_write_directly(step.target, *last)) {
         last->target = out;
@@ -211,7 +211,8 @@ Machine::Machine(const BlockProgram &program, int64_t instruction_count)
     for (const View &view : program.layout.views) bases_.push_back(view.base);
     constexpr int64_t CACHE_LINE = 64;
     memory_.reset(new char[size_t(register_bytes_ * program.register_count + CACHE_LINE)]);
-    registers_ = memory_.get() + (CACHE_LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % CACHE_LINE)) % CACHE_LINE;
+    registers_ = memory_.get() +
+                 (CACHE_LINE - int64_t(reinterpret_cast<uintptr_t>(memory_.get()) % CACHE_LINE)) % CACHE_LINE;
     run_block(program.constants, 0, program.block);
 }
 

@@ -54,7 +54,8 @@ class BlockProgram {
     ValueLocation new_register() { return {ValueLocation::in_register, register_count++}; }
     bool may_write_directly(int32_t operand, const BlockStep &producer) const;
 
-    std::vector<ValueLocation> location_of_;         // of each of the program's registers, as of the step being added
+    std::vector<ValueLocation>
+        location_of_;                 // of each of the program's registers, as of the step being added
     std::vector<int32_t> registers_;  // the machine's for each of the program's
 };
 

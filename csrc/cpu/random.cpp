@@ -101,7 +101,8 @@ class Drawer {
 
     void reals(int64_t start, int64_t count, void *to) {
         const bool is_double = request_.type == PK_FLOAT64;
-        const int distribution = request_.distribution == PK_RANDOM_LOGNORMAL ? PK_RANDOM_NORMAL : request_.distribution;
+        const int distribution =
+            request_.distribution == PK_RANDOM_LOGNORMAL ? PK_RANDOM_NORMAL : request_.distribution;
         loops_.transform[distribution - PK_RANDOM_UNIFORM][is_double](bits(start, count), count, to);
         if (!a_) return;
         auto *results = static_cast<double *>(to);
@@ -120,7 +121,8 @@ class Drawer {
 
     // Numbers of a plane: PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL or PK_RANDOM_EXPONENTIAL.
     void numbers(int distribution, int stream_index, int64_t start, int64_t count, double *to) {
-        loops_.transform[distribution - PK_RANDOM_UNIFORM][true](words(stream_index, start, count), count, to);
+        loops_.transform[distribution - PK_RANDOM_UNIFORM][true](words(stream_index, start, count), count,
+                                                                 to);
     }
 
     void gammas(int64_t start, int64_t count, void *to) {

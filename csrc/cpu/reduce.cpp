@@ -15,14 +15,15 @@ namespace {
 using reduction::LANES;
 
 constexpr int64_t WORTH_A_THREAD = 64 << 10, SHARE = 256 << 10;  // elements
-constexpr int64_t MAX_WORDS = 5;                                // of a lane, and one more for a pivot
+constexpr int64_t MAX_WORDS = 5;                                 // of a lane, and one more for a pivot
 constexpr int64_t SHORT = 64, MAX_SLABS_PER_LOOP = 64;
 constexpr int64_t SHARED_UNIT = 128 << 10;  // elements
 
 // Where the values of a call are: an operand's own memory, or a buffer that the program fills.
 class ValueSource {
    public:
-    ValueSource(const Reduction &reduction, const Region &region) : values_(size_t(reduction.spec.value_count)) {
+    ValueSource(const Reduction &reduction, const Region &region)
+        : values_(size_t(reduction.spec.value_count)) {
         for (int i = 0; i < reduction.spec.value_count; ++i) {
             const int operand = reduction.loaded(i);
             const View *const view = operand < 0 ? nullptr : &region.layout.views[size_t(operand)];
@@ -109,8 +110,9 @@ using All = std::vector<const Reduction *>;
 // A thread's way through some of a region's units, which it folds to their partials.
 class RegionReducer {
    public:
-    RegionReducer(const All &reductions, const Region &region, const ValueSource &values, const BlockProgram *program,
-           int64_t most_units, std::vector<Partials> &partials, Call &call)
+    RegionReducer(const All &reductions, const Region &region, const ValueSource &values,
+                  const BlockProgram *program, int64_t most_units, std::vector<Partials> &partials,
+                  Call &call)
         : reduction_(*reductions.front()),
           region_(region),
           slabs_(region.slabs),
@@ -167,7 +169,8 @@ class RegionReducer {
             for (ThreadReduction &fold : reductions_) {
                 double *const partials = fold.partial_words.data() + place * fold.words_per_unit();
                 block.best_so_far = fold.best_slab == unit.slab ? &fold.best_so_far : nullptr;
-                fold.loop(block, lanes_.get(), partials + slab * slabs_.inner * fold.reduction.partial_ops.words);
+                fold.loop(block, lanes_.get(),
+                          partials + slab * slabs_.inner * fold.reduction.partial_ops.words);
             }
         }
         if (slabs_.blocks() == 1 || slabs_.inner != 1) return;
@@ -234,7 +237,8 @@ void reduce_region(const All &reductions, const Region &region, Call &call) {
     parallel_for(
         call, units, share, threads,
         [&] {
-            return RegionReducer(reductions, region, values, program ? &*program : nullptr, share, partials, call);
+            return RegionReducer(reductions, region, values, program ? &*program : nullptr, share, partials,
+                                 call);
         },
         [](RegionReducer &reducer, int64_t at, int64_t count) { return reducer.run(at, count); },
         [](RegionReducer &reducer) { reducer.end(); }, Waking::if_long);

@@ -144,7 +144,9 @@ class LongRow {
         if (encoding_ != Encoding::floating && WIDTH > MAX_DIGITS) subtract_minimum();
         radix_select<Key>(
             columns_, ranks, rank_count, out,
-            [&](const RadixLevel<Key> &level, int digits, int64_t *counters) { count(level, digits, counters); },
+            [&](const RadixLevel<Key> &level, int digits, int64_t *counters) {
+                count(level, digits, counters);
+            },
             [&](const RadixLevel<Key> &level) { return collect(level, ranks, out); });
         for (int64_t i = 0; i < rank_count; ++i) out[i] = Key(out[i] + least_);
         return nans_;
@@ -256,7 +258,9 @@ class LongRow {
     class Membership {
        public:
         explicit Membership(const RadixLevel<Key> &level)
-            : rest_(WIDTH - level.prefix_bits), is_one_(level.groups.size() == 1), prefix_(level.groups[0].prefix) {
+            : rest_(WIDTH - level.prefix_bits),
+              is_one_(level.groups.size() == 1),
+              prefix_(level.groups[0].prefix) {
             if (is_one_) return;
             places_.resize(size_t(1) << level.prefix_bits);
             for (size_t i = 0; i < level.groups.size(); ++i) {
@@ -397,7 +401,7 @@ void select_short(const SelectRequest &request, const Key *in, Key *out, Call &c
         call, request.rows, share, std::min(shares, thread_count()),
         [&] {
             return ThreadState{Selector<Key>(call), std::vector<Key>(size_t(request.columns)),
-                       std::vector<int64_t>(size_t(request.rank_count))};
+                               std::vector<int64_t>(size_t(request.rank_count))};
         },
         [&](ThreadState &own, int64_t first, int64_t count) {
             for (int64_t row = first; row < first + count; ++row) {
@@ -431,15 +435,15 @@ void launch(const SelectRequest &request, Call &call) {
 
 }  // namespace pk
 
-#define PK_ENTRY(t, T, encoding)                                                                          \
-    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks,    \
-                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,        \
-                                     const pk_options *options, pk_report *report) {                      \
-        const auto check = [&] {                                                                          \
-            return pk::SelectRequest(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows, rank_count, \
-                                 out, nans, sizeof(T));                                                   \
-        };                                                                                                \
-        return pk::run_entry(options, report, check, pk::launch<pk::KeyOf<T>>);                              \
+#define PK_ENTRY(t, T, encoding)                                                                       \
+    extern "C" int32_t pk_select_##t(const T *in, int64_t rows, int64_t columns, const int64_t *ranks, \
+                                     int64_t rank_rows, int64_t rank_count, T *out, int64_t *nans,     \
+                                     const pk_options *options, pk_report *report) {                   \
+        const auto check = [&] {                                                                       \
+            return pk::SelectRequest(pk::Encoding::encoding, in, rows, columns, ranks, rank_rows,      \
+                                     rank_count, out, nans, sizeof(T));                                \
+        };                                                                                             \
+        return pk::run_entry(options, report, check, pk::launch<pk::KeyOf<T>>);                        \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -9,7 +9,7 @@
         const auto check = [&] {                                                                             \
             return pk::SortRequest({{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out);           \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::sort);                                                 \
+        return pk::run_entry(options, report, check, pk::sort);                                              \
     }                                                                                                        \
     extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,            \
                                       int64_t kept, int64_t descending, const pk_options *options,           \
@@ -18,7 +18,7 @@
             return pk::ArgsortRequest({{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, \
                                       descending != 0);                                                      \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::argsort);                                              \
+        return pk::run_entry(options, report, check, pk::argsort);                                           \
     }                                                                                                        \
     extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places,  \
                                            int64_t count, int64_t right, const pk_options *options,          \
@@ -27,7 +27,7 @@
             return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,      \
                                      count, right != 0);                                                     \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::search);                                               \
+        return pk::run_entry(options, report, check, pk::search);                                            \
     }                                                                                                        \
     extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,   \
                                      int64_t *inverse, int64_t *counts, int64_t *found,                      \
@@ -36,7 +36,7 @@
             return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,     \
                                      index, inverse, counts, found);                                         \
         };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::find_unique);                                          \
+        return pk::run_entry(options, report, check, pk::find_unique);                                       \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY

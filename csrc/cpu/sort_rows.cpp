@@ -20,11 +20,11 @@ constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // a row with 32 bits for the in
 template <class E, class SortRow>
 void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
     parallel_for_pieces(call, rows.count, std::max<int64_t>(1, PIECE / rows.columns),
-              [&](int64_t, int64_t begin, int64_t end) {
-                  std::vector<E> a(size_t(rows.columns)), b(size_t(rows.columns));
-                  for (int64_t row = begin; row < end; ++row) sort_row(row, a.data(), b.data());
-                  call.advance((end - begin) * rows.columns);
-              });
+                        [&](int64_t, int64_t begin, int64_t end) {
+                            std::vector<E> a(size_t(rows.columns)), b(size_t(rows.columns));
+                            for (int64_t row = begin; row < end; ++row) sort_row(row, a.data(), b.data());
+                            call.advance((end - begin) * rows.columns);
+                        });
 }
 
 // Sorts each row; `other` is scratch with room for a long one.
@@ -110,24 +110,25 @@ void argsort_first(const Order &ordering, const Rows &rows, int64_t *order, int6
     };
     if (size < LONG_ROW) {
         return parallel_for_pieces(call, rows.count, std::max<int64_t>(1, PIECE / size),
-                         [&](int64_t, int64_t begin, int64_t end) {
-                             for (int64_t row = begin; row < end; ++row) {
-                                 Best<Key> best(kept);
-                                 find(row, 0, size, best);
-                                 put(row, best);
-                             }
-                         });
+                                   [&](int64_t, int64_t begin, int64_t end) {
+                                       for (int64_t row = begin; row < end; ++row) {
+                                           Best<Key> best(kept);
+                                           find(row, 0, size, best);
+                                           put(row, best);
+                                       }
+                                   });
     }
     for (int64_t row = 0; row < rows.count; ++row) {
         Best<Key> all(kept);
         std::mutex mutex;
-        parallel_for_pieces(call, size, std::max(chunk_of(size), 2 * kept), [&](int64_t, int64_t begin, int64_t end) {
-            Best<Key> best(kept);
-            find(row, begin, end, best);
-            const auto &found = best.sorted();
-            const std::lock_guard<std::mutex> lock(mutex);
-            all.take(found);
-        });
+        parallel_for_pieces(call, size, std::max(chunk_of(size), 2 * kept),
+                            [&](int64_t, int64_t begin, int64_t end) {
+                                Best<Key> best(kept);
+                                find(row, begin, end, best);
+                                const auto &found = best.sorted();
+                                const std::lock_guard<std::mutex> lock(mutex);
+                                all.take(found);
+                            });
         put(row, all);
     }
 }
@@ -166,8 +167,8 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
 
 // Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie.
 // If it is otherwise, returns false.
-bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows &row, int64_t *order, int64_t kept,
-                     Call &call) {
+bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows &row, int64_t *order,
+                        int64_t kept, Call &call) {
     constexpr int64_t BLOCK = 64;
     const auto *const in = static_cast<const uint8_t *>(row.in);
     const int64_t size = row.columns, chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;

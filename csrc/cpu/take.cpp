@@ -42,11 +42,12 @@ Loop loop_for(int64_t width) {
 
 void launch(const Request &request, Call &call) {
     if (request.elements() == 0) return;
-    if (!request.indices_in_bounds) require_in_bounds(request.in.count, index_range(request.indices, request.index_count(), call));
+    if (!request.indices_in_bounds)
+        require_in_bounds(request.in.count, index_range(request.indices, request.index_count(), call));
     const Loop loop = loop_for(request.in.width);
     const int64_t threads = std::clamp<int64_t>(request.out_bytes() / WORTH_A_THREAD, 1, thread_count());
-    const int64_t share =
-        std::max<int64_t>(1, std::min(SHARE / request.in.width, (request.elements() + threads - 1) / threads));
+    const int64_t share = std::max<int64_t>(
+        1, std::min(SHARE / request.in.width, (request.elements() + threads - 1) / threads));
     parallel_for(
         call, request.elements(), share, threads, [] { return 0; },
         [&](int, int64_t first, int64_t size) {

@@ -59,7 +59,7 @@ void integers(uint16_t op, uint16_t add, int thread, int round) {
     for (int64_t i = 0; i < 2 * size; ++i) a[size_t(i)] = i * (round + 1);
     const std::vector<pk_instruction> program = {
         {PK_OP_LOAD, PK_INT64, PK_INT64, 0, 0, 0},  {PK_OP_LOAD, PK_INT64, PK_INT64, 1, 0, 0},
-        {op, PK_INT64, PK_INT64, 0, 1, 0},       {add, PK_INT64, PK_INT64, 2, 0, 0},
+        {op, PK_INT64, PK_INT64, 0, 1, 0},          {add, PK_INT64, PK_INT64, 2, 0, 0},
         {PK_OP_STORE, PK_INT64, PK_INT64, 3, 2, 0},
     };
     std::vector<uint8_t> met;
@@ -91,16 +91,16 @@ void floats(uint16_t divide, int thread, int round) {
     const int32_t status =
         evaluate(program, {operand_of(a, PK_FLOAT32), operand_of(b, PK_FLOAT32)}, size, met);
     expect(status == PK_OK, "a valid program of floats failed", thread, round);
-    expect(met.size() == 4 && met[2] == (thread % 2 != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0), "exceptions are wrong", thread,
-           round);
+    expect(met.size() == 4 && met[2] == (thread % 2 != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0), "exceptions are wrong",
+           thread, round);
     bool same = true;
     for (int64_t i = 0; i < size; ++i) same &= a[size_t(i)] == float(i % 1000 + 1 + thread) / b[size_t(i)];
     expect(same, "floats are wrong", thread, round);
 }
 
 pk_block_program pass_of(const std::vector<pk_instruction> &program, const std::vector<pk_operand> &operands,
-                const std::vector<int64_t> &shape, const std::vector<int64_t> &moves,
-                std::vector<uint8_t> &met) {
+                         const std::vector<int64_t> &shape, const std::vector<int64_t> &moves,
+                         std::vector<uint8_t> &met) {
     pk_block_program pass{};
     pass.program = reinterpret_cast<uint64_t>(program.data());
     pass.operands = reinterpret_cast<uint64_t>(operands.data());
@@ -139,7 +139,7 @@ void blocks(uint16_t multiply, int thread, int round) {
     sum.outer = sum.reduced = sum.value_count = 1;
     std::vector<uint8_t> met[2];
     pk_block_program passes[] = {pass_of(square, squared, shape, rows_on, met[0]),
-                        pass_of(all, summed, shape, sums_on, met[1])};
+                                 pass_of(all, summed, shape, sums_on, met[1])};
     passes[1].reductions = reinterpret_cast<uint64_t>(&sum);
     passes[1].reduction_count = 1;
     pk_report report;

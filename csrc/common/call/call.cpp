@@ -168,7 +168,8 @@ TraceLane::~TraceLane() {
     call_.timeline_.merge(std::move(timeline_));
 }
 
-void TraceLane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device, int slot) {
+void TraceLane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device,
+                    int slot) {
     timeline_.mark(stage, begin, end);
     const int64_t index = call_.spans_.fetch_add(1, std::memory_order_relaxed);
     if (index >= call_.options_.span_capacity) return;

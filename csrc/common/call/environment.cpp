@@ -8,7 +8,8 @@
 
 namespace pk {
 
-int64_t integer_from_environment(const char *variable, const char *expected, int64_t default_value, int64_t min_value) {
+int64_t integer_from_environment(const char *variable, const char *expected, int64_t default_value,
+                                 int64_t min_value) {
     const char *text = std::getenv(variable);
     if (text == nullptr || *text == '\0') return default_value;
     char *end = nullptr;

@@ -27,7 +27,7 @@ enum class Waking { at_once, if_long };
 // which returns how many elements that were, and ends with end(worker), which is for one thread at a time.
 template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
-               Waking waking = Waking::at_once) {
+                  Waking waking = Waking::at_once) {
     if (threads <= 1 || count / grain < 4 * threads) waking = Waking::at_once;
     const int64_t min_grain = waking == Waking::at_once ? grain : (grain + 3) / 4;
     std::atomic<int64_t> next{0};

@@ -126,7 +126,8 @@ class FreeList {
    private:
     using Blocks = std::array<Block, MAX_FREE_BLOCKS + 1>;  // which end when the lock has
 
-    const size_t budget_ = size_t(integer_from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", default_budget(), 0));
+    const size_t budget_ =
+        size_t(integer_from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", default_budget(), 0));
     std::vector<Block> blocks_;  // the oldest first; never more than it has room for
     size_t bytes_ = 0;
 };

@@ -29,7 +29,8 @@ class Timeline {
         while (other.width_ < width_) other.widen();
         use(other.used_);
         for (int64_t word = 0; word < other.used_; ++word) {
-            for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) words_[word][stage] |= other.words_[word][stage];
+            for (int stage = 0; stage < PK_STAGE_COUNT; ++stage)
+                words_[word][stage] |= other.words_[word][stage];
         }
     }
 

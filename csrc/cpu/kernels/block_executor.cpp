@@ -36,7 +36,8 @@ void BlockExecutor::begin(const Launch &launch) {
     guarded_memory_.reset();
     if (launch.checked) {
         guarded_memory_ = std::make_unique<GuardedMemory>();
-        service_context_.context.shared = guarded_memory_->take(launch.shared, 1, "the dynamic shared memory");
+        service_context_.context.shared =
+            guarded_memory_->take(launch.shared, 1, "the dynamic shared memory");
         return;
     }
     constexpr size_t ALIGNED = 128;

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "guarded_memory.h"
 #include "common/call/call.h"
 #include "common/kernels.h"
 #include "compiled_module.h"
 #include "fibers.h"
+#include "guarded_memory.h"
 #include "preemption.h"
 
 namespace pk::kernels {
@@ -153,9 +153,9 @@ class BlockExecutor {
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;
     int64_t switches_ = 0;
-    bool yields_for_callback_ = false;               // whether the call goes on is asked on the thread's own stack
-    std::atomic<bool> inside_{false};  // the kernel has the thread
-    std::atomic<bool> due_{false};     // to be asked
+    bool yields_for_callback_ = false;  // whether the call goes on is asked on the thread's own stack
+    std::atomic<bool> inside_{false};   // the kernel has the thread
+    std::atomic<bool> due_{false};      // to be asked
     Clock::time_point began_{};
     std::exception_ptr failure_;
 };

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "guarded_memory.h"
 #include "common/call/call.h"
 #include "common/call/thread_pool.h"
 #include "common/kernels.h"
+#include "guarded_memory.h"
 #include "memory_mapping.h"
 
 namespace pk::kernels {
@@ -69,9 +69,9 @@ class Memory {
         const std::string label(buffer.label, strnlen(buffer.label, sizeof(buffer.label)));
         if (checked) return static_cast<char *>(guarded_memory_.take(buffer.bytes, buffer.itemsize, label));
         constexpr uint64_t ALIGNED = 16;  // as vector types want it
-        const bool in_place =
-            (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 ||
-            (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT)) == (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT);
+        const bool in_place = (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 ||
+                              (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT)) ==
+                                  (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT);
         if (in_place && buffer.address % ALIGNED == 0 && !overlaps(buffer)) return host(buffer);
         const auto bytes = size_t(std::max<int64_t>(buffer.bytes, 1));
         mapped_.emplace_back(bytes, PROT_READ | PROT_WRITE);
@@ -93,8 +93,9 @@ class Memory {
             });
         } else if (is_host || (buffer.flags & PK_BUFFER_POISON) != 0) {
             const int byte = (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0;
-            parallel_for_parts(call, buffer.bytes,
-                     [&](int64_t first, int64_t count) { std::memset(to + first, byte, size_t(count)); });
+            parallel_for_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
+                std::memset(to + first, byte, size_t(count));
+            });
         }
     }
 

@@ -1,7 +1,7 @@
 #include "cache_flush.h"
 
-#include "worker_pool.h"
 #include "module_cache.h"
+#include "worker_pool.h"
 
 namespace pk::kernels {
 

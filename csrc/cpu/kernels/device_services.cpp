@@ -66,7 +66,8 @@ BlockExecutor::WarpExchange &BlockExecutor::exchange_of(int32_t operation, uint3
     return *free;
 }
 
-uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value, uint64_t *values) {
+uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value,
+                                 uint64_t *values) {
     const int lane = current_ % PK_WARP, first = current_ - lane;
     const uint32_t bit = 1u << lane;
     if (alone()) {
@@ -163,7 +164,8 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
         std::string((how & PK_WRITES) != 0 ? "writes " : "reads ") + std::to_string(bytes) + " bytes ";
     if (address < 65536) stop(where() + " " + what + "at a null pointer");
     const GuardedMemory::GuardedBuffer *guarded_buffer = launch_->guarded_memory->find(address);
-    if (guarded_buffer == nullptr && guarded_memory_ != nullptr) guarded_buffer = guarded_memory_->find(address);
+    if (guarded_buffer == nullptr && guarded_memory_ != nullptr)
+        guarded_buffer = guarded_memory_->find(address);
     if (guarded_buffer == nullptr) {
         if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own
         char place[32];
@@ -178,13 +180,13 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
     const int64_t size = int64_t(guarded_buffer->bytes), item = guarded_buffer->item;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
         if ((how & PK_ANYWHERE) == 0 && address % bytes != 0)
-            stop(where() + " " + what + "of '" + guarded_buffer->label + "' at byte " + std::to_string(distance) +
-                 ", which is not a multiple of that");
+            stop(where() + " " + what + "of '" + guarded_buffer->label + "' at byte " +
+                 std::to_string(distance) + ", which is not a multiple of that");
         return;
     }
     const int64_t index = distance >= 0 ? distance / item : -((item - 1 - distance) / item);
-    stop(where() + " " + what + "at '" + guarded_buffer->label + "[" + std::to_string(index) + "]', which has " +
-         std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
+    stop(where() + " " + what + "at '" + guarded_buffer->label + "[" + std::to_string(index) +
+         "]', which has " + std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
 }
 
 // The system is asked, once for each page and launch; where it does not say, there is.
@@ -274,8 +276,9 @@ const pk_services BlockExecutor::SERVICES = {
     },
     [](pk_context *context, int32_t line, int32_t operation, uint32_t mask, uint64_t value,
        uint64_t *values) {
-        return serve(context,
-                     [&](BlockExecutor &worker) { return worker.exchange(line, operation, mask, value, values); });
+        return serve(context, [&](BlockExecutor &worker) {
+            return worker.exchange(line, operation, mask, value, values);
+        });
     },
     [](pk_context *context, int32_t line) {
         return serve(context, [&](BlockExecutor &worker) { return worker.active(line); });
@@ -295,7 +298,8 @@ const pk_services BlockExecutor::SERVICES = {
     },
     [](pk_context *context) { serve(context, [](BlockExecutor &worker) { worker.yield_for_callback(); }); },
     [](pk_context *context, int32_t index, int64_t bytes, int64_t item, const char *name) {
-        return serve(context, [&](BlockExecutor &worker) { return worker.variable(index, bytes, item, name); });
+        return serve(context,
+                     [&](BlockExecutor &worker) { return worker.variable(index, bytes, item, name); });
     },
 };
 

@@ -27,10 +27,12 @@ void *GuardedMemory::take(int64_t bytes, int64_t item, const std::string &label)
 
 const GuardedMemory::GuardedBuffer *GuardedMemory::nearest(uint64_t address) const {
     const auto away = [=](const GuardedBuffer &guarded_buffer) {
-        return std::min(address - guarded_buffer.begin, guarded_buffer.begin - address);  // either may have gone round
+        return std::min(address - guarded_buffer.begin,
+                        guarded_buffer.begin - address);  // either may have gone round
     };
-    const auto found = std::min_element(guarded_buffers_.begin(), guarded_buffers_.end(),
-                                        [&](const GuardedBuffer &a, const GuardedBuffer &b) { return away(a) < away(b); });
+    const auto found =
+        std::min_element(guarded_buffers_.begin(), guarded_buffers_.end(),
+                         [&](const GuardedBuffer &a, const GuardedBuffer &b) { return away(a) < away(b); });
     return found == guarded_buffers_.end() ? nullptr : &*found;
 }
 

@@ -5,10 +5,10 @@
 #include <shared_mutex>
 #include <thread>
 
-#include "common/call/thread_pool.h"
-#include "worker_pool.h"
 #include "buffers.h"
+#include "common/call/thread_pool.h"
 #include "module_cache.h"
+#include "worker_pool.h"
 
 namespace pk::kernels {
 
@@ -65,7 +65,8 @@ int64_t parallel_for_blocks(const Launch &launch, Call &call) {
 
 class Runner {
    public:
-    Runner(const Run &run, PrintBuffer &print_buffer, Call &call) : run_(run), print_buffer_(print_buffer), call_(call) {
+    Runner(const Run &run, PrintBuffer &print_buffer, Call &call)
+        : run_(run), print_buffer_(print_buffer), call_(call) {
         for (const pk_image &image : run.images) modules_.push_back(load_module(image));
         for (const pk_kernel &kernel : run.kernels)
             kernels_.push_back(

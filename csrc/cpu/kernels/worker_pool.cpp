@@ -30,7 +30,9 @@ WorkerPool &all() {
 }
 
 // With the mutex held. In the child of a fork, one that was taken before is not counted.
-void end(std::unique_ptr<BlockExecutor> worker) { all().taken = std::max<int64_t>(0, all().taken - worker->stacks); }
+void end(std::unique_ptr<BlockExecutor> worker) {
+    all().taken = std::max<int64_t>(0, all().taken - worker->stacks);
+}
 
 // Those that idle workers may keep: a block for each thread of this engine, and some for callers' threads.
 int64_t max_idle_stacks() {

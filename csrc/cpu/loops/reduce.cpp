@@ -324,7 +324,8 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
 // Where the extreme of each column first stands. First the extremes, by `reduce`, then where they are.
 template <int type>
 void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop reduce,
-           bool (*is_better)(class_of<typename type_of<type>::type>, class_of<typename type_of<type>::type>)) {
+           bool (*is_better)(class_of<typename type_of<type>::type>,
+                             class_of<typename type_of<type>::type>)) {
     using T = typename type_of<type>::type;
     using Wide = class_of<T>;
     using Item = typename Stored<type>::Item;
@@ -335,7 +336,8 @@ void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop redu
     const Item *const values = static_cast<const Item *>(block.values);
     if (width == 1 && block.stride == 1) {
         // What does not beat an earlier block loses to it, wherever it stands.
-        if (block.best_so_far != nullptr && !is_better(extremes[0], *static_cast<const Wide *>(block.best_so_far))) {
+        if (block.best_so_far != nullptr &&
+            !is_better(extremes[0], *static_cast<const Wide *>(block.best_so_far))) {
             placed[0] = {extremes[0], block.first_row};
             return;
         }
@@ -396,7 +398,8 @@ void fill(BlockLoop (*reduce_of)[2][PK_TYPE_COUNT]) {
         set(PK_REDUCE_DOT, reduce<Dot<compensated>, type, Others::values>);
         set(PK_REDUCE_SUM_SQUARED_DEVIATIONS, reduce<Moments<compensated, false>, type, Others::none>);
         reduce_of[PK_REDUCE_SUM][1][type] = reduce<Sum<compensated, true>, type, Others::mask>;
-        reduce_of[PK_REDUCE_SUM_SQUARED_DEVIATIONS][1][type] = reduce<Moments<true, true>, type, Others::mask>;
+        reduce_of[PK_REDUCE_SUM_SQUARED_DEVIATIONS][1][type] =
+            reduce<Moments<true, true>, type, Others::mask>;
     } else {
         constexpr int wrapped = type == PK_UINT64 ? int(PK_INT64) : type;  // whose sums have the same bits
         set(PK_REDUCE_SUM, reduce<SumInteger, wrapped, Others::none>);

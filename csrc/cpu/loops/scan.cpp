@@ -40,7 +40,8 @@ struct States<scan::FloatProduct, lanes> {
 // So many columns, or segments of one column, side by side: each is a chain of its own, so that none waits
 // for its last addition. Element r of lane l is at l * lane + r * row.
 template <int lanes, class Op, class From, class TraceLane>
-PK_HD void total_lanes(const From *from, TraceLane lane, int64_t row, int64_t rows, typename Op::State *totals) {
+PK_HD void total_lanes(const From *from, TraceLane lane, int64_t row, int64_t rows,
+                       typename Op::State *totals) {
     States<Op, lanes> states;
     for (int l = 0; l < lanes; ++l) states.set(l, Op::identity());
     for (int64_t r = 0; r < rows; ++r) {

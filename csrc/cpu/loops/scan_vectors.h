@@ -185,7 +185,8 @@ PK_HD void total(const From *from, TraceLane lane, int64_t row, int64_t rows, ty
 }
 
 template <class Op, bool is_exclusive, class T, class TraceLane>
-PK_HD void run(const T *from, T *to, TraceLane lane, int64_t row, int64_t rows, const typename Op::State *before) {
+PK_HD void run(const T *from, T *to, TraceLane lane, int64_t row, int64_t rows,
+               const typename Op::State *before) {
     States<Op> states(before);
     for (int64_t r = 0; r < rows; r += TILE<T>) {
         Row<T> tile[TILE<T>];

@@ -60,8 +60,8 @@ static bool is_scalar(const Layout &layout, const View &view) {
     return view.access == Access::constant || (layout.size == 1 && view.base != nullptr);
 }
 
-Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast, bool may_transpose,
-                        int block) {
+Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const plan::Operands &operands,
+                                            bool may_broadcast, bool may_transpose, int block) {
     const Layout &layout = evaluation.layout;
     const std::vector<View> &views = layout.views;
     std::vector<bool> seen(views.size(), false);
@@ -121,13 +121,14 @@ static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
 
 Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
                          const std::vector<int> &devices, bool may_broadcast, bool may_transpose)
-    : Interpreter(evaluation, operands, call, devices, OperandClasses(evaluation, operands, may_broadcast, may_transpose, block_size()),
+    : Interpreter(evaluation, operands, call, devices,
+                  OperandClasses(evaluation, operands, may_broadcast, may_transpose, block_size()),
                   block_size()) {}
 
 Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
                          const std::vector<int> &devices, OperandClasses classes, int block)
     : DeviceAlgorithm(evaluation.layout, std::move(classes.loads), std::move(classes.stores),
-           evaluation.instruction_count * int64_t(sizeof(uint32_t)), classes.scratch_bytes),
+                      evaluation.instruction_count * int64_t(sizeof(uint32_t)), classes.scratch_bytes),
       evaluation_(evaluation),
       operands_(operands),
       call_(call),
@@ -135,13 +136,15 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
       values_(std::move(classes.values)),
       values_bytes_(classes.values_bytes),
       transposed_(std::move(classes.transposed)) {
-    const bool any_uploaded = std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.d_resident != nullptr; });
+    const bool any_uploaded =
+        std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.d_resident != nullptr; });
     allow_zero_copy = transposed_.empty() && !any_uploaded;
     can_run_async = !may_refuse(evaluation.program);
     single_pass_coalesced = allow_zero_copy && is_coalesced();
     UnravelTable coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
-        DeviceStep device_step{step.op, step.type, step.to, step.target, step.a, step.b, step.c, step.origin, 0};
+        DeviceStep device_step{step.op, step.type,   step.to, step.target, step.a, step.b,
+                               step.c,  step.origin, 0};
         if (step.op == PK_OP_STORE) {
             add_stores(device_step, coordinates);
             continue;
@@ -164,13 +167,15 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
     if (fits) std::copy(steps_.begin(), steps_.end(), common_.inline_steps);
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
     if (operands.is_repeated() && is_short && common_.is_small)
-        fused_kernel_ = FusedKernel::of(steps_, table.empty() ? 0 : int(table[0]), operands.reports_exceptions() || !can_run_async);
+        fused_kernel_ = FusedKernel::of(steps_, table.empty() ? 0 : int(table[0]),
+                                        operands.reports_exceptions() || !can_run_async);
     // Interpreted kernels take long.
-    own_stream = !single_pass_coalesced && !loads.empty() && (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());
+    own_stream = !single_pass_coalesced && !loads.empty() &&
+                 (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());
 }
 
-static void set_resident_source(DeviceStep &step, int32_t &source, const plan::DeviceOperand &resident, const View &view,
-                      UnravelTable &coordinates) {
+static void set_resident_source(DeviceStep &step, int32_t &source, const plan::DeviceOperand &resident,
+                                const View &view, UnravelTable &coordinates) {
     source = int32_t(resident.contiguous ? Source::resident : Source::resident_strided);
     step.value = reinterpret_cast<int64_t>(resident.d_data);
     if (!resident.contiguous) step.c = coordinates.add(view);
@@ -182,7 +187,8 @@ void Interpreter::add_stores(const DeviceStep &step, UnravelTable &coordinates) 
     if (store != nullptr || values != nullptr) {
         steps_.push_back(step);
         steps_.back().b = int32_t(Source::chunk);
-        steps_.back().value = store != nullptr ? store->element_offset : streamed_bytes + values->element_offset;
+        steps_.back().value =
+            store != nullptr ? store->element_offset : streamed_bytes + values->element_offset;
     }
     const plan::DeviceOperand resident = operands_.of(operand);
     if (resident.d_data == nullptr) return;
@@ -207,13 +213,15 @@ void Interpreter::set_source(DeviceStep &step, const std::vector<int> &broadcast
     } else {
         step.a = int32_t(Source::chunk);
         const StreamedOperand *const transposed = find(transposed_, operand);
-        step.value = transposed != nullptr ? streamed_bytes + transposed->element_offset : find(loads, operand)->element_offset;
+        step.value = transposed != nullptr ? streamed_bytes + transposed->element_offset
+                                           : find(loads, operand)->element_offset;
     }
 }
 
 void Interpreter::stage(const StreamedOperand &load, const Chunk &chunk, char *to) const {
     const View &view = layout.views[size_t(load.operand)];
-    if (find(transposed_, load.operand) != nullptr && layout.are_transposed_rows(view, chunk.start, chunk.count)) {
+    if (find(transposed_, load.operand) != nullptr &&
+        layout.are_transposed_rows(view, chunk.start, chunk.count)) {
         layout.gather_columns(view, chunk.start, chunk.count, to);
     } else {
         DeviceAlgorithm::stage(load, chunk, to);
@@ -305,7 +313,8 @@ char *Interpreter::dense(const Chunk &chunk, int operand) const {
     const plan::DeviceOperand resident = operands_.of(operand);
     if (resident.d_data != nullptr) return resident.d_data + chunk.start * layout.views[size_t(operand)].item;
     const StreamedOperand *const load = find(loads, operand), *const transposed = find(transposed_, operand);
-    if (transposed != nullptr) return chunk.d_memory + chunk.scratch + chunk.rounded * transposed->element_offset;
+    if (transposed != nullptr)
+        return chunk.d_memory + chunk.scratch + chunk.rounded * transposed->element_offset;
     if (load != nullptr) return chunk.d_memory + chunk.operand(*load);
     return chunk.d_memory + chunk.scratch + chunk.rounded * find(values_, operand)->element_offset;
 }

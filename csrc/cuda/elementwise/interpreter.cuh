@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "strided_access.cuh"
 #include "interpreter.h"
+#include "strided_access.cuh"
 #include "value.cuh"
 
 namespace pk {
@@ -149,7 +149,8 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
 
 // Two loads that follow each other, of one type, so that the link is waited for once.
 __device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
-    if (next.op != PK_OP_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type) return false;
+    if (next.op != PK_OP_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type)
+        return false;
     with_stored(step.type, [&](auto stored) {
         using T = decltype(stored);
         const T *from = context.dense<const T>(step, step.a);

@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "common/elementwise.h"
-#include "cuda/residency/operands.h"
-#include "cuda/runtime/stream_memory.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
+#include "cuda/runtime/stream_memory.h"
 
 namespace pk {
 
 // Where a load finds its elements, or a store puts them.
 enum class Source : int32_t {
-    chunk,         // in the chunk's memory, after `value` bytes an element
-    broadcast,      // among what the device keeps, at `value`, in `c` dimensions, as stream/resident.h says
-    constant,      // in `value` itself
-    resident,          // from the address `value` on, those of the whole call side by side
+    chunk,      // in the chunk's memory, after `value` bytes an element
+    broadcast,  // among what the device keeps, at `value`, in `c` dimensions, as stream/resident.h says
+    constant,   // in `value` itself
+    resident,   // from the address `value` on, those of the whole call side by side
     resident_strided,  // from the address `value` on, at the coordinates' strides `c` on
 };
 
@@ -98,7 +98,8 @@ class Interpreter : public DeviceAlgorithm {
         std::vector<StreamedOperand> loads, stores, values, transposed;
         std::vector<int> broadcast;
         int64_t scratch_bytes = 0, values_bytes = 0;  // of an element: all, and of these the values
-        OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast, bool may_transpose, int block);
+        OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast,
+                       bool may_transpose, int block);
     };
     Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
                 const std::vector<int> &devices, OperandClasses classes, int block);
@@ -114,7 +115,8 @@ class Interpreter : public DeviceAlgorithm {
     const int block_;
     const std::vector<StreamedOperand> values_;  // that stay in the scratch
     const int64_t values_bytes_;
-    const std::vector<StreamedOperand> transposed_;  // loads, as they lie there when the device has turned them
+    const std::vector<StreamedOperand>
+        transposed_;  // loads, as they lie there when the device has turned them
     std::vector<DeviceStep> steps_;
     BroadcastBuffers broadcasts_;
     int64_t steps_at_ = -1, coordinates_at_ = -1;  // where they are resident
@@ -124,8 +126,8 @@ class Interpreter : public DeviceAlgorithm {
 
 // Calls run(work) for work that keeps broadcast operands on the devices, or, without room for them, does not.
 template <class Kind, class Run, class... Args>
-void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const std::vector<int> &devices, Run run,
-               Args &&...args) {
+void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const std::vector<int> &devices,
+                             Run run, Args &&...args) {
     plan::Operands operands(evaluation.layout, evaluation.program, call, devices);
     for (const bool may_broadcast : {true, false}) {
         Kind algorithm(evaluation, operands, call, devices, may_broadcast, args...);

@@ -84,8 +84,8 @@ class Writer {
         const DeviceStep &step = steps_[i];
         out_ << "        ";
         if (step.op == PK_OP_STORE) {
-            out_ << "store<" << int(step.type) << ">(" << access(step.b, step.c) << ", elements, " << of(step.a)
-                 << ");\n";
+            out_ << "store<" << int(step.type) << ">(" << access(step.b, step.c) << ", elements, "
+                 << of(step.a) << ");\n";
             return;
         }
         out_ << "const auto v" << i << " = ";
@@ -140,7 +140,8 @@ cudaLibrary_t load_library(const std::vector<char> &image) {
 
 }  // namespace
 
-std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &steps, int dims, bool reports_exceptions) {
+std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &steps, int dims,
+                                             bool reports_exceptions) {
     std::vector<DeviceStep> normalized = steps;
     int operand_count = 0;
     for (DeviceStep &step : normalized) {
@@ -159,7 +160,8 @@ std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &step
     std::shared_ptr<FusedKernel> &found = from.kernels[key];
     if (found == nullptr) {
         if (from.kernels.size() > MAX_KERNELS) from.kernels.clear();
-        return from.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims, reports_exceptions, ++from.last_number);
+        return from.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims,
+                                                                 reports_exceptions, ++from.last_number);
     }
     return found;
 }
@@ -178,7 +180,8 @@ std::string FusedKernel::source() const {
     int32_t instructions = 1;
     for (const DeviceStep &step : steps_) instructions = std::max(instructions, step.origin + 1);
     std::ostringstream out;
-    out << headers() << "\nnamespace pk::device {\nstruct FusedKernel {\n    static constexpr int DIMS = " << dims_
+    out << headers()
+        << "\nnamespace pk::device {\nstruct FusedKernel {\n    static constexpr int DIMS = " << dims_
         << ", ELEMENTS_PER_THREAD = " << elements_per_thread(steps_) << ", INSTRUCTIONS = " << instructions
         << ";\n    static constexpr bool REPORTS_EXCEPTIONS = " << reports_exceptions_
         << ";\n    template <class Elements>\n"

@@ -20,7 +20,8 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
    public:
     // The pass of these steps, of which the values do not count, and in which somebody heeds what they meet
     // or nobody does; null if there is none: it would be too long.
-    static std::shared_ptr<FusedKernel> of(const std::vector<DeviceStep> &steps, int dims, bool reports_exceptions);
+    static std::shared_ptr<FusedKernel> of(const std::vector<DeviceStep> &steps, int dims,
+                                           bool reports_exceptions);
     // Forgets all that were compiled.
     static void release();
 

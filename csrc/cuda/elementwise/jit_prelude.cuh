@@ -149,7 +149,8 @@ __device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, un
         for (int e = 0; e < count; ++e) largest = max(largest, FastPath<Op, T>::range_key(a.of[e], b.of[e]));
         if (__builtin_expect(largest < FastPath<Op, T>::LIMIT, 1)) {
 #pragma unroll
-            for (int e = 0; e < count; ++e) results.of[e] = wrap(type, FastPath<Op, T>::apply(a.of[e], b.of[e]));
+            for (int e = 0; e < count; ++e)
+                results.of[e] = wrap(type, FastPath<Op, T>::apply(a.of[e], b.of[e]));
         } else {
             const OpResult<T, count> done = operate_slow<Op, type>(a, b);
             results = done.results;
@@ -180,7 +181,8 @@ __device__ void grid_stride_loop(const JitParams &params) {
     for (int64_t tile = blockIdx.x * TILE; tile < params.count; tile += gridDim.x * TILE) {
         const int64_t first = tile + threadIdx.x;
         if (tile + TILE <= params.count) {
-            FusedKernel::run(Elements<FusedKernel::ELEMENTS_PER_THREAD, FusedKernel::DIMS>(params, first), met);
+            FusedKernel::run(Elements<FusedKernel::ELEMENTS_PER_THREAD, FusedKernel::DIMS>(params, first),
+                             met);
         } else {
 #pragma unroll 1
             for (int64_t element = first; element < params.count; element += JitParams::THREADS)

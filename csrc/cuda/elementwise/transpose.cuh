@@ -19,7 +19,8 @@ __global__ void transpose(const TransposeParams params) {
     if (i >= params.count) return;
     const auto columns = unsigned(params.columns), rows = unsigned(params.count) / columns;
     const unsigned row = unsigned(i) / columns, column = unsigned(i) % columns;
-    const int64_t plane = (params.first_row + row) / params.height * params.height - params.first_row;  // its first row
+    const int64_t plane =
+        (params.first_row + row) / params.height * params.height - params.first_row;  // its first row
     const int64_t first = plane < 0 ? 0 : plane;
     const int64_t end = plane + params.height < rows ? plane + params.height : rows;
     reinterpret_cast<Word *>(params.to)[i] =

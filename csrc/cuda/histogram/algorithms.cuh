@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "common/histogram.h"
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 #include "kernels.cuh"
 
 namespace pk::histogram {
@@ -15,7 +15,8 @@ namespace pk::histogram {
 constexpr int THREADS = 256;
 
 inline unsigned blocks_for(int64_t count) {
-    constexpr int64_t EACH = 8, MAX_BLOCKS = 512;  // elements of a thread; blocks, each of which has a table to add
+    constexpr int64_t EACH = 8,
+                      MAX_BLOCKS = 512;  // elements of a thread; blocks, each of which has a table to add
     return unsigned(std::clamp<int64_t>(count / (THREADS * EACH), 1, MAX_BLOCKS));
 }
 
@@ -28,7 +29,8 @@ inline int64_t edges_bytes(const pk_bins &bins) {
 class Edges {
    public:
     Edges() = default;
-    Edges(const pk_bins &bins, const char *d_resident, BroadcastBuffers &broadcasts) : d_resident_(d_resident) {
+    Edges(const pk_bins &bins, const char *d_resident, BroadcastBuffers &broadcasts)
+        : d_resident_(d_resident) {
         if (bins.kind == PK_BINS_INDEX || d_resident != nullptr) return;
         at_ = broadcasts.add(reinterpret_cast<const void *>(bins.edges), edges_bytes(bins));
     }
@@ -62,7 +64,8 @@ struct HostRanges {
     }
 };
 
-inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_resident) {
+inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes,
+                              bool is_resident) {
     for (int64_t i = 0; i < values && layout.size != 0; ++i) {
         all.emplace_back(layout, layout.views[size_t(i)], false);
         all.back().item = std::max<int64_t>(all.back().item, 4);  // bytes are read by words
@@ -76,7 +79,8 @@ inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bin
 }
 
 // Where a chunk's elements of an operand are, from the chunk's memory on: in it, or at home.
-inline int64_t offset_of(const DeviceAlgorithm &work, const plan::Operands &operands, int operand, const Chunk &chunk) {
+inline int64_t offset_of(const DeviceAlgorithm &work, const plan::Operands &operands, int operand,
+                         const Chunk &chunk) {
     const auto at = reinterpret_cast<uintptr_t>(operands.d_data(work, chunk, operand));
     return int64_t(at - reinterpret_cast<uintptr_t>(chunk.d_memory));
 }
@@ -91,10 +95,11 @@ struct ResidentHistogram {
 // it is at home.
 class HistogramAlgorithm : public DeviceAlgorithm {
    public:
-    HistogramAlgorithm(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types, int64_t total,
-            int64_t *table, const plan::Operands &operands, Call &call, const std::vector<int> &devices,
-            ResidentHistogram resident = {})
-        : DeviceAlgorithm(layout, operands.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}), {}, 0, 0),
+    HistogramAlgorithm(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types,
+                       int64_t total, int64_t *table, const plan::Operands &operands, Call &call,
+                       const std::vector<int> &devices, ResidentHistogram resident = {})
+        : DeviceAlgorithm(layout, operands.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}),
+                          {}, 0, 0),
           bins_(bins),
           types_(types, types + axes),
           total_(total),
@@ -105,7 +110,8 @@ class HistogramAlgorithm : public DeviceAlgorithm {
           d_table_(resident.table) {
         can_run_async = resident.table != nullptr;
         for (int64_t i = 0; i < axes; ++i) {
-            const char *const d_resident = can_run_async ? operands.of(resident.host_ranges->edges[i]).d_data : nullptr;
+            const char *const d_resident =
+                can_run_async ? operands.of(resident.host_ranges->edges[i]).d_data : nullptr;
             edges_.emplace_back(bins[i], d_resident, broadcasts_);
         }
         if (!can_run_async) table_at_ = broadcasts_.add(table, table_bytes());
@@ -189,8 +195,8 @@ class HistogramAlgorithm : public DeviceAlgorithm {
 class DigitizeAlgorithm : public DeviceAlgorithm {
    public:
     // The edges are there already.
-    DigitizeAlgorithm(const DigitizeRequest &request, const plan::Operands &operands, const BroadcastBuffers &broadcasts,
-              const Edges &edges)
+    DigitizeAlgorithm(const DigitizeRequest &request, const plan::Operands &operands,
+                      const BroadcastBuffers &broadcasts, const Edges &edges)
         : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
           bins_(*request.bins),
           right_(request.right),
@@ -204,7 +210,8 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
     void launch(const Chunk &chunk) override {
         const int type = layout.views[0].type;
         const device::DigitizeParams params{
-            axis_on(broadcasts_.d_data(chunk.device_index), bins_, edges_, offset_of(*this, operands_, 0, chunk), type),
+            axis_on(broadcasts_.d_data(chunk.device_index), bins_, edges_,
+                    offset_of(*this, operands_, 0, chunk), type),
             !right_,
             decreasing_,
             chunk.d_memory,
@@ -228,7 +235,8 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
 // Takes all elements to a device, where they stay, unless they are at home; and finds the extent.
 class CopyMinMaxAlgorithm : public DeviceAlgorithm {
    public:
-    CopyMinMaxAlgorithm(const Layout &layout, const plan::Operands &operands, Call &call, const std::vector<int> &devices)
+    CopyMinMaxAlgorithm(const Layout &layout, const plan::Operands &operands, Call &call,
+                        const std::vector<int> &devices)
         : DeviceAlgorithm(layout, operands.loads({0}), {}, 0, 0),
           operands_(operands),
           data_(buffer_on(devices[0], is_resident() ? 0 : layout.size * layout.views[0].item)) {

@@ -102,13 +102,14 @@ __device__ __forceinline__ int32_t passed(const Axis &axis, uint64_t bits, bool 
 
 template <int kind>
 __device__ __forceinline__ int32_t by_width_as(const Axis &axis, uint64_t bits, uint32_t &lost) {
-    const auto width = bins::uniform_bins_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
+    const auto width =
+        bins::uniform_bins_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
     const uint64_t low = axis.bins.low, high = axis.bins.high;
     const Edge value = with_element(axis, bits, [=](auto raw, auto type) {
         constexpr int code = decltype(type)::value;
         return bins::in_range_or_nan<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
-                                bins::element_of<code>(high));
+                                           bins::element_of<code>(high));
     });
     return width.index(value, lost);
 }
@@ -165,14 +166,16 @@ __global__ void count(const __grid_constant__ HistogramParams params) {
     uint32_t lost = 0;
     const int32_t own = int32_t(threadIdx.x) & (copies - 1);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
-    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count; i += LOADS_IN_FLIGHT * step) {
+    for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count;
+         i += LOADS_IN_FLIGHT * step) {
         uint64_t bits[LOADS_IN_FLIGHT], others[LOADS_IN_FLIGHT] = {};
         read(params.axes[0], params.memory, i, step, params.count, bits);
         if (params.axis_count == 2) read(params.axes[1], params.memory, i, step, params.count, others);
 #pragma unroll
         for (int k = 0; k < LOADS_IN_FLIGHT; ++k) {
             if (i + k * step >= params.count) break;
-            const int32_t at = place_of(params.axes, params.axis_count, params.total, bits[k], others[k], lost);
+            const int32_t at =
+                place_of(params.axes, params.axis_count, params.total, bits[k], others[k], lost);
             if (copies != 0) {
                 atomicAdd(&counts[at * copies + own], 1u);
             } else {

@@ -37,8 +37,8 @@ __device__ __forceinline__ Sum weight_of(const WeightedParams &params, int64_t i
 
 // Each bin is one warp's, so that its weights are added in order. Returns how many elements are the warp's.
 template <class Sum>
-__device__ __forceinline__ int32_t select_own_bins(Tile<Sum> &tile, int32_t count, int32_t total, int32_t warp,
-                                            int32_t lane) {
+__device__ __forceinline__ int32_t select_own_bins(Tile<Sum> &tile, int32_t count, int32_t total,
+                                                   int32_t warp, int32_t lane) {
     int32_t found = 0;
     for (int32_t first = 0; first < count; first += 32) {
         const int32_t i = first + lane, place = i < count ? tile.places[i] : total;
@@ -54,7 +54,7 @@ __device__ __forceinline__ int32_t select_own_bins(Tile<Sum> &tile, int32_t coun
 // Of those of one bin among 32, the first one's thread adds all.
 template <class Sum>
 __device__ __forceinline__ void add_own_bins(const Tile<Sum> &tile, int32_t found, int32_t warp, int32_t lane,
-                                        Sum *sums) {
+                                             Sum *sums) {
     for (int32_t first = 0; first < found; first += 32) {
         const bool is_active = first + lane < found;
         const uint16_t *const own = tile.own[warp] + first;
@@ -73,12 +73,14 @@ __device__ __forceinline__ void add_own_bins(const Tile<Sum> &tile, int32_t foun
 
 // A block adds a run.
 template <class Sum>
-__global__ void __launch_bounds__(WARPS * 32) accumulate_segments(const __grid_constant__ WeightedParams params) {
+__global__ void __launch_bounds__(WARPS * 32)
+    accumulate_segments(const __grid_constant__ WeightedParams params) {
     __shared__ Tile<Sum> tile;
     const int32_t thread = int32_t(threadIdx.x), warp = thread / 32, lane = thread % 32;
     Sum *const sums = static_cast<Sum *>(params.sums) + int64_t(blockIdx.x) * params.total;
     for (int32_t i = thread; i < params.total; i += WARPS * 32) sums[i] = 0;
-    const int64_t begin = int64_t(blockIdx.x) * params.segment, end = min(begin + params.segment, params.count);
+    const int64_t begin = int64_t(blockIdx.x) * params.segment,
+                  end = min(begin + params.segment, params.count);
     unsigned long long out_of_range = 0;
     uint32_t lost = 0;
     for (int64_t start = begin; start < end; start += TILE) {
@@ -103,7 +105,8 @@ __global__ void __launch_bounds__(WARPS * 32) accumulate_segments(const __grid_c
 
 // One run's sum after the other.
 template <class Sum, class Total>
-__global__ void combine_segments(const Sum *sums, int64_t segments, int32_t total, bool is_signed, Total *to) {
+__global__ void combine_segments(const Sum *sums, int64_t segments, int32_t total, bool is_signed,
+                                 Total *to) {
     const int32_t step = int32_t(gridDim.x * blockDim.x);
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < total; i += step) {
         Total all = 0;
@@ -136,8 +139,8 @@ class WeightedHistogram {
 
     // `outside` is zero.
     template <class Total>
-    void enqueue(const plan::Operands &operands, const std::vector<Edges> &edges, const char *broadcasts, char *sums,
-               Total *totals, char *outside, cudaStream_t stream) const {
+    void enqueue(const plan::Operands &operands, const std::vector<Edges> &edges, const char *broadcasts,
+                 char *sums, Total *totals, char *outside, cudaStream_t stream) const {
         device::WeightedParams params{};
         params.memory = operands.of(0).d_data;
         auto offset = [&](int64_t operand) {
@@ -171,8 +174,8 @@ class WeightedHistogram {
 
 // Adds them, and brings the sums down. Returns whether a device has room.
 template <class Sum, class Total>
-bool add_on_device(const BinnedElements &counting, const plan::Operands &operands, Call &call, int device, Total *to,
-               int64_t *outside) {
+bool add_on_device(const BinnedElements &counting, const plan::Operands &operands, Call &call, int device,
+                   Total *to, int64_t *outside) {
     const WeightedHistogram<Sum> weighted(counting);
     const int64_t total = counting.total, word = weighted.WORD;
     const CurrentDevice current(device);
@@ -190,7 +193,8 @@ bool add_on_device(const BinnedElements &counting, const plan::Operands &operand
     const Stream own_stream = make_stream();
     const SyncOnExit stream(own_stream);
     const double begin = call.seconds();
-    weighted.enqueue(operands, edges, broadcasts.d_data(0), buffer.d_memory(), totals, d_outside, stream.get());
+    weighted.enqueue(operands, edges, broadcasts.d_data(0), buffer.d_memory(), totals, d_outside,
+                     stream.get());
     PK_CUDA(cudaMemcpyAsync(to, totals, size_t(total * word), cudaMemcpyDeviceToHost, stream.get()));
     PK_CUDA(cudaMemcpyAsync(outside, d_outside, size_t(2 * word), cudaMemcpyDeviceToHost, stream.get()));
     PK_CUDA(cudaStreamSynchronize(stream.get()));
@@ -204,8 +208,8 @@ bool add_on_device(const BinnedElements &counting, const plan::Operands &operand
 
 // Queues it in the thread's line, where the results are at home, too. Returns whether a device has room.
 template <class Sum, class Total>
-bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ranges, int results, int outside, int64_t outside_at,
-                 Call &call, const StreamScope &stream_scope) {
+bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ranges, int results,
+                       int outside, int64_t outside_at, Call &call, const StreamScope &stream_scope) {
     const WeightedHistogram<Sum> weighted(counting);
     const CurrentDevice current(stream_scope.device);
     const DeviceBuffer sums(stream_scope.device, weighted.sums_bytes(), false, true);

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "common/image.h"
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk::image::filters {
@@ -45,8 +45,8 @@ class Weights {
 // Whole images, or bands of rows.
 class FilterAlgorithm : public DeviceAlgorithm {
    public:
-    FilterAlgorithm(const Filter &filter, const Weights &weights, const plan::Operands &operands, const Layout &layout,
-              bool in_bands)
+    FilterAlgorithm(const Filter &filter, const Weights &weights, const plan::Operands &operands,
+                    const Layout &layout, bool in_bands)
         : DeviceAlgorithm(layout, loads_of(filter, operands, in_bands), operands.stores(1), 0, 0),
           filter_(filter),
           weights_(weights),
@@ -116,7 +116,8 @@ class FilterAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    static std::vector<StreamedOperand> loads_of(const Filter &filter, const plan::Operands &operands, bool in_bands) {
+    static std::vector<StreamedOperand> loads_of(const Filter &filter, const plan::Operands &operands,
+                                                 bool in_bands) {
         std::vector<StreamedOperand> loads = operands.loads({0});
         if (!loads.empty() && in_bands) loads[0].halo = (filter.height - 1) * filter.row();
         return loads;
@@ -193,8 +194,8 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (filter.elements() == 0) return;
     const Layout layout = layout_of(filter);
-    plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call, devices,
-                      true);
+    plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call,
+                            devices, true);
     const Weights weights(filter, call, devices);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
     const bool is_streamed = operands.of(0).d_data == nullptr || !operands.stores(1).empty();

@@ -174,9 +174,9 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
     PK_HD void load(int thread) const {
         const FilterParams &p = params;
         Tile::load(thread, [&p](uint32_t &cell, float element) {
-            cell = p.type != PK_FLOAT32   ? uint32_t(element)
+            cell = p.type != PK_FLOAT32          ? uint32_t(element)
                    : p.kind == PK_FILTER_MINIMUM ? key_of<true>(element)
-                                              : key_of<false>(element);
+                                                 : key_of<false>(element);
         });
     }
 

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk::image {
 
@@ -48,7 +48,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
             launch_for(chunk.units.count, chunk.stream, device::make_gray<T>,
                        reinterpret_cast<const T *>(operands_.d_data(*this, chunk, 0)),
                        reinterpret_cast<T *>(d_resident != nullptr ? d_resident + chunk.units.start * item_
-                                                             : chunk.d_memory + chunk.results),
+                                                                   : chunk.d_memory + chunk.results),
                        chunk.units.count, request_.grey);
         });
     }
@@ -65,7 +65,8 @@ class GrayAlgorithm : public DeviceAlgorithm {
 
 class LookupAlgorithm : public DeviceAlgorithm {
    public:
-    LookupAlgorithm(const Lookup &request, const plan::Operands &operands, Call &call, const std::vector<int> &devices)
+    LookupAlgorithm(const Lookup &request, const plan::Operands &operands, Call &call,
+                    const std::vector<int> &devices)
         : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
           operands_(operands),
           type_(request.layout.views[0].type) {
@@ -74,7 +75,8 @@ class LookupAlgorithm : public DeviceAlgorithm {
         if (!broadcasts_.upload(call, devices)) fail_out_of_memory();
     }
     void launch(const Chunk &chunk) override {
-        const auto *table = reinterpret_cast<const uint16_t *>(broadcasts_.d_data(chunk.device_index) + offset_);
+        const auto *table =
+            reinterpret_cast<const uint16_t *>(broadcasts_.d_data(chunk.device_index) + offset_);
         with_type(type_, [&](auto of_type) {
             using T = decltype(of_type);
             if constexpr (!std::is_same<T, float>::value) {

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 #include "pixels.cuh"
 
 namespace pk::image {
@@ -38,7 +38,8 @@ __global__ void add_down(Sums params, int64_t count, double *sums) {
     if (i >= count) return;
     const int64_t row = params.first + i / params.elements, place = row % params.new_height;
     // The first of its old rows, counted from those that are there; and which of its own are.
-    const int64_t base = row / params.new_height * params.height + params.down.first[place] - params.old_first;
+    const int64_t base =
+        row / params.new_height * params.height + params.down.first[place] - params.old_first;
     const int64_t begin = base < 0 ? -base : 0, left = params.old_rows - base;
     const int64_t end = left < params.down.count(place) ? left : params.down.count(place);
     const double *weights = params.down.weights + params.down.begin[place];
@@ -63,7 +64,7 @@ __global__ void round_sums(const double *sums, double divisor, int64_t count, T 
 class RoundAlgorithm : public DeviceAlgorithm {
    public:
     RoundAlgorithm(const Layout &layout, const plan::Operands &operands, const double *sums, int64_t first,
-              double divisor)
+                   double divisor)
         : DeviceAlgorithm(layout, {}, operands.stores(0), 0, 0),
           operands_(operands),
           sums_(sums),
@@ -111,7 +112,8 @@ class DeviceTaps {
 // along these rows are added up to those of the new ones, which are rounded on their way down.
 class Resizer {
    public:
-    Resizer(const Resize &request, Call &call, int device, const Layout &result, const plan::Operands &operands)
+    Resizer(const Resize &request, Call &call, int device, const Layout &result,
+            const plan::Operands &operands)
         : request_(request),
           call_(call),
           device_{device},
@@ -128,16 +130,18 @@ class Resizer {
         const int64_t budget = streaming_memory().device_budget / 2;
         const int64_t sums = elements_ * int64_t(sizeof(double));
         band_ = std::min(budget / 4 / sums, request.new_rows());
-        part_ = std::min(
-            {budget / 2 / (request.row_elements() * item_ + sums), MAX_OLD_ROWS, request.images * request.height});
+        part_ = std::min({budget / 2 / (request.row_elements() * item_ + sums), MAX_OLD_ROWS,
+                          request.images * request.height});
     }
 
     void run() {
         for (;; band_ /= 2, part_ /= 2) {
             if (band_ == 0 || part_ == 0) fail_out_of_memory();
             const bool reuse_on_stream = stream_scope_ != nullptr;
-            const DeviceBuffer sums(device_[0], band_ * elements_ * int64_t(sizeof(double)), false, reuse_on_stream);
-            const DeviceBuffer along(device_[0], part_ * elements_ * int64_t(sizeof(double)), false, reuse_on_stream);
+            const DeviceBuffer sums(device_[0], band_ * elements_ * int64_t(sizeof(double)), false,
+                                    reuse_on_stream);
+            const DeviceBuffer along(device_[0], part_ * elements_ * int64_t(sizeof(double)), false,
+                                     reuse_on_stream);
             if (sums.d_memory() == nullptr || along.d_memory() == nullptr) continue;
             sums_ = reinterpret_cast<double *>(sums.d_memory());
             along_ = reinterpret_cast<double *>(along.d_memory());
@@ -151,7 +155,8 @@ class Resizer {
    private:
     // This thread's line, if both the old elements and the new ones lie there.
     static const StreamScope *stream_scope_for(const plan::Operands &operands, int device) {
-        const bool are_resident = operands.of(0).d_data != nullptr && operands.of(1).d_data != nullptr && !operands.of(0).copy_back;
+        const bool are_resident =
+            operands.of(0).d_data != nullptr && operands.of(1).d_data != nullptr && !operands.of(0).copy_back;
         return are_resident ? StreamScope::current_on(device) : nullptr;
     }
 
@@ -164,7 +169,8 @@ class Resizer {
         for (int64_t old = image(first) + down.first[first % request_.new_height]; old < end;) {
             old += add(first, rows, old, end);
         }
-        RoundAlgorithm algorithm(result_, operands_, sums_, first * elements_, down_.divisor * across_.divisor);
+        RoundAlgorithm algorithm(result_, operands_, sums_, first * elements_,
+                                 down_.divisor * across_.divisor);
         run_pipeline(algorithm, call_, device_, {{first * elements_, rows * elements_}});
     }
 
@@ -177,8 +183,8 @@ class Resizer {
             if (from != nullptr) {
                 from += old * row_elements * item_;
             } else {
-                const int64_t offset = source.add(request_.layout, request_.layout.views[0], old * row_elements,
-                                                  old_rows * row_elements);
+                const int64_t offset = source.add(request_.layout, request_.layout.views[0],
+                                                  old * row_elements, old_rows * row_elements);
                 if (!source.upload(call_, device_)) continue;
                 from = source.d_data(0) + offset;
             }
@@ -192,7 +198,7 @@ class Resizer {
                            d_across_taps_.view, old_rows * elements_, along_);
             });
             const device::Sums sums{first, elements_, request_.height, request_.new_height,
-                                    old,   old_rows,  along_,        d_down_taps_.view};
+                                    old,   old_rows,  along_,          d_down_taps_.view};
             launch_for(rows * elements_, stream, device::add_down, sums, rows * elements_, sums_);
             if (stream_scope_ == nullptr) {
                 PK_CUDA(cudaStreamSynchronize(stream));
@@ -230,8 +236,9 @@ void resize(const Resize &request, Call &call) {
     out.strides[0] = request.layout.views[0].item;
     const int64_t elements = request.elements();
     const Layout result(&out, 1, &elements, 1, {true});
-    plan::Operands operands({{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call,
-                      {devices[0]}, true);
+    plan::Operands operands(
+        {{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call,
+        {devices[0]}, true);
     const CurrentDevice current(devices[0]);
     Resizer(request, call, devices[0], result, operands).run();
     operands.commit();

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/runtime/tuning.h"
 #include "cuda/pipeline/staged_copy.h"
+#include "cuda/runtime/tuning.h"
 
 namespace pk::kernels {
 
@@ -21,7 +21,9 @@ bool goes_up(const pk_buffer &buffer) { return begins_as_passed(buffer) && !is_o
 bool comes_down(const pk_buffer &buffer) {
     return (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 && !is_on_device(buffer);
 }
-int first_byte(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0; }
+int first_byte(const pk_buffer &buffer) {
+    return (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0;
+}
 
 }  // namespace
 
@@ -54,8 +56,8 @@ void Buffers::lay_out() {
             const pk_buffer &buffer = run_.buffers[i];
             if (is_in_place(buffer) || goes_up(buffer) != up || comes_down(buffer) != down) continue;
             if (buffer.bytes > MAX_BYTES - all_)
-                fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " +
-                                           std::to_string(MAX_BYTES) + " bytes: no GPU has that");
+                fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " + std::to_string(MAX_BYTES) +
+                                           " bytes: no GPU has that");
             offsets_[size_t(i)] = all_;
             all_ += (buffer.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
             if (up) bytes_up_ += buffer.bytes;
@@ -125,8 +127,8 @@ void Buffers::upload_small(cudaStream_t stream) {
 void Buffers::begin_on_device(cudaStream_t stream) {
     each_on_device(true, [&](int64_t i, auto &buffer) {
         if (is_in_place(buffer)) return;
-        PK_CUDA(cudaMemcpyAsync(address(i), host_address(buffer), size_t(buffer.bytes), cudaMemcpyDeviceToDevice,
-                                stream));
+        PK_CUDA(cudaMemcpyAsync(address(i), host_address(buffer), size_t(buffer.bytes),
+                                cudaMemcpyDeviceToDevice, stream));
     });
     each_on_device(false, [&](int64_t i, auto &) { fill(i, stream); });
 }

@@ -5,8 +5,8 @@
 
 #include "common/call/call.h"
 #include "common/kernels.h"
-#include "run_resources.h"
 #include "device_operands.h"
+#include "run_resources.h"
 
 namespace pk::kernels {
 

@@ -8,9 +8,9 @@
 
 #include "buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "run_resources.h"
 #include "device_operands.h"
 #include "module_variables.h"
+#include "run_resources.h"
 
 namespace pk::kernels {
 
@@ -37,7 +37,12 @@ class Launcher {
    public:
     // What is printed has so much room, in bytes of records.
     Launcher(const Run &run, Call &call, int device, int64_t capacity, RunState *run_state)
-        : run_(run), call_(call), device_(device), capacity_(capacity), run_state_(run_state), device_operands_(run, device) {}
+        : run_(run),
+          call_(call),
+          device_(device),
+          capacity_(capacity),
+          run_state_(run_state),
+          device_operands_(run, device) {}
 
     void run() {
         for (const pk_image &image : run_.images) modules_.push_back(load_module(image));
@@ -80,8 +85,9 @@ class Launcher {
     // Whether a run needs nothing but its kernels in the arrays' stream, and nobody has to wait for them.
     bool can_run_async() const {
         const auto prints = [](const auto &module) { return module->printf_header().has_value(); };
-        return run_state_ == nullptr && device_operands_.needs_no_memory() && device_operands_.streams().size() == 1 &&
-               run_.launches <= MAX_UNTHROTTLED && run_.symbols.size == 0 && call_.options().synchronous == 0 &&
+        return run_state_ == nullptr && device_operands_.needs_no_memory() &&
+               device_operands_.streams().size() == 1 && run_.launches <= MAX_UNTHROTTLED &&
+               run_.symbols.size == 0 && call_.options().synchronous == 0 &&
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
 
@@ -191,7 +197,8 @@ class Launcher {
         advance(run_.launches - advanced_);
         const double end = call_.seconds();
         float milliseconds = 0;
-        PK_CUDA(cudaEventElapsedTime(&milliseconds, resources_.run_stream->begun.get(), resources_.run_stream->ended.get()));
+        PK_CUDA(cudaEventElapsedTime(&milliseconds, resources_.run_stream->begun.get(),
+                                     resources_.run_stream->ended.get()));
         kernel_seconds_ = double(milliseconds) * 1e-3;
         const double computed = std::min(end, launched + kernel_seconds_);
         {
@@ -315,8 +322,8 @@ class Launcher {
     RunState *const run_state_;
     const DeviceOperands device_operands_;
     Modules modules_;
-    std::vector<Prepared> prepared_;   // a step's each
-    std::vector<char *> places_;       // an argument's each
+    std::vector<Prepared> prepared_;             // a step's each
+    std::vector<char *> places_;                 // an argument's each
     std::list<RunResources> resources_list_{1};  // of one, which can be abandoned
     RunResources &resources_ = resources_list_.front();
     cudaStream_t stream_ = nullptr;

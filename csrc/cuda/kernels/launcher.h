@@ -8,7 +8,7 @@ namespace pk::kernels {
 
 // How far a run has come.
 struct RunState {
-    bool has_begun = false;     // some of its memory may have been written to
+    bool has_begun = false;    // some of its memory may have been written to
     bool is_detached = false;  // a kernel is under way that nobody can end
 };
 

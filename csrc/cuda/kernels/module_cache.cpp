@@ -169,10 +169,13 @@ std::optional<Variable> Module::printf_header() {
     return printf_headers_[device] = variable_of(library_.get(), PRINTF_SYMBOL);
 }
 
-ModuleLock::ModuleLock(std::shared_ptr<Module> module, bool exclusive, Call &call) : module_(std::move(module)), exclusive_(exclusive) {
+ModuleLock::ModuleLock(std::shared_ptr<Module> module, bool exclusive, Call &call)
+    : module_(std::move(module)), exclusive_(exclusive) {
     std::unique_lock<std::mutex> lock(module_->mutex_);
     struct Waiting {
-        Waiting(Module &module, bool exclusive) : module(module), counts(exclusive) { module.waiting_ += counts; }
+        Waiting(Module &module, bool exclusive) : module(module), counts(exclusive) {
+            module.waiting_ += counts;
+        }
         ~Waiting() { module.waiting_ -= counts; }
         Module &module;
         const int counts;
@@ -206,8 +209,8 @@ std::shared_ptr<Module> load_module(const pk_image &image) {
     const Key key(image.key[0], image.key[1]);
     ModuleCache &from = module_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    auto found =
-        std::find_if(from.modules.begin(), from.modules.end(), [&](auto &cached) { return cached.key == key; });
+    auto found = std::find_if(from.modules.begin(), from.modules.end(),
+                              [&](auto &cached) { return cached.key == key; });
     if (found != from.modules.end()) {
         from.modules.splice(from.modules.begin(), from.modules, found);
     } else {

@@ -14,7 +14,7 @@ Symbols::Symbols(const Run &run, const Modules &modules) : run_(run), modules_(m
 
 const std::vector<char> &Symbols::initial_value(const pk_symbol &symbol) const {
     return modules_[size_t(symbol.image)]->initial_value(text_of(symbol.name, symbol.name_bytes),
-                                                    run_.images[symbol.image]);
+                                                         run_.images[symbol.image]);
 }
 
 void Symbols::set(cudaStream_t stream) const {
@@ -43,9 +43,10 @@ DevicePrintf::DevicePrintf(const Modules &modules, int64_t capacity) {
 }
 
 void DevicePrintf::begin(int device, RunResources &resources) {
-    memory_ = allocate(device, int64_t(sizeof(PrintfHeader) + printf_header_.capacity), resources.printf_block,
-                          resources.printf_memory);
-    PK_CUDA(cudaMemcpyAsync(memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice, resources.stream()));
+    memory_ = allocate(device, int64_t(sizeof(PrintfHeader) + printf_header_.capacity),
+                       resources.printf_block, resources.printf_memory);
+    PK_CUDA(cudaMemcpyAsync(memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice,
+                            resources.stream()));
     for (const Variable &variable : variables_)
         PK_CUDA(cudaMemcpyAsync(variable.address, &memory_, sizeof(memory_), cudaMemcpyHostToDevice,
                                 resources.stream()));

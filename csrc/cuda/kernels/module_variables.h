@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "common/kernels.h"
-#include "run_resources.h"
-#include "module_cache.h"
 #include "device_printf.h"
+#include "module_cache.h"
+#include "run_resources.h"
 
 namespace pk::kernels {
 
@@ -42,7 +42,8 @@ class DevicePrintf {
     // Once all is done; wait() waits for what was queued.
     template <class Wait>
     std::string read(cudaStream_t stream, Wait wait) {
-        PK_CUDA(cudaMemcpyAsync(&printf_header_, memory_, sizeof(printf_header_), cudaMemcpyDeviceToHost, stream));
+        PK_CUDA(cudaMemcpyAsync(&printf_header_, memory_, sizeof(printf_header_), cudaMemcpyDeviceToHost,
+                                stream));
         wait();
         if (printf_header_.used == 0) return {};
         std::vector<char> records(std::min(printf_header_.used, printf_header_.capacity));

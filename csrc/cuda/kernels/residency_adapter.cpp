@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "launcher.h"
 #include "device_operands.h"
+#include "launcher.h"
 
 namespace pk::kernels {
 
@@ -13,7 +13,8 @@ constexpr int64_t ALIGNMENT = 256;  // which kernels expect of an array, as of w
 
 char *host_address(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
 bool is_transferred(const pk_buffer &buffer) {
-    return buffer.bytes != 0 && !is_on_device(buffer) && (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD)) != 0;
+    return buffer.bytes != 0 && !is_on_device(buffer) &&
+           (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD)) != 0;
 }
 bool is_written(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_DOWNLOAD) != 0; }
 bool overlap(const pk_buffer &a, const pk_buffer &b) {
@@ -42,7 +43,8 @@ class ResidentBuffers {
         for (size_t host_range = 0; host_range < owners_.size(); ++host_range) {
             const plan::DeviceOperand resident = operands_.of(int(host_range));
             const pk_buffer &buffer = run.buffers[int64_t(owners_[host_range])];
-            if (resident.copy_back) plan::download(device, resident.d_data, host_address(buffer), buffer.bytes, call);
+            if (resident.copy_back)
+                plan::download(device, resident.d_data, host_address(buffer), buffer.bytes, call);
         }
         operands_.commit();
     }
@@ -64,7 +66,8 @@ class ResidentBuffers {
             if (!is_transferred(buffers_[i])) continue;
             for (const int flag : {PK_BUFFER_UPLOAD, PK_BUFFER_DOWNLOAD}) {
                 if ((buffers_[i].flags & flag) == 0) continue;
-                host_ranges.push_back(host_range_of(buffers_[i], flag == PK_BUFFER_DOWNLOAD, may_be_resident[i]));
+                host_ranges.push_back(
+                    host_range_of(buffers_[i], flag == PK_BUFFER_DOWNLOAD, may_be_resident[i]));
                 owners_.push_back(i);
             }
         }
@@ -74,7 +77,8 @@ class ResidentBuffers {
     // What is written of one range is written at home, or on the host.
     std::vector<bool> find_residency(int device) const {
         std::vector<bool> may_be_resident(buffers_.size());
-        for (size_t i = 0; i < may_be_resident.size(); ++i) may_be_resident[i] = is_transferred(buffers_[i]) && overlaps_nothing(i);
+        for (size_t i = 0; i < may_be_resident.size(); ++i)
+            may_be_resident[i] = is_transferred(buffers_[i]) && overlaps_nothing(i);
         const auto is_written_on_host = [&](size_t i) {
             return is_written(buffers_[i]) && is_transferred(buffers_[i]) &&
                    !plan::all_resident({host_range_of(buffers_[i], true, may_be_resident[i])}, {device});
@@ -84,10 +88,12 @@ class ResidentBuffers {
             for (size_t i = 0; i < may_be_resident.size(); ++i) {
                 if (!is_written_on_host(i)) continue;
                 const char *const low = host_address(buffers_[i]);
-                for (const plan::ResidentBuffer *range : plan::ResidencyScope::overlapping(low, low + buffers_[i].bytes)) {
+                for (const plan::ResidentBuffer *range :
+                     plan::ResidencyScope::overlapping(low, low + buffers_[i].bytes)) {
                     for (size_t j = 0; j < may_be_resident.size(); ++j) {
                         const char *const other = host_address(buffers_[j]);
-                        const bool is_overlapped = other < range->end() && other + buffers_[j].bytes > range->host;
+                        const bool is_overlapped =
+                            other < range->end() && other + buffers_[j].bytes > range->host;
                         if (!may_be_resident[j] || !is_written(buffers_[j]) || !is_overlapped) continue;
                         may_be_resident[j] = false;
                         has_changed = true;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "common/call/status.h"
 #include "cache_flush.h"
+#include "common/call/status.h"
 
 namespace pk::kernels {
 
@@ -17,8 +17,9 @@ struct RunPool {
 
     // Frees what is done with. The mutex is held.
     void reap() {
-        detached.remove_if(
-            [](const RunResources &resources) { return cudaStreamQuery(resources.stream()) != cudaErrorNotReady; });
+        detached.remove_if([](const RunResources &resources) {
+            return cudaStreamQuery(resources.stream()) != cudaErrorNotReady;
+        });
     }
 };
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "cuda/runtime/cuda.h"
 #include "cuda/pipeline/staging_slots.h"
+#include "cuda/runtime/cuda.h"
 #include "module_cache.h"
 
 namespace pk::kernels {
@@ -18,7 +18,8 @@ struct RunStream {
 
     const int device;
     Stream stream = make_stream();
-    Event arrived = make_event(), begun = make_event(), ended = make_event(), pace_events[2] = {make_event(), make_event()};
+    Event arrived = make_event(), begun = make_event(), ended = make_event(),
+          pace_events[2] = {make_event(), make_event()};
 };
 
 // All that a run has of a device until its last kernel is done.

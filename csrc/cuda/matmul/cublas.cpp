@@ -97,10 +97,11 @@ void multiply(const Products &products, int device, cudaStream_t stream) {
     const void *const beta = wide ? static_cast<const void *>(wide_ones + 1) : ones + 1;
     // cuBLAS goes column by column, and so sees transposes: of c = a b, it computes c' = b' a'.
     check(functions.multiply(handle, products.transposed_b ? TRANSPOSED : NOT_TRANSPOSED,
-                             products.transposed_a ? TRANSPOSED : NOT_TRANSPOSED, int(products.n), int(products.m),
-                             int(products.k), alpha, products.b, products.factor, int(products.b_pitch), products.b_stride,
-                             products.a, products.factor, int(products.a_pitch), products.a_stride, beta, products.c,
-                             products.total, int(products.c_pitch), products.c_stride, int(products.batch), products.compute,
+                             products.transposed_a ? TRANSPOSED : NOT_TRANSPOSED, int(products.n),
+                             int(products.m), int(products.k), alpha, products.b, products.factor,
+                             int(products.b_pitch), products.b_stride, products.a, products.factor,
+                             int(products.a_pitch), products.a_stride, beta, products.c, products.total,
+                             int(products.c_pitch), products.c_stride, int(products.batch), products.compute,
                              ANY_ALGORITHM),
           functions, "cublasGemmStridedBatchedEx");
 }

@@ -24,13 +24,14 @@ struct PanelGemm {
     const Product &product;
     GemmAlgorithm algorithm;
     int device;
-    char *scratch;           // room beside the factors
-    unsigned *d_nonfinite;          // set where a factor that was to be split is infinite or NaN
+    char *scratch;             // room beside the factors
+    unsigned *d_nonfinite;     // set where a factor that was to be split is infinite or NaN
     const unsigned *d_run_if;  // of the kernel
 
     // Adds the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. To be split, they
     // lie side by side.
-    void enqueue(cudaStream_t stream, const OutputTile &tile, const Panel &panel, char *a, char *b, char *c) const {
+    void enqueue(cudaStream_t stream, const OutputTile &tile, const Panel &panel, char *a, char *b,
+                 char *c) const {
         const int64_t of_a = tile.pairs * tile.rows * panel.depth;
         const int64_t of_b = tile.pairs * panel.depth * tile.columns;
         cublas::Products products{tile.rows,
@@ -59,20 +60,20 @@ struct PanelGemm {
             default: break;
         }
         const device::GemmParams params{a,
-                                  b,
-                                  c,
-                                  tile.rows,
-                                  tile.columns,
-                                  panel.depth,
-                                  tile.pairs,
-                                  products.a_stride,
-                                  product.transposed_a ? 1 : panel.depth,
-                                  product.transposed_a ? tile.rows : 1,
-                                  products.b_stride,
-                                  product.transposed_b ? 1 : tile.columns,
-                                  product.transposed_b ? panel.depth : 1,
-                                  products.adds,
-                                  d_run_if};
+                                        b,
+                                        c,
+                                        tile.rows,
+                                        tile.columns,
+                                        panel.depth,
+                                        tile.pairs,
+                                        products.a_stride,
+                                        product.transposed_a ? 1 : panel.depth,
+                                        product.transposed_a ? tile.rows : 1,
+                                        products.b_stride,
+                                        product.transposed_b ? 1 : tile.columns,
+                                        product.transposed_b ? panel.depth : 1,
+                                        products.adds,
+                                        d_run_if};
         const dim3 blocks(unsigned((tile.columns + device::TILE - 1) / device::TILE),
                           unsigned((tile.rows + device::TILE - 1) / device::TILE), unsigned(tile.pairs));
         device::multiply_tiles<Kind><<<blocks, device::THREADS, 0, stream>>>(params);
@@ -96,11 +97,11 @@ struct PanelGemm {
 
     void multiply_widened(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const wide = reinterpret_cast<double *>(scratch);
-        device::widen<<<blocks_for(of_a), device::THREADS, 0, stream>>>(static_cast<const float *>(products.a),
-                                                                       wide, of_a);
+        device::widen<<<blocks_for(of_a), device::THREADS, 0, stream>>>(
+            static_cast<const float *>(products.a), wide, of_a);
         PK_CUDA(cudaGetLastError());
-        device::widen<<<blocks_for(of_b), device::THREADS, 0, stream>>>(static_cast<const float *>(products.b),
-                                                                       wide + of_a, of_b);
+        device::widen<<<blocks_for(of_b), device::THREADS, 0, stream>>>(
+            static_cast<const float *>(products.b), wide + of_a, of_b);
         PK_CUDA(cudaGetLastError());
         products.a = wide;
         products.b = wide + of_a;
@@ -114,8 +115,8 @@ struct PanelGemm {
     void multiply_split(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const large = static_cast<float *>(const_cast<void *>(products.a));
         auto *const small = reinterpret_cast<float *>(scratch);
-        device::split_tf32_all<<<blocks_for(of_a + of_b), device::THREADS, 0, stream>>>(large, small, of_a + of_b,
-                                                                              d_nonfinite);
+        device::split_tf32_all<<<blocks_for(of_a + of_b), device::THREADS, 0, stream>>>(
+            large, small, of_a + of_b, d_nonfinite);
         PK_CUDA(cudaGetLastError());
         products.compute = cublas::IN_TF32;
         const int64_t depth = products.k;

@@ -13,7 +13,7 @@ struct GemmParams {
     void *c;
     int64_t rows, columns, depth, pairs;
     int64_t a_pair, a_row, a_column, b_pair, b_row, b_column;
-    bool adds;               // to what is in c
+    bool adds;                 // to what is in c
     const unsigned *d_run_if;  // as should_run() takes it
 };
 
@@ -64,7 +64,8 @@ __global__ void multiply_tiles(GemmParams params) {
             const int b_j = params.b_column == 1 ? n % TILE : n / DEPTH;
             const int64_t column = left + b_j, of_b = start + b_d;
             const bool in_b = column < params.columns && of_b < params.depth;
-            b_tile[b_d][b_j] = in_b ? Kind::load(b[of_b * params.b_row + column * params.b_column]) : Total(0);
+            b_tile[b_d][b_j] =
+                in_b ? Kind::load(b[of_b * params.b_row + column * params.b_column]) : Total(0);
         }
         __syncthreads();
         const int depth = int(params.depth - start < DEPTH ? params.depth - start : DEPTH);

@@ -10,11 +10,11 @@
 
 #include "common/call/thread_pool.h"
 #include "cublas.h"
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/tuning.h"
-#include "host_matrix.h"
 #include "gemm_backends.cuh"
+#include "host_matrix.h"
 
 namespace pk::matmul {
 
@@ -46,7 +46,8 @@ class GemmPipeline {
     using Total = typename Kind::Total;
 
    public:
-    GemmPipeline(const Product &product, const ResidentProduct &resident, Call &call, int device, GemmAlgorithm algorithm)
+    GemmPipeline(const Product &product, const ResidentProduct &resident, Call &call, int device,
+                 GemmAlgorithm algorithm)
         : stream_scope_(stream_scope_for(resident, device)),
           product_(product),
           resident_(resident.operands),
@@ -55,9 +56,9 @@ class GemmPipeline {
           device_(device),
           algorithm_(algorithm),
           element_bytes_{int64_t(sizeof(Element)), int64_t(sizeof(Total)),
-                 algorithm == GemmAlgorithm::split          ? 4
-                 : algorithm == GemmAlgorithm::float64_cublas ? 8
-                                            : 0},
+                         algorithm == GemmAlgorithm::split            ? 4
+                         : algorithm == GemmAlgorithm::float64_cublas ? 8
+                                                                      : 0},
           budget_(streaming_memory().device_budget) {
         if (stream_scope_ == nullptr) events_.emplace();
         take_memory();
@@ -89,13 +90,15 @@ class GemmPipeline {
             call_.advance(product_.elements());
         }
         unsigned found[2] = {0, 0};
-        PK_CUDA(cudaMemcpyAsync(found, d_status(), sizeof(found), cudaMemcpyDeviceToHost, streams().download.get()));
+        PK_CUDA(cudaMemcpyAsync(found, d_status(), sizeof(found), cudaMemcpyDeviceToHost,
+                                streams().download.get()));
         PK_CUDA(cudaStreamSynchronize(streams().download.get()));
         // All kernels as one: they follow each other, and what they wait for is told by the other stages.
         float milliseconds = 0;
         PK_CUDA(cudaEventElapsedTime(&milliseconds, events_->began.get(), events_->finished[last].get()));
-        TraceLane(call_).add(PK_STAGE_KERNEL, first_launch_, std::min(end, first_launch_ + milliseconds * 1e-3), 0,
-                        product_.elements(), device_, KERNELS_LANE);
+        TraceLane(call_).add(PK_STAGE_KERNEL, first_launch_,
+                             std::min(end, first_launch_ + milliseconds * 1e-3), 0, product_.elements(),
+                             device_, KERNELS_LANE);
         if (algorithm_ == GemmAlgorithm::split && found[1] != 0) return false;
         call_.report.exceptions |= found[0];
         return true;
@@ -105,7 +108,8 @@ class GemmPipeline {
     // This thread's line, if all is at home.
     static const StreamScope *stream_scope_for(const ResidentProduct &resident, int device) {
         const Product &at = resident.operands;
-        const bool all_resident = at.a != nullptr && at.b != nullptr && at.c != nullptr && !resident.copy_back;
+        const bool all_resident =
+            at.a != nullptr && at.b != nullptr && at.c != nullptr && !resident.copy_back;
         return all_resident ? StreamScope::current_on(device) : nullptr;
     }
 
@@ -129,9 +133,10 @@ class GemmPipeline {
 
     // Threads, each with a slot; slots take half of the budget at most.
     int64_t slots_wanted() const {
-        const double bytes = double(sizeof(Element)) * double(product_.batch) *
-                             (double(product_.m) * double(product_.k) + double(product_.k) * double(product_.n) +
-                              double(product_.m) * double(product_.n));
+        const double bytes =
+            double(sizeof(Element)) * double(product_.batch) *
+            (double(product_.m) * double(product_.k) + double(product_.k) * double(product_.n) +
+             double(product_.m) * double(product_.n));
         const auto most = int64_t(std::min(bytes / double(BYTES_PER_THREAD), 1e6)) + 1;
         const int64_t fitting = budget_ / 2 / Lease::default_size(Lease::staged).device;
         return std::min({most, tuned(Tune::threads), thread_count(), std::max<int64_t>(1, fitting)});
@@ -141,7 +146,8 @@ class GemmPipeline {
     // that, the slots are given back before the next try, since those calls may need them.
     void take_memory() {
         for (;;) {
-            lease_.emplace(Lease::default_size(Lease::staged), SlotBytes{0, 0}, device_, slots_wanted(), call_);
+            lease_.emplace(Lease::default_size(Lease::staged), SlotBytes{0, 0}, device_, slots_wanted(),
+                           call_);
             int64_t slots = 0;
             half_bytes_ = INT64_MAX;
             for (const auto &slot : lease_->slots()) {
@@ -151,7 +157,8 @@ class GemmPipeline {
             const int64_t longest = half_bytes_ / int64_t(sizeof(double));
             if (!GemmTiling::best(product_, element_bytes_, budget_ - slots, longest, tiling_))
                 fail(PK_OUT_OF_MEMORY, "a product has no room in PYCUDAKIT_DEVICE_MEMORY: raise it");
-            for (int64_t room = budget_ - slots; GemmTiling::best(product_, element_bytes_, room, longest, tiling_);
+            for (int64_t room = budget_ - slots;
+                 GemmTiling::best(product_, element_bytes_, room, longest, tiling_);
                  room = std::min(room, tiling_.bytes()) / 4 * 3) {
                 device_buffer_.emplace(device_, tiling_.bytes(), true, stream_scope_ != nullptr);
                 if (device_buffer_->d_memory() != nullptr) return;
@@ -230,30 +237,37 @@ class GemmPipeline {
 
     const DeviceStreams &streams() const { return lease_->slots().front()->streams; }
     unsigned *d_status() const { return reinterpret_cast<unsigned *>(device_buffer_->d_memory()); }
-    char *totals(int64_t tile) const { return accumulates_in_place_ ? resident_result(tile) : staging_totals(tile); }
+    char *totals(int64_t tile) const {
+        return accumulates_in_place_ ? resident_result(tile) : staging_totals(tile);
+    }
     char *staging_totals(int64_t tile) const {
-        return device_buffer_->d_memory() + GemmTiling::STATUS_BYTES + tile % tiling_.totals * tiling_.total_bytes();
+        return device_buffer_->d_memory() + GemmTiling::STATUS_BYTES +
+               tile % tiling_.totals * tiling_.total_bytes();
     }
     char *factors(int64_t panel) const {
-        return device_buffer_->d_memory() + GemmTiling::STATUS_BYTES + tiling_.totals * tiling_.total_bytes() +
-               panel % GemmTiling::PANELS * tiling_.panel_bytes();
+        return device_buffer_->d_memory() + GemmTiling::STATUS_BYTES +
+               tiling_.totals * tiling_.total_bytes() + panel % GemmTiling::PANELS * tiling_.panel_bytes();
     }
     // cuBLAS may choose by how its operands are aligned. Where they lie at home as they would elsewhere, they
     // are taken from there, and the same bits come out.
-    static bool same_alignment(const char *resident, const char *elsewhere) { return (resident - elsewhere) % ALIGNMENT == 0; }
+    static bool same_alignment(const char *resident, const char *elsewhere) {
+        return (resident - elsewhere) % ALIGNMENT == 0;
+    }
 
     char *resident_result(int64_t tile) const {
         return HostOperands<Kind>{resident_}.of_c(tiles_[size_t(tile)]).base;
     }
     bool can_accumulate_in_place() const {
-        bool can = resident_.c != nullptr && std::is_same<Element, Total>::value && tiling_.columns >= product_.n;
+        bool can =
+            resident_.c != nullptr && std::is_same<Element, Total>::value && tiling_.columns >= product_.n;
         for (int64_t tile = 0; can && tile < int64_t(tiles_.size()); ++tile)
             can = same_alignment(resident_result(tile), staging_totals(tile));
         return can;
     }
     // Where a panel's factor is, if it is at home: there, or copied to where it would go up to.
     char *factor_on_device(const HostMatrixView &resident, char *to, cudaStream_t stream) const {
-        if (algorithm_ != GemmAlgorithm::split && resident.are_dense() && same_alignment(resident.row(0), to)) return resident.row(0);
+        if (algorithm_ != GemmAlgorithm::split && resident.are_dense() && same_alignment(resident.row(0), to))
+            return resident.row(0);
         constexpr auto item = int64_t(sizeof(Element));
         const int64_t columns = resident.run / item;
         auto copy = [&](int64_t first, int64_t rows) {
@@ -289,7 +303,8 @@ class GemmPipeline {
     }
 
     void launch(int64_t index, int64_t tile) {
-        const cudaStream_t compute = stream_scope_ != nullptr ? stream_scope_->stream : streams().compute.get();
+        const cudaStream_t compute =
+            stream_scope_ != nullptr ? stream_scope_->stream : streams().compute.get();
         const auto turn = size_t(index % GemmTiling::PANELS), slot = size_t(tile % tiling_.totals);
         if (events_) {
             PK_CUDA(cudaEventRecord(events_->uploaded[turn].get(), streams().upload.get()));
@@ -343,7 +358,7 @@ class GemmPipeline {
         const CurrentDevice current(device_);
         TraceLane lane(call_);
         StagingHalf halves[2] = {{slot.host(), slot.uploaded.get()},
-                          {slot.host() + half_bytes_, slot.computed.get()}};
+                                 {slot.host() + half_bytes_, slot.computed.get()}};
         double free_since = call_.seconds();
         size_t turn = 0;
         try {
@@ -385,7 +400,8 @@ class GemmPipeline {
     // Waits until all work on a panel has been queued.
     void wait_for(int64_t panel) {
         std::unique_lock<std::mutex> lock(mutex_);
-        while (!changed_.wait_for(lock, Call::POLL_INTERVAL, [&] { return is_aborted_ || launched_ > panel; })) {
+        while (
+            !changed_.wait_for(lock, Call::POLL_INTERVAL, [&] { return is_aborted_ || launched_ > panel; })) {
             lock.unlock();
             call_.check_interrupt();
             lock.lock();
@@ -420,7 +436,8 @@ class GemmPipeline {
             // The panel that was there before has to be done with.
             if (task.of >= GemmTiling::PANELS) {
                 wait_for(task.of - GemmTiling::PANELS);
-                PK_CUDA(cudaStreamWaitEvent(up, events_->computed[size_t(task.of % GemmTiling::PANELS)].get()));
+                PK_CUDA(
+                    cudaStreamWaitEvent(up, events_->computed[size_t(task.of % GemmTiling::PANELS)].get()));
             }
             half.enqueued_at = call_.seconds();
             PK_CUDA(cudaMemcpyAsync(to, half.memory, size_t(bytes), cudaMemcpyHostToDevice, up));
@@ -444,8 +461,9 @@ class GemmPipeline {
         PK_CUDA(cudaEventSynchronize(half.done));
         const double now = call_.seconds();
         const bool down = task.kind == Task::down;
-        lane.add(down ? PK_STAGE_DOWNLOAD : PK_STAGE_UPLOAD, std::max(half.enqueued_at, free_since), now, bytes,
-                 bytes / (down ? element_bytes_.total : element_bytes_.factor), slot.device, slot.number);
+        lane.add(down ? PK_STAGE_DOWNLOAD : PK_STAGE_UPLOAD, std::max(half.enqueued_at, free_since), now,
+                 bytes, bytes / (down ? element_bytes_.total : element_bytes_.factor), slot.device,
+                 slot.number);
         free_since = now;
         if (down) store(task, host, half.memory, lane);
         const std::lock_guard<std::mutex> lock(call_.mutex);
@@ -472,7 +490,7 @@ class GemmPipeline {
 
     const StreamScope *const stream_scope_;  // that the product stands in, if it does
     const Product &product_, &resident_;
-    const bool downloads_result_;       // the result, to the host
+    const bool downloads_result_;        // the result, to the host
     bool accumulates_in_place_ = false;  // it is added up in its home
     Call &call_;
     const int device_;
@@ -497,8 +515,10 @@ class GemmPipeline {
 
     // Of panels, and of parts, by their places in the device's memory: none of what stands in a line.
     struct Events {
-        Event uploaded[GemmTiling::PANELS] = {make_event(), make_event()}, computed[GemmTiling::PANELS] = {make_event(), make_event()};
-        Event began = make_event(), finished[2] = {make_event(), make_event()}, downloaded[2] = {make_event(), make_event()};
+        Event uploaded[GemmTiling::PANELS] = {make_event(), make_event()},
+              computed[GemmTiling::PANELS] = {make_event(), make_event()};
+        Event began = make_event(), finished[2] = {make_event(), make_event()},
+              downloaded[2] = {make_event(), make_event()};
     };
     std::optional<Events> events_;
     double first_launch_ = 0;

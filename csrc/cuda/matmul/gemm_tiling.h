@@ -20,7 +20,7 @@ struct ElementBytes {
 };
 
 struct GemmTiling {
-    static constexpr int64_t PANELS = 2;         // on the device at once
+    static constexpr int64_t PANELS = 2;       // on the device at once
     static constexpr int64_t MIN_DEPTH = 512;  // but for shallower products
     static constexpr int64_t MIN_SIDE = 64, MAX_PAIRS = 1 << 14;
     static constexpr int64_t PANEL_BYTES = 8 << 20, MAX_PANEL_BYTES = 64 << 20, GROUP_BYTES = 16 << 20;
@@ -52,13 +52,14 @@ struct GemmTiling {
     }
     double uploaded_elements(const Product &product) const {
         return double(product.batch) * double(product.k) *
-               (double(product.m) * double(tiles_across(product)) + double(product.n) * double(tiles_down(product)));
+               (double(product.m) * double(tiles_across(product)) +
+                double(product.n) * double(tiles_down(product)));
     }
 
     // The largest parts for which `room` bytes do, of rows and columns that are not longer than `longest`;
     // false if there is no room.
-    static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t room, int64_t longest,
-                    GemmTiling &tiling) {
+    static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t room,
+                    int64_t longest, GemmTiling &tiling) {
         tiling = {std::min(product.m, longest), std::min(product.n, longest), std::min(product.k, MIN_DEPTH)};
         tiling.element_bytes = element_bytes;
         tiling.totals = totals;
@@ -86,7 +87,8 @@ struct GemmTiling {
         while (tiling.depth < std::min(product.k, longest) &&
                grows(tiling.depth, std::min({2 * tiling.depth, product.k, longest}), PANEL_BYTES)) {
         }
-        const bool is_whole = tiling.rows == product.m && tiling.columns == product.n && tiling.depth == product.k;
+        const bool is_whole =
+            tiling.rows == product.m && tiling.columns == product.n && tiling.depth == product.k;
         while (is_whole && tiling.pairs < std::min(product.batch, MAX_PAIRS) &&
                grows(tiling.pairs, std::min({2 * tiling.pairs, product.batch, MAX_PAIRS}), GROUP_BYTES)) {
         }
@@ -94,14 +96,16 @@ struct GemmTiling {
     }
 
     // With one part on the device, its download stops the work; with two, they are smaller, and more goes up.
-    static bool best(const Product &product, ElementBytes element_bytes, int64_t room, int64_t longest, GemmTiling &tiling) {
+    static bool best(const Product &product, ElementBytes element_bytes, int64_t room, int64_t longest,
+                     GemmTiling &tiling) {
         GemmTiling one, two;
         const bool has_one = fit(product, element_bytes, 1, room, longest, one);
         const bool has_two = fit(product, element_bytes, 2, room, longest, two);
         const double results = double(product.elements()) * double(element_bytes.total);
         const bool is_single = has_one && one.tiles(product) == 1;
-        const bool slower = has_one && one.uploaded_elements(product) * double(element_bytes.factor) + results <
-                                           two.uploaded_elements(product) * double(element_bytes.factor);
+        const bool slower =
+            has_one && one.uploaded_elements(product) * double(element_bytes.factor) + results <
+                           two.uploaded_elements(product) * double(element_bytes.factor);
         tiling = is_single || slower || !has_two ? one : two;
         return has_one || has_two;
     }

@@ -70,7 +70,8 @@ struct HostOperands {
         constexpr int64_t item = sizeof(Element);
         const bool transposed = product.transposed_b;
         const int64_t pitch = transposed ? product.k : product.n;
-        const int64_t row = transposed ? tile.column : panel.start, column = transposed ? panel.start : tile.column;
+        const int64_t row = transposed ? tile.column : panel.start,
+                      column = transposed ? panel.start : tile.column;
         return {bytes_of(product.b) + (row * pitch + column) * item,
                 product.k * product.n * item,
                 product.places + 2 * tile.pair + 1,

@@ -108,7 +108,8 @@ int64_t BroadcastBuffers::add(const Layout &layout, const View &view, int64_t st
 bool BroadcastBuffers::upload(Call &call, const std::vector<int> &devices) {
     if (bytes_ == 0) return true;
     const StreamScope *const stream_scope = StreamScope::current_on(devices);
-    if (stream_scope != nullptr && is_inline_ && bytes_ <= MAX_INLINE_UPLOAD) return upload_on_stream(*stream_scope);
+    if (stream_scope != nullptr && is_inline_ && bytes_ <= MAX_INLINE_UPLOAD)
+        return upload_on_stream(*stream_scope);
     for (int device : devices) {
         const CurrentDevice current(device);
         device_buffers_.emplace_back(device, bytes_);

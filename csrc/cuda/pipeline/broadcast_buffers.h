@@ -39,7 +39,9 @@ class BroadcastBuffers {
     // False if the budget has no room for it.
     bool upload(Call &call, const std::vector<int> &devices);
 
-    char *d_data(int device_index) const { return device_buffers_.empty() ? nullptr : device_buffers_[size_t(device_index)].d_memory(); }
+    char *d_data(int device_index) const {
+        return device_buffers_.empty() ? nullptr : device_buffers_[size_t(device_index)].d_memory();
+    }
 
    private:
     struct Piece {

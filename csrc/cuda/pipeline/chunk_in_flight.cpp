@@ -26,18 +26,21 @@ int64_t ChunkInFlight::capacity(const DeviceAlgorithm &algorithm, SlotBytes byte
 }
 
 void ChunkInFlight::begin(pk_range units) {
-    const int64_t start = algorithm_.start(units.start), count = algorithm_.start(units.start + units.count) - start;
+    const int64_t start = algorithm_.start(units.start),
+                  count = algorithm_.start(units.start + units.count) - start;
     const int64_t rounded = Chunk::round_up(units.count * algorithm_.unit_elements);
     const int64_t operands = algorithm_.bytes_of(units.count, 0);
     const int64_t scratch = operands + rounded * algorithm_.streamed_bytes + algorithm_.halo_bytes;
     const bool is_small =
-        algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) + algorithm_.halo_bytes <=
+        algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) +
+            algorithm_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     // What a kernel notes goes over the link, too, and where that has nothing else to do, it is in the way.
-    const bool is_short = !algorithm_.is_resident() || (algorithm_.scratch_bytes == 0 && count <= SHORT_RESIDENT);
-    const bool zero_copy =
-        slot_.d_memory() == nullptr || (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small && is_short);
-    chunk_ = {units,    start,   count,   rounded, slot_.d_memory(), algorithm_.status_bytes,
+    const bool is_short =
+        !algorithm_.is_resident() || (algorithm_.scratch_bytes == 0 && count <= SHORT_RESIDENT);
+    const bool zero_copy = slot_.d_memory() == nullptr ||
+                           (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small && is_short);
+    chunk_ = {units,    start,   count,   rounded,      slot_.d_memory(), algorithm_.status_bytes,
               operands, scratch, nullptr, device_index_};
     const CurrentDevice current(slot_.device);
     stage();
@@ -126,7 +129,7 @@ void ChunkInFlight::stage() {
 }
 
 int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t before, cudaMemcpyKind kind,
-                      cudaStream_t stream) const {
+                            cudaStream_t stream) const {
     const bool up = kind == cudaMemcpyHostToDevice;
     int64_t total = 0;
     auto one = [&](char *host, char *device, int64_t bytes) {
@@ -141,8 +144,10 @@ int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t b
         const int64_t offset = chunk_.operand(streamed);
         if (streamed.pinned || streamed.d_resident != nullptr) {
             const int64_t start = chunk_.start * streamed.item;
-            one(streamed.pinned ? algorithm_.layout.views[streamed.operand].base + start : slot_.host() + offset,
-                streamed.d_resident != nullptr ? streamed.d_resident + start : chunk_.d_memory + offset, bytes);
+            one(streamed.pinned ? algorithm_.layout.views[streamed.operand].base + start
+                                : slot_.host() + offset,
+                streamed.d_resident != nullptr ? streamed.d_resident + start : chunk_.d_memory + offset,
+                bytes);
             continue;
         }
         if (offset != end) {

@@ -1,8 +1,8 @@
 // One chunk after another on its way through a slot.
 #pragma once
 
-#include "staging_slots.h"
 #include "pipeline.h"
+#include "staging_slots.h"
 
 namespace pk {
 
@@ -28,7 +28,9 @@ class ChunkInFlight {
     void begin_zero_copy();
     void begin_copied();
     void begin_resident();
-    bool has_own_stream() const { return algorithm_.own_stream && algorithm_.is_staged() && !algorithm_.in_order; }
+    bool has_own_stream() const {
+        return algorithm_.own_stream && algorithm_.is_staged() && !algorithm_.in_order;
+    }
     // Queues what follows the upload; now, or when it is the chunk's turn, and then maybe in another thread.
     void compute();
     void compute_zero_copy();
@@ -44,8 +46,8 @@ class ChunkInFlight {
     Slot &slot_;
     const int device_index_;
     Chunk chunk_{};
-    bool zero_copy_ = false;  // the kernel goes to pinned memory
-    bool is_resident_ = false;   // nothing but notes and results goes over the link
+    bool zero_copy_ = false;    // the kernel goes to pinned memory
+    bool is_resident_ = false;  // nothing but notes and results goes over the link
     bool status_is_zero_ = false;
     bool host_status_is_zero_ = false;
     double origin_ = -1, enqueued_at_ = 0;  // seconds since the call began

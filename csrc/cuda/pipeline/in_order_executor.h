@@ -62,7 +62,9 @@ class InOrderExecutor {
     };
 
     struct Busy {
-        Busy(InOrderExecutor &busy, std::unique_lock<std::mutex> &held) : executor(busy), lock(held) { executor.is_busy_ = true; }
+        Busy(InOrderExecutor &busy, std::unique_lock<std::mutex> &held) : executor(busy), lock(held) {
+            executor.is_busy_ = true;
+        }
         ~Busy() {
             if (!lock.owns_lock()) lock.lock();
             executor.is_busy_ = false;

@@ -5,13 +5,13 @@
 #include <deque>
 #include <optional>
 
+#include "chunk_in_flight.h"
 #include "common/call/status.h"
 #include "common/call/thread_pool.h"
-#include "range_queue.h"
-#include "chunk_in_flight.h"
 #include "cuda/runtime/pinned_memory.h"
 #include "cuda/runtime/stream_memory.h"
 #include "cuda/runtime/tuning.h"
+#include "range_queue.h"
 
 namespace pk {
 
@@ -20,8 +20,9 @@ static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
 // Bytes of results: each of them costs much more than a copy.
 static constexpr int64_t RESULT_BYTES_PER_THREAD = 1 << 20;
 
-DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads, std::vector<StreamedOperand> stores, int64_t status_bytes,
-           int64_t scratch_bytes)
+DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
+                                 std::vector<StreamedOperand> stores, int64_t status_bytes,
+                                 int64_t scratch_bytes)
     : layout(layout),
       loads(std::move(loads)),
       stores(std::move(stores)),
@@ -33,10 +34,11 @@ DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOpera
             streamed.item = view.item;
             if (streamed.d_resident != nullptr) allow_zero_copy = false;
             streamed.pinned = streamed.halo == 0 && view.access == Access::contiguous &&
-                             layout.size * view.item >= MIN_PINNED_QUERY_BYTES &&
-                             is_pinned(view.base, layout.size * view.item);
+                              layout.size * view.item >= MIN_PINNED_QUERY_BYTES &&
+                              is_pinned(view.base, layout.size * view.item);
             if (group == &this->loads)
-                elements_per_cache_line = std::max(elements_per_cache_line, layout.elements_per_cache_line(view));
+                elements_per_cache_line =
+                    std::max(elements_per_cache_line, layout.elements_per_cache_line(view));
         }
     }
     for (const bool pinned : {false, true}) {
@@ -98,7 +100,8 @@ struct Chunking {
     int64_t run;                // chunks that a thread takes at once
 
     Chunking(const DeviceAlgorithm &algorithm, int64_t units, int64_t devices) {
-        const int64_t bytes_per_unit = algorithm.unit_elements * std::max<int64_t>(1, algorithm.streamed_bytes);
+        const int64_t bytes_per_unit =
+            algorithm.unit_elements * std::max<int64_t>(1, algorithm.streamed_bytes);
         const int64_t all = units * bytes_per_unit;
         Lease::Kind kind = lease_kind_for(algorithm, all);
         // Without staging there is little for a host thread to do but to take results.
@@ -114,9 +117,11 @@ struct Chunking {
         // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
         // wait for each other, that counts most.
         const int64_t least = tuned(Tune::smallest_chunk);
-        const int64_t first = std::clamp(all / 64, least, (algorithm.in_order ? 16 : 4) * least) / bytes_per_unit + 1;
+        const int64_t first =
+            std::clamp(all / 64, least, (algorithm.in_order ? 16 : 4) * least) / bytes_per_unit + 1;
         smallest = std::min(
-            std::max(algorithm.unit_elements == 1 ? Chunk::round_up(first) : first, algorithm.min_units), largest);
+            std::max(algorithm.unit_elements == 1 ? Chunk::round_up(first) : first, algorithm.min_units),
+            largest);
         const int64_t granule = algorithm.elements_per_cache_line;
         if (algorithm.unit_elements == 1 && granule <= largest) {
             smallest = (smallest + granule - 1) / granule * granule;
@@ -136,7 +141,12 @@ struct Chunking {
 class PipelineWorker {
    public:
     PipelineWorker(DeviceAlgorithm &algorithm, Call &call, RangeQueue &range_queue, const Chunking &chunking)
-        : algorithm_(algorithm), call_(call), range_queue_(range_queue), chunking_(chunking), lane_(call), next_units_(chunking.smallest) {}
+        : algorithm_(algorithm),
+          call_(call),
+          range_queue_(range_queue),
+          chunking_(chunking),
+          lane_(call),
+          next_units_(chunking.smallest) {}
 
     void run(const std::vector<int> &devices, int64_t index) {
         // Chunks that go in order wait for each other, and so no one may have one and wait for a slot.
@@ -145,7 +155,8 @@ class PipelineWorker {
         if (!algorithm_.in_order && run.count == 0) return;
         try {
             const auto device_count = int64_t(devices.size());
-            for (int64_t device_index = index % device_count; device_index < device_count; device_index += chunking_.threads) {
+            for (int64_t device_index = index % device_count; device_index < device_count;
+                 device_index += chunking_.threads) {
                 add_device(devices[size_t(device_index)], int(device_index));
             }
             for (;;) {
@@ -176,17 +187,23 @@ class PipelineWorker {
         algorithm_.executor.abort();  // nobody must work on the slots any more, nor wait for another chunk
         drain();
         range_queue_.report_failed(run);
-        for (const auto &chunk_in_flight : chunks_in_flight_) range_queue_.report_failed(chunk_in_flight->units());
+        for (const auto &chunk_in_flight : chunks_in_flight_)
+            range_queue_.report_failed(chunk_in_flight->units());
     }
 
-    pk_range take() { return range_queue_.take(chunking_.threads, chunking_.smallest, next_units_, chunking_.run); }
+    pk_range take() {
+        return range_queue_.take(chunking_.threads, chunking_.smallest, next_units_, chunking_.run);
+    }
 
     void add_device(int device, int device_index) {
         const CurrentDevice current(device);
-        leases_.emplace_back(chunking_.bytes, algorithm_.needed(), device, chunking_.slots, call_, leases_.empty());
+        leases_.emplace_back(chunking_.bytes, algorithm_.needed(), device, chunking_.slots, call_,
+                             leases_.empty());
         for (const auto &slot : leases_.back().slots()) {
-            chunks_in_flight_.push_back(std::make_unique<ChunkInFlight>(algorithm_, call_, lane_, *slot, device_index));
-            largest_ = std::min(largest_, ChunkInFlight::capacity(algorithm_, {slot->host_bytes, slot->device_bytes}));
+            chunks_in_flight_.push_back(
+                std::make_unique<ChunkInFlight>(algorithm_, call_, lane_, *slot, device_index));
+            largest_ = std::min(largest_,
+                                ChunkInFlight::capacity(algorithm_, {slot->host_bytes, slot->device_bytes}));
             next_units_ = std::min(next_units_, largest_);
         }
     }
@@ -233,13 +250,14 @@ class PipelineWorker {
     TraceLane lane_;
     std::deque<Lease> leases_;
     std::deque<std::unique_ptr<ChunkInFlight>> chunks_in_flight_;  // the one begun first in front
-    int64_t next_units_;                                   // units of the next chunk, and of any
+    int64_t next_units_;                                           // units of the next chunk, and of any
     int64_t largest_ = chunking_.largest;
 };
 
 // Queues a work in this thread's line, in chunks for which there is scratch. Returns whether it may stand
 // there, and all of it lies there.
-bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
+bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
+               const std::vector<pk_range> &ranges) {
     constexpr int64_t SCRATCH = 32 << 20;
     const StreamScope *const stream_scope = StreamScope::current_on(devices);
     if (stream_scope == nullptr) return false;
@@ -263,8 +281,8 @@ bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &d
             const int64_t count = algorithm.start(units.start + units.count) - start;
             const int64_t rounded = Chunk::round_up(units.count * algorithm.unit_elements);
             const int64_t operands = algorithm.bytes_of(units.count, 0);
-            algorithm.launch({units, start, count, rounded, memory, algorithm.status_bytes, operands, operands,
-                         stream_scope->stream, 0});
+            algorithm.launch({units, start, count, rounded, memory, algorithm.status_bytes, operands,
+                              operands, stream_scope->stream, 0});
             call.advance(algorithm.counts_progress ? count : 0);
         }
     }
@@ -273,7 +291,8 @@ bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &d
 
 }  // namespace
 
-void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges) {
+void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
+                  const std::vector<pk_range> &ranges) {
     int64_t units = 0;
     for (const pk_range &range : ranges) units += range.count;
     if (units == 0 || run_async(algorithm, call, devices, ranges)) return;
@@ -284,7 +303,8 @@ void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int>
     try {
         run_on_threads(chunking.threads, call, [&] {
             const int64_t index = arrived++;
-            if (index < chunking.threads) PipelineWorker(algorithm, call, range_queue, chunking).run(devices, index);
+            if (index < chunking.threads)
+                PipelineWorker(algorithm, call, range_queue, chunking).run(devices, index);
         });
     } catch (...) {
         call.report_undelivered(range_queue.report_undelivered());

@@ -7,8 +7,8 @@
 
 #include "common/call/call.h"
 #include "common/layout.h"
-#include "staging_slots.h"
 #include "in_order_executor.h"
+#include "staging_slots.h"
 
 namespace pk {
 
@@ -16,10 +16,11 @@ namespace pk {
 struct StreamedOperand {
     int operand;
     int64_t item;
-    int64_t element_offset = 0;   // bytes an element of what lies before it in a chunk's memory
-    bool pinned = false;  // pinned: copied without staging
-    int64_t halo = 0;     // elements of a load that are staged along with a chunk's own, as DeviceAlgorithm::stage says
-    int64_t halo_offset = 0;    // bytes of the halos before it in a chunk's memory
+    int64_t element_offset = 0;  // bytes an element of what lies before it in a chunk's memory
+    bool pinned = false;         // pinned: copied without staging
+    int64_t halo =
+        0;  // elements of a load that are staged along with a chunk's own, as DeviceAlgorithm::stage says
+    int64_t halo_offset = 0;  // bytes of the halos before it in a chunk's memory
     // Where all of it lies on the device, densely: there it is copied to or from, not the chunk's memory.
     char *d_resident = nullptr;
 
@@ -49,8 +50,8 @@ struct Chunk {
 // What a family gives the engine.
 class DeviceAlgorithm {
    public:
-    DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads, std::vector<StreamedOperand> stores, int64_t status_bytes,
-         int64_t scratch_bytes);
+    DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
+                    std::vector<StreamedOperand> stores, int64_t status_bytes, int64_t scratch_bytes);
     virtual ~DeviceAlgorithm() = default;
 
     // Copies what a load has for a chunk, its halo before, behind or both, to where it is staged.
@@ -88,7 +89,7 @@ class DeviceAlgorithm {
     }
 
     bool is_staged() const { return staged_bytes == streamed_bytes; }  // all of it
-    bool is_resident() const { return streamed_bytes == 0; }            // nothing goes over the link
+    bool is_resident() const { return streamed_bytes == 0; }           // nothing goes over the link
     // Whether threads of a warp that take neighbours take whole lines of memory, as the link likes it.
     bool is_coalesced() const;
     // Whether all chunks of a call of so many bytes stay in pinned memory. (Of long calls, results come down
@@ -102,26 +103,27 @@ class DeviceAlgorithm {
 
     // Of an element: what is staged, of that what goes down, and everything.
     int64_t staged_bytes = 0, staged_store_bytes = 0, streamed_bytes = 0;
-    bool allow_zero_copy = true;         // small chunks may stay in pinned memory, and the kernel goes there; not
+    bool allow_zero_copy = true;  // small chunks may stay in pinned memory, and the kernel goes there; not
                                   // where something is to be copied from or to a home
-    bool single_pass_coalesced = false;           // the kernel goes along its operands once, whole lines at a time
-    bool can_run_async = false;       // it tells nothing: where all is at home, it may stand in the thread's line
-    bool own_stream = false;           // copied chunks do not wait for each other's kernels and downloads
-    int64_t halo_bytes = 0;       // of a chunk
+    bool single_pass_coalesced = false;  // the kernel goes along its operands once, whole lines at a time
+    bool can_run_async = false;  // it tells nothing: where all is at home, it may stand in the thread's line
+    bool own_stream = false;     // copied chunks do not wait for each other's kernels and downloads
+    int64_t halo_bytes = 0;      // of a chunk
     int64_t elements_per_cache_line = 1;  // of the loads' memory
 
     bool counts_progress = true;  // its elements are those that the call tells its progress by
 
     int64_t unit_elements = 1;  // the most that a unit has
-    int64_t min_units = 1;    // of a chunk that is worth its halos
+    int64_t min_units = 1;      // of a chunk that is worth its halos
     int64_t result_bytes = 0;   // of a unit, beside the stores
     bool in_order = false;      // chunks are computed one after the other, in their order, on one device
-    InOrderExecutor executor;                // of these
+    InOrderExecutor executor;   // of these
 };
 
 // The devices that a call asks for. Throws where CUDA is not to be used.
 std::vector<int> devices_of(const Call &call);
 
-void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices, const std::vector<pk_range> &ranges);
+void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
+                  const std::vector<pk_range> &ranges);
 
 }  // namespace pk

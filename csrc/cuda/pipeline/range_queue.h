@@ -20,7 +20,8 @@ class RangeQueue {
         if (remaining_.empty() || !failed_.empty()) return {0, 0};
         pk_range &next = remaining_.back();
         int64_t share = max_units * run_chunks;
-        if (next.count < threads * share) share = std::min(max_units, next.count / threads / min_units * min_units);
+        if (next.count < threads * share)
+            share = std::min(max_units, next.count / threads / min_units * min_units);
         share = std::max(share, min_units);
         const pk_range taken{next.start, std::min(share, next.count)};
         next.start += taken.count;

@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "common/call/thread_pool.h"
-#include "cuda/runtime/pinned_memory.h"
 #include "cuda/pipeline/staging_slots.h"
+#include "cuda/runtime/pinned_memory.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk::kernels {
@@ -25,8 +25,7 @@ void StagedCopy::add(char *host, char *device, int64_t bytes) {
 // One thread's share: while one of its slots is on its way, another is filled or emptied.
 class StagedCopy::Thread {
    public:
-    Thread(const StagedCopy &copy, const Lease &lease)
-        : copy_(copy), call_(copy.call_), lane_(call_) {
+    Thread(const StagedCopy &copy, const Lease &lease) : copy_(copy), call_(copy.call_), lane_(call_) {
         for (const auto &slot : lease.slots()) pieces_in_flight_.push_back({*slot});
     }
 
@@ -74,8 +73,9 @@ class StagedCopy::Thread {
         PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
         const bool up = copy_.is_up_;
         const double now = call_.seconds();
-        lane_.add(up ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD, std::max(piece_in_flight.enqueued_at, free_since_), now, piece.bytes, 0,
-                  slot.device, slot.number);
+        lane_.add(up ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD,
+                  std::max(piece_in_flight.enqueued_at, free_since_), now, piece.bytes, 0, slot.device,
+                  slot.number);
         free_since_ = now;
         if (!up) {
             std::memcpy(piece.host, slot.host(), size_t(piece.bytes));
@@ -119,7 +119,8 @@ void StagedCopy::run_pinned(cudaStream_t stream) {
 // the last, which nothing hides.
 std::vector<StagedCopy::Array> StagedCopy::cut(int64_t threads) const {
     const int64_t most =
-        std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::default_size(Lease::staged).host) / 256 * 256;
+        std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::default_size(Lease::staged).host) / 256 *
+        256;
     std::vector<Array> pieces;
     int64_t all_done = 0;
     for (const Array &array : arrays_) {

@@ -71,8 +71,8 @@ struct SlotPool {
     std::condition_variable changed;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<FreeBuffer> free_buffers;
-    int64_t pinned_bytes = 0;               // of all that there is, lent or not
-    std::map<int, int64_t> device_bytes;    // and so of each device
+    int64_t pinned_bytes = 0;                    // of all that there is, lent or not
+    std::map<int, int64_t> device_bytes;         // and so of each device
     std::map<int, int64_t> buffer_bytes_in_use;  // half of its budget at most: the rest is for slots
     std::deque<const void *> waiting;
     std::atomic<int64_t> waiting_count{0};
@@ -99,9 +99,9 @@ struct SlotPool {
     template <class Alike>
     bool drop_one(int device, SlotBytes wanted, Alike alike) {
         const bool device_is_short = is_short(device, wanted), pinned_is_short = is_short_of_pinned(wanted);
-        const auto buffer = std::find_if(free_buffers.begin(), free_buffers.end(), [&](const FreeBuffer &free_buffer) {
-            return device_is_short && free_buffer.device == device;
-        });
+        const auto buffer = std::find_if(
+            free_buffers.begin(), free_buffers.end(),
+            [&](const FreeBuffer &free_buffer) { return device_is_short && free_buffer.device == device; });
         if (buffer != free_buffers.end()) {
             destroy(buffer);
             return true;
@@ -212,7 +212,8 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
     SlotBytes existing = bytes;
     auto reserve_but = [&](int64_t count, int64_t smaller) {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve(device, {(making - count) * existing.host, making * existing.device - count * smaller});
+        from.unreserve(device,
+                       {(making - count) * existing.host, making * existing.device - count * smaller});
         making = count;
         existing.device = smaller;
     };
@@ -262,10 +263,12 @@ DeviceBuffer::DeviceBuffer(int device, int64_t bytes, bool large, bool reuse_on_
     SlotPool &from = pool();
     {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto free_buffer = std::find_if(from.free_buffers.begin(), from.free_buffers.end(), [&](FreeBuffer &buffer) {
-            return buffer.device == device && buffer.bytes >= bytes && buffer.bytes <= 2 * bytes &&
-                   (buffer.free_marker.is_ready() || (reuse_on_stream && buffer.free_marker.is_same_stream()));
-        });
+        const auto free_buffer =
+            std::find_if(from.free_buffers.begin(), from.free_buffers.end(), [&](FreeBuffer &buffer) {
+                return buffer.device == device && buffer.bytes >= bytes && buffer.bytes <= 2 * bytes &&
+                       (buffer.free_marker.is_ready() ||
+                        (reuse_on_stream && buffer.free_marker.is_same_stream()));
+            });
         if (free_buffer != from.free_buffers.end()) {
             memory_ = std::move(free_buffer->memory);
             free_marker_ = std::move(free_buffer->free_marker);

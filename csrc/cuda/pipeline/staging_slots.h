@@ -29,7 +29,7 @@ struct Slot {
     const int device;
     const int number;
     const int64_t host_bytes, device_bytes;  // of the latter 0 where chunks stay in the former
-    bool is_undersized = false;               // smaller than was wanted, and so not kept
+    bool is_undersized = false;              // smaller than was wanted, and so not kept
 
     char *host() const { return static_cast<char *>(host_.get()); }
     char *mapped() const { return mapped_; }  // where a kernel finds it

@@ -175,7 +175,8 @@ struct ArgReduction {
 };
 
 template <class Kind>
-__global__ void __launch_bounds__(THREADS) reduce(const __grid_constant__ ReduceParams params, bool lanes_first) {
+__global__ void __launch_bounds__(THREADS)
+    reduce(const __grid_constant__ ReduceParams params, bool lanes_first) {
     using Word = typename Kind::Word;
     __shared__ Word lanes[LANES][COLUMNS][Kind::WORDS];
     const int thread = int(threadIdx.x);

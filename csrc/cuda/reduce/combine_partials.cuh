@@ -2,11 +2,11 @@
 // Partials joins them.
 #pragma once
 
+#include "block_partials.cuh"
 #include "common/reduce.h"
 #include "common/reduce_results.h"
-#include "cuda/runtime/stream_memory.h"
 #include "cuda/pipeline/staging_slots.h"
-#include "block_partials.cuh"
+#include "cuda/runtime/stream_memory.h"
 
 namespace pk::reduction {
 
@@ -33,7 +33,12 @@ struct Results {
           first_column(region.first_column) {}
     // Of some slabs, side by side.
     Results(char *d_data, const View &result, const Slabs &slabs)
-        : d_data(d_data), type(result.type), item(result.item), tiles(slabs.count), columns(0), first_column(0) {}
+        : d_data(d_data),
+          type(result.type),
+          item(result.item),
+          tiles(slabs.count),
+          columns(0),
+          first_column(0) {}
 };
 
 namespace device {
@@ -50,16 +55,17 @@ template <class Op>
 constexpr int PAIRS = sizeof(Partial<Op>) <= 32 ? 1024 : 512;
 
 template <class Op>
-__device__ Partial<Op> *partial_of(const RegionPartials &region_partials, int64_t slab, int64_t block, int64_t column) {
+__device__ Partial<Op> *partial_of(const RegionPartials &region_partials, int64_t slab, int64_t block,
+                                   int64_t column) {
     const Slabs &slabs = region_partials.slabs;
-    return reinterpret_cast<Partial<Op> *>(region_partials.partials) + (slab * slabs.blocks() + block) * slabs.inner +
-           column;
+    return reinterpret_cast<Partial<Op> *>(region_partials.partials) +
+           (slab * slabs.blocks() + block) * slabs.inner + column;
 }
 
 // Writes the result of a column of a slab, whose blocks are one.
 template <class Op>
-__device__ void write_column(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results,
-                             int64_t slab, int64_t column, Partial<Op> partial) {
+__device__ void write_column(const RegionPartials &region_partials, const pk_reduction &spec,
+                             const Results &results, int64_t slab, int64_t column, Partial<Op> partial) {
     const int64_t own = slab + results.first_slab;
     const int64_t place = own / results.tiles * results.columns + results.first_column +
                           own % results.tiles * region_partials.slabs.inner + column;
@@ -103,7 +109,8 @@ __global__ void __launch_bounds__(PAIRS<Op>)
     const int64_t left = is_active ? level.num_partials - group * 2 * width : 0;
     Partial<Op> all{}, next{};
     if (2 * pair < left) all = *partial_of<Op>(region_partials, slab, first + 2 * pair * stride, column);
-    if (2 * pair + 1 < left) next = *partial_of<Op>(region_partials, slab, first + (2 * pair + 1) * stride, column);
+    if (2 * pair + 1 < left)
+        next = *partial_of<Op>(region_partials, slab, first + (2 * pair + 1) * stride, column);
     if (2 * pair + 1 < left) Op::merge(all.words, next.words);
     combine_neighbours<Op>(all, place, min(width, WARP), (left + 1) / 2 - (pair - place));
     if (width > WARP) {
@@ -126,14 +133,16 @@ __global__ void write(RegionPartials region_partials, pk_reduction spec, Results
     const int64_t inner = region_partials.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index >= region_partials.slabs.count * inner) return;
     const int64_t slab = index / inner, column = index % inner;
-    write_column<Op>(region_partials, spec, results, slab, column, *partial_of<Op>(region_partials, slab, 0, column));
+    write_column<Op>(region_partials, spec, results, slab, column,
+                     *partial_of<Op>(region_partials, slab, 0, column));
 }
 
 }  // namespace device
 
 // Queues what makes results of partials, of one block each.
 template <class Op>
-void write(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results, cudaStream_t stream) {
+void write(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results,
+           cudaStream_t stream) {
     constexpr int64_t THREADS = 128;
     const int64_t columns = region_partials.slabs.count * region_partials.slabs.inner;
     device::write<Op>
@@ -148,8 +157,8 @@ inline void write(const Reduction &reduction, const RegionPartials &region_parti
 }
 
 // Queues what makes results of partials, of which so many have become one each already.
-inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, char *partials, int64_t combined,
-                         const Results &results, cudaStream_t stream) {
+inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, char *partials,
+                              int64_t combined, const Results &results, cudaStream_t stream) {
     const RegionPartials region_partials{partials, slabs};
     const int64_t blocks = slabs.blocks(), columns = slabs.count * slabs.inner;
     visit_kind(reduction.spec.kind, reduction.type, reduction.masked, [&](auto op) {
@@ -167,7 +176,8 @@ inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, ch
             PK_CUDA(cudaGetLastError());
             stride *= 2 * width;
         }
-        if (combined >= blocks) write<Op>(region_partials, reduction.spec, results, stream);  // else the last join did
+        if (combined >= blocks)
+            write<Op>(region_partials, reduction.spec, results, stream);  // else the last join did
     });
 }
 

@@ -36,7 +36,8 @@ int64_t launch_min_max(int kind, const ReduceParams &params, cudaStream_t stream
 
 // Returns how many of a slab's blocks have become one partial, that of the first of them.
 inline int64_t launch_reduction(const Reduction &reduction, const ReduceParams &params, cudaStream_t stream) {
-    const bool is_float = is_float_type(params.type), exact = params.type == PK_FLOAT64, masked = reduction.masked;
+    const bool is_float = is_float_type(params.type), exact = params.type == PK_FLOAT64,
+               masked = reduction.masked;
     switch (reduction.spec.kind) {
         case PK_REDUCE_SUM:
             if (!is_float) return launch_op<SumInteger>(params, stream);

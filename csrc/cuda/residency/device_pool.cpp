@@ -18,8 +18,8 @@ struct Pool {
         FreeMarker free_marker;
     };
     std::multimap<int64_t, FreeBuffer> free_buffers;  // by bytes
-    int64_t bytes = 0;                  // of all that there is, lent or not
-    int64_t budget = 0;                 // 0: not known yet
+    int64_t bytes = 0;                                // of all that there is, lent or not
+    int64_t budget = 0;                               // 0: not known yet
 
     void release() {
         while (!free_buffers.empty()) drop(std::prev(free_buffers.end()));
@@ -132,7 +132,8 @@ PooledBuffer::~PooledBuffer() {
     if (bytes_ == 0) return;
     free_marker_.record(device_);
     const std::lock_guard<std::mutex> lock(pools().mutex);
-    pools().of[device_].free_buffers.emplace(bytes_, Pool::FreeBuffer{std::move(memory_), std::move(free_marker_)});
+    pools().of[device_].free_buffers.emplace(bytes_,
+                                             Pool::FreeBuffer{std::move(memory_), std::move(free_marker_)});
 }
 
 void PooledBuffer::leak() {

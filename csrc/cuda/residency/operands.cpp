@@ -30,7 +30,7 @@ bool is_dense(const Layout &layout, const View &view) {
 ResidentBuffer *range_containing(const char *low, const char *high, const std::vector<int> &devices) {
     const std::vector<ResidentBuffer *> ranges = ResidencyScope::overlapping(low, high);
     const bool is_contained = ranges.size() == 1 && ranges[0]->contains(low, high) && devices.size() == 1 &&
-                          ranges[0]->device == devices[0];
+                              ranges[0]->device == devices[0];
     return is_contained ? ranges[0] : nullptr;
 }
 
@@ -68,12 +68,13 @@ HostRange::HostRange(const Layout &layout, const View &view, bool stored)
 }
 
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
-    return ResidencyScope::current() != nullptr && std::all_of(host_ranges.begin(), host_ranges.end(), [&](auto &host_range) {
-               return resident_range_of(host_range, devices) != nullptr;
-           });
+    return ResidencyScope::current() != nullptr &&
+           std::all_of(host_ranges.begin(), host_ranges.end(),
+                       [&](auto &host_range) { return resident_range_of(host_range, devices) != nullptr; });
 }
 
-const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
+const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
+                                    const std::vector<int> &devices) {
     const StreamScope *const stream_scope = StreamScope::current_on(devices);
     return stream_scope != nullptr && all_resident(host_ranges, devices) ? stream_scope : nullptr;
 }
@@ -89,7 +90,8 @@ void upload_loads(const Layout &layout, const Program &program, Call &call, cons
 
 void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call) {
     for (const HostRange &host_range : host_ranges) {
-        for (ResidentBuffer *buffer : ResidencyScope::overlapping(host_range.low, host_range.high)) buffer->sync_to_host(call);
+        for (ResidentBuffer *buffer : ResidencyScope::overlapping(host_range.low, host_range.high))
+            buffer->sync_to_host(call);
     }
 }
 
@@ -137,7 +139,8 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
     }
 }
 
-Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices, bool can_run_async)
+Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
+                   bool can_run_async)
     : call_(call) {
     if (!can_run_async) StreamScope::synchronize();
     if (ResidencyScope::current() == nullptr) return;
@@ -153,7 +156,8 @@ Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const 
         const bool covers = host_range.high - host_range.low == range->bytes;
         const bool overwrites = host_range.stored && (covers || !range->host_valid);
         if (!host_range.stored) range->sync_to_device_async(call);
-        const bool upload_first_use = !host_range.stored && host_range.may_upload_by_chunk && covers && !range->device_valid;
+        const bool upload_first_use =
+            !host_range.stored && host_range.may_upload_by_chunk && covers && !range->device_valid;
         if (upload_first_use) {
             operands_[i].upload_first_use = true;
             uploading_.push_back(range);
@@ -173,7 +177,8 @@ Operands::Operands(const Layout &results, Call &call) : call_(call) {
     for (const View &view : results.views) use_host(results, view, true);
 }
 
-Operands::Operands(CallerOwned, const Layout &layout, Call &call) : call_(call), is_committed_(true), are_caller_owned_(true) {
+Operands::Operands(CallerOwned, const Layout &layout, Call &call)
+    : call_(call), is_committed_(true), are_caller_owned_(true) {
     for (const View &view : layout.views) {
         operands_.emplace_back();
         if (view.on_device) operands_.back() = {view.base, is_dense(layout, view)};
@@ -213,7 +218,8 @@ std::vector<StreamedOperand> Operands::stores(int operand) const {
 
 char *Operands::d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int operand) const {
     const DeviceOperand resident = of(operand);
-    if (resident.d_data != nullptr) return resident.d_data + chunk.start * algorithm.layout.views[size_t(operand)].item;
+    if (resident.d_data != nullptr)
+        return resident.d_data + chunk.start * algorithm.layout.views[size_t(operand)].item;
     for (const std::vector<StreamedOperand> *group : {&algorithm.loads, &algorithm.stores}) {
         for (const StreamedOperand &streamed : *group) {
             if (streamed.operand == operand) return chunk.d_memory + chunk.operand(streamed);

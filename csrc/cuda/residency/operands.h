@@ -11,10 +11,10 @@
 namespace pk::plan {
 
 struct DeviceOperand {
-    char *d_data = nullptr;    // of the operand's first element; null: the operand goes over the link as ever
-    bool contiguous = false;    // the call's elements lie side by side there, in their order
+    char *d_data = nullptr;   // of the operand's first element; null: the operand goes over the link as ever
+    bool contiguous = false;  // the call's elements lie side by side there, in their order
     bool upload_first_use = false;  // a load: it goes up to there, dense, chunk by chunk, to stay
-    bool copy_back = false;   // a store: it goes down to the host, too
+    bool copy_back = false;         // a store: it goes down to the host, too
 };
 
 // Memory of the host that a call reads, or writes all of.
@@ -22,7 +22,7 @@ struct HostRange {
     const char *low, *high;
     int64_t item;
     bool stored;
-    bool may_be_resident;         // a kernel can use it there: it is dense, and what it wants
+    bool may_be_resident;              // a kernel can use it there: it is dense, and what it wants
     bool may_upload_by_chunk = false;  // it may go up chunk by chunk
 
     HostRange(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_resident = true)
@@ -38,7 +38,8 @@ struct HostRange {
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices);
 
 // The line that a call stands in: the thread's, where all that it works on lies there; else null.
-const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices);
+const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
+                                    const std::vector<int> &devices);
 
 // Brings what a program loads to its home, where that is not better done chunk by chunk.
 void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
@@ -55,7 +56,7 @@ class Operands {
     Operands(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
     // Of spans, each of which is an operand. What is read comes to its home at once, unless it may arrive.
     Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
-          bool can_run_async = false);
+             bool can_run_async = false);
     // Of results that the host writes.
     Operands(const Layout &results, Call &call);
     // Of the caller's own operands on a device, in no plan.
@@ -65,7 +66,9 @@ class Operands {
     Operands(const Operands &) = delete;
     Operands &operator=(const Operands &) = delete;
 
-    DeviceOperand of(int operand) const { return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : DeviceOperand(); }
+    DeviceOperand of(int operand) const {
+        return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : DeviceOperand();
+    }
     // Whether more calls of this kind are likely to come.
     bool is_repeated() const { return are_caller_owned_ || ResidencyScope::current() != nullptr; }
     // Whether somebody waits for the call, and is told what it met.

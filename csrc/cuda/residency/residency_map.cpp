@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "cuda/runtime/inline_upload.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/runtime/inline_upload.h"
 
 namespace pk::plan {
 

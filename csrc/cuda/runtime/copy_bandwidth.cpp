@@ -1,3 +1,4 @@
+// Measures the copy bandwidth of each GPU with the pinned memory of a staging slot.
 #include "copy_bandwidth.h"
 
 #include <map>
@@ -10,14 +11,14 @@
 
 namespace pk {
 
-// Seconds of one copy of a slot's pinned memory, many in a row.
+// Returns the seconds a byte that a copy of a slot's pinned memory takes, averaged over several copies.
 static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
     constexpr int COPIES = 12;
     void *const to = kind == cudaMemcpyHostToDevice ? slot.d_memory() : slot.host();
     void *const from = kind == cudaMemcpyHostToDevice ? slot.host() : slot.d_memory();
     const size_t bytes = size_t(std::min(slot.host_bytes, slot.device_bytes));
     const cudaStream_t stream = slot.stream.get();
-    PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));  // the first is slower
+    PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));  // warm-up: the first is slower
     PK_CUDA(cudaEventRecord(slot.origin.get(), stream));
     for (int i = 0; i < COPIES; ++i) PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));
     PK_CUDA(cudaEventRecord(slot.uploaded.get(), stream));
@@ -31,8 +32,8 @@ pk_link copy_bandwidth(int device) {
     static std::mutex mutex;
     static std::map<int, pk_link> measured;
     const std::lock_guard<std::mutex> lock(mutex);
-    const auto known = measured.find(device);
-    if (known != measured.end()) return known->second;
+    const auto cached = measured.find(device);
+    if (cached != measured.end()) return cached->second;
     const CurrentDevice current(device);
     pk_report report;
     Call call(nullptr, &report);

@@ -1,10 +1,11 @@
-// The speed of the link to each GPU, measured once.
+// The host-to-device and device-to-host copy bandwidth of each GPU, measured once.
 #pragma once
 
 #include "pycudakit.h"
 
 namespace pk {
 
+// Returns the bandwidths in bytes a second; the first call for a device measures them.
 pk_link copy_bandwidth(int device);
 
 }  // namespace pk

@@ -1,3 +1,4 @@
+// Checked CUDA calls, fault injection, device queries, and pinned host memory.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -23,7 +24,7 @@ static pk_status status_of(cudaError_t error) {
     }
 }
 
-// An error that every later call of the process gets, too.
+// Returns true for errors after which every later CUDA call of the process fails, too.
 static bool is_sticky(cudaError_t error) {
     switch (error) {
         case cudaErrorIllegalAddress:
@@ -42,7 +43,7 @@ static bool is_sticky(cudaError_t error) {
     }
 }
 
-static std::atomic<cudaError_t> sticky{cudaSuccess};
+static std::atomic<cudaError_t> sticky{cudaSuccess};  // the process's first sticky error
 
 static std::string described(cudaError_t error) {
     return std::string(cudaGetErrorName(error)) + " (" + cudaGetErrorString(error) + ")";
@@ -50,8 +51,7 @@ static std::string described(cudaError_t error) {
 
 static const char *const REMEDY =
     "CUDA is unusable in this process from here on, whichever library's kernel it was: start a new process, "
-    "or "
-    "use the engine 'cpu'";
+    "or use the engine 'cpu'";
 
 void check_cuda(cudaError_t error, const char *call, const char *file, int line) {
     if (error == cudaSuccess) return;
@@ -105,17 +105,17 @@ void require_cuda() {
     }
     (void)cudaGetLastError();
     if (error == cudaErrorNoDevice || error == cudaSuccess) {
-        fail(PK_NO_DEVICE, "no device: the driver is there and sees no GPU");
+        fail(PK_NO_DEVICE, "no device: an NVIDIA driver is installed, but it finds no GPU");
     }
     if (error == cudaErrorInitializationError) {
         fail(PK_NO_DEVICE,
-             "CUDA does not start here, as in a process that was forked while its parent used CUDA: start "
+             "CUDA does not start in this process, as after a fork while the parent used CUDA: start "
              "processes with the 'spawn' or 'forkserver' method, or use the engine 'cpu'");
     }
     int driver = 0, runtime = 0;
     PK_CUDA(cudaDriverGetVersion(&driver));
     PK_CUDA(cudaRuntimeGetVersion(&runtime));
-    if (driver == 0) fail(PK_NO_DEVICE, "no driver: no NVIDIA driver is installed here");
+    if (driver == 0) fail(PK_NO_DEVICE, "no driver: no NVIDIA driver is installed");
     if (error == cudaErrorInsufficientDriver) {
         fail(PK_NO_DEVICE, "driver too old for this build: the driver supports CUDA " + release_name(driver) +
                                " and this build needs CUDA " + release_name(runtime));
@@ -160,7 +160,7 @@ PinnedMemory::PinnedMemory(int64_t bytes, bool readable_after_fork) : bytes_(siz
         map(readable_after_fork);
         PK_CUDA(cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped));
     } catch (const Failure &) {
-        unmap();  // where the system does not register memory, the driver's own will do
+        unmap();  // if the system cannot register memory, let the driver allocate it
         PK_CUDA(cudaHostAlloc(&memory_, bytes_, cudaHostAllocPortable | cudaHostAllocMapped));
     }
 }
@@ -177,11 +177,12 @@ void PinnedMemory::map(bool readable_after_fork) {
     memory_ = reinterpret_cast<void *>(huge ? (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : start);
     (void)madvise(memory_, bytes_, MADV_HUGEPAGE);
     prefault(readable_after_fork);
-    // What a child shares is copied when written to, which may take it away from where the GPU finds it.
+    // Copy-on-write in a forked child may move the parent's pages away from the address that the GPU uses.
     if (!readable_after_fork) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
 }
 
-// The driver would have the pages made one after the other. Slots are made by threads that are many already.
+// Touches the pages, with several threads if asked: the driver would fault them in one after the other. Slots
+// need no further threads, since several threads make slots at once.
 void PinnedMemory::prefault(bool with_threads) {
     constexpr size_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;
     pk_report report;

@@ -1,4 +1,4 @@
-// Calls to CUDA, checked, and what they hand out, owned.
+// Checked CUDA calls (PK_CUDA), and owners of what CUDA hands out: device memory, pinned memory, streams, events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,22 +8,23 @@
 
 namespace pk {
 
-// Throws a Failure that carries CUDA's name for the error, the call, and where it stands.
+// Throws a Failure whose message has CUDA's name for the error, the call, and its file and line.
 void check_cuda(cudaError_t error, const char *call, const char *file, int line);
 #define PK_CUDA(call) \
     ::pk::check_cuda(::pk::fault_due() ? ::pk::fault_of(#call) : (call), #call, __FILE__, __LINE__)
 
-// For tests: PYCUDAKIT_FAIL_CUDA_CALL=n has the n-th CUDA call fail, unmade, that follows arm_faults().
+// Fault injection for tests: with PYCUDAKIT_FAIL_CUDA_CALL=n, the n-th CUDA call after arm_faults() fails
+// without being made.
 void arm_faults();
 bool fault_due();
 cudaError_t fault_of(const char *call);
 
-// Throws where this process can use no device: no driver, a driver too old for this build, no GPU, a process
-// that was forked from one that used CUDA, or one in which an error has left CUDA unusable.
+// Throws if this process can use no device: no driver, a driver too old for this build, no GPU, a process that
+// was forked from one that used CUDA, or a process in which a sticky error has made CUDA unusable.
 void require_cuda();
 int device_count();
 
-// Makes a device current while it lives, and then the one that was.
+// Makes a device current while this lives, then restores the previous one.
 class CurrentDevice {
    public:
     explicit CurrentDevice(int device);
@@ -36,7 +37,7 @@ class CurrentDevice {
     int previous_ = 0;
 };
 
-// A handle that its own function gives back.
+// A unique owner of a handle, which `release` frees.
 template <class Handle, cudaError_t (*release)(Handle)>
 class Owned {
    public:
@@ -48,7 +49,7 @@ class Owned {
         return *this;
     }
     ~Owned() {
-        // A failure to release has no one to report to, and follows a failure that was reported.
+        // A destructor cannot report an error; such an error follows one that was already reported.
         if (handle_ != nullptr) (void)release(handle_);
     }
     Handle get() const { return handle_; }
@@ -61,12 +62,11 @@ using DeviceMemory = Owned<void *, cudaFree>;
 using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 
-// A stream, with nothing under way in it any more when it goes out of scope: declared after the memory that
-// it works on.
+// Synchronizes a stream at the end of a scope. Declare it after the memory that the stream works on.
 class SyncOnExit {
    public:
     explicit SyncOnExit(const Stream &stream) : stream_(stream.get()) {}
-    ~SyncOnExit() { (void)cudaStreamSynchronize(stream_); }  // a failure follows one that was reported
+    ~SyncOnExit() { (void)cudaStreamSynchronize(stream_); }  // an error follows one that was reported
     SyncOnExit(const SyncOnExit &) = delete;
     SyncOnExit &operator=(const SyncOnExit &) = delete;
     cudaStream_t get() const { return stream_; }
@@ -75,8 +75,8 @@ class SyncOnExit {
     const cudaStream_t stream_;
 };
 
-// Memory of the host that every GPU can reach: huge pages of the process, registered, some seven times faster
-// to have than the driver's small ones.
+// Pinned, mapped host memory that every GPU can access: huge pages of the process, registered with
+// cudaHostRegister, which is some seven times faster than cudaHostAlloc and its small pages.
 class PinnedMemory {
    public:
     PinnedMemory() = default;
@@ -102,7 +102,7 @@ class PinnedMemory {
 
     void *memory_ = nullptr;
     size_t bytes_ = 0;
-    void *mapping_ = nullptr;  // null: the driver's memory
+    void *mapping_ = nullptr;  // null: allocated by cudaHostAlloc
     size_t mapped_bytes_ = 0;
 };
 

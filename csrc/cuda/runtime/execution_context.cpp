@@ -1,3 +1,4 @@
+// StreamScope and FreeMarker: the calling thread's current stream, and reuse of freed buffers in stream order.
 #include "execution_context.h"
 
 #include "common/call/status.h"
@@ -8,20 +9,24 @@ thread_local const StreamScope *StreamScope::current_ = nullptr;
 
 void StreamScope::synchronize() {
     refuse_capture();
-    for (const StreamScope *stream_scope = current_; stream_scope != nullptr; stream_scope = stream_scope->outer_) {
-        const CurrentDevice current(stream_scope->device);  // each has a legacy stream, all by one name
+    for (const StreamScope *stream_scope = current_; stream_scope != nullptr;
+         stream_scope = stream_scope->outer_) {
+        // The handle of the legacy stream is the same on every device, and so the device must be current.
+        const CurrentDevice current(stream_scope->device);
         PK_CUDA(cudaStreamSynchronize(stream_scope->stream));
     }
 }
 
 void StreamScope::refuse_capture() {
-    if (current_ == nullptr || current_->stream == cudaStreamLegacy || current_->stream == cudaStreamPerThread) return;
+    if (current_ == nullptr || current_->stream == cudaStreamLegacy ||
+        current_->stream == cudaStreamPerThread)
+        return;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     PK_CUDA(cudaStreamIsCapturing(current_->stream, &status));
     if (status != cudaStreamCaptureStatusNone)
         fail(PK_UNSUPPORTED,
-             "this call cannot be captured in a CUDA graph: it waits for what it has queued, or takes memory "
-             "that later calls take, too");
+             "this call cannot be captured in a CUDA graph: it synchronizes its stream, or uses pooled memory "
+             "that later calls reuse");
 }
 
 void FreeMarker::record(int device) noexcept {
@@ -40,13 +45,13 @@ void FreeMarker::record(int device) noexcept {
         }
         return;
     } catch (const Failure &) {
-        // What has failed is reported by whoever comes next to the device.
+        // The next call on the device reports the error.
     }
     (void)cudaStreamSynchronize(stream_scope->stream);
 }
 
 bool FreeMarker::is_ready() {
-    // What else the event may say is for whoever waits for it to find.
+    // Any other status is an error; the call that waits for the event reports it.
     if (is_pending_ && cudaEventQuery(event_.get()) == cudaSuccess) is_pending_ = false;
     return !is_pending_;
 }

@@ -1,5 +1,5 @@
-// The line that a thread's calls stand in while they work on arrays that lie on a device: what they queue in
-// a stream of the caller's, one after the other, without waiting for it.
+// Asynchronous mode of the calling thread: the stream that its calls on device-resident arrays are enqueued
+// on, and markers that let freed buffers be reused in stream order.
 #pragma once
 
 #include <vector>
@@ -8,26 +8,30 @@
 
 namespace pk {
 
+// While a StreamScope is alive, calls of this thread whose operands are all device-resident are enqueued on
+// the caller's stream and return without synchronizing. Scopes nest; the innermost is current.
 class StreamScope {
    public:
-    StreamScope(int device, cudaStream_t stream) : device(device), stream(stream), outer_(current_) { current_ = this; }
+    StreamScope(int device, cudaStream_t stream) : device(device), stream(stream), outer_(current_) {
+        current_ = this;
+    }
     ~StreamScope() { current_ = outer_; }
     StreamScope(const StreamScope &) = delete;
     StreamScope &operator=(const StreamScope &) = delete;
 
-    // This thread's, or null.
+    // Returns this thread's innermost scope, or null.
     static const StreamScope *current() { return current_; }
-    // The same, if it is on a device; on the only one of some.
+    // Returns the current scope if it is on `device`, or on the only one of `devices`; else null.
     static const StreamScope *current_on(int device) {
         return current_ != nullptr && current_->device == device ? current_ : nullptr;
     }
     static const StreamScope *current_on(const std::vector<int> &devices) {
         return devices.size() == 1 ? current_on(devices[0]) : nullptr;
     }
-    // Returns when all that stands in this thread's lines is done.
+    // Synchronizes the streams of all of this thread's scopes.
     static void synchronize();
-    // Throws where a CUDA graph is made of what this thread's line queues: nobody can wait for that, and
-    // memory that later calls use, too, is not for it.
+    // Throws if the current stream is being captured in a CUDA graph: a captured stream cannot be
+    // synchronized, and a graph must not hold pooled memory that later calls reuse.
     static void refuse_capture();
 
     const int device;
@@ -38,16 +42,17 @@ class StreamScope {
     const StreamScope *const outer_;
 };
 
-// The place in a line where memory of a device was given back: what is queued behind it may have that memory.
+// The point in a stream after which a freed pooled buffer may be reused.
 class FreeMarker {
    public:
-    // Now, by this thread; without a line, everything that used the memory is done.
+    // Records an event on the current stream, when the buffer is freed. Without a StreamScope the buffer is
+    // idle already, and nothing is recorded.
     void record(int device) noexcept;
-    // Whether all before it is done.
+    // Returns true if all work before the marker has finished.
     bool is_ready();
-    // Whether what this thread queues comes after it anyway.
+    // Returns true if the marker is in this thread's current stream: what is enqueued now follows it anyway.
     bool is_same_stream() const;
-    // What this thread queues on comes after it; without a line on that device, this waits.
+    // Makes the current stream wait for the marker; without a scope on that device, the host waits.
     void wait_on_stream(int device);
     void synchronize();
 

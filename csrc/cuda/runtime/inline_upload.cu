@@ -1,3 +1,4 @@
+// Writes small host data to device memory through kernel parameters.
 #include "inline_upload.h"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 constexpr int THREADS = 128;
 
 struct InlineBytes {
-    char data[3840];  // a launch has parameters of up to 4096 bytes
+    char data[3840];  // a launch has at most 4096 bytes of parameters
 };
 
 __global__ void write_inline(const __grid_constant__ InlineBytes bytes, int count, char *to) {

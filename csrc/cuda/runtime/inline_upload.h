@@ -1,5 +1,8 @@
-// What comes with launches, as their parameters do: what the library makes of a call's, as weights or a long
-// program are; and small operands of what stands in a line.
+// Inline upload: small host data that is written to device memory through kernel parameters.
+//
+// A launch copies its parameters at once, so the host memory may change after the call, and no stream has to be
+// synchronized. Used for tables that the library computes (a filter's weights, a long program) and for small
+// operands of asynchronous calls.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +11,10 @@
 
 namespace pk {
 
-// So many bytes may come so.
+// The most bytes that are uploaded this way.
 constexpr int64_t MAX_INLINE_UPLOAD = 64 << 10;
 
-// Queues what writes bytes to memory of the current device. They are taken when this returns.
+// Enqueues writes of `count` bytes to memory of the current device. The bytes are copied before this returns.
 void upload_inline(const char *bytes, int64_t count, char *to, cudaStream_t stream);
 
 }  // namespace pk

@@ -1,3 +1,4 @@
+// A pool of pinned host memory for the caller's arrays, with free lists by size.
 #include "pinned_memory.h"
 
 #include <cuda.h>
@@ -16,11 +17,12 @@ namespace pk {
 
 namespace {
 
+// Pinned arrays: those in use by the caller, and the free ones.
 struct Pool {
     std::mutex mutex;
     std::unordered_map<uint64_t, PinnedMemory> taken;  // by address
-    std::multimap<int64_t, PinnedMemory> kept;         // by bytes
-    pid_t owner = getpid();                            // pinned memory is not a forked child's to free
+    std::multimap<int64_t, PinnedMemory> free;         // by bytes
+    pid_t owner = getpid();                            // a forked child must not free pinned memory
 };
 
 // Never destroyed: at the process's exit the driver may be gone before it.
@@ -29,14 +31,15 @@ Pool &pool() {
     return *pool;
 }
 
-// Blocks come in sizes of which two neighbours differ by an eighth at most, so that arrays of about one size
-// use the same.
+// Rounds up to a size class. Neighbouring classes differ by an eighth at most, so that arrays of similar size
+// share a free list.
 int64_t rounded(int64_t bytes) {
     int64_t step = 4096;
     while (step * 16 <= bytes) step *= 2;
     return (bytes + step - 1) / step * step;
 }
 
+// Allocates pinned memory; if that fails, frees the pool's free arrays and tries again.
 PinnedMemory take(int64_t bytes) {
     try {
         return PinnedMemory(bytes, true);
@@ -53,13 +56,13 @@ bool is_pinned(const void *memory, int64_t bytes) {
     cudaPointerAttributes attributes{};
     PK_CUDA(cudaPointerGetAttributes(&attributes, memory));
     if (attributes.type != cudaMemoryTypeHost) return false;
-    // Of the whole range, not of its first byte alone.
+    // The runtime tells of one byte; the driver gives the allocation's range.
     using GetAttribute = CUresult (*)(void *, CUpointer_attribute, CUdeviceptr);
     void *entry = nullptr;
-    cudaDriverEntryPointQueryResult found{};
+    cudaDriverEntryPointQueryResult result{};
     PK_CUDA(
-        cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 12000, cudaEnableDefault, &found));
-    if (found != cudaDriverEntryPointSuccess) return false;
+        cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 12000, cudaEnableDefault, &result));
+    if (result != cudaDriverEntryPointSuccess) return false;
     const auto get = reinterpret_cast<GetAttribute>(entry);
     const auto address = reinterpret_cast<CUdeviceptr>(attributes.devicePointer);
     CUdeviceptr start = 0;
@@ -73,14 +76,14 @@ void add_pinned_arrays(pk_memory &memory) {
     Pool &from = pool();
     const std::lock_guard<std::mutex> lock(from.mutex);
     for (const auto &block : from.taken) memory.arrays_bytes += block.second.bytes();
-    for (const auto &block : from.kept) memory.arrays_kept += block.second.bytes();
+    for (const auto &block : from.free) memory.arrays_kept += block.second.bytes();
 }
 
 void release_pinned_arrays() {
     Pool &from = pool();
     std::multimap<int64_t, PinnedMemory> released;
     const std::lock_guard<std::mutex> lock(from.mutex);
-    released.swap(from.kept);
+    released.swap(from.free);
 }
 
 uint64_t take_pinned_array(int64_t bytes) {
@@ -90,10 +93,10 @@ uint64_t take_pinned_array(int64_t bytes) {
     PinnedMemory memory;
     {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto kept = from.kept.find(size);
-        if (kept != from.kept.end()) {
-            memory = std::move(kept->second);
-            from.kept.erase(kept);
+        const auto reused = from.free.find(size);
+        if (reused != from.free.end()) {
+            memory = std::move(reused->second);
+            from.free.erase(reused);
         }
     }
     if (memory.get() == nullptr) memory = take(size);
@@ -110,7 +113,7 @@ void return_pinned_array(uint64_t address) {
     const auto taken = to.taken.find(address);
     require_taken(taken != to.taken.end());
     const int64_t size = taken->second.bytes();
-    to.kept.emplace(size, std::move(taken->second));
+    to.free.emplace(size, std::move(taken->second));
     to.taken.erase(taken);
 }
 

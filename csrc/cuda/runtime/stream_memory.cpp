@@ -1,3 +1,4 @@
+// Asynchronous calls on device arrays, and their stream-ordered temporary storage.
 #include "stream_memory.h"
 
 #include <mutex>
@@ -7,14 +8,14 @@
 
 namespace pk {
 
-// The device of an array, which is that of those before it, if there are any.
+// Returns the device of an array; throws unless it is the expected one (-1: any).
 static int device_of(const void *array, int expected) {
     if (expected < 0) require_cuda();
     cudaPointerAttributes attributes{};
     PK_CUDA(cudaPointerGetAttributes(&attributes, array));
     require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
             "an array is not in memory of a device, or has been freed");
-    require(expected < 0 || attributes.device == expected, "the arrays lie on several GPUs");
+    require(expected < 0 || attributes.device == expected, "the arrays are on several GPUs");
     return attributes.device;
 }
 
@@ -46,11 +47,13 @@ void AsyncCall::finish() const {
 
 namespace {
 
-constexpr int64_t MAX_STREAM_ORDERED_BYTES = 64 << 20;  // bytes of a call; and what is kept for the next ones
+// The most that one call may take from a pool, and the pool's release threshold.
+constexpr int64_t MAX_STREAM_ORDERED_BYTES = 64 << 20;
 
+// The CUDA memory pool of each device.
 struct Pools {
     std::mutex mutex;
-    std::unordered_map<int, cudaMemPool_t> of_devices;  // null: it has none
+    std::unordered_map<int, cudaMemPool_t> of_devices;  // null: the device supports none
 };
 
 // Never destroyed: at the process's exit the driver may be gone before it.
@@ -70,8 +73,8 @@ cudaMemPool_t new_pool(int device) {
     properties.location.id = device;
     cudaMemPool_t pool = nullptr;
     PK_CUDA(cudaMemPoolCreate(&pool, &properties));
-    uint64_t kept = MAX_STREAM_ORDERED_BYTES;
-    PK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept));
+    uint64_t release_threshold = MAX_STREAM_ORDERED_BYTES;
+    PK_CUDA(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &release_threshold));
     return pool;
 }
 
@@ -84,7 +87,8 @@ cudaMemPool_t pool_of(int device) {
 
 }  // namespace
 
-StreamOrderedMemory::StreamOrderedMemory(const StreamScope &stream_scope, int64_t bytes) : stream_(stream_scope.stream) {
+StreamOrderedMemory::StreamOrderedMemory(const StreamScope &stream_scope, int64_t bytes)
+    : stream_(stream_scope.stream) {
     const cudaMemPool_t pool = bytes <= MAX_STREAM_ORDERED_BYTES ? pool_of(stream_scope.device) : nullptr;
     if (pool == nullptr) return;
     void *memory = nullptr;
@@ -98,7 +102,7 @@ StreamOrderedMemory::StreamOrderedMemory(const StreamScope &stream_scope, int64_
 }
 
 StreamOrderedMemory::~StreamOrderedMemory() {
-    // A failure follows one that was reported.
+    // An error here follows one that was already reported.
     if (memory_ != nullptr) (void)cudaFreeAsync(memory_, stream_);
 }
 

@@ -1,4 +1,7 @@
-// Calls of arrays that lie on a device: each is queued in a stream of the caller's.
+// Asynchronous calls on device arrays, and their stream-ordered temporary storage.
+//
+// Such a call is enqueued on a stream of the caller's. Its scratch memory comes from a CUDA memory pool
+// (cudaMallocFromPoolAsync) and is freed in stream order.
 #pragma once
 
 #include <initializer_list>
@@ -10,17 +13,18 @@
 
 namespace pk {
 
-// The device that those views lie on that say so, or -1 if none does. Refuses what is not there.
+// Returns the device of the layout's device-resident views, or -1 if there are none. Throws if a view's
+// pointer is not device memory, or if the views are on several GPUs.
 int device_of(const Layout &layout);
-// The one that arrays lie on.
+// Returns the device of these arrays, with the same checks.
 int device_of(std::initializer_list<const void *> arrays);
 
-// A call of arrays on a device, which is current while this lives.
+// A call on device arrays: its stream is the thread's StreamScope, and its device is current, while this lives.
 class AsyncCall : public StreamScope {
    public:
     AsyncCall(int device, const Call &call);
 
-    // Ends the call: by waiting for the stream, if the caller wants that.
+    // Synchronizes the stream if options.synchronous is set.
     void finish() const;
 
    private:
@@ -28,8 +32,8 @@ class AsyncCall : public StreamScope {
     const CurrentDevice current_;
 };
 
-// Memory of the driver's for what stands in a line, given back there: a graph can have it, too. There is none
-// of much, or where the device has no such memory.
+// Stream-ordered temporary storage, which a CUDA graph can capture, too. get() is null if too many bytes are
+// requested, if the pool is exhausted, or if the device has no memory pools.
 class StreamOrderedMemory {
    public:
     StreamOrderedMemory(const StreamScope &stream_scope, int64_t bytes);
@@ -43,11 +47,11 @@ class StreamOrderedMemory {
     char *memory_ = nullptr;
 };
 
-// Gives back what calls have left to the next ones.
+// Returns unused memory of the pools to the driver.
 void release_stream_memory();
 
-// Memory of the current device for what queued calls note, which nobody reads: so much for each of
-// PK_MAX_INSTRUCTIONS as an unsigned has.
+// A device buffer for the status words of asynchronous calls, which are never read back: one word for each of
+// PK_MAX_INSTRUCTIONS instructions. status_sink() returns the current device's.
 constexpr int64_t STATUS_SINK_BYTES = PK_MAX_INSTRUCTIONS * int64_t(sizeof(unsigned));
 char *status_sink();
 

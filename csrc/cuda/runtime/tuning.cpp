@@ -1,3 +1,4 @@
+// The table of tuning constants: names, descriptions, defaults and limits.
 #include "tuning.h"
 
 #include <atomic>
@@ -19,26 +20,26 @@ struct Constant {
 
 // In the order of Tune. Measured on a host of 16 cores with an H200 on PCIe 5.
 constexpr Constant constants[] = {
-    {"threads", "host threads that stream for one GPU", 16, 1, 1024},
+    {"threads", "host threads that serve one GPU", 16, 1, 1024},
     {"worth_a_thread", "bytes of a call for each host thread that it wakes", 1 << 20, 1, 1 << 30},
-    {"slots", "chunks that a thread has under way at once", 2, 1, 64},
-    // A little more than 3 MiB, so that rows of a round number of bytes leave room for what is beside them.
-    {"chunk_bytes", "pinned bytes of a slot: the most that a chunk's operands share", (3 << 20) + (64 << 10),
+    {"slots", "chunks that each thread has in flight", 2, 1, 64},
+    // A little more than 3 MiB, so that rows of a round number of bytes fit together with status and results.
+    {"chunk_bytes", "pinned bytes of a staging slot: the most that a chunk's operands share", (3 << 20) + (64 << 10),
      256 << 10, 1 << 30},
-    {"device_bytes", "device bytes of a slot", 8 << 20, 512 << 10, 1 << 30},
-    {"direct_bytes", "device bytes of a slot for operands that need no staging", 24 << 20, 512 << 10,
+    {"device_bytes", "device bytes of a staging slot", 8 << 20, 512 << 10, 1 << 30},
+    {"direct_bytes", "device bytes of a slot for pinned operands, which need no staging", 24 << 20, 512 << 10,
      1 << 30},
     {"smallest_chunk", "bytes of a call's first and last chunks", 256 << 10, 1, 1 << 30},
-    {"run", "neighbouring chunks that a thread takes at once, so that two seldom meet in a huge page", 3, 1,
+    {"run", "neighbouring chunks that a thread takes at once, so that two threads seldom share a huge page", 3, 1,
      1024},
-    {"in_place_bytes", "a chunk of at most so many bytes stays in pinned memory, and the kernel goes there",
+    {"in_place_bytes", "bytes up to which a chunk is zero-copy: the kernel accesses pinned memory",
      1 << 20, 0, 16 << 20},
-    {"walk_bytes", "pinned bytes of a slot where all chunks stay there, as each element is read once",
+    {"walk_bytes", "pinned bytes of a slot if all chunks are zero-copy, as each element is read once",
      512 << 10, 4 << 10, 16 << 20},
-    {"walk_both_ways", "bytes of a call up to which they stay there although there are large results",
+    {"walk_both_ways", "bytes of a call up to which they are zero-copy in spite of large results",
      192 << 20, 0, 1 << 30},
-    {"block", "threads a block of the elementwise kernel", 128, 32, 1024},
-    {"worth_compiling", "operations that are interpreted, in fused functions, before their pass is compiled",
+    {"block", "threads in a block of the elementwise kernel", 128, 32, 1024},
+    {"worth_compiling", "operations that fused functions interpret before a fused kernel is compiled",
      256 << 20, 1, int64_t(1) << 62},
 };
 constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);
@@ -46,7 +47,8 @@ constexpr int64_t COUNT = sizeof(constants) / sizeof(*constants);
 int64_t initial(const Constant &constant) {
     std::string variable = std::string("PYCUDAKIT_STREAM_") + constant.name;
     for (char &letter : variable) letter = char(std::toupper(letter));
-    const int64_t value = integer_from_environment(variable.c_str(), "a number", constant.default_value, constant.min_value);
+    const int64_t value =
+        integer_from_environment(variable.c_str(), "a number", constant.default_value, constant.min_value);
     if (value > constant.max_value) {
         fail(PK_INVALID_ARGUMENT, variable + " is " + std::to_string(value) + "; set it to at most " +
                                       std::to_string(constant.max_value) + ", or unset it");
@@ -75,23 +77,23 @@ int64_t tuning_count() { return COUNT; }
 pk_tuning tuning_of(int64_t index) {
     require_index(index, COUNT, "constant");
     const Constant &constant = constants[index];
-    pk_tuning found{};
-    std::snprintf(found.name, sizeof(found.name), "%s", constant.name);
-    std::snprintf(found.text, sizeof(found.text), "%s", constant.text);
-    found.value = tuned(Tune(index));
-    found.default_value = constant.default_value;
-    found.min_value = constant.min_value;
-    found.max_value = constant.max_value;
-    return found;
+    pk_tuning tuning{};
+    std::snprintf(tuning.name, sizeof(tuning.name), "%s", constant.name);
+    std::snprintf(tuning.text, sizeof(tuning.text), "%s", constant.text);
+    tuning.value = tuned(Tune(index));
+    tuning.default_value = constant.default_value;
+    tuning.min_value = constant.min_value;
+    tuning.max_value = constant.max_value;
+    return tuning;
 }
 
 void tune(int64_t index, int64_t value) {
     require_index(index, COUNT, "constant");
     const Constant &constant = constants[index];
     if (value < constant.min_value || value > constant.max_value) {
-        fail(PK_INVALID_ARGUMENT, std::string(constant.name) + " is from " + std::to_string(constant.min_value) +
-                                      " to " + std::to_string(constant.max_value) + ", not " +
-                                      std::to_string(value));
+        fail(PK_INVALID_ARGUMENT, std::string(constant.name) + " is from " +
+                                      std::to_string(constant.min_value) + " to " +
+                                      std::to_string(constant.max_value) + ", not " + std::to_string(value));
     }
     values().at[index] = value;
 }

@@ -1,4 +1,4 @@
-// The streaming engine's constants, each of which the environment or pk_tune can change.
+// Tuning constants of the pipeline, each of which an environment variable or pk_tune can change.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 
 namespace pk {
 
+// In the order of the table in tuning.cpp, which describes each.
 enum class Tune {
     threads,
     worth_a_thread,
@@ -23,9 +24,10 @@ enum class Tune {
     worth_compiling
 };
 
+// Returns a constant's current value.
 int64_t tuned(Tune constant);
 
-// For callers of the ABI, who have them by their index.
+// The ABI names constants by index.
 int64_t tuning_count();
 pk_tuning tuning_of(int64_t index);
 void tune(int64_t index, int64_t value);

@@ -49,7 +49,8 @@ struct Group {
 
 template <class Op>
 __device__ typename Op::State after_block(const ScanParams &params, const typename Op::State &before,
-                                         const typename Op::State &total, int64_t scan_block, int64_t column) {
+                                          const typename Op::State &total, int64_t scan_block,
+                                          int64_t column) {
     return Op::must_run(before, total) ? rerun_block<Op>(params, before, total, scan_block, column)
                                        : Op::combine(before, total);
 }
@@ -74,7 +75,8 @@ __global__ void prefix_groups(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
     const int64_t thread = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     const int64_t column = thread % params.inner, slab = params.first_slab + thread / params.inner;
-    const int64_t first = slab * params.groups_per_slab - params.first_group, end = first + params.groups_per_slab;
+    const int64_t first = slab * params.groups_per_slab - params.first_group,
+                  end = first + params.groups_per_slab;
     if (first >= params.group_count) return;
     Carry<Op> carry;
     if (first <= 0 && params.first_block != 0) {  // which has begun
@@ -85,8 +87,8 @@ __global__ void prefix_groups(const __grid_constant__ ScanParams params) {
     const State *const scan_blocks = static_cast<const State *>(params.totals) + column;
     State *const groups = static_cast<State *>(params.groups) + column;
     State before = carry.group;
-    for_states(groups, params.inner, first < 0 ? 0 : first, end < params.group_count ? end : params.group_count,
-               [&](int64_t index, const State &total) {
+    for_states(groups, params.inner, first < 0 ? 0 : first,
+               end < params.group_count ? end : params.group_count, [&](int64_t index, const State &total) {
                    State state = index == 0 && is_cut ? carry.running : before;
                    groups[index * params.inner] = state;
                    if (!Op::must_run(before, total)) {
@@ -95,7 +97,8 @@ __global__ void prefix_groups(const __grid_constant__ ScanParams params) {
                    }
                    const Group group(params, index);
                    for (int64_t scan_block = group.first; scan_block < group.end; ++scan_block)
-                       state = after_block<Op>(params, state, scan_blocks[scan_block * params.inner], scan_block, column);
+                       state = after_block<Op>(params, state, scan_blocks[scan_block * params.inner],
+                                               scan_block, column);
                    before = state;
                });
 }

@@ -13,8 +13,8 @@ __device__ void for_terms(const ScanParams &params, int64_t first, int64_t rows,
     for (int64_t row = 0; row < rows; row += LOADS_IN_FLIGHT) {
         Term terms[LOADS_IN_FLIGHT];
         const int64_t left = rows - row;
-        load_terms(params, first + row * params.inner, params.inner, left < LOADS_IN_FLIGHT ? int(left) : LOADS_IN_FLIGHT, terms,
-                   met);
+        load_terms(params, first + row * params.inner, params.inner,
+                   left < LOADS_IN_FLIGHT ? int(left) : LOADS_IN_FLIGHT, terms, met);
 #pragma unroll
         for (int i = 0; i < LOADS_IN_FLIGHT; ++i)
             if (row + i < rows) take(row + i, terms[i]);
@@ -36,7 +36,8 @@ struct ColumnSegment {
           rows(in.rows - segment * SEGMENT < SEGMENT ? in.rows - segment * SEGMENT : SEGMENT) {}
 };
 
-__device__ inline int64_t segment_at(const ScanParams &params, int64_t scan_block, int64_t segment, int64_t column) {
+__device__ inline int64_t segment_at(const ScanParams &params, int64_t scan_block, int64_t segment,
+                                     int64_t column) {
     return (scan_block * params.segments_per_block + segment) * params.inner + column;
 }
 
@@ -64,8 +65,8 @@ __global__ void upsweep_blocks(const __grid_constant__ ScanParams params) {
     State total = Op::identity();
     for (int64_t row = 0, s = 0; row < in.rows; row += SEGMENT, ++s) {
         total = advanced<Op>(params, total, segments[segment_at(params, scan_block, s, column)],
-                          in.first + row * params.inner + column,
-                          in.rows - row < SEGMENT ? in.rows - row : SEGMENT);
+                             in.first + row * params.inner + column,
+                             in.rows - row < SEGMENT ? in.rows - row : SEGMENT);
     }
     static_cast<State *>(params.totals)[thread] = total;
 }
@@ -80,10 +81,11 @@ __global__ void downsweep_segments(const __grid_constant__ ScanParams params) {
     if (at.rows <= 0) return;
     const State *const segments = static_cast<const State *>(params.segments);
     State state = Op::identity();
-    if (params.blocks > 1) state = static_cast<const State *>(params.totals)[at.scan_block * params.inner + at.column];
+    if (params.blocks > 1)
+        state = static_cast<const State *>(params.totals)[at.scan_block * params.inner + at.column];
     for (int64_t s = 0; s < at.segment; ++s) {
         state = advanced<Op>(params, state, segments[segment_at(params, at.scan_block, s, at.column)],
-                          at.in.first + s * SEGMENT * params.inner + at.column, SEGMENT);
+                             at.in.first + s * SEGMENT * params.inner + at.column, SEGMENT);
     }
     unsigned met = 0;
     // What is after the last row is no result of an exclusive scan.

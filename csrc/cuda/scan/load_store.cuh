@@ -16,7 +16,7 @@ struct ScanParams {
     void *groups;             // and before each group
     void *carries;            // up to the chunk's first part, if that doesn't begin a slab
     int64_t start;            // elements before the chunk
-    int64_t first_slab, first_block, scan_blocks;           // of which the first is that block of that slab
+    int64_t first_slab, first_block, scan_blocks;       // of which the first is that block of that slab
     int64_t first_group, groups_per_slab, group_count;  // counted through all slabs, too
     int64_t length, inner, blocks, segments_per_block, blocks_per_tile;
     double instead_of_nan;
@@ -139,8 +139,8 @@ __device__ Term flip(const ScanParams &params, Term term) {
 
 // Elements so far apart as terms; all are asked for before the first is looked at.
 template <int MAX_COUNT, class Term>
-__device__ void load_terms(const ScanParams &params, int64_t first, int64_t stride, int count, Term (&terms)[MAX_COUNT],
-                           unsigned &met) {
+__device__ void load_terms(const ScanParams &params, int64_t first, int64_t stride, int count,
+                           Term (&terms)[MAX_COUNT], unsigned &met) {
     visit_type(params.from_type, [&](auto type) {
         using T = decltype(type);
         const T *const from = reinterpret_cast<const T *>(params.from) + first;
@@ -194,7 +194,7 @@ __device__ inline void store(const ScanParams &params, int64_t index, uint64_t r
 
 template <class Op>
 __device__ typename Op::State advanced(const ScanParams &params, const typename Op::State &before,
-                                    const typename Op::State &total, int64_t first, int64_t rows) {
+                                       const typename Op::State &total, int64_t first, int64_t rows) {
     return after<Op>(before, total, rows, [&](int64_t row) {
         unsigned ignored = 0;
         return term_at<typename Op::Term>(params, first + row * params.inner, ignored);
@@ -204,7 +204,8 @@ __device__ typename Op::State advanced(const ScanParams &params, const typename 
 // What taken() is for a whole part; apart, since finding the part takes longer than all else.
 template <class Op>
 __device__ __noinline__ typename Op::State rerun_block(const ScanParams &params, typename Op::State before,
-                                                    typename Op::State total, int64_t scan_block, int64_t column) {
+                                                       typename Op::State total, int64_t scan_block,
+                                                       int64_t column) {
     const ScanBlock in = scan_block_at(params, scan_block);
     return advanced<Op>(params, before, total, in.first + column, in.rows);
 }

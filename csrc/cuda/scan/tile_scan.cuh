@@ -25,7 +25,8 @@ struct Tile {
     int scan_blocks, elements, segments;
 
     __device__ explicit Tile(const ScanParams &params)
-        : scan_block(int64_t(blockIdx.x) * params.blocks_per_tile), first(scan_block_at(params, scan_block).first) {
+        : scan_block(int64_t(blockIdx.x) * params.blocks_per_tile),
+          first(scan_block_at(params, scan_block).first) {
         const int64_t left = params.scan_blocks - scan_block;
         scan_blocks = int(left < params.blocks_per_tile ? left : params.blocks_per_tile);
         const ScanBlock last = scan_block_at(params, scan_block + scan_blocks - 1);
@@ -77,7 +78,8 @@ __device__ __noinline__ void store_tile(const ScanParams &params, const Tile &at
             case PK_FLOAT16:
                 return store_as<uint16_t>(params, at, tile,
                                           [](Term value) { return half::from_float(half::to_odd(value)); });
-            case PK_FLOAT32: return store_as<float>(params, at, tile, [](Term value) { return float(value); });
+            case PK_FLOAT32:
+                return store_as<float>(params, at, tile, [](Term value) { return float(value); });
             default: return store_as<double>(params, at, tile, [](Term value) { return value; });
         }
     } else {
@@ -165,8 +167,8 @@ __device__ __noinline__ unsigned met_from(const ScanParams &params, typename Op:
 
 // Runs on through a segment, whose terms it replaces by results. Returns what was met.
 template <class Op>
-__device__ unsigned run_segment(const ScanParams &params, const Tile &at, const TileSegment &in, typename Op::Term *tile,
-                                const typename Op::State before) {
+__device__ unsigned run_segment(const ScanParams &params, const Tile &at, const TileSegment &in,
+                                typename Op::Term *tile, const typename Op::State before) {
     using Term = typename Op::Term;
     typename Op::State state = before;
     const bool is_first = in.scan_block.block == 0 && in.segment == 0;
@@ -218,7 +220,8 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
         State state = Op::identity();
         if (has_rows) {
             const int scan_block = thread / int(params.segments_per_block), rows = in.segment * int(SEGMENT);
-            if (params.blocks > 1) state = static_cast<const State *>(params.totals)[at.scan_block + scan_block];
+            if (params.blocks > 1)
+                state = static_cast<const State *>(params.totals)[at.scan_block + scan_block];
             if (in.rows > 0)
                 state = run_through<Op>(state, totals + (thread - in.segment), tile, in.first - rows, rows);
         }

@@ -22,7 +22,7 @@ inline int merge_rounds(size_t runs) {
 // How many of a come before the first `count` of a and b merged are complete; equal ones of a come first.
 template <class Item, class Less>
 int64_t merge_path_split(const Item *a, int64_t a_count, const Item *b, int64_t b_count, int64_t count,
-                    Less less) {
+                         Less less) {
     int64_t low = std::max<int64_t>(0, count - b_count), high = std::min(count, a_count);
     while (low < high) {
         const int64_t middle = low + (high - low) / 2;
@@ -48,7 +48,8 @@ Item *merge(Call &call, std::vector<SortedRun> runs, Item *items, Item *other, i
         std::vector<MergePiece> pieces;
         std::vector<SortedRun> merged;
         for (size_t i = 0; i < runs.size(); i += 2) {
-            const SortedRun a = runs[i], b = i + 1 < runs.size() ? runs[i + 1] : SortedRun{a.start + a.count, 0};
+            const SortedRun a = runs[i],
+                            b = i + 1 < runs.size() ? runs[i + 1] : SortedRun{a.start + a.count, 0};
             const int64_t count = std::min(kept, a.count + b.count);
             for (int64_t begin = 0; begin < count; begin += PIECE) {
                 pieces.push_back({a, b, begin, std::min(count, begin + PIECE)});

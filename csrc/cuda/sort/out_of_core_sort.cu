@@ -7,9 +7,9 @@
 #include "common/sort_unique.h"
 #include "cuda/runtime/pinned_memory.h"
 #include "device_radix_sort.cuh"
-#include "sort_workspace.cuh"
-#include "host_merge.h"
 #include "device_sort.h"
+#include "host_merge.h"
+#include "sort_workspace.cuh"
 
 namespace pk {
 
@@ -56,8 +56,7 @@ class OutOfCoreSort {
         const Key *const merged = merge(call_, all, items.get(), other.get(), count, less());
         return ordering().of_floats
                    ? copy_distinct(call_, typename Order::OfFloats(), merged, count, spec_.splits_nan, out)
-                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, spec_.splits_nan,
-                                   out);
+                   : copy_distinct(call_, typename Order::OfIntegers(), merged, count, spec_.splits_nan, out);
     }
 
     // Into `out`, or into `order` what is wanted of it.
@@ -282,8 +281,7 @@ class OutOfCoreSort {
             if (next >= Sorter::RESULTS && drain.left[next - Sorter::RESULTS] != 0) return;
             drain.when[next] = call_.seconds();
             const size_t buffer = next % Sorter::RESULTS;
-            sorter_.sort(drain.buckets[next], drain.columns, drain.kept, int(buffer),
-                         workspace_.compute());
+            sorter_.sort(drain.buckets[next], drain.columns, drain.kept, int(buffer), workspace_.compute());
             PK_CUDA(cudaEventRecord(workspace_.sorted(buffer).get(), workspace_.compute()));
         }
     }
@@ -451,7 +449,7 @@ int64_t temporary_bytes(const ArgsortRequest &request) {
 void sort_on_device(const SortRequest &request, char *memory, cudaStream_t stream) {
     if (is_float32_row(request)) {
         sort_float32_on_device(static_cast<const float *>(request.in), static_cast<float *>(request.out),
-                          request.columns, memory, stream);
+                               request.columns, memory, stream);
         return;
     }
     with_runtime_key_encoding(request.type, false, request.count > 1, [&](auto ordering) {
@@ -470,8 +468,8 @@ void sort_on_device(const ArgsortRequest &request, char *memory, cudaStream_t st
         sorter.sort_all(request.columns, request.kept, stream);
         const int64_t results = request.count * request.kept;
         device::widen_indices<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
-                               0, stream>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
-                                           request.order);
+                                0, stream>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
+                                             request.order);
         PK_CUDA(cudaGetLastError());
     });
 }

@@ -1,8 +1,8 @@
 // Searching on a GPU: what is sorted goes up first, in parts if need be, and the values are streamed past it.
 #include "common/sort.h"
-#include "cuda/residency/operands.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/residency/operands.h"
 
 namespace pk {
 
@@ -12,7 +12,7 @@ constexpr int THREADS = 256;
 
 template <class Order, class Key>
 __global__ void searchsorted(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
-                          bool right, const int64_t *before, int64_t *places) {
+                             bool right, const int64_t *before, int64_t *places) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i >= count) return;
     auto key_at = [=](int64_t at) { return order.key(sorted[at]); };
@@ -34,10 +34,11 @@ template <class Order>
 class SearchsortedAlgorithm : public DeviceAlgorithm {
    public:
     SearchsortedAlgorithm(const Order &ordering, const Layout &layout, const SortedPart &part, bool right,
-             const plan::Operands &operands, Call &call, const std::vector<int> &devices)
-        : DeviceAlgorithm(layout,
-               operands.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
-               operands.stores(PLACES), 0, 0),
+                          const plan::Operands &operands, Call &call, const std::vector<int> &devices)
+        : DeviceAlgorithm(
+              layout,
+              operands.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
+              operands.stores(PLACES), 0, 0),
           ordering_(ordering),
           part_(part),
           right_(right),
@@ -51,11 +52,13 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
     void launch(const Chunk &chunk) override {
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
         const char *const d_resident = operands_.of(SORTED).d_data;
-        const char *const sorted = d_resident != nullptr ? d_resident : broadcasts_.d_data(chunk.device_index) + offset_;
+        const char *const sorted =
+            d_resident != nullptr ? d_resident : broadcasts_.d_data(chunk.device_index) + offset_;
         // Where they go over the link, the places so far come up beside those that go down.
         char *const before = part_.is_first ? nullptr : operands_.d_data(*this, chunk, PLACES);
-        char *const places = operands_.of(PLACES).d_data != nullptr ? operands_.d_data(*this, chunk, PLACES)
-                                                             : chunk.d_memory + chunk.operand(stores[0]);
+        char *const places = operands_.of(PLACES).d_data != nullptr
+                                 ? operands_.d_data(*this, chunk, PLACES)
+                                 : chunk.d_memory + chunk.operand(stores[0]);
         searchsorted<<<blocks, THREADS, 0, chunk.stream>>>(
             ordering_, reinterpret_cast<const Key *>(sorted), part_.size,
             reinterpret_cast<const Key *>(operands_.d_data(*this, chunk, VALUES)), chunk.count, right_,
@@ -103,7 +106,8 @@ void find_positions(const SearchRequest &request, Call &call) {
     // In parts of what is sorted, values that arrive would do so with each.
     const bool is_resident = request.size != 0 && plan::all_resident({sorted}, devices);
     values.may_upload_by_chunk = is_resident;
-    plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call, devices, true);
+    plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call,
+                            devices, true);
     with_runtime_key_encoding(request.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t MIN_COUNT = 1 << 10;
@@ -111,7 +115,8 @@ void find_positions(const SearchRequest &request, Call &call) {
         int64_t most = std::max<int64_t>(request.size, 1);
         for (int64_t start = 0; start == 0 || start < request.size;) {
             const SortedPart part{elements + start, std::min(most, request.size - start), start == 0};
-            SearchsortedAlgorithm<Order> searcher(ordering, layout, part, request.right, operands, call, devices);
+            SearchsortedAlgorithm<Order> searcher(ordering, layout, part, request.right, operands, call,
+                                                  devices);
             if (searcher.has_memory) {
                 run_pipeline(searcher, call, devices, {{0, request.count}});
                 start += std::max<int64_t>(part.size, 1);

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "common/call/thread_pool.h"
-#include "cuda/pipeline/staging_slots.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk {

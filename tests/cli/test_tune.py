@@ -17,9 +17,9 @@ ROWS = {"add": " ".join(["9.00/0.10"] * 12)}
 USED = """
 import json, sys
 import pycudakit as pk
-from pycudakit._runtime import cost
-from pycudakit._element_programs import estimate
-print(json.dumps([cost.CALL, cost.SINGLE_THREAD_BANDWIDTH, estimate.SINGLE_THREAD_CALL, estimate.measured("add", 3)]))
+from pycudakit._runtime import cost_model
+from pycudakit._element_programs import program_cost
+print(json.dumps([cost_model.CALL, cost_model.SINGLE_THREAD_BANDWIDTH, program_cost.SINGLE_THREAD_CALL, program_cost.measured("add", 3)]))
 """
 
 
@@ -155,7 +155,7 @@ def test_importing_costs_next_to_nothing(folder):
     (folder / "times.txt").write_text(
         calibration_file.serialize("2026-01-02", CONSTANTS, dict.fromkeys(measure_rates.names(), ROWS["add"]))
     )
-    code = "import time, pycudakit\nfrom pycudakit._native import measured\n"
-    code += "def read():\n    t = time.thread_time(); measured._read(); return time.thread_time() - t\n"
+    code = "import time, pycudakit\nfrom pycudakit._native import calibration_file\n"
+    code += "def read():\n    t = time.thread_time(); calibration_file._read(); return time.thread_time() - t\n"
     code += "print(min(read() for _ in range(50)))"
     assert float(python("-c", code).stdout) < 2e-3

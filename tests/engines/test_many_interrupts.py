@@ -21,7 +21,7 @@ MOST = int(os.environ.get("PYCUDAKIT_TEST_INTERRUPTS", "3000"))  # 100000 by han
 CODE = """
 import ctypes, random, signal
 import pycudakit as pk
-from pycudakit._native import result_memory
+from pycudakit._native import allocator
 pk.set_engine("ENGINE")
 
 class Enough(Exception):
@@ -41,7 +41,7 @@ unraisable = []
 sys.unraisablehook = lambda about: unraisable.append(f"{about.exc_type.__name__} in {about.object}")
 signal.signal(signal.SIGALRM, handler)
 x, out = np.linspace(1, 2, 3000), np.empty(3000)
-large = result_memory.MIN_BYTES
+large = allocator.MIN_BYTES
 WORKS = {
     "elementwise": lambda: pk.sqrt(x, out=out),
     "new": lambda: pk.add(x, 1),

@@ -352,7 +352,7 @@ def test_a_lost_gpu():
         """
         import os, warnings
         import cupy, numpy as np, pycudakit as pk
-        from pycudakit._element_programs import estimate
+        from pycudakit._element_programs import program_cost
         a = np.arange(100_000, dtype=np.float32)
         with pk.engine("cuda"):
             pk.add(a, a)
@@ -366,7 +366,7 @@ def test_a_lost_gpu():
                 known = ["start a new process" in str(error), "cudaErrorIllegalAddress" in str(error)]
                 print(type(error).__name__, *known)
         print(bool(pk.engines()["cuda"]))
-        estimate.MIN_SECONDS_TO_WAKE_GPU = 0
+        program_cost.MIN_SECONDS_TO_WAKE_GPU = 0
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             print(np.array_equal(pk.add(a, a), a + a), pk.last_call().engine, flush=True)

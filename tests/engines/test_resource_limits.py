@@ -70,7 +70,7 @@ LIMITS = {
     "threads": (AS_NOBODY, '"RLIMIT_NPROC", 1', "++ does not run", "no helper process starts"),
     "20 files": ("", '"RLIMIT_NOFILE", 20', None, None),
     "no more files": (
-        "from pycudakit.kernels.running import helpers\nall_are_right()",  # imports are files
+        "from pycudakit.kernels.running import worker_pool\nall_are_right()",  # imports are files
         '"RLIMIT_NOFILE", os.dup(2)',
         "no folder for the compiler's files",
         "no helper process starts",
@@ -176,8 +176,8 @@ def test_kernels_that_may_not_be_run(mounted):
     """Which the system tells in the same words."""
     code = f"""
 {LARGE}
-from pycudakit.kernels.compiling import trust
-trust.runs_code = lambda folder: True
+from pycudakit.kernels.compiling import path_security
+path_security.runs_code = lambda folder: True
 print(json.dumps(told(large)))
 """
     told = json.loads(python(code, env={"PYCUDAKIT_CACHE_DIR": str(mounted("noexec"))}))

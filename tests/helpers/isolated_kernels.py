@@ -47,13 +47,13 @@ def processes():
 
 END = f"""
 import pycudakit as pk
-from pycudakit.kernels.running import helpers
+from pycudakit.kernels.running import worker_pool
 source = {SOURCE!r}
 module = pk.SourceModule(source)
 a = np.arange(5, dtype=np.int32)
 def twice():
     module.get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1), isolate=True)
-    return [helper._process.pid for helper in helpers._workers._all]
+    return [helper._process.pid for helper in worker_pool._workers._all]
 """
 
 

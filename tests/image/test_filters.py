@@ -14,7 +14,7 @@ from scipy import ndimage
 import pycudakit as pk
 from pycudakit import errors
 from pycudakit._native import abi, loader
-from pycudakit._runtime.operands import describe as describe_operand
+from pycudakit._runtime.operands import fill_operand_row as describe_operand
 from pycudakit.image._axes import split
 
 DTYPES = ["uint8", "uint16", "float32"]

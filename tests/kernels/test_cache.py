@@ -311,12 +311,12 @@ def test_a_private_folder_goes_with_the_process(tmp_path):
     (tmp_path / "file").write_text("")
     code = f"""
 import os, warnings, numpy as np, pycudakit as pk
-from pycudakit.kernels.compiling import disk
+from pycudakit.kernels.compiling import disk_cache
 warnings.simplefilter("ignore", DeprecationWarning)  # of a fork among threads
 with pk.engine("cpu"):
     x = np.zeros(3, np.int32)
     pk.SourceModule({ADD_ONE!r}).get_function("add_one")(x, block=3)
-folder = disk.private_folder()
+folder = disk_cache.private_folder()
 assert x.sum() == 3 and len(os.listdir(folder)) == 2
 if os.fork() == 0:
     raise SystemExit  # the parent's stays

@@ -255,7 +255,7 @@ STARTED = f"""
 import multiprocessing, os, threading
 import numpy as np
 import pycudakit as pk
-from pycudakit.kernels.running import helpers
+from pycudakit.kernels.running import worker_pool
 
 source = {SOURCE!r}
 
@@ -270,7 +270,7 @@ def work(order):
     with pk.engine(engine):
         a = np.full(200_000, n, np.int64)
         right = kernel(n, True) and (not plain or kernel(n, False) and bool((pk.add(a, a) == 2 * n).all()))
-        return right, [helper._process.pid for helper in helpers._workers._all]
+        return right, [helper._process.pid for helper in worker_pool._workers._all]
 
 def main(method, engine):
     plain = engine == "cpu" or method != "fork"  # a forked child has no CUDA

@@ -132,12 +132,12 @@ def test_many_threads(engine):
 def test_the_environment_asks_for_it(engine):
     code = f"""
 import pycudakit as pk
-from pycudakit.kernels.running import helpers
+from pycudakit.kernels.running import worker_pool
 pk.set_engine({engine!r})
 source = {SOURCE!r}
 a = np.arange(5, dtype=np.int32)
 pk.SourceModule(source).get_function("twice")(pk.InOut(a), 5, block=(5, 1, 1))
-print(a.tolist(), len(helpers._workers._all))
+print(a.tolist(), len(worker_pool._workers._all))
 """
     assert python(code, env={"PYCUDAKIT_ISOLATE": "1"}) == "[0, 2, 4, 6, 8] 1"
 

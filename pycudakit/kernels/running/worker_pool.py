@@ -47,8 +47,8 @@ DEVICE_LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost
 
 # The child finds this package and NumPy where we do.
 _MAIN = (
-    "import sys; sys.path[:] = sys.argv[5:]; from pycudakit.kernels.running import helper_main; "
-    "helper_main.main(*map(int, sys.argv[1:5]))"
+    "import sys; sys.path[:] = sys.argv[5:]; from pycudakit.kernels.running import worker_main; "
+    "worker_main.main(*map(int, sys.argv[1:5]))"
 )
 
 

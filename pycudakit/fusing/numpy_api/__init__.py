@@ -1,1 +1,1 @@
-"""NumPy's functions that a fused function may call."""
+"""Handlers (NEP 18) of the NumPy functions that a fused function may call."""

@@ -1,4 +1,8 @@
-"""NumPy's functions that are others by another name, or in a form of their own, in a fused function."""
+"""Handlers for NumPy functions that reduce to other NumPy functions, in a fused function.
+
+Examples are `linalg.matmul` (`matmul` under another name), `fft.fftshift` (a `roll`) and `linalg.multi_dot`
+(products in the cheapest order, found by the dynamic program for matrix chains).
+"""
 
 from __future__ import annotations
 
@@ -18,19 +22,19 @@ ALIASES: dict[Any, Handler] = {}
 _implements = functools.partial(implements, ALIASES)
 
 
-def _as(function: Any, **given: Any) -> Handler:
+def _renamed(function: Any, **defaults: Any) -> Handler:
     def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
-        return trace.call(function, arguments, {**given, **keywords})
+        return trace.call(function, arguments, {**defaults, **keywords})
 
     return handle
 
 
-ALIASES[np.linalg.matmul] = _as(np.matmul)
-ALIASES[np.linalg.vecdot] = _as(np.vecdot)
-ALIASES[np.linalg.tensordot] = _as(np.tensordot)
-ALIASES[np.linalg.trace] = _as(np.trace, axis1=-2, axis2=-1)
-ALIASES[np.linalg.diagonal] = _as(np.diagonal, axis1=-2, axis2=-1)
-ALIASES[np.linalg.matrix_transpose] = _as(np.matrix_transpose)
+ALIASES[np.linalg.matmul] = _renamed(np.matmul)
+ALIASES[np.linalg.vecdot] = _renamed(np.vecdot)
+ALIASES[np.linalg.tensordot] = _renamed(np.tensordot)
+ALIASES[np.linalg.trace] = _renamed(np.trace, axis1=-2, axis2=-1)
+ALIASES[np.linalg.diagonal] = _renamed(np.diagonal, axis1=-2, axis2=-1)
+ALIASES[np.linalg.matrix_transpose] = _renamed(np.matrix_transpose)
 
 
 @_implements(np.linalg.matrix_norm)
@@ -41,14 +45,14 @@ def _matrix_norm(trace: Trace, x: Any, *, keepdims: Any = False, ord: Any = "fro
 @_implements(np.linalg.outer)
 def _outer(trace: Trace, x1: Any, x2: Any) -> Any:
     if np.ndim(x1) != 1 or np.ndim(x2) != 1:
-        raise errors.Unsupported("outer, of what are no vectors")
+        raise errors.Unsupported("linalg.outer takes vectors only")
     return trace.call(np.outer, (x1, x2), {})
 
 
 @_implements(np.linalg.cross)
 def _cross(trace: Trace, x1: Any, x2: Any, *, axis: Any = -1) -> Any:
     if np.shape(x1)[axis] != 3 or np.shape(x2)[axis] != 3:
-        raise errors.Unsupported("cross, of what are no vectors of three")
+        raise errors.Unsupported("linalg.cross takes vectors of length 3 only")
     return trace.call(np.cross, (x1, x2), {"axis": axis})
 
 
@@ -61,10 +65,10 @@ def _vector_norm(trace: Trace, x: Any, *, axis: Any = None, keepdims: Any = Fals
     moved = x if len(axes) == 1 else np.transpose(x, axes + rest)
     if len(axes) > 1:
         moved = moved.reshape((math.prod(x.shape[each] for each in axes), *[x.shape[each] for each in rest]))
-    found = trace.call(np.linalg.norm, (moved, ord, axes[0] if len(axes) == 1 else 0), {})
+    norms = trace.call(np.linalg.norm, (moved, ord, axes[0] if len(axes) == 1 else 0), {})
     if not keepdims:
-        return found
-    return found.reshape(tuple([1 if each in axes else n for each, n in enumerate(x.shape)]))
+        return norms
+    return norms.reshape(tuple([1 if each in axes else n for each, n in enumerate(x.shape)]))
 
 
 def _shifted(sign: int) -> Handler:
@@ -79,12 +83,12 @@ def _shifted(sign: int) -> Handler:
 ALIASES[np.fft.fftshift], ALIASES[np.fft.ifftshift] = _shifted(1), _shifted(-1)
 
 
-def _unique(name: str, **wanted: bool) -> None:
+def _unique(name: str, **outputs: bool) -> None:
     function = getattr(np, name)
     result = type(function(np.zeros(0)))
 
     def handle(trace: Trace, x: Any) -> Any:
-        return result(*trace.call(np.unique, (x,), {**wanted, "equal_nan": False}))
+        return result(*trace.call(np.unique, (x,), {**outputs, "equal_nan": False}))
 
     ALIASES[function] = handle
 
@@ -108,7 +112,7 @@ def _histogram_bin_edges(trace: Trace, a: Any, bins: Any = 10, range: Any = None
     is_number = isinstance(bins, (int, np.integer))
     if type(a) is not Tracer or not a.size or a.dtype == np.bool_ or weights is not None or not is_number:
         raise errors.Unsupported("histogram_bin_edges")
-    # All that NumPy takes of an array: its type, and the range of its values.
+    # NumPy needs only the dtype and the minimum and maximum of the array.
     ends = [0, 0] if range is not None else trace.resolved([np.min(a), np.max(a)])
     return trace.wrap(np.histogram_bin_edges(np.array(ends, a.dtype), bins, trace.resolved(range)))
 
@@ -141,14 +145,18 @@ def _multi_dot(_: Trace, arrays: Any, *, out: Any = None) -> Any:
     is_row, is_column = np.ndim(parts[0]) == 1, np.ndim(parts[-1]) == 1
     parts[0] = np.atleast_2d(parts[0])
     parts[-1] = np.transpose(np.atleast_2d(parts[-1])) if is_column else parts[-1]
-    product = _product(parts, _where_to_cut([*(len(part) for part in parts), np.shape(parts[-1])[1]]))
+    product = _product(parts, _matrix_chain_splits([*(len(part) for part in parts), np.shape(parts[-1])[1]]))
     if is_row and is_column:
         return product[0, 0]
     return product.ravel() if is_row or is_column else product
 
 
-def _where_to_cut(sizes: list[int]) -> dict[tuple[int, int], int]:
-    """Return, for each run of matrices of these sizes, after which of them its cheapest product is cut."""
+def _matrix_chain_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
+    """Return the cheapest split of each run of matrices: the matrix chain order, by dynamic programming.
+
+    Matrix k has `sizes[k]` rows and `sizes[k + 1]` columns. Keys are (first, last); the value is the last
+    matrix of the left factor.
+    """
     count = len(sizes) - 1
     costs: dict[tuple[int, int], int] = {(each, each): 0 for each in range(count)}
     cuts: dict[tuple[int, int], int] = {}

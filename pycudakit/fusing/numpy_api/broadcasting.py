@@ -1,4 +1,4 @@
-"""Arrays broadcast together, and what counts their elements, in a fused function."""
+"""Handlers for broadcasting and index grids in a fused function: `broadcast_arrays`, `meshgrid`, `ix_`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _implements = functools.partial(implements, GRIDS)
 def _as_arrays(trace: Trace, values: Any) -> list[Any]:
     arrays = tracers_of_arrays(trace, values)
     if any(type(each) is not Tracer for each in arrays):
-        raise errors.Unsupported("arrays of other types")
+        raise errors.Unsupported("arrays of dtypes that only NumPy has")
     return [_as_array(trace, each) for each in arrays]
 
 
@@ -35,9 +35,9 @@ def _broadcast_arrays(trace: Trace, *args: Any, subok: Any = False) -> Any:
     del subok
     arrays = _as_arrays(trace, args)
     shape = np.broadcast_shapes(*(each.shape for each in arrays))
-    beside = np.broadcast_to(np.int8(0), shape)
+    shape_only = np.broadcast_to(np.int8(0), shape)
     return tuple(
-        each if each.shape == shape else trace.view(each, lambda a: np.broadcast_arrays(a, beside)[0])
+        each if each.shape == shape else trace.view(each, lambda a: np.broadcast_arrays(a, shape_only)[0])
         for each in arrays
     )
 
@@ -52,32 +52,32 @@ def _meshgrid(trace: Trace, *xi: Any, copy: Any = True, sparse: Any = False, ind
     axes = list(range(len(xi)))
     if indexing == "xy":
         axes[:2] = axes[:2][::-1]
-    lines: Any = [
+    axis_arrays: Any = [
         each.reshape(tuple([-1 if axis == along else 1 for axis in range(len(xi))]))
         for each, along in zip(_as_arrays(trace, xi), axes, strict=True)
     ]
     if copy:
-        shape = np.broadcast_shapes(*(each.shape for each in lines))
-        return tuple([broadcast_copy(trace, each, each.shape if sparse else shape) for each in lines])
-    return _VIEWS(lines) if sparse else _broadcast_arrays(trace, *lines)
+        shape = np.broadcast_shapes(*(each.shape for each in axis_arrays))
+        return tuple([broadcast_copy(trace, each, each.shape if sparse else shape) for each in axis_arrays])
+    return _VIEWS(axis_arrays) if sparse else _broadcast_arrays(trace, *axis_arrays)
 
 
 @_implements(np.ix_)
 def _ix(_: Trace, *args: Any) -> Any:
-    made = []
-    for axis, given in enumerate(args):
-        each = given if type(given) is Tracer else np.asarray(given)
-        if not each.size and type(given) is not Tracer and not isinstance(given, np.ndarray):
+    index_arrays = []
+    for axis, sequence in enumerate(args):
+        each = sequence if type(sequence) is Tracer else np.asarray(sequence)
+        if not each.size and type(sequence) is not Tracer and not isinstance(sequence, np.ndarray):
             each = each.astype(np.intp)
         if each.ndim != 1:
             raise ValueError("Cross index must be 1 dimensional")
         if each.dtype == np.bool_:
             (each,) = np.nonzero(each)
-        made.append(each.reshape((1,) * axis + (each.size,) + (1,) * (len(args) - axis - 1)))
-    return tuple(made)
+        index_arrays.append(each.reshape((1,) * axis + (each.size,) + (1,) * (len(args) - axis - 1)))
+    return tuple(index_arrays)
 
 
-# ---- Elements by their number ---------------------------------------------------------------------------
+# ---- Flat indices ---------------------------------------------------------------------------------------
 
 
 def _lengths(trace: Trace, shape: Any) -> tuple[int, ...]:
@@ -86,16 +86,16 @@ def _lengths(trace: Trace, shape: Any) -> tuple[int, ...]:
 
 
 def _steps(lengths: tuple[int, ...], order: Any) -> list[int]:
-    """Return by how many each axis counts."""
+    """Return the stride of each axis, in elements, in C or Fortran order."""
     if order not in ("C", "F"):
-        raise errors.Unsupported("another order")
+        raise errors.Unsupported("an order other than C or F")
     within = [lengths[k + 1 :] if order == "C" else lengths[:k] for k in range(len(lengths))]
     return [math.prod(each) for each in within]
 
 
 def _as_numbers(a: Any) -> Any:
     if type(a) is not Tracer or not np.can_cast(a.dtype, np.intp) or a.dtype == np.bool_ or not a.size:
-        raise errors.Unsupported("no indices")
+        raise errors.Unsupported("no integer indices")
     return a if a.dtype == np.intp else a.astype(np.intp)
 
 
@@ -117,12 +117,12 @@ def _ravel_multi_index(
     trace: Trace, multi_index: Any, dims: Any, mode: Any = "raise", order: Any = "C"
 ) -> Any:
     lengths = _lengths(trace, dims)
-    given = tracers_of_arrays(trace, multi_index)
+    coordinates = tracers_of_arrays(trace, multi_index)
     modes = (mode,) * len(lengths) if isinstance(mode, str) else tuple(mode)
-    if not lengths or len(given) != len(lengths) or len(modes) != len(lengths) or 0 in lengths:
-        raise errors.Unsupported("indices that do not match")
-    found: Any = 0
-    for each, length, step, rule in zip(given, lengths, _steps(lengths, order), modes, strict=True):
+    if not lengths or len(coordinates) != len(lengths) or len(modes) != len(lengths) or 0 in lengths:
+        raise errors.Unsupported("indices that do not match dims")
+    flat_indices: Any = 0
+    for each, length, step, rule in zip(coordinates, lengths, _steps(lengths, order), modes, strict=True):
         numbers = _as_numbers(each)
         if rule == "wrap":
             numbers = numbers % length
@@ -130,5 +130,5 @@ def _ravel_multi_index(
             numbers = np.clip(numbers, 0, length - 1)
         elif rule != "raise" or not _are_within(trace, numbers, length):
             raise errors.Unsupported("an index that is out of bounds")
-        found = numbers * step + found
-    return found
+        flat_indices = numbers * step + flat_indices
+    return flat_indices

@@ -1,4 +1,4 @@
-"""NumPy's functions that choose among arrays, element by element."""
+"""Handlers for selection in a fused function: `where`, `select`, `choose`, `piecewise` and `extract`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pycudakit.fusing.trace.views_and_creation import Handler, as_c_ordered, imp
 CHOICES: dict[Any, Handler] = {}
 _implements = functools.partial(implements, CHOICES)
 
-_MOST_CHOICES = 64  # as NumPy has it, and what one program takes
+_MOST_CHOICES = 64  # NumPy's limit, and what fits one program
 
 
 @_implements(np.where)
@@ -28,9 +28,9 @@ def _where(trace: Trace, condition: Any, *branches: Any) -> Any:
     if len(branches) != 2:
         return trace.by_numpy(np.where, (condition, *branches), {})
     yes, no = branches
-    given = condition, non_ufuncs.weak_integer(yes, no), non_ufuncs.weak_integer(no, yes)
-    chosen = trace.apply(non_ufuncs.WHERE, given)
-    if type(chosen) is Tracer:  # and not of a type that NumPy alone has
+    operands = condition, non_ufuncs.weak_integer(yes, no), non_ufuncs.weak_integer(no, yes)
+    chosen = trace.apply(non_ufuncs.WHERE, operands)
+    if type(chosen) is Tracer:  # not so for dtypes that only NumPy has
         chosen.is_scalar = False
     return chosen
 
@@ -56,36 +56,37 @@ def _is_array(value: Any) -> bool:
 
 @_implements(np.choose)
 def _choose(trace: Trace, a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
-    given = list(choices)
-    arrays = [each if _is_array(each) else np.asarray(each) for each in given]
+    values = list(choices)
+    arrays = [each if _is_array(each) else np.asarray(each) for each in values]
     is_plain = _is_array(a) and a.dtype.kind in "bi" and out is None and mode in ("raise", "wrap", "clip")
     if not (is_plain and 1 < len(arrays) <= _MOST_CHOICES and all(each.dtype in CODES for each in arrays)):
         raise errors.Unsupported("choose")
     try:
         np.broadcast_shapes(a.shape, *(each.shape for each in arrays))
     except ValueError:
-        raise errors.Unsupported("choose, of shapes that do not match") from None
+        raise errors.Unsupported("choose with shapes that do not broadcast") from None
     last = len(arrays) - 1
-    which = a.astype(np.intp)
+    selector = a.astype(np.intp)
     if mode == "wrap":
-        which = which % len(arrays)
+        selector = selector % len(arrays)
     elif mode == "clip":
-        which = np.clip(which, 0, last)
-    elif a.dtype != np.bool_ and trace.resolved(np.any((which < 0) | (which > last))):
+        selector = np.clip(selector, 0, last)
+    elif a.dtype != np.bool_ and trace.resolved(np.any((selector < 0) | (selector > last))):
         raise ValueError("invalid entry in choice array")
     types: list[Any] = [
-        each if type(each) in (int, float) else array.dtype for each, array in zip(given, arrays, strict=True)
+        each if type(each) in (int, float) else array.dtype
+        for each, array in zip(values, arrays, strict=True)
     ]
     dtype = np.result_type(*types)
     result: Any = arrays[last].astype(dtype)
-    for place in reversed(range(last)):
-        result = np.where(which == place, arrays[place].astype(dtype), result)
+    for index in reversed(range(last)):
+        result = np.where(selector == index, arrays[index].astype(dtype), result)
     return as_c_ordered(result)
 
 
 @_implements(np.piecewise)
 def _piecewise(trace: Trace, x: Any, condlist: Any, funclist: Any, *arguments: Any, **keywords: Any) -> Any:
-    # An array of more dimensions has a mask in each row.
+    # `condlist` may be one mask. Each row of an array of two or more dimensions is a mask: left to NumPy.
     masks = condlist if type(condlist) in (list, tuple) else [condlist] if np.ndim(condlist) == 1 else []
     values = list(funclist)
     are_masks = all(_is_array(mask) and mask.dtype == np.bool_ and mask.shape == x.shape for mask in masks)
@@ -108,5 +109,5 @@ def _piecewise(trace: Trace, x: Any, condlist: Any, funclist: Any, *arguments: A
 
 @_implements(np.extract)
 def _extract(trace: Trace, condition: Any, arr: Any) -> Any:
-    places = trace.call(np.flatnonzero, (condition,), {})
-    return trace.call(np.take, (np.ravel(arr), places), {})
+    indices = trace.call(np.flatnonzero, (condition,), {})
+    return trace.call(np.take, (np.ravel(arr), indices), {})

@@ -1,4 +1,8 @@
-"""New arrays, as the body of a fused function makes them: captured, though NumPy asks no tracer."""
+"""Replacements for NumPy's creation functions while a fused function is traced.
+
+NumPy dispatches to a tracer only if one is among the arguments. `zeros(shape)` has none, so names such as
+`np.zeros` resolve to these functions in the body of a fused function, and the new array is a tracer.
+"""
 
 from __future__ import annotations
 
@@ -48,33 +52,33 @@ def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) ->
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
     trace = trace_if_tracing()
-    wanted = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not Tracer else dtype
+    result_dtype = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not Tracer else dtype
     if type(fill_value) is Tracer:
-        wanted = fill_value.dtype if dtype is None else dtype
-    if trace is None or not _is_ordinary(wanted, order, keywords):
+        result_dtype = fill_value.dtype if dtype is None else dtype
+    if trace is None or not _is_ordinary(result_dtype, order, keywords):
         return np.full(shape, fill_value, dtype, order, **keywords)
     if type(fill_value) is Tracer or np.ndim(fill_value):
-        made = empty(trace, trace.resolved(shape), wanted, order)
-        trace.set(made, ..., fill_value)
-        return made
-    return full(trace, trace.resolved(shape), fill_value, wanted, order)
+        result = empty(trace, trace.resolved(shape), result_dtype, order)
+        trace.set(result, ..., fill_value)
+        return result
+    return full(trace, trace.resolved(shape), fill_value, result_dtype, order)
 
 
 def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
     trace = trace_if_tracing()
     if trace is None or type(a) is Tracer or type(indices) is not Tracer:
         return np.take(a, indices, *arguments, **keywords)
-    return trace.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # which NumPy does not ask
+    return trace.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # NumPy dispatches on `a` only
 
 
 def _lexsort(keys: Any, *arguments: Any, **keywords: Any) -> Any:
-    if type(keys) is list and contains_tracer(keys):  # NumPy asks those in tuples alone
+    if type(keys) is list and contains_tracer(keys):  # NumPy dispatches on tuples only
         keys = tuple(keys)
     return np.lexsort(keys, *arguments, **keywords)
 
 
 def _by_numpy(function: Any) -> Callable[..., Any]:
-    """Return what has NumPy make an array of numbers, which is a tracer's from then on."""
+    """Return a function that creates an array with NumPy and wraps it in a tracer."""
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:

@@ -1,4 +1,4 @@
-"""NumPy's elementwise functions that are no ufuncs, and `outer` of those that are, in a fused function."""
+"""Handlers for elementwise NumPy functions other than ufuncs, and for `ufunc.outer`, in a fused function."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _implements = functools.partial(implements, ELEMENTWISE)
 
 def _outer(ufunc: Any, trace: Trace, a: Any, b: Any, **keywords: Any) -> Any:
     a, b = trace.lift(a), trace.lift(b)
-    beside = (..., *(None,) * b.ndim)
-    return trace.ufunc(ufunc, "__call__", (a[beside], b), keywords)
+    index = (..., *(None,) * b.ndim)
+    return trace.ufunc(ufunc, "__call__", (a[index], b), keywords)
 
 
 for _of_two in {value for value in vars(np).values() if type(value) is np.ufunc and value.nin == 2}:
@@ -37,23 +37,23 @@ for _of_two in {value for value in vars(np).values() if type(value) is np.ufunc 
         ELEMENTWISE[_of_two, "outer"] = functools.partial(_outer, _of_two)
 
 
-def _elsewhere(trace: Trace, function: Any, *arguments: Any, **keywords: Any) -> Any:
-    """Call pycudakit's function with arrays, for what is not worth more."""
+def _call_on_host(trace: Trace, function: Any, *arguments: Any, **keywords: Any) -> Any:
+    """Call a pycudakit function on host arrays: for rare cases that are not worth fusing."""
     return trace.on_host(function, arguments, keywords, may_write="out" in keywords)
 
 
 def pair(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Write a function of two results down, as one for each."""
-    arguments, given = arguments[: function.nin], arguments[function.nin :]
-    outs = (*given, None)[:2] if given else keywords.get("out") or (None, None)
+    """Record a function of two results, such as `divmod`, as two nodes."""
+    arguments, positional_outs = arguments[: function.nin], arguments[function.nin :]
+    outs = (*positional_outs, None)[:2] if positional_outs else keywords.get("out") or (None, None)
     rest = {key: value for key, value in keywords.items() if key != "out"}
-    if not (rest.keys() <= {"dtype"} and len(arguments) == function.nin and len(given) < 3):
-        return call_with_arrays(trace, function, (*arguments, *given), keywords)
+    if not (rest.keys() <= {"dtype"} and len(arguments) == function.nin and len(positional_outs) < 3):
+        return call_with_arrays(trace, function, (*arguments, *positional_outs), keywords)
     results = [trace.apply(part, arguments, **rest) for part in two_output_ufuncs.PARTS[function.__name__]]
-    wanted = [(out, result) for out, result in zip(outs, results, strict=True) if out is not None]
-    if not all(accepts_result(out, result) for out, result in wanted):
-        return call_with_arrays(trace, function, (*arguments, *given), keywords)
-    for out, result in wanted:
+    requested = [(out, result) for out, result in zip(outs, results, strict=True) if out is not None]
+    if not all(accepts_result(out, result) for out, result in requested):
+        return call_with_arrays(trace, function, (*arguments, *positional_outs), keywords)
+    for out, result in requested:
         trace.set(out, ..., result)
     return tuple(result if out is None else out for out, result in zip(outs, results, strict=True))
 
@@ -69,9 +69,9 @@ for _function in (two_output_ufuncs.divmod, two_output_ufuncs.frexp, two_output_
 @_implements(np.outer)
 def _outer_product(trace: Trace, a: Any, b: Any, out: Any = None) -> Any:
     if type(a) is not Tracer or type(b) is not Tracer or out is not None:
-        named = {} if out is None else {"out": out}
+        out_keyword = {} if out is None else {"out": out}
         return call_with_arrays(
-            trace, library_function(f"{FAMILIES}.matmul.tensor_products", "outer"), (a, b), named
+            trace, library_function(f"{FAMILIES}.matmul.tensor_products", "outer"), (a, b), out_keyword
         )
     return _outer(np.multiply, trace, np.ravel(a), np.ravel(b))
 
@@ -82,20 +82,20 @@ def _triangle(name: str) -> Handler:
         if type(m) is not Tracer or m.ndim < 2 or not (array is None or array.flags.c_contiguous):
             return call_with_arrays(trace, getattr(manipulation, name), (m, k), {})
         rows, columns = m.shape[-2:]
-        by = trace.resolved(k)
-        if np.asarray(by).dtype.kind not in "biu" or np.ndim(by):
-            return call_with_arrays(trace, getattr(manipulation, name), (m, by), {})
-        by = int(by)
+        diagonal = trace.resolved(k)
+        if np.asarray(diagonal).dtype.kind not in "biu" or np.ndim(diagonal):
+            return call_with_arrays(trace, getattr(manipulation, name), (m, diagonal), {})
+        diagonal = int(diagonal)
         number = numbers(trace, max(rows, columns))
-        row = manipulation.triangle_limits(number[:rows], columns, by)
-        return trace.apply(_triangle_from(name, by), (m, row, number[:columns]))
+        row = manipulation.triangle_limits(number[:rows], columns, diagonal)
+        return trace.apply(_triangle_from(name, diagonal), (m, row, number[:columns]))
 
     return handle
 
 
 @functools.lru_cache(256)
 def _triangle_from(name: str, k: int) -> Any:
-    """Return the function with NumPy's own for a matrix and what tells its rows and columns."""
+    """Return the elementwise function, whose NumPy fallback takes the matrix and ignores the row operands."""
     function = manipulation.TRIANGLES[name]
     return type(function)(name, lambda m, *_, **__: getattr(np, name)(m, k), function.write)
 
@@ -130,11 +130,13 @@ def _clip(
 ) -> Any:
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     limits = [limit for limit in (low, high) if limit is not None]
-    own = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
-    beyond = own.kind in "iu" and any(type(limit) is int and not _holds(own, limit) for limit in limits)
-    if keywords or beyond or not limits or (out is not None and type(out) is not Tracer):
-        named = {"out": out} if out is not None else {}
-        return _elsewhere(trace, non_ufuncs.clip, a, low, high, **named, **keywords)
+    dtype = a.dtype if hasattr(a, "dtype") else np.asarray(a).dtype
+    exceeds_dtype = dtype.kind in "iu" and any(
+        type(limit) is int and not _holds(dtype, limit) for limit in limits
+    )
+    if keywords or exceeds_dtype or not limits or (out is not None and type(out) is not Tracer):
+        out_keyword = {"out": out} if out is not None else {}
+        return _call_on_host(trace, non_ufuncs.clip, a, low, high, **out_keyword, **keywords)
     function = non_ufuncs.CLIP[low is not None, high is not None]
     return trace.apply(_by_limits(function, low is None), (a, *limits), out=out)
 
@@ -145,7 +147,7 @@ def _holds(dtype: Any, limit: int) -> bool:
 
 @functools.cache
 def _by_limits(function: Any, only_high: bool) -> Any:
-    """Return the function with NumPy's own for arrays and the limits that it has."""
+    """Return the elementwise function, whose NumPy fallback takes the array and the limits that are set."""
 
     def clip(a: Any, *limits: Any, **keywords: Any) -> Any:
         low, high = (None, *limits) if only_high else (*limits, None)[:2]
@@ -157,7 +159,7 @@ def _by_limits(function: Any, only_high: bool) -> Any:
 @_implements(np.round, np.around)
 def _round(trace: Trace, a: Any, decimals: Any = 0, out: Any = None) -> Any:
     if out is not None:
-        return _elsewhere(trace, non_ufuncs.round, a, decimals, out=out)
+        return _call_on_host(trace, non_ufuncs.round, a, decimals, out=out)
     decimals = operator.index(decimals)
     return trace.apply(_rounding(decimals), (a, non_ufuncs.power_of_ten(abs(decimals))))
 
@@ -203,7 +205,7 @@ _NAN_TO_NUM = type(non_ufuncs.NAN_TO_NUM)(
 )
 
 
-# ---- What is one of the others for numbers that are real ------------------------------------------------
+# ---- Functions that reduce to others for real numbers -----------------------------------------------------
 
 
 @_implements(np.fix)
@@ -214,8 +216,8 @@ def _fix(_: Trace, x: Any, out: Any = None) -> Any:
 def _infinite(is_negative: bool) -> Handler:
     def handle(_: Trace, x: Any, out: Any = None) -> Any:
         signs = np.signbit(x) if is_negative else np.logical_not(np.signbit(x))
-        given = {} if out is None else {"out": out}
-        return np.logical_and(np.isinf(x), signs, **given)
+        out_keyword = {} if out is None else {"out": out}
+        return np.logical_and(np.isinf(x), signs, **out_keyword)
 
     return handle
 

@@ -1,4 +1,4 @@
-"""`np.r_` and `np.c_` of arrays, in a fused function."""
+"""`np.r_` and `np.c_` with tracers among the indices, in a fused function."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _array = creation_of(np.array)
 
 
 class IndexTrick:
-    """What puts arrays together that are given in brackets: rows, or columns."""
+    """A replacement for `np.r_` or `np.c_` that concatenates tracers; everything else goes to NumPy's."""
 
-    def __init__(self, numpy_function: Any, are_columns: bool) -> None:
-        self._numpy_ufunc = numpy_function
+    def __init__(self, numpy_object: Any, are_columns: bool) -> None:
+        self._numpy_object = numpy_object
         self._are_columns = are_columns
 
-    def __getitem__(self, given: Any) -> Any:
-        """Put arrays together."""
+    def __getitem__(self, index: Any) -> Any:
+        """Concatenate the arrays in the brackets."""
         trace = trace_if_tracing()
-        parts = given if type(given) is tuple else (given,)
+        parts = index if type(index) is tuple else (index,)
         if trace is not None and contains_tracer(parts):
-            made = trace.run_handler(self._together, trace, parts)
-            if made is not None:
-                return made
-        return self._numpy_ufunc[given]
+            result = trace.run_handler(self._concatenated, trace, parts)
+            if result is not None:
+                return result
+        return self._numpy_object[index]
 
     def __getattr__(self, name: str) -> Any:
-        """Return what NumPy's has."""
-        return getattr(self._numpy_ufunc, name)
+        """Return an attribute of NumPy's object."""
+        return getattr(self._numpy_object, name)
 
     def __len__(self) -> int:
-        """Return none, as NumPy's does."""
+        """Return 0, as NumPy's object does."""
         return 0
 
-    def _together(self, trace: Trace, given: tuple[Any, ...]) -> Any:
-        """Put arrays together; return None for what is NumPy's alone, as directions in words are."""
-        parts = [self._part(trace, part) for part in given]
+    def _concatenated(self, trace: Trace, index_parts: tuple[Any, ...]) -> Any:
+        """Concatenate the parts; return None if only NumPy takes them, as directives in strings."""
+        parts = [self._part(trace, part) for part in index_parts]
         if any(part is None for part in parts):
             return None
         dtype = np.result_type(*(part if _is_scalar(part) else part.dtype for part in parts))
@@ -57,17 +57,17 @@ class IndexTrick:
             arrays = [array[:, None] if array.ndim == 1 else array for array in arrays]
         return trace.call(np.concatenate, (arrays, -1 if self._are_columns else 0), {})
 
-    def _part(self, trace: Trace, given: Any) -> Any:
-        kind = type(given)
+    def _part(self, trace: Trace, value: Any) -> Any:
+        kind = type(value)
         if kind is Tracer:
-            return given if given.ndim else given.reshape(1)
-        if _is_scalar(given):
-            return given
-        if kind is list and contains_tracer(given):
-            made = _array(given)
-            return made if type(made) is Tracer else None
-        if kind in (slice, list) or (kind is np.ndarray and given.ndim):
-            return trace.wrap(np.r_[trace.resolved(given)])
+            return value if value.ndim else value.reshape(1)
+        if _is_scalar(value):
+            return value
+        if kind is list and contains_tracer(value):
+            array = _array(value)
+            return array if type(array) is Tracer else None
+        if kind in (slice, list) or (kind is np.ndarray and value.ndim):
+            return trace.wrap(np.r_[trace.resolved(value)])
         return None
 
 

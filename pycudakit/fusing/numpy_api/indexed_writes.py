@@ -1,7 +1,8 @@
-"""NumPy's functions that write to some elements of an array, in a fused function.
+"""Handlers for NumPy functions that write to some elements of an array, in a fused function.
 
-What is an assignment in other words becomes one. The rest NumPy does on the host, without a break; where the
-array lies on a device, places are computed there, and `x[i] = v` is written there.
+A call that equals an assignment becomes that assignment (`put` is `x.ravel()[i] = v`, `copyto` with a mask is
+a `where`). NumPy does the rest on the host, without a graph break. If the array is device-resident, the
+indices are computed and the values are scattered on the device.
 """
 
 from __future__ import annotations
@@ -25,19 +26,22 @@ PUTTING: dict[Any, Handler] = {}
 
 
 def _writes(function: Any, key: Any = None) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
-    """Have a handler take a function that writes to its first argument, and NumPy what it leaves."""
+    """Register a handler for a function that writes to its first argument.
+
+    The handler returns False for what it does not support; NumPy does that on the host.
+    """
 
     def decorate(handler: Callable[..., bool]) -> Callable[..., bool]:
         def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> None:
-            is_outside = type(a) is np.ndarray and a.dtype in CODES
-            target = trace.external_tracer(a) if is_outside else a
+            is_external = type(a) is np.ndarray and a.dtype in CODES
+            target = trace.external_tracer(a) if is_external else a
             if type(target) is not Tracer or target.is_scalar:
                 trace.on_host(function, (a, *arguments), keywords, may_write=True)
                 return
             is_writeable = trace.materialize(target).flags.writeable
             if not (is_writeable and handler(trace, target, *arguments, **keywords)):
                 trace.write_by_numpy(function, target, arguments, keywords)
-            if is_outside:
+            if is_external:
                 trace.mark_escaped(target)
 
         PUTTING[key or function] = handle
@@ -51,7 +55,7 @@ def _is_array(value: Any) -> TypeGuard[Any]:
 
 
 def _can_cast_value(value: Any, dtype: Any, casting: Any) -> bool:
-    """Tell whether a value is an array, or one of Python's numbers, that a type takes."""
+    """Return True for an array or a Python number that can be cast to a dtype."""
     if type(value) in (bool, int, float):
         return bool(np.result_type(dtype, value) == dtype)
     return _is_array(value) and np.can_cast(value.dtype, dtype, casting)
@@ -61,15 +65,15 @@ def _is_number(value: Any) -> bool:
     return type(value) in (bool, int, float)
 
 
-def _values(given: Any, a: Tracer) -> Any:
-    """Return what is to be written as an array; raise for a number that the type has not."""
-    if _is_array(given):
-        return given
-    return np.asarray(given, a.dtype if _is_number(given) else None)
+def _values(value: Any, a: Tracer) -> Any:
+    """Return the values to write as an array; raise for a number that does not fit the dtype."""
+    if _is_array(value):
+        return value
+    return np.asarray(value, a.dtype if _is_number(value) else None)
 
 
 def _cycled(values: Any, count: int) -> Any:
-    """Return so many values: after the last one, the first comes again."""
+    """Return `count` values, repeated cyclically."""
     if values.ndim == 0:
         return values
     values = np.ravel(values)
@@ -78,24 +82,24 @@ def _cycled(values: Any, count: int) -> Any:
     return values[0] if values.size == 1 else np.take(values, np.arange(count) % values.size)
 
 
-# ---- Places ---------------------------------------------------------------------------------------------
+# ---- Writes by index ------------------------------------------------------------------------------------
 
 
 @_writes(np.put)
 def _put(trace: Trace, a: Tracer, ind: Any, v: Any, mode: Any = "raise") -> bool:
-    places: Any = ind if type(ind) is Tracer else np.asarray(ind)
-    is_plain = mode in ("raise", "wrap", "clip") and np.can_cast(places.dtype, np.int64, "safe")
-    if not (is_plain and places.size and trace.is_writable_on_device(a)):
+    indices: Any = ind if type(ind) is Tracer else np.asarray(ind)
+    is_plain = mode in ("raise", "wrap", "clip") and np.can_cast(indices.dtype, np.int64, "safe")
+    if not (is_plain and indices.size and trace.is_writable_on_device(a)):
         return False
     values = _values(v, a)
     if not (_is_array(values) and values.size):
         return False
-    places = _to_tracer(trace, places).astype(np.int64).ravel()
+    indices = _to_tracer(trace, indices).astype(np.int64).ravel()
     if mode == "wrap":
-        places = np.remainder(places, a.size)
+        indices = np.remainder(indices, a.size)
     elif mode == "clip":
-        places = np.clip(places, 0, a.size - 1)
-    trace.set(a.reshape(-1), places, _cycled(values, places.size))
+        indices = np.clip(indices, 0, a.size - 1)
+    trace.set(a.reshape(-1), indices, _cycled(values, indices.size))
     return True
 
 
@@ -107,18 +111,18 @@ def _put_along_axis(trace: Trace, arr: Tracer, indices: Any, values: Any, axis: 
     axis, shape = normalize_axis_index(axis, arr.ndim), arr.shape
     if any(d != axis and n not in (1, shape[d]) for d, n in enumerate(indices.shape)):
         return False
-    wanted = tuple([indices.shape[d] if d == axis else n for d, n in enumerate(shape)])
+    index_shape = tuple([indices.shape[d] if d == axis else n for d, n in enumerate(shape)])
     values = _values(values, arr)
-    if not (_is_array(values) and broadcasts_to(values.shape, wanted)):
+    if not (_is_array(values) and broadcasts_to(values.shape, index_shape)):
         return False
     along = _to_tracer(trace, indices).astype(np.int64)
-    places: Any = 0
+    flat_indices: Any = 0
     for d, length in enumerate(shape):
-        line = (-1, *(1,) * (arr.ndim - 1 - d))
+        column = (-1, *(1,) * (arr.ndim - 1 - d))
         is_along = d == axis
-        each = nonnegative_index(trace, along, length, d) if is_along else np.arange(length).reshape(line)
-        places = places * length + each
-    trace.set(arr.reshape(-1), places, values)
+        each = nonnegative_index(trace, along, length, d) if is_along else np.arange(length).reshape(column)
+        flat_indices = flat_indices * length + each
+    trace.set(arr.reshape(-1), flat_indices, values)
     return True
 
 
@@ -134,7 +138,7 @@ for _ufunc in {value for value in vars(np).values() if type(value) is np.ufunc}:
     _writes(_ufunc.at, (_ufunc, "at"))(lambda *_: False)
 
 
-# ---- Masks ----------------------------------------------------------------------------------------------
+# ---- Writes by mask -------------------------------------------------------------------------------------
 
 
 @_writes(np.copyto)
@@ -148,10 +152,10 @@ def _copyto(trace: Trace, dst: Tracer, src: Any, casting: Any = "same_kind", whe
     elif not is_mask_of(where, dst.shape):
         return False
     else:
-        given = _values(src, dst)
-        if given.dtype != dst.dtype:  # what the mask leaves out may not be such that the type takes it
-            given = np.where(where, given, np.zeros((), given.dtype)).astype(dst.dtype)
-        trace.set(dst, ..., np.where(where, given, dst))
+        values = _values(src, dst)
+        if values.dtype != dst.dtype:  # values outside of the mask need not fit the dtype
+            values = np.where(where, values, np.zeros((), values.dtype)).astype(dst.dtype)
+        trace.set(dst, ..., np.where(where, values, dst))
     return True
 
 
@@ -161,13 +165,13 @@ def _putmask(trace: Trace, a: Tracer, mask: Any, values: Any) -> bool:
         return False
     values = _values(values, a)
     size = values.size
-    behind = [d for d in range(a.ndim) if math.prod(a.shape[d:]) == size]
+    trailing = [d for d in range(a.ndim) if math.prod(a.shape[d:]) == size]
     if size == 1 or values.shape == a.shape:
         pass
     elif size >= a.size:
         values = np.ravel(values)[: a.size].reshape(a.shape)
-    elif behind:
-        values = values.reshape(a.shape[behind[-1] :])
+    elif trailing:
+        values = values.reshape(a.shape[trailing[-1] :])
     elif trace.is_writable_on_device(a):
         values = np.take(_to_tracer(trace, values).ravel(), np.arange(a.size) % size).reshape(a.shape)
     else:
@@ -194,8 +198,8 @@ def _place(trace: Trace, arr: Tracer, mask: Any, vals: Any) -> bool:
 
 def _may_choose(a: Tracer, mask: Any, values: Any) -> bool:
     is_mask = _is_array(mask) and mask.dtype == np.bool_ and mask.shape == a.shape and mask.ndim > 0
-    taken = values if _is_number(values) or _is_array(values) else np.asarray(values)
-    return bool(is_mask and np.size(taken) and _can_cast_value(taken, a.dtype, "safe"))
+    new_values = values if _is_number(values) or _is_array(values) else np.asarray(values)
+    return bool(is_mask and np.size(new_values) and _can_cast_value(new_values, a.dtype, "safe"))
 
 
 def _choose(trace: Trace, a: Tracer, mask: Any, values: Any) -> None:

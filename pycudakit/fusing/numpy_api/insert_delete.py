@@ -1,4 +1,4 @@
-"""Arrays with some elements more or less, and of blocks, in a fused function."""
+"""Handlers for `delete`, `insert` and `block` in a fused function: each copies slices into a new array."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pycudakit.fusing.trace.views_and_creation import Handler, empty, implements
 CUT: dict[Any, Handler] = {}
 _implements = functools.partial(implements, CUT)
 
-_MOST_PLACES = 32  # that elements are put in, each by a pass
+_MAX_INSERTION_POINTS = 32  # insertion points: each is a kernel of its own
 
 
-def _array_axis_order(trace: Trace, given: Any, axis: Any) -> tuple[Tracer, int, Any]:
-    """Return an array, one of its axes, and how NumPy lays out what it makes of it."""
-    (a,) = tracers_of_arrays(trace, [given])
+def _array_axis_order(trace: Trace, array: Any, axis: Any) -> tuple[Tracer, int, Any]:
+    """Return the array, the axis, and the memory order of NumPy's result."""
+    (a,) = tracers_of_arrays(trace, [array])
     if type(a) is not Tracer or a.is_scalar:
-        raise errors.Unsupported("no array")
+        raise errors.Unsupported("insert and delete take arrays only")
     flags = layout_stub(a).flags
     order = "F" if flags.fnc else "C"
     if axis is None:
@@ -36,10 +36,10 @@ def _array_axis_order(trace: Trace, given: Any, axis: Any) -> tuple[Tracer, int,
     return a, normalize_axis_index(axis, a.ndim), order
 
 
-def _known(trace: Trace, obj: Any) -> Any:
-    """Return places with their values; decline those whose number these tell."""
+def _host_indices(trace: Trace, obj: Any) -> Any:
+    """Return the indices as host values; decline a traced mask, whose number of indices is unknown."""
     if type(obj) is Tracer and obj.dtype == np.bool_:
-        raise errors.Unsupported("a mask that is computed")
+        raise errors.Unsupported("a mask that is computed in the function")
     return trace.resolved(obj)
 
 
@@ -54,42 +54,42 @@ def _with_length(a: Tracer, axis: int, length: int) -> tuple[int, ...]:
 def _delete(trace: Trace, arr: Any, obj: Any, axis: Any = None) -> Any:
     arr, axis, order = _array_axis_order(trace, arr, axis)
     length = arr.shape[axis]
-    obj = _known(trace, obj)
-    places = obj if isinstance(obj, slice) else np.asarray(obj)
-    if isinstance(places, np.ndarray):
-        if places.size == 1 and places.dtype.kind in "iu":
-            index = int(places.item())
+    obj = _host_indices(trace, obj)
+    indices = obj if isinstance(obj, slice) else np.asarray(obj)
+    if isinstance(indices, np.ndarray):
+        if indices.size == 1 and indices.dtype.kind in "iu":
+            index = int(indices.item())
             if not -length <= index < length:
                 raise IndexError(f"index {index} is out of bounds for axis {axis} with size {length}")
             index %= length
             return _without(trace, arr, axis, range(index, index + 1), order)
         keeps = np.ones(length, bool)
-        if places.dtype == np.bool_ and places.shape != (length,):
+        if indices.dtype == np.bool_ and indices.shape != (length,):
             raise ValueError(
                 "boolean array argument obj to delete must be one dimensional and match the axis length "
                 f"of {length}"
             )
-        if not places.size and not isinstance(obj, np.ndarray):
-            places = places.astype(np.intp)
-        keeps[places if places.dtype == np.bool_ else (places,)] = False
+        if not indices.size and not isinstance(obj, np.ndarray):
+            indices = indices.astype(np.intp)
+        keeps[indices if indices.dtype == np.bool_ else (indices,)] = False
         return arr[along(axis, keeps.nonzero()[0])]
-    gone = range(*places.indices(length))
-    return _without(trace, arr, axis, gone if gone.step > 0 else gone[::-1], order)
+    removed = range(*indices.indices(length))
+    return _without(trace, arr, axis, removed if removed.step > 0 else removed[::-1], order)
 
 
-def _without(trace: Trace, a: Tracer, axis: int, gone: range, order: Any) -> Any:
-    """Return a copy without some places of an axis."""
-    if not gone:
+def _without(trace: Trace, a: Tracer, axis: int, removed: range, order: Any) -> Any:
+    """Return a copy without some indices of an axis."""
+    if not removed:
         return trace.call(np.copy, (a, order), {})
-    made = empty(trace, _with_length(a, axis, a.shape[axis] - len(gone)), a.dtype, order)
-    if gone.step == 1 or len(gone) == 1:
-        trace.set(made, along(axis, slice(gone[0])), a[along(axis, slice(gone[0]))])
-        trace.set(made, along(axis, slice(gone[0], None)), a[along(axis, slice(gone[-1] + 1, None))])
+    result = empty(trace, _with_length(a, axis, a.shape[axis] - len(removed)), a.dtype, order)
+    if removed.step == 1 or len(removed) == 1:
+        trace.set(result, along(axis, slice(removed[0])), a[along(axis, slice(removed[0]))])
+        trace.set(result, along(axis, slice(removed[0], None)), a[along(axis, slice(removed[-1] + 1, None))])
     else:
         keeps = np.ones(a.shape[axis], bool)
-        keeps[gone] = False
-        trace.set(made, ..., a[along(axis, keeps.nonzero()[0])])
-    return made
+        keeps[removed] = False
+        trace.set(result, ..., a[along(axis, keeps.nonzero()[0])])
+    return result
 
 
 # ---- insert ---------------------------------------------------------------------------------------------
@@ -99,59 +99,63 @@ def _without(trace: Trace, a: Tracer, axis: int, gone: range, order: Any) -> Any
 def _insert(trace: Trace, arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     arr, axis, order = _array_axis_order(trace, arr, axis)
     length = arr.shape[axis]
-    places = _places(_known(trace, obj), length)
+    points = _insertion_points(_host_indices(trace, obj), length)
     if type(values) is not Tracer:
         values = np.asarray(values, None if isinstance(values, np.ndarray) else arr.dtype)
         if values.dtype not in CODES:
             raise errors.Unsupported("insert")
-    if places.size == 1:
-        index = int(places.item())
+    if points.size == 1:
+        index = int(points.item())
         if not -length <= index <= length:
             raise IndexError(f"index {obj} is out of bounds for axis {axis} with size {length}")
         first = index + length if index < 0 else index
         values = values[(None,) * (arr.ndim - values.ndim)]
-        if not places.ndim:
+        if not points.ndim:
             values = np.moveaxis(values, 0, axis)
         if not broadcasts_to(values.shape, _with_length(arr, axis, values.shape[axis])):
             raise errors.Unsupported("insert")
-        put = [(first, values.shape[axis], values)]
+        inserted = [(first, values.shape[axis], values)]
     else:
-        places = np.where(places < 0, places + length, places)
-        places[places.argsort(kind="stable")] += np.arange(places.size)
-        wanted = _with_length(arr, axis, places.size)
-        are_there = bool(np.all((places >= 0) & (places < length + places.size)))
-        if places.size > _MOST_PLACES or not (are_there and broadcasts_to(values.shape, wanted)):
+        points = np.where(points < 0, points + length, points)
+        points[points.argsort(kind="stable")] += np.arange(points.size)
+        inserted_shape = _with_length(arr, axis, points.size)
+        are_in_bounds = bool(np.all((points >= 0) & (points < length + points.size)))
+        if points.size > _MAX_INSERTION_POINTS or not (
+            are_in_bounds and broadcasts_to(values.shape, inserted_shape)
+        ):
             raise errors.Unsupported("insert")
-        values = np.broadcast_to(values, wanted)
-        put = [(int(place), 1, values[along(axis, slice(k, k + 1))]) for k, place in enumerate(places)]
-    total = length + sum(count for _, count, _ in put)
-    made = empty(trace, _with_length(arr, axis, total), arr.dtype, order)
-    seen = end = 0  # of the elements that were there, and of those that are
-    for start, count, value in [*sorted(put, key=operator.itemgetter(0)), (total, 0, None)]:
+        values = np.broadcast_to(values, inserted_shape)
+        inserted = [(int(point), 1, values[along(axis, slice(k, k + 1))]) for k, point in enumerate(points)]
+    total = length + sum(count for _, count, _ in inserted)
+    result = empty(trace, _with_length(arr, axis, total), arr.dtype, order)
+    copied = end = 0  # elements read from the array, and elements of the result
+    for start, count, value in [*sorted(inserted, key=operator.itemgetter(0)), (total, 0, None)]:
         between = start - end
         if between:
-            trace.set(made, along(axis, slice(end, start)), arr[along(axis, slice(seen, seen + between))])
+            trace.set(
+                result, along(axis, slice(end, start)), arr[along(axis, slice(copied, copied + between))]
+            )
         if count:
-            trace.set(made, along(axis, slice(start, start + count)), value)
-        seen, end = seen + between, start + count
-    return made
+            trace.set(result, along(axis, slice(start, start + count)), value)
+        copied, end = copied + between, start + count
+    return result
 
 
-def _places(obj: Any, length: int) -> Any:
-    """Return before which elements there will be others."""
+def _insertion_points(obj: Any, length: int) -> Any:
+    """Return the insertion points as integers."""
     if isinstance(obj, slice):
         return np.arange(*obj.indices(length), dtype=np.intp)
-    places = np.array(obj)
-    if not places.size and not isinstance(obj, np.ndarray):
-        places = places.astype(np.intp)
-    if places.dtype.kind not in "iu" or places.ndim > 1:
+    points = np.array(obj)
+    if not points.size and not isinstance(obj, np.ndarray):
+        points = points.astype(np.intp)
+    if points.dtype.kind not in "iu" or points.ndim > 1:
         raise errors.Unsupported("insert")
-    return places.astype(np.intp)
+    return points.astype(np.intp)
 
 
 # ---- block ----------------------------------------------------------------------------------------------
 
-_SMALL_BLOCKS = 2 * 512 * 512  # elements times depth: up to there NumPy puts lists together one by one
+_SMALL_BLOCKS = 2 * 512 * 512  # elements times depth: up to this size NumPy concatenates level by level
 
 
 @_implements(np.block)
@@ -162,27 +166,27 @@ def _block(trace: Trace, arrays: Any) -> Any:
     ndim = max(depth, *(leaf.ndim for leaf in leaves))
     if not depth:
         return trace.call(np.copy, (nested,), {})
-    shape, places = _laid_out(nested, 0, depth, ndim)
+    shape, positions = _laid_out(nested, 0, depth, ndim)
     are_c, are_f = (all(layout_stub(leaf).flags[order] for leaf in leaves) for order in ("C", "F"))
     if depth * math.prod(shape) <= _SMALL_BLOCKS and not (are_c or are_f):
         return _concatenate_nested(trace, nested, -depth, ndim)
     dtype = np.result_type(*(leaf.dtype for leaf in leaves))
-    made = empty(trace, shape, dtype, "F" if are_f and not are_c else "C")
-    for first, array in places:
-        ends = zip(first, (*(1,) * (ndim - array.ndim), *array.shape), strict=True)
-        trace.set(made, tuple(slice(start, start + length) for start, length in ends), array)
-    return made
+    result = empty(trace, shape, dtype, "F" if are_f and not are_c else "C")
+    for origin, array in positions:
+        ends = zip(origin, (*(1,) * (ndim - array.ndim), *array.shape), strict=True)
+        trace.set(result, tuple(slice(start, start + length) for start, length in ends), array)
+    return result
 
 
 def _depth(arrays: Any) -> int:
-    """Return how deep lists go; decline what NumPy has errors for."""
+    """Return the nesting depth of the lists; decline those for which NumPy raises."""
     if type(arrays) is not list:
         if type(arrays) is tuple:
-            raise errors.Unsupported("block, of a tuple")
+            raise errors.Unsupported("block of a tuple")
         return 0
     depths = {_depth(each) for each in arrays}
     if len(depths) != 1:
-        raise errors.Unsupported("block, of lists that do not match")
+        raise errors.Unsupported("block of lists of different depths")
     return 1 + depths.pop()
 
 
@@ -197,19 +201,19 @@ def _converted(trace: Trace, arrays: Any, leaves: list[Any]) -> Any:
 
 
 def _laid_out(arrays: Any, level: int, depth: int, ndim: int) -> tuple[tuple[int, ...], list[Any]]:
-    """Return the shape of lists of blocks, and where each block begins."""
+    """Return the shape of nested blocks, and the position of the first element of each."""
     if level == depth:
         return (*(1,) * (ndim - arrays.ndim), *arrays.shape), [((0,) * ndim, arrays)]
     axis = ndim - depth + level
     inner = [_laid_out(each, level + 1, depth, ndim) for each in arrays]
-    first, length, places = inner[0][0], 0, []
+    first, length, positions = inner[0][0], 0, []
     for shape, blocks in inner:
         if shape[:axis] != first[:axis] or shape[axis + 1 :] != first[axis + 1 :]:
-            raise errors.Unsupported("block, of shapes that do not match")
+            raise errors.Unsupported("block of shapes that do not match")
         for at, array in blocks:
-            places.append(((*at[:axis], at[axis] + length, *at[axis + 1 :]), array))
+            positions.append(((*at[:axis], at[axis] + length, *at[axis + 1 :]), array))
         length += shape[axis]
-    return (*first[:axis], length, *first[axis + 1 :]), places
+    return (*first[:axis], length, *first[axis + 1 :]), positions
 
 
 def _concatenate_nested(trace: Trace, arrays: Any, axis: int, ndim: int) -> Any:

@@ -1,4 +1,4 @@
-"""Interpolation where the places lie on the device, and the points, too, or on the host."""
+"""`interp` with `x` on the device, in a fused function; `xp` and `fp` may be on the device or the host."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def _interp(
     if not has_elements(x) or x.dtype not in CODES:
         return NotImplemented
     if trace.buffers.scope.is_open and Tracer in (type(xp), type(fp)):
-        found = _interp_on_device(trace, x, xp, fp, *trace.resolved((left, right, period)))
-        if found is not NotImplemented:
-            return found
+        result = _interp_on_device(trace, x, xp, fp, *trace.resolved((left, right, period)))
+        if result is not NotImplemented:
+            return result
     if x.dtype == FLOAT64 and period is None:
         return NotImplemented
-    at = x.astype(FLOAT64)
+    x_float64 = x.astype(FLOAT64)
     if period is None:
-        return trace.call(np.interp, (at, xp, fp, left, right), {})
+        return trace.call(np.interp, (x_float64, xp, fp, left, right), {})
     xp, fp, period = trace.resolved((xp, fp, period))
-    places, values = np.asarray(xp), np.asarray(fp)
-    are_points = places.ndim == values.ndim == 1 and places.size == values.size > 0
+    points, values = np.asarray(xp), np.asarray(fp)
+    are_points = points.ndim == values.ndim == 1 and points.size == values.size > 0
     if not (are_points and np.ndim(period) == 0 and period) or values.dtype.kind == "c":
-        return NotImplemented  # which raises
+        return NotImplemented  # and NumPy raises
     period = abs(period)
-    around = periodic_points(places.astype(FLOAT64), values.astype(FLOAT64), period)
-    return trace.call(np.interp, (at % period, *around), {})
+    around = periodic_points(points.astype(FLOAT64), values.astype(FLOAT64), period)
+    return trace.call(np.interp, (x_float64 % period, *around), {})
 
 
 def _interp_on_device(trace: Trace, x: Tracer, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
@@ -51,17 +51,17 @@ def _interp_on_device(trace: Trace, x: Tracer, xp: Any, fp: Any, left: Any, righ
         return NotImplemented
     if not points[0].size or not all(each is None or type(each) in (int, float) for each in (left, right)):
         return NotImplemented
-    at, places, values = (each.astype(FLOAT64) for each in (x, *points))
+    x_float64, points_x, values = (each.astype(FLOAT64) for each in (x, *points))
     if period is not None:
         if type(period) not in (int, float) or not period:
             return NotImplemented
-        at, left, right = at % abs(period), None, None
-        places, values = periodic_points(
-            places, values, abs(period), functools.partial(take_unchecked, trace)
+        x_float64, left, right = x_float64 % abs(period), None, None
+        points_x, values = periodic_points(
+            points_x, values, abs(period), functools.partial(take_unchecked, trace)
         )
-    found = trace.on_device(
-        interpolate, (at, places, values), {}, num_device_args=3, results_stay_on_device=True
+    interpolated = trace.on_device(
+        interpolate, (x_float64, points_x, values), {}, num_device_args=3, results_stay_on_device=True
     )
     first = values[:1] if left is None else float(left)
     last = values[-1:] if right is None else float(right)
-    return np.where(at < places[:1], first, np.where(at > places[-1:], last, found))
+    return np.where(x_float64 < points_x[:1], first, np.where(x_float64 > points_x[-1:], last, interpolated))

@@ -1,4 +1,4 @@
-"""Arrays put together and repeated, in a fused function."""
+"""Handlers for joining and repeating arrays in a fused function: `concatenate`, `stack`, `roll`, `tile`."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _implements = functools.partial(implements, TOGETHER)
 
 
 def along(axis: int, part: Any) -> tuple[Any, ...]:
-    """Return the index of a part along an axis, or of a new one."""
+    """Return the index tuple that applies `part` to one axis."""
     return (*(slice(None),) * axis, part)
 
 
 def tracers_of_arrays(trace: Trace, values: Any) -> list[Any]:
-    """Return what stands for arrays; those of other types as they are."""
+    """Return a tracer for each array; values of unsupported dtypes stay as they are."""
     return [trace.lift(value) for value in values]
 
 
@@ -37,31 +37,31 @@ def _concatenate(trace: Trace, arrays: Any, /, axis: Any = 0, out: Any = None, *
         arrays = list(arrays)
     parts = tracers_of_arrays(trace, arrays)
     if out is not None or keywords or any(type(part) is not Tracer for part in parts):
-        given = keywords if out is None else {"out": out, **keywords}
-        result = trace.on_host(np.concatenate, (list(arrays), axis), given, out is not None)
+        options = keywords if out is None else {"out": out, **keywords}
+        result = trace.on_host(np.concatenate, (list(arrays), axis), options, out is not None)
         return result if out is None else out
     if axis is None:
         parts = _promote_numbers(arrays, parts)
         parts, axis = [part.ravel() for part in parts], 0
-    _check_together([part.shape for part in parts], axis)
+    _check_shapes([part.shape for part in parts], axis)
     axis = normalize_axis_index(axis, parts[0].ndim)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
     order = _common_order([trace.materialize(part) for part in parts])
     dtype = np.result_type(*(part.dtype for part in parts))
-    places = tuple(order.index(d) for d in range(len(order)))
-    made = new(trace, np.empty([shape[d] for d in order], dtype).transpose(places))
-    at = 0
+    inverse_order = tuple(order.index(d) for d in range(len(order)))
+    joined = new(trace, np.empty([shape[d] for d in order], dtype).transpose(inverse_order))
+    offset = 0
     for part in parts:
         length = part.shape[axis]
         if length:
-            trace.set(made, along(axis, slice(at, at + length)), part)
-        at += length
-    return made
+            trace.set(joined, along(axis, slice(offset, offset + length)), part)
+        offset += length
+    return joined
 
 
 def _promote_numbers(values: Sequence[Any], parts: list[Any]) -> list[Any]:
-    """Return arrays of which those that were Python numbers have the type of all."""
+    """Cast the parts that were Python numbers to the common dtype (NEP 50 weak scalars)."""
     are_numbers = [type(value) in (int, float) for value in values]
     if all(are_numbers) or not any(are_numbers):
         return parts
@@ -71,29 +71,29 @@ def _promote_numbers(values: Sequence[Any], parts: list[Any]) -> list[Any]:
 
 
 def _common_order(arrays: Sequence[Array]) -> list[int]:
-    """Return an array's axes, from the outermost in memory, as NumPy lays out what it puts together.
+    """Return the axes of the result, outermost in memory first, as `np.concatenate` lays it out.
 
-    An axis goes within another where arrays have that: where they differ, the order is C's.
+    An axis goes inside another if its stride is smaller in all arrays. If the arrays disagree, C order wins.
     """
     order: list[int] = []
     for axis in range(arrays[0].ndim):
-        place = axis
-        for before in reversed(range(axis)):
+        position = axis
+        for outer in reversed(range(axis)):
             goes_within = [
-                abs(array.strides[order[before]]) >= abs(array.strides[axis])
+                abs(array.strides[order[outer]]) >= abs(array.strides[axis])
                 for array in arrays
-                if 1 not in (array.shape[order[before]], array.shape[axis])
+                if 1 not in (array.shape[order[outer]], array.shape[axis])
             ]
             if any(goes_within):
                 break
             if goes_within:
-                place = before
-        order.insert(place, axis)
+                position = outer
+        order.insert(position, axis)
     return order
 
 
-def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
-    """Raise NumPy's errors for shapes that do not go together."""
+def _check_shapes(shapes: list[tuple[int, ...]], axis: Any) -> None:
+    """Raise NumPy's errors for shapes that cannot be concatenated."""
     fits = bool(shapes) and -len(shapes[0]) <= axis < len(shapes[0])
     for shape in shapes[1:] if fits else ():
         along = range(len(shapes[0]))[axis]
@@ -102,7 +102,7 @@ def _check_together(shapes: list[tuple[int, ...]], axis: Any) -> None:
         )
         if not fits:
             break
-    if not fits:  # views of one element: NumPy looks at shapes alone before it copies
+    if not fits:  # views of one element: NumPy checks the shapes before it copies
         np.concatenate([np.broadcast_to(np.int8(0), shape) for shape in shapes], axis=axis)
 
 
@@ -112,14 +112,14 @@ def _stack(trace: Trace, arrays: Any, axis: Any = 0, out: Any = None, **keywords
         raise ValueError("all input arrays must have the same shape")
     if not parts:
         raise ValueError("need at least one array to stack")
-    place = normalize_axis_index(axis, parts[0].ndim + 1)
-    expanded = [part[along(place, None)] for part in parts]
+    new_axis = normalize_axis_index(axis, parts[0].ndim + 1)
+    expanded = [part[along(new_axis, None)] for part in parts]
     return trace.call(
-        np.concatenate, (expanded, place), {"out": out, **keywords} if out is not None else keywords
+        np.concatenate, (expanded, new_axis), {"out": out, **keywords} if out is not None else keywords
     )
 
 
-def _beside(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
+def _stack_handler(at_least: Any, axis: Callable[[Sequence[Any]], int]) -> Handler:
     def handle(trace: Trace, tup: Any, **keywords: Any) -> Any:
         parts = [trace.call(at_least, (part,), {}) for part in tracers_of_arrays(trace, tup)]
         return trace.call(np.concatenate, (parts, axis(parts)), keywords)
@@ -152,17 +152,17 @@ def _diag(trace: Trace, v: Any, k: Any = 0) -> Any:
         raise ValueError("Input must be 1- or 2-d.")
     k = operator.index(k)
     length = v.size + abs(k)
-    made = full(trace, (length, length), 0, v.dtype)
+    result = full(trace, (length, length), 0, v.dtype)
     first = k if k >= 0 else -k * length
-    places = slice(first, first + v.size * (length + 1), length + 1)
-    trace.set(made.reshape(-1), places, v)
-    return made
+    diagonal = slice(first, first + v.size * (length + 1), length + 1)
+    trace.set(result.reshape(-1), diagonal, v)
+    return result
 
 
 TOGETHER[np.stack] = _stack
-TOGETHER[np.vstack] = _beside(np.atleast_2d, lambda _: 0)
-TOGETHER[np.hstack] = _beside(np.atleast_1d, lambda parts: 0 if parts[0].ndim == 1 else 1)
-TOGETHER[np.dstack] = _beside(np.atleast_3d, lambda _: 2)
+TOGETHER[np.vstack] = _stack_handler(np.atleast_2d, lambda _: 0)
+TOGETHER[np.hstack] = _stack_handler(np.atleast_1d, lambda parts: 0 if parts[0].ndim == 1 else 1)
+TOGETHER[np.dstack] = _stack_handler(np.atleast_3d, lambda _: 2)
 
 
 @_implements(np.roll)
@@ -176,22 +176,25 @@ def _roll(trace: Trace, a: Any, shift: Any, axis: Any = None) -> Any:
     if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
     shifts = dict.fromkeys(range(a.ndim), 0)
-    for by, each in pairs:
-        shifts[each] += int(by)
-    # Along each axis: which elements go where.
-    moves = [_rolled(shifts[each], length) for each, length in enumerate(a.shape)]
-    made = new(trace, np.empty_like(layout_stub(a)))
+    for shift_by, each in pairs:
+        shifts[each] += int(shift_by)
+    # For each axis: the (source, target) slices of its one or two moves.
+    moves = [_roll_slices(shifts[each], length) for each, length in enumerate(a.shape)]
+    result = new(trace, np.empty_like(layout_stub(a)))
     for parts in itertools.product(*moves):
         source, target = zip(*parts, strict=True) if parts else ((), ())
-        trace.set(made, target, a[source])
-    return made
+        trace.set(result, target, a[source])
+    return result
 
 
-def _rolled(shift: int, length: int) -> list[tuple[slice, slice]]:
-    by = shift % length if length else 0
-    if not by:
+def _roll_slices(shift: int, length: int) -> list[tuple[slice, slice]]:
+    offset = shift % length if length else 0
+    if not offset:
         return [(slice(None), slice(None))]
-    return [(slice(0, length - by), slice(by, None)), (slice(length - by, None), slice(0, by))]
+    return [
+        (slice(0, length - offset), slice(offset, None)),
+        (slice(length - offset, None), slice(0, offset)),
+    ]
 
 
 @_implements(np.resize)
@@ -216,15 +219,15 @@ def _tile(trace: Trace, A: Any, reps: Any) -> Any:  # noqa: N803
     if max(counts, default=1) == 1:
         return A.reshape((1,) * (len(counts) - A.ndim) + A.shape).copy("K")
     shape = (1,) * (len(counts) - A.ndim) + A.shape
-    made = empty(trace, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
-    trace.set(made, ..., A.reshape(tuple(x for n in shape for x in (1, n))))
-    return made.reshape(tuple(c * n for c, n in zip(counts, shape, strict=True)))
+    result = empty(trace, tuple(x for pair in zip(counts, shape, strict=True) for x in pair), A.dtype)
+    trace.set(result, ..., A.reshape(tuple(x for n in shape for x in (1, n))))
+    return result.reshape(tuple(c * n for c, n in zip(counts, shape, strict=True)))
 
 
-def _counts(given: Any) -> tuple[int, ...] | None:
-    """Return how often, along each axis; None for what is no such number."""
+def _counts(reps: Any) -> tuple[int, ...] | None:
+    """Return the repetitions along each axis; None if they are not integers."""
     try:
-        return tuple([int(operator.index(each)) for each in (given if np.iterable(given) else (given,))])
+        return tuple([int(operator.index(each)) for each in (reps if np.iterable(reps) else (reps,))])
     except TypeError:
         return None
 
@@ -235,8 +238,10 @@ def _repeat(trace: Trace, a: Any, repeats: Any, axis: Any = None) -> Any:
         return trace.on_host(np.repeat, (a, repeats, axis), {})
     if axis is None or a.ndim == 0:
         a, axis = a.ravel(), 0 if axis is None else axis
-    place, repeats = normalize_axis_index(axis, a.ndim), int(repeats)
-    shape = (*a.shape[: place + 1], repeats, *a.shape[place + 1 :])
-    made = empty(trace, shape, a.dtype)
-    trace.set(made, ..., a[along(place + 1, None)])
-    return made.reshape((*a.shape[:place], a.shape[place] * repeats, *a.shape[place + 1 :]))
+    repeat_axis, repeats = normalize_axis_index(axis, a.ndim), int(repeats)
+    shape = (*a.shape[: repeat_axis + 1], repeats, *a.shape[repeat_axis + 1 :])
+    result = empty(trace, shape, a.dtype)
+    trace.set(result, ..., a[along(repeat_axis + 1, None)])
+    return result.reshape(
+        (*a.shape[:repeat_axis], a.shape[repeat_axis] * repeats, *a.shape[repeat_axis + 1 :])
+    )

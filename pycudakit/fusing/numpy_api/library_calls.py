@@ -1,4 +1,8 @@
-"""pycudakit's own functions in a fused function, by NumPy's names: called with arrays, or where these lie."""
+"""Handlers that call the family functions in a fused function, under NumPy's names.
+
+A function of `_ON_DEVICE` runs on device-resident arguments where they are, if the scope is open and the
+arguments need no conversion. All other calls bring their arguments to the host first.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ _ON_HOST = {
 }
 
 
-# Those that leave what is on the device there: their first arguments are for the library's eyes alone.
+# Functions that read device-resident arguments in place: only the library reads the first arguments.
 _ON_DEVICE = {
     "scan.cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
     "histogram.histogram": "bincount digitize histogram",
@@ -44,9 +48,11 @@ _ON_DEVICE = {
     "sort.sorting": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
-_NO_HOST_READS = frozenset(("dot", "inner", "nanargmax", "nanargmin", "vdot"))  # of what they return
+_NO_HOST_READS = frozenset(
+    ("dot", "inner", "nanargmax", "nanargmin", "vdot")
+)  # whose results the host does not read
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
-# And how many these are, of functions of which NumPy has none, or none that asks tracers.
+# Functions that NumPy lacks, or that it does not dispatch to tracers: the number of device arguments of each.
 _OWN_ON_DEVICE = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
 _IMAGE = f"{__name__.partition('.')[0]}.image"
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
@@ -58,12 +64,12 @@ def library_function(module: str, name: str) -> Any:
 
 
 def call_with_arrays(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Call a pycudakit function with arrays."""
+    """Call a pycudakit function with host arrays; `topk` and image functions run on the device."""
     _count(trace, function, arguments, keywords)
     if function.__name__ == "topk" and trace.buffers.scope.is_open:
-        taken = topk(trace, *arguments, **keywords)
-        if taken is not NotImplemented:
-            return taken
+        result = topk(trace, *arguments, **keywords)
+        if result is not NotImplemented:
+            return result
     if function.__module__.startswith(_IMAGE):
         return trace.on_device(function, arguments, keywords)
     return trace.on_host(function, arguments, keywords, may_write="out" in keywords)
@@ -75,14 +81,14 @@ def _count(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]
 
 
 def call_library_function(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Call a function that is pycudakit's own."""
+    """Call a function of pycudakit in a fused function, with `out=` handled by the trace."""
     return trace.run_with_out(function, functools.partial(_own_function, function), arguments, keywords)
 
 
 def _own_function(function: Any, trace: Trace, *arguments: Any, **keywords: Any) -> Any:
     num_device_args = _OWN_ON_DEVICE.get(function.__name__, 0)
-    given = arguments[:num_device_args]
-    if num_device_args and len(given) == num_device_args and all(map(has_elements, given)):
+    device_args = arguments[:num_device_args]
+    if num_device_args and len(device_args) == num_device_args and all(map(has_elements, device_args)):
         return call_on_device(trace, function, arguments, keywords, num_device_args)
     return call_with_arrays(trace, function, arguments, keywords)
 
@@ -90,8 +96,8 @@ def _own_function(function: Any, trace: Trace, *arguments: Any, **keywords: Any)
 def call_on_device(
     trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any], num_device_args: int = 1
 ) -> Any:
-    """Call a function that finds arguments on the device."""
-    if keywords.get("out") is not None:  # which could not be delivered
+    """Call a function whose first `num_device_args` arguments are device-resident."""
+    if keywords.get("out") is not None:  # a result on the device cannot be written to it
         return call_with_arrays(trace, function, arguments, keywords)
     _count(trace, function, arguments, keywords)
     results_stay_on_device = function.__name__ in _NO_HOST_READS
@@ -99,7 +105,7 @@ def call_on_device(
 
 
 def library_handler(module: str, name: str, is_on_device: bool = False) -> Handler:
-    """Return what takes NumPy's function of a name by pycudakit's; on the device, if that is where it works."""
+    """Return a handler that calls the pycudakit function of this name; on the device if `is_on_device`."""
 
     def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
         out, function = unwrap_out(name, keywords.get("out")), library_function(module, name)
@@ -118,7 +124,7 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
 
 
 def _converted(name: str, pair: Any) -> Any:
-    """Return tracers in the types that entries take."""
+    """Cast two operands to the dtypes that the C entries take."""
     if len(pair) != 2:
         return pair
     first, second = pair
@@ -132,20 +138,20 @@ def _converted(name: str, pair: Any) -> Any:
 
 
 def _needs_no_conversion(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
-    """Tell whether nobody converts, lays out anew, or looks at the first arguments on the host."""
+    """Return True if the first arguments need no cast, copy or host read before the call."""
     if name in _OF_TWO:
         return len(arguments) >= 2 and _need_no_conversion(name, arguments, keywords)
-    given: Any = arguments[0] if arguments else None
-    if not has_elements(given):
+    first: Any = arguments[0] if arguments else None
+    if not has_elements(first):
         return False
-    if name == "interp":  # with a period, places are taken round on the host
+    if name == "interp":  # a period reduces `x` on the host
         has_period = len(arguments) > 5 or keywords.get("period") is not None
-        return bool(given.dtype == np.float64) and not has_period
-    if name == "histogram":  # rules take all elements
+        return bool(first.dtype == np.float64) and not has_period
+    if name == "histogram":  # bin estimators read all elements
         rule = arguments[1] if len(arguments) > 1 else keywords.get("bins")
         weights = arguments[4] if len(arguments) > 4 else keywords.get("weights")
         return not isinstance(rule, str) and weights is None
-    if name == "bincount":  # with weights, others take it
+    if name == "bincount":  # weights have a device implementation of their own
         weights = arguments[1] if len(arguments) > 1 else keywords.get("weights")
         return weights is None
     if name in ("cumulative_prod", "cumulative_sum"):
@@ -153,20 +159,20 @@ def _needs_no_conversion(name: str, arguments: Any, keywords: dict[str, Any]) ->
     if name in _PRODUCTS:
         return len(arguments) == 2 and all(has_elements(a) and a.ndim == 1 for a in arguments)
     if name in ("sort", "argsort", "partition", "argpartition"):
-        before = 1 + ("partition" in name)  # of the axis
+        before = 1 + ("partition" in name)  # arguments before the axis
         axis = arguments[before] if len(arguments) > before else keywords.get("axis", -1)
-        is_last = axis in (None, -1, given.ndim - 1) and not keywords.get("descending")
-        return is_last and given.dtype.isnative and may_sort_in_c_order(given)
+        is_last = axis in (None, -1, first.ndim - 1) and not keywords.get("descending")
+        return is_last and first.dtype.isnative and may_sort_in_c_order(first)
     return True
 
 
 def has_elements(a: Any) -> bool:
-    """Tell whether it stands for an array that is neither a number nor empty."""
+    """Return True for the tracer of an array that is neither 0-d nor empty."""
     return type(a) is Tracer and a.ndim > 0 and a.size > 0
 
 
 def _need_no_conversion(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
-    """Tell the same of two, of which one may be an array of the host's."""
+    """Do the same for a function of two arrays, one of which may be a host array."""
     first, second, *rest = arguments
     if not all(type(a) is Tracer or isinstance(a, np.ndarray) for a in (first, second)):
         return False

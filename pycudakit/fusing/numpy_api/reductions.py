@@ -1,6 +1,6 @@
-"""NumPy's reductions, and the methods of ufuncs that are such, in a fused function.
+"""Handlers for NumPy's reductions, and for `ufunc.reduce` and `ufunc.accumulate`, in a fused function.
 
-They go in one pass with what they reduce.
+A reduction is fused into the kernel that computes its operand.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def _reduction(module: str, name: str) -> Handler:
         function = library_function(module, name)
         trace.costs.called(a.size if type(a) is Tracer else np.size(a))
         if type(a) is Tracer and len(arguments) <= 1 and keywords.keys() <= {"axis", "keepdims", "ddof"}:
-            given = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
+            options = trace.resolved({**keywords, "axis": arguments[0]} if arguments else keywords)
             if not arguments or "axis" not in keywords:
-                return trace.reduce(name, function, a, **given)
+                return trace.reduce(name, function, a, **options)
         out = keywords.get("out")
         if out is None and has_elements(a) and trace.buffers.scope.is_open:
             return _reduce_on_device(trace, function, (a, *arguments), keywords)
@@ -50,7 +50,7 @@ def _reduction(module: str, name: str) -> Handler:
 
 
 def _reduce_on_device(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Call a reduction that finds its array, a mask and means on the device."""
+    """Call a reduction whose array, `where=` mask and `mean=` are on the device."""
     arrays = {key: value for key, value in keywords.items() if has_elements(value)}
     rest = {key: value for key, value in keywords.items() if key not in arrays}
     count = len(arrays)
@@ -74,23 +74,26 @@ for _names, _module in (
 
 
 def _or_nan(name: str) -> Handler:
-    """Return a handler that makes NaN itself of what has too few numbers, where nobody looks for such."""
+    """Return a handler that writes NaN itself where too few values are not NaN.
+
+    In an asynchronous call the host does not read the result, so it cannot do that afterwards.
+    """
     handler, signature = REDUCED[getattr(np, name)], inspect.signature(getattr(np, name))
 
     def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
-        found = handler(trace, a, *arguments, **keywords)
-        if not trace.buffers.scope.is_async or type(found) is not Tracer:
-            return found
-        if not a.dtype.kind == found.dtype.kind == "f":
-            return found
+        result = handler(trace, a, *arguments, **keywords)
+        if not trace.buffers.scope.is_async or type(result) is not Tracer:
+            return result
+        if not a.dtype.kind == result.dtype.kind == "f":
+            return result
         given = signature.bind(a, *arguments, **keywords).arguments
         initial = given.get("initial")
-        if initial is not None and not np.isnan(initial):  # which is left then
-            return found
-        shaped = {key: given[key] for key in ("axis", "keepdims", "where") if key in given}
-        freedom = given.get("correction", given.get("ddof", 0))
-        is_left = np.sum(~np.isnan(a), **shaped) > freedom
-        return np.where(is_left, found, found.dtype.type(np.nan))[()]
+        if initial is not None and not np.isnan(initial):  # `initial` is the result then
+            return result
+        options = {key: given[key] for key in ("axis", "keepdims", "where") if key in given}
+        ddof = given.get("correction", given.get("ddof", 0))
+        is_left = np.sum(~np.isnan(a), **options) > ddof
+        return np.where(is_left, result, result.dtype.type(np.nan))[()]
 
     return handle
 
@@ -111,10 +114,10 @@ def _trace(
 ) -> Any:
     if type(a) is not Tracer or out is not None:
         function = library_function(f"{FAMILIES}.matmul.tensor_products", "trace")
-        given = {} if out is None else {"out": out}
-        return call_with_arrays(trace, function, (a, offset, axis1, axis2, dtype), given)
-    given = {} if dtype is None else {"dtype": dtype}
-    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1, **given)
+        options = {} if out is None else {"out": out}
+        return call_with_arrays(trace, function, (a, offset, axis1, axis2, dtype), options)
+    options = {} if dtype is None else {"dtype": dtype}
+    return np.sum(np.diagonal(a, offset, axis1, axis2), axis=-1, **options)
 
 
 @_implements(np.average)
@@ -132,11 +135,11 @@ def _average(
     if has_elements(a) and weights is not None:
 
         @functools.wraps(function)
-        def average(values: Any, own: Any, **named: Any) -> Any:
-            return function(values, axis, own, **named)
+        def average(values: Any, weighting: Any, **named: Any) -> Any:
+            return function(values, axis, weighting, **named)
 
-        given = {"returned": returned, **keywords}
-        return trace.on_device(average, (a, weights), given, num_device_args=2, results_stay_on_device=True)
+        options = {"returned": returned, **keywords}
+        return trace.on_device(average, (a, weights), options, num_device_args=2, results_stay_on_device=True)
     return call_with_arrays(trace, function, (a, axis, weights, returned), keywords)
 
 
@@ -144,12 +147,12 @@ def _reduce_by(name: str) -> Handler:
     function = getattr(np, name)
 
     def handle(trace: Trace, a: Any, axis: Any = 0, dtype: Any = None, **keywords: Any) -> Any:
-        given = {"dtype": dtype} if dtype is not None else {}
+        options = {"dtype": dtype} if dtype is not None else {}
         out = keywords.pop("out", None)
         (out,) = out if type(out) is tuple else (out,)
         if out is not None:
-            given["out"] = out
-        return trace.call(function, (a,), {"axis": axis, **given, **keywords})
+            options["out"] = out
+        return trace.call(function, (a,), {"axis": axis, **options, **keywords})
 
     return handle
 
@@ -165,8 +168,8 @@ for _ufunc, _name in {
     REDUCED[_ufunc, "reduce"] = _reduce_by(_name)
 
 
-def _reduce_known(by: Any, least: float) -> Handler:
-    """Reduce what is not NaN by a ufunc, to which the `least` adds nothing; NaN alone stays NaN."""
+def _reduce_ignoring_nan(by: Any, identity: float) -> Handler:
+    """Return a reduction that ignores NaN: NaN becomes the identity of `by`; slices of only NaN stay NaN."""
 
     def handle(
         _: Trace, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False
@@ -176,14 +179,14 @@ def _reduce_known(by: Any, least: float) -> Handler:
         if array.dtype.kind != "f":
             return by.reduce(array, axis, keepdims=keepdims)
         is_missing = np.isnan(array)
-        found = by.reduce(np.where(is_missing, least, array), axis, keepdims=keepdims)
-        return np.where(np.all(is_missing, axis, keepdims=keepdims), np.nan, found)[()]
+        result = by.reduce(np.where(is_missing, identity, array), axis, keepdims=keepdims)
+        return np.where(np.all(is_missing, axis, keepdims=keepdims), np.nan, result)[()]
 
     return handle
 
 
-REDUCED[np.fmax, "reduce"] = _reduce_known(np.maximum, -np.inf)
-REDUCED[np.fmin, "reduce"] = _reduce_known(np.minimum, np.inf)
+REDUCED[np.fmax, "reduce"] = _reduce_ignoring_nan(np.maximum, -np.inf)
+REDUCED[np.fmin, "reduce"] = _reduce_ignoring_nan(np.minimum, np.inf)
 
 
 def _accumulate_by(name: str) -> Handler:

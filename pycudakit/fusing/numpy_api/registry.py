@@ -1,4 +1,7 @@
-"""NumPy's functions that a fused function may call, and who takes them."""
+"""The table of `__array_function__` handlers: NumPy function -> implementation for tracers.
+
+A device implementation is tried first if the scope is open; it returns NotImplemented to decline.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ HANDLERS: dict[Any, Handler] = {
     **ALIASES,
 }
 
-# Those that are written for NumPy themselves, and run as a part of what calls them.
+# Composites are written in terms of NumPy functions, so their bodies are traced like the caller's.
 _COMPOSITES = {
     "calculus": "cross diff ediff1d gradient trapezoid unwrap",
     "padding": "pad",
@@ -51,9 +54,9 @@ _COMPOSITES = {
 def _on_device_or(device_impl: Handler, fallback: Handler) -> Handler:
     def handle(trace: Trace, *arguments: Any, **keywords: Any) -> Any:
         if trace.buffers.scope.is_open:
-            taken = device_impl(trace, *arguments, **keywords)
-            if taken is not NotImplemented:
-                return taken
+            result = device_impl(trace, *arguments, **keywords)
+            if result is not NotImplemented:
+                return result
         return fallback(trace, *arguments, **keywords)
 
     return handle

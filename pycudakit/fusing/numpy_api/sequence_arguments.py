@@ -1,7 +1,12 @@
-"""Functions of one array, given a list of arrays: NumPy would ask each tracer in it for its values."""
+"""NumPy functions of one array, called with a list of tracers, in a fused function.
+
+NumPy does not dispatch on lists: it would ask each tracer for its values, a graph break. These wrappers stack
+the list to one traced array instead, or reduce along the list without stacking it.
+"""
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from types import CodeType
@@ -16,10 +21,10 @@ from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import as_c_ordered, empty
 
 # Functions of one array, which may be given as a list of arrays.
-SEQUENCE_FUNCTIONS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean median
-min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
+SEQUENCE_FUNCTIONS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean
+median min nanmax nanmean nanmin nanstd nansum nanvar percentile prod ptp quantile sort std sum var"""
 
-# Ufuncs whose bits are the same whichever way they reduce, and those of NumPy's functions that reduce by one.
+# Ufuncs that give the same bits in any order of reduction, and the NumPy functions that reduce by them.
 _EXACT = """bitwise_and bitwise_or bitwise_xor fmax fmin gcd lcm logical_and logical_or logical_xor maximum
 minimum"""
 _EXACT_UFUNCS = frozenset(getattr(np, name) for name in _EXACT.split())
@@ -32,7 +37,7 @@ _BY: dict[Any, Any] = {
 
 
 def contains_tracer(value: Any) -> bool:
-    """Tell whether tracers are in nested tuples, lists and dicts."""
+    """Return True if nested tuples, lists and dicts contain a tracer."""
     kind = type(value)
     if kind is Tracer:
         return True
@@ -42,27 +47,27 @@ def contains_tracer(value: Any) -> bool:
 
 
 def _one_array(trace: Trace, value: Any, dtype: Any = None) -> Any:
-    """Return one array of a list of arrays, as NumPy makes it; None, if they have not one shape."""
+    """Stack a list of arrays to one array, as `np.array` does; return None if their shapes differ."""
     parts = _parts(trace, value, dtype)
     if parts is None:
         return None
     shape, dtype = (len(parts), *parts[0].shape), np.result_type(*(part.dtype for part in parts))
-    known = {place: part for place, part in enumerate(parts) if type(part) is not Tracer}
-    if not known:
-        made = empty(trace, shape, dtype)
+    constants = {index: part for index, part in enumerate(parts) if type(part) is not Tracer}
+    if not constants:
+        result = empty(trace, shape, dtype)
     else:
         array = np.empty(shape, dtype)
-        for place, part in known.items():
-            array[place] = part
-        made = trace.tracer_for(array)
-    for place, part in enumerate(parts):
-        if place not in known:
-            trace.set(made, place, part)
-    return made
+        for index, part in constants.items():
+            array[index] = part
+        result = trace.tracer_for(array)
+    for index, part in enumerate(parts):
+        if index not in constants:
+            trace.set(result, index, part)
+    return result
 
 
 def _parts(trace: Trace, values: Any, dtype: Any = None) -> list[Any] | None:
-    """Return a list's arrays; None, if they have not one shape, or types that nobody captures."""
+    """Return the arrays of a list; None if their shapes differ or a dtype is unsupported."""
     parts: list[Any] = []
     for value in values:
         if type(value) is Tracer:
@@ -78,9 +83,9 @@ def _parts(trace: Trace, values: Any, dtype: Any = None) -> list[Any] | None:
 
 
 def creation_of(function: Any) -> Callable[..., Any]:
-    """Return what makes an array as NumPy does, of a list of arrays, or of an array, too.
+    """Return a replacement for `np.array`, `asarray` or `asanyarray` that takes lists of tracers.
 
-    (`asarray` of an array returns NumPy's: it is the way to one.)
+    `np.array` copies a tracer. `asarray` of a tracer returns a NumPy array: it is the way to get one.
     """
     copies = function is np.array
 
@@ -96,12 +101,12 @@ def creation_of(function: Any) -> Callable[..., Any]:
             and type(arguments[0]) is Tracer
             and trace_if_tracing() is not None
         ):
-            given = arguments[0]
-            return np.copy(given if dtype is None else given.astype(dtype, copy=False))
+            tracer = arguments[0]
+            return np.copy(tracer if dtype is None else tracer.astype(dtype, copy=False))
         if trace is not None and is_plain:
-            made = trace.run_handler(_one_array, trace, arguments[0], dtype)
-            if made is not None:
-                return made
+            result = trace.run_handler(_one_array, trace, arguments[0], dtype)
+            if result is not None:
+                return result
         return function(*arguments, **keywords)
 
     return make
@@ -112,13 +117,13 @@ def _is_taken(dtype: Any) -> bool:
 
 
 def _trace_of_sequence(arguments: tuple[Any, ...]) -> Trace | None:
-    """Return who captures a call whose first argument is a list of arrays, if that is so."""
+    """Return the current trace if the first argument is a list that contains a tracer; else None."""
     trace = trace_if_tracing() if arguments and type(arguments[0]) in (list, tuple) else None
     return trace if trace is not None and contains_tracer(arguments[0]) else None
 
 
 def accepting_sequences(function: Any) -> Callable[..., Any]:
-    """Return a function that takes tracers in lists, too."""
+    """Return the function, made to take lists of tracers."""
     by = _BY.get(function)
 
     @functools.wraps(function)
@@ -135,12 +140,12 @@ def accepting_sequences(function: Any) -> Callable[..., Any]:
 
 def _called(trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: Any) -> Any:
     """Call a function of one array with a list of arrays."""
-    made = trace.run_handler(_one_array, trace, arguments[0])
-    return function(*arguments, **keywords) if made is None else function(made, *arguments[1:], **keywords)
+    array = trace.run_handler(_one_array, trace, arguments[0])
+    return function(*arguments, **keywords) if array is None else function(array, *arguments[1:], **keywords)
 
 
 def _reduced_along(trace: Trace, ufunc: Any, arrays: Any) -> Any:
-    """Return what a ufunc makes of a list's arrays, which nobody puts together; None where it needs that."""
+    """Reduce along a list by a ufunc without stacking it; return None if it must be stacked."""
     parts = _parts(trace, arrays)
     if parts is None or len(parts) < 2:
         return None
@@ -160,21 +165,21 @@ def reducing(ufunc: Any) -> Any:
 
 
 class _Reducing:
-    """A ufunc, but for how it reduces."""
+    """A proxy of a ufunc whose `reduce` takes lists of tracers."""
 
     def __init__(self, ufunc: Any) -> None:
         self._ufunc = ufunc
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """A ufunc, for those who ask with `isinstance`."""
+        """The class `np.ufunc`, so that `isinstance` holds."""
         return np.ufunc
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self._ufunc(*arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:
-        """Return what the ufunc has."""
+        """Return an attribute of the ufunc."""
         return getattr(self._ufunc, name)
 
     def __eq__(self, other: object) -> bool:
@@ -187,7 +192,7 @@ class _Reducing:
         return repr(self._ufunc)
 
     def __reduce__(self) -> Any:
-        return _numpy_ufunc, (self._ufunc.__name__,)
+        return copy.copy, (self._ufunc,)  # which returns it: modules cannot be pickled, ufuncs can
 
     def reduce(self, *arguments: Any, **keywords: Any) -> Any:
         """Reduce an array, or a list of arrays."""
@@ -200,11 +205,7 @@ class _Reducing:
         return _called(trace, reduce, arguments, keywords) if result is None else result
 
 
-def _numpy_ufunc(name: str) -> Any:
-    return getattr(np, name)
-
-
 def names(code: CodeType, name: str) -> bool:
-    """Tell whether code, or what is defined in it, asks something for an attribute of a name."""
+    """Return True if the code, or a function defined in it, uses a global or attribute of this name."""
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
     return name in code.co_names or any(names(each, name) for each in inner)

@@ -1,4 +1,8 @@
-"""Kernels of the user's own in a fused function: they work in what the device keeps, where that can be."""
+"""User kernels (CUDA C) called in a fused function: they run on device-resident buffers where possible.
+
+The names of kernels in the function body resolve to `TracedKernel` proxies. A launch runs on the device if
+the scope is open and every array is dense; otherwise its arguments are brought to the host first.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +22,19 @@ from pycudakit.kernels.program import Program
 from pycudakit.kernels.running.execute import isolates
 from pycudakit.kernels.running.transfers import In, Wrapper
 
-# Methods that launch, and how many arguments come before the kernel's own.
+# Methods that launch, and the number of arguments before those of the kernel.
 _LAUNCHES = {"launch": 1, "prepared_call": 2}
 
 
 class TracedKernel:
-    """A kernel, or what has some, that takes tracers.
+    """A proxy of a kernel, or of a module of kernels, that takes tracers.
 
     Parameters
     ----------
     kernel
         The user's object.
-    meaning
-        What returns an attribute as the body of a fused function sees it.
+    resolve_name
+        Maps an attribute to the value that the body of a fused function sees.
     """
 
     def __init__(self, kernel: Any, resolve_name: Callable[[Any], Any]) -> None:
@@ -39,46 +43,46 @@ class TracedKernel:
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The kernel's own, for those who ask with `isinstance`."""
+        """The class of the kernel, so that `isinstance` holds."""
         return type(self._kernel)
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the kernel's, such as a module's function."""
-        found = getattr(self._kernel, name)
+        """Return an attribute of the kernel, such as a function of a module."""
+        attribute = getattr(self._kernel, name)
         if name in _LAUNCHES:
-            return functools.partial(self._run, found, _LAUNCHES[name])
-        if isinstance(found, MethodType):
-            return lambda *arguments, **keywords: self._resolve_name(found(*arguments, **keywords))
-        return self._resolve_name(found)
+            return functools.partial(self._run, attribute, _LAUNCHES[name])
+        if isinstance(attribute, MethodType):
+            return lambda *arguments, **keywords: self._resolve_name(attribute(*arguments, **keywords))
+        return self._resolve_name(attribute)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run it on arrays."""
+        """Launch the kernel on arrays."""
         return self._run(self._kernel, 0, *arguments, **keywords)
 
     def _run(self, function: Callable[..., Any], ahead: int, *arguments: Any, **keywords: Any) -> Any:
         trace = current_trace()
         if trace is None:
             return function(*arguments, **keywords)
-        given = arguments, keywords
-        if not _may_run_on_device(trace, self._kernel, given):
+        call_arguments = arguments, keywords
+        if not _may_run_on_device(trace, self._kernel, call_arguments):
             return trace.on_host(function, arguments, keywords, may_write=True)
         for tracer in _written(self._kernel, arguments[ahead:], (arguments[:ahead], keywords)):
             trace.in_caller_memory(tracer)
             if tracer.node.buffer is not None:
                 trace.before_write(tracer.node.buffer)
-        placed, named = tree_map(given, functools.partial(_placed, trace))
-        return trace.keep_results_on_device(function, placed, named, all_tracers(given))
+        device_args, named = tree_map(call_arguments, functools.partial(_device_value, trace))
+        return trace.keep_results_on_device(function, device_args, named, all_tracers(call_arguments))
 
 
-def _may_run_on_device(trace: Trace, kernel: Any, given: Any) -> bool:
-    """Tell whether nobody lays out arrays anew, or needs them, on the host."""
-    named = given[1]
+def _may_run_on_device(trace: Trace, kernel: Any, call_arguments: Any) -> bool:
+    """Return True if no array must be copied, or read, on the host before the launch."""
+    named = call_arguments[1]
     if not trace.buffers.scope.is_open or isolates(named.get("isolate"), named.get("timeout")):
         return False
     if named.get("symbols") is not None or (isinstance(kernel, Program) and kernel.has_inouts):
         return False
     arrays: list[Any] = []
-    tree_map(given, lambda part: arrays.append(_tracer_of(part)))
+    tree_map(call_arguments, lambda part: arrays.append(_tracer_of(part)))
     return all(_is_dense(trace, array) for array in arrays)
 
 
@@ -96,7 +100,7 @@ def _is_dense(trace: Trace, value: Any) -> bool:
 
 
 def _written(kernel: Any, arguments: Sequence[Any], rest: Any) -> Iterable[Tracer]:
-    """Return the tracers that may be written to."""
+    """Return the tracers that the kernel may write to."""
     if isinstance(kernel, ReductionKernel):
         return []
     parameters: Any = getattr(kernel, "parameters", None) or getattr(kernel, "_parameters", ())
@@ -111,8 +115,8 @@ def _written(kernel: Any, arguments: Sequence[Any], rest: Any) -> Iterable[Trace
     ]
 
 
-def _placed(trace: Trace, value: Any) -> Any:
-    """Return what stands for a value where the library looks for it."""
+def _device_value(trace: Trace, value: Any) -> Any:
+    """Return the array by which the library finds a tracer's buffer, in the same `In`/`Out` wrapper."""
     tracer = _tracer_of(value)
     if type(tracer) is not Tracer or tracer.is_scalar:
         return trace.resolved(value)
@@ -124,13 +128,13 @@ def _placed(trace: Trace, value: Any) -> Any:
 
 
 def _tracer_of(value: Any) -> Any:
-    """Return what a wrapper is of, if that is a tracer."""
+    """Return the tracer inside a wrapper, or the value itself."""
     return getattr(value, "tracer", value) if isinstance(value, Wrapper) else value
 
 
 @functools.cache
 def transfer(kind: Any) -> Callable[..., Any]:
-    """Return what makes one of `In`, `Out` and `InOut`, of tracers, too."""
+    """Return a constructor of `In`, `Out` or `InOut` that takes tracers, too."""
 
     class OfTracer(kind):  # type: ignore[misc]
         def __init__(self, trace: Trace, tracer: Tracer, keywords: dict[str, Any]) -> None:
@@ -138,7 +142,7 @@ def transfer(kind: Any) -> Callable[..., Any]:
 
         @property
         def array(self) -> Any:
-            """The host's memory, which others may write to from now on."""
+            """The host array; it counts as escaped, since other code may write to it from now on."""
             values = self.trace.to_host(self.tracer)
             buffer = self.tracer.node.buffer
             if buffer is not None:

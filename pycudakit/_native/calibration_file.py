@@ -1,6 +1,7 @@
-"""What `pycudakit tune` measured on this machine, in place of the times that come with the package.
+"""The file in which `pycudakit tune` keeps the constants that it measured on this machine.
 
-It is read when the package is imported, so the file is plain lines that cost next to nothing to read.
+They replace the cost model's default constants. The package reads the file at import, so the format is plain
+lines, which are cheap to parse.
 """
 
 from __future__ import annotations
@@ -16,8 +17,14 @@ from typing import NamedTuple
 from pycudakit._native.version import __version__
 
 FORMAT_VERSION = 1  # of the file
-_MAX_FILE_BYTES = 1 << 20  # bytes of it
+_MAX_FILE_BYTES = 1 << 20
 RETUNE_HINT = "run `pycudakit tune` again, or `pycudakit tune --reset`"
+# Keys of files that were written before the constants were renamed.
+_OLD_KEYS = {
+    "ALONE": "SINGLE_THREAD_CALL",
+    "ALONE_BANDWIDTH": "SINGLE_THREAD_BANDWIDTH",
+    "LINK_TIMES": "LINK_OVERHEAD_FACTOR",
+}
 
 
 class Calibration(NamedTuple):
@@ -101,7 +108,7 @@ def parse(text: str) -> Calibration:
             if line.startswith("rate "):
                 rates[name] = value
             else:
-                constants[name] = float(value)
+                constants[_OLD_KEYS.get(name, name)] = float(value)
     except ValueError:
         return Calibration(ignored="it is damaged")
     if not all(0 < value < float("inf") for value in constants.values()):

@@ -82,6 +82,14 @@ def test_what_was_measured_is_used_unless_it_is_turned_off(folder, monkeypatch):
     assert used() == (before, "")
 
 
+def test_a_file_with_the_old_names_of_constants_is_read(folder):
+    old = {"CALL": 1e-3, "ALONE_BANDWIDTH": 5e9, "ALONE": 2e-5, "LINK_TIMES": 1.5}
+    text = calibration_file.serialize("2026-01-02", old, ROWS)
+    assert calibration_file.parse(text).constants == {**CONSTANTS, "LINK_OVERHEAD_FACTOR": 1.5}
+    (folder / "times.txt").write_text(text)
+    assert used() == ([1e-3, 5e9, 2e-5, [9.0, 0.1]], "")
+
+
 RIGHT = calibration_file.serialize("2026-01-02", CONSTANTS, ROWS)
 
 

@@ -1,6 +1,7 @@
 """NumPy arrays in, NumPy arrays out, computed by CUDA kernels, or by the CPU where there is no GPU."""
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from pycudakit import _lazy, errors
 from pycudakit._families.elementwise.non_ufuncs import around, astype, clip, nan_to_num, round, sinc, where
@@ -267,6 +268,17 @@ late_bound.register(
     call_on_dask=_lazy.lazy_function("pycudakit._dask.registry", "call"),
     compile_requested=_lazy.lazy_function("pycudakit.fusing.memory.background_jit", "compile_requested"),
 )
+
+
+def _unpickle_fused(function: Any, strict: bool) -> Any:
+    """Restore a fused function. Pickles name this function, so that they name no private module."""
+    return importlib.import_module("pycudakit.fusing.api").unpickle_fused(function, strict)
+
+
+def _unpickle_explained(kind: str, *fields: Any) -> Any:
+    """Restore the result of `Fused.explain`, or a part of it: an `Explained`, `PlanPass` or `Break`."""
+    return getattr(importlib.import_module("pycudakit.fusing.schedule.explain"), kind)(*fields)
+
 
 __all__ = [
     "Call",

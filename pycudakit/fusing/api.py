@@ -359,14 +359,16 @@ class Fused(Generic[P, R]):
         is_known = find_by_name(self.__module__, name) is self
         if is_known and self.__module__ != "__main__":
             return name
-        return _unpickle_fused, (self._unfused if is_known else self.__wrapped__, self._strict)
+        unpickle = sys.modules["pycudakit"]._unpickle_fused  # noqa: SLF001  (stays when modules move)
+        return unpickle, (self._unfused if is_known else self.__wrapped__, self._strict)
 
     def __repr__(self) -> str:
         """Tell what is fused."""
         return f"<fused {self.__wrapped__!r}>"
 
 
-def _unpickle_fused(function: Any, strict: bool) -> Fused[Any, Any]:
+def unpickle_fused(function: Any, strict: bool) -> Fused[Any, Any]:
+    """Return the fused function of a pickle: the script's own if its function is that one, else a new one."""
     name, _, last = getattr(function, "__qualname__", "").rpartition(".")
     if last == UNFUSED:
         existing = find_by_name(function.__module__, name)
@@ -398,8 +400,12 @@ class BoundFused:
         """Return the same for equal ones."""
         return hash((self.__func__, id(self.__self__)))
 
+    def __reduce__(self) -> Any:
+        """Pickle it as Python's methods are pickled: the instance and the method's name."""
+        return getattr, (self.__self__, self.__func__.__name__)  # type: ignore[attr-defined]
+
     def __repr__(self) -> str:
-        """Tell what is bound to what."""
+        """Return the function and the instance that it is bound to."""
         return f"<bound {self.__func__!r} of {self.__self__!r}>"
 
     def explain(self, *args: Any, **kwargs: Any) -> Explained:

@@ -6,6 +6,7 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -42,6 +43,11 @@ class Break:
     text: str
     what: str
     instead: str
+
+    def __reduce__(self) -> Any:
+        """Pickle the fields, under a name that stays when modules move."""
+        unpickle = sys.modules["pycudakit"]._unpickle_explained  # noqa: SLF001
+        return unpickle, ("Break", *vars(self).values())
 
     def __str__(self) -> str:
         """Tell it in a line."""

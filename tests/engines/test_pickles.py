@@ -1,5 +1,6 @@
 """Pickles name public places alone, which stay where files move."""
 
+import copy
 import pickle
 import re
 
@@ -40,6 +41,61 @@ def test_results_and_records(engine):
     for thing in (p, pk.last_call(), pk.memory_info(), pk.engines()[engine]):
         assert places(thing) <= {"pycudakit"}
         assert str(pickle.loads(pickle.dumps(thing))) == str(thing)
+
+
+class Scaled:
+    """A class with a fused method."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    @pk.fuse
+    def of(self, x):
+        return x * self.factor
+
+
+def test_fused_functions():
+    fused = pk.fuse(np.sqrt, strict=True)
+    assert b"_unpickle_fused" in pickle.dumps(fused)
+    assert places(fused) == {"pycudakit"}
+    assert isinstance(pickle.loads(pickle.dumps(fused)), pk.Fused)
+    assert pickle.loads(pickle.dumps(fused))([4.0]) == [2]
+
+
+def test_fused_methods():
+    method = Scaled(3).of
+    assert places(method) == set()
+    copies = pickle.loads(pickle.dumps(method)), copy.deepcopy(method)
+    assert [type(each) for each in copies] == [type(method)] * 2
+    assert [each(np.ones(2)).tolist() for each in copies] == [[3, 3]] * 2
+
+
+def test_what_explain_returns(engine):
+    def body(x):
+        return x + float(np.mean(x))
+
+    plan = pk.fuse(body).explain(np.ones(100_000))
+    assert len(plan.breaks) == 1
+    for thing in (plan, *plan.passes, *plan.breaks):
+        assert places(thing) == {"pycudakit"}
+        again = pickle.loads(pickle.dumps(thing))
+        assert (type(again), again, str(again)) == (type(thing), thing, str(thing))
+
+
+def test_ufuncs_of_a_fused_body(engine):
+    """A body that reduces by a ufunc sees another object in its place; the pickle is the ufunc's."""
+    kept = []
+
+    @pk.fuse
+    def body(x):
+        kept.append(np.maximum)
+        return np.maximum.reduce(x)
+
+    body(np.ones(3))
+    assert type(kept[0]) is not np.ufunc
+    for thing in (kept[0], copy.deepcopy(kept[0])):
+        assert places(thing) == set()
+        assert pickle.loads(pickle.dumps(thing)) is np.maximum
 
 
 def test_generators():

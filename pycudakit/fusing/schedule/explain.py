@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 
 from pycudakit.fusing.graph_breaks import Break
 
@@ -40,6 +42,11 @@ class PlanPass:
     bytes_up: int = 0
     bytes_down: int = 0
     blocks: int = 1
+
+    def __reduce__(self) -> Any:
+        """Pickle the fields, under a name that stays when modules move."""
+        unpickle = sys.modules["pycudakit"]._unpickle_explained  # noqa: SLF001
+        return unpickle, ("PlanPass", *vars(self).values())
 
     def __str__(self) -> str:
         """Tell it in a line."""
@@ -80,6 +87,11 @@ class Explained:
     bytes_up: int = 0
     bytes_down: int = 0
     device_bytes: int = 0
+
+    def __reduce__(self) -> Any:
+        """Pickle the fields, under a name that stays when modules move."""
+        unpickle = sys.modules["pycudakit"]._unpickle_explained  # noqa: SLF001
+        return unpickle, ("Explained", *vars(self).values())
 
     def __str__(self) -> str:
         """Tell it, a line a pass."""

@@ -1,6 +1,5 @@
 """NumPy arrays in, NumPy arrays out, computed by CUDA kernels, or by the CPU where there is no GPU."""
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from pycudakit import _lazy, errors
@@ -272,12 +271,12 @@ late_bound.register(
 
 def _unpickle_fused(function: Any, strict: bool) -> Any:
     """Restore a fused function. Pickles name this function, so that they name no private module."""
-    return importlib.import_module("pycudakit.fusing.api").unpickle_fused(function, strict)
+    return _lazy.lazy_function("pycudakit.fusing.api", "unpickle_fused")(function, strict)
 
 
 def _unpickle_explained(kind: str, *fields: Any) -> Any:
     """Restore the result of `Fused.explain`, or a part of it: an `Explained`, `PlanPass` or `Break`."""
-    return getattr(importlib.import_module("pycudakit.fusing.schedule.explain"), kind)(*fields)
+    return _lazy.lazy_function("pycudakit.fusing.schedule.explain", kind)(*fields)
 
 
 __all__ = [

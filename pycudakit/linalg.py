@@ -30,7 +30,7 @@ __all__ = ["matrix_power", "norm"]
 @numpy_for_small(np.linalg.norm)
 @logged_as_one_call("norm")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Return a norm of vectors, or of matrices.
+    """Compute a vector norm or a matrix norm.
 
     The norms 2, 1, 0, inf and -inf of vectors, and a matrix's as a vector (`ord` None or ``"fro"``), add up
     in float64 in one order, as `sum` does. Of another order p of vectors, each ``abs(x)**p`` has the error of
@@ -87,7 +87,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 @numpy_for_small(np.linalg.matrix_power)
 @logged_as_one_call("matrix_power")
 def matrix_power(a: Any, n: int) -> Any:
-    """Return a square matrix multiplied by itself n times, or a stack of them.
+    """Raise a square matrix to the (integer) power `n`, or each matrix of a stack.
 
     It is made of products, as `matmul` has them; the inverse, of which negative powers are, is NumPy's.
 

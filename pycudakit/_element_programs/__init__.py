@@ -1,1 +1,1 @@
-"""NumPy's ufuncs as instructions, and what runs them."""
+"""Elementwise programs: NumPy's ufuncs lowered to instructions for `pk_evaluate`, and their launch."""

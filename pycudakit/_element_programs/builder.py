@@ -1,4 +1,4 @@
-"""Programs, written instruction by instruction."""
+"""A builder that appends instructions to an elementwise program, one operation after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pycudakit._native.dtypes import BOOL, CODES, DType
 
 
 class Builder:
-    """Writes a program, one function after the other.
+    """Builds a program instruction by instruction, with common subexpressions computed once.
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Builder:
         self._names: list[str] = []
         self._operands: list[Operand] = []
         self._name, self._call = "cast", 0
-        self._calls: list[int] = []  # each instruction's
+        self._calls: list[int] = []  # for each instruction, the function call that it belongs to
         self._namings = 0
         self._known: dict[tuple[int, ...], Value] = {}
         self._loaded: dict[tuple[Any, ...], Value] = {}
@@ -46,17 +46,17 @@ class Builder:
     def _add(self, dtype: DType, op: int, type_: DType, *arguments: int) -> Value:
         a, b, c = (*arguments, 0, 0, 0)[:3]
         instruction = (op, CODES[type_], CODES[dtype], a, b, c)
-        known = self._known.get(instruction)  # the same operation on the same values is done once
-        if known is None or op == abi.OP_STORE:
-            known = self._known[instruction] = Value(len(self._instructions), dtype)
+        value = self._known.get(instruction)  # the same operation on the same values is done once
+        if value is None or op == abi.OP_STORE:
+            value = self._known[instruction] = Value(len(self._instructions), dtype)
             self._instructions.append(instruction)
             self._names.append(self._name)
             self._calls.append(self._call)
-        return known
+        return value
 
     @contextmanager
     def naming(self, name: str) -> Iterator[None]:
-        """Say which function the instructions written in the block are part of."""
+        """Attribute the instructions written in the block to a function, for its warnings and its cost."""
         outer = self._name, self._call
         self._namings += 1
         self._name, self._call = name, self._namings
@@ -66,8 +66,8 @@ class Builder:
     def load(
         self, source: str, position: int, dtype: DType, constant: np.ndarray[Any, Any] | None = None
     ) -> Value:
-        """Load an operand; the same one twice is one operand."""
-        dtype = abi.TYPES[CODES[dtype]]  # the usual one of equal ones, such as ulonglong and uint64
+        """Load an operand; loading the same one twice adds it once."""
+        dtype = abi.TYPES[CODES[dtype]]  # one representative of equal dtypes, such as ulonglong and uint64
         key = (source, position, dtype, None if constant is None else constant.tobytes())
         if key not in self._loaded:
             self._operands.append(Operand(source, position, dtype, constant))
@@ -75,11 +75,11 @@ class Builder:
         return self._loaded[key]
 
     def constant(self, value: Any, dtype: DType) -> Value:
-        """Load a number; `OverflowError` if the type cannot hold it."""
+        """Load a constant; raise `OverflowError` if the type cannot hold it."""
         return self.load("constant", 0, dtype, np.asarray(value, dtype=dtype))
 
     def cast(self, value: Value | WeakScalar, dtype: DType) -> Value:
-        """Convert a value to a type, or give a Python number its type."""
+        """Convert a value to a type, or give a weakly typed Python number its type."""
         if isinstance(value, WeakScalar):
             if value.position is None:
                 return self.constant(value.value, dtype)
@@ -88,28 +88,28 @@ class Builder:
             return self.convert(value, dtype)
 
     def convert(self, value: Value, dtype: DType) -> Value:
-        """Convert a value as a part of the function being written, which is who warns."""
+        """Convert a value within the function being written, which then reports the conversion's errors."""
         return value if value.dtype == dtype else self._add(dtype, abi.OP_CAST, value.dtype, value.index)
 
     def apply(self, operation: str, *values: Value) -> Value:
-        """Apply an operation of ops.def to values of one type, the first of three being a bool."""
+        """Apply an operation of ops.def to values of one type; the first of three values is a bool."""
         dtype = values[-1].dtype
         result = BOOL if operation in bool_operations() else dtype
         return self._add(result, operations()[operation], dtype, *(value.index for value in values))
 
     def select(self, condition: Value, yes: Value, no: Value) -> Value:
-        """Take one of two values of one type."""
+        """Select one of two values of one type by a condition."""
         return self.apply("where", condition, yes, no)
 
     def masked(self, value: Value) -> Value:
-        """Replace a value where the call's mask is off, so that nothing is reported there."""
+        """Replace a value by a neutral one where the call's mask is off, so that it raises no FP flags."""
         if self.mask is None:
             return value
         return self.select(self.mask, value, self.constant(self.neutral_value, value.dtype))
 
     @contextmanager
     def masking(self, mask: Value, neutral_value: int) -> Iterator[None]:
-        """Have the functions written in the block report nothing where a mask is off."""
+        """Suppress FP flags where a mask is off, for the functions written in the block."""
         outer = self.mask, self.neutral_value
         self.mask, self.neutral_value = mask, neutral_value
         yield
@@ -118,13 +118,13 @@ class Builder:
     def store(self, value: Value, position: int) -> None:
         """Store a value to an output."""
         self._out_dtypes.append(value.dtype)
-        known = next(
+        operand = next(
             (i for i, o in enumerate(self._operands) if o.source == "out" and o.position == position), None
         )
-        if known is None:
-            known = len(self._operands)
+        if operand is None:
+            operand = len(self._operands)
             self._operands.append(Operand("out", position, value.dtype))
-        self._add(value.dtype, abi.OP_STORE, value.dtype, value.index, known)
+        self._add(value.dtype, abi.OP_STORE, value.dtype, value.index, operand)
 
     def finish(self) -> ElementProgram:
         """Return the program."""

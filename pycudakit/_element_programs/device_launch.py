@@ -1,4 +1,7 @@
-"""Programs over arrays that lie on a GPU: a launch in their stream, which nobody waits for."""
+"""Launches of elementwise programs on device arrays: asynchronous, in the arrays' own stream.
+
+A prepared launch is cached by the function and the arrays' signatures; a call binds addresses and enqueues.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,19 @@ from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import Pool
 
 _current_context = context.current_context
-_MAX_PREPARED = 4096  # forms of calls
-# So many operations on, it is looked whether a pass is worth to be compiled.
+_MAX_PREPARED = 4096  # call signatures
+# After this many enqueued operations, programs that were run often enough are compiled by NVRTC.
 _COMPILE_CHECK_OPERATIONS = 1 << 27
 
 
 class _DeviceLaunch(PreparedProgram):
-    """A program over arrays of certain forms, of which the addresses alone are others each time."""
+    """A program prepared for device arrays of given signatures; only the addresses change between calls."""
 
-    def __init__(self, program: ElementProgram, shape: tuple[int, ...], forms: Sequence[Any]) -> None:
+    def __init__(self, program: ElementProgram, shape: tuple[int, ...], signatures: Sequence[Any]) -> None:
         super().__init__(program)
         if all(
-            forms[position].strides is None and forms[position].shape == shape for _, position in self._arrays
+            signatures[position].strides is None and signatures[position].shape == shape
+            for _, position in self._arrays
         ):
             self.shape[0] = math.prod(shape)
         else:
@@ -47,11 +51,11 @@ class _DeviceLaunch(PreparedProgram):
         for index, position in self._arrays:
             self._flags[index] = abi.OPERAND_ON_DEVICE
             if self.dimensions.value != 1 or len(shape) == 1:
-                self._strides[index, : len(shape)] = _broadcast_strides(forms[position], shape)
+                self._strides[index, : len(shape)] = _broadcast_strides(signatures[position], shape)
         self._stream, self._waits = self.options["stream"], self.options["synchronous"]
 
     def bind_device(self, values: Sequence[Any], stream: int, waits: bool) -> None:
-        """Say what a call reads and writes: the addresses of arrays, and Python's numbers."""
+        """Bind a call's operands: the addresses of device arrays, and Python numbers."""
         for number, position in self._numbers:
             number[()] = values[position]
         for index, position in self._arrays:
@@ -61,13 +65,15 @@ class _DeviceLaunch(PreparedProgram):
 
 
 class _PreparedLaunch:
-    """What is prepared for calls of one form."""
+    """The prepared launch for one call signature; `is_plain` is False if it needs the general path."""
 
     def __init__(self, function: ElementFunction, inputs: Sequence[Any], out: ArraySignature | None) -> None:
-        inputs = [form if isinstance(form, type) else ArraySignature(*form) for form in inputs]
-        forms = [form for form in (*inputs, out) if isinstance(form, ArraySignature)]
-        self.shape = np.broadcast_shapes(*(form.shape for form in forms))
-        dtypes = {form: numpy_dtype(form.dtype) for form in forms}
+        inputs = [
+            signature if isinstance(signature, type) else ArraySignature(*signature) for signature in inputs
+        ]
+        signatures = [signature for signature in (*inputs, out) if isinstance(signature, ArraySignature)]
+        self.shape = np.broadcast_shapes(*(signature.shape for signature in signatures))
+        dtypes = {signature: numpy_dtype(signature.dtype) for signature in signatures}
         self.is_plain = (
             all(dtype is not None for dtype in dtypes.values())  # a float64 equals None
             and 0 not in self.shape
@@ -76,7 +82,10 @@ class _PreparedLaunch:
         )
         if not self.is_plain:
             return
-        types = tuple(CODES[dtypes[form]] if isinstance(form, ArraySignature) else form for form in inputs)  # type: ignore[index]
+        types = tuple(
+            CODES[dtypes[signature]] if isinstance(signature, ArraySignature) else signature
+            for signature in inputs
+        )  # type: ignore[index]
         program = plain_program(function, types, None if out is None else CODES[dtypes[out]])  # type: ignore[index]
         if program is None or function.outputs != 1:
             self.is_plain = False
@@ -84,9 +93,10 @@ class _PreparedLaunch:
         self.dtype: DType = program.out_dtypes[0]
         self.size = math.prod(self.shape)
         self.work = self.size * len(program.instructions)
-        # Where the arrays' memory begins and ends, from their first elements on; that of `out` last.
+        # Each array's byte extent relative to its first element; that of `out` comes last.
         self.extents = [
-            _extent(form) if isinstance(form, ArraySignature) else None for form in (*inputs, out)
+            _extent(signature) if isinstance(signature, ArraySignature) else None
+            for signature in (*inputs, out)
         ]
         result_signature = out or ArraySignature(self.dtype.str, self.shape, None, False)
         self.pool = Pool(
@@ -95,12 +105,12 @@ class _PreparedLaunch:
         self.choice_requested = EngineChoice(function.name, "cuda", context.REASON_ENGINE_REQUESTED)
         self.choice_automatic = EngineChoice(function.name, "cuda", "auto: arrays on a GPU")
 
-    def overlaps(self, forms: Sequence[Any], values: Sequence[Any]) -> bool:
-        """Tell whether `out` has elements of an argument, but not each at its place."""
+    def overlaps(self, signatures: Sequence[Any], values: Sequence[Any]) -> bool:
+        """Return True if `out` overlaps an argument other than element by element."""
         written, (low, high) = values[0], self.extents[-1]  # type: ignore[misc]
         low, high = low + written, high + written
-        for form, address, extent in zip(forms, values[2:], self.extents, strict=False):
-            if extent is None or (address == written and form == forms[-1]):
+        for signature, address, extent in zip(signatures, values[2:], self.extents, strict=False):
+            if extent is None or (address == written and signature == signatures[-1]):
                 continue
             if low < address + extent[1] and address + extent[0] < high:
                 return True
@@ -108,11 +118,11 @@ class _PreparedLaunch:
 
 
 _prepared_launches: dict[tuple[Any, ...], _PreparedLaunch | None] = {}
-_operations_since_check = 0  # that were queued since it was looked whether to compile
+_operations_since_check = 0  # operations enqueued since programs were last checked for compilation
 
 
 def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> Any:
-    """Queue a function of arrays of one library and of Python's numbers; None if that takes more care."""
+    """Enqueue a function of one library's arrays and Python numbers; None if it needs the general path."""
     context_now = _current_context.get()
     engine = context_now.fast_path_engine or context.process_engine
     if engine not in ("auto", "cuda"):
@@ -120,11 +130,11 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     library: ForeignLibrary | None = None
     first, stream = None, 0
     values: list[Any] = [0, None]
-    forms: list[Any] = []
+    signatures: list[Any] = []
     for value in inputs if out is None else (*inputs, out):
         kind = type(value)
         if kind is int or kind is float:
-            forms.append(kind)
+            signatures.append(kind)
             values.append(value)
             continue
         foreign_library = library_of_type(kind)
@@ -136,21 +146,21 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
             return None
         if array is None:
             return None
-        form, address, own_stream = array
+        signature, address, own_stream = array
         if library is None:
             library, first, stream = foreign_library, value, own_stream
         elif own_stream != stream:
             return None
-        forms.append(form)
+        signatures.append(signature)
         values.append(address)
     if library is None or (out is not None and type(out) in (int, float)):
         return None
-    key = (function, out is None, *forms)
+    key = (function, out is None, *signatures)
     launch = _prepared_launches.get(key)
     if launch is None:
         if key in _prepared_launches or not engine_status.status("cuda").available:
             return None
-        launch = _prepare(key, function, forms, out)
+        launch = _prepare(key, function, signatures, out)
         if launch is None:
             return None
     if out is None:
@@ -158,14 +168,14 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
         values[0] = library.address_of(result)
     else:
         result, values[0] = out, values.pop()
-        if launch.overlaps(forms, values):
+        if launch.overlaps(signatures, values):
             return None
     pool = launch.pool
     work = pool.take()
     try:
         work.bind_device(values, stream, context_now.wait)
         work.run_unobserved(launch.choice_automatic if engine == "auto" else launch.choice_requested)
-    except OverflowError:  # an integer that its company's type cannot hold
+    except OverflowError:  # a Python integer that the other operands' type cannot hold
         return None
     finally:
         pool.give_back(work)
@@ -174,31 +184,35 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
 
 
 @functools.lru_cache(1024)
-def _pool(program: ElementProgram, shape: tuple[int, ...], forms: tuple[Any, ...]) -> Pool[_DeviceLaunch]:
+def _pool(
+    program: ElementProgram, shape: tuple[int, ...], signatures: tuple[Any, ...]
+) -> Pool[_DeviceLaunch]:
     return Pool(
-        functools.partial(_DeviceLaunch, program, shape, [form and _signature(*form) for form in forms])
+        functools.partial(
+            _DeviceLaunch, program, shape, [signature and _signature(*signature) for signature in signatures]
+        )
     )
 
 
 def _signature(shape: tuple[int, ...], strides: tuple[int, ...], dtype: DType) -> ArraySignature:
-    form = ArraySignature(dtype.str, shape, None, False)
-    return form if strides == _contiguous_strides(form) else form._replace(strides=strides)
+    signature = ArraySignature(dtype.str, shape, None, False)
+    return signature if strides == _contiguous_strides(signature) else signature._replace(strides=strides)
 
 
 def enqueue(
     name: str,
     program: ElementProgram,
     shape: tuple[int, ...],
-    forms: tuple[Any, ...],
+    signatures: tuple[Any, ...],
     values: Sequence[Any],
     stream: int,
 ) -> None:
-    """Queue a program in a stream.
+    """Enqueue a program in a stream.
 
-    `values` are its outputs, its mask and its inputs: the addresses of arrays, of which `forms` has the
-    shapes, strides and types, and Python's numbers.
+    `values` are its outputs, its mask and its inputs: addresses of arrays, and Python numbers. `signatures`
+    has the arrays' shapes, strides and types.
     """
-    pool = _pool(program, shape, forms)
+    pool = _pool(program, shape, signatures)
     work = pool.take()
     try:
         work.bind_device(values, stream, _current_context.get().wait)
@@ -218,32 +232,32 @@ def enqueue_copy(
     source: tuple[int, tuple[int, ...]],
     stream: int,
 ) -> None:
-    """Queue a copy from one array to another, each given by its address and its strides."""
+    """Enqueue a copy from one array to another, each given by its address and its strides."""
     program = plain_program(_COPY, (CODES[dtype],), None)
     assert program is not None  # noqa: S101
-    forms = (shape, to[1], dtype), None, (shape, source[1], dtype)
-    enqueue("copy", program, shape, forms, (to[0], None, source[0]), stream)
+    signatures = (shape, to[1], dtype), None, (shape, source[1], dtype)
+    enqueue("copy", program, shape, signatures, (to[0], None, source[0]), stream)
 
 
 def _prepare(
-    key: tuple[Any, ...], function: ElementFunction, forms: list[Any], out: Any
+    key: tuple[Any, ...], function: ElementFunction, signatures: list[Any], out: Any
 ) -> _PreparedLaunch | None:
     if len(_prepared_launches) >= _MAX_PREPARED:
         _prepared_launches.clear()
     try:
         launch = (
-            _PreparedLaunch(function, forms, None)
+            _PreparedLaunch(function, signatures, None)
             if out is None
-            else _PreparedLaunch(function, forms[:-1], ArraySignature(*forms[-1]))
+            else _PreparedLaunch(function, signatures[:-1], ArraySignature(*signatures[-1]))
         )
-    except (TypeError, ValueError):  # which the way that takes more care says in other words
+    except (TypeError, ValueError):  # the general path raises it with its own message
         return None
-    found = _prepared_launches[key] = launch if launch.is_plain else None
-    return found
+    cached = _prepared_launches[key] = launch if launch.is_plain else None
+    return cached
 
 
 def _count_operations(operations: int) -> None:
-    """Have passes compiled that are worth it, now and then."""
+    """Count enqueued operations; now and then compile the programs that have run often enough."""
     global _operations_since_check  # noqa: PLW0603
     _operations_since_check += max(operations, _COMPILE_CHECK_OPERATIONS >> 8)
     if _operations_since_check >= _COMPILE_CHECK_OPERATIONS:
@@ -251,22 +265,22 @@ def _count_operations(operations: int) -> None:
         late_bound.compile_requested(loader.library("cuda"))
 
 
-def _contiguous_strides(form: ArraySignature) -> tuple[int, ...]:
-    dtype = numpy_dtype(form.dtype)
+def _contiguous_strides(signature: ArraySignature) -> tuple[int, ...]:
+    dtype = numpy_dtype(signature.dtype)
     item = 0 if dtype is None else dtype.itemsize
-    return tuple(math.prod(form.shape[d + 1 :]) * item for d in range(len(form.shape)))
+    return tuple(math.prod(signature.shape[d + 1 :]) * item for d in range(len(signature.shape)))
 
 
-def _broadcast_strides(form: ArraySignature, shape: tuple[int, ...]) -> list[int]:
+def _broadcast_strides(signature: ArraySignature, shape: tuple[int, ...]) -> list[int]:
     """Return an array's strides, broadcast to a shape."""
-    strides = _contiguous_strides(form) if form.strides is None else form.strides
-    foreign_library = [0 if n == 1 else stride for n, stride in zip(form.shape, strides, strict=True)]
-    return [0] * (len(shape) - len(foreign_library)) + foreign_library
+    strides = _contiguous_strides(signature) if signature.strides is None else signature.strides
+    own_strides = [0 if n == 1 else stride for n, stride in zip(signature.shape, strides, strict=True)]
+    return [0] * (len(shape) - len(own_strides)) + own_strides
 
 
-def _extent(form: ArraySignature) -> tuple[int, int]:
-    """Return where an array's memory begins and ends, from its first element on."""
-    strides = _contiguous_strides(form) if form.strides is None else form.strides
-    low, high = byte_extent(form.shape, strides)
-    dtype = numpy_dtype(form.dtype)
+def _extent(signature: ArraySignature) -> tuple[int, int]:
+    """Return the byte extent of an array, relative to its first element."""
+    strides = _contiguous_strides(signature) if signature.strides is None else signature.strides
+    low, high = byte_extent(signature.shape, strides)
+    dtype = numpy_dtype(signature.dtype)
     return low, high + (0 if dtype is None else dtype.itemsize)

@@ -1,4 +1,4 @@
-"""NumPy's functions, and the programs that compute them."""
+"""NumPy functions that elementwise programs compute, and the compilation of one call to a program."""
 
 from __future__ import annotations
 
@@ -56,12 +56,14 @@ class ElementFunction:
         self.outputs = outputs
         self.labels = labels
         self.types_python_scalars = types_python_scalars
-        self.neutral_value = 0 if name == "arctanh" else 1  # an argument that it does not object to
-        self.numpy_below: dict[tuple[Any, ...], float] = {}  # elements, by the arguments' types, once known
+        self.neutral_value = 0 if name == "arctanh" else 1  # an argument that raises no FP flags
+        self.numpy_below: dict[
+            tuple[Any, ...], float
+        ] = {}  # elements, by the arguments' types; filled lazily
         self.log_small_call = native_call.call_logger(Call(name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
 
     def is_small(self, first: Any, *others: Any) -> bool:
-        """Tell whether NumPy will answer a plain call first, and if so, record that it did."""
+        """Return True, and log the call, if NumPy is fastest for a plain call of this size."""
         if type(first) is not np.ndarray or context.fast_path_engine() != "auto":
             return False
         types = [first.dtype]
@@ -91,7 +93,7 @@ def compile_function(
     dtype: Any,
     casting: str,
 ) -> ElementProgram:
-    """Return the program of a function for arguments of these types: dtypes, or `int` and `float`."""
+    """Compile a function for arguments of these types: dtypes, or `int` and `float`."""
     builder = Builder()
     arguments: list[Value | WeakScalar] = [
         WeakScalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
@@ -118,9 +120,9 @@ def compile_function(
 def plain_program(
     function: ElementFunction, types: tuple[Any, ...], out: int | None
 ) -> ElementProgram | None:
-    """Return the program for arguments of these types, codes of pk_type or `int` and `float`.
+    """Compile a plain call for arguments of these types: codes of pk_type, or `int` and `float`.
 
-    None if it may refuse an element when others are written already.
+    Return None if the program may raise for one element after others have been written.
     """
     program = compile_function(
         function,
@@ -137,7 +139,7 @@ _COMPARISONS = frozenset(name for name in ACCEPTS_ANY_INTEGER if not name.starts
 
 
 def convert_python_scalars(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
-    """Give a type to Python numbers alone, and replace those out of range where that does no harm."""
+    """Give a type to Python numbers alone; replace integers out of range where only comparison matters."""
     if all(type(value) in (int, float) for value in inputs):
         return _as_ranks(inputs) if name in _COMPARISONS else _as_arrays(name, inputs, dtype)
     if name not in ACCEPTS_ANY_INTEGER or not any(type(value) is int for value in inputs):
@@ -152,7 +154,7 @@ def convert_python_scalars(name: str, inputs: Sequence[Any], dtype: Any = None) 
 
 
 def _as_ranks(numbers: Sequence[Any]) -> Sequence[Any]:
-    """Return integers of any size as small ones that compare as they do; other numbers as arrays."""
+    """Replace integers of any size by their ranks, which compare as they do; other numbers by arrays."""
     if all(type(value) is int for value in numbers):
         ranks = sorted({*numbers})
         return [np.asarray(ranks.index(value), INT64) for value in numbers]
@@ -160,7 +162,7 @@ def _as_ranks(numbers: Sequence[Any]) -> Sequence[Any]:
 
 
 def _as_arrays(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
-    """Return Python numbers as arrays; raises `OverflowError` for integers that NumPy has no room for."""
+    """Convert Python numbers to arrays; raise `OverflowError` for integers that NumPy cannot hold."""
     if all(type(value) is int for value in numbers):
         limits = np.iinfo(np.int64)
         if dtype is None and not all(limits.min <= value <= limits.max for value in numbers):
@@ -169,9 +171,9 @@ def _as_arrays(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
             if _takes_integers_as_floats(name):
                 return [np.asarray(float(value)) for value in numbers]
         elif dtype is not None and np.dtype(dtype).kind in "iu" and not _computes_integers(name):
-            return [np.asarray(bool(value), INT64) for value in numbers]  # of whose type NumPy complains
+            return [np.asarray(bool(value), INT64) for value in numbers]  # NumPy raises for their type later
         target = np.dtype(dtype) if dtype is not None else INT64
-        if target.kind == "O":  # NumPy's alone
+        if target.kind == "O":  # only NumPy computes with objects
             return numbers
         return [np.asarray(value, target if target.kind in "iuf" else INT64) for value in numbers]
     return [np.asarray(value, FLOAT64 if abs(value) > _LARGEST else None) for value in numbers]
@@ -179,7 +181,7 @@ def _as_arrays(name: str, numbers: Sequence[Any], dtype: Any) -> Sequence[Any]:
 
 @functools.cache
 def _loop_of_integers(name: str) -> str:
-    """Return the kinds that NumPy's ufunc of this name has integers as, and its result."""
+    """Return the dtype kinds of the ufunc's loop for integers: inputs, then outputs."""
     ufunc = getattr(np, name, None)
     if not isinstance(ufunc, np.ufunc):
         return ""
@@ -196,7 +198,7 @@ def _computes_integers(name: str) -> bool:
 
 
 def checked_output(name: str, result: Value, out: tuple[Any, ...], casting: str) -> tuple[Value]:
-    """Refuse an output that NumPy would refuse, with its words."""
+    """Return the result, or raise NumPy's error if its type cannot be cast to the output's."""
     if out[0] is not None and not np.can_cast(result.dtype, out[0], casting=casting):  # type: ignore[arg-type]
         raise TypeError(
             f"Cannot cast ufunc '{name}' output from {result.dtype!r} to {out[0]!r} "

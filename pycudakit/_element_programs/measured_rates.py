@@ -1,4 +1,4 @@
-"""Nanoseconds an element of NumPy / of the CPU engine, on one core, in cache, by type.
+"""Measured rates: nanoseconds per element as NumPy/CPU engine, on one core, in cache, for each type.
 
 Written by benchmarks/calibrate.py; the types are in the order of pk_type, "-" where NumPy has no loop.
 """

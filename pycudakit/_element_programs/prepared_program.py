@@ -1,4 +1,4 @@
-"""Programs as a library runs them: `pk_evaluate`, prepared once for calls one by one."""
+"""Programs prepared for `pk_evaluate`: arguments are bound once, and each call sets its operands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pycudakit._runtime.operands import Layout, strides_of
 
 
 class PreparedProgram(NativeCall):
-    """A program, with what `pk_evaluate` takes for it."""
+    """One program with its prepared arguments for `pk_evaluate`; it serves one call at a time."""
 
     entry = "pk_evaluate"
     resumes = True
@@ -42,11 +42,11 @@ class PreparedProgram(NativeCall):
             self._numbers.append((number, position))
         self.shape = np.empty(abi.MAX_DIMS, np.int64)
         self.dimensions = ctypes.c_int64(1)
-        self._bound_layout: list[Any] | None = None  # the last call's shape and forms, if they were described
-        self.fp_flags: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
+        self._bound_layout: list[Any] | None = None  # the last call's shape and strides, if not dense
+        self.fp_flags: Array = np.empty(len(program.instructions), np.uint8)  # per instruction, last call
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
+        """Return the entry, bound to its arguments."""
         instructions = self.program.instructions
         return abi.bound(
             *(library, self.entry),
@@ -57,7 +57,7 @@ class PreparedProgram(NativeCall):
         )
 
     def bind_dense(self, size: int, *values: Any) -> None:
-        """Say what a call reads and writes: its outputs, its mask and its inputs, which must live as long.
+        """Bind dense operands: outputs, mask and inputs. The caller keeps them alive during the call.
 
         The arrays are dense, of native types, and all of one shape.
         """
@@ -72,7 +72,7 @@ class PreparedProgram(NativeCall):
     def bind_strided(
         self, shape: tuple[int, ...], values: Sequence[Any], layouts: Sequence[Layout | None]
     ) -> None:
-        """Say the same of arrays of any layouts, which are broadcast to a shape."""
+        """Bind operands of any layouts, which are broadcast to a shape."""
         array_layouts = [layouts[position] for _, position in self._arrays]
         layout_key = [shape, *[layout[1] for layout in array_layouts]]  # type: ignore[index]
         if layout_key != self._bound_layout:
@@ -84,7 +84,7 @@ class PreparedProgram(NativeCall):
             self.addresses[index] = layout[0]  # type: ignore[index]
 
     def operands_of(self, values: Sequence[Any]) -> list[tuple[int, Any]]:
-        """Return the places in its table of those values that are arrays."""
+        """Return the operands that are arrays, each with its index in the operand table."""
         return [(index, values[position]) for index, position in self._arrays]
 
     def _set_layout(self, shape: tuple[int, ...], arrays: Sequence[Array]) -> None:
@@ -107,30 +107,30 @@ class PreparedProgram(NativeCall):
         self._bound_layout = None
 
     def fall_back(self, choice: EngineChoice, call_context: context.CallContext, rest: Array | None) -> int:
-        """Do on the CPU engine what the CUDA engine has left."""
+        """Compute on the CPU engine the chunks that the CUDA engine has not delivered."""
         if rest is None:
             return super().fall_back(choice, call_context, rest)
         ranges = rest["ranges"][0, : rest["count"][0]]
         remaining, size = int(ranges["count"].sum()), int(np.prod(self.shape[: self.dimensions.value]))
         cuda_flags = self.fp_flags.copy() if remaining else np.zeros_like(self.fp_flags)
-        what = f", with {remaining:,} of {size:,} elements left" if remaining else ""
-        fp_flags = self._run_with_options(fallback_choice(choice, what), call_context, rest)
+        progress = f", with {remaining:,} of {size:,} elements left" if remaining else ""
+        fp_flags = self._run_with_options(fallback_choice(choice, progress), call_context, rest)
         self.fp_flags |= cuda_flags
         return fp_flags | int(cuda_flags.max())
 
     def report_fp_flags(self) -> None:
-        """Raise or warn as NumPy would for what the calls met."""
+        """Raise or warn as NumPy does for the FP flags of the last call."""
         report_instruction_flags(self.program, self.fp_flags)
 
 
 @functools.lru_cache(4096)
 def prepared_programs(program: ElementProgram) -> Pool[PreparedProgram]:
-    """Return what is prepared for a program's calls."""
+    """Return the pool of prepared programs for a program."""
     return Pool(functools.partial(PreparedProgram, program))
 
 
 def report_instruction_flags(program: ElementProgram, fp_flags: Array) -> None:
-    """Raise, warn, print or stay silent for what each instruction met, function by function."""
+    """Report the FP flags of each instruction, by function, as `np.errstate` says."""
     by_function: dict[str, int] = {}
     for name, flags in zip(program.names, fp_flags.tolist(), strict=True):
         by_function[name] = by_function.get(name, 0) | flags

@@ -1,4 +1,4 @@
-"""A program as data: instructions for `pk_evaluate`, and what they apply to."""
+"""An elementwise program as data: instructions and operands for `pk_evaluate`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pycudakit._native.dtypes import CODES, DType
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Where one of a program's operands comes from, and its type in the program."""
+    """One operand of a program: its source in the call, and its type in the program."""
 
     source: str  # "input", "scalar", "mask", "out" or "constant"
     position: int
@@ -23,7 +23,7 @@ class Operand:
 
 
 class ElementProgram:
-    """Instructions, and what they apply to."""
+    """A program: a list of instructions for a register machine, and the operands that they load and store."""
 
     def __init__(
         self,
@@ -38,19 +38,19 @@ class ElementProgram:
         self.names = names  # the NumPy function that each instruction is part of, for its warnings
         self.operands = operands
         self.out_dtypes = out_dtypes
-        # Read and written for an element, where all arrays have as many.
+        # Bytes read and written per element, if all arrays have the full shape.
         self.in_bytes = sum(o.dtype.itemsize for o in operands if o.source in ("input", "mask"))
         self.out_bytes = sum(dtype.itemsize for dtype in out_dtypes)
-        self.may_raise = may_raise  # an element, when others are written already
-        # For the cost model: of each instruction the function, the type of its arguments, and which call of a
-        # function it is a part of.
+        self.may_raise = may_raise  # for one element's value, after others have been written
+        # For the cost model: of each instruction, the function, the type of its arguments, and the call of a
+        # function that it belongs to.
         self.work = tuple(
             (f"cast {abi.TYPES[to]}" if op == abi.OP_CAST else name, type_, call)
             for name, call, (op, type_, to, *_) in zip(names, calls, instructions.tolist(), strict=True)
             if op not in (abi.OP_LOAD, abi.OP_STORE)
         )
-        # Where a float becomes an integer, NumPy disagrees with itself, and so with us, out of range, where
-        # exponents never are.
+        # NumPy's own loops disagree with each other, and so with ours, where a float out of range becomes
+        # an integer. Exponents from frexp are never out of range.
         self.numpy_agrees = "frexp" in names or not any(
             op == abi.OP_CAST and abi.TYPES[type_].kind == "f" and abi.TYPES[to].kind in "iu"
             for op, type_, to, *_ in instructions.tolist()
@@ -58,7 +58,7 @@ class ElementProgram:
 
     @functools.cached_property
     def arrays(self) -> tuple[tuple[int, int], ...]:
-        """Each operand that is a call's own array, and which one: of its outputs, its mask and its inputs."""
+        """Operands that are arrays of the call, as (operand, position among outputs, mask and inputs)."""
         first = {"out": 0, "mask": len(self.out_dtypes), "input": len(self.out_dtypes) + 1}
         return tuple(
             (i, first[o.source] + o.position) for i, o in enumerate(self.operands) if o.source in first
@@ -66,14 +66,14 @@ class ElementProgram:
 
     @functools.cached_property
     def numbers(self) -> tuple[tuple[int, int, DType], ...]:
-        """Each operand that is a Python number, which one of those, and its type."""
+        """Operands that are Python numbers, as (operand, position in the call, type)."""
         first = len(self.out_dtypes) + 1
         scalars = ((i, o) for i, o in enumerate(self.operands) if o.source == "scalar")
         return tuple((i, first + o.position, o.dtype) for i, o in scalars)
 
     @functools.cached_property
     def table(self) -> np.ndarray[Any, Any]:
-        """What a call's operand table starts from, with the strides of arrays that are all dense."""
+        """The operand table that a call starts from, with the strides of dense arrays."""
         table = np.zeros(len(self.operands), abi.OPERAND)
         for index, operand in enumerate(self.operands):
             table["type"][index] = CODES[operand.dtype]

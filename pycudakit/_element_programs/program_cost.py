@@ -1,4 +1,4 @@
-"""What programs take on each engine, by measured rates, and so where `auto` runs them."""
+"""Cost model of elementwise programs: the time on each engine by measured rates, and `auto`'s choice."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ SINGLE_THREAD_CALL = CALIBRATION.constants.get(
 )  # of a call to a library that wakes no threads, beyond NumPy's
 NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
 
-GPU_MARGIN = 0.9  # of the time of others, for the GPU to be taken
+GPU_MARGIN = 0.9  # the GPU is chosen if its time is below this fraction of the other engine's
 
-# What must be spared for the CPU engine to wake threads for elementwise work (csrc/cpu/elementwise.cpp).
+# Seconds to save before the CPU engine wakes threads for elementwise work (csrc/cpu/elementwise.cpp).
 THREAD_WAKE_SECONDS = 60e-6
 
-# Several functions take so much of their times one by one, since values stay in registers between them.
+# Several functions in one program take this fraction of their separate times: values stay in registers.
 FUSED_FACTOR = 0.7
 
-# Threads gain less where memory is waited for: as if so many did nothing.
+# Memory-bound work gains less from threads: as if this many threads did nothing.
 MEMORY_IDLE_THREADS = 0.85
 
-# Nanoseconds an element of an instruction that was not measured, NumPy's and ours.
+# Nanoseconds per element of an instruction that was not measured: NumPy's, and the CPU engine's.
 UNMEASURED = (0.2, 0.2)
 
 
 @functools.cache
 def measured(name: str, code: int) -> tuple[float, float]:
-    """Return nanoseconds an element for a function and a type, NumPy's and ours."""
+    """Return nanoseconds per element of a function on a type: NumPy's, and the CPU engine's."""
     cells = (CALIBRATION.rates.get(name) or NANOSECONDS.get(name, "")).split()
     if len(cells) <= code or cells[code] == "-":
         return UNMEASURED
@@ -54,7 +54,7 @@ def measured(name: str, code: int) -> tuple[float, float]:
 
 
 def _pairs_of(program: ElementProgram) -> list[tuple[float, float]]:
-    """Return what was measured of a program's functions, each once, however many instructions it became."""
+    """Return the rates of a program's functions, each function once, however many instructions it has."""
     pairs, seen = [], set()
     for name, code, call in program.work:
         pair = measured(name, code)
@@ -66,19 +66,19 @@ def _pairs_of(program: ElementProgram) -> list[tuple[float, float]]:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known of a program before its arrays are."""
+    """Time estimates of a program that do not depend on the arrays' sizes."""
 
-    numpy: float  # seconds an element in NumPy
-    cpu: float  # in the CPU engine, on one thread
-    memory_bound: bool  # for memory, longer than it computes
-    parallel_from: float  # elements for which that wakes others
-    numpy_below: float  # elements below which NumPy answers first, where all arrays have as many
-    cuda_from: float  # and from which the GPU may answer before the CPU engine
+    numpy: float  # seconds per element in NumPy
+    cpu: float  # seconds per element in the CPU engine, on one thread
+    memory_bound: bool  # moving the bytes takes longer than computing
+    parallel_from: float  # elements from which the CPU engine wakes threads
+    numpy_below: float  # elements below which NumPy is fastest, if all arrays have the full shape
+    cuda_from: float  # elements from which the GPU may be faster than the CPU engine
 
 
 @functools.lru_cache(4096)
 def estimate(program: ElementProgram) -> Estimate:
-    """Return what is known of a program."""
+    """Estimate a program's time per element and its crossover sizes."""
     pairs = _pairs_of(program)
     numpy, cpu = (1e-9 * sum(pair[i] for pair in pairs) for i in (0, 1))
     if len(pairs) > 1:
@@ -100,9 +100,10 @@ def estimate(program: ElementProgram) -> Estimate:
 
 
 def _numpy_below(numpy: float, cpu: float, moving: float, parallel_from: float, start: float) -> float:
-    """Return how many elements make NumPy's time ours.
+    """Return the number of elements at which NumPy and the CPU engine take the same time.
 
-    An element takes `numpy` and `ours` seconds, and `moving` to and from memory; a call `start` more of ours.
+    An element takes `numpy` or `cpu` seconds, and `moving` seconds to and from memory; a call of the CPU
+    engine takes `start` seconds more than NumPy's.
     """
     if start <= 0:
         return 0
@@ -114,7 +115,7 @@ def _numpy_below(numpy: float, cpu: float, moving: float, parallel_from: float, 
 
 
 def _cuda_from(cpu: float, moved: float, memory_bound: bool, parallel_from: float) -> float:
-    """Return how many elements it takes for a GPU, on a link that is fast enough, to come first."""
+    """Return the number of elements from which the GPU is fastest, on a link that is fast enough."""
     one_thread = (CUDA_CALL / GPU_MARGIN - SINGLE_THREAD_CALL) / threaded_seconds(1, cpu, moved, memory_bound)
     if one_thread < parallel_from:
         return one_thread
@@ -123,21 +124,21 @@ def _cuda_from(cpu: float, moved: float, memory_bound: bool, parallel_from: floa
 
 
 def cpu_seconds(program: ElementProgram, size: int, moved: int) -> float:
-    """Return what a call takes on the CPU engine."""
+    """Estimate the seconds of a call on the CPU engine."""
     estimated = estimate(program)
     call, workers = (CALL, threads()) if size >= estimated.parallel_from else (SINGLE_THREAD_CALL, 1)
     return call + threaded_seconds(workers, size * estimated.cpu, moved, estimated.memory_bound)
 
 
 def choose(function: str, program: ElementProgram, size: int, up: int) -> EngineChoice:
-    """Return where a call runs, which is the engine that will answer first.
+    """Choose the engine that is fastest for a call, transfers included.
 
     Parameters
     ----------
     function
-        What is computed, in NumPy's words.
+        The function's NumPy name.
     program
-        What is computed.
+        The program that computes it.
     size
         The number of elements.
     up

@@ -1,4 +1,4 @@
-"""NumPy's ufuncs, written as instructions."""
+"""Lowering of NumPy's ufuncs to instructions, with NumPy's type promotion."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _or_for_bool(name: str, for_bool: str) -> Lowering:
 
 
 def _or_for_exact(name: str, for_exact: Lowering) -> Lowering:
-    """Lower to something else for bools and integers."""
+    """Lower floats to one operation, bools and integers by another lowering."""
 
     def lower(builder: Builder, *values: Value) -> Value | tuple[Value, ...]:
         return builder.apply(name, *values) if values[0].dtype.kind == "f" else for_exact(builder, *values)
@@ -105,7 +105,7 @@ def _divmod(builder: Builder, a: Value, b: Value) -> tuple[Value, ...]:
 
 
 def _ldexp(builder: Builder, value: Value, power: Value) -> Value:
-    # As doubles, which hold every power that makes a difference, so that it is rounded once.
+    # Computed in float64, which holds every relevant power exactly, so that the result is rounded once.
     scaled = builder.apply("ldexp", builder.cast(value, FLOAT64), builder.cast(power, FLOAT64))
     return builder.convert(scaled, value.dtype)
 
@@ -162,7 +162,7 @@ LOWERINGS: dict[str, Lowering] = {
 }
 
 
-# Under "equiv", Python's numbers were of any type before NumPy 2.1.
+# Before NumPy 2.1, Python numbers had no type under the rule "equiv".
 _NUMBERS_HAVE_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
@@ -174,7 +174,7 @@ def resolve(
     dtype: DType | None,
     casting: str,
 ) -> tuple[DType, ...]:
-    """Return the types of the loop that NumPy's ufunc would run; raise as NumPy does where it has none."""
+    """Return the types of the loop that NumPy's ufunc selects; raise NumPy's error if it has none."""
     ufunc = getattr(np, name)
     keywords = {} if dtype is None else {"signature": (None,) * ufunc.nin + (dtype,) * ufunc.nout}
     # NumPy's resolve_dtypes crashes on Python numbers under the rule "equiv"; "no" is the same rule here,
@@ -203,7 +203,7 @@ def write_ufunc(
     """Apply a NumPy ufunc, by name, with NumPy's promotion and errors."""
     types = tuple(a.type if isinstance(a, WeakScalar) else a.dtype for a in arguments)
     ufunc = getattr(np, name)
-    name, outputs = ufunc.__name__, ufunc.nout  # the one name of several
+    name, outputs = ufunc.__name__, ufunc.nout  # aliases such as `true_divide` become one name
     loop = resolve(name, types, out or (None,) * outputs, dtype, casting)
     if name in ACCEPTS_ANY_INTEGER:
         clamped = tuple(_clamp_literal(a, t) for a, t in zip(arguments, loop, strict=False))
@@ -211,7 +211,7 @@ def write_ufunc(
             return write_ufunc(builder, name, *clamped, out=out, dtype=dtype, casting=casting)
     unsupported = [d for d in loop if d not in CODES]
     if unsupported:
-        raise TypeError(f"{name} has no loop for {unsupported[0]} but NumPy's own")
+        raise TypeError(f"{name} has a loop for {unsupported[0]} only in NumPy")
     with builder.naming(name):
         if name == "power":
             product = _power_by_multiplication(builder, arguments[0], arguments[1], loop[0])

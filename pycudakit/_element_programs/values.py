@@ -1,4 +1,4 @@
-"""What programs are written in: types, values and operations."""
+"""The values and operations that elementwise programs are written in."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ from pycudakit import errors
 from pycudakit._native import abi, loader
 from pycudakit._native.dtypes import DType
 
-# Functions that need not hold a Python integer in the type of its company: only how it compares.
+# Comparisons need not hold a Python integer in the type of the other operand: only how it compares matters.
 ACCEPTS_ANY_INTEGER = frozenset(
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor".split()  # noqa: SIM905
 )
 
 
 def infinity_like(number: int) -> float:
-    """Return the infinity that compares as an integer beyond a type does; it may be beyond float64, too."""
+    """Return the infinity that compares as an integer out of a type's range does.
+
+    The integer may be out of float64's range, too.
+    """
     return math.inf if number > 0 else -math.inf
 
 
@@ -35,7 +38,7 @@ def _library() -> ctypes.CDLL | None:
 
 @functools.cache
 def _listed() -> list[tuple[str, bool]]:
-    """Return each operation of ops.def, as a library lists them, and whether its result is a bool."""
+    """Return each operation of ops.def, as a library lists them, with whether its result is a bool."""
     library = _library()
     if library is None:
         return operations_from_numpy()
@@ -48,7 +51,7 @@ def _listed() -> list[tuple[str, bool]]:
 
 
 def operations_from_numpy() -> list[tuple[str, bool]]:
-    """Return the same of NumPy's functions: where there is no library, programs tell types alone."""
+    """Return the operations from NumPy's ufuncs, for programs that only infer types without a library."""
     ufuncs = [(name, ufunc) for name, ufunc in vars(np).items() if isinstance(ufunc, np.ufunc)]
     bool_operations = [
         (name, any(types.startswith("d") and types.endswith("?") for types in ufunc.types))
@@ -67,12 +70,12 @@ def operations() -> dict[str, int]:
 @functools.cache
 def bool_operations() -> frozenset[str]:
     """Return the operations whose result is a bool."""
-    return frozenset(name for name, is_truth in _listed() if is_truth)
+    return frozenset(name for name, returns_bool in _listed() if returns_bool)
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What an instruction defines."""
+    """The result of an instruction."""
 
     index: int
     dtype: DType
@@ -80,7 +83,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class WeakScalar:
-    """A Python number: it takes the type of its company, as NumPy has it, and then becomes an operand."""
+    """A weakly typed Python scalar (NEP 50): it takes the dtype of the other operands."""
 
     type: type
     position: int | None  # among the inputs of a call, or None for a literal

@@ -1,1 +1,4 @@
-"""pycudakit's own functions, each named as csrc/<family>.cu; expressions are elementwise's and reduce's."""
+"""pycudakit's families of functions, each named like its csrc/<family>.cu.
+
+Expressions are compiled to the entries of the elementwise and reduce families.
+"""

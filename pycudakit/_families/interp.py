@@ -50,7 +50,7 @@ def interpolate(at: Array, places: Array, values: Array) -> Array:
 
 @numpy_for_small(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
-    """Return the line through given points, at each x.
+    """Interpolate linearly in one dimension, for monotonically increasing sample points.
 
     Parameters
     ----------

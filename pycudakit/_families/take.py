@@ -42,7 +42,7 @@ def _cost_of(picked: int, moved: int) -> Cost:
 
 @numpy_for_small(np.take)
 def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: str = "raise") -> Any:
-    """Return the elements at some indices along an axis.
+    """Take elements from an array along an axis.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def _numpy_take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any
 @numpy_for_small(_numpy_take_along_axis)
 @logged_as_one_call("take_along_axis")
 def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
-    """Return the elements at indices of their own along each line of an axis.
+    """Take values from the input array by matching 1d index and data slices.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
 @numpy_for_small(np.compress)
 @logged_as_one_call("compress")
 def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
-    """Return the elements along an axis for which a condition holds.
+    """Return selected slices of an array along given axis.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
 @numpy_for_small(np.flatnonzero)
 @logged_as_one_call("flatnonzero")
 def flatnonzero(a: Any) -> Any:
-    """Return the indices, in the flattened array, of what is not zero.
+    """Return indices that are non-zero in the flattened version of a.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def flatnonzero(a: Any) -> Any:
 @numpy_for_small(np.nonzero)
 @logged_as_one_call("nonzero")
 def nonzero(a: Any) -> Any:
-    """Return the indices of what is not zero: an array for each axis.
+    """Return the indices of the elements that are non-zero, as one array per axis.
 
     Parameters
     ----------
@@ -346,7 +346,7 @@ def nonzero(a: Any) -> Any:
 @numpy_for_small(np.argwhere)
 @logged_as_one_call("argwhere")
 def argwhere(a: Any) -> Any:
-    """Return the indices of what is not zero: a row for each element.
+    """Find the indices of array elements that are non-zero, grouped by element.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Functions of each element by itself."""
+"""Elementwise functions: each output element depends on the input elements at the same index."""

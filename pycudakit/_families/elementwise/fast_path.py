@@ -1,6 +1,7 @@
-"""The fast way of an elementwise call: what it takes is prepared once for a function and its types.
+"""The fast path of elementwise calls: prepared programs, one for each function and types.
 
-Plain are arrays of native types, of one shape, and Python numbers beside them. All else goes the full way.
+A plain call has arrays of native types and one shape, and Python numbers, without keywords. Every other call
+takes the general path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _current_context = context.current_context
 
 
 class Unary(UfuncAttributes, Protocol):
-    """A function of one array."""
+    """The type of elementwise functions of one array."""
 
     def __call__(
         self,
@@ -50,7 +51,7 @@ class Unary(UfuncAttributes, Protocol):
 
 
 class Binary(UfuncAttributes, Protocol):
-    """A function of two arrays."""
+    """The type of elementwise functions of two arrays."""
 
     def __call__(
         self,
@@ -72,14 +73,14 @@ class Binary(UfuncAttributes, Protocol):
 
 
 # Small calls go straight to NumPy. The two closures below are all that pycudakit adds to them, so
-# `asked.fast_path_engine()` is written out in them, and in `call`, to spare a call. They know arrays of one shape;
-# numbers, lists, broadcasts and `out` have the short way of all functions.
+# `context.fast_path_engine()` is inlined in them, and in `call`, to save a call. They cover arrays of one
+# shape; numbers, lists, broadcasts and `out` go through the dispatch cache.
 
 
 def unary(function: ElementFunction, ufunc: Any) -> Unary:
-    """Return a function of one array, of which small ones go to NumPy at once."""
+    """Make the public function of one array; small calls go to NumPy at once."""
     below, log_small_call = function.numpy_below, function.log_small_call
-    short = with_dispatch_cache(ufunc, lambda x, out=None: call(function, (x,), out))
+    dispatch = with_dispatch_cache(ufunc, lambda x, out=None: call(function, (x,), out))
 
     def call_unary(
         x: Any,
@@ -119,20 +120,20 @@ def unary(function: ElementFunction, ufunc: Any) -> Unary:
                 and casting == "same_kind"
                 and (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             ):
-                return short(x) if out is None else short(x, out)
+                return dispatch(x) if out is None else dispatch(x, out)
             return call(function, (x,), out, where, dtype, casting)
-        given = general_path.resolve_signature(signature, sig)
+        resolved = general_path.resolve_signature(signature, sig)
         return general_path.call_with_keywords(
-            function, (x,), out, where, dtype, casting, order, subok, given
+            function, (x,), out, where, dtype, casting, order, subok, resolved
         )
 
-    return cast("Unary", call_unary)  # which functions.py gives the attributes of a ufunc
+    return cast("Unary", call_unary)  # ufuncs.py adds the attributes of a ufunc
 
 
 def binary(function: ElementFunction, ufunc: Any) -> Binary:
-    """Return a function of two arrays, of which small ones go to NumPy at once."""
+    """Make the public function of two arrays; small calls go to NumPy at once."""
     below, log_small_call = function.numpy_below, function.log_small_call
-    short = with_dispatch_cache(
+    dispatch = with_dispatch_cache(
         _out_by_keyword(ufunc), lambda x1, x2, out=None: call(function, (x1, x2), out)
     )
 
@@ -178,7 +179,7 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
                 and casting == "same_kind"
                 and (_current_context.get().fast_path_engine or context.process_engine) == "auto"
             ):
-                return short(x1, x2) if out is None else short(x1, x2, out)
+                return dispatch(x1, x2) if out is None else dispatch(x1, x2, out)
             return call(function, (x1, x2), out, where, dtype, casting)
         return general_path.call_with_keywords(
             function,
@@ -196,14 +197,14 @@ def binary(function: ElementFunction, ufunc: Any) -> Binary:
 
 
 def _out_by_keyword(ufunc: Any) -> Any:
-    """Return a ufunc that takes `out` by position, at which NumPy warns: one may have meant an operand."""
+    """Wrap the ufuncs that warn if `out` is positional (it may be a mistaken operand) to pass it by name."""
     if ufunc in (np.maximum, np.minimum):
         return lambda x1, x2, out=None: ufunc(x1, x2, out=out)
     return ufunc
 
 
 def _fits_out(function: ElementFunction, out: Any, shape: tuple[int, ...], inputs: Sequence[Any]) -> bool:
-    """Tell whether a result can be put at once into what is given for it."""
+    """Return True if the result can be written straight to `out`."""
     return (
         function.outputs == 1
         and type(out) is np.ndarray
@@ -227,12 +228,12 @@ def call(
     casting: str = "same_kind",
     numpy_call: Callable[..., Any] | None = None,
 ) -> Any:
-    """Compute a function on the engine that is asked for, or on the one that will answer first.
+    """Compute a function on the requested engine, or under `auto` on the fastest.
 
-    `numpy_call` takes the place of the function's own `numpy` where that needs other arguments.
+    `numpy_call` replaces the function's own `numpy` where that needs other arguments.
     """
     engine = _current_context.get().fast_path_engine or context.process_engine
-    # With `out=`, a call under `auto` is mostly NumPy's, which is decided on the full way.
+    # With `out=`, most calls under `auto` are NumPy's; the general path decides.
     automatic = engine == "auto" and out is None and engine_status.status("cpu").available
     is_plain = (
         (automatic or engine in ("cpu", "cuda"))
@@ -269,7 +270,7 @@ def call(
 
     choice = (
         None if automatic else requested_engine(function.name, engine)
-    )  # or NoDevice, before anything is compiled
+    )  # raises NoDevice before anything is compiled
     program = plain_program(function, tuple(types), None if out is None else CODES[out.dtype])
     if program is None:
         return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
@@ -296,7 +297,7 @@ def call(
             values = [*results, None, *inputs]
             layouts = [layout_of(value) if type(value) is np.ndarray else None for value in values]
             work.bind_strided(shape, values, layouts)
-    except OverflowError:  # an integer that its company's type cannot hold
+    except OverflowError:  # a Python integer that the other operands' type cannot hold
         works.give_back(work)
         return general_path.call(function, inputs, out, where, dtype, casting, numpy_call)
     try:

@@ -1,4 +1,4 @@
-"""The full way of an elementwise call: masks, types, outputs, broadcasting, and whatever else NumPy takes."""
+"""The general path of elementwise calls: masks, type promotion, outputs, broadcasting and foreign arrays."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from pycudakit._runtime.ufunc_arguments import as_argument, as_mask, as_order, a
 
 
 def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
-    what = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
-    what += f" as {label}" * bool(label)
+    got = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
+    got += f" as {label}" * bool(label)
     return errors.Unsupported(
-        f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {what}; "
+        f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {got}; "
         "convert it, or use the engine 'auto'"
     )
 
@@ -56,13 +56,13 @@ def _type_of(argument: Any) -> Any:
 
 @dataclass
 class _UfuncRequest:
-    """A call's arguments as they will be computed with, or the first that NumPy alone takes."""
+    """A call's arguments, converted for the engines, or the first one that only NumPy supports."""
 
     arguments: list[Any]
     outs: list[Array | None]
     mask: Array | None
     dtype: np.dtype[Any] | None
-    unsupported: tuple[Any, str] | None = None  # the value, and what errors call it
+    unsupported: tuple[Any, str] | None = None  # the value, and its name in errors
 
     @functools.cached_property
     def types(self) -> tuple[Any, ...]:
@@ -98,7 +98,7 @@ def _read(
 
 def _compile(function: ElementFunction, request: _UfuncRequest, casting: str) -> ElementProgram:
     outs = [None if o is None else o.dtype for o in request.outs]
-    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" counts the byte order
+    if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" respects the byte order
         exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
         function.numpy.resolve_dtypes((*exact, *outs), casting=casting)
     return compile_function(
@@ -114,7 +114,7 @@ def _compile(function: ElementFunction, request: _UfuncRequest, casting: str) ->
 def _outputs(
     program: ElementProgram, request: _UfuncRequest, shape: tuple[int, ...]
 ) -> tuple[list[Array], list[Array]]:
-    """Return the outputs, and what to compute into: copies of those that overlap what is read."""
+    """Return the outputs, and the arrays to compute into: copies of outputs that overlap the inputs."""
     arrays = [a for a in (*request.arguments, request.mask) if isinstance(a, np.ndarray)]
     finals: list[Array] = []
     targets: list[Array] = []
@@ -143,21 +143,21 @@ _DEFAULTS["subok"] = True
 
 
 def _non_default(function: ElementFunction, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Return those keywords of a call that say something."""
-    given = {name: value for name, value in keywords.items() if value is not _DEFAULTS[name]}
-    if "where" in given:
-        # Or NumPy warns, which `warn_uninitialized` has done if it is to be done.
-        given.setdefault("out", None if function.outputs == 1 else (None,) * function.outputs)
-    return given
+    """Return the keywords that differ from their defaults."""
+    passed = {name: value for name, value in keywords.items() if value is not _DEFAULTS[name]}
+    if "where" in passed:
+        # Without `out` NumPy would warn; `warn_uninitialized` has already done so where it is due.
+        passed.setdefault("out", None if function.outputs == 1 else (None,) * function.outputs)
+    return passed
 
 
 _NDARRAYS = np.ndarray.__array_ufunc__
 
 
 def warn_uninitialized(*values: Any) -> None:
-    """Warn, as NumPy does since 2.4, of a result that is new where nothing was computed.
+    """Warn, as NumPy does since 2.4, that a new result is uninitialized where the mask is off.
 
-    It does not where the class of a value has a ufunc's call for itself.
+    It does not warn if the class of a value overrides `__array_ufunc__`.
     """
     if any(getattr(type(value), "__array_ufunc__", _NDARRAYS) is not _NDARRAYS for value in values):
         return
@@ -168,7 +168,7 @@ def warn_uninitialized(*values: Any) -> None:
 
 
 def resolve_signature(signature: Any, sig: Any) -> Any:
-    """Return the signature that was given by either name."""
+    """Return `signature` or its alias `sig`, whichever was passed."""
     if signature is not None and sig is not None:
         raise TypeError("cannot specify both 'sig' and 'signature'")
     return sig if signature is None else signature
@@ -185,14 +185,14 @@ def call_with_keywords(
     subok: bool,
     signature: Any,
 ) -> Any:
-    """Compute a function that is called with NumPy's less usual keywords."""
+    """Compute a function with NumPy's rarer keywords: `order`, `subok` and `signature`."""
     if signature is not None and dtype is not None:
         raise TypeError("cannot specify both 'signature' and 'dtype'")
     if context.current_engine() in ("auto", "numpy"):
-        given = {"out": out, "where": where, "dtype": dtype, "signature": signature}
-        given |= {"casting": casting, "order": order, "subok": subok}
-        compute = functools.partial(function.numpy, *inputs, **_non_default(function, given))
-        return native_call.run_numpy(function.name, "auto: only NumPy has such keywords", compute)
+        passed = {"out": out, "where": where, "dtype": dtype, "signature": signature}
+        passed |= {"casting": casting, "order": order, "subok": subok}
+        compute = functools.partial(function.numpy, *inputs, **_non_default(function, passed))
+        return native_call.run_numpy(function.name, "auto: only NumPy supports these keywords", compute)
     if not isinstance(subok, bool):
         raise TypeError("'subok' must be a boolean")
     order = as_order(order)
@@ -217,21 +217,23 @@ def call_with_keywords(
 def _cast_to_signature(
     function: ElementFunction, inputs: Sequence[Any], signature: Any, casting: str
 ) -> list[Array]:
-    """Return the inputs converted to a loop's types."""
+    """Convert the inputs to the types of the loop that a signature selects."""
     values = [value if type(value) in (float, int) else np.asarray(value) for value in inputs]
     none = [np.empty(0, value.dtype) if isinstance(value, np.ndarray) else value for value in values]
-    function.numpy(*none, signature=signature, casting=casting)  # raises what NumPy refuses
-    given = (*(_type_of(value) for value in values), *(None,) * function.outputs)
+    function.numpy(*none, signature=signature, casting=casting)  # raises NumPy's error
+    argument_types = (*(_type_of(value) for value in values), *(None,) * function.outputs)
     resolve: Any = function.numpy.resolve_dtypes  # type: ignore[attr-defined]
-    types = resolve(given, signature=_listed(signature, len(values), function.outputs), casting=casting)
+    types = resolve(
+        argument_types, signature=_listed(signature, len(values), function.outputs), casting=casting
+    )
     return [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(values, types, strict=False)]
 
 
 def _listed(signature: Any, inputs: int, outputs: int) -> tuple[Any, ...]:
-    """Return a signature as dtypes, of inputs and outputs."""
+    """Return a signature as a tuple of dtypes: inputs, then outputs."""
     listed = tuple(signature.replace("->", "")) if isinstance(signature, str) else signature
     listed = listed if isinstance(listed, tuple) else (listed,)
-    if len(listed) == 1:  # of the outputs
+    if len(listed) == 1:  # the outputs' type alone
         listed = (*(None,) * inputs, *listed * outputs)
     return tuple(None if each is None else np.dtype(each) for each in listed)
 
@@ -239,7 +241,7 @@ def _listed(signature: Any, inputs: int, outputs: int) -> tuple[Any, ...]:
 def choose(
     function: ElementFunction, program: ElementProgram, arguments: Sequence[Any], size: int, up: int
 ) -> EngineChoice:
-    """Return where a plain call runs under `auto`; note for which sizes it will be NumPy next time."""
+    """Choose the engine of a plain call under `auto`, and remember the sizes at which NumPy is fastest."""
     choice = program_cost.choose(function.name, program, size, up)
     if choice.engine == "numpy":
         cost = program_cost.estimate(program)
@@ -253,9 +255,9 @@ def _is_input(out: Array | None, read: Sequence[Array]) -> bool:
 
 
 def _passed_keywords(where: Any, **keywords: Any) -> dict[str, Any]:
-    """Return the keywords that somebody gave."""
-    given = {name: value for name, value in keywords.items() if value is not None}
-    return given if where is True else {**given, "where": where}
+    """Return the keywords that were passed."""
+    passed = {name: value for name, value in keywords.items() if value is not None}
+    return passed if where is True else {**passed, "where": where}
 
 
 def call(
@@ -267,14 +269,14 @@ def call(
     casting: str,
     numpy_call: Callable[..., Any] | None,
 ) -> Any:
-    """Compute a function of whatever NumPy takes: see `fast.call`."""
+    """Compute a function of any arguments that NumPy takes: see `fast_path.call`."""
     original = inputs
 
     def compute(inputs: Sequence[Any]) -> Any:
         if numpy_call is not None:
             return numpy_call(*inputs)
-        given = _non_default(function, {"out": out, "dtype": dtype, "where": where, "casting": casting})
-        return function.numpy(*inputs, **given)
+        passed = _non_default(function, {"out": out, "dtype": dtype, "where": where, "casting": casting})
+        return function.numpy(*inputs, **passed)
 
     if not all(map(foreign_arrays.is_ordinary, (*inputs, out, where))):
         if where is True and dtype is None and casting == "same_kind":
@@ -282,8 +284,8 @@ def call(
             if result is not None:
                 return result
         named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
-        if (answer := late_bound.try_replay(function, inputs, named)) is not NotImplemented:
-            return answer
+        if (result := late_bound.try_replay(function, inputs, named)) is not NotImplemented:
+            return result
         if any(map(foreign_arrays.has_dask, (*inputs, out, where))):
             cast = None if casting == "same_kind" else casting
             named = _passed_keywords(out=out, where=where, dtype=dtype, casting=cast)
@@ -318,7 +320,7 @@ def call(
     engine = context.current_engine()
     choice = (
         None if engine == "auto" else requested_engine(function.name, engine)
-    )  # or NoDevice, before anything is read
+    )  # raises NoDevice before anything is read
     if choice is not None and engine == "numpy":
         return by_numpy(choice.reason)
     if choice is None and not (
@@ -329,7 +331,7 @@ def call(
     request = _read(function, inputs, out, where, dtype)
     if request.unsupported is not None:
         if choice is None:
-            return by_numpy("auto: only NumPy takes these types")
+            return by_numpy("auto: only NumPy supports these types")
         raise _refuse(function.name, engine, *request.unsupported)
     program = _compile(function, request, casting)
     shape = broadcast(request.read, request.outs)
@@ -339,7 +341,8 @@ def call(
         choice = _choose(function, program, request, shape)
         if choice.engine == "numpy":
             return by_numpy(choice.reason)
-        if any(_is_input(out, request.read) for out in request.outs):  # no other engine could go on
+        # If an output overwrites an input, no other engine could resume after a failure.
+        if any(_is_input(out, request.read) for out in request.outs):
             choice = dataclasses.replace(choice, automatic=False)
     results, targets = _outputs(program, request, shape)
     _run(choice, program, shape, (*targets, request.mask, *request.arguments))
@@ -358,7 +361,7 @@ def call(
 def _choose(
     function: ElementFunction, program: ElementProgram, request: _UfuncRequest, shape: tuple[int, ...]
 ) -> EngineChoice:
-    """Return where a call runs under `auto`."""
+    """Choose the engine of a call under `auto`."""
     size = math.prod(shape)
     up = sum(array.nbytes for array in request.read)
     if request.mask is None and request.dtype is None and not any(o is not None for o in request.outs):

@@ -1,4 +1,4 @@
-"""NumPy's `flip`, `roll`, `transpose` and their like, whose results are new arrays in C order."""
+"""NumPy's `flip`, `roll`, `transpose` and similar functions, which return new arrays in C order."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _write_copy(_: Any, x: Any, **__: Any) -> tuple[Any, ...]:
 
 
 def copy_function(name: str, numpy: Callable[..., Any]) -> ElementFunction:
-    """Return a function that copies, by NumPy's of that name."""
+    """Return an elementwise function that copies, under NumPy's name."""
     return ElementFunction(name, numpy, _write_copy)
 
 
@@ -39,7 +39,7 @@ _FLIP, _ROLL, _TRANSPOSE, _SWAPAXES, _CONTIGUOUS = (
 def _write_triangle(
     lower: bool, builder: Builder, x: Any, row: Any, column: Any, **_: Any
 ) -> tuple[Any, ...]:
-    """Keep what is in a column up to the row's number, or from there on."""
+    """Keep the columns up to the row's limit (`lower`), or from it on; zero the others."""
     mask = builder.apply("less_equal", *((column, row) if lower else (row, column)))
     return (builder.select(mask, x, builder.constant(0, x.dtype)),)
 
@@ -52,12 +52,12 @@ TRIANGLES = {"tril": _TRIL, "triu": _TRIU}
 
 
 def triangle_limits(number: Any, columns: int, k: int) -> Any:
-    """Return the number that each row keeps columns up to, or from."""
+    """Return each row's limit: the last column that `tril` keeps, or the first that `triu` keeps."""
     return (number + max(-len(number) - 1, min(k, columns + 1)))[:, None]
 
 
 def copy_into(function: ElementFunction, source: Array, out: Array) -> None:
-    """Copy on the engine, in the name of a function."""
+    """Copy on the engine, under a function's name in the call log."""
     call(function, (source,), out, numpy_call=lambda values: np.copyto(out, values))
 
 
@@ -67,15 +67,15 @@ def dense(function: ElementFunction, view: Array) -> Array:
     return out
 
 
-def with_layout_of(function: ElementFunction, found: Array, target: Array) -> Array:
-    """Return an array that lies in memory as another one: itself, or that, with its elements."""
-    if found.strides == target.strides:
-        return found
-    copy_into(function, found, target)
+def with_layout_of(function: ElementFunction, array: Array, target: Array) -> Array:
+    """Return an array in the memory layout of `target`: itself if it has it, else `target`, filled."""
+    if array.strides == target.strides:
+        return array
+    copy_into(function, array, target)
     return target
 
 
-# What NumPy has of these as views, or in another order.
+# NumPy's counterparts, which return views or other orders, as C-contiguous copies.
 
 
 def _numpy_flip(m: Any, axis: Any = None) -> Any:
@@ -100,12 +100,14 @@ def _numpy_contiguous(a: Any, dtype: Any = None) -> Any:
 
 @numpy_for_small(_numpy_flip)
 def flip(m: Any, axis: Any = None) -> Any:
-    """Return a C-contiguous copy with the elements along some axes in reverse.
+    """Reverse the order of elements in an array along the given axis.
+
+    The result is a C-contiguous copy.
 
     Parameters
     ----------
     m : array_like
-        What to reverse.
+        The array to reverse.
     axis : int or tuple of ints, optional
         The axes; all of them if None.
 
@@ -134,10 +136,13 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 @numpy_for_small(
     _numpy_roll if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
-)  # which takes floats
+)  # earlier versions accept floats as shifts
 @logged_as_one_call("roll")
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
-    """Return a C-contiguous copy whose elements are moved along some axes, from the end to the beginning.
+    """Roll array elements along a given axis.
+
+    Elements that roll beyond the last position are re-introduced at the first. The result is a
+    C-contiguous copy.
 
     Parameters
     ----------
@@ -165,21 +170,21 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         source, target, axis = array.ravel(), out.reshape(-1), 0
     axes = normalize_axis_tuple(axis, source.ndim, allow_duplicate=True)
     shifts = dict.fromkeys(range(source.ndim), 0)
-    together = np.broadcast(shift, axes)
-    if together.ndim > 1:
+    pairs = np.broadcast(shift, axes)
+    if pairs.ndim > 1:
         raise ValueError("'shift' and 'axis' should be scalars or 1D sequences")
-    for by, along in together:
+    for by, along in pairs:
         shifts[int(along)] += int(by)
-    blocks = []  # along each axis, where elements go and where they come from
+    blocks = []  # along each axis, pairs of target and source slices
     for along, by in shifts.items():
         size = source.shape[along]
-        first = by % size if size else 0  # the place of what was the first
+        first = by % size if size else 0  # the new index of the first element
         parts = [(slice(first, None), slice(0, size - first)), (slice(0, first), slice(size - first, None))]
         blocks.append(parts if first else parts[:1])
     for block in itertools.product(*blocks):
         to: Any = (..., *(part[0] for part in block))
-        come: Any = (..., *(part[1] for part in block))
-        copy_into(_ROLL, source[come], target[to])
+        origin: Any = (..., *(part[1] for part in block))
+        copy_into(_ROLL, source[origin], target[to])
     return out
 
 
@@ -194,7 +199,7 @@ def contiguous_copy(function: ElementFunction, a: Any, view_of: Callable[[Any], 
 
 
 def contiguous(array: Array) -> Array:
-    """Return an array, or a copy in C order if it is in no order that a product takes."""
+    """Return an array itself if it or its transpose is C-contiguous, as products need, else a copy."""
     turned = array.swapaxes(-1, -2) if array.ndim > 1 else array
     if array.flags.c_contiguous or turned.flags.c_contiguous:
         return array
@@ -203,9 +208,9 @@ def contiguous(array: Array) -> Array:
 
 @numpy_for_small(_numpy_transpose)
 def transpose(a: Any, axes: Any = None) -> Any:
-    """Return a C-contiguous copy with the axes in another order.
+    """Return an array with axes transposed.
 
-    NumPy gives a view; here it is a new array, which the next call reads in order.
+    NumPy returns a view; this returns a new array, which the next call reads in order.
 
     Parameters
     ----------
@@ -231,9 +236,9 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 @numpy_for_small(_numpy_swapaxes)
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    """Return a C-contiguous copy with two axes interchanged.
+    """Interchange two axes of an array.
 
-    NumPy gives a view; here it is a new array, which the next call reads in order.
+    NumPy returns a view; this returns a new array, which the next call reads in order.
 
     Parameters
     ----------
@@ -259,9 +264,9 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 @numpy_for_small(_numpy_contiguous)
 def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
-    """Return a C-contiguous copy, of one dimension at least.
+    """Return a contiguous array (ndim >= 1) in memory (C order).
 
-    NumPy gives the array itself if it is contiguous; here it is always a new one.
+    NumPy returns the array itself if it is contiguous; this always returns a new one.
 
     Parameters
     ----------
@@ -287,7 +292,7 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
 
 @numpy_for_small(np.tril)
 def tril(m: Any, k: int = 0) -> Any:
-    """Return a copy with zeros above a diagonal.
+    """Return the lower triangle of an array: a copy with the elements above the k-th diagonal zeroed.
 
     Parameters
     ----------
@@ -312,7 +317,7 @@ def tril(m: Any, k: int = 0) -> Any:
 
 @numpy_for_small(np.triu)
 def triu(m: Any, k: int = 0) -> Any:
-    """Return a copy with zeros below a diagonal.
+    """Return the upper triangle of an array: a copy with the elements below the k-th diagonal zeroed.
 
     Parameters
     ----------
@@ -347,7 +352,7 @@ def _triangle(function: ElementFunction, m: Any, k: Any) -> Any:
         array = np.broadcast_to(array, (array.size, array.size))
     rows, columns = array.shape[-2:]
     row = triangle_limits(np.arange(rows), columns, by)
-    mask = np.empty((rows, columns), bool)  # as NumPy has it, to lay the result out by
+    mask = np.empty((rows, columns), bool)  # NumPy's mask takes part in choosing the result's layout
     out = operands.allocate(array.dtype.newbyteorder("="), array.shape, [mask, array])
     call(
         function,

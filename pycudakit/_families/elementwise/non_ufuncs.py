@@ -1,4 +1,4 @@
-"""NumPy's elementwise functions that take several operations, or a signature of their own."""
+"""NumPy's elementwise functions that are not ufuncs: `where`, `clip`, `round`, `astype` and others."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from pycudakit._runtime.ufunc_arguments import as_argument, broadcasts_to, refus
 
 
 class _NotGiven:
+    """The type of the default that marks an argument as not passed."""
+
     def __repr__(self) -> str:
         return "<no value>"
 
@@ -49,7 +51,7 @@ WHERE = ElementFunction("where", np.where, write_where)
 @accept_foreign_arrays
 @numpy_for_small(np.where)
 def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
-    """Choose elements from `x` where the condition holds, and from `y` elsewhere.
+    """Return elements chosen from `x` or `y` depending on `condition`.
 
     Parameters
     ----------
@@ -137,7 +139,7 @@ def clip(
     casting: str = "same_kind",
     dtype: Any = None,
 ) -> Any:
-    """Limit values to the range from `a_min` to `a_max`.
+    """Clip (limit) the values in an array to the range from `a_min` to `a_max`.
 
     Parameters
     ----------
@@ -209,7 +211,7 @@ NAN_TO_NUM = ElementFunction("nan_to_num", np.nan_to_num, write_nan_to_num)
 @accept_foreign_arrays
 @numpy_for_small(np.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
-    """Replace NaN and infinities by numbers.
+    """Replace NaN by zero, and infinities by large finite numbers or by the given ones.
 
     Parameters
     ----------
@@ -296,7 +298,7 @@ def round_function(decimals: int) -> ElementFunction:
 @accept_foreign_arrays
 @numpy_for_small(np.round)
 def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
-    """Round to a number of decimals, ties to even.
+    """Evenly round to the given number of decimals: ties go to the even digit.
 
     Parameters
     ----------
@@ -348,7 +350,7 @@ SINC = ElementFunction("sinc", np.sinc, _write_sinc)
 @accept_foreign_arrays
 @numpy_for_small(np.sinc)
 def sinc(x: Any) -> Any:
-    """Return ``sin(pi * x) / (pi * x)``, which is 1 at 0.
+    """Return the normalized sinc function, ``sin(pi * x) / (pi * x)``, which is 1 at 0.
 
     Parameters
     ----------
@@ -379,7 +381,7 @@ def _numpy_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = Non
 @accept_foreign_arrays
 @numpy_for_small(_numpy_astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    """Convert to a type.
+    """Copy an array to a specified data type.
 
     Floats become integers by truncation; out of range they become the nearest integer that the type has,
     and NaN becomes 0, on every engine but ``"numpy"``.

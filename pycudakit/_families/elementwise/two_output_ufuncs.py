@@ -1,4 +1,4 @@
-"""NumPy's elementwise functions of two results."""
+"""NumPy's elementwise functions of two results: `divmod`, `frexp` and `modf`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_OUTS = (None, None)
 
 
 def _part(function: ElementFunction, index: int) -> ElementFunction:
-    """Return the function of one of the two results."""
+    """Return the function that computes one of the two results."""
 
     @functools.wraps(function.numpy)
     def numpy(*inputs: Any, **keywords: Any) -> Any:
@@ -40,7 +40,7 @@ def _part(function: ElementFunction, index: int) -> ElementFunction:
 PARTS = {f.name: (_part(f, 0), _part(f, 1)) for f in (_DIVMOD, _FREXP, _MODF)}
 
 
-def _short(function: Callable[..., Any]) -> Callable[..., Any]:
+def _dispatched(function: Callable[..., Any]) -> Callable[..., Any]:
     return functools.wraps(function)(with_dispatch_cache(getattr(np, function.__name__), function))
 
 
@@ -70,7 +70,7 @@ def _call(
 
 
 @as_ufunc
-@_short
+@_dispatched
 def divmod(
     x1: Any,
     x2: Any,
@@ -87,7 +87,7 @@ def divmod(
     signature: Any = None,
     sig: Any = None,
 ) -> tuple[Any, Any]:
-    """Return the quotient rounded down, and the remainder that goes with it.
+    """Return element-wise quotient and remainder simultaneously.
 
     Parameters
     ----------
@@ -104,12 +104,12 @@ def divmod(
     >>> pk.divmod([7, -7], 4)
     (array([ 1, -2]), array([3, 1]))
     """
-    given = resolve_signature(signature, sig)
-    return _call(_DIVMOD, (x1, x2), (out1, out2), out, where, dtype, casting, order, subok, given)
+    resolved = resolve_signature(signature, sig)
+    return _call(_DIVMOD, (x1, x2), (out1, out2), out, where, dtype, casting, order, subok, resolved)
 
 
 @as_ufunc
-@_short
+@_dispatched
 def frexp(
     x: Any,
     out1: Any = None,
@@ -125,7 +125,9 @@ def frexp(
     signature: Any = None,
     sig: Any = None,
 ) -> tuple[Any, Any]:
-    """Return a fraction from 0.5 to 1, and the power of two to multiply it by.
+    """Decompose the elements of x into mantissa and twos exponent.
+
+    The mantissa is in [0.5, 1) in absolute value.
 
     Parameters
     ----------
@@ -142,12 +144,12 @@ def frexp(
     >>> pk.frexp([6.0, -0.5])
     (array([ 0.75, -0.5 ]), array([3, 0], dtype=int32))
     """
-    given = resolve_signature(signature, sig)
-    return _call(_FREXP, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)
+    resolved = resolve_signature(signature, sig)
+    return _call(_FREXP, (x,), (out1, out2), out, where, dtype, casting, order, subok, resolved)
 
 
 @as_ufunc
-@_short
+@_dispatched
 def modf(
     x: Any,
     out1: Any = None,
@@ -163,7 +165,7 @@ def modf(
     signature: Any = None,
     sig: Any = None,
 ) -> tuple[Any, Any]:
-    """Return what is behind the point, and what is before it, both with the argument's sign.
+    """Return the fractional and integral parts of an array, element-wise, both with the argument's sign.
 
     Parameters
     ----------
@@ -180,5 +182,5 @@ def modf(
     >>> pk.modf([3.5, -0.25])
     (array([ 0.5 , -0.25]), array([ 3., -0.]))
     """
-    given = resolve_signature(signature, sig)
-    return _call(_MODF, (x,), (out1, out2), out, where, dtype, casting, order, subok, given)
+    resolved = resolve_signature(signature, sig)
+    return _call(_MODF, (x,), (out1, out2), out, where, dtype, casting, order, subok, resolved)

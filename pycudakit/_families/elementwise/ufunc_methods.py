@@ -1,4 +1,4 @@
-"""What NumPy's ufuncs have beside their call: `add.reduce`, `add.at`, `add.nin` and their kin."""
+"""The methods and attributes of NumPy's ufuncs: `add.reduce`, `add.at`, `add.nin` and so on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MAX_DIMENSIONS = 64
 NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 _SUMS, _EXTREMES, _SCANS = "reduce.sums_and_means", "reduce.min_max", "scan.cumulative"
-# The families' modules are imported when they are needed: `import pycudakit` stays quick.
+# The families' modules are imported on first use: `import pycudakit` stays fast.
 _REDUCTIONS = {
     "add": (_SUMS, "sum"),
     "multiply": (_SUMS, "prod"),
@@ -47,7 +47,7 @@ _SCANNED = {
     "minimum": (_SCANS, "cummin"),
 }
 _CONVERSION = ("elementwise.non_ufuncs", "astype")
-# What those do not take.
+# Keywords that only NumPy supports, by function.
 _NUMPY_KEYWORDS = {
     **dict.fromkeys(("sum", "prod"), frozenset[str]()),
     **dict.fromkeys(("max", "min"), frozenset({"dtype"})),
@@ -58,7 +58,7 @@ _ATTRIBUTES = ("identity", "nargs", "nin", "nout", "ntypes", "resolve_dtypes", "
 
 
 class UfuncAttributes(Protocol):
-    """What functions have that are ufuncs in NumPy, where `numpy.ufunc` documents it."""
+    """The attributes that the functions share with NumPy's ufuncs, as `numpy.ufunc` documents them."""
 
     identity: Any
     nargs: int
@@ -78,10 +78,10 @@ class UfuncAttributes(Protocol):
 def as_ufunc(function: F, shown: inspect.Signature | None = None) -> F:
     """Give a function the attributes of NumPy's ufunc of its name, and the signature that NumPy shows."""
     ufunc = getattr(np, function.__name__)
-    own = vars(function)
-    own.update({name: getattr(ufunc, name) for name in _ATTRIBUTES})
-    own.update({method.__name__: MethodType(method, function) for method in _METHODS})
-    own["__signature__"] = shown_signature(function) if shown is None else shown
+    attributes = vars(function)
+    attributes.update({name: getattr(ufunc, name) for name in _ATTRIBUTES})
+    attributes.update({method.__name__: MethodType(method, function) for method in _METHODS})
+    attributes["__signature__"] = shown_signature(function) if shown is None else shown
     return function
 
 
@@ -95,25 +95,25 @@ def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
     )
 
 
-def _counterpart(place: tuple[str, str]) -> Callable[..., Any]:
-    module, name = place
-    found = getattr(importlib.import_module(f"pycudakit._families.{module}"), name)
-    return accept_foreign_arrays(found)
+def _counterpart(location: tuple[str, str]) -> Callable[..., Any]:
+    module, name = location
+    function = getattr(importlib.import_module(f"pycudakit._families.{module}"), name)
+    return accept_foreign_arrays(function)
 
 
 def _operand_of(function: Any, method: str, array: Any) -> Any:
-    """Return what functions take in place of an argument, which NumPy alone may take for an object."""
+    """Convert an argument that NumPy would take for an object, such as another library's array."""
     if is_ordinary(array) or is_device_array(array) or is_dask(array):
         return array
     return read(array, f"{function.__name__}.{method}, array")
 
 
 def _is_supported(array: Any, out: Any) -> bool:
-    """Tell whether a function of the kit's computes with an array, which does not decide for itself."""
+    """Return True if pycudakit's functions support an array of this type, and this output."""
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
-    is_known = out is None or type(out) is np.ndarray or is_device_array(out)
-    if not is_known or isinstance(array, LazyArray):
+    is_out_supported = out is None or type(out) is np.ndarray or is_device_array(out)
+    if not is_out_supported or isinstance(array, LazyArray):
         return False
     if is_ordinary(array):
         return as_array(array) is not None
@@ -123,10 +123,10 @@ def _is_supported(array: Any, out: Any) -> bool:
 def _by_numpy(function: Any, method: str, unsupported: str | None, *args: Any, **kwargs: Any) -> Any:
     if any(map(has_dask, (*args, *kwargs.values()))):
         raise errors.Unsupported(
-            f"{function.__name__}.{method} of a Dask array needs all of it at once: .compute() it first"
+            f"{function.__name__}.{method} needs the whole Dask array at once: call .compute() on it first"
         )
     compute = functools.partial(getattr(getattr(np, function.__name__), method), *args, **kwargs)
-    if any(isinstance(value, LazyArray) for value in args):  # which captures it
+    if any(isinstance(value, LazyArray) for value in args):  # the tracer records it
         return compute()
     if function.nin != 2 and method != "at":  # raises
         return compute()
@@ -148,10 +148,10 @@ def reduce(
     initial: Any = NOT_GIVEN,
     where: Any = True,
 ) -> Any:
-    """Combine the elements along axes, as `numpy.ufunc.reduce`.
+    """Reduce an array along axes by applying the function, as `numpy.ufunc.reduce`.
 
-    Those of `add`, `multiply`, `maximum`, `minimum`, `logical_and` and `logical_or` are `sum`, `prod`, `max`,
-    `min`, `all` and `any`; the others are NumPy's.
+    The reductions of `add`, `multiply`, `maximum`, `minimum`, `logical_and` and `logical_or` are `sum`,
+    `prod`, `max`, `min`, `all` and `any`; the others are computed by NumPy.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def reduce(
     >>> pk.add.reduce([[1, 2], [3, 4]])
     array([4, 6])
     """
-    given = {
+    passed = {
         "axis": axis,
         "dtype": dtype,
         "out": out,
@@ -167,31 +167,31 @@ def reduce(
         "initial": initial,
         "where": where,
     }
-    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    passed = {name: value for name, value in passed.items() if value is not _DEFAULTS[name]}
     if isinstance(out, tuple) and len(out) == 1:
-        given["out"] = out[0]
+        passed["out"] = out[0]
     array = _operand_of(function, "reduce", array)
     ours = _REDUCTIONS.get(function.__name__)
     if ours is None:
-        return _by_numpy(function, "reduce", _NUMPY_ONLY, array, **given)
-    if ours[0] == _EXTREMES and "dtype" in given and is_ordinary(array) and _is_supported(array, out):
+        return _by_numpy(function, "reduce", _NUMPY_ONLY, array, **passed)
+    if ours[0] == _EXTREMES and "dtype" in passed and is_ordinary(array) and _is_supported(array, out):
         refuse_byte_order(dtype)
         if code_of(np.dtype(dtype)) is not None:
-            array = _counterpart(_CONVERSION)(array, given.pop("dtype"))
-    unsupported = given.keys() & _NUMPY_KEYWORDS[ours[1]]
+            array = _counterpart(_CONVERSION)(array, passed.pop("dtype"))
+    unsupported = passed.keys() & _NUMPY_KEYWORDS[ours[1]]
     if initial is None:
         unsupported |= {"initial"}
     if unsupported or not _is_supported(array, out):
-        why = f"a reduction with {min(unsupported)}={given[min(unsupported)]}" if unsupported else None
-        return _by_numpy(function, "reduce", why, array, **given)
-    return _counterpart(ours)(array, **{"axis": axis, **given})
+        reason = f"a reduction with {min(unsupported)}={passed[min(unsupported)]}" if unsupported else None
+        return _by_numpy(function, "reduce", reason, array, **passed)
+    return _counterpart(ours)(array, **{"axis": axis, **passed})
 
 
 def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, out: Any = None) -> Any:
-    """Return all results on the way along an axis, as `numpy.ufunc.accumulate`.
+    """Accumulate the results of applying the function along an axis, as `numpy.ufunc.accumulate`.
 
     Those of `add`, `multiply`, `maximum` and `minimum` are `cumsum`, `cumprod`, `cummax` and `cummin`; the
-    others are NumPy's.
+    others are computed by NumPy.
 
     Examples
     --------
@@ -199,15 +199,15 @@ def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, o
     >>> pk.maximum.accumulate([1, 3, 2])
     array([1, 3, 3])
     """
-    given = {"axis": axis, "dtype": dtype, "out": out}
-    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    passed = {"axis": axis, "dtype": dtype, "out": out}
+    passed = {name: value for name, value in passed.items() if value is not _DEFAULTS[name]}
     array = _operand_of(function, "accumulate", array)
     ours = _SCANNED.get(function.__name__)
     if ours is None:
-        return _by_numpy(function, "accumulate", _NUMPY_ONLY, array, **given)
-    unsupported = "an axis that is no int" if type(axis) is not int else None
+        return _by_numpy(function, "accumulate", _NUMPY_ONLY, array, **passed)
+    unsupported = "an axis that is not an int" if type(axis) is not int else None
     if unsupported or not _is_supported(array, out):
-        return _by_numpy(function, "accumulate", unsupported, array, **given)
+        return _by_numpy(function, "accumulate", unsupported, array, **passed)
     refuse_byte_order(dtype)
     if np.ndim(array) == 0:
         return getattr(np, function.__name__).accumulate(array)  # raises
@@ -215,7 +215,7 @@ def accumulate(function: Any, array: Any, /, axis: Any = 0, dtype: Any = None, o
 
 
 def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
-    """Compute the function of each element of `a` with each of `b`, as `numpy.ufunc.outer`.
+    """Apply the function to all pairs of an element of `a` and one of `b`, as `numpy.ufunc.outer`.
 
     Examples
     --------
@@ -232,15 +232,15 @@ def outer(function: Any, a: Any, b: Any, /, **kwargs: Any) -> Any:
     ):
         return _by_numpy(function, "outer", None, a, b, **kwargs)
     if np.ndim(a) + np.ndim(b) > _MAX_DIMENSIONS:
-        return _by_numpy(function, "outer", "so many dimensions", a, b, **kwargs)
-    # To NumPy's, a number is an array of its own type.
+        return _by_numpy(function, "outer", f"more than {_MAX_DIMENSIONS} dimensions", a, b, **kwargs)
+    # NumPy's method takes a number as an array of its own type.
     a, b = (value if is_device_array(value) or is_dask(value) else np.asarray(value) for value in (a, b))
-    beside = (..., *(None,) * np.ndim(b))
-    return function(a[beside], b, **kwargs)
+    expanded = (..., *(None,) * np.ndim(b))
+    return function(a[expanded], b, **kwargs)
 
 
 def at(function: Any, a: Any, indices: Any, b: Any = NOT_GIVEN, /) -> None:
-    """Compute the function in place at indices, each as often as it is named: `numpy.ufunc.at` does.
+    """Apply the function in place at indices, repeated ones repeatedly, by `numpy.ufunc.at`.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def at(function: Any, a: Any, indices: Any, b: Any = NOT_GIVEN, /) -> None:
 def reduceat(
     function: Any, array: Any, /, indices: Any, axis: Any = 0, dtype: Any = None, out: Any = None
 ) -> Any:
-    """Combine the elements of slices along an axis: `numpy.ufunc.reduceat` does.
+    """Reduce slices along an axis, by `numpy.ufunc.reduceat`.
 
     Examples
     --------
@@ -265,10 +265,10 @@ def reduceat(
     >>> pk.add.reduceat([1, 2, 3, 4], [0, 2])
     array([3, 7])
     """
-    given = {"axis": axis, "dtype": dtype, "out": out}
-    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    passed = {"axis": axis, "dtype": dtype, "out": out}
+    passed = {name: value for name, value in passed.items() if value is not _DEFAULTS[name]}
     array = _operand_of(function, "reduceat", array)
-    return _by_numpy(function, "reduceat", _NUMPY_ONLY, array, indices, **given)
+    return _by_numpy(function, "reduceat", _NUMPY_ONLY, array, indices, **passed)
 
 
 _METHODS = (accumulate, at, outer, reduce, reduceat)

@@ -1,1 +1,1 @@
-"""Expressions of several functions, in one pass."""
+"""Expressions of several elementwise functions, computed in one pass over the arrays."""

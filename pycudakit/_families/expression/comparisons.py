@@ -1,4 +1,4 @@
-"""NumPy's comparisons of whole arrays: how near, and whether equal, in one pass."""
+"""NumPy's comparisons of whole arrays: `isclose`, `allclose` and `array_equal`, each in one pass."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _write_close(
     if isinstance(y, Value):
         y = builder.cast(y, np.result_type(y.dtype, 1.0))
     distance = apply("absolute", apply("subtract", x, y))
-    share = apply("multiply", rtol, apply("absolute", y))
+    tolerance = apply("multiply", rtol, apply("absolute", y))
     if isinstance(y, WeakScalar) and isinstance(
         rtol, WeakScalar
-    ):  # a Python number, which takes others' types
+    ):  # a weakly typed Python number: it takes the other operand's type
         other = distance if isinstance(atol, WeakScalar) else atol
-        share = builder.cast(share, np.result_type(other.dtype, 1.0))
-    allowed = apply("add", atol, share)
+        tolerance = builder.cast(tolerance, np.result_type(other.dtype, 1.0))
+    allowed = apply("add", atol, tolerance)
     is_near = apply("logical_and", apply("less_equal", distance, allowed), apply("isfinite", y))
     return (apply("logical_or", is_near, apply("equal", x, y)),)
 
@@ -69,7 +69,7 @@ def _equal_or_nan(a: Any, b: Any) -> Any:
     return (a == b) | (np.isnan(a) & np.isnan(b))
 
 
-# By whether NaN are equal.
+# The functions, by `equal_nan`.
 CLOSE = {
     False: ElementFunction("isclose", np.isclose, _write_close, types_python_scalars=False),
     True: ElementFunction("isclose", _close_or_nan, _write_close_or_nan, types_python_scalars=False),
@@ -81,7 +81,7 @@ _EQUAL = {
 
 
 def close_operands(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return what is compared as NumPy takes it: b as a float, and no two numbers alone."""
+    """Convert the operands as NumPy does: `b` to a float, and one of two bare numbers to an array."""
     if type(b) is int:
         b = float(b)
     if type(a) in (bool, float, int) and type(b) in (bool, float, int):
@@ -90,7 +90,7 @@ def close_operands(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _check_tolerances(rtol: Any, atol: Any) -> None:
-    """Raise or warn as NumPy does of tolerances that are infinite or NaN."""
+    """Raise or warn as NumPy does for tolerances that are infinite or NaN."""
     rtol, atol = (x if isinstance(x, (float, int)) else np.asarray(x) for x in (rtol, atol))
     if not (np.isfinite(atol).all() and np.isfinite(rtol).all()):
         warn_or_raise("invalid", f"One of rtol or atol is not valid, atol: {atol}, rtol: {rtol}")
@@ -98,12 +98,14 @@ def _check_tolerances(rtol: Any, atol: Any) -> None:
 
 @numpy_for_small(np.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Any:
-    """Tell where elements are equal within a tolerance: ``abs(a - b) <= atol + rtol * abs(b)``.
+    """Return a boolean array where two arrays are element-wise equal within a tolerance.
+
+    Elements are equal where ``abs(a - b) <= atol + rtol * abs(b)``.
 
     Parameters
     ----------
     a, b : array_like
-        What to compare, broadcast together.
+        The values to compare, broadcast together.
     rtol, atol : array_like
         The relative and the absolute tolerance.
     equal_nan : bool
@@ -130,18 +132,18 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
         )
 
 
-# Elements: of fewer, NumPy answers first under `auto`; and where it compares elements of one type alone.
-_FEW, _FEW_OF_ONE_TYPE = 10_000, 200_000
+# Elements below which NumPy is fastest under `auto`: in general, and for arrays of one type.
+_NUMPY_BELOW, _NUMPY_BELOW_SAME_TYPE = 10_000, 200_000
 
 
-def _is_numpys(a: Any, b: Any, few: int = _FEW) -> bool:
-    return context.current_engine() == "auto" and max(np.size(a), np.size(b)) < few
+def _numpy_is_fastest(a: Any, b: Any, numpy_below: int = _NUMPY_BELOW) -> bool:
+    return context.current_engine() == "auto" and max(np.size(a), np.size(b)) < numpy_below
 
 
 @numpy_for_small(np.allclose)
 @logged_as_one_call("allclose")
 def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
-    """Tell whether all elements are equal within a tolerance, as `isclose` has it, in one pass.
+    """Return True if two arrays are element-wise equal within a tolerance; computed in one pass.
 
     Parameters
     ----------
@@ -158,7 +160,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     a, b = close_operands(a, b)
     if any(operands.as_array(value) is None for value in (a, b, rtol, atol)):
         return bool(numpy_fallback("allclose", lambda: np.allclose(a, b, rtol, atol, equal_nan)))
-    if _is_numpys(a, b):
+    if _numpy_is_fastest(a, b):
         return run_numpy(
             "allclose", REASON_NUMPY_FASTER_FOR_SIZE, lambda: np.allclose(a, b, rtol, atol, equal_nan)
         )
@@ -170,12 +172,12 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
 @numpy_for_small(np.array_equal)
 @logged_as_one_call("array_equal")
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
-    """Tell whether two arrays have the same shape and elements, in one pass.
+    """Return True if two arrays have the same shape and elements; computed in one pass.
 
     Parameters
     ----------
     a1, a2 : array_like
-        What to compare.
+        The arrays to compare.
     equal_nan : bool
         Whether NaN equals NaN.
 
@@ -191,7 +193,9 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         return bool(numpy_fallback("array_equal", lambda: np.array_equal(a1, a2, equal_nan)))
     if one.shape != other.shape:
         return False
-    if _is_numpys(one, other, _FEW_OF_ONE_TYPE if one.dtype == other.dtype and not equal_nan else _FEW):
+    if _numpy_is_fastest(
+        one, other, _NUMPY_BELOW_SAME_TYPE if one.dtype == other.dtype and not equal_nan else _NUMPY_BELOW
+    ):
         return run_numpy(
             "array_equal", REASON_NUMPY_FASTER_FOR_SIZE, lambda: np.array_equal(a1, a2, equal_nan)
         )

@@ -1,4 +1,4 @@
-"""Reductions of what a program computes, in the same pass."""
+"""Reductions fused with the elementwise program that computes their argument."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def reduce_program(
     keepdims: bool = False,
     ddof: float = 0,
 ) -> Any:
-    """Reduce the values of a function, as NumPy's function of that name does.
+    """Compute a reduction of an elementwise function's values in one pass.
 
     Parameters
     ----------
     name
-        Of the reduction.
+        The reduction's NumPy name.
     function, inputs
-        What computes its argument.
+        The elementwise function that computes the reduction's argument, and its inputs.
     out, axis, keepdims, ddof
         As for NumPy.
     """

@@ -1,1 +1,1 @@
-"""Counting."""
+"""Histograms, bin counts and binning."""

@@ -86,7 +86,7 @@ class _HistogramRequest:
 @numpy_for_small(np.bincount)
 @logged_as_one_call("bincount")
 def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
-    """Count how often each integer occurs.
+    """Count number of occurrences of each value in array of non-negative ints.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ def _guess_bin_count(values: Array) -> int:
 @numpy_for_small(np.histogram)
 @logged_as_one_call("histogram")
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None) -> Any:
-    """Count the elements in each of several intervals.
+    """Compute the histogram of a dataset.
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ def _counted(
 def histogram2d(
     x: Any, y: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    """Count the points in each of several rectangles.
+    """Compute the bi-dimensional histogram of two data samples.
 
     Parameters
     ----------
@@ -433,7 +433,7 @@ def bins_along_axes(edges: Sequence[Array], columns: Sequence[Any]) -> list[binn
 @numpy_for_small(np.digitize)
 @logged_as_one_call("digitize")
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    """Find the interval that each element lies in.
+    """Return the indices of the bins to which each value in input array belongs.
 
     Parameters
     ----------

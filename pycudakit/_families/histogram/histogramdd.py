@@ -27,7 +27,7 @@ _NUMPY: Any = np  # whose annotations are narrower than what it takes
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    """Count the points in each of several boxes.
+    """Compute the multidimensional histogram of some data.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def _numpy_dot(a: Any, b: Any, out: Any = None) -> Any:
 
 @numpy_for_small(_numpy_dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the dot product of two vectors, or the product of two matrices.
+    """Return the dot product of two arrays: of two vectors, or the matrix product.
 
     Products and sums of two vectors of floats are in float64, with an account of what is rounded away; of
     more dimensions, they are those of `matmul`.
@@ -134,7 +134,7 @@ def sum_of_products(
 
 @numpy_for_small(np.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
-    """Return the dot product of two arrays of one size, each as a vector.
+    """Return the dot product of two arrays of one size, each flattened to a vector.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 def average(
     a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = NONE
 ) -> Any:
-    """Return the mean along axes, in which elements may have weights.
+    """Compute the weighted average along the specified axis.
 
     Parameters
     ----------

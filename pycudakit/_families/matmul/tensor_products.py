@@ -46,7 +46,7 @@ def _numpy_kron(a: Any, b: Any) -> Any:
 @numpy_for_small(_numpy_inner)
 @logged_as_one_call("inner")
 def inner(a: Any, b: Any, /) -> Any:
-    """Return the sum of products along the last axes.
+    """Compute the inner product of two arrays: the sum of products over the last axes.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def inner(a: Any, b: Any, /) -> Any:
 @numpy_for_small(np.outer)
 @logged_as_one_call("outer")
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    """Return the products of each element of one with each of another.
+    """Compute the outer product of two vectors.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def vecdot_axes(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
 @numpy_for_small(np.tensordot)
 @logged_as_one_call("tensordot")
 def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    """Return the sums of products along pairs of axes.
+    """Compute tensor dot product along specified axes.
 
     Parameters
     ----------
@@ -284,7 +284,7 @@ def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
 @numpy_for_small(_numpy_kron)
 @logged_as_one_call("kron")
 def kron(a: Any, b: Any) -> Any:
-    """Return the Kronecker product: copies of `b`, each multiplied by an element of `a`.
+    """Compute the Kronecker product of two arrays: copies of `b`, scaled by the elements of `a`.
 
     Parameters
     ----------
@@ -320,7 +320,7 @@ def kron(a: Any, b: Any) -> Any:
 @numpy_for_small(np.trace)
 @logged_as_one_call("trace")
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
-    """Return the sum along the diagonal, which is that of `sum`.
+    """Return the sum along diagonals of the array, computed by `sum`.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ _EINSUM = copy_function("einsum", np.copy)
 @numpy_for_small(np.einsum)
 @logged_as_one_call("einsum")
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
-    """Return the sum of products that Einstein's notation describes.
+    """Evaluate the Einstein summation convention on the operands.
 
     Of one operand: sums, diagonals and other orders of axes; of two: what is a product of matrices, of
     vectors or of elements, and sums of those. What is more is NumPy's alone, and so are ellipses, lists of

@@ -1,1 +1,1 @@
-"""Functions that make one of many elements."""
+"""Reductions: sums, means, variances, minima, maxima and other functions along axes."""

@@ -28,7 +28,7 @@ def min(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Return the least element along axes; NaN if there is one.
+    """Return the minimum of an array or minimum along an axis; NaN propagates.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ def max(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Return the largest element along axes; NaN if there is one.
+    """Return the maximum of an array or maximum along an axis; NaN propagates.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def arg_extremum_like(
 @has_device_fast_path(device_fast_path.reduction("argmin", lowering.ARGMIN))
 @numpy_for_small(np.argmin)
 def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
-    """Return the index of the least element along an axis, the first of several.
+    """Return the indices of the minimum values along an axis; the first one of equal values.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
 @has_device_fast_path(device_fast_path.reduction("argmax", lowering.ARGMAX))
 @numpy_for_small(np.argmax)
 def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
-    """Return the index of the largest element along an axis, the first of several.
+    """Return the indices of the maximum values along an axis; the first one of equal values.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
 
 @numpy_for_small(np.ptp)
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
-    """Return the largest element less the least, along axes.
+    """Return the range of values (maximum - minimum) along an axis.
 
     Parameters
     ----------

@@ -23,7 +23,7 @@ def nansum(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Add up the elements along axes, NaN as 0.
+    """Return the sum of array elements over a given axis, treating NaNs as zero.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def nanprod(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Multiply the elements along axes, NaN as 1.
+    """Return the product of array elements over a given axis, treating NaNs as ones.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def nanmin(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Return the least element along axes, but for NaN.
+    """Return the minimum of an array or minimum along an axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def nanmax(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Return the largest element along axes, but for NaN.
+    """Return the maximum of an array or maximum along an axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def nanmax(
 def nanmean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
-    """Return the mean along axes of what is no NaN.
+    """Compute the arithmetic mean along the specified axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ def nanvar(
     mean: Any = NONE,
     correction: Any = NONE,
 ) -> Any:
-    """Return the variance along axes of what is no NaN.
+    """Compute the variance along the specified axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def nanstd(
     mean: Any = NONE,
     correction: Any = NONE,
 ) -> Any:
-    """Return the standard deviation along axes of what is no NaN.
+    """Compute the standard deviation along the specified axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def nanstd(
 
 @numpy_for_small(np.nanargmin)
 def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
-    """Return the index of the least element along an axis, but for NaN.
+    """Return the indices of the minimum values along an axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -291,7 +291,7 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
 
 @numpy_for_small(np.nanargmax)
 def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -> Any:
-    """Return the index of the largest element along an axis, but for NaN.
+    """Return the indices of the maximum values along an axis, ignoring NaNs.
 
     Parameters
     ----------

@@ -129,7 +129,7 @@ def sum(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Add up the elements along axes.
+    """Return the sum of array elements over a given axis.
 
     Floats add up in float64, with an account of what is rounded away; integers wrap around, as NumPy's do.
 
@@ -168,7 +168,7 @@ def prod(
     initial: Any = NONE,
     where: Any = NONE,
 ) -> Any:
-    """Multiply the elements along axes.
+    """Return the product of array elements over a given axis.
 
     Floats multiply in float64 with an exponent of its own, so that only the result can overflow.
 
@@ -324,7 +324,7 @@ def _variance_about_mean(call: Reduction, a: Any, mean: Any, where: Any, ddof: f
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE
 ) -> Any:
-    """Return the arithmetic mean along axes.
+    """Compute the arithmetic mean along the specified axis.
 
     Parameters
     ----------
@@ -362,7 +362,7 @@ def var(
     mean: Any = NONE,
     correction: Any = NONE,
 ) -> Any:
-    """Return the variance along axes, in one pass.
+    """Compute the variance along the specified axis, in one pass.
 
     Parameters
     ----------
@@ -403,7 +403,7 @@ def std(
     mean: Any = NONE,
     correction: Any = NONE,
 ) -> Any:
-    """Return the standard deviation along axes, in one pass.
+    """Compute the standard deviation along the specified axis, in one pass.
 
     Parameters
     ----------
@@ -466,7 +466,7 @@ def _truth(
 @has_device_fast_path(device_fast_path.reduction("any", lowering.ANY))
 @numpy_for_small(np.any)
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
-    """Tell whether any element is true, along axes.
+    """Test whether any array element along a given axis evaluates to True.
 
     Parameters
     ----------
@@ -493,7 +493,7 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
 @has_device_fast_path(device_fast_path.reduction("all", lowering.ALL))
 @numpy_for_small(np.all)
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, where: Any = NONE) -> Any:
-    """Tell whether all elements are true, along axes.
+    """Test whether all array elements along a given axis evaluate to True.
 
     Parameters
     ----------
@@ -522,7 +522,7 @@ _COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # and not NumPy's integers,
 
 @numpy_for_small(np.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
-    """Count the elements that are not zero, along axes.
+    """Count the number of non-zero values along the given axis.
 
     Parameters
     ----------

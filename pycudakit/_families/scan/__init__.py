@@ -1,1 +1,1 @@
-"""Cumulative sums, products, maxima and minima, and scans."""
+"""Scans: cumulative sums, products, maxima and minima."""

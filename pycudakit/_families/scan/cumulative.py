@@ -214,7 +214,7 @@ def _device_fast_path(scan: _ScanFunction) -> Callable[..., Any]:
 @has_device_fast_path(_device_fast_path(_CUMSUM))
 @numpy_for_small(np.cumsum)
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running sum.
+    """Return the cumulative sum of the elements along a given axis.
 
     Parameters
     ----------
@@ -240,7 +240,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 @has_device_fast_path(_device_fast_path(_CUMPROD))
 @numpy_for_small(np.cumprod)
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running product.
+    """Return the cumulative product of the elements along a given axis.
 
     Parameters
     ----------
@@ -259,7 +259,7 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
 @has_device_fast_path(_device_fast_path(_NANCUMSUM))
 @numpy_for_small(np.nancumsum)
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running sum, in which NaN counts as 0.
+    """Return the cumulative sum of the elements along a given axis, treating NaNs as zero.
 
     Parameters
     ----------
@@ -278,7 +278,7 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
 @has_device_fast_path(_device_fast_path(_NANCUMPROD))
 @numpy_for_small(np.nancumprod)
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running product, in which NaN counts as 1.
+    """Return the cumulative product of the elements along a given axis, treating NaNs as one.
 
     Parameters
     ----------
@@ -358,7 +358,7 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the running sum, as the array API has it.
+    """Return the cumulative sum of the elements along a given axis, as the array API defines it.
 
     Parameters
     ----------
@@ -384,7 +384,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None, include_initial: bool = False
 ) -> Any:
-    """Return the running product, as the array API has it.
+    """Return the cumulative product of the elements along a given axis, as the array API defines it.
 
     Parameters
     ----------
@@ -437,7 +437,7 @@ _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 @numpy_for_small(np.diff)
 @logged_as_one_call("diff")
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
-    """Return the differences of neighbours; of bools, where they differ.
+    """Calculate the n-th discrete difference along the given axis.
 
     Parameters
     ----------

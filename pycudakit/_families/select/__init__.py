@@ -1,1 +1,1 @@
-"""Order statistics: medians, quantiles."""
+"""Order statistics by selection: medians, quantiles and percentiles."""

@@ -32,7 +32,7 @@ MASKED_MEDIAN_BELOW = 600  # NumPy takes shorter rows by way of a masked array, 
 def median(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
-    """Return the middle element in order, or the mean of the two in the middle.
+    """Compute the median along the specified axis.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def _propagate_nan(result: Any, nans: Array, request: OrderStatisticRequest) -> 
 def nanmedian(
     a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, keepdims: bool = False
 ) -> Any:
-    """Return the median of what is not NaN.
+    """Compute the median along the specified axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def quantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return what a share of the values is below.
+    """Compute the q-th quantile of the data along the specified axis.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def percentile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return what a percentage of the values is below.
+    """Compute the q-th percentile of the data along the specified axis.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def nanquantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return the quantiles of what is not NaN.
+    """Compute the q-th quantile of the data along the specified axis, ignoring NaNs.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def nanpercentile(
     *,
     weights: Any = None,
 ) -> Any:
-    """Return the percentiles of what is not NaN.
+    """Compute the q-th percentile of the data along the specified axis, ignoring NaNs.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Sorting, searching and what needs it."""
+"""Sorting, searching, and functions that are built on a sort: unique values and set operations."""

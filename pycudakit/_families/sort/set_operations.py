@@ -23,7 +23,7 @@ from pycudakit._runtime.native_call import logged_as_one_call
 def isin(
     element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
 ) -> Any:
-    """Tell which elements are among others.
+    """Calculate ``element in test_elements``, broadcasting over `element` only.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:
 @numpy_for_small(np.union1d)
 @logged_as_one_call("union1d")
 def union1d(ar1: Any, ar2: Any) -> Any:
-    """Return the distinct elements of two arrays, sorted.
+    """Find the union of two arrays: their distinct elements, sorted.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
 @numpy_for_small(np.intersect1d)
 @logged_as_one_call("intersect1d")
 def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices: bool = False) -> Any:
-    """Return the distinct elements that two arrays have in common, sorted.
+    """Find the intersection of two arrays: the distinct elements in both, sorted.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 @numpy_for_small(np.setdiff1d)
 @logged_as_one_call("setdiff1d")
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Return the distinct elements of one array that another has not.
+    """Find the set difference of two arrays: the distinct elements of `ar1` that are not in `ar2`.
 
     Parameters
     ----------
@@ -182,7 +182,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
 @numpy_for_small(np.setxor1d)
 @logged_as_one_call("setxor1d")
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """Return the elements that are in one of two arrays alone, sorted.
+    """Find the set exclusive-or of two arrays: the elements in exactly one of them, sorted.
 
     Parameters
     ----------

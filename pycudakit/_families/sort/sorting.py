@@ -86,7 +86,7 @@ def sort(
     stable: Any = None,
     descending: Any = None,
 ) -> Any:
-    """Return a sorted copy.
+    """Return a sorted copy of an array.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def argsort(
     stable: Any = None,
     descending: Any = None,
 ) -> Any:
-    """Return the indices that would sort an array: those of NumPy's ``kind="stable"``, whatever `kind` is.
+    """Return the indices that would sort an array, stably, whatever `kind` is.
 
     Parameters
     ----------
@@ -207,7 +207,7 @@ def argsort(
 @numpy_for_small(np.lexsort)
 @logged_as_one_call("lexsort")
 def lexsort(keys: Any, axis: Any = -1) -> Any:
-    """Return the indices that sort by several keys, the last one first.
+    """Perform an indirect stable sort using a sequence of keys, the last one first.
 
     Parameters
     ----------
@@ -255,7 +255,9 @@ def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
 @has_device_fast_path(device_fast_path.partition)
 @numpy_for_small(np.partition)
 def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
-    """Return a copy in which the `kth` element is where sorting would put it, the smaller ones before it.
+    """Return a partitioned copy of an array.
+
+    Element `kth` is where a sort would put it, with the smaller ones before it.
 
     The engines return the array sorted, which is a partition by every `kth`.
 
@@ -329,7 +331,7 @@ def _numpy_searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) 
 
 @numpy_for_small(_numpy_searchsorted)
 def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """Return where values would have to be inserted to keep an array sorted.
+    """Find indices where elements should be inserted to maintain order.
 
     Parameters
     ----------

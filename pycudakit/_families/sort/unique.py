@@ -31,7 +31,9 @@ def unique(
     equal_nan: Any = True,
     sorted: Any = True,
 ) -> Any:
-    """Return the distinct elements in order.
+    """Find the unique elements of an array.
+
+    They are returned in sorted order.
 
     Parameters
     ----------

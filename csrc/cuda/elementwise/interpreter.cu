@@ -1,3 +1,5 @@
+// The host's side of the program interpreter: it classifies a program's operands, builds the kernel's
+// parameters, and launches the interpreter kernel or, once it is compiled, the fused kernel.
 #include "interpreter.h"
 
 #include <algorithm>
@@ -10,12 +12,12 @@
 
 namespace pk {
 
-// A broadcast operand of a call smaller than this is spread out by staging: an upload of its own takes
-// longer.
+// If a broadcast operand would expand to fewer bytes than this, staging expands it: uploading it separately
+// takes longer.
 static constexpr int64_t MIN_BROADCAST_BYTES = 256 << 10;
-// Bytes of a transposed operand that are worth one more kernel for each chunk.
+// A smaller transposed operand is not worth one more kernel for each chunk.
 static constexpr int64_t MIN_TRANSPOSE_BYTES = 4 << 20;
-// Few elements are for many threads rather than for many elements a thread.
+// Threads compute more than one element only if there are more blocks of threads than this.
 static constexpr int64_t MANY_BLOCKS = 512;
 
 static int64_t spilled_registers(const Program &program, int block) {
@@ -29,7 +31,8 @@ void UnravelTable::begin() {
         table_.push_back(size);
         int shift = 0;
         while (shift < 31 && int64_t(1) << shift < size) ++shift;
-        // n / size is (the upper half of n * factor, and n) >> shift.
+        // Division by an invariant integer (Granlund and Montgomery 1994, figure 4.1):
+        // n / size == (mulhi(n, magic) + n) >> shift.
         const uint64_t magic =
             size <= MAX_SMALL ? (uint64_t((int64_t(1) << shift) - size) << 32) / uint64_t(size) + 1 : 0;
         table_.push_back(int64_t(magic | uint64_t(shift) << 32));
@@ -38,7 +41,7 @@ void UnravelTable::begin() {
 
 int32_t UnravelTable::add(const View &view) {
     if (table_.empty()) begin();
-    // Those of one layout share their strides, and so what a compiled pass makes of them.
+    // Operands with the same strides share one entry; a fused kernel then computes their offset once.
     const auto dims = view.strides.size();
     for (size_t at = 1 + 2 * dims; at < table_.size(); at += dims) {
         if (std::equal(view.strides.rbegin(), view.strides.rend(), table_.begin() + int64_t(at)))
@@ -48,14 +51,14 @@ int32_t UnravelTable::add(const View &view) {
     return int32_t(table_.size() - dims);
 }
 
-// Whether it may meet what no call may go on from: integers to negative powers.
+// Return true if the program may raise an error that ends the call: an integer to a negative power.
 static bool may_refuse(const Program &program) {
     return std::any_of(program.steps.begin(), program.steps.end(), [](const Step &step) {
         return step.op == ops::op_power && !is_float_type(step.type);
     });
 }
 
-// Whether it comes with the program.
+// Return true if the operand is a single value, which is passed within the program.
 static bool is_scalar(const Layout &layout, const View &view) {
     return view.access == Access::constant || (layout.size == 1 && view.base != nullptr);
 }
@@ -93,7 +96,7 @@ Interpreter::OperandClasses::OperandClasses(const Evaluation &evaluation, const 
         }
     }
     values_bytes = scratch_bytes;
-    // Behind the values lie the registers that have no room elsewhere.
+    // The spilled registers follow the values.
     scratch_bytes += 8 * spilled_registers(evaluation.program, block);
     for (const StreamedOperand &load : loads) {
         const View &view = views[size_t(load.operand)];
@@ -112,9 +115,9 @@ static int64_t bits_of(const Layout &layout, const View &view) {
 }
 
 static const StreamedOperand *find(const std::vector<StreamedOperand> &group, int operand) {
-    const auto found =
+    const auto match =
         std::find_if(group.begin(), group.end(), [&](auto &c) { return c.operand == operand; });
-    return found == group.end() ? nullptr : &*found;
+    return match == group.end() ? nullptr : &*match;
 }
 
 static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
@@ -169,7 +172,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
     if (operands.is_repeated() && is_short && common_.is_small)
         fused_kernel_ = FusedKernel::of(steps_, table.empty() ? 0 : int(table[0]),
                                         operands.reports_exceptions() || !can_run_async);
-    // Interpreted kernels take long.
+    // Interpreted kernels are slow: other chunks should not wait for them.
     own_stream = !single_pass_coalesced && !loads.empty() &&
                  (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());
 }
@@ -244,7 +247,8 @@ void Interpreter::transpose(const Chunk &chunk) const {
     }
 }
 
-// Where the elements of an operand begin, as far as they do not lie apart.
+// Return the address of an operand's first element in the chunk, a strided operand's base address, or a
+// constant's bits.
 static int64_t operand_address(const InterpreterParams &call, const DeviceStep &step, int32_t source) {
     switch (Source(source)) {
         case Source::chunk:
@@ -262,14 +266,14 @@ bool Interpreter::launch_compiled(const InterpreterParams &call, cudaStream_t st
     params.start = call.start;
     params.count = call.count;
     std::copy(std::begin(call.inline_coordinates), std::end(call.inline_coordinates), params.coordinates);
-    int64_t *place = params.operands;
+    int64_t *argument = params.operands;
     for (const DeviceStep &step : steps_) {
         if (step.op != PK_OP_LOAD && step.op != PK_OP_STORE) continue;
         const int32_t source = step.op == PK_OP_LOAD ? step.a : step.b;
-        *place++ = operand_address(call, step, source);
+        *argument++ = operand_address(call, step, source);
         if (source == int32_t(Source::broadcast)) {
-            *place = place[-1] + elements_offset(step.c);
-            ++place;
+            *argument = argument[-1] + elements_offset(step.c);
+            ++argument;
         }
     }
     return fused_kernel_->launch(params, stream);
@@ -280,7 +284,7 @@ void Interpreter::launch(const Chunk &chunk) {
     InterpreterParams params = common_;
     params.memory = chunk.d_memory;
     params.operands = chunk.operands;
-    // The registers that have no room elsewhere lie after the values.
+    // The spilled registers follow the values.
     params.scratch = chunk.scratch + chunk.rounded * values_bytes_;
     params.start = chunk.start;
     params.count = chunk.count;
@@ -290,9 +294,9 @@ void Interpreter::launch(const Chunk &chunk) {
     if (coordinates_at_ >= 0)
         params.coordinates = reinterpret_cast<const int64_t *>(params.broadcast + coordinates_at_);
     if (launch_compiled(params, chunk.stream)) return;
-    const int64_t wide = chunk.count / (int64_t(block_) * MANY_BLOCKS);
+    const int64_t elements_wanted = chunk.count / (int64_t(block_) * MANY_BLOCKS);
     const int most = device::elements_per_thread(params.registers_in_shared, block_);
-    params.per_thread = int32_t(std::clamp<int64_t>(wide, 1, most));
+    params.per_thread = int32_t(std::clamp<int64_t>(elements_wanted, 1, most));
     const int64_t per_block = int64_t(block_) * params.per_thread;
     const auto blocks = unsigned((chunk.count + per_block - 1) / per_block);
     const size_t shared_bytes = size_t(params.registers_in_shared * per_block) * sizeof(uint64_t);

@@ -1,4 +1,4 @@
-// The interpreter kernel: every thread walks a program over a few elements.
+// The interpreter kernel: each thread runs the whole program, step by step, over a few elements.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,8 @@ constexpr int MAX_THREADS = 1024;
 constexpr int MAX_REGISTERS = 16;
 constexpr int SHARED_BYTES = 48 << 10;
 
-// The registers that fit in shared memory, and then the elements that a thread holds at once.
+// The number of a program's registers that fit in shared memory, and of elements that a thread then computes
+// at once.
 inline int registers_in_shared(int registers, int block) {
     return std::min({registers, MAX_REGISTERS, SHARED_BYTES / (8 * block)});
 }
@@ -24,7 +25,8 @@ inline int elements_per_thread(int in_shared, int block) {
     return std::min(8, SHARED_BYTES / (8 * block * std::max(1, in_shared)));
 }
 
-// One thread's view of the registers of its elements: each 8 bytes, holding a value of its type's class.
+// One thread's view of the program's registers for its elements. A register is 8 bytes in shared memory or,
+// if spilled, in the chunk's scratch, and holds a value as it is computed.
 struct Registers {
     uint64_t *shared;
     uint64_t *spilled;
@@ -49,13 +51,13 @@ struct Registers {
     }
 };
 
-// Everything a step needs, for the elements of one thread.
+// What a step needs to run over the elements of one thread.
 struct Context {
     const InterpreterParams &call;
     const Registers &registers;
     int64_t first;  // the thread's elements are first, first + blockDim.x, ...
 
-    // body(e, element) for each of the thread's elements.
+    // Call body(e, element) for each of the thread's elements.
     template <class Body>
     __device__ void each(Body body) const {
 #pragma unroll 1
@@ -65,13 +67,14 @@ struct Context {
         }
     }
 
-    __device__ void report(const DeviceStep &step, unsigned met) const {
-        if (met == 0) return;
+    // Add exception flags to those of a step's instruction.
+    __device__ void report(const DeviceStep &step, unsigned exceptions) const {
+        if (exceptions == 0) return;
         unsigned *word = reinterpret_cast<unsigned *>(call.memory) + step.origin;
-        if ((*static_cast<volatile unsigned *>(word) & met) != met) atomicOr(word, met);
+        if ((*static_cast<volatile unsigned *>(word) & exceptions) != exceptions) atomicOr(word, exceptions);
     }
 
-    // The first of a step's elements, where they lie side by side.
+    // Return the address of the first element of a step's operand, which is dense.
     template <class T>
     __device__ T *dense(const DeviceStep &step, int32_t source) const {
         if (source == int32_t(Source::resident)) return reinterpret_cast<T *>(step.value) + call.start;
@@ -83,7 +86,7 @@ __device__ inline bool is_dense(int32_t source) {
     return source == int32_t(Source::chunk) || source == int32_t(Source::resident);
 }
 
-// Calls body with a value of the class that computes with a type.
+// Calls body with a value of the C++ type that a dtype is computed in.
 template <class Body>
 __device__ void with_class(int type, Body body) {
     switch (type) {
@@ -101,7 +104,7 @@ __device__ void with_class(int type, Body body) {
     }
 }
 
-// Calls body with a value of the type that an array stores.
+// Calls body with a value of the C++ type that a dtype is stored as.
 template <class Body>
 __device__ void with_stored(int type, Body body) {
     switch (type) {
@@ -147,16 +150,17 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
     });
 }
 
-// Two loads that follow each other, of one type, so that the link is waited for once.
+// Run two successive loads of dense operands of one dtype together, so that zero-copy operands cost the
+// link's latency once. Return false if the steps are not two such loads.
 __device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
     if (next.op != PK_OP_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type)
         return false;
     with_stored(step.type, [&](auto stored) {
         using T = decltype(stored);
         const T *from = context.dense<const T>(step, step.a);
-        const T *then = context.dense<const T>(next, next.a);
+        const T *next_from = context.dense<const T>(next, next.a);
         context.each([&](int e, int64_t element) {
-            const T first = from[element], second = then[element];
+            const T first = from[element], second = next_from[element];
             context.registers.set(step.target, e, element, widen(first));
             context.registers.set(next.target, e, element, widen(second));
         });
@@ -189,19 +193,19 @@ __device__ inline void cast(const Context &context, const DeviceStep &step) {
     with_class(step.type, [&](auto computed) {
         using From = decltype(computed);
         with_stored(step.to, [&](auto stored) {
-            unsigned met = 0;
+            unsigned exceptions = 0;
             context.each([&](int e, int64_t element) {
                 const From value = context.registers.get<From>(step.a, e, element);
-                context.registers.set(step.target, e, element, cast_to<decltype(stored)>(value, met));
+                context.registers.set(step.target, e, element, cast_to<decltype(stored)>(value, exceptions));
             });
-            context.report(step, met);
+            context.report(step, exceptions);
         });
     });
 }
 
 template <class Op, class T>
 __device__ void operate(const Context &context, const DeviceStep &step) {
-    unsigned met = 0;
+    unsigned exceptions = 0;
     context.each([&](int e, int64_t element) {
         const Registers &registers = context.registers;
         if constexpr (Op::arity == 3) {
@@ -212,12 +216,13 @@ __device__ void operate(const Context &context, const DeviceStep &step) {
             const T a = registers.get<T>(step.a, e, element);
             T b = a;
             if constexpr (Op::arity == 2) b = registers.get<T>(step.b, e, element);
-            registers.set(step.target, e, element, applied<Op>(step.type, a, b, met));
+            registers.set(step.target, e, element, applied<Op>(step.type, a, b, exceptions));
         }
     });
-    context.report(step, met);
+    context.report(step, exceptions);
 }
 
+// Sets of dtypes, as bits: those that are computed in each 32-bit type.
 constexpr uint32_t SIGNED_32 = 1u << PK_INT8 | 1u << PK_INT16 | 1u << PK_INT32;
 constexpr uint32_t UNSIGNED_32 = 1u << PK_BOOL | 1u << PK_UINT8 | 1u << PK_UINT16 | 1u << PK_UINT32;
 constexpr uint32_t FLOAT_32 = 1u << PK_FLOAT16 | 1u << PK_FLOAT32;
@@ -238,6 +243,7 @@ __device__ void operate_on(const Context &context, const DeviceStep &step) {
     });
 }
 
+// The interpreter kernel: runs the steps one after the other, each for all elements of the thread.
 __global__ void __launch_bounds__(MAX_THREADS) interpret(const __grid_constant__ InterpreterParams call) {
     extern __shared__ uint64_t shared[];
     const Registers registers{shared, reinterpret_cast<uint64_t *>(call.memory + call.scratch), call.count,

@@ -1,4 +1,5 @@
-// Work that runs a program over the elements of a chunk.
+// The program interpreter as a pipeline algorithm: it runs an elementwise program over the elements of each
+// chunk.
 #pragma once
 
 #include <memory>
@@ -13,37 +14,38 @@
 
 namespace pk {
 
-// Where a load finds its elements, or a store puts them.
+// Where a load reads its elements, or a store writes them.
 enum class Source : int32_t {
-    chunk,      // in the chunk's memory, after `value` bytes an element
-    broadcast,  // among what the device keeps, at `value`, in `c` dimensions, as stream/resident.h says
-    constant,   // in `value` itself
-    resident,   // from the address `value` on, those of the whole call side by side
-    resident_strided,  // from the address `value` on, at the coordinates' strides `c` on
+    chunk,             // in the chunk's memory; `value` is the bytes an element that precede the operand
+    broadcast,         // in the BroadcastBuffers at offset `value`, with `c` dimensions
+    constant,          // in `value` itself
+    resident,          // device-resident and contiguous, from the address `value` on
+    resident_strided,  // device-resident from the address `value` on; `c` is its strides' place in
+                       // UnravelTable
 };
 
-// A step as the kernel reads it.
+// One step of a program, as the kernel reads it.
 struct DeviceStep {
     uint16_t op;
     uint8_t type;
     uint8_t to;
     int32_t target, a, b, c;  // registers; of a load, `a` is a Source, of a store, `b`
-    int32_t origin;           // of which instruction the exceptions are
+    int32_t origin;           // the instruction that exceptions are reported for
     int64_t value;
 };
 
-// What finds an element's coordinates, and the strides of the operands that are found by these, in one table:
-//   dims | of each from the last on: its size, and what divides by it | dims strides in bytes for each
-//   operand
-// Division is by a multiplication where all elements are fewer than 2^31.
+// The table from which kernels compute an element's coordinates and, from these, its byte offset in each
+// strided operand:
+//   dims | size and divisor of each dimension, the last one first | for each operand dims strides in bytes
+// With fewer than 2^31 elements a division is a multiplication (FastDivisor).
 class UnravelTable {
    public:
     static constexpr int64_t MAX_SMALL = (int64_t(1) << 31) - 1;
     explicit UnravelTable(const Layout &layout) : layout_(layout) {}
 
-    // Where the operand's strides begin.
+    // Add an operand's strides, and return where they begin.
     int32_t add(const View &view);
-    // Empty, if no operand needs it.
+    // Return the table; it is empty if no operand needs it.
     const std::vector<int64_t> &table() const { return table_; }
 
    private:
@@ -53,19 +55,19 @@ class UnravelTable {
     std::vector<int64_t> table_;
 };
 
-// What the kernel is given. Short programs come with it, others lie on the device.
+// The kernel's parameters. Short programs are passed inline, long ones are in device memory.
 struct InterpreterParams {
     static constexpr int MAX_INLINE = 48, MAX_COORDINATES = 96;
 
     char *memory;
-    int64_t operands, scratch;      // where they lie in it
+    int64_t operands, scratch;      // offsets in `memory`
     int64_t start, count, rounded;  // elements
     const char *broadcast;
     const DeviceStep *steps;  // null: inline_steps
     int32_t step_count;
     int32_t registers_in_shared;
     int32_t per_thread;          // elements
-    int32_t is_small;            // for the coordinates
+    int32_t is_small;            // fewer than 2^31 elements
     const int64_t *coordinates;  // null: inline_coordinates
     DeviceStep inline_steps[MAX_INLINE];
     int64_t inline_coordinates[MAX_COORDINATES];
@@ -73,10 +75,12 @@ struct InterpreterParams {
 
 class FusedKernel;
 
+// Runs a program on the device, chunk by chunk: by the fused kernel if it is compiled, else by the
+// interpreter kernel.
 class Interpreter : public DeviceAlgorithm {
    public:
-    // If it may not keep broadcast operands on the devices, staging spreads them out; if it may not turn
-    // transposed ones there, staging does that, too.
+    // With `may_broadcast`, broadcast operands are uploaded once and kept on the devices; else staging
+    // expands them. With `may_transpose`, the device transposes transposed operands; else staging does.
     Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
                 const std::vector<int> &devices, bool may_broadcast, bool may_transpose = false);
 
@@ -84,20 +88,20 @@ class Interpreter : public DeviceAlgorithm {
     void launch(const Chunk &chunk) override;
     void collect(const void *status) override;
 
-    bool has_memory = false;  // for what it keeps on the devices
+    bool has_memory = false;  // the devices have memory for broadcast operands and long programs
 
    protected:
-    // Whether a chunk's elements of an operand that the program loads lie side by side.
+    // Return true if a chunk's elements of a loaded operand are contiguous on the device.
     bool has_dense(int operand) const;
-    // Where those lie, or the values that the program stores to an operand without an address.
+    // Return the address of those elements, or of the values that are stored to an operand without memory.
     char *dense(const Chunk &chunk, int operand) const;
 
    private:
-    // The operands of a program by the way that they go.
+    // The operands of a program, classified by how they reach the kernel.
     struct OperandClasses {
         std::vector<StreamedOperand> loads, stores, values, transposed;
         std::vector<int> broadcast;
-        int64_t scratch_bytes = 0, values_bytes = 0;  // of an element: all, and of these the values
+        int64_t scratch_bytes = 0, values_bytes = 0;  // per element: all, and the values' part of it
         OperandClasses(const Evaluation &evaluation, const plan::Operands &operands, bool may_broadcast,
                        bool may_transpose, int block);
     };
@@ -113,18 +117,18 @@ class Interpreter : public DeviceAlgorithm {
     const plan::Operands &operands_;
     Call &call_;
     const int block_;
-    const std::vector<StreamedOperand> values_;  // that stay in the scratch
+    const std::vector<StreamedOperand> values_;  // stored to the chunk's scratch
     const int64_t values_bytes_;
-    const std::vector<StreamedOperand>
-        transposed_;  // loads, as they lie there when the device has turned them
+    const std::vector<StreamedOperand> transposed_;  // loads that the device transposes into the scratch
     std::vector<DeviceStep> steps_;
     BroadcastBuffers broadcasts_;
-    int64_t steps_at_ = -1, coordinates_at_ = -1;  // where they are resident
+    int64_t steps_at_ = -1, coordinates_at_ = -1;  // in broadcasts_; -1: passed inline
     InterpreterParams common_{};
-    std::shared_ptr<FusedKernel> fused_kernel_;  // in a plan, if its steps may be compiled
+    std::shared_ptr<FusedKernel> fused_kernel_;  // null: always interpreted
 };
 
-// Calls run(work) for work that keeps broadcast operands on the devices, or, without room for them, does not.
+// Call run(algorithm) with an algorithm that keeps broadcast operands on the devices or, if their memory is
+// short, with one that stages them expanded.
 template <class Kind, class Run, class... Args>
 void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const std::vector<int> &devices,
                              Run run, Args &&...args) {

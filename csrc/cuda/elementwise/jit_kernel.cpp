@@ -1,3 +1,5 @@
+// Fused kernels: this file generates a program's CUDA C++, caches a kernel for each instruction sequence, and
+// queues the kernels that have done enough work to be compiled.
 #include "jit_kernel.h"
 
 #include <algorithm>
@@ -14,7 +16,7 @@ namespace pk {
 
 namespace {
 
-// Where there are more, all start again.
+// The cache is cleared once it holds more kernels than this.
 constexpr size_t MAX_KERNELS = 1024;
 
 struct KernelCache {
@@ -24,7 +26,7 @@ struct KernelCache {
     uint64_t last_number = 0;
 };
 
-// Never destroyed: at the process's exit the driver may be gone before it.
+// Never destroyed: when the process exits, the driver may be gone before it.
 KernelCache &kernel_cache() {
     static KernelCache *const kernel_cache = new KernelCache;
     return *kernel_cache;
@@ -35,7 +37,7 @@ std::string key_of(const std::vector<DeviceStep> &steps, int dims, bool reports_
     return (key += char(dims)) += char(reports_exceptions);
 }
 
-// A header's text, with what it includes where it does so. Those in <> are in jit_std.h.
+// Write a header's text with its quoted includes expanded in place. jit_std.h replaces the standard headers.
 void include(const std::string &name, std::vector<std::string> &included, std::ostream &out) {
     const auto *const header =
         std::find_if(std::begin(jit_headers), std::end(jit_headers), [&](const JitHeader &one) {
@@ -72,7 +74,7 @@ const char *const operations[] = {
 #include "ops.def"
 };
 
-// Writes a program as C++, in which the value of step i is v<i>.
+// Writes a program as CUDA C++ in which the variable v<i> has the value of step i.
 class Writer {
    public:
     Writer(std::ostream &out, const std::vector<DeviceStep> &steps) : out_(out), steps_(steps) {
@@ -89,17 +91,17 @@ class Writer {
             return;
         }
         out_ << "const auto v" << i << " = ";
-        const std::string met = ", met[" + std::to_string(step.origin) + "]);\n";
+        const std::string exceptions = ", exceptions[" + std::to_string(step.origin) + "]);\n";
         if (step.op == PK_OP_LOAD) {
             out_ << "load<" << int(step.type) << ">(" << access(step.a, step.c) << ", elements);\n";
         } else if (step.op == PK_OP_CAST) {
-            out_ << "cast<" << int(step.to) << ">(" << of(step.a) << met;
+            out_ << "cast<" << int(step.to) << ">(" << of(step.a) << exceptions;
         } else if (step.c >= 0) {
             out_ << "choose<ops::" << name(step) << ">(" << of(step.a) << ", " << of(step.b) << ", "
                  << of(step.c) << ");\n";
         } else {
             out_ << "operate<ops::" << name(step) << ", " << int(step.type) << ">(" << of(step.a) << ", "
-                 << of(step.b >= 0 ? step.b : step.a) << met;
+                 << of(step.b >= 0 ? step.b : step.a) << exceptions;
         }
         const auto target = size_t(step.target);
         if (target >= holders_.size()) holders_.resize(target + 1);
@@ -109,22 +111,22 @@ class Writer {
     static const char *name(const DeviceStep &step) { return operations[step.op - PK_OP_FIRST]; }
     std::string of(int32_t reg) const { return "v" + std::to_string(holders_[size_t(reg)]); }
     std::string access(int32_t source, int32_t strides) {
-        const std::string place = std::to_string(operands_++);
+        const std::string index = std::to_string(operands_++);
         switch (Source(source)) {
-            case Source::constant: return "Constant{" + place + "}";
-            case Source::resident_strided: return "Strided{" + place + ", " + std::to_string(strides) + "}";
-            case Source::broadcast: return ++operands_, "Broadcast{" + place + "}";
-            default: return "Dense{" + place + "}";
+            case Source::constant: return "Constant{" + index + "}";
+            case Source::resident_strided: return "Strided{" + index + ", " + std::to_string(strides) + "}";
+            case Source::broadcast: return ++operands_, "Broadcast{" + index + "}";
+            default: return "Dense{" + index + "}";
         }
     }
 
     std::ostream &out_;
     const std::vector<DeviceStep> &steps_;
-    std::vector<size_t> holders_;  // for each register the step whose value it holds
+    std::vector<size_t> holders_;  // for each register, the step that wrote it last
     int operands_ = 0;
 };
 
-// The elements that a thread takes at once, so that their values stay in its registers.
+// Return how many elements a thread computes at once: so few that all values stay in its registers.
 int elements_per_thread(const std::vector<DeviceStep> &steps) {
     int32_t last = 0;
     for (const DeviceStep &step : steps) last = std::max(last, step.target);
@@ -148,29 +150,29 @@ std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &step
         if (step.op != PK_OP_LOAD && step.op != PK_OP_STORE) continue;
         int32_t &source = step.op == PK_OP_LOAD ? step.a : step.b;
         operand_count += source == int32_t(Source::broadcast) ? 2 : 1;
-        if (source == int32_t(Source::resident)) source = int32_t(Source::chunk);  // which is found alike
+        if (source == int32_t(Source::resident)) source = int32_t(Source::chunk);  // both are dense
         if (source != int32_t(Source::resident_strided)) step.c = -1;
         if (step.op == PK_OP_STORE) step.target = -1;
         step.value = 0;
     }
     if (operand_count > device::JitParams::MAX_OPERANDS) return nullptr;
     const std::string key = key_of(normalized, dims, reports_exceptions);
-    KernelCache &from = kernel_cache();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    std::shared_ptr<FusedKernel> &found = from.kernels[key];
-    if (found == nullptr) {
-        if (from.kernels.size() > MAX_KERNELS) from.kernels.clear();
-        return from.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims,
-                                                                 reports_exceptions, ++from.last_number);
+    KernelCache &cache = kernel_cache();
+    const std::lock_guard<std::mutex> lock(cache.mutex);
+    std::shared_ptr<FusedKernel> &cached = cache.kernels[key];
+    if (cached == nullptr) {
+        if (cache.kernels.size() > MAX_KERNELS) cache.kernels.clear();
+        return cache.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims,
+                                                                  reports_exceptions, ++cache.last_number);
     }
-    return found;
+    return cached;
 }
 
 void FusedKernel::release() {
-    KernelCache &from = kernel_cache();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    from.kernels.clear();
-    from.requests.clear();
+    KernelCache &cache = kernel_cache();
+    const std::lock_guard<std::mutex> lock(cache.mutex);
+    cache.kernels.clear();
+    cache.requests.clear();
 }
 
 FusedKernel::FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number)
@@ -185,7 +187,7 @@ std::string FusedKernel::source() const {
         << ", ELEMENTS_PER_THREAD = " << elements_per_thread(steps_) << ", INSTRUCTIONS = " << instructions
         << ";\n    static constexpr bool REPORTS_EXCEPTIONS = " << reports_exceptions_
         << ";\n    template <class Elements>\n"
-           "    static __device__ void run(const Elements &elements, unsigned *met) {\n";
+           "    static __device__ void run(const Elements &elements, unsigned *exceptions) {\n";
     Writer(out, steps_);
     out << "    }\n};\n}\nextern \"C\" __global__ void __launch_bounds__(pk::device::JitParams::THREADS)\n"
            "pass(const __grid_constant__ pk::device::JitParams params) {\n"
@@ -194,25 +196,25 @@ std::string FusedKernel::source() const {
 }
 
 bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
-    const void *const found = is_compiled() ? kernel() : nullptr;
-    if (found == nullptr) {
-        // A short call that comes often is worth it, too.
-        constexpr int64_t OFTEN = 512;
+    const void *const compiled = is_compiled() ? kernel() : nullptr;
+    if (compiled == nullptr) {
+        // However short the calls are, so many of them reach the threshold.
+        constexpr int64_t MAX_CALLS = 512;
         const int64_t least = tuned(Tune::worth_compiling);
-        const int64_t more = std::max(params.count * int64_t(steps_.size()), least / OFTEN);
+        const int64_t more = std::max(params.count * int64_t(steps_.size()), least / MAX_CALLS);
         const int64_t before = work_.fetch_add(more, std::memory_order_relaxed);
         if (before < least && before + more >= least) {
-            KernelCache &to = kernel_cache();
-            const std::lock_guard<std::mutex> lock(to.mutex);
-            to.requests.push_back(shared_from_this());
+            KernelCache &cache = kernel_cache();
+            const std::lock_guard<std::mutex> lock(cache.mutex);
+            cache.requests.push_back(shared_from_this());
         }
         return false;
     }
-    constexpr int64_t MAX_BLOCKS = 1 << 16;  // of several tiles each, memory is slower
+    constexpr int64_t MAX_BLOCKS = 1 << 16;  // with several tiles a block, memory is slower
     const int64_t tile = int64_t(device::JitParams::THREADS) * elements_per_thread(steps_);
     const auto blocks = unsigned(std::min(MAX_BLOCKS, (params.count + tile - 1) / tile));
     void *arguments[] = {const_cast<device::JitParams *>(&params)};
-    PK_CUDA(cudaLaunchKernel(found, blocks, device::JitParams::THREADS, arguments, 0, stream));
+    PK_CUDA(cudaLaunchKernel(compiled, blocks, device::JitParams::THREADS, arguments, 0, stream));
     return true;
 }
 
@@ -225,7 +227,7 @@ const void *FusedKernel::kernel() {
     const void *&kernel = kernels_[device] = nullptr;
     if (library_.get() == nullptr) library_ = Library(load_library(image_));
     cudaKernel_t device_kernel = nullptr;
-    // The image may be for another GPU, or none.
+    // Fails if the image is for another GPU, or if there is none. The kernel then stays null.
     if (library_.get() != nullptr) (void)cudaLibraryGetKernel(&device_kernel, library_.get(), "pass");
     (void)cudaGetLastError();
     return kernel = reinterpret_cast<const void *>(device_kernel);
@@ -238,21 +240,21 @@ void FusedKernel::set_image(std::vector<char> image) {
 }
 
 std::shared_ptr<FusedKernel> next_jit_request() {
-    KernelCache &from = kernel_cache();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    return from.requests.empty() ? nullptr : from.requests.front();
+    KernelCache &cache = kernel_cache();
+    const std::lock_guard<std::mutex> lock(cache.mutex);
+    return cache.requests.empty() ? nullptr : cache.requests.front();
 }
 
 void finish_jit_request(uint64_t number, std::vector<char> image) {
     std::shared_ptr<FusedKernel> kernel;
     {
-        KernelCache &from = kernel_cache();
-        const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto found = std::find_if(from.requests.begin(), from.requests.end(),
-                                        [&](auto &requests) { return requests->number == number; });
-        if (found == from.requests.end()) return;  // it was released
+        KernelCache &cache = kernel_cache();
+        const std::lock_guard<std::mutex> lock(cache.mutex);
+        const auto found = std::find_if(cache.requests.begin(), cache.requests.end(),
+                                        [&](auto &request) { return request->number == number; });
+        if (found == cache.requests.end()) return;  // released in the meantime
         kernel = *found;
-        from.requests.erase(found);
+        cache.requests.erase(found);
     }
     kernel->set_image(std::move(image));
 }

@@ -1,5 +1,5 @@
-// Passes: programs over operands that lie in certain ways, which are compiled once much of their work was
-// done.
+// Fused kernels: elementwise programs that are compiled by NVRTC, in the background, once they have been
+// interpreted often enough. Both give the same bits.
 #pragma once
 
 #include <atomic>
@@ -16,23 +16,28 @@
 
 namespace pk {
 
+// The fused kernel of one instruction sequence and one access pattern for each operand. Until it is compiled,
+// it counts the work that is interpreted instead.
 class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
    public:
-    // The pass of these steps, of which the values do not count, and in which somebody heeds what they meet
-    // or nobody does; null if there is none: it would be too long.
+    // Return the cached fused kernel of this instruction sequence; constants and addresses are not part of
+    // the key. `reports_exceptions` selects the variant that records floating-point exceptions. Null if the
+    // program needs more than JitParams::MAX_OPERANDS operands.
     static std::shared_ptr<FusedKernel> of(const std::vector<DeviceStep> &steps, int dims,
                                            bool reports_exceptions);
-    // Forgets all that were compiled.
+    // Clear the cache and the requests.
     static void release();
 
     FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number);
 
     bool is_compiled() const { return is_compiled_.load(std::memory_order_acquire); }
-    // Queues it, and returns whether that could be done; if not, notes the work for it.
+    // Launch the kernel and return true, if it is compiled. Else add the call's work to the count, request
+    // compilation once that is enough, and return false.
     bool launch(const device::JitParams &params, cudaStream_t stream);
 
-    // C++, for NVRTC.
+    // Return the CUDA C++ source, for NVRTC.
     std::string source() const;
+    // Set the compiled image; an empty one says that compilation failed.
     void set_image(std::vector<char> image);
 
     const uint64_t number;
@@ -44,16 +49,17 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
     const std::vector<DeviceStep> steps_;
     const int dims_;
     const bool reports_exceptions_;
-    std::atomic<int64_t> work_{0};  // operations that were interpreted
+    std::atomic<int64_t> work_{0};  // operations interpreted so far
     std::atomic<bool> is_compiled_{false};
     std::mutex mutex_;  // guards what follows
     std::vector<char> image_;
     Library library_;
-    std::map<int, const void *> kernels_;  // by device; null where it cannot be had
+    std::map<int, const void *> kernels_;  // by device; null where the image cannot be loaded
 };
 
-// The pass that most wants to be compiled; null if there is none.
+// Return the kernel that was requested first; null if none is to be compiled.
 std::shared_ptr<FusedKernel> next_jit_request();
+// Remove a request, and give its kernel the compiled image.
 void finish_jit_request(uint64_t number, std::vector<char> image);
 
 }  // namespace pk

@@ -1,4 +1,4 @@
-// What a compiled pass is given. NVRTC reads this, too.
+// The parameters of a fused kernel. The host's compiler and NVRTC both read this.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@ namespace pk::device {
 struct JitParams {
     static constexpr int MAX_OPERANDS = 96, MAX_COORDINATES = 96, THREADS = 256;
 
-    unsigned *status;                      // what its instructions met
+    unsigned *status;                      // exception flags, one word for each instruction
     int64_t start, count;                  // elements
     int64_t operands[MAX_OPERANDS];        // for each load and store an address, or a constant's bits
-    int64_t coordinates[MAX_COORDINATES];  // sizes and strides, as interpreter.h says
+    int64_t coordinates[MAX_COORDINATES];  // sizes and strides, as in UnravelTable
 };
 
 }  // namespace pk::device

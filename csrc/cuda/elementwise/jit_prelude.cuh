@@ -1,4 +1,4 @@
-// What the source of a compiled pass stands on, which pass.cpp writes. NVRTC alone reads this.
+// Device code that the generated source of fused kernels (jit_kernel.cpp) calls. Only NVRTC compiles this.
 #pragma once
 
 #include "fast_path.cuh"
@@ -7,6 +7,7 @@
 
 namespace pk::device {
 
+// The type that a dtype is stored as.
 template <int type>
 struct stored_of : type_of<type> {};
 template <>
@@ -20,13 +21,14 @@ struct stored_of<PK_FLOAT16> {
 template <int type>
 using Stored = typename stored_of<type>::type;
 
-// A value for each of the elements that a thread takes at once.
+// One value for each of the elements that a thread computes at once.
 template <class T, int count>
 struct Values {
     T of[count];
 };
 
-// These elements, and their coordinates from the last dimension on, if it takes any to find an operand's.
+// The elements that a thread computes at once, and their coordinates, from the last dimension to the first,
+// if a strided operand needs them.
 template <int count_, int dims>
 struct Elements {
     static constexpr int count = count_;
@@ -50,7 +52,8 @@ struct Elements {
     }
     __device__ int64_t operator[](int e) const { return first + e * int64_t(JitParams::THREADS); }
 
-    // The bytes from an operand's first element of the call.
+    // Return an element's byte offset from the operand's first element; `strides` is the strides' place in
+    // the params.
     __device__ int64_t byte_offset(int e, int strides) const {
         int64_t bytes = 0;
 #pragma unroll
@@ -59,7 +62,7 @@ struct Elements {
     }
 };
 
-// The ways in which an operand's elements lie: each says where one is, by the operand's place in the params.
+// Access patterns of operands: each finds the address of an element. `index` is the operand's in the params.
 struct Dense {
     int index;
     template <class T, class E>
@@ -75,7 +78,7 @@ struct Strided {
     }
 };
 struct Broadcast {
-    int index;  // of its table; behind it that of its elements
+    int index;  // of the table's address; the next one is the distinct elements' address
     template <class T, class E>
     __device__ T *find(const E &elements, int e) const {
         const auto *const table = reinterpret_cast<const int64_t *>(elements.params.operands[index]);
@@ -108,41 +111,42 @@ __device__ void store(Access access, const E &elements, const Values<T, E::count
 }
 
 template <int to, class T, int count>
-__device__ auto cast(const Values<T, count> &values, unsigned &met) {
+__device__ auto cast(const Values<T, count> &values, unsigned &exceptions) {
     Values<decltype(widen(Stored<to>())), count> results;
 #pragma unroll
-    for (int e = 0; e < count; ++e) results.of[e] = cast_to<Stored<to>>(values.of[e], met);
+    for (int e = 0; e < count; ++e) results.of[e] = cast_to<Stored<to>>(values.of[e], exceptions);
     return results;
 }
 
 template <class T, int count>
 struct OpResult {
     Values<T, count> results;
-    unsigned met;
+    unsigned exceptions;
 };
 
-// Where not all elements are usual: out of the way of what is executed if they are.
+// The slow path, for threads that have an element out of the fast path's range. Not inlined, as it is rare.
 template <class Op, int type, class T, int count>
 __device__ __noinline__ OpResult<T, count> operate_slow(Values<T, count> a, Values<T, count> b) {
     using Fast = FastPath<Op, T>;
-    OpResult<T, count> done{};
+    OpResult<T, count> slow{};
 #pragma unroll
     for (int e = 0; e < count; ++e) {
         const T x = a.of[e], y = b.of[e];
         if (Fast::range_key(x, y) < Fast::LIMIT) {
-            done.results.of[e] = wrap(type, Fast::apply(x, y));
+            slow.results.of[e] = wrap(type, Fast::apply(x, y));
         } else if (Fast::is_zero_case(x, y)) {
-            done.results.of[e] = Fast::zero_result(x, y);
+            slow.results.of[e] = Fast::zero_result(x, y);
         } else {
-            done.results.of[e] = applied<Op>(type, x, y, done.met);
+            slow.results.of[e] = applied<Op>(type, x, y, slow.exceptions);
         }
     }
-    return done;
+    return slow;
 }
 
+// Apply an operation, on the fast path if all elements are in its range.
 template <class Op, int type, class T, int count>
-__device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, unsigned &met) {
-    Values<decltype(applied<Op>(type, a.of[0], b.of[0], met)), count> results;
+__device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, unsigned &exceptions) {
+    Values<decltype(applied<Op>(type, a.of[0], b.of[0], exceptions)), count> results;
     if constexpr (FastPath<Op, T>::exists && count != 1) {
         uint32_t largest = 0;
 #pragma unroll
@@ -152,13 +156,13 @@ __device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, un
             for (int e = 0; e < count; ++e)
                 results.of[e] = wrap(type, FastPath<Op, T>::apply(a.of[e], b.of[e]));
         } else {
-            const OpResult<T, count> done = operate_slow<Op, type>(a, b);
-            results = done.results;
-            met |= done.met;
+            const OpResult<T, count> slow = operate_slow<Op, type>(a, b);
+            results = slow.results;
+            exceptions |= slow.exceptions;
         }
     } else {
 #pragma unroll
-        for (int e = 0; e < count; ++e) results.of[e] = applied<Op>(type, a.of[e], b.of[e], met);
+        for (int e = 0; e < count; ++e) results.of[e] = applied<Op>(type, a.of[e], b.of[e], exceptions);
     }
     return results;
 }
@@ -173,28 +177,29 @@ __device__ auto choose(const Values<uint32_t, count> &conditions, const Values<T
     return results;
 }
 
-// Calls FusedKernel::run for all elements, as many at once as it says.
+// Run a fused kernel over all elements of the chunk in a grid-stride loop, ELEMENTS_PER_THREAD at once.
 template <class FusedKernel>
 __device__ void grid_stride_loop(const JitParams &params) {
-    unsigned met[FusedKernel::INSTRUCTIONS] = {};
+    unsigned exceptions[FusedKernel::INSTRUCTIONS] = {};
     constexpr int64_t TILE = JitParams::THREADS * FusedKernel::ELEMENTS_PER_THREAD;
     for (int64_t tile = blockIdx.x * TILE; tile < params.count; tile += gridDim.x * TILE) {
         const int64_t first = tile + threadIdx.x;
         if (tile + TILE <= params.count) {
             FusedKernel::run(Elements<FusedKernel::ELEMENTS_PER_THREAD, FusedKernel::DIMS>(params, first),
-                             met);
+                             exceptions);
         } else {
 #pragma unroll 1
             for (int64_t element = first; element < params.count; element += JitParams::THREADS)
-                FusedKernel::run(Elements<1, FusedKernel::DIMS>(params, element), met);
+                FusedKernel::run(Elements<1, FusedKernel::DIMS>(params, element), exceptions);
         }
     }
-    // Where nobody heeds what is met, nobody has computed it, either.
+    // In kernels that report no exceptions the compiler removes the code that finds them.
     if constexpr (FusedKernel::REPORTS_EXCEPTIONS) {
 #pragma unroll
         for (int i = 0; i < FusedKernel::INSTRUCTIONS; ++i) {
-            if (met[i] != 0 && (static_cast<volatile unsigned *>(params.status)[i] & met[i]) != met[i])
-                atomicOr(params.status + i, met[i]);
+            if (exceptions[i] != 0 &&
+                (static_cast<volatile unsigned *>(params.status)[i] & exceptions[i]) != exceptions[i])
+                atomicOr(params.status + i, exceptions[i]);
         }
     }
 }

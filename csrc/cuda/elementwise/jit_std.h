@@ -1,5 +1,4 @@
-// The little of the host's compiler and its standard library that a compiled pass needs, since NVRTC has
-// none.
+// The compiler builtins and the parts of the C++ standard library that fused kernels need: NVRTC has neither.
 #pragma once
 
 #define __extension__

@@ -1,4 +1,4 @@
-// Finds elements that lie apart on the device.
+// Addresses of a strided operand's elements on the device: element index to coordinates to byte offset.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace pk::device {
 
-// Finds elements by their coordinates: those of one or two dimensions, as most views have, by what it keeps.
+// Computes the addresses of one operand's elements. For one or two dimensions, which most views have, sizes
+// and strides are kept in registers.
 class StridedAccess {
    public:
     __device__ StridedAccess(const InterpreterParams &call, const DeviceStep &step)
@@ -33,11 +34,11 @@ class StridedAccess {
     }
 
    private:
-    // The bytes from the first element of the call to another one.
+    // Return an element's byte offset from the operand's first element.
     __device__ int64_t byte_offset(int64_t element) const {
         if (is_plane_) {
-            const auto place = uint32_t(element), row = columns_.divide(place);
-            return (place - row * columns_.size) * inner_stride_ + row * outer_stride_;
+            const auto index = uint32_t(element), row = columns_.divide(index);
+            return (index - row * columns_.size) * inner_stride_ + row * outer_stride_;
         }
         int64_t bytes = 0;
 #pragma unroll 1

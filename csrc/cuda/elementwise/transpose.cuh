@@ -1,12 +1,12 @@
-// Transposed operands, which come column after column, in the order of the call.
+// The kernel that brings transposed (column-major) operands into the C order of the call.
 #pragma once
 
 #include "cuda/runtime/cuda.h"
 
 namespace pk::device {
 
-// Elements of whole rows. Those of a plane, which has `height` rows, lie side by side, column after column;
-// the first row is row `into` of its plane.
+// A chunk of whole rows. Planes have `height` rows; of each plane the chunk's elements are stored column
+// after column. The chunk begins at row `first_row` of its plane.
 struct TransposeParams {
     const char *from;
     char *to;
@@ -27,7 +27,7 @@ __global__ void transpose(const TransposeParams params) {
         reinterpret_cast<const Word *>(params.from)[first * columns + column * (end - first) + row - first];
 }
 
-// Queues it for elements of so many bytes. A chunk has less than 2^31 of them.
+// Enqueue the transposition of elements of `item` bytes. A chunk has fewer than 2^31 elements.
 inline void transpose(const TransposeParams &params, int64_t item, cudaStream_t stream) {
     constexpr int THREADS = 256;
     const auto blocks = unsigned((params.count + THREADS - 1) / THREADS);

@@ -1,11 +1,12 @@
-// Values as programs compute them on the device. NVRTC reads this, too.
+// Storage types, conversions and operations of program values on the device. nvcc and NVRTC both compile
+// this.
 #pragma once
 
 #include "common/operations.h"
 
 namespace pk::device {
 
-// A narrow integer is computed in 32 bits, and a float16 as a float: brings the result back to its type.
+// Bring a result back to the range of its dtype: narrow integers are computed in 32 bits, float16 as float.
 __device__ inline float wrap(int type, float value) {
     return type == PK_FLOAT16 ? half::round(value) : value;
 }
@@ -19,7 +20,8 @@ __device__ inline uint32_t wrap(int type, uint32_t value) {
     return type == PK_UINT8 ? uint8_t(value) : (type == PK_UINT16 ? uint16_t(value) : value);
 }
 
-// What an array stores, where C++ has no type for it; a float16 is stored as its bits.
+// Storage types of dtypes that have no C++ type of their own: a float16 is stored as its bits, a bool as a
+// byte.
 struct HalfBits {
     uint16_t bits;
 };
@@ -27,7 +29,7 @@ struct Bool {
     uint8_t byte;
 };
 
-// The class that computes with what an array stores.
+// The type that values of a storage type are computed in.
 template <class T>
 using class_of = typename std::conditional<
     std::is_floating_point<T>::value, T,
@@ -53,26 +55,26 @@ __device__ T narrow(From value) {
     }
 }
 
-// A value as what an array of T stores, widened again; adds what it meets.
+// Cast a value to storage type T, widen it again, and add the exceptions that this raises.
 template <class T, class From>
-__device__ decltype(widen(T())) cast_to(From value, unsigned &met) {
+__device__ decltype(widen(T())) cast_to(From value, unsigned &exceptions) {
     if constexpr (std::is_same<T, Bool>::value) {
         return uint32_t(value != 0);
     } else if constexpr (std::is_same<T, HalfBits>::value) {
         using Rounded = typename std::conditional<std::is_same<From, double>::value, double, float>::type;
         const float result = half::round(Rounded(value));
-        met |= ops::cast_exceptions<float>(value, result);
+        exceptions |= ops::cast_exceptions<float>(value, result);
         return result;
     } else {
         const T result = arith::cast<T>(value);
-        met |= ops::cast_exceptions<T>(value, result);
+        exceptions |= ops::cast_exceptions<T>(value, result);
         return widen(result);
     }
 }
 
-// An operation of one or two arguments, of which the first then is `b`, too, on values of a type.
+// Apply an operation to values of a dtype, and add the exceptions that it raises. With one argument, b is a.
 template <class Op, class T>
-__device__ auto applied(int type, T a, T b, unsigned &met) {
+__device__ auto applied(int type, T a, T b, unsigned &exceptions) {
     auto apply = [&] {
         if constexpr (Op::arity == 2) return Op::apply(a, b);
         if constexpr (Op::arity == 1) return Op::apply(a);
@@ -81,16 +83,17 @@ __device__ auto applied(int type, T a, T b, unsigned &met) {
         return uint32_t(apply());
     } else {
         const T result = wrap(type, T(apply()));
-        // Finite numbers are the rule, and nothing is met at one.
+        // A finite result reports nothing, and is the common case.
         if constexpr (arith::is_float<T>) {
             if (arith::is_finite(result)) return result;
         }
-        met |= ops::exceptions<Op, T>(a, b, result);
+        exceptions |= ops::exceptions<Op, T>(a, b, result);
         return result;
     }
 }
 
-// Which of the distinct elements of an operand that repeats belongs to an element, as stream/resident.h says.
+// Return which of a broadcast operand's distinct elements belongs to an element of the call. The table's
+// format is described at BroadcastOperand.
 __device__ inline int64_t broadcast_index(const int64_t *table, int64_t element) {
     const int64_t dims = *table++;
     int64_t index = 0;
@@ -102,8 +105,8 @@ __device__ inline int64_t broadcast_index(const int64_t *table, int64_t element)
     return index;
 }
 
-// Divides by one of the sizes in a table of Coordinates, numbers of fewer than 2^31; unless it is of a table,
-// all by what gives 0.
+// Divides by a size from an UnravelTable with a multiplication and a shift (Granlund and Montgomery 1994,
+// figure 4.1). Dividends are less than 2^31. A default-constructed divisor yields 0.
 struct FastDivisor {
     uint32_t size = 0, magic = 0, shift = 31;
 

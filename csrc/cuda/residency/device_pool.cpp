@@ -1,3 +1,4 @@
+// A pool of device memory with a budget and free lists by size; freed buffers are reused in stream order.
 #include "device_pool.h"
 
 #include <algorithm>
@@ -11,15 +12,15 @@ namespace pk::plan {
 
 namespace {
 
-// Of one device.
+// The pool of one device.
 struct Pool {
     struct FreeBuffer {
         DeviceMemory memory;
         FreeMarker free_marker;
     };
     std::multimap<int64_t, FreeBuffer> free_buffers;  // by bytes
-    int64_t bytes = 0;                                // of all that there is, lent or not
-    int64_t budget = 0;                               // 0: not known yet
+    int64_t bytes = 0;                                // of all buffers, free or in use
+    int64_t budget = 0;                               // 0: not determined yet
 
     void release() {
         while (!free_buffers.empty()) drop(std::prev(free_buffers.end()));
@@ -31,7 +32,8 @@ struct Pool {
         free_buffers.erase(block);
     }
 
-    // One of that size for which nobody waits: rather one that nobody is at work on any more.
+    // Finds a free buffer of that size that needs no waiting: preferably an idle one, else one that was freed
+    // in the current stream.
     std::multimap<int64_t, FreeBuffer>::iterator find(int64_t size) {
         const auto [first, end] = free_buffers.equal_range(size);
         const auto ready =
@@ -42,7 +44,7 @@ struct Pool {
         return same_stream != end ? same_stream : free_buffers.end();
     }
 
-    // The largest first, so that few go.
+    // Frees buffers, the largest first, until so many bytes fit in the budget. Returns whether they do.
     bool evict(int64_t bytes_needed) {
         while (bytes + bytes_needed > budget && !free_buffers.empty()) {
             drop(std::prev(free_buffers.end()));
@@ -53,7 +55,7 @@ struct Pool {
 
 struct Pools {
     std::mutex mutex;
-    std::map<int, Pool> of;  // by device; for whom the mutex is held
+    std::map<int, Pool> of;  // by device; guarded by the mutex
 };
 
 // Never destroyed: at the process's exit the driver may be gone before it.
@@ -62,33 +64,33 @@ Pools &pools() {
     return *pools;
 }
 
-// -1: not set.
+// Returns PYCUDAKIT_PLAN_MEMORY, or -1 if it is not set.
 int64_t requested_budget() {
     static const int64_t bytes = integer_from_environment("PYCUDAKIT_PLAN_MEMORY", "bytes", -1, 0);
     return bytes;
 }
 
-// For the current device.
+// Returns half of the current device's free memory.
 int64_t default_budget() {
     size_t free = 0, total = 0;
     PK_CUDA(cudaMemGetInfo(&free, &total));
     return int64_t(free / 2);
 }
 
-// Of the current device, whose memory is known from then on.
+// Determines the budget of the current device's pool on first use.
 Pool &with_budget(Pool &pool) {
     if (pool.budget == 0) pool.budget = requested_budget() >= 0 ? requested_budget() : default_budget();
     return pool;
 }
 
-// As those of pinned arrays: sizes of which two neighbours differ by an eighth at most.
+// Rounds up to a size class; neighbouring classes differ by an eighth at most, as those of pinned arrays.
 int64_t rounded(int64_t bytes) {
     int64_t step = 4096;
     while (step * 16 <= bytes) step *= 2;
     return (bytes + step - 1) / step * step;
 }
 
-// None if the device has not that much.
+// Allocates device memory; null if the device is out of memory.
 DeviceMemory allocated(int64_t bytes) {
     try {
         return allocate_device(bytes);

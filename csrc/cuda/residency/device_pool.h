@@ -1,5 +1,7 @@
-// The memory of devices that plans keep their ranges in: apart from what calls stream through, since it may
-// be much more, and kept from plan to plan.
+// A pool of device memory for the resident buffers of residency scopes.
+//
+// It is separate from the staging slots' memory, since it may be much larger. Freed buffers are reused by
+// later scopes; PYCUDAKIT_PLAN_MEMORY is its budget.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +12,12 @@
 
 namespace pk::plan {
 
-// On a thread with a line it is for what is queued there.
+// A buffer of the pool. On a thread with a StreamScope it may be used in the current stream only: work that
+// used the memory before may still be pending, and is ordered before it.
 class PooledBuffer {
    public:
     PooledBuffer() = default;
-    PooledBuffer(int device, int64_t bytes);  // none where there is no room
+    PooledBuffer(int device, int64_t bytes);  // get() is null if the budget or the device is exhausted
     ~PooledBuffer();
     PooledBuffer(PooledBuffer &&other) noexcept
         : memory_(std::move(other.memory_)),
@@ -30,7 +33,7 @@ class PooledBuffer {
     }
 
     char *get() const { return static_cast<char *>(memory_.get()); }
-    // Leaves it to whoever is at work on it.
+    // Gives the memory up, never to be reused or freed: a hung kernel may still use it.
     void leak();
 
    private:
@@ -40,12 +43,13 @@ class PooledBuffer {
     int64_t bytes_ = 0;
 };
 
-// How much of a device's memory plans may keep.
+// Returns the pool's budget on a device, in bytes.
 int64_t budget_of(int device);
 
+// Adds the pool's sizes to the report.
 void add_memory(pk_memory &memory);
 
-// Gives back what no plan has.
+// Frees the buffers that no residency scope uses.
 void release_memory();
 
 }  // namespace pk::plan

@@ -1,3 +1,4 @@
+// Resolves the operands of a call against the residency map, and keeps the map's coherence state.
 #include "operands.h"
 
 #include <algorithm>
@@ -6,7 +7,7 @@ namespace pk::plan {
 
 namespace {
 
-// The host's memory from an operand's first byte to behind its last.
+// The half-open range of host addresses that a strided operand reaches.
 struct Extent {
     const char *low, *high;
 
@@ -26,7 +27,7 @@ bool is_dense(const Layout &layout, const View &view) {
     return true;
 }
 
-// The one range on the call's device that has all of a piece of memory.
+// Returns the resident buffer on the call's device that contains all of [low, high), or null.
 ResidentBuffer *range_containing(const char *low, const char *high, const std::vector<int> &devices) {
     const std::vector<ResidentBuffer *> ranges = ResidencyScope::overlapping(low, high);
     const bool is_contained = ranges.size() == 1 && ranges[0]->contains(low, high) && devices.size() == 1 &&
@@ -34,8 +35,8 @@ ResidentBuffer *range_containing(const char *low, const char *high, const std::v
     return is_contained ? ranges[0] : nullptr;
 }
 
-// The range that a kernel finds all of an operand in. Kernels do not turn bytes round, and what is not
-// aligned to its elements they cannot read.
+// Returns the resident buffer that contains all of an operand, or null. Kernels do not swap bytes and need
+// aligned elements: other operands are staged.
 ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
     const Extent extent(layout, view);
     ResidentBuffer *const range = range_containing(extent.low, extent.high, devices);
@@ -46,7 +47,7 @@ ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const 
     return is_aligned ? range : nullptr;
 }
 
-// The same of a span.
+// Returns the resident buffer that contains a host range and is aligned to its item, or null.
 ResidentBuffer *resident_range_of(const HostRange &host_range, const std::vector<int> &devices) {
     ResidentBuffer *const range = range_containing(host_range.low, host_range.high, devices);
     if (range == nullptr || !host_range.may_be_resident) return nullptr;
@@ -111,7 +112,7 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
         const bool stored = program.stored[i];
         if (view.base == nullptr || (!loaded[i] && !stored)) continue;
         ResidentBuffer *const range = resident_range_of(layout, view, devices);
-        // A constant comes with the program.
+        // A constant's value is uploaded with the program.
         if (range == nullptr || (view.access == Access::constant && range->host_valid)) {
             use_host(layout, view, stored);
             continue;
@@ -127,7 +128,7 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
         DeviceOperand &resident = operands_[i];
         resident.d_data = buffers[i]->device_address(views[i].base);
         resident.contiguous = is_dense(layout, views[i]);
-        // Of an operand that is there twice, one goes up.
+        // If two operands share a buffer, only the first uploads it.
         if (loaded[i] && !buffers[i]->device_valid && !contains(uploading_, buffers[i])) {
             resident.upload_first_use = true;
             uploading_.push_back(buffers[i]);
@@ -256,7 +257,7 @@ Operands::~Operands() {
     for (const auto *group : {&uploading_, &written_, &written_on_host_}) {
         for (ResidentBuffer *buffer : *group) buffer->device_valid = false;
     }
-    // What was stored at home is lost, and so nobody can take over the rest alone.
+    // Chunks that were stored on the device alone are lost: another engine must compute the whole call again.
     if (!written_.empty()) call_.report_undelivered(call_.ranges());
 }
 

@@ -1,4 +1,4 @@
-// Where the operands of a call lie on the device, if they do.
+// Resolves the operands of a call against the residency map: which are device-resident, and which are staged.
 #pragma once
 
 #include <vector>
@@ -10,20 +10,21 @@
 
 namespace pk::plan {
 
+// An operand's device address, and the transfers that it still needs.
 struct DeviceOperand {
-    char *d_data = nullptr;   // of the operand's first element; null: the operand goes over the link as ever
-    bool contiguous = false;  // the call's elements lie side by side there, in their order
-    bool upload_first_use = false;  // a load: it goes up to there, dense, chunk by chunk, to stay
-    bool copy_back = false;         // a store: it goes down to the host, too
+    char *d_data = nullptr;         // of the first element; null: the operand is staged through the pipeline
+    bool contiguous = false;        // its elements are contiguous on the device, in the call's order
+    bool upload_first_use = false;  // a load: the pipeline uploads it by chunks, to stay resident
+    bool copy_back = false;         // a store: it is also copied back to the host
 };
 
-// Memory of the host that a call reads, or writes all of.
+// A range of host memory that a call reads, or of which it writes every byte.
 struct HostRange {
     const char *low, *high;
     int64_t item;
     bool stored;
-    bool may_be_resident;              // a kernel can use it there: it is dense, and what it wants
-    bool may_upload_by_chunk = false;  // it may go up chunk by chunk
+    bool may_be_resident;  // a kernel can use a device copy: the range is dense and not byte-swapped
+    bool may_upload_by_chunk = false;  // the pipeline may upload it chunk by chunk
 
     HostRange(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_resident = true)
         : low(static_cast<const char *>(begin)),
@@ -34,52 +35,60 @@ struct HostRange {
     HostRange(const Layout &layout, const View &view, bool stored);
 };
 
-// Whether all of them have one.
+// Returns true if all of the ranges are device-resident.
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices);
 
-// The line that a call stands in: the thread's, where all that it works on lies there; else null.
+// Returns the thread's StreamScope if all of the ranges are device-resident, so that the call can be
+// asynchronous; else null.
 const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
                                     const std::vector<int> &devices);
 
-// Brings what a program loads to its home, where that is not better done chunk by chunk.
+// Uploads the resident operands that a program loads and whose device copy is not valid.
 void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
 
-// Brings to the host what lies there.
+// Downloads the ranges whose host copy is not valid.
 void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
 
-// The homes of a call's operands. Made before the call's work, on the thread that made the call: what cannot
-// come to its home chunk by chunk is brought there at once, and what has to be read or written on the host is
-// brought down. If the call is not settled, it has failed, and what it was writing to is not valid.
-// Unless a call may stand in its thread's line, it comes after what stands there.
+// The operands of one call, resolved against the residency map on the thread that made the call.
+//
+// On construction: uploads inputs whose device copy is stale, unless the pipeline will upload them chunk by
+// chunk; downloads ranges that this call reads or writes on the host; and, unless the call `can_run_async`,
+// synchronizes the thread's streams. commit() marks the outputs valid. If the call unwinds without it, the
+// device copies of its outputs are invalidated.
 class Operands {
    public:
+    // Resolves the views that a program loads and stores.
     Operands(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
-    // Of spans, each of which is an operand. What is read comes to its home at once, unless it may arrive.
+    // Resolves ranges, each of which is an operand. Inputs are uploaded at once, unless
+    // `may_upload_by_chunk`.
     Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
              bool can_run_async = false);
-    // Of results that the host writes.
+    // For results that the host writes.
     Operands(const Layout &results, Call &call);
-    // Of the caller's own operands on a device, in no plan.
+    // For the caller's own device arrays, outside of any residency scope.
     struct CallerOwned {};
     Operands(CallerOwned, const Layout &layout, Call &call);
     ~Operands();
     Operands(const Operands &) = delete;
     Operands &operator=(const Operands &) = delete;
 
+    // Returns where an operand is; by default it is staged.
     DeviceOperand of(int operand) const {
         return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : DeviceOperand();
     }
-    // Whether more calls of this kind are likely to come.
+    // Returns true if more calls of this kind are likely, so that compiling a fused kernel may pay.
     bool is_repeated() const { return are_caller_owned_ || ResidencyScope::current() != nullptr; }
-    // Whether somebody waits for the call, and is told what it met.
+    // Returns true if the call is synchronous, and so reports the FP exceptions that it raised.
     bool reports_exceptions() const { return StreamScope::current() == nullptr; }
+    // Marks the outputs valid on the device, after the call has succeeded.
     void commit();
-    // If the call has failed before it wrote to anything.
+    // For a call that failed before it wrote anything: all copies stay as they are.
     void discard();
-    // If somebody may write to what it was writing to for ever: nobody is to have that memory again.
+    // For a call whose kernel hangs and may still write to its outputs: their device memory is never reused.
     void poison();
 
-    // Of dense operands: what a work carries, and where a chunk's elements of one are; null if nowhere.
+    // For dense operands: those that the pipeline must transfer (`loads`, `stores`), and the device address
+    // of a chunk's elements of one (null: not on the device).
     std::vector<StreamedOperand> loads(const std::vector<int> &operands) const;
     std::vector<StreamedOperand> stores(int operand) const;
     char *d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int operand) const;

@@ -1,3 +1,4 @@
+// Uploads and downloads of resident buffers, and the look-up of ranges in the thread's residency scopes.
 #include "residency_map.h"
 
 #include <utility>
@@ -9,6 +10,7 @@ namespace pk::plan {
 
 namespace {
 
+// Returns the layout of a plain array of bytes.
 Layout bytes_at(char *host, int64_t bytes) {
     Layout layout;
     layout.shape = {bytes};
@@ -17,7 +19,7 @@ Layout bytes_at(char *host, int64_t bytes) {
     return layout;
 }
 
-// Nothing but the way, up or down.
+// A pipeline without a kernel: it only uploads or downloads.
 class CopyOnly : public DeviceAlgorithm {
    public:
     CopyOnly(const Layout &layout, std::vector<StreamedOperand> up, std::vector<StreamedOperand> down)
@@ -28,6 +30,7 @@ class CopyOnly : public DeviceAlgorithm {
     void collect(const void *) override {}
 };
 
+// Returns operand 0, whose device side is at `d_data`.
 StreamedOperand at(char *d_data) {
     StreamedOperand streamed{0, 1};
     streamed.d_resident = d_data;
@@ -74,8 +77,9 @@ int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream) {
         cudaPointerAttributes attributes{};
         PK_CUDA(cudaPointerGetAttributes(&attributes, reinterpret_cast<const void *>(byte)));
         require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
-                "home is no memory of a device, or it has been freed");
-        require(device < 0 || attributes.device == device, "home goes beyond its memory");
+                "device_address is not device memory, or it has been freed");
+        require(device < 0 || attributes.device == device,
+                "the range at device_address goes beyond the end of its allocation");
         device = attributes.device;
     }
     if (stream == 0) return device;
@@ -94,19 +98,19 @@ void ResidencyScope::set_stream(cudaStream_t stream) {
 }
 
 std::vector<ResidentBuffer *> ResidencyScope::overlapping(const char *low, const char *high) {
-    std::vector<ResidentBuffer *> found;
+    std::vector<ResidentBuffer *> buffers;
     for (ResidencyScope *scope = current_; scope != nullptr; scope = scope->outer_) {
         auto next = scope->buffers_.upper_bound(low);
         if (next != scope->buffers_.begin() && std::prev(next)->second.end() > low) --next;
-        for (; next != scope->buffers_.end() && next->first < high; ++next) found.push_back(&next->second);
+        for (; next != scope->buffers_.end() && next->first < high; ++next) buffers.push_back(&next->second);
     }
-    return found;
+    return buffers;
 }
 
 ResidentBuffer *ResidencyScope::find(uint64_t address) {
     const auto *const at = reinterpret_cast<const char *>(address);
-    const std::vector<ResidentBuffer *> found = overlapping(at, at + 1);
-    return found.empty() ? nullptr : found.front();
+    const std::vector<ResidentBuffer *> buffers = overlapping(at, at + 1);
+    return buffers.empty() ? nullptr : buffers.front();
 }
 
 void ResidencyScope::add(ResidentBuffer buffer) {
@@ -117,9 +121,9 @@ void ResidencyScope::add(ResidentBuffer buffer) {
 void ResidencyScope::drop(const ResidentBuffer &buffer) {
     const char *const host = buffer.host;
     for (ResidencyScope *scope = current_; scope != nullptr; scope = scope->outer_) {
-        const auto found = scope->buffers_.find(host);
-        if (found == scope->buffers_.end()) continue;
-        scope->buffers_.erase(found);
+        const auto entry = scope->buffers_.find(host);
+        if (entry == scope->buffers_.end()) continue;
+        scope->buffers_.erase(entry);
         return;
     }
 }

@@ -1,4 +1,7 @@
-// The ranges of the host's memory that have a home on a device while a plan lasts.
+// The residency map: ranges of host memory that have a device-resident copy while a residency scope lasts.
+//
+// Inside a scope (pk_run_plan), calls that name such a host range use the device copy, and nothing is moved
+// until the host needs the values. A range has a host copy and a device copy, each valid or not.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +14,40 @@
 
 namespace pk::plan {
 
+// A range of host memory and its device copy.
 struct ResidentBuffer {
     char *host;
     int64_t bytes;
     int32_t intent;  // PK_RESIDENT_...
     PooledBuffer pooled;
-    bool host_valid, device_valid;  // whether what is there is valid
+    bool host_valid, device_valid;  // coherence state: which copies are up to date
     int device = 0;
-    char *d_imported = nullptr;  // the home, if that is the caller's own
+    char *d_imported = nullptr;  // the device copy, if that is the caller's own memory
 
     char *d_data() const { return d_imported != nullptr ? d_imported : pooled.get(); }
     char *end() const { return host + bytes; }
     bool contains(const char *low, const char *high) const { return low >= host && high <= end(); }
     char *device_address(const char *address) const { return d_data() + (address - host); }
 
+    // Uploads the range if only the host copy is valid.
     void sync_to_device(Call &call);
-    // The same where nobody need wait for it. Returns whether it is there.
+    // Uploads it through kernel parameters, if it is small and a stream is current. Returns whether the
+    // device copy is valid then.
     bool sync_to_device_async(Call &call);
-    // Brings it down where only the device has it.
+    // Downloads the range if only the device copy is valid.
     void sync_to_host(Call &call);
     void invalidate_device() { host_valid = true, device_valid = false; }
 };
 
-// Copies from a device to the host.
+// Copies from a device to the host, through the pipeline.
 void download(int device, char *d_data, char *host, int64_t bytes, Call &call);
 
-// The device that memory of the caller's lies on, complete: what its stream was to do before is done, if it
-// has one.
+// Returns the device of memory of the caller's, after synchronizing `stream`, if it is not 0. Throws unless
+// all of the range is device memory of one device.
 int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream);
 
-// A scope on its thread. An inner one has its own ranges, and calls in it see those of the outer ones, too.
+// A residency scope of the calling thread. Scopes nest: an inner one adds its own ranges, and its calls also
+// see those of the outer ones.
 class ResidencyScope {
    public:
     ResidencyScope() : outer_(current_) { current_ = this; }
@@ -50,13 +57,14 @@ class ResidencyScope {
 
     static ResidencyScope *current() { return current_; }
 
-    // Where ranges are kept from now on.
+    // Sets the device that new ranges are resident on.
     void set_device(int device) { device_ = device; }
-    // Calls stand in line from now on, in a stream of the caller's on that device; or no longer, in none.
+    // Makes calls asynchronous from now on, in a stream of the caller's on that device; null: synchronous
+    // again.
     void set_stream(cudaStream_t stream);
     int device() const { return device_; }
 
-    // Those of the thread's plans that have a byte from low to before high.
+    // Returns the ranges of the thread's scopes that overlap [low, high).
     static std::vector<ResidentBuffer *> overlapping(const char *low, const char *high);
     static ResidentBuffer *find(uint64_t address);
 
@@ -68,7 +76,7 @@ class ResidencyScope {
     ResidencyScope *const outer_;
     int device_ = 0;
     std::optional<StreamScope> stream_scope_;
-    std::map<const char *, ResidentBuffer> buffers_;  // by where they begin
+    std::map<const char *, ResidentBuffer> buffers_;  // by host address
 };
 
 }  // namespace pk::plan

@@ -1,4 +1,5 @@
-// Checked CUDA calls (PK_CUDA), and owners of what CUDA hands out: device memory, pinned memory, streams, events.
+// Checked CUDA calls (PK_CUDA), and owners of what CUDA hands out: device memory, pinned memory, streams,
+// events.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,8 +20,8 @@ void arm_faults();
 bool fault_due();
 cudaError_t fault_of(const char *call);
 
-// Throws if this process can use no device: no driver, a driver too old for this build, no GPU, a process that
-// was forked from one that used CUDA, or a process in which a sticky error has made CUDA unusable.
+// Throws if this process can use no device: no driver, a driver too old for this build, no GPU, a process
+// that was forked from one that used CUDA, or a process in which a sticky error has made CUDA unusable.
 void require_cuda();
 int device_count();
 

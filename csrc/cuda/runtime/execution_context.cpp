@@ -1,4 +1,5 @@
-// StreamScope and FreeMarker: the calling thread's current stream, and reuse of freed buffers in stream order.
+// StreamScope and FreeMarker: the calling thread's current stream, and reuse of freed buffers in stream
+// order.
 #include "execution_context.h"
 
 #include "common/call/status.h"
@@ -25,8 +26,8 @@ void StreamScope::refuse_capture() {
     PK_CUDA(cudaStreamIsCapturing(current_->stream, &status));
     if (status != cudaStreamCaptureStatusNone)
         fail(PK_UNSUPPORTED,
-             "this call cannot be captured in a CUDA graph: it synchronizes its stream, or uses pooled memory "
-             "that later calls reuse");
+             "this call cannot be captured in a CUDA graph: it synchronizes its stream, or uses pooled "
+             "memory that later calls reuse");
 }
 
 void FreeMarker::record(int device) noexcept {

@@ -1,8 +1,8 @@
 // Inline upload: small host data that is written to device memory through kernel parameters.
 //
-// A launch copies its parameters at once, so the host memory may change after the call, and no stream has to be
-// synchronized. Used for tables that the library computes (a filter's weights, a long program) and for small
-// operands of asynchronous calls.
+// A launch copies its parameters at once, so the host memory may change after the call, and no stream has to
+// be synchronized. Used for tables that the library computes (a filter's weights, a long program) and for
+// small operands of asynchronous calls.
 #pragma once
 
 #include <cstdint>

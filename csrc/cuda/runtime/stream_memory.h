@@ -19,7 +19,7 @@ int device_of(const Layout &layout);
 // Returns the device of these arrays, with the same checks.
 int device_of(std::initializer_list<const void *> arrays);
 
-// A call on device arrays: its stream is the thread's StreamScope, and its device is current, while this lives.
+// A call on device arrays: while this lives, its stream is the StreamScope and its device is current.
 class AsyncCall : public StreamScope {
    public:
     AsyncCall(int device, const Call &call);

@@ -1,3 +1,4 @@
+// Uploads data that every chunk of a call reads: by several host threads, or through kernel parameters.
 #include "broadcast_buffers.h"
 
 #include <algorithm>
@@ -12,9 +13,10 @@
 namespace pk {
 
 static constexpr int64_t ALIGNMENT = 256;
-// Bytes that a thread stages at once: as many as the smallest slot holds.
+// The most bytes that a thread stages at once: as many as the smallest slot holds.
 static constexpr int64_t PIECE = 256 << 10;
 
+// Returns the layout without its broadcast dimensions, those of stride 0.
 static Layout distinct_elements(const Layout &layout, const View &view) {
     Layout distinct = layout;
     distinct.views = {view};
@@ -35,7 +37,7 @@ BroadcastOperand::BroadcastOperand(const Layout &layout, const View &view)
     struct Dimension {
         int64_t shape, stride;
     };
-    std::vector<Dimension> dimensions;  // the last first, neighbours of one kind as one
+    std::vector<Dimension> dimensions;  // from the last; adjacent ones are merged if both or neither repeat
     int64_t stride = 1;
     for (size_t d = layout.shape.size(); d-- > 0;) {
         const bool repeats = view.strides[d] == 0;

@@ -1,4 +1,4 @@
-// What every chunk of a call reads: it goes up once to each device, and stays there while the call lasts.
+// Broadcast buffers: operands and tables that every chunk of a call reads, uploaded once to each device.
 #pragma once
 
 #include <cstdint>
@@ -12,31 +12,33 @@
 
 namespace pk {
 
-// An operand that is the same along some of a call's dimensions, as the device finds it: its distinct
-// elements side by side, and which of them belongs to element i of the call:
-//   for each dimension d from the last: i % shape[d] * stride[d] of them, and on with i / shape[d]
-// In memory: dims | shape and stride of each, in this order | after data_after(dims) bytes, the elements.
+// A broadcast operand: one that has stride 0 along some of the call's dimensions. On the device it is a table
+// of shapes and strides, then its distinct elements, contiguous:
+//   dims | shape and stride of each dimension, from the last | at elements_offset(dims), the elements
+// Element i of the call uses the distinct element whose index is a sum over the table's dimensions in order:
+// add i % shape[d] * stride[d], then go on with i / shape[d].
 PK_HD int64_t elements_offset(int64_t dims) { return ((1 + 2 * dims) * 8 + 255) / 256 * 256; }
 
 struct BroadcastOperand {
     std::vector<int64_t> table;  // dims, shape, stride, shape, stride, ...
-    Layout distinct;             // of its elements
-    int64_t size;                // of these
+    Layout distinct;             // layout of the distinct elements on the host
+    int64_t size;                // number of distinct elements
 
     BroadcastOperand(const Layout &layout, const View &view);
     int64_t table_bytes() const { return int64_t(table.size() * sizeof(int64_t)); }
 };
 
+// Collects pieces of host data, uploads them to a buffer on each device of the call, and gives their offsets.
 class BroadcastBuffers {
    public:
-    // Each returns the offset of what it adds.
+    // Each add() returns the offset of the data in the device buffer.
     int64_t add(const void *bytes, int64_t count);
-    // Of what the library makes of a call's parameters: if there is nothing else, it may come in the line.
+    // For tables that the library computed: if there is nothing else, upload() can be asynchronous.
     int64_t add_inline(const void *bytes, int64_t count);
-    int64_t add(BroadcastOperand spread);
+    int64_t add(BroadcastOperand broadcast);
     int64_t add(const Layout &layout, const View &view, int64_t start, int64_t count);  // elements
 
-    // False if the budget has no room for it.
+    // Uploads all pieces. Returns false if the memory budget is exhausted.
     bool upload(Call &call, const std::vector<int> &devices);
 
     char *d_data(int device_index) const {
@@ -44,6 +46,7 @@ class BroadcastBuffers {
     }
 
    private:
+    // A part of the data, which `write` puts into staging memory.
     struct Piece {
         int64_t offset, bytes;
         std::function<void(char *)> write;
@@ -54,9 +57,9 @@ class BroadcastBuffers {
     int64_t reserve(int64_t bytes);
 
     int64_t bytes_ = 0;
-    bool is_inline_ = true;  // all pieces
+    bool is_inline_ = true;  // all pieces were added by add_inline()
     std::vector<Piece> pieces_;
-    std::vector<DeviceBuffer> device_buffers_;  // a device's each
+    std::vector<DeviceBuffer> device_buffers_;  // one for each device
 };
 
 }  // namespace pk

@@ -1,3 +1,4 @@
+// Passes one chunk at a time through a staging slot: staging, upload, kernel, download, unstaging.
 #include "chunk_in_flight.h"
 
 #include <algorithm>
@@ -7,16 +8,16 @@
 
 namespace pk {
 
-// Elements of a chunk that is all on the device, up to which the host's memory does for its notes: one launch
-// then, and nothing beside it.
+// The most elements of a resident chunk whose kernel writes its status words straight to pinned memory: the
+// chunk is one launch then, without copies.
 static constexpr int64_t SHORT_RESIDENT = 4 << 20;
 
 int64_t ChunkInFlight::capacity(const DeviceAlgorithm &algorithm, SlotBytes bytes) {
-    auto fitting = [&](int64_t room, int64_t item) {
+    auto fitting = [&](int64_t available, int64_t item) {
         const int64_t each = algorithm.result_bytes + algorithm.unit_elements * item;
         if (each == 0) return INT64_MAX;
-        // A unit of one element is rounded up with its neighbours, and so they are as many as that.
-        const int64_t left = room - algorithm.status_bytes - algorithm.halo_bytes;
+        // Units of one element: their number is rounded up, and so a multiple of ROUND fits.
+        const int64_t left = available - algorithm.status_bytes - algorithm.halo_bytes;
         if (each == item) return left / each / Chunk::ROUND * Chunk::ROUND;
         return std::max<int64_t>(1, (left - Chunk::ROUND * (1 + item)) / each);
     };
@@ -35,7 +36,7 @@ void ChunkInFlight::begin(pk_range units) {
         algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) +
             algorithm_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
-    // What a kernel notes goes over the link, too, and where that has nothing else to do, it is in the way.
+    // Status words written over the link slow a long kernel down if nothing else is transferred.
     const bool is_short =
         !algorithm_.is_resident() || (algorithm_.scratch_bytes == 0 && count <= SHORT_RESIDENT);
     const bool zero_copy = slot_.d_memory() == nullptr ||
@@ -65,7 +66,7 @@ void ChunkInFlight::begin_zero_copy() {
     compute();
 }
 
-// One after the other in the slot's own stream: so a chunk takes few calls, and no stream waits for another.
+// All in the slot's own stream: this takes few CUDA calls, and no stream waits for another.
 void ChunkInFlight::begin_resident() {
     zero_copy_ = false, is_resident_ = true;
     chunk_.stream = slot_.stream.get();
@@ -93,7 +94,7 @@ void ChunkInFlight::begin_copied() {
     const cudaStream_t up = slot_.streams.upload.get();
     chunk_.stream = has_own_stream() ? slot_.stream.get() : slot_.streams.compute.get();
     if (origin_ < 0) {
-        // Where the times of the device's events and of the host meet.
+        // A common origin for the times of the device's events and the host's clock.
         PK_CUDA(cudaEventRecord(slot_.origin.get(), slot_.streams.clock.get()));
         origin_ = call_.seconds();
         if (algorithm_.status_bytes != 0) {
@@ -137,7 +138,7 @@ int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t b
         PK_CUDA(cudaMemcpyAsync(up ? device : host, up ? host : device, size_t(bytes), kind, stream));
         total += bytes;
     };
-    // What lies side by side in the chunk's memory is one copy.
+    // Operands that are adjacent in the chunk's memory are copied together.
     int64_t begin = 0, end = before;
     for (const StreamedOperand &streamed : group) {
         const int64_t bytes = chunk_.count * streamed.item + streamed.halo_bytes();
@@ -161,7 +162,7 @@ int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t b
 }
 
 bool ChunkInFlight::is_done() const {
-    // What else an event may say is for finish() to find.
+    // Any other status is an error, which finish() reports.
     if (zero_copy_ || (algorithm_.in_order && !algorithm_.executor.has_run(chunk_.units.start))) return false;
     if (is_resident_) return cudaStreamQuery(chunk_.stream) == cudaSuccess;
     return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;

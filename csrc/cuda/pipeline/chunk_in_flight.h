@@ -1,4 +1,4 @@
-// One chunk after another on its way through a slot.
+// A chunk in flight: the state of a staging slot and the chunk that is passing through it.
 #pragma once
 
 #include "pipeline.h"
@@ -6,22 +6,24 @@
 
 namespace pk {
 
+// Starts a chunk in its slot, and later finishes it; then the next chunk can start. A chunk is either copied
+// (upload, kernel, download in three streams), zero-copy, or resident (no operand is transferred).
 class ChunkInFlight {
    public:
     ChunkInFlight(DeviceAlgorithm &algorithm, Call &call, TraceLane &lane, Slot &slot, int device_index)
         : algorithm_(algorithm), call_(call), lane_(lane), slot_(slot), device_index_(device_index) {}
     ChunkInFlight(const ChunkInFlight &) = delete;
 
-    // The units that a slot of these sizes has room for.
+    // Returns the number of units that fit into a slot of these sizes.
     static int64_t capacity(const DeviceAlgorithm &algorithm, SlotBytes bytes);
 
     Slot &slot() const { return slot_; }
     bool is_in_flight() const { return chunk_.units.count != 0; }
     pk_range units() const { return chunk_.units; }
 
-    void begin(pk_range units);
-    bool is_done() const;  // so that finish() need not wait
-    void finish();
+    void begin(pk_range units);  // stages the chunk and enqueues its work
+    bool is_done() const;        // finish() would not wait
+    void finish();               // waits for the chunk and delivers its results
 
    private:
     void stage();
@@ -31,12 +33,13 @@ class ChunkInFlight {
     bool has_own_stream() const {
         return algorithm_.own_stream && algorithm_.is_staged() && !algorithm_.in_order;
     }
-    // Queues what follows the upload; now, or when it is the chunk's turn, and then maybe in another thread.
+    // Enqueues the kernel and the download: now, or, for an in-order algorithm, when it is this chunk's turn,
+    // and then perhaps in another thread.
     void compute();
     void compute_zero_copy();
     void compute_copied();
     void unstage();
-    // Copies a group of operands, and so many bytes before them. Returns how many bytes.
+    // Enqueues the copies of a group of operands and of the first `before` bytes. Returns the bytes copied.
     int64_t copy(const std::vector<StreamedOperand> &group, int64_t before, cudaMemcpyKind kind,
                  cudaStream_t stream) const;
 
@@ -46,8 +49,8 @@ class ChunkInFlight {
     Slot &slot_;
     const int device_index_;
     Chunk chunk_{};
-    bool zero_copy_ = false;    // the kernel goes to pinned memory
-    bool is_resident_ = false;  // nothing but notes and results goes over the link
+    bool zero_copy_ = false;    // the kernel accesses pinned memory
+    bool is_resident_ = false;  // only status words and results are transferred
     bool status_is_zero_ = false;
     bool host_status_is_zero_ = false;
     double origin_ = -1, enqueued_at_ = 0;  // seconds since the call began

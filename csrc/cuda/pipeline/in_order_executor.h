@@ -1,4 +1,4 @@
-// The order of chunks whose work must be queued one after the other.
+// An in-order executor for chunks whose kernels must be enqueued in sequence, such as those of a scan.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,14 @@
 
 namespace pk {
 
-// Thrown where a chunk waits for another one that has failed, which tells why.
+// Thrown in a thread that waits for a chunk whose pipeline has failed; the failing thread reports the cause.
 struct PipelineAborted {};
 
-// Nobody waits to queue: whoever comes when it is his chunk's turn also does so for those behind it that are
-// there, and the others leave theirs to whoever has the chunk before.
+// A combining executor: the thread that holds the next ticket also runs the tickets behind it that have
+// arrived; other threads enqueue theirs and return at once. So no thread waits for its turn.
 class InOrderExecutor {
    public:
+    // Runs the work of a chunk when all chunks before it have run, in this thread or a later one.
     void enqueue(pk_range units, std::function<void()> work) {
         std::unique_lock<std::mutex> lock(mutex_);
         waiting_[units.start] = {units.start + units.count, std::move(work)};
@@ -35,8 +36,10 @@ class InOrderExecutor {
         }
     }
 
+    // Returns true if the chunk of this unit has run.
     bool has_run(int64_t unit) const { return next_ > unit; }
 
+    // Waits until the chunk of this unit has run. Throws PipelineAborted after abort().
     void wait_for(int64_t unit, Call &call) {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!changed_.wait_for(lock, Call::POLL_INTERVAL, [&] { return is_over_ || has_run(unit); })) {
@@ -47,7 +50,7 @@ class InOrderExecutor {
         if (!has_run(unit)) throw PipelineAborted();
     }
 
-    // From now on nothing is queued, and nothing is being queued.
+    // Stops the executor, after the ticket that is running: no other runs.
     void abort() {
         std::unique_lock<std::mutex> lock(mutex_);
         is_over_ = true;
@@ -56,13 +59,15 @@ class InOrderExecutor {
     }
 
    private:
+    // A chunk's work, and the first unit after the chunk.
     struct Ticket {
         int64_t end;
         std::function<void()> work;
     };
 
+    // Marks the executor as running while it lives.
     struct Busy {
-        Busy(InOrderExecutor &busy, std::unique_lock<std::mutex> &held) : executor(busy), lock(held) {
+        Busy(InOrderExecutor &owner, std::unique_lock<std::mutex> &held) : executor(owner), lock(held) {
             executor.is_busy_ = true;
         }
         ~Busy() {

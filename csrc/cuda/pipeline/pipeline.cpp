@@ -1,3 +1,4 @@
+// The chunk pipeline: cuts a call into chunks, which several host threads drive through staging slots.
 #include "pipeline.h"
 
 #include <algorithm>
@@ -15,9 +16,9 @@
 
 namespace pk {
 
-// Smaller operands are staged, pinned or not: asking the driver takes longer.
+// Smaller operands are staged, pinned or not: querying the driver takes longer.
 static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
-// Bytes of results: each of them costs much more than a copy.
+// Delivering a result costs much more than copying an element.
 static constexpr int64_t RESULT_BYTES_PER_THREAD = 1 << 20;
 
 DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
@@ -77,7 +78,7 @@ std::vector<int> devices_of(const Call &call) {
     std::vector<int> devices;
     for (int64_t i = 0; i < options.device_count; ++i) {
         const int64_t device = reinterpret_cast<const int64_t *>(options.devices)[i];
-        require(device >= 0 && device < count, "options.devices names a device that there is not");
+        require(device >= 0 && device < count, "options.devices names a device that does not exist");
         require(std::find(devices.begin(), devices.end(), int(device)) == devices.end(),
                 "options.devices names a device twice");
         devices.push_back(int(device));
@@ -92,30 +93,30 @@ Lease::Kind lease_kind_for(const DeviceAlgorithm &algorithm, int64_t bytes) {
     return algorithm.staged_bytes == 0 ? Lease::pinned : Lease::staged;
 }
 
-// How a call is cut into chunks.
+// How a call is divided: threads, slots, and the sizes of its chunks.
 struct Chunking {
     SlotBytes bytes;
-    int64_t threads, slots;     // of each thread
+    int64_t threads, slots;     // host threads, and slots of each
     int64_t smallest, largest;  // units of a chunk
-    int64_t run;                // chunks that a thread takes at once
+    int64_t run;                // consecutive chunks that a thread takes at once
 
     Chunking(const DeviceAlgorithm &algorithm, int64_t units, int64_t devices) {
         const int64_t bytes_per_unit =
             algorithm.unit_elements * std::max<int64_t>(1, algorithm.streamed_bytes);
         const int64_t all = units * bytes_per_unit;
         Lease::Kind kind = lease_kind_for(algorithm, all);
-        // Without staging there is little for a host thread to do but to take results.
+        // Without staging, host threads have little to do but deliver results.
         const int64_t staged = kind == Lease::pinned ? 0 : all / tuned(Tune::worth_a_thread);
         const int64_t delivered = units * algorithm.result_bytes / RESULT_BYTES_PER_THREAD;
-        if (delivered > 1 && kind == Lease::pinned) kind = Lease::staged;  // whose slots are for many threads
+        if (delivered > 1 && kind == Lease::pinned) kind = Lease::staged;  // smaller slots, for many threads
         bytes = Lease::default_size(kind, algorithm.needed());
         const int64_t max_units = std::min(tuned(Tune::threads), std::max(staged, delivered));
         threads = std::clamp<int64_t>(max_units * devices, 1, thread_count());
         slots = tuned(Tune::slots);
         run = algorithm.in_order ? 1 : tuned(Tune::run);
         largest = ChunkInFlight::capacity(algorithm, bytes);
-        // A long call can afford to begin and end with larger chunks, of which it needs fewer; where they
-        // wait for each other, that counts most.
+        // A long call can begin and end with larger chunks, and so needs fewer; that matters most if chunks
+        // wait for each other.
         const int64_t least = tuned(Tune::smallest_chunk);
         const int64_t first =
             std::clamp(all / 64, least, (algorithm.in_order ? 16 : 4) * least) / bytes_per_unit + 1;
@@ -127,7 +128,7 @@ struct Chunking {
             smallest = (smallest + granule - 1) / granule * granule;
             largest = largest / granule * granule;
         }
-        // Where nothing goes over the link, no chunk waits for another's bytes.
+        // Without transfers there is nothing to overlap: one chunk a thread.
         if (algorithm.is_resident()) smallest = largest = std::min(largest, (units + threads - 1) / threads);
         const int64_t chunks = (units + smallest - 1) / smallest;
         threads = std::min(threads, chunks);
@@ -135,9 +136,9 @@ struct Chunking {
     }
 };
 
-// One thread's share of a call: it takes the next elements, stages a chunk into the slot that has been under
-// way for longest, once that one's chunk has been delivered, and sends it on its way. Its first chunks are
-// small, so that the link has something to do soon, and its last ones, so that it has until the end.
+// A host thread of the pipeline. It takes the next range of units from the queue, waits for its oldest chunk
+// in flight, and starts a new one in that slot. The first chunks are small, so that the link is busy soon,
+// and so are the last, so that it is busy until the end.
 class PipelineWorker {
    public:
     PipelineWorker(DeviceAlgorithm &algorithm, Call &call, RangeQueue &range_queue, const Chunking &chunking)
@@ -149,7 +150,8 @@ class PipelineWorker {
           next_units_(chunking.smallest) {}
 
     void run(const std::vector<int> &devices, int64_t index) {
-        // Chunks that go in order wait for each other, and so no one may have one and wait for a slot.
+        // Chunks of an in-order algorithm wait for each other: no thread may wait for a slot while it owns
+        // one.
         pk_range run{0, 0};
         if (!algorithm_.in_order) run = take();
         if (!algorithm_.in_order && run.count == 0) return;
@@ -161,7 +163,7 @@ class PipelineWorker {
             }
             for (;;) {
                 finish_ready();
-                // Only now, since others may wait for a chunk that goes in order.
+                // Only now, since other threads may wait for this chunk.
                 if (run.count == 0) run = take();
                 if (run.count == 0) break;
                 const pk_range range{run.start, std::min(run.count, next_units_)};
@@ -184,7 +186,7 @@ class PipelineWorker {
 
    private:
     void abort(pk_range run) {
-        algorithm_.executor.abort();  // nobody must work on the slots any more, nor wait for another chunk
+        algorithm_.executor.abort();  // from now on no thread launches into the slots or waits for a chunk
         drain();
         range_queue_.report_failed(run);
         for (const auto &chunk_in_flight : chunks_in_flight_)
@@ -208,7 +210,7 @@ class PipelineWorker {
         }
     }
 
-    // Waits for what a failed call has left behind; that this fails, too, is nothing new.
+    // Waits for the chunks that a failed call left in flight. Errors are ignored: one was already reported.
     void drain() const {
         for (const auto &chunk_in_flight : chunks_in_flight_) {
             if (chunk_in_flight->is_in_flight()) chunk_in_flight->slot().drain();
@@ -217,7 +219,7 @@ class PipelineWorker {
 
     void finish_ready() {
         if (chunks_in_flight_.front()->is_in_flight()) finish_oldest();
-        // What is done is better delivered now than when all wait for the end.
+        // Deliver finished chunks now rather than at the end, when every thread waits.
         for (const auto &chunk_in_flight : chunks_in_flight_) {
             if (!chunk_in_flight->is_in_flight()) continue;
             if (!chunk_in_flight->is_done()) break;
@@ -230,7 +232,8 @@ class PipelineWorker {
         chunks_in_flight_.pop_front();
     }
 
-    // Then gives its slot back, if another thread waits for one and this one has others.
+    // Finishes the oldest chunk. Returns its slot to the pool if another thread waits for one and this thread
+    // has others.
     void finish_oldest() {
         chunks_in_flight_.front()->finish();
         Slot &slot = chunks_in_flight_.front()->slot();
@@ -249,13 +252,14 @@ class PipelineWorker {
     const Chunking &chunking_;
     TraceLane lane_;
     std::deque<Lease> leases_;
-    std::deque<std::unique_ptr<ChunkInFlight>> chunks_in_flight_;  // the one begun first in front
-    int64_t next_units_;                                           // units of the next chunk, and of any
-    int64_t largest_ = chunking_.largest;
+    std::deque<std::unique_ptr<ChunkInFlight>> chunks_in_flight_;  // the oldest in front
+    int64_t next_units_;                                           // units of the next chunk
+    int64_t largest_ = chunking_.largest;                          // units of any chunk
 };
 
-// Queues a work in this thread's line, in chunks for which there is scratch. Returns whether it may stand
-// there, and all of it lies there.
+// Enqueues an algorithm on this thread's current stream, in as many chunks as its scratch needs. Returns
+// false
+// if it cannot run asynchronously: no current stream, an operand that is not resident, or no scratch.
 bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                const std::vector<pk_range> &ranges) {
     constexpr int64_t SCRATCH = 32 << 20;

@@ -1,5 +1,10 @@
-// The streaming engine: takes the operands of a call through the GPUs in chunks, and every chunk through
-// staging, upload, kernel, download and un-staging, each while others are in the other stages.
+// The chunk pipeline: streams the operands of a call through the GPUs in chunks.
+//
+// Each chunk passes through five stages: staging (host to pinned memory), upload, kernel, download,
+// unstaging.
+// Several chunks are in flight at once, each in another stage, so that copies and kernels overlap. A family
+// of
+// functions derives a DeviceAlgorithm and calls run_pipeline().
 #pragma once
 
 #include <cstdint>
@@ -12,25 +17,24 @@
 
 namespace pk {
 
-// An operand as a call's chunks carry it, or as its devices keep it.
+// An operand that the pipeline transfers: a part of it is in each chunk.
 struct StreamedOperand {
     int operand;
     int64_t item;
-    int64_t element_offset = 0;  // bytes an element of what lies before it in a chunk's memory
-    bool pinned = false;         // pinned: copied without staging
-    int64_t halo =
-        0;  // elements of a load that are staged along with a chunk's own, as DeviceAlgorithm::stage says
+    int64_t element_offset = 0;  // bytes an element of the operands before it in a chunk's memory
+    bool pinned = false;         // already pinned: copied without staging
+    int64_t halo = 0;         // elements around a chunk that are staged with it (see DeviceAlgorithm::stage)
     int64_t halo_offset = 0;  // bytes of the halos before it in a chunk's memory
-    // Where all of it lies on the device, densely: there it is copied to or from, not the chunk's memory.
+    // The operand's resident buffer, if it has one: copies go to or from it, not the chunk's memory.
     char *d_resident = nullptr;
 
     int64_t halo_bytes() const { return halo * item; }
 };
 
-// A chunk whose operands are on a device. The memory of a chunk is the same on both sides of the link, as far
-// as it goes on the host:
-//   notes | results | staged stores | staged loads | direct stores | direct loads | scratch
-// An operand of n elements takes as many times its item as n is when rounded up to ROUND.
+// A chunk: a range of units, with device memory for its operands. Pinned and device memory of a chunk have
+// the same layout; the host's ends after the staged loads:
+//   status words | results | staged stores | staged loads | pinned stores | pinned loads | scratch
+// An operand of n elements takes round_up(n) * item bytes.
 struct Chunk {
     static constexpr int64_t ROUND = 64;
     static int64_t round_up(int64_t elements) { return (elements + ROUND - 1) / ROUND * ROUND; }
@@ -38,91 +42,95 @@ struct Chunk {
     pk_range units;
     int64_t start, count, rounded;  // elements
     char *d_memory;
-    int64_t results, operands, scratch;  // their offsets
+    int64_t results, operands, scratch;  // byte offsets in the chunk's memory
     cudaStream_t stream;
-    int device_index;  // its place among those of the call
+    int device_index;  // the device's index in the call's list
 
+    // Returns the byte offset of an operand in the chunk's memory.
     int64_t operand(const StreamedOperand &streamed) const {
         return operands + rounded * streamed.element_offset + streamed.halo_offset;
     }
 };
 
-// What a family gives the engine.
+// The device algorithm of a family of functions, run chunk by chunk: its streamed operands, its launches, and
+// the callbacks that take its results.
 class DeviceAlgorithm {
    public:
     DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
                     std::vector<StreamedOperand> stores, int64_t status_bytes, int64_t scratch_bytes);
     virtual ~DeviceAlgorithm() = default;
 
-    // Copies what a load has for a chunk, its halo before, behind or both, to where it is staged.
+    // Gathers a chunk's elements of a load, and its halo, into staging memory.
     virtual void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const {
         layout.gather(layout.views[size_t(load.operand)], chunk.start, chunk.count, to);
     }
-    // Queues what computes a chunk. Any thread may do that for any chunk of a work that goes in order.
+    // Enqueues the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
     virtual void launch(const Chunk &chunk) = 0;
-    // Takes the results of a chunk: for each of its units result_bytes. Any thread may come, and several at
-    // once.
+    // Takes the results of a chunk, result_bytes for each unit. Several threads may call this at once.
     virtual void deliver(const Chunk &, const char *) {}
-    // Takes the notes of a chunk that was delivered. They are zero before the first of the chunks that pass
-    // through a slot, and are left as they are from chunk to chunk. For one thread at a time.
+    // Merges a delivered chunk's status words into the report. The words are zeroed once for each slot and
+    // accumulate over its chunks. Called by one thread at a time.
     virtual void collect(const void *status) = 0;
-    // A chunk is made of whole units. Here, of how many there are, and where one begins, in elements.
+    // The number of units of the call, and the first element of one. A chunk has whole units.
     virtual int64_t units() const { return layout.size; }
     virtual int64_t start(int64_t unit) const { return unit; }
 
-    // What the smallest chunk needs of a slot.
+    // Returns the memory that the smallest chunk needs in a slot.
     SlotBytes needed() const {
         return {with_halos(bytes_of(min_units, staged_bytes)),
                 with_halos(bytes_of(min_units, streamed_bytes + scratch_bytes))};
     }
-    // Where there are any, of few sizes, so that slots fit other calls, too.
+    // Adds the halos, if any, and rounds up to a power of two, so that other calls can use the slots.
     int64_t with_halos(int64_t bytes) const {
         if (halo_bytes == 0) return bytes;
         int64_t size = 1 << 20;
         while (size < bytes + halo_bytes) size *= 2;
         return size;
     }
-    // Of a chunk of so many units, with so many bytes an element.
+    // Returns the bytes of a chunk of so many units, with `item` bytes for each element.
     int64_t bytes_of(int64_t units, int64_t item) const {
         return status_bytes + Chunk::round_up(units * result_bytes) +
                Chunk::round_up(units * unit_elements) * item;
     }
 
-    bool is_staged() const { return staged_bytes == streamed_bytes; }  // all of it
-    bool is_resident() const { return streamed_bytes == 0; }           // nothing goes over the link
-    // Whether threads of a warp that take neighbours take whole lines of memory, as the link likes it.
+    bool is_staged() const { return staged_bytes == streamed_bytes; }  // no operand is pinned
+    bool is_resident() const { return streamed_bytes == 0; }           // no operand is transferred
+    // Returns true if a warp's accesses are coalesced into whole cache lines, so that zero-copy is fast.
     bool is_coalesced() const;
-    // Whether all chunks of a call of so many bytes stay in pinned memory. (Of long calls, results come down
-    // quicker by copies.)
+    // Returns true if all chunks of a call of so many bytes are zero-copy. (In long calls, copies bring
+    // results down faster.)
     bool uses_zero_copy(int64_t bytes) const;
 
     const Layout &layout;
     std::vector<StreamedOperand> loads, stores;
     int64_t status_bytes;
-    int64_t scratch_bytes;  // of an element
+    int64_t scratch_bytes;  // an element
 
-    // Of an element: what is staged, of that what goes down, and everything.
+    // Bytes an element: of the staged operands, of the staged stores among them, and of all operands.
     int64_t staged_bytes = 0, staged_store_bytes = 0, streamed_bytes = 0;
-    bool allow_zero_copy = true;  // small chunks may stay in pinned memory, and the kernel goes there; not
-                                  // where something is to be copied from or to a home
-    bool single_pass_coalesced = false;  // the kernel goes along its operands once, whole lines at a time
-    bool can_run_async = false;  // it tells nothing: where all is at home, it may stand in the thread's line
-    bool own_stream = false;     // copied chunks do not wait for each other's kernels and downloads
+    // Small chunks are zero-copy: the kernel accesses mapped pinned memory. False if an operand is copied
+    // from or to a resident buffer.
+    bool allow_zero_copy = true;
+    bool single_pass_coalesced = false;  // each operand is read once, coalesced: zero-copy pays for any size
+    bool can_run_async = false;  // reports no status to the host, so it may run on the caller's stream
+    bool own_stream = false;     // each chunk has its slot's stream: chunks do not serialize on shared ones
     int64_t halo_bytes = 0;      // of a chunk
-    int64_t elements_per_cache_line = 1;  // of the loads' memory
+    int64_t elements_per_cache_line = 1;  // of the loads: chunks are multiples of it
 
-    bool counts_progress = true;  // its elements are those that the call tells its progress by
+    bool counts_progress = true;  // its elements are reported as the call's progress
 
-    int64_t unit_elements = 1;  // the most that a unit has
+    int64_t unit_elements = 1;  // the most elements that a unit has
     int64_t min_units = 1;      // of a chunk that is worth its halos
-    int64_t result_bytes = 0;   // of a unit, beside the stores
-    bool in_order = false;      // chunks are computed one after the other, in their order, on one device
-    InOrderExecutor executor;   // of these
+    int64_t result_bytes = 0;   // of a unit, in addition to the stores
+    bool in_order = false;      // chunks are computed in sequence, in their order, on one device
+    InOrderExecutor executor;   // orders them
 };
 
-// The devices that a call asks for. Throws where CUDA is not to be used.
+// Returns the devices of options.devices, by default device 0. Throws if CUDA cannot be used.
 std::vector<int> devices_of(const Call &call);
 
+// Runs an algorithm over ranges of its units: on the caller's stream if it can run asynchronously, else chunk
+// by chunk, by several host threads.
 void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                   const std::vector<pk_range> &ranges);
 

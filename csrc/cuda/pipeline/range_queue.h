@@ -1,4 +1,4 @@
-// Hands out the elements of a call to the threads that stream them.
+// A work queue of ranges: hands out the units of a call to the pipeline's threads.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,13 @@
 
 namespace pk {
 
+// The units of a call that no thread has taken yet, and the ranges that failed.
 class RangeQueue {
    public:
     explicit RangeQueue(const std::vector<pk_range> &ranges) : remaining_(ranges.rbegin(), ranges.rend()) {}
 
-    // The next elements, none if there are no more: `run` times `most` of them, and less when fewer are left
-    // than would do for all threads, so that none has much to do when the others are done.
+    // Takes the next units: `run_chunks` chunks of `max_units`, or fewer near the end, so that all threads
+    // finish at about the same time. Returns an empty range if none are left or a chunk has failed.
     pk_range take(int64_t threads, int64_t min_units, int64_t max_units, int64_t run_chunks) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (remaining_.empty() || !failed_.empty()) return {0, 0};
@@ -30,12 +31,13 @@ class RangeQueue {
         return taken;
     }
 
-    // Says that a range that was taken was not delivered; the others need not go on.
+    // Records a taken range that was not delivered, and stops the queue.
     void report_failed(pk_range range) {
         const std::lock_guard<std::mutex> lock(mutex_);
         failed_.push_back(range);
     }
 
+    // Returns the ranges that failed or were never taken.
     std::vector<pk_range> report_undelivered() const {
         std::vector<pk_range> ranges = failed_;
         ranges.insert(ranges.end(), remaining_.begin(), remaining_.end());
@@ -46,7 +48,7 @@ class RangeQueue {
 
    private:
     std::mutex mutex_;
-    std::vector<pk_range> remaining_;  // the next one last
+    std::vector<pk_range> remaining_;  // in reverse: the next one is last
     std::vector<pk_range> failed_;
 };
 

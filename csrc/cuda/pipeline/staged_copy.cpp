@@ -1,3 +1,4 @@
+// Bulk copies of whole arrays: pieces are staged through slots, double-buffered in each host thread.
 #include "staged_copy.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 
 namespace pk::kernels {
 
-// Smaller arrays are staged, pinned or not: asking the driver takes longer.
+// Smaller arrays are staged, pinned or not: querying the driver takes longer.
 static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
 static constexpr int64_t SMALLEST_PIECE = 128 << 10;
 
@@ -22,7 +23,7 @@ void StagedCopy::add(char *host, char *device, int64_t bytes) {
     if (!direct) bytes_ += bytes;
 }
 
-// One thread's share: while one of its slots is on its way, another is filled or emptied.
+// A host thread: while one of its slots is being copied, another is filled or emptied.
 class StagedCopy::Thread {
    public:
     Thread(const StagedCopy &copy, const Lease &lease) : copy_(copy), call_(copy.call_), lane_(call_) {
@@ -98,7 +99,7 @@ void StagedCopy::run(cudaStream_t stream) {
     run_staged();
 }
 
-// They may be freed when the call ends, and so it waits for them in any case.
+// The caller may free the arrays when the call ends, and so this always waits for the copies.
 void StagedCopy::run_pinned(cudaStream_t stream) {
     if (pinned_.empty()) return;
     TraceLane lane(call_);
@@ -115,8 +116,8 @@ void StagedCopy::run_pinned(cudaStream_t stream) {
     lane.add(is_up_ ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD, begin, call_.seconds(), bytes, 0);
 }
 
-// On the way up, small pieces go first, so that the link has something to do soon; on the way down, they are
-// the last, which nothing hides.
+// Cuts the arrays into pieces. Uploads begin with small pieces, so that the link is busy soon; downloads end
+// with small ones, since no copy hides the unstaging of the last.
 std::vector<StagedCopy::Array> StagedCopy::cut(int64_t threads) const {
     const int64_t most =
         std::clamp(bytes_ / (4 * threads), SMALLEST_PIECE, Lease::default_size(Lease::staged).host) / 256 *

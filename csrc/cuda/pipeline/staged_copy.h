@@ -1,4 +1,4 @@
-// Whole arrays on their way to a device or home.
+// Bulk copies of whole arrays to or from a device, staged through slots by several host threads.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,18 @@
 
 namespace pk::kernels {
 
-// Pieces of arrays, which several host threads take through slots; of pinned arrays, without them.
+// A batch of copies in one direction. Arrays are cut into pieces, which host threads stage through slots;
+// pinned arrays are copied directly.
 class StagedCopy {
    public:
     StagedCopy(Call &call, int device, bool up) : call_(call), device_(device), is_up_(up) {}
 
     void add(char *host, char *device, int64_t bytes);
-    // Copies all, and waits for that; through the queue, what needs no slots.
+    // Copies all arrays and waits. Pinned ones are copied in `stream`.
     void run(cudaStream_t stream);
 
    private:
+    // An array, or a piece of one.
     struct Array {
         char *host, *device;
         int64_t bytes;

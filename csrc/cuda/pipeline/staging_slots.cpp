@@ -1,3 +1,4 @@
+// The pool of staging slots and device buffers: budgets, eviction, and a FIFO queue of waiting threads.
 #include "staging_slots.h"
 
 #include <algorithm>
@@ -14,16 +15,16 @@ namespace pk {
 
 static std::atomic<int> slots_made{0};
 
-// Of the current device.
+// Returns the shared streams of the current device.
 static const DeviceStreams &streams_of(int device) {
     static std::mutex mutex;
-    static auto *const existing = new std::map<int, DeviceStreams>;  // never destroyed, as the shelf below
+    static auto *const existing = new std::map<int, DeviceStreams>;  // never destroyed, as the pool below
     const std::lock_guard<std::mutex> lock(mutex);
     return (*existing)[device];
 }
 
 Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
-    : streams(streams_of(device)),  // before the slot's own, so that they get channels of their own
+    : streams(streams_of(device)),  // created before the slot's own stream, to get their own channels
       device(device),
       number(slots_made++),
       host_bytes(host_bytes),
@@ -48,14 +49,15 @@ namespace {
 constexpr int64_t MIN_BUDGET = 2 << 20;
 constexpr int64_t MIN_HOST_BYTES = 256 << 10, MIN_DEVICE_BYTES = 512 << 10;
 
+// The most device memory (of each device) and pinned memory that slots and buffers may take.
 struct Budgets {
     int64_t device = integer_from_environment("PYCUDAKIT_DEVICE_MEMORY", "bytes", 512 << 20, MIN_BUDGET);
     int64_t pinned = integer_from_environment("PYCUDAKIT_PINNED_MEMORY", "bytes", 256 << 20, MIN_BUDGET);
 };
 
 const Budgets &budgets() {
-    static const Budgets set;
-    return set;
+    static const Budgets budgets;
+    return budgets;
 }
 
 struct FreeBuffer {
@@ -65,19 +67,19 @@ struct FreeBuffer {
     int64_t bytes;
 };
 
-// All that is kept, and who waits for it.
+// The free slots and buffers, the memory of all, and the threads that wait for slots.
 struct SlotPool {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<std::unique_ptr<Slot>> slots;
     std::vector<FreeBuffer> free_buffers;
-    int64_t pinned_bytes = 0;                    // of all that there is, lent or not
-    std::map<int, int64_t> device_bytes;         // and so of each device
-    std::map<int, int64_t> buffer_bytes_in_use;  // half of its budget at most: the rest is for slots
+    int64_t pinned_bytes = 0;                    // of all slots, free or in use
+    std::map<int, int64_t> device_bytes;         // of each device, likewise
+    std::map<int, int64_t> buffer_bytes_in_use;  // at most half of the budget: the rest is for slots
     std::deque<const void *> waiting;
     std::atomic<int64_t> waiting_count{0};
 
-    // For the callers below the mutex is held.
+    // The functions below are called with the mutex held.
 
     bool is_short_of_pinned(SlotBytes more) const { return pinned_bytes + more.host > budgets().pinned; }
     bool is_short(int device, SlotBytes more) {
@@ -95,7 +97,8 @@ struct SlotPool {
         changed.notify_all();
     }
 
-    // Destroys something that nobody has, to make room for slots that are not like that.
+    // If memory is short, evicts a free buffer, or a free slot for which `alike` is false; else returns
+    // false.
     template <class Alike>
     bool drop_one(int device, SlotBytes wanted, Alike alike) {
         const bool device_is_short = is_short(device, wanted), pinned_is_short = is_short_of_pinned(wanted);
@@ -130,7 +133,7 @@ SlotPool &pool() {
     return *pool;
 }
 
-// A place in the queue of those that wait for slots.
+// A ticket in the FIFO queue of threads that wait for slots.
 class Ticket {
    public:
     Ticket(SlotPool &pool, std::unique_lock<std::mutex> &lock) : pool_(pool), lock_(lock) {
@@ -171,12 +174,12 @@ SlotBytes Lease::default_size(Kind kind, SlotBytes needed) {
             default: return {tuned(Tune::chunk_bytes), tuned(Tune::device_bytes)};
         }
     }();
-    // Half of the device's budget may be taken by blocks.
+    // Buffers may take half of the device's budget.
     const SlotBytes most{budgets().pinned, budgets().device / 2};
     const SlotBytes bytes{std::max(std::min(wanted.host, most.host / 2), needed.host),
                           std::max(std::min(wanted.device, most.device), needed.device)};
     if (bytes.host > most.host || bytes.device > most.device) {
-        fail(PK_OUT_OF_MEMORY, "a few elements of this call need " + std::to_string(bytes.host) +
+        fail(PK_OUT_OF_MEMORY, "the smallest chunk of this call needs " + std::to_string(bytes.host) +
                                    " bytes of pinned and " + std::to_string(bytes.device) +
                                    " of device memory: raise PYCUDAKIT_PINNED_MEMORY to that, and "
                                    "PYCUDAKIT_DEVICE_MEMORY to twice as "
@@ -190,7 +193,7 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
         return slot.device == device && slot.host_bytes == bytes.host && slot.device_bytes == bytes.device;
     };
     SlotPool &from = pool();
-    int64_t making = 0;
+    int64_t to_create = 0;
     {
         std::unique_lock<std::mutex> lock(from.mutex);
         Ticket(from, lock).wait(call, [&] {
@@ -199,35 +202,34 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
                 slots_.push_back(std::move(from.slots[i]));
                 from.slots.erase(from.slots.begin() + std::ptrdiff_t(i));
             }
-            while (int64_t(slots_.size()) + making < wanted) {
+            while (int64_t(slots_.size()) + to_create < wanted) {
                 if (from.reserve(device, bytes)) {
-                    ++making;
+                    ++to_create;
                 } else if (!from.drop_one(device, bytes, fits)) {
                     break;
                 }
             }
-            return !slots_.empty() || making != 0 || !waits;
+            return !slots_.empty() || to_create != 0 || !waits;
         });
     }
-    SlotBytes existing = bytes;
+    SlotBytes size = bytes;
     auto reserve_but = [&](int64_t count, int64_t smaller) {
         const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve(device,
-                       {(making - count) * existing.host, making * existing.device - count * smaller});
-        making = count;
-        existing.device = smaller;
+        from.unreserve(device, {(to_create - count) * size.host, to_create * size.device - count * smaller});
+        to_create = count;
+        size.device = smaller;
     };
-    while (making != 0) {
+    while (to_create != 0) {
         try {
-            slots_.push_back(std::make_unique<Slot>(device, existing.host, existing.device));
+            slots_.push_back(std::make_unique<Slot>(device, size.host, size.device));
             slots_.back()->is_undersized = !fits(*slots_.back());
-            --making;
+            --to_create;
         } catch (const Failure &failure) {
-            // Fewer slots will do; where there is room for none, a smaller one.
+            // Fewer slots will do; if not even one fits, try a smaller one.
             const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY &&
-                                    existing.device / 2 >= std::max(needed.device, MIN_DEVICE_BYTES);
+                                    size.device / 2 >= std::max(needed.device, MIN_DEVICE_BYTES);
             if (slots_.empty() && may_shrink) {
-                reserve_but(1, existing.device / 2);
+                reserve_but(1, size.device / 2);
                 continue;
             }
             reserve_but(0, 0);

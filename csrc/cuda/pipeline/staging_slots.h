@@ -1,5 +1,9 @@
-// Slots: what one chunk of a call needs to pass through a GPU. They are made when first needed, kept, and
-// lent to the threads of every call.
+// Staging slots: the memory, streams and events that one chunk needs to pass through a GPU.
+//
+// Slots are created on first use and pooled; the threads of a call check them out with a Lease. DeviceBuffer
+// is
+// a pooled device buffer for the duration of a call. Both share the budgets PYCUDAKIT_PINNED_MEMORY and
+// PYCUDAKIT_DEVICE_MEMORY.
 #pragma once
 
 #include <memory>
@@ -11,28 +15,31 @@
 
 namespace pk {
 
+// Sizes of a slot's pinned and device memory.
 struct SlotBytes {
     int64_t host, device;
 };
 
-// The streams of a device that every call's chunks pass through, one after the other in each: measured, a
-// copy engine that changes between streams loses some microseconds a copy.
+// The upload, compute and download streams of a device, which the chunks of all calls share: a copy engine
+// that switches between streams loses some microseconds a copy (measured).
 struct DeviceStreams {
     Stream upload = make_stream(), compute = make_stream(), download = make_stream(), clock = make_stream();
 };
+
+// A staging slot: pinned memory, device memory, a stream, and the events of one chunk.
 struct Slot {
     Slot(int device, int64_t host_bytes, int64_t device_bytes);
 
-    void drain() const;  // waits for all that works on it
+    void drain() const;  // waits for all work on the slot
 
     const DeviceStreams &streams;
     const int device;
     const int number;
-    const int64_t host_bytes, device_bytes;  // of the latter 0 where chunks stay in the former
-    bool is_undersized = false;              // smaller than was wanted, and so not kept
+    const int64_t host_bytes, device_bytes;  // device_bytes is 0 if chunks are zero-copy
+    bool is_undersized = false;              // smaller than requested, and so not returned to the pool
 
     char *host() const { return static_cast<char *>(host_.get()); }
-    char *mapped() const { return mapped_; }  // where a kernel finds it
+    char *mapped() const { return mapped_; }  // device address of the pinned memory
     char *d_memory() const { return static_cast<char *>(memory_.get()); }
 
    private:
@@ -42,18 +49,18 @@ struct Slot {
 
    public:
     // Last, so that it is destroyed, and so drained, before the memory that it works on.
-    Stream stream;  // for what does not go through the device's own
+    Stream stream;  // for chunks that do not use the device's shared streams
     Event origin, uploaded, computed, downloaded;
 };
 
-// Some slots of the current device, for as long as it lives. Threads that wait are served in the order in
-// which they came. They may wait only while they have no slot at all, so that calls cannot wait for each
-// other in a circle; one that does not wait may get none.
+// Slots of the current device, checked out of the pool while this lives. Waiting threads are served first
+// come, first served. A thread may wait only while it has no slot at all, so that calls cannot deadlock; with
+// `waits` false it may get none.
 class Lease {
    public:
-    // direct: for operands that need no staging; in_place: for chunks that all stay in pinned memory
+    // staged: for operands that are staged; pinned: for pinned operands only; zero_copy: pinned memory only
     enum Kind { staged, pinned, zero_copy };
-    // What slots have, if that is enough, and else what is needed.
+    // Returns the default size of such slots, or `needed` if that is larger.
     static SlotBytes default_size(Kind kind, SlotBytes needed = {0, 0});
 
     Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call &call, bool waits = true);
@@ -63,7 +70,7 @@ class Lease {
 
     const std::vector<std::unique_ptr<Slot>> &slots() const { return slots_; }
 
-    // Whether this slot is not the only one here, and another thread waits for one.
+    // Returns true if this is not the lease's only slot and another thread waits for one.
     bool should_share(const Slot &slot) const;
     void give_back(const Slot &slot);
 
@@ -71,13 +78,14 @@ class Lease {
     std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-// Memory of the current device that lasts for a call, kept for the next one; none where the budget has no
-// room. Nobody is at work on it any more when it is had, unless it is for what stands in the thread's line.
+// A pooled buffer of the current device, for the duration of a call. d_memory() is null if the budget is
+// exhausted. The buffer is idle when returned, unless `reuse_on_stream`: then work that is still pending on
+// the thread's current stream may use it, and is ordered before.
 class DeviceBuffer {
    public:
     DeviceBuffer() = default;
-    // All blocks of a device together may take half of its budget. One that is `large` may take what slots
-    // leave: whoever holds it must have its slots already, since other calls may then have to wait for some.
+    // All buffers of a device together may take half of its budget. A `large` one may take all that slots
+    // leave: its call must hold its slots already, since other calls may then have to wait for theirs.
     DeviceBuffer(int device, int64_t bytes, bool large = false, bool reuse_on_stream = false);
     ~DeviceBuffer();
     DeviceBuffer(DeviceBuffer &&other) noexcept
@@ -96,10 +104,10 @@ class DeviceBuffer {
     int64_t bytes_ = 0;
 };
 
-// What slots and blocks take, and may take.
+// Returns the memory and budgets of slots and buffers.
 pk_memory streaming_memory();
 
-// Gives back what no call has.
+// Frees the slots and buffers that no call uses.
 void release_streaming_memory();
 
 }  // namespace pk

@@ -1,1 +1,1 @@
-"""One call: what is asked for, where it runs, what it is given, and what is told of it."""
+"""The runtime of one call: context, engine choice, dispatch cache, operands, native call, call log."""

@@ -1,4 +1,4 @@
-"""What ran, in words."""
+"""The record of a call: `Call`, made of the report that a library fills, or combined from several calls."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from pycudakit import errors
 from pycudakit._native import abi
 from pycudakit._native.hardware import link_speed
 
-# The names of the stages, in their order in the ABI.
+# The names of the stages of the pipeline, in their order in the ABI.
 STAGES = ("stage", "upload", "kernel", "download", "unstage", "compute")
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a call did.
+    """The record of one call: the engine, the reason, the bytes moved, and the time of each stage.
 
     Attributes
     ----------
     function, engine, reason
-        What was computed, on which engine, and why there.
+        The function, the engine that ran it, and the reason for that engine.
     seconds
-        How long the call took; None of NumPy's calls outside a profile.
+        The duration of the call; None for NumPy's calls outside a profile.
     bytes_up, bytes_down
-        What went to the GPUs and came back.
+        The bytes uploaded to the GPUs and downloaded from them.
     chunks, threads
-        The parts that the work was cut into, and the threads of the host that took part.
+        The number of chunks of the work, and of the host threads that took part.
     stages
-        The seconds in which at least one chunk was in a stage: ``stage`` (copied to pinned memory),
+        The seconds in which at least one chunk was in a stage: ``stage`` (copy to pinned memory),
         ``upload``, ``kernel``, ``download`` and ``unstage`` on the engine ``"cuda"``; ``compute`` on
         ``"cpu"``.
     devices
         The indices of the GPUs.
     overlap
-        The share of the time in which at least two stages were under way.
+        The fraction of the time in which at least two stages overlapped.
     began, spans, spans_left_out
-        In a profile: when the call began, on the clock of `time.perf_counter`; each stage of each chunk;
-        and how many of those there was no place for.
+        In a profile: the start of the call, on the clock of `time.perf_counter`; the span of each stage of
+        each chunk; and the number of spans beyond the capacity.
     passes
-        Of a fused function: its passes, in their order, each a call as if it were made alone.
+        The fused kernels of a fused function, in order, each as a call of its own.
     """
 
     function: str
@@ -63,18 +63,18 @@ class Call:
 
     @property
     def link_share(self) -> float | None:
-        """The share of the speed of the GPUs' links that the call reached; None where none is known."""
+        """The fraction of the link's speed that the call reached; None if the speed is unknown."""
         if self.engine != "cuda" or not self.seconds:
             return None
         try:
             links = [link_speed(device) for device in self.devices]
-        except errors.Error:  # of a call that was pickled elsewhere, or a GPU that was lost since
+        except errors.Error:  # the call was pickled on another machine, or the GPU was lost since
             return None
         up, down = sum(link.up for link in links), sum(link.down for link in links)
         return max(self.bytes_up / up, self.bytes_down / down) / self.seconds
 
 
-# What a library told of a call: a `Call` is made of it when somebody asks.
+# Function, engine, reason, devices and raw report: `last_call()` converts it to a `Call` on demand.
 RawCall = tuple[str, str, str, tuple[int, ...], bytes]
 
 
@@ -87,7 +87,7 @@ def call_from_report(
     began: float | None = None,
     spans: np.ndarray[Any, Any] | None = None,
 ) -> Call:
-    """Return what a library told, in words."""
+    """Return the `Call` of a library's report, a `pk_report` as bytes."""
     row = np.frombuffer(report, abi.REPORT)[0]
     stages = dict(zip(STAGES, row["stage_seconds"].tolist(), strict=True))
     absent = STAGES[: abi.STAGE_COMPUTE] if engine == "cpu" else STAGES[abi.STAGE_COMPUTE :]
@@ -114,9 +114,9 @@ def call_from_report(
 
 
 def combine_calls(function: str, parts: Sequence[Call], are_passes: bool = False) -> Call:
-    """Return one call that was made of others: on the engine of the longest, and for its reason."""
+    """Combine several calls to one, with the engine and the reason of the longest."""
     longest = max(parts, key=lambda part: part.seconds or 0.0)
-    notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # of how a part was computed
+    notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # notes of `add_reason`
     reason = "; ".join(dict.fromkeys([*longest.reason.split("; "), *notes]))
     known_seconds = [part.seconds for part in parts if part.seconds is not None]
     seconds = sum(known_seconds) if known_seconds else None
@@ -146,7 +146,7 @@ def combine_calls(function: str, parts: Sequence[Call], are_passes: bool = False
 
 
 def _spans_on_clock_of(began: float | None, part: Call) -> Any:
-    """Return a part's spans, on the clock of the whole."""
+    """Return the spans of a part, in seconds since the start of the whole call."""
     spans: Any = part.spans.copy() if part.spans is not None else None
     if began is not None and part.began is not None:
         spans["begin"] += part.began - began

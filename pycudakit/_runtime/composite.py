@@ -1,4 +1,4 @@
-"""Functions that are made of the kit's others: whether those, or NumPy, answer a call."""
+"""Engine choice of composite functions, which call other pycudakit functions: those or NumPy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 
-_NUMPY_BELOW = 3000
+_NUMPY_BELOW = 3000  # elements
 
 
 def arrays_or_numpy_result(
@@ -19,10 +19,10 @@ def arrays_or_numpy_result(
     unsupported: str | None = None,
     numpy_below: float | None = None,
 ) -> tuple[list[Array], Any]:
-    """Return the arguments as arrays; or none, and what NumPy answers.
+    """Return the arguments as arrays and None; or an empty list and NumPy's result.
 
-    `foreign` says why the call is NumPy's alone, if it is for another reason than its arguments' types; with
-    fewer elements than `few`, in all arguments, NumPy answers first under `auto`.
+    `unsupported` says why only NumPy can compute the call, if the reason is not its arguments' types. Under
+    `auto`, NumPy computes calls whose arguments have fewer than `numpy_below` elements together.
     """
     arrays = [array for array in map(operands.as_array, arguments) if array is not None]
     if unsupported is not None or len(arrays) < len(arguments):

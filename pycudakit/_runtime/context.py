@@ -1,4 +1,4 @@
-"""Which engine is asked for here, and which GPUs, progress and profiles."""
+"""The execution context: the engine, GPUs, progress and profiles in force for calls in a thread or task."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pycudakit._native import engine_status
 from pycudakit._runtime.progress import ProgressSetting, checked_progress
 
 ENGINE_NAMES = ("auto", "cuda", "cpu", "numpy")
-NO_FAST_PATH = "watched"  # stands for an engine where somebody watches
-REASON_ENGINE_REQUESTED = "the requested engine"  # why a call ran on one of the last three
+NO_FAST_PATH = "watched"  # in place of an engine: calls are observed and must take the general path
+REASON_ENGINE_REQUESTED = "the requested engine"  # the reason of a call on a named engine
 
 Devices = Literal["all"] | tuple[int, ...] | None
 
@@ -30,14 +30,14 @@ def _checked(name: str, setting: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What is asked for in a context."""
+    """The settings in force in a context."""
 
     engine: str | None = None
     devices: Devices = None
     progress: ProgressSetting | None = None
-    profiles: tuple[list[Any], ...] = ()  # of `profile` blocks, the calls that they collect
-    wait: bool = False  # for calls of arrays on a GPU
-    # The engine, for calls that may go the fast way: on one GPU at most, and watched by nobody.
+    profiles: tuple[list[Any], ...] = ()  # the lists of calls that the enclosing `profile` blocks collect
+    wait: bool = False  # synchronize calls on device arrays
+    # The engine, if calls may take the fast path: on one GPU at most, without progress or profile.
     fast_path_engine: str | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,33 +45,33 @@ class CallContext:
         object.__setattr__(self, "fast_path_engine", self.engine if is_plain else NO_FAST_PATH)
 
 
-# From weak to strong: the environment's, the process's, the context's.
+# The engine: the context's takes precedence over the process's, and that over the environment's.
 process_engine: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
 current_context: ContextVar[CallContext] = ContextVar("pycudakit_context", default=CallContext())  # noqa: B039  (it is frozen)
 
 
 def current_engine() -> str:
-    """Return the engine that is asked for here."""
+    """Return the engine in force."""
     return current_context.get().engine or process_engine
 
 
 def fast_path_engine() -> str:
-    """Return the engine that is asked for here, for calls that may go the fast way; else WATCHED."""
+    """Return the engine in force for calls on the fast path, or `NO_FAST_PATH` if they must not take it."""
     return current_context.get().fast_path_engine or process_engine
 
 
 def checked_engine(engine: str) -> str:
-    """Return the engine that is asked for, refusing a misspelt PYCUDAKIT_ENGINE."""
+    """Return the engine; raise if it is a misspelt PYCUDAKIT_ENGINE."""
     return _checked(engine, "PYCUDAKIT_ENGINE")
 
 
 def checked_current_engine() -> str:
-    """Return the engine that is asked for here, or refuse it."""
+    """Return the engine in force; raise if it is a misspelt PYCUDAKIT_ENGINE."""
     return checked_engine(current_engine())
 
 
 def is_only_numpy(engine: str) -> bool:
-    """Tell whether NumPy computes all, as it is the engine, or `auto` has no other."""
+    """Return True if NumPy computes every call: it is the named engine, or `auto` has no other."""
     if engine != "auto":
         return engine == "numpy"
     return not (engine_status.status("cpu").available or engine_status.status("cuda").available)
@@ -79,7 +79,7 @@ def is_only_numpy(engine: str) -> bool:
 
 @contextmanager
 def override(**changes: Any) -> Iterator[None]:
-    """Ask for something else inside a ``with`` block."""
+    """Override settings of the context inside a ``with`` block."""
     token = current_context.set(dataclasses.replace(current_context.get(), **changes))
     try:
         yield
@@ -93,8 +93,8 @@ def set_engine(name: str) -> None:
     Parameters
     ----------
     name : {"auto", "cuda", "cpu", "numpy"}
-        ``"auto"`` takes for each call the engine that will answer first. The others are strict: a call
-        runs there or raises.
+        ``"auto"`` takes for each call the engine that is expected to be fastest. The others are strict: a
+        call runs there or raises.
 
     Examples
     --------
@@ -120,16 +120,16 @@ def engine(
     name : {"auto", "cuda", "cpu", "numpy"}, optional
         As for `set_engine`, which it overrides. Threads started inside the block don't inherit it.
     devices : "all" or list of int, optional
-        The GPUs that share the work of each call on the CUDA engine, by their index in `devices`; at
-        first, GPU 0 alone.
+        The GPUs that share the work of each call on the CUDA engine, by their index in `devices`; GPU 0
+        alone by default.
     progress : bool or callable, optional
-        True shows on stderr, if that is a terminal or a notebook, how far a call has come that takes longer
-        than a second: as a bar of tqdm if that is installed. A callable is called as
-        ``progress(done, total)``, in elements, about ten times a second and, when such a call has ended
-        well, with ``done == total``.
-        What it raises stops the call, and leaves it.
+        True shows the progress of calls that take longer than a second on stderr, if that is a terminal or a
+        notebook: as a bar of tqdm if that is installed. A callable is called as ``progress(done, total)``,
+        in elements, about ten times a second and, when such a call has succeeded, with ``done == total``.
+        An exception that it raises stops the call, and propagates.
     wait : bool, optional
-        Whether calls of arrays that lie on a GPU return when they are done, rather than when they are queued.
+        Whether calls on device arrays are synchronous: they return when they are done, not when they are
+        enqueued.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def engine(
 
 
 def current_devices() -> tuple[int, ...]:
-    """Return the GPUs that a call on the CUDA engine is to use here."""
+    """Return the GPUs in force for calls on the CUDA engine."""
     devices = current_context.get().devices
     return tuple(range(engine_status.device_count())) if devices == "all" else devices or (0,)
 
@@ -172,7 +172,7 @@ def _checked_devices(devices: Any, name: str) -> Devices:
     count = (
         engine_status.device_count() if name in ("auto", "cuda") and engine_status.status("cuda") else None
     )
-    below = 2**31 if count is None else count  # an int of CUDA's
+    below = 2**31 if count is None else count  # CUDA's device index is an int
     if not indices or len(set(indices)) < len(indices) or not all(0 <= i < below for i in indices):
         upper = "" if count is None else f" to {count - 1}"
         raise errors.InvalidArgument(

@@ -1,6 +1,6 @@
-"""What calls take beside their work: measured constants, and the times that they make.
+"""The cost model of `auto`: measured constants, and the overheads and transfer times that follow from them.
 
-`pycudakit tune` measures those that it names, for its machine.
+`_constant` values are replaced by those that `pycudakit tune` measured on this machine, if any.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from pycudakit._native.dtypes import Array, DType
 _constant = calibration_file.CALIBRATION.constants.get
 
 # Seconds
-CALL = _constant("CALL", 75e-6)  # of a call to a library, waking its threads and cold caches included
-SHARED_WORK = 80e-6  # below this, a second thread does not pay
-CUDA_CALL = _constant("CUDA_CALL", 150e-6)  # of a call to the GPU
-MIN_SECONDS_TO_WAKE_GPU = 5e-3  # from this on, it is worth waking the GPU up, which takes longer
-GPU_WAKE_SECONDS = 0.3  # so long
-_FASTEST_LINK = hardware.Link(64e9, 64e9)  # of most GPUs
+CALL = _constant("CALL", 75e-6)  # overhead of a library call that wakes threads, with cold caches
+SHARED_WORK = 80e-6  # less work than this does not pay for a second thread
+CUDA_CALL = _constant("CUDA_CALL", 150e-6)  # overhead of a call on the GPU
+MIN_SECONDS_TO_WAKE_GPU = 5e-3  # a call of this length justifies waking a sleeping GPU
+GPU_WAKE_SECONDS = 0.3  # the time that waking takes
+_FASTEST_LINK = hardware.Link(64e9, 64e9)  # an upper bound for most GPUs
 
-# Bytes a second of memory: for a thread that works alone, NumPy's too, beyond the first caches; beyond all
-# caches for each of several threads, for all, and for all of them staging and un-staging. A streamed call
-# takes the link's own time for its bytes so many times over, or longer for the latter.
-SINGLE_THREAD_BANDWIDTH = _constant("SINGLE_THREAD_BANDWIDTH", 27e9)
-THREAD_BANDWIDTH = _constant("THREAD_BANDWIDTH", 10e9)
-HOST_BANDWIDTH = _constant("HOST_BANDWIDTH", 65e9)
-STAGING_BANDWIDTH = _constant("STAGING_BANDWIDTH", 52e9)
+# Memory bandwidth, in bytes a second.
+SINGLE_THREAD_BANDWIDTH = _constant("SINGLE_THREAD_BANDWIDTH", 27e9)  # one thread, also NumPy's
+THREAD_BANDWIDTH = _constant("THREAD_BANDWIDTH", 10e9)  # each of several threads, beyond all caches
+HOST_BANDWIDTH = _constant("HOST_BANDWIDTH", 65e9)  # all threads together
+STAGING_BANDWIDTH = _constant("STAGING_BANDWIDTH", 52e9)  # all threads, staging and unstaging
+# A streamed call takes the link's transfer time times this factor, or the staging time if that is longer.
 LINK_OVERHEAD_FACTOR = _constant("LINK_OVERHEAD_FACTOR", 1.2)
 
 REASON_NUMPY_FASTER_FOR_SIZE = "auto: NumPy is fastest at this size"
@@ -44,10 +43,10 @@ REASON_CPU_FASTER = "auto: the CPU engine is fastest"
 
 
 def threads() -> int:
-    """Return the threads of the CPU engine, or 1 where there is none."""
+    """Return the number of threads of the CPU engine, or 1 if that engine is missing."""
     try:
         return _threads()
-    except (errors.NoDevice, errors.InvalidArgument):  # which who calls the engine is told
+    except (errors.NoDevice, errors.InvalidArgument):  # a call on the engine raises it
         return 1
 
 
@@ -59,22 +58,22 @@ def _threads() -> int:
 
 
 def threaded_seconds(workers: int, work: float, moved: float, memory_bound: bool) -> float:
-    """Return the seconds that threads of the CPU engine take for work, and for so many bytes."""
+    """Return the time of `workers` CPU threads for `work` seconds of computation and `moved` bytes."""
     several = min(workers * THREAD_BANDWIDTH, HOST_BANDWIDTH)
     moving = moved / (several if workers > 1 else SINGLE_THREAD_BANDWIDTH)
     return max(work / workers, moving) if memory_bound else work / workers + moving
 
 
 def staging_seconds(moved: float) -> float:
-    """Return the seconds that host threads take to bring so many bytes to the link, and from it."""
+    """Return the time that host threads take to copy so many bytes to and from the staging slots."""
     return moved / min(threads() * THREAD_BANDWIDTH, STAGING_BANDWIDTH)
 
 
 def may_pay_on_gpu(seconds: float, up: int, down: int, gpu: float = 0.0) -> bool:
-    """Tell whether it may pay to ask a GPU about a call that takes so long without it.
+    """Return True if a call that takes `seconds` elsewhere may be faster on a GPU.
 
-    One that sleeps is woken for a long call, or once it could have saved as much of short ones as waking
-    takes.
+    A sleeping GPU is worth waking for one long call, or once the savings that earlier short calls missed
+    exceed the time that waking takes.
     """
     global _missed_savings  # noqa: PLW0603
     if seconds > MIN_SECONDS_TO_WAKE_GPU or hardware.link_is_known():
@@ -83,14 +82,14 @@ def may_pay_on_gpu(seconds: float, up: int, down: int, gpu: float = 0.0) -> bool
     return _missed_savings > GPU_WAKE_SECONDS
 
 
-_missed_savings = 0.0  # seconds
+_missed_savings = 0.0  # seconds, summed over calls while the GPU sleeps
 
 
 def cuda_seconds(up: int, down: int) -> float:
-    """Return what a call takes on the CUDA engine, whose link is measured when first asked for."""
+    """Return the time of a call on the CUDA engine; the first call measures the link's speed."""
     try:
         return _streamed_seconds(up, down, hardware.link_speed(0))
-    except errors.Error:  # which the call would meet, too
+    except errors.Error:  # the call would fail in the same way
         return float("inf")
 
 
@@ -100,11 +99,11 @@ def _streamed_seconds(up: int, down: int, link: hardware.Link) -> float:
     )
 
 
-MEASURED_ELEMENTS = 4096  # elements that NumPy is seen to take
+MEASURED_ELEMENTS = 4096  # the size of the array on which `measure_numpy` times NumPy
 
 
 def measure_numpy(compute: Callable[[Array], Any], dtype: DType) -> float:
-    """Return the nanoseconds for an element in which NumPy computes something of mixed numbers of a type."""
+    """Time a NumPy function on an array of pseudorandom numbers; return nanoseconds an element."""
     mixed = np.arange(MEASURED_ELEMENTS, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)
     keys, fastest = mixed.astype(dtype), math.inf
     for _ in range(3):

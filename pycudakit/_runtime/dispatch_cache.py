@@ -1,8 +1,9 @@
-"""Small calls: those that NumPy was seen to answer under `auto` go to it at once.
+"""The dispatch cache of each function under `auto`: small calls skip the general path.
 
-A function says by `numpy_for_small` what of NumPy's it then is. The first call of a form goes the long way, where
-the function decides; if that was for NumPy, since its arguments are small, later calls of that form are, too.
-Where it was for an engine, the function may offer a short way to it, with its request kept ready.
+The key is the signature of the call: dtypes, numbers of dimensions, size classes, static arguments. The first
+call with a signature takes the general path. If that left the call to NumPy because of its size, later calls
+with the signature go to NumPy's function at once, which `numpy_for_small` names. If it ran on an engine, the
+function may offer a prepared call (`offer_to_cache`), which later calls use.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ Signature = tuple[Any, ...]
 
 _current_context = context.current_context
 _array, _integer = np.ndarray, int
-_MAX_SIGNATURES = 1000  # that are kept of a function
-_SMALL_INTEGER = 64  # integers nearer to 0 are forms of their own: axes, orders, and so on
+_MAX_SIGNATURES = 1000  # entries of a function's cache; a full cache is cleared
+_SMALL_INTEGER = 64  # integers nearer to 0 are part of the signature: axes, orders, and so on
 _NUMBERS = frozenset({bool, float, int})
 _SCALARS = frozenset({complex, float, *(t for t in np.sctypeDict.values() if issubclass(t, np.number))})
 _WORDS = frozenset({bool, str, type, np.bool, NoneType, type(np._NoValue)})  # noqa: SLF001
-_SHORT_LIST = 32  # elements of a list, whose types are looked at: of more, NumPy makes an array first
+_SHORT_LIST = 32  # elements; longer lists of numbers are converted to arrays before dispatch
 
-# Stands for the form of arguments that hold longer lists.
+# The signature of arguments that contain longer lists.
 LONG_LIST: Signature = ("a long list",)
 
 
 def numpy_for_small(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
-    """Say which function of NumPy's, if any, a small call's answer is, called with the same arguments."""
+    """Mark a function with the NumPy function that computes its small calls from the same arguments."""
 
     def mark(function: F) -> F:
         function.numpy_for_small = numpy  # type: ignore[attr-defined]
@@ -45,10 +46,10 @@ def numpy_for_small(numpy: Callable[..., Any] | None) -> Callable[[F], F]:
 
 
 def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None) -> Signature | None:
-    """Return what decides, of plain arguments, whether NumPy answers first; None of others.
+    """Return the signature of a call, or None if an argument has a type that is not cached.
 
-    Of arrays these are type, dimensions, and about how many elements. LONG stands for lists that are to be
-    arrays.
+    Arrays contribute their dtype, number of dimensions, and the bit length of their size. `LONG_LIST` is
+    returned for arguments that contain long lists of numbers: see `_as_arrays`.
     """
     signature: list[Any] = []
     if named:
@@ -77,7 +78,7 @@ def signature_of(arguments: tuple[Any, ...], named: dict[str, Any] | None = None
 
 
 def _signature_within(values: list[Any] | tuple[Any, ...]) -> Signature | None:
-    """Return the form of a list of numbers, of arrays, or of such lists."""
+    """Return the signature of a list of numbers, of arrays, or of such lists."""
     count = len(values)
     if count > _SHORT_LIST and type(values[0]) in _NUMBERS:
         return LONG_LIST
@@ -89,30 +90,35 @@ def _signature_within(values: list[Any] | tuple[Any, ...]) -> Signature | None:
 
 
 def _as_arrays(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return arguments with arrays in the place of long lists of numbers, as NumPy makes them."""
+    """Convert long lists of numbers among the arguments to arrays."""
     return tuple(
         np.asarray(v) if type(v) is list and len(v) > _SHORT_LIST and type(v[0]) in _NUMBERS else v
         for v in arguments
     )
 
 
-# ---- Ways that were learned --------------------------------------------------------------------------
+# ---- Prepared calls ----------------------------------------------------------------------------------
 
-MAX_BYTES = 1 << 18  # bytes of arrays whose calls are short
+MAX_BYTES = 1 << 18  # the largest arrays for which calls are prepared
 
 
 class CachedCall(NamedTuple):
-    """What computes a call of its arguments, or returns None: for those of the same shapes, or of any."""
+    """A prepared call: it computes the result of its arguments, or returns None if it cannot.
+
+    It is valid for arguments of any shape, or for those with the shapes and strides of the first call only.
+    """
 
     compute: Callable[[tuple[Any, ...]], Any]
     any_shape: bool = False
 
 
-# What makes a way of a function's name and the arguments that it was learned from.
+# Prepares a call, given the function's name and the arguments of the first call.
 Prepare = Callable[[str, tuple[Any, ...]], "CachedCall | None"]
 
 
 class _Local(threading.local):
+    """Per thread: whether a call fills the cache, and the prepared call that it offered, with its result."""
+
     is_filling_cache = False
     offered: tuple[Any, Any] | None = None
 
@@ -121,7 +127,7 @@ _local = _Local()
 
 
 def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-    """Return a call's result, and what was offered meanwhile, if anything."""
+    """Run a call that fills the cache; return its result, and the offer to the cache, if any."""
     _local.is_filling_cache, _local.offered = True, None
     try:
         result = function(*args, **kwargs)
@@ -131,41 +137,43 @@ def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: An
 
 
 def is_filling_cache() -> bool:
-    """Tell whether the call under way is one to learn from."""
+    """Return True if the running call fills the cache."""
     return _local.is_filling_cache
 
 
 def offer_to_cache(result: Any, prepare: Any) -> None:
-    """Offer a short way to what is computed, if the result is that of the whole call."""
+    """Offer a prepared call to the cache; it is taken if `result` is the result of the whole call."""
     if _local.is_filling_cache:
         _local.offered = result, prepare
 
 
 def _has_shape(argument: Any) -> bool:
-    """Tell whether an argument is no list, nor a tuple of other things than integers."""
+    """Return True unless an argument is a list, or a tuple with elements other than integers."""
     kind = type(argument)
     return kind is not list and (kind is not tuple or {*map(type, argument)} <= {int})
 
 
 def _exact_key(arguments: tuple[Any, ...]) -> Signature:
-    """Return what, with their form, makes arguments the same but for the elements of arrays."""
-    # Zeros by how they are written: -0.0 is equal to 0.0.
+    """Return the key of arguments beyond their signature: shapes and strides of arrays, values of others."""
+    # Zeros by their repr, since -0.0 == 0.0.
     shapes = [(v.shape, v.strides) if type(v) is _array else v or repr(v) for v in arguments]
     return tuple(shapes)
 
 
 class DispatchCache:
-    """What was learned of a function's calls, by their forms."""
+    """The dispatch cache of one function: by signature, NumPy's calls and prepared calls."""
 
     def __init__(self, numpy: Callable[..., Any], function: Callable[..., Any]) -> None:
         self._numpy, self._function = numpy, function
-        self.loggers: dict[Signature, Callable[[], object]] = {}  # of those that NumPy answers
-        self.cached_calls: dict[Signature, Callable[[tuple[Any, ...]], Any]] = {}  # of arrays of any shape
+        # Calls that NumPy computes, with the function that logs them; and prepared calls for any shape.
+        self.loggers: dict[Signature, Callable[[], object]] = {}
+        self.cached_calls: dict[Signature, Callable[[tuple[Any, ...]], Any]] = {}
+        # The same for exact shapes.
         self.cached_calls_by_shape: dict[Signature, dict[Signature, Callable[[tuple[Any, ...]], Any]]] = {}
         self._loggers_by_shape: dict[Signature, dict[Signature, Callable[[], object]]] = {}
 
     def dispatch(self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute what is not known to be NumPy's, nor to have a way for any shape."""
+        """Compute a call that has no entry for any shape: by an entry for its shape, or the general path."""
         arguments = (*args, *kwargs.values()) if kwargs else args
         cached_calls = self.cached_calls_by_shape.get(signature)
         if cached_calls is not None:
@@ -221,7 +229,7 @@ def _cleared_if_full(logged: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that has NumPy, or an engine, at once answer the calls that it was seen to answer."""
+    """Return a function that looks its calls up in a dispatch cache under `auto`."""
     cache = DispatchCache(numpy, function)
     loggers, cached_calls = cache.loggers, cache.cached_calls
 

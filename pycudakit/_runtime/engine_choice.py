@@ -1,4 +1,7 @@
-"""Where a call runs, and why."""
+"""Engine choice: on which engine a call runs, and the reason that `last_call()` reports.
+
+A named engine is taken as it is. Under `auto`, estimated costs decide between NumPy, the CPU engine and CUDA.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,16 @@ from pycudakit._runtime.cost_model import (
 
 
 class Cost(NamedTuple):
-    """What a call is guessed to take.
+    """The estimated cost of a call on each engine.
 
-    Seconds in NumPy (None if it may not go there) and on the CPU engine; for the CUDA engine, the bytes that
-    go up and down, and seconds of work that no transfer hides.
+    Attributes
+    ----------
+    numpy, cpu
+        Seconds in NumPy (None if NumPy may not be chosen) and on the CPU engine.
+    up, down
+        Bytes to upload and download on the CUDA engine.
+    gpu
+        Seconds of work on the GPU that no transfer hides.
     """
 
     numpy: float | None
@@ -33,17 +42,17 @@ class Cost(NamedTuple):
     gpu: float = 0.0
 
 
-NO_COST = Cost(0.0, 0.0, 0, 0)  # where the cost decides nothing
+NO_COST = Cost(0.0, 0.0, 0, 0)  # for calls whose engine does not depend on the cost
 
 
 @dataclass(frozen=True, slots=True)
 class EngineChoice:
-    """Where a call runs, and why."""
+    """The engine of a call, and the reason for it."""
 
     function: str
     engine: str  # "numpy", "cpu" or "cuda"
     reason: str
-    automatic: bool = False
+    automatic: bool = False  # chosen by `auto`, so the call may fall back to another engine
 
 
 def choose_engine(
@@ -54,14 +63,14 @@ def choose_engine(
     Parameters
     ----------
     function
-        NumPy's name of what is computed.
+        NumPy's name of the function.
     values
-        What `as_array` made of the arguments: None stands for one that is NumPy's alone, which `auto` leaves
-        to it and which raises `Unsupported` where an engine is forced.
+        The results of `as_array` for the arguments. None means an argument that only NumPy supports: `auto`
+        then chooses NumPy, and a named engine raises `Unsupported`.
     cost
-        What `auto` decides by.
-    foreign
-        Why this call is NumPy's alone, if it is for another reason.
+        The estimate by which `auto` decides.
+    unsupported
+        Why only NumPy can compute this call, if the reason is not the arguments' types.
     """
     engine = context.current_context.get().engine or context.process_engine
     forced = None if engine == "auto" else requested_engine(function, engine)
@@ -85,7 +94,7 @@ def choose_engine(
 
 @functools.lru_cache(4096)
 def requested_engine(function: str, engine: str) -> EngineChoice:
-    """Return the plan of a call whose engine is named, or raise `NoDevice` where there is none."""
+    """Return the choice of a named engine, or raise `NoDevice` if that engine is missing."""
     context.checked_engine(engine)
     if engine != "numpy":
         loader.library(engine)
@@ -94,19 +103,19 @@ def requested_engine(function: str, engine: str) -> EngineChoice:
 
 @functools.lru_cache(4096)
 def cpu_choice(function: str) -> EngineChoice:
-    """Return the plan of a call that `auto` leaves to the CPU engine."""
+    """Return the choice of the CPU engine by `auto`."""
     return EngineChoice(function, "cpu", REASON_CPU_FASTER, automatic=True)
 
 
 @functools.lru_cache(4096)
 def numpy_choice_for_size(function: str) -> EngineChoice:
-    """Return the plan of a call that `auto` leaves to NumPy."""
+    """Return the choice of NumPy by `auto`, because of the size of the arrays."""
     return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_SIZE)
 
 
 @functools.lru_cache(4096)
 def numpy_choice_for_layout(function: str) -> EngineChoice:
-    """Return the plan of a call that `auto` leaves to NumPy for how its array lies, and not for its size."""
+    """Return the choice of NumPy by `auto`, because of the memory layout of the array."""
     return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_LAYOUT)
 
 

@@ -1,4 +1,4 @@
-"""Floating-point exceptions that calls met, told as `np.errstate` asks for them."""
+"""Floating-point errors of calls, reported as `np.errstate` demands: warn, raise, print, call or log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def caller_stacklevel() -> int:
-    """Return the stack level, as `warnings.warn` counts it here, of the first frame outside the package."""
+    """Return the `stacklevel` for `warnings.warn` of the first frame outside the package."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
         level, frame = level + 1, frame.f_back
@@ -28,7 +28,7 @@ def caller_stacklevel() -> int:
 
 
 def report_fp_flags(by_function: dict[str, int]) -> None:
-    """Raise, warn, print or stay silent for what functions, by their names in NumPy's words, met."""
+    """Report the floating-point flags of several functions, by NumPy's names, as `np.errstate` demands."""
     for name, flags in by_function.items():
         for flag, kind, _, _ in _KINDS:
             if flags & flag:
@@ -36,7 +36,7 @@ def report_fp_flags(by_function: dict[str, int]) -> None:
 
 
 def warn_or_raise(kind: str, message: str) -> None:
-    """Raise, warn or print a message, if `np.errstate` asks for that."""
+    """Raise, warn or print a message, if `np.errstate` demands it."""
     mode = np.geterr()[kind]  # type: ignore[literal-required]
     if mode == "warn":
         warnings.warn(message, RuntimeWarning, stacklevel=caller_stacklevel())
@@ -47,11 +47,11 @@ def warn_or_raise(kind: str, message: str) -> None:
 
 
 def report_fp_error(kind: str, name: str) -> None:
-    """Raise, warn, print or stay silent, as `np.errstate` asks, for what a function met."""
+    """Report one floating-point error of a function, as `np.errstate` demands."""
     mode = np.geterr()[kind]  # type: ignore[literal-required]
     if mode == "ignore":
         return
-    text, numpy_flag = next((text, flag) for _, known, text, flag in _KINDS if known == kind)
+    text, numpy_flag = next((text, flag) for _, name_of_kind, text, flag in _KINDS if name_of_kind == kind)
     message = f"{text} encountered in {name}"
     if mode == "call":
         handler: Any = np.geterrcall()

@@ -1,4 +1,4 @@
-"""What a call under way asks of Python: whether to go on."""
+"""The callback by which a running native call lets Python handle signals and report progress."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _WATCH = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Progress))
 
 
 class Watcher:
-    """A pk_progress_callback for one call at a time, on which Python acts upon a signal such as Ctrl-C.
+    """A `pk_progress_callback` for one call at a time; entering it lets Python run signal handlers (Ctrl-C).
 
-    What the signal's handler raises, or the call's progress function, stops the call, and is kept here; then
-    the watcher has served.
+    An exception of the signal handler, or of the user's progress function, stops the call and is stored here.
+    A watcher that has stopped a call is not used again.
     """
 
     def __init__(self) -> None:
@@ -33,13 +33,13 @@ class Watcher:
         self.stopped = False  # whether an exception stopped the call
 
     def _answers(self) -> Generator[int, ctypes._Pointer[_Progress], None]:
-        # A handler runs, and raises, where Python code is entered. For a function that is before its first
-        # `try`, and ctypes would drop the exception; for a generator it is here.
+        # Python runs signal handlers where it enters Python code. In a function that is before the first
+        # `try`, so ctypes would drop the exception; a generator is entered here, inside the `try`.
         try:
             while True:
-                at = yield 0
+                state = yield 0
                 if self.progress is not None:
-                    self.progress(at.contents.done, at.contents.all)
+                    self.progress(state.contents.done, state.contents.all)
         except GeneratorExit:
             return
         except BaseException as error:  # noqa: BLE001
@@ -48,7 +48,7 @@ class Watcher:
             yield 1
 
     def raise_error(self) -> None:
-        """Raise what stopped the call; kept, it would keep the frames that it passed."""
+        """Raise the stored exception, and drop it: it refers to the frames that it passed."""
         error, self._error = self._error, None
         try:
             if error is not None:

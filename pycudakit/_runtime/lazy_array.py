@@ -1,4 +1,4 @@
-"""What stands for an array that is not computed yet, as the functions that are given it see it."""
+"""Arrays that are not computed yet, as the functions that receive them see them."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pycudakit._native.dtypes import Array, DType
 
 
 class LazyArray:
-    """Stands for an array in a fused function."""
+    """Base class of tracers: a deferred array inside a fused function."""
 
     __slots__ = ()
 
     def resolved(self) -> Array:
-        """Return it as an array that functions can read."""
-        raise TypeError(f"{type(self).__name__} does not tell what it stands for")
+        """Return the array itself, computing it if it is deferred."""
+        raise TypeError(f"{type(self).__name__} cannot be computed as an array")
 
     def apply(self, function: Any, inputs: Sequence[Any]) -> Any:  # noqa: ARG002
-        """Return what stands for an elementwise function of inputs, one of which it is."""
-        raise TypeError(f"{type(self).__name__} does not tell what it stands for")
+        """Return the deferred result of an elementwise function; `self` is one of the inputs."""
+        raise TypeError(f"{type(self).__name__} defers no elementwise functions")
 
 
 class FusedProducer:
-    """The values of a program, as a reduction takes them in place of an array: in one pass with it."""
+    """An elementwise program as the input of a reduction: both run as one fused kernel."""
 
     __slots__ = ("dtype", "function", "inputs")
 

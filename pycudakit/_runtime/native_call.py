@@ -1,4 +1,8 @@
-"""The one way to make a call: what it is asked, what it tells, and who is told."""
+"""Execute one entry of the C ABI: options, report, interruption, CPU fallback, call log.
+
+The first part keeps the call log: the thread's last call, composite calls, profiles. The second part is
+`NativeCall`, a prepared call of an entry, and `run`, which calls an entry with given arguments.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +30,19 @@ from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.interrupts import Watcher
 from pycudakit._runtime.progress import CallProgress
 
-_MAX_SPANS = 1 << 16  # that are kept of a call, in a profile
-FALLBACK_ERRORS = (
-    errors.NoDevice,
-    errors.OutOfMemory,
-    errors.DeviceError,
-)  # after which the CPU engine may go on
+_MAX_SPANS = 1 << 16  # spans of one call that a profile records
+# Errors of the CUDA engine after which the CPU engine may compute the rest, under `auto`.
+FALLBACK_ERRORS = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-# ---- Who is told ------------------------------------------------------------------------------------
+# ---- The call log -----------------------------------------------------------------------------------
 
 
 class _CompositeCall(NamedTuple):
-    """A call that was made of others."""
+    """A call that consists of other calls."""
 
     function: str
     parts: list[Any]
@@ -52,9 +53,11 @@ CallRecord = Call | RawCall | _CompositeCall
 
 
 class _Local(threading.local):
-    call: CallRecord | None = None  # the last one
-    parts: list[CallRecord] | None = None  # of the call that is being made of several
-    on_entry: Callable[[NativeCall], object] | None = None  # of each entry that was called
+    """Per thread: the last call, the parts of the composite call under way, and the observer of entries."""
+
+    call: CallRecord | None = None
+    parts: list[CallRecord] | None = None
+    on_entry: Callable[[NativeCall], object] | None = None
 
 
 _local = _Local()
@@ -62,7 +65,7 @@ _current_context = context.current_context
 
 
 def last_call() -> Call | None:
-    """Return what the calling thread's last call did: its engine, why, bytes moved, and time by stage.
+    """Return the record of the calling thread's last call: engine, reason, bytes moved, time of each stage.
 
     Examples
     --------
@@ -90,24 +93,24 @@ def _as_call(call: CallRecord) -> Call:
 
 
 def last_record() -> CallRecord | None:
-    """Return the thread's last call as it was recorded."""
+    """Return the thread's last call in the form in which it was recorded."""
     return _local.call
 
 
 def ran_in_numpy(call: CallRecord, reason: str) -> bool:
-    """Tell whether NumPy computed a call, or all that it is made of, for this reason."""
+    """Return True if NumPy computed a call, or all of its parts, for this reason."""
     if isinstance(call, _CompositeCall):
         return all(ran_in_numpy(part, reason) for part in call.parts)
     return isinstance(call, Call) and call.engine == "numpy" and call.reason == reason
 
 
 def function_of(call: CallRecord) -> str:
-    """Return the function of a call."""
+    """Return the name of the function of a call."""
     return call[0] if isinstance(call, tuple) else call.function
 
 
 def log_call(call: CallRecord) -> None:
-    """Record a call: it is the thread's last, and profiles have it, unless it is a part of another."""
+    """Record a call as the thread's last; add it to the composite call under way, or else to profiles."""
     if _local.parts is not None:
         _add_part(call)
         _local.call = call
@@ -120,7 +123,7 @@ def log_call(call: CallRecord) -> None:
 
 
 def _add_part(*calls: CallRecord) -> None:
-    """Add to what a call is made of, after what a recorder has said meanwhile."""
+    """Add parts to the composite call under way, after the last call if a `call_logger` recorded that."""
     parts, last = _local.parts, _local.call
     if parts is not None:
         if last is not None and not (parts and parts[-1] is last):
@@ -129,12 +132,12 @@ def _add_part(*calls: CallRecord) -> None:
 
 
 def call_logger(call: CallRecord | None) -> Callable[[], object]:
-    """Return what records a call that is always the same, where nobody watches: it takes no time."""
+    """Return a fast function that records a constant call, for use where nothing observes calls."""
     return functools.partial(setattr, _local, "call", call)
 
 
 def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
-    """Compute with NumPy, and record that."""
+    """Compute a call with NumPy, and record it."""
     allocator.check_numpy_is_allowed()
     if not _current_context.get().profiles:
         result = compute()
@@ -147,16 +150,16 @@ def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
 
 
 def log_empty_call(function: str) -> int:
-    """Record a call that has nothing to compute, and return what that met."""
+    """Record a call that has nothing to compute; return its floating-point flags, which are 0."""
     log_call(Call(function, "numpy", "nothing to compute"))
     return 0
 
 
 class collect_calls:  # noqa: N801  (a context manager)
-    """Keep the calls of a block to oneself: the list that it gives has them at the end."""
+    """Collect the calls of a ``with`` block in the list that it returns, and hide them from the call log."""
 
     def __enter__(self) -> list[CallRecord]:
-        """Begin."""
+        """Return the list, which is complete at the end of the block."""
         self._outer = _local.call, _local.parts
         self._calls: list[CallRecord] = []
         _local.call, _local.parts = None, self._calls
@@ -165,14 +168,14 @@ class collect_calls:  # noqa: N801  (a context manager)
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Leave no trace."""
+        """Restore the call log."""
         _add_part()
         _local.call, _local.parts = self._outer
 
 
 @contextlib.contextmanager
 def observe_entries(on_entry: Callable[[NativeCall], object]) -> Iterator[None]:
-    """Tell somebody of each entry that the thread calls in a block."""
+    """Call `on_entry` for each native call that the thread makes in a ``with`` block."""
     outer, _local.on_entry = _local.on_entry, on_entry
     try:
         yield
@@ -181,7 +184,7 @@ def observe_entries(on_entry: Callable[[NativeCall], object]) -> Iterator[None]:
 
 
 def logged_as_one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Make one call, of this name, of those that a function makes; it tells them, if they are its passes."""
+    """Decorate a function so that its calls are logged as one call, which lists them if they are passes."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -200,33 +203,33 @@ def logged_as_one_call(name: str, of_passes: bool = False) -> Callable[[Callable
 
 
 def log_composite_call(name: str, parts: Sequence[CallRecord], are_passes: bool = False) -> None:
-    """Record one call that was made of others."""
+    """Record one call that consists of others."""
     log_call(_CompositeCall(name, list(parts), are_passes))
 
 
 def numpy_fallback(function: str, compute: Callable[[], T], unsupported: str | None = None) -> T:
-    """Have NumPy compute what it alone takes, if the engine in force allows it.
+    """Compute with NumPy a call that only NumPy supports, if the engine in force allows it.
 
-    That is for an argument of which `as_array` made None, or because the call is `foreign`.
+    The reason is an argument for which `as_array` returned None, or the text `unsupported`.
     """
     chosen = choose_engine(function, [None] if unsupported is None else [], NO_COST, unsupported)
     return run_numpy(function, chosen.reason, compute)
 
 
 def log_split_call(call: CallRecord, functions: Sequence[str], seconds: Sequence[float]) -> None:
-    """Record a call that computed several functions, as a call for each, with its part of the time."""
+    """Record a call that computed several functions as one call for each, with a share of the time."""
     whole = _as_call(call)
     took, total = whole.seconds or 0.0, sum(seconds) or 1.0
     times = dict(whole.stages)
     for function, part in zip(functions, seconds, strict=True):
         stages = {stage: time * part / total for stage, time in times.items()}
         log_call(replace(whole, function=function, seconds=took * part / total, stages=stages))
-        whole = replace(whole, spans=None, spans_left_out=0)  # which the first has
+        whole = replace(whole, spans=None, spans_left_out=0)  # only the first has the spans
 
 
 @contextlib.contextmanager
 def extending_last_call() -> Iterator[None]:
-    """Make what is called in a block a part of the call before it."""
+    """Merge the calls of a ``with`` block into the call before it."""
     previous = _local.call
     with collect_calls() as parts:
         yield
@@ -235,7 +238,7 @@ def extending_last_call() -> Iterator[None]:
 
 
 def add_reason(text: str) -> None:
-    """Add to the reason of the thread's last call."""
+    """Append a note to the reason of the thread's last call."""
     call = _local.call
     if isinstance(call, tuple) and not isinstance(call, _CompositeCall):
         function, engine, reason, devices, report = call
@@ -246,7 +249,7 @@ def add_reason(text: str) -> None:
 
 
 def _amend(previous: CallRecord, after: CallRecord) -> None:
-    """Put something else in the place of the last call."""
+    """Replace the last call in the call log, the composite call and the profiles."""
     parts = _local.parts
     _local.call = after
     if parts is not None:
@@ -264,30 +267,33 @@ def _amend(previous: CallRecord, after: CallRecord) -> None:
 
 
 class Pool(Generic[T]):
-    """What calls use, each one at a time, and leave to the next."""
+    """A pool of reusable objects, each used by one call at a time."""
 
     def __init__(self, make: Callable[..., T]) -> None:
         self._make = make
         self._idle: list[T] = []
 
     def take(self, *arguments: Any) -> T:
-        """Return one that nobody uses, or one that is made of the arguments."""
+        """Return an idle object, or a new one made of the arguments."""
         try:
             return self._idle.pop()
         except IndexError:
             return self._make(*arguments)
 
     def give_back(self, used: T) -> None:
-        """Leave one to the next call."""
+        """Return an object to the pool."""
         self._idle.append(used)
 
 
 class NativeCall(ABC):
-    """An entry of the ABI with what it takes, of either library: prepared once, and called one by one."""
+    """A prepared call of one ABI entry on either library, like a prepared statement of a database.
 
-    entry: str  # its name
-    falls_back = True  # under `auto`, on the CPU engine where the CUDA engine fails
-    resumes = False  # and there with what is left alone
+    A subclass binds the arguments once; `run` then calls the entry any number of times, one call at a time.
+    """
+
+    entry: str  # the entry's name
+    falls_back = True  # under `auto`, to the CPU engine if the CUDA engine fails
+    resumes = False  # the fallback computes only the elements that were not delivered
     max_devices: int | None = None
 
     def __init__(self) -> None:
@@ -300,7 +306,7 @@ class NativeCall(ABC):
 
     @abstractmethod
     def bind(self, library: Any) -> Callable[[], Any]:
-        """Return the entry of a library with its arguments, our `options` and `report` among them."""
+        """Return the entry of a library, bound to its arguments, with `self.options` and `self.report`."""
 
     def describe_entry(self) -> tuple[str, tuple[Any, ...]]:
         """Return the entry's name and its arguments."""
@@ -308,7 +314,7 @@ class NativeCall(ABC):
         return name, arguments
 
     def run(self, choice: EngineChoice, size: int) -> int:
-        """Call a library for so many elements, record the call, and return the exceptions that it met."""
+        """Call a library for `size` elements, record the call, and return its floating-point flags."""
         call_context = _current_context.get()
         if call_context.fast_path_engine == context.NO_FAST_PATH or (
             self.falls_back and choice.automatic and choice.engine == "cuda"
@@ -319,16 +325,16 @@ class NativeCall(ABC):
         return self._run(choice, (0,) if choice.engine == "cuda" else ())
 
     def run_unobserved(self, choice: EngineChoice) -> int:
-        """Call a library where nobody watches, and record the call."""
+        """Call a library without progress, profile or fallback, and record the call."""
         return self._run(choice, (0,))
 
     def run_on_stream(self, choice: EngineChoice, stream: int) -> int:
-        """Call the CUDA library with arrays on a GPU, whose values come in a stream, and record the call."""
+        """Enqueue the call on a CUDA stream, for device arrays, and record it."""
         self.options["stream"], self.options["synchronous"] = stream, _current_context.get().wait
         return self.run_unobserved(choice)
 
     def run_on_cpu(self, choice: EngineChoice) -> int:
-        """Call the CPU's library where nobody watches, as `run` does, which looks whether somebody does."""
+        """Call the CPU library, like `run`, but without the check for progress and profiles."""
         if self._has_options:
             self._set_options(None, None, None)
         return self._run(choice, ())
@@ -357,14 +363,14 @@ class NativeCall(ABC):
             return self.fall_back(choice, call_context, rest)
 
     def fall_back(self, choice: EngineChoice, call_context: context.CallContext, rest: Array | None) -> int:  # noqa: ARG002
-        """Do on the CPU engine what the CUDA engine could not."""
+        """Compute on the CPU engine the elements that the CUDA engine did not deliver."""
         return self._run_with_options(fallback_choice(choice), call_context)
 
     def _run_with_options(
         self, choice: EngineChoice, call_context: context.CallContext, rest: Array | None = None
     ) -> int:
         devices = context.current_devices()[: self.max_devices] if choice.engine == "cuda" else ()
-        indices = None if devices in ((), (0,)) else np.array(devices, np.int64)  # (0,) is the usual
+        indices = None if devices in ((), (0,)) else np.array(devices, np.int64)  # (0,) is the default
         spans = np.empty(_MAX_SPANS, abi.SPAN) if call_context.profiles else None
         self._set_options(indices, spans, rest)
         return self._run(choice, devices, spans)
@@ -393,14 +399,14 @@ class NativeCall(ABC):
                 engine_status.status.cache_clear()  # the device may be lost for good
             if not self._watcher.stopped:
                 raise
-        if self._watcher.stopped:  # whatever else went wrong on the way out
+        if self._watcher.stopped:  # takes precedence over errors that followed from the stop
             self._raise_stop()
         if _local.on_entry is not None:
             _local.on_entry(self)
         raw_call = choice.function, choice.engine, choice.reason, devices, self.report.tobytes()
         if spans is not None:
             log_call(call_from_report(*raw_call, began, spans))
-        else:  # as `done` does where there is no profile, without a call
+        else:  # `log_call` without a profile, inlined
             if _local.parts is not None:
                 _add_part(raw_call)
             _local.call = raw_call
@@ -408,7 +414,7 @@ class NativeCall(ABC):
         return fp_flags
 
     def _needs_driver_jit(self, choice: EngineChoice) -> bool:
-        """Tell whether a GPU's driver is about to compile the entry's kernels."""
+        """Return True if the GPU's driver will compile the entry's kernels in this call."""
         if choice.engine != "cuda" or "cuda" in self._entries:
             return False
         return driver_jit.is_first_use(self.entry, context.current_devices())
@@ -418,14 +424,14 @@ class NativeCall(ABC):
         self.options["progress_callback"] = self._watcher.address
 
     def _raise_stop(self) -> None:
-        """Raise what stopped the call."""
+        """Raise the exception that stopped the call, and make a new watcher."""
         watcher = self._watcher
         self._watch()
         watcher.raise_error()
 
 
 def warn_of_fallback(error: errors.Error) -> None:
-    """Warn that the CPU engine does what the CUDA engine could not."""
+    """Warn that the CUDA engine failed and the CPU engine computes the rest."""
     warnings.warn(
         f"the CUDA engine failed, and the CPU engine took over: {error}",
         RuntimeWarning,
@@ -434,12 +440,12 @@ def warn_of_fallback(error: errors.Error) -> None:
 
 
 def fallback_choice(choice: EngineChoice, what: str = "") -> EngineChoice:
-    """Return where a call goes on that the CUDA engine could not end."""
+    """Return the choice of the CPU engine after a failure of the CUDA engine."""
     return EngineChoice(choice.function, "cpu", f"auto: the CUDA engine failed{what}")
 
 
 class _UnpreparedCall(NativeCall):
-    """An entry whose arguments are others the next time."""
+    """A call of an entry whose arguments are set anew for each call."""
 
     def __init__(self, entry: str) -> None:
         super().__init__()
@@ -448,7 +454,7 @@ class _UnpreparedCall(NativeCall):
         self.arguments: tuple[Any, ...] = ()
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with whatever its arguments are then."""
+        """Return a function that calls the entry with the arguments that are set at that time."""
         entry = getattr(library, self.entry)
         return lambda: entry(*self.arguments, *self._options_and_report)
 
@@ -459,10 +465,10 @@ def _pool(entry: str) -> Pool[_UnpreparedCall]:
 
 
 def run(choice: EngineChoice, entry: str, *arguments: Any, size: int) -> int:
-    """Call an entry of the plan's library with these arguments, pk_options and pk_report; record the call.
+    """Call an entry of the chosen library with these arguments, pk_options and pk_report; record the call.
 
-    Returns the report's `exceptions`. What the entry writes must be nothing that it reads: under `auto`, the
-    CPU engine does the whole of a call that failed on the CUDA engine.
+    Returns the report's `exceptions` (floating-point flags). The entry's outputs must not overlap its inputs:
+    under `auto`, the CPU engine repeats the whole call if the CUDA engine fails.
     """
     pool = _pool(entry)
     call = pool.take()

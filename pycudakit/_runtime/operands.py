@@ -1,4 +1,4 @@
-"""Arrays as operands of a library: rows of its table, strides, and new ones for results."""
+"""Arrays as operands of the C ABI: rows of the operand table, broadcast strides, result allocation."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pycudakit._runtime.ufunc_arguments import as_argument
 
 
 def as_array(value: Any) -> Array | None:
-    """Return an ordinary array that the engines can compute with, or None for what is NumPy's alone."""
+    """Return a value as an array that the engines support, or None if only NumPy supports it."""
     if type(value) is np.ndarray and value.dtype in CODES:
         return value
     array = as_argument(value)
     if array is None or isinstance(array, np.ndarray):
         return array
     number = np.asarray(array)
-    return number if number.dtype in CODES else None  # of objects, beyond 64 bits
+    return number if number.dtype in CODES else None  # integers beyond 64 bits are objects
 
 
 def fill_operand_row(row: Any, array: Array, strides: Sequence[int]) -> None:
-    """Fill a row of an operand table."""
+    """Fill a row (a `pk_operand`) of an operand table."""
     row["address"] = abi.address_of(array)
     code = CODES.get(array.dtype)
     row["type"] = code_for(array.dtype) if code is None else code
@@ -34,13 +34,13 @@ def fill_operand_row(row: Any, array: Array, strides: Sequence[int]) -> None:
 
 
 def code_for(dtype: DType) -> int:
-    """Return the pk_type of a dtype, or what the libraries refuse."""
+    """Return the `pk_type` of a dtype, or -1, which the libraries refuse."""
     code = code_of(dtype)
     return -1 if code is None else code
 
 
 def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Array]) -> Array:
-    """Return a new array laid out as NumPy lays out a ufunc's output for these inputs."""
+    """Allocate a result with the memory layout that NumPy gives a ufunc's output for these inputs."""
     if all(a.flags.c_contiguous for a in arrays):
         return allocator.empty(shape, dtype)
     nditer: Any = np.nditer
@@ -59,12 +59,12 @@ def allocate(dtype: np.dtype[Any], shape: tuple[int, ...], arrays: Sequence[Arra
     return out
 
 
-# An array's address; and its shape, strides and type, which are its form.
+# An array's address, and its shape, strides and dtype.
 Layout = tuple[int, tuple[tuple[int, ...], tuple[int, ...], DType]]
 
 
 def layout_of(array: Array) -> Layout:
-    """Return how an array lies in memory."""
+    """Return an array's address and layout."""
     return abi.address_of(array), (array.shape, array.strides, array.dtype)
 
 
@@ -76,21 +76,22 @@ def strides_of(array: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
 def broadcast_strides(
     array_shape: tuple[int, ...], strides: tuple[int, ...], shape: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """Return the strides, when broadcast to a shape, of an array of its own shape and strides."""
+    """Return the strides of an array, given by its shape and strides, when broadcast to `shape`."""
     broadcast = [0 if size == 1 else stride for size, stride in zip(array_shape, strides, strict=True)]
     return (*(0,) * (len(shape) - len(array_shape)), *broadcast)
 
 
 def placeholder_like(array: Array) -> Array:
-    """Return what has an array's form, but not its memory, and is not to be read."""
+    """Return an array with the dtype, shape and strides of another, but no memory: it must not be read."""
     outline: Array = np.lib.stride_tricks.as_strided(np.empty((), array.dtype), array.shape, array.strides)
     return outline
 
 
 def locate_operand(operand: Array, arguments: tuple[Any, ...], position: int) -> tuple[int, int] | None:
-    """Return which argument has an operand's memory, and where from its first element the operand begins.
+    """Return the index of the argument whose memory holds an operand, and the operand's offset in bytes.
 
-    Of several that have it, that is the one at the operand's own position.
+    The offset is from the argument's first element. If several arguments share the memory, the one at the
+    operand's own position is preferred.
     """
     begin = abi.address_of(operand)
     for index in sorted(range(len(arguments)), key=lambda index: index != position):

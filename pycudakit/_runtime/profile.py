@@ -1,4 +1,4 @@
-"""What the calls of a block did: as a table, and as a trace to look at."""
+"""Profiles: the calls of a ``with`` block, as a table and as a trace for Perfetto or Chrome."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ class Profile:
     Attributes
     ----------
     calls : list of Call
-        What each did. Printed, a profile is a table of them, with the passes of fused functions under each.
+        The record of each. Printed, a profile is a table of them, with the fused kernels of fused functions
+        below each.
     """
 
     calls: list[Call] = field(default_factory=list)
 
     def __str__(self) -> str:
-        """Return a table: a line a call, and a total."""
+        """Return a table with a line for each call, and a total."""
         return "\n".join(_table(self.calls))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
-        """Write the stages of every chunk as a trace, which https://ui.perfetto.dev and Chrome show.
+        """Write the stages of every chunk as a trace for https://ui.perfetto.dev and Chrome.
 
-        Each thread of the host and each slot of a GPU has a row of its own, and so have the calls.
+        Each thread of the host and each staging slot of a GPU has a row of its own, and so have the calls.
 
         Parameters
         ----------
@@ -47,7 +48,7 @@ class Profile:
 
 
 def profile(progress: Any = None) -> AbstractContextManager[Profile]:
-    """Collect what each call does inside a ``with`` block, in this thread or task, on whatever engine.
+    """Collect the record of each call inside a ``with`` block, in this thread or task, on any engine.
 
     Parameters
     ----------
@@ -78,27 +79,29 @@ def _collecting(changes: dict[str, Any]) -> Iterator[Profile]:
 
 # ---- The table -------------------------------------------------------------------------------------
 
-Values = list[Any]  # of a column, a call each; None where there is nothing to tell
+Values = list[Any]  # the values of a column, one for each call; None for an empty cell
 
 
 class _Column(NamedTuple):
+    """A column of the table: how to get a call's value, to format it, and to compute the total."""
+
     value: Callable[[Call], Any]
     show: Callable[[Any], str] = str
     total: Callable[[Values, list[Call]], Any] = lambda _values, _calls: None
 
 
 def _sum(values: Values, _: list[Call]) -> Any:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    present = [value for value in values if value is not None]
+    return sum(present) if present else None
 
 
 def _mean(values: Values, calls: list[Call]) -> Any:
-    """Return the mean over time."""
-    known = [
+    """Return the mean, weighted by the duration of the calls."""
+    weighted = [
         (value, call.seconds or 0.0) for value, call in zip(values, calls, strict=True) if value is not None
     ]
-    seconds = sum(weight for _, weight in known)
-    return sum(value * weight for value, weight in known) / seconds if seconds else None
+    seconds = sum(weight for _, weight in weighted)
+    return sum(value * weight for value, weight in weighted) / seconds if seconds else None
 
 
 def _count(values: Values, _: list[Call]) -> str:
@@ -132,7 +135,7 @@ _LEFT_ALIGNED = ("function", "engine", "reason")
 
 
 def _with_passes(call: Call) -> Iterator[Call]:
-    """Yield a call, and its passes: what a loop repeats is one, which says how often."""
+    """Yield a call, and its fused kernels: repeated ones are combined to one row with their count."""
     yield call
     by_name: dict[tuple[str, str, str], list[Call]] = {}
     for one in call.passes:
@@ -143,7 +146,7 @@ def _with_passes(call: Call) -> Iterator[Call]:
 
 
 def _cells(name: str, column: _Column, rows: list[Call], calls: list[Call]) -> list[str]:
-    """Return a column of the table, or nothing where no row has anything to tell."""
+    """Return the cells of a column, or an empty list if no row has a value."""
     values = [column.value(row) for row in rows]
     if name != "function" and all(value is None for value in values):
         return []
@@ -160,12 +163,12 @@ def _table(calls: list[Call]) -> Iterator[str]:
         yield "  ".join(line).rstrip()
     left_out = sum(call.spans_left_out for call in calls)
     if left_out:
-        yield f"{left_out:,} stages of chunks are in these times, but found no place in the trace."
+        yield f"{left_out:,} stages of chunks are in these times, but did not fit in the trace."
 
 
 # ---- The trace -------------------------------------------------------------------------------------
 
-_CALLS, _HOST, _GPU = 1, 2, 3  # processes, as the format calls groups of rows; GPU 1 comes after GPU 0
+_CALLS, _HOST, _GPU = 1, 2, 3  # "processes", the trace format's groups of rows; GPU n is _GPU + n
 _WHOLE, _PASSES = 0, 1  # rows of the calls
 
 Event = dict[str, Any]

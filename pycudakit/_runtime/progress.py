@@ -1,4 +1,4 @@
-"""How far long work has come, on stderr, where a person may be looking, or wherever a caller wants it."""
+"""Progress of long calls: a bar on an interactive stderr, or the user's callback."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pycudakit import errors
 ProgressCallback = Callable[[int, int], object]
 ProgressSetting = ProgressCallback | Literal[True]
 
-# Seconds after which a call tells how far it has come, and between one time and the next.
+# Seconds before the first report of a call, and between reports.
 FIRST_REPORT_SECONDS, REPORT_INTERVAL = 1.0, 0.1
 
 
 def checked_progress(progress: Any) -> ProgressSetting | None:
-    """Return what is asked for by `progress`, or raise."""
+    """Validate the `progress` argument; return None for no progress."""
     if progress is True or callable(progress):
         return progress  # type: ignore[no-any-return]
     if progress is False or progress is None:
@@ -29,19 +29,19 @@ def checked_progress(progress: Any) -> ProgressSetting | None:
 
 
 def _is_interactive(stream: Any) -> bool:
-    """Tell whether a person may see lines of a stream come and go: on a terminal, or in a notebook."""
+    """Return True if a stream is a terminal or a notebook, where a line can be redrawn."""
     return stream is not None and (stream.isatty() or type(stream).__module__.startswith("ipykernel"))
 
 
 class Display:
-    """A bar of tqdm if that is installed, else a line; nothing at all where nobody sees stderr.
+    """A progress bar by tqdm if that is installed, else one line; nothing if stderr is not interactive.
 
     Parameters
     ----------
     total
-        How much there is to do.
+        The number of steps or elements.
     **style
-        Further arguments of tqdm.
+        Further arguments for tqdm.
     """
 
     def __init__(self, total: int, **style: Any) -> None:
@@ -55,16 +55,16 @@ class Display:
             self._bar = tqdm(total=total, leave=False, dynamic_ncols=True, **style)
 
     def show(self, done: int, label: str, line: str) -> None:
-        """Show that so much is done, under a label; a line in place of the bar is given whole."""
+        """Show the amount done: the bar with its label, or else `line`."""
         if self._bar is not None:
             self._bar.n = done
-            self._bar.set_description(label)  # and show it, which `update` does but now and then
+            self._bar.set_description(label)  # redraws the bar, which `update` does not always
         elif self._shown:
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
 
     def clear(self) -> None:
-        """Make way for a line of other output."""
+        """Clear the display, before a line of other output."""
         if self._bar is not None:
             self._bar.clear()
         elif self._shown:
@@ -72,7 +72,7 @@ class Display:
             sys.stderr.flush()
 
     def close(self) -> None:
-        """Take the display away."""
+        """Remove the display."""
         if self._bar is not None:
             self._bar.close()
         else:
@@ -83,16 +83,16 @@ _in_callback: ContextVar[bool] = ContextVar("pycudakit_in_progress_callback", de
 
 
 class CallProgress:
-    """Tells how far a call has come, once it has taken a second, and that it has ended well.
+    """Reports the progress of one call from its second second on, and its successful end.
 
     Parameters
     ----------
-    asked
-        Whom to tell; True for a display.
+    target
+        The user's callback, or True for a display.
     function
-        What is computed.
+        The name of the function.
     size
-        The elements of the call.
+        The number of elements of the call.
     """
 
     def __init__(self, target: ProgressSetting, function: str, size: int) -> None:
@@ -101,13 +101,13 @@ class CallProgress:
         self._long = self._due = time.perf_counter() + FIRST_REPORT_SECONDS
 
     def __enter__(self) -> ProgressCallback:
-        """Return what an engine is to call now and then."""
+        """Return the callback for the engine: called with the elements done and their total."""
         return self._update
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Tell the end, and take the display away."""
+        """Report the end of the call, and remove the display."""
         try:
             if kind is None and time.perf_counter() >= self._long:
                 self._report(self._size)
@@ -116,7 +116,7 @@ class CallProgress:
                 self._display.close()
 
     def wait(self, what: str) -> None:
-        """Show what the call waits for before it begins; a function is told nothing."""
+        """Show what the call waits for before it begins; a user's callback is not called."""
         if self._target is True:
             self._show(0, f"{self._function}: {what}", f"{self._function}: {what}")
 
@@ -124,10 +124,10 @@ class CallProgress:
         now = time.perf_counter()
         if now >= self._due:
             self._due = now + REPORT_INTERVAL
-            self._report(self._size - total + done)  # an engine that takes over has less to do
+            self._report(self._size - total + done)  # after a fallback, `total` is what was left to do
 
     def _call_back(self, function: ProgressCallback, done: int) -> None:
-        if _in_callback.get():  # a call that the function itself made: it would be told without end
+        if _in_callback.get():  # a call that the callback itself makes: no recursion
             return
         token = _in_callback.set(True)
         try:

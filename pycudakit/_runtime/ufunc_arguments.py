@@ -1,4 +1,4 @@
-"""What a call is given: arguments, outputs and masks as they will be computed with, and their shape."""
+"""Validation of ufunc arguments as NumPy does it: inputs, `out`, `where`, broadcasting, overlap."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pycudakit._runtime.lazy_array import LazyArray
 
 
 def as_argument(value: Any) -> Any:
-    """Return an array or a Python number as it will be computed with, or None for what is NumPy's alone."""
+    """Return an argument as an array or a Python number, or None if only NumPy supports it."""
     kind = type(value)
     if kind is int or kind is float:
         return value
@@ -36,11 +36,12 @@ def as_argument(value: Any) -> Any:
 
 
 def as_out(out: Any) -> Any:
-    """Return what is given for the output of a function that has one: an array, None, or `...`."""
+    """Validate the `out` argument of a function with one output: an array, None, or `...`."""
     return ... if out is ... else as_outs(out, 1)[0]
 
 
 def as_outs(out: Any, count: int) -> list[Array | None]:
+    """Validate the `out` argument of a function with several outputs."""
     if out is None:
         return [None] * count
     if count > 1 and not isinstance(out, tuple):
@@ -50,18 +51,19 @@ def as_outs(out: Any, count: int) -> list[Array | None]:
         raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
     if not all(o is None or isinstance(o, np.ndarray) for o in outs):
         raise TypeError("return arrays must be of ArrayType")
-    for given in outs:
-        check_writeable(given)
+    for array in outs:
+        check_writeable(array)
     return outs
 
 
 def check_writeable(out: Array | None) -> None:
-    """Raise as NumPy does where a result cannot be written."""
+    """Raise NumPy's error if an output is read-only."""
     if out is not None and not out.flags.writeable:
         raise ValueError("output array is read-only")
 
 
 def as_mask(where: Any) -> Array | None:
+    """Return the `where` argument as a bool array, or None for True; raise NumPy's error for other types."""
     if where is True:
         return None
     mask = where if isinstance(where, np.ndarray) else np.asarray(where, bool)
@@ -74,13 +76,13 @@ def as_mask(where: Any) -> Array | None:
 
 
 def refuse_byte_order(dtype: Any) -> None:
-    """Raise as NumPy does where the `dtype` of a ufunc says more than which type."""
+    """Raise NumPy's error if the `dtype` of a ufunc has a byte order that is not native."""
     if dtype is not None and not np.dtype(dtype).isnative:
         np.add.reduce((), dtype=dtype)
 
 
 def as_order(order: Any) -> str:
-    """Return the `order` of a ufunc's result as a capital letter, with NumPy's error for what is none."""
+    """Return the `order` of a ufunc's result as a capital letter; raise NumPy's error if it is invalid."""
     letter = str(order or "K").upper()
     if letter not in ("C", "F", "A", "K"):
         np.positive(0, order=order)
@@ -88,18 +90,18 @@ def as_order(order: Any) -> str:
 
 
 def broadcasts_to(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Tell whether an array of a shape fits into one of another as it is assigned."""
+    """Return True if an array of `shape` can be assigned to one of the shape `target`."""
     try:
         return broadcast_shapes(shape, target) == target
     except ValueError:
         return False
 
 
-_BROADCAST_SHAPES_MAX_DIMS = 32  # that `np.broadcast_shapes` takes
+_BROADCAST_SHAPES_MAX_DIMS = 32  # the limit of `np.broadcast_shapes`; arrays may have 64
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return what `np.broadcast_shapes` does, and of as many dimensions as arrays have."""
+    """Broadcast shapes as `np.broadcast_shapes` does, but with up to 64 dimensions."""
     if len({*shapes}) == 1:
         return shapes[0]
     if max(map(len, shapes), default=0) <= _BROADCAST_SHAPES_MAX_DIMS:
@@ -114,20 +116,21 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def broadcast(arrays: Sequence[Array], outs: Sequence[Array | None]) -> tuple[int, ...]:
-    """Return the shape of a call, with NumPy's errors for those that don't go together."""
+    """Return the broadcast shape of a call; raise NumPy's errors if inputs or outputs do not match."""
     shapes = {a.shape for a in arrays}
-    given = [o for o in outs if o is not None]
+    existing = [o for o in outs if o is not None]
     try:
         shape = shapes.pop() if len(shapes) == 1 else broadcast_shapes(*shapes)
-        full = broadcast_shapes(shape, *(o.shape for o in given)) if given else shape
+        full = broadcast_shapes(shape, *(o.shape for o in existing)) if existing else shape
     except ValueError:
-        listed = " ".join(str(a.shape).replace(" ", "") for a in [*arrays, *given])
+        listed = " ".join(str(a.shape).replace(" ", "") for a in [*arrays, *existing])
         raise ValueError(f"operands could not be broadcast together with shapes {listed} ") from None
-    for out in given:
+    for out in existing:
         if out.shape != full:
-            sizes_but_one, full_text = (str(s).replace(" ", "") for s in (out.shape, full))
+            out_text, full_text = (str(s).replace(" ", "") for s in (out.shape, full))
             raise ValueError(
-                f"non-broadcastable output operand with shape {sizes_but_one} doesn't match the broadcast shape {full_text}"
+                f"non-broadcastable output operand with shape {out_text} doesn't match the broadcast shape "
+                f"{full_text}"
             )
         check_writeable(out)
     if math.prod(n for n in full if n) > sys.maxsize:
@@ -162,7 +165,7 @@ def _strides_overlap(shape: tuple[int, ...], strides: tuple[int, ...], reach: in
 
 
 def needs_copy(out: Array, others: Sequence[Array]) -> bool:
-    """Tell whether writing to `out` while reading the others could change what is read."""
+    """Return True if writing to `out` could change elements of the others before they are read."""
     return _overlaps_itself(out) or any(
         np.may_share_memory(out, other) and not _same_elements(out, other) for other in others
     )

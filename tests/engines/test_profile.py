@@ -220,7 +220,7 @@ add       cuda    1,000.000    200.0    100.0  100.000  200.000  300.000   400.0
 exp       cpu     3,000.000                                                                    2,500.000                 why not
 sub       cuda    3,000.000  1,000.0  1,000.0  100.000  200.000  300.000   400.000    500.000                 90%   17%  why
 3 calls           7,000.000  1,200.0  1,100.0  200.000  400.000  600.000   800.000  1,000.000  2,500.000      80%   18%
-1,234 stages of chunks are in these times, but found no place in the trace."""  # noqa: E501
+1,234 stages of chunks are in these times, but did not fit in the trace."""  # noqa: E501
 
 
 def test_table_of_calls_on_gpus(monkeypatch):

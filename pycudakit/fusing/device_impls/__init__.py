@@ -1,1 +1,1 @@
-"""NumPy's functions where arrays stay on the device, made of what is there."""
+"""Device implementations: NumPy functions composed of kernels on device-resident arrays."""

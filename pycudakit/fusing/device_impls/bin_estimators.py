@@ -1,4 +1,9 @@
-"""NumPy's rules for bins where arrays stay on the device: what they ask of the elements is found there."""
+"""NumPy's bin estimators ("auto", "fd", "scott", ...) for device-resident arrays.
+
+NumPy's own estimators run on a proxy of the array, which computes the statistics that they ask for on the
+device. Sums may round otherwise than NumPy's: an estimator that uses them is run at both ends of an error
+bound, and the host computes the bins if the two results differ.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +19,22 @@ from pycudakit._runtime import fp_errors
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
 
-# Those that ask for the number of elements, extremes, quartiles and counts, of which NumPy has the same bits.
+# Estimators that use sizes, extremes, quartiles and counts, which have the same bits as in NumPy.
 _EXACT = ("auto", "fd", "rice", "sqrt", "stone", "sturges")
-_OF_SUMS = ("doane", "scott")  # which NumPy adds up in an order of its own
+_OF_SUMS = ("doane", "scott")  # estimators that use sums, which NumPy adds in an order of its own
 _OF_NUMBERS = {code for code in CODES if code.kind in "iuf"}
 
 
 class _UndecidedError(Exception):
-    """How NumPy rounds its sums may decide."""
+    """Raised if the result may depend on how NumPy rounds its sums."""
 
 
 def edges_by_estimator(trace: Trace, a: Any, rule: str, range: Any) -> tuple[Any, Array, int] | None:
-    """Return the array, the edges of its bins and how many bins there are; None for what the host does."""
-    numpys = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
-    edges_of = getattr(numpys, "_get_bin_edges", None)  # the only way to NumPy's rules alone
+    """Return the array, its bin edges and the number of bins; None if the host must compute them."""
+    numpy_histograms = getattr(importlib.import_module("numpy.lib"), "_histograms_impl", None)
+    edges_of = getattr(
+        numpy_histograms, "_get_bin_edges", None
+    )  # the only way to NumPy's estimators without the counting
     is_on_device = type(a) is Tracer and a.ndim > 0 and a.size > 0
     if not is_on_device or rule not in (*_EXACT, *_OF_SUMS) or edges_of is None:
         return None
@@ -42,19 +49,19 @@ def edges_by_estimator(trace: Trace, a: Any, rule: str, range: Any) -> tuple[Any
     bounds = _MomentBounds(trace, sample)
     ends = (0, 1) if rule in _OF_SUMS else (0,)
     try:
-        found = [edges_of(_Sample(trace, sample, bounds, end), rule, range, None) for end in ends]
+        results = [edges_of(_Sample(trace, sample, bounds, end), rule, range, None) for end in ends]
     except _UndecidedError:
         return None
     except (MemoryError, OverflowError, ValueError):
-        if bounds.is_asked:  # NumPy's own may have bins
+        if bounds.was_used:  # NumPy's exact sums may give valid bins
             return None
         raise
-    edges, (_, _, count) = found[0]
-    return (a, edges, count) if count == found[-1][1][2] > 0 else None
+    edges, (_, _, count) = results[0]
+    return (a, edges, count) if count == results[-1][1][2] > 0 else None
 
 
 def bools_as_integers(a: Tracer) -> Any:
-    """Return bools as `np.histogram` counts them, which warns of it."""
+    """Convert bools to integers with the warning of `np.histogram`."""
     warnings.warn(
         f"Converting input from {a.dtype} to {np.uint8} for compatibility.",
         RuntimeWarning,
@@ -72,9 +79,9 @@ def _are_limits(*limits: Any) -> bool:
 
 
 class _Sample:
-    """What NumPy's rules ask of elements: these lie on the device.
+    """A proxy that NumPy's estimators take for an array whose elements are on the device.
 
-    Of what NumPy rounds in its own way, they are told the least that it may have, or the greatest.
+    For values that NumPy rounds in its own way it returns the lower or the upper bound (`end`).
     """
 
     def __init__(self, trace: Trace, a: Tracer, bounds: _MomentBounds, end: int) -> None:
@@ -88,7 +95,7 @@ class _Sample:
         return self._trace.resolved(np.max(self._elements))
 
     def __ge__(self, _: Any) -> Any:
-        return np.ones(1, bool)  # within the range, as all that are left
+        return np.ones(1, bool)  # the elements are within the range already
 
     __le__ = __ge__
 
@@ -101,13 +108,13 @@ class _Sample:
         if function is np.std:
             return self._bounds.deviation()[self._end]
         if function is np.mean:
-            return self.dtype.type(0)  # which is to be subtracted, and no more
-        found = self._trace.call(function, (self._elements, *arguments[1:]), keywords)
-        return self._trace.resolved(found)
+            return self.dtype.type(0)  # the estimator only subtracts it
+        result = self._trace.call(function, (self._elements, *arguments[1:]), keywords)
+        return self._trace.resolved(result)
 
 
 class _Cubes:
-    """What a rule makes of the differences from the mean, of which it asks for the mean alone."""
+    """The cubed deviations of an estimator, which asks for their mean only."""
 
     def __init__(self, mean: Any) -> None:
         self._mean = mean
@@ -120,25 +127,25 @@ class _Cubes:
 
 
 class _MomentBounds:
-    """Between what limits NumPy's own standard deviation and skewness of elements are, in their type.
+    """Bounds of the standard deviation and the skewness that NumPy computes, in its dtype.
 
-    NumPy halves what it adds up until it has 128 numbers or less, and adds these up in eight sums. What it
-    converts, it takes as many at a time as fit its buffer, one sum after the other. `_rounded` says how far
-    that may be off, at twice what each rounding is, which leaves room for ours.
+    NumPy sums pairwise: it halves the array down to 128 elements or fewer, and adds these in eight partial
+    sums. Elements that it must cast, it takes one buffer at a time, sequentially. `_rounded` bounds the
+    relative error, with twice the unit roundoff per rounding, which leaves room for the errors of the device.
     """
 
     def __init__(self, trace: Trace, a: Tracer) -> None:
         self._trace, self._a = trace, a
         self._dtype: DType = np.dtype(a.dtype if a.dtype.kind == "f" else np.float64).newbyteorder("=")
         self._known: tuple[float, ...] = ()
-        self.is_asked = False
+        self.was_used = False
 
     def _moments(self) -> tuple[float, ...]:
-        """Return the mean, how far NumPy's may be from it, and the limits of NumPy's variance."""
-        self.is_asked = True
+        """Return the mean, the error bound of NumPy's mean, and the bounds of NumPy's variance."""
+        self.was_used = True
         if self._known:
             return self._known
-        if self._dtype.itemsize < 4:  # whose every sum NumPy rounds to three digits
+        if self._dtype.itemsize < 4:  # NumPy rounds each sum to three digits
             raise _UndecidedError
         x = self._a.astype(np.float64)
         mean, size, variance = self._resolved(np.mean(x), np.mean(np.abs(x)), np.var(x))
@@ -164,14 +171,14 @@ class _MomentBounds:
         return [self._dtype.type(math.sqrt(each)) for each in (least, most)]
 
     def skewness(self) -> list[Any]:
-        """Return the limits of its size: a rule asks for no more."""
+        """Return the bounds of the absolute skewness, which is all that an estimator uses."""
         mean, slip, least, most = self._moments()
         with np.errstate(all="ignore"):
             y = self._a.astype(np.float64) - mean
             cubes = y * y * y
         third, size = self._resolved(np.mean(cubes), np.mean(np.abs(cubes)))
         tiny = float(np.finfo(self._dtype).tiny)
-        slip = 2 * slip  # from our own mean
+        slip = 2 * slip  # distance from the mean computed here
         moved = 3 * slip * most + 4 * slip**3
         apart = moved + self._rounded() * (size ** (1 / 3) + slip) ** 3
         low = max(abs(third) - apart, 0.0) / most**1.5 * (1 - self._rounded()) - tiny

@@ -1,6 +1,7 @@
-"""`einsum` where arrays stay on the device: views for diagonals, and products of two at a time.
+"""`einsum` on device-resident arrays: diagonals are views, and operands are contracted two at a time.
 
-It returns NotImplemented for what the host does.
+Each contraction is transposed to a (batched) matrix product. Functions return NotImplemented for calls that
+the host must compute.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ EINSUM: dict[Any, Handler] = {}
 _implements = functools.partial(implements, EINSUM)
 
 _NONE: Any = np._NoValue  # noqa: SLF001
-_ORDERED = string.ascii_uppercase + string.ascii_lowercase  # as characters are
+_ORDERED = string.ascii_uppercase + string.ascii_lowercase  # in the order of the characters
 _PATHS = ("greedy", "optimal")
 _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-# Before, NumPy took some products along a path in another type than it was asked for.
+# Before NumPy 2.4, some contractions along a path ignored `dtype=`.
 _PATHS_HEED_TYPES = np.lib.NumpyVersion(np.__version__) >= "2.4.0"
 
 
 class _Part(NamedTuple):
-    """An array, and a letter for each of its axes."""
+    """An operand and one label (a letter) for each of its axes."""
 
     labels: str
     array: Any
@@ -64,7 +65,7 @@ def _einsum(
         if not _PATHS_HEED_TYPES:
             return NotImplemented
         path = _numpys_path(subscripts, arrays, optimize)
-        paired = _in_pairs(path, len(arrays))
+        paired = _contracted_in_pairs(path, len(arrays))
     *labels, result = terms
     sizes = _sizes(labels, arrays)
     kind = np.dtype(np.result_type(*(array.dtype for array in arrays)) if dtype is None else dtype)
@@ -72,8 +73,8 @@ def _einsum(
         return NotImplemented
     dtype = kind.newbyteorder("=")
     for number, array in enumerate(arrays):
-        usual: Any = "same_kind" if number in paired else "safe"
-        if not np.can_cast(array.dtype, dtype, usual if casting is _NONE else casting):
+        default_casting: Any = "same_kind" if number in paired else "safe"
+        if not np.can_cast(array.dtype, dtype, default_casting if casting is _NONE else casting):
             return NotImplemented
     if sizes is None or out is not None:
         return NotImplemented
@@ -83,27 +84,27 @@ def _einsum(
         others = {*result}.union(*(p.labels for p in distinct if p is not part))
         own = part.array.dtype.newbyteorder("=") if number in paired else dtype
         parts.append(_typed(_without(trace, part, others, own), dtype))
-    found = _of_all(trace, parts, result, sizes, path)
-    is_as_asked = order == "K" or not result or trace.materialize(found).flags[order]
-    return found if is_as_asked else trace.call(np.copy, (found, order), {})
+    contracted = _contract_all(trace, parts, result, sizes, path)
+    is_as_asked = order == "K" or not result or trace.materialize(contracted).flags[order]
+    return contracted if is_as_asked else trace.call(np.copy, (contracted, order), {})
 
 
-def _in_letters(operands: Sequence[Any]) -> Sequence[Any]:
-    """Return subscripts for lists of axes, or None for what NumPy refuses, and the arrays."""
+def _to_subscripts(operands: Sequence[Any]) -> Sequence[Any]:
+    """Convert operands with lists of axes to subscripts (None if NumPy raises) and arrays."""
     arrays, lists = list(operands[::2]), list(operands[1::2])
     result = _letters(arrays.pop()) if len(operands) % 2 else None
     labels = [_letters(each) for each in lists]
     if not arrays or None in labels or (len(operands) % 2 and result is None):
         return (None, *arrays)
-    before = ",".join(map(str, labels))
+    inputs = ",".join(map(str, labels))
     if result is not None:
-        return (f"{before}->{result}", *arrays)
-    # NumPy has two orders for more axes than there are capital letters.
-    return (None if any(c.islower() for c in before) else before, *arrays)
+        return (f"{inputs}->{result}", *arrays)
+    # With more axes than capital letters, NumPy has two orders of result axes.
+    return (None if any(c.islower() for c in inputs) else inputs, *arrays)
 
 
 def _letters(axes: Any) -> str | None:
-    """Return letters, in the order of the numbers of axes."""
+    """Return the letters of a list of axis numbers; larger numbers get later letters."""
     if type(axes) not in (list, tuple):
         return None
     are_known = all(each is ... or (_is_number(each) and 0 <= each < len(_ORDERED)) for each in axes)
@@ -115,9 +116,9 @@ def _is_number(each: Any) -> bool:
 
 
 def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
-    """Return which of the arrays are multiplied first, and which then, as far as that is asked for.
+    """Return the contraction path that `optimize` gives explicitly; an empty one if it gives none.
 
-    It is None for what NumPy refuses. How others are paired is for their sizes to say.
+    It is None if NumPy raises. Operands that the path does not pair are paired by size.
     """
     if type(optimize) is bool or (type(optimize) is str and optimize in _PATHS):
         return []
@@ -126,7 +127,7 @@ def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
     name, *steps = optimize
     if type(name) is not str:
         return None
-    if name in _PATHS:  # and what an intermediate result may take
+    if name in _PATHS:  # the second element is a memory limit
         return [] if len(steps) == 1 and type(steps[0]) in (int, float) else None
     if name != "einsum_path":
         return None
@@ -139,37 +140,37 @@ def _path(optimize: Any, count: int) -> list[Sequence[int]] | None:
 
 
 def _keeps_views(optimize: Any = False, order: Any = "K", **others: Any) -> bool:
-    """Tell whether NumPy gives what is no sum as a view: so it does in whatever order."""
+    """Return True if NumPy returns a view for a call that sums nothing, as it does for any order."""
     return not others and _path(optimize, 1) is not None and order in ("A", "C", "F", "K")
 
 
 def _numpys_path(subscripts: str, arrays: Sequence[Tracer], optimize: Any) -> list[Sequence[int]]:
-    """Return which arrays NumPy multiplies first, and which then, as `_path` does."""
+    """Return the contraction path that NumPy chooses, as `_path` does."""
     shapes = [np.broadcast_to(np.zeros((), array.dtype), array.shape) for array in arrays]
     _, *steps = np.einsum_path(subscripts, *shapes, optimize=optimize)[0]
     return steps
 
 
-def _in_pairs(path: Sequence[Sequence[int]], count: int) -> set[int]:
-    """Return which arrays NumPy multiplies two at a time, as ufuncs do.
+def _contracted_in_pairs(path: Sequence[Sequence[int]], count: int) -> set[int]:
+    """Return the numbers of the operands that NumPy contracts in pairs.
 
-    Of those it sums what they alone have in their own type, whatever it is asked for.
+    NumPy sums the axes that only one of them has in the operand's own dtype, whatever `dtype=` is.
     """
-    waiting = [*range(count)]
-    found: set[int] = set()
+    remaining = [*range(count)]
+    paired: set[int] = set()
     for step in path:
-        group = [waiting.pop(n) for n in sorted(step, reverse=True)]
-        found.update(group if len(group) == 2 else ())
-        waiting.append(-1)
-    return found
+        group = [remaining.pop(n) for n in sorted(step, reverse=True)]
+        paired.update(group if len(group) == 2 else ())
+        remaining.append(-1)
+    return paired
 
 
 def view_or(fallback: Handler) -> Handler:
-    """Take lists of axes as letters, and `einsum` of one array that keeps all its axes as the view it is."""
+    """Wrap a handler: convert lists of axes to letters, and return a view if nothing is summed."""
 
     def handle(trace: Trace, *operands: Any, **keywords: Any) -> Any:
         if operands and type(operands[0]) is not str:
-            subscripts, *arrays = _in_letters(operands)
+            subscripts, *arrays = _to_subscripts(operands)
             operands = operands if subscripts is None else (subscripts, *arrays)
         if operands and type(operands[0]) is str and _keeps_views(**keywords):
             subscripts, *arrays = operands
@@ -183,20 +184,20 @@ def view_or(fallback: Handler) -> Handler:
 
 
 def _sizes(labels: Sequence[str], arrays: Sequence[Tracer]) -> dict[str, int] | None:
-    """Return how long each label's axes are, of which some of length 1 may be repeated; None of others."""
+    """Return the length of each label's axes, where 1 broadcasts; None if the lengths do not match."""
     sizes: dict[str, int] = {}
-    for own, array in zip(labels, arrays, strict=True):
-        inside: dict[str, int] = {}
-        for label, size in zip(own, array.shape, strict=True):
+    for operand_labels, array in zip(labels, arrays, strict=True):
+        operand_sizes: dict[str, int] = {}
+        for label, size in zip(operand_labels, array.shape, strict=True):
             known = sizes.get(label, 1)
-            if inside.setdefault(label, size) != size or (size != known and 1 not in (size, known)):
+            if operand_sizes.setdefault(label, size) != size or (size != known and 1 not in (size, known)):
                 return None
             sizes[label] = max(size, known)
     return sizes
 
 
 def _distinct(trace: Trace, labels: str, a: Tracer, sizes: dict[str, int]) -> _Part:
-    """Return a view that has each label once, and none that is repeated from a length of 1."""
+    """Return a view with each label once (the diagonal), without the axes of length 1 that broadcast."""
     distinct = "".join(dict.fromkeys(labels))
     if distinct != labels:
         a = trace.view(a, lambda array: np.einsum(f"{labels}->{distinct}", array))
@@ -207,11 +208,11 @@ def _distinct(trace: Trace, labels: str, a: Tracer, sizes: dict[str, int]) -> _P
 
 
 def _without(trace: Trace, part: _Part, others: set[str], dtype: Any) -> _Part:
-    """Return a part in a type, summed along what it alone has."""
+    """Cast an operand and sum it along the axes that no other operand or result has."""
     labels, a = _typed(part, dtype)
-    alone = tuple(d for d, label in enumerate(labels) if label not in others)
-    if alone:
-        a = trace.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": alone})
+    unshared = tuple(d for d, label in enumerate(labels) if label not in others)
+    if unshared:
+        a = trace.call(np.any if dtype.kind == "b" else np.sum, (a,), {"axis": unshared})
         a = a if a.dtype == dtype else a.astype(dtype)
         labels = "".join(label for label in labels if label in others)
     return _Part(labels, a)
@@ -221,7 +222,7 @@ def _typed(part: _Part, dtype: Any) -> _Part:
     return part if part.array.dtype == dtype else _Part(part.labels, part.array.astype(dtype))
 
 
-def _of_all(
+def _contract_all(
     trace: Trace,
     parts: list[_Part],
     result: str,
@@ -234,23 +235,23 @@ def _of_all(
         group = [parts.pop(n) for n in sorted(step, reverse=True)]
         while len(group) > 1:
             first, second = group.pop(), group.pop()
-            group.append(_joined(trace, first, second, [*group, *parts], result, sizes))
+            group.append(_contract_parts(trace, first, second, [*group, *parts], result, sizes))
         parts += group
-    while len(parts) > 1:  # those first whose product is the smallest
+    while len(parts) > 1:  # greedily: the pair with the smallest product first
         pairs = itertools.combinations(range(len(parts)), 2)
         i, k = min(pairs, key=lambda pair: _product_size(parts, pair, result, sizes))
         second, first = parts.pop(k), parts.pop(i)
-        parts.append(_joined(trace, first, second, parts, result, sizes))
+        parts.append(_contract_parts(trace, first, second, parts, result, sizes))
     return parts[0].array
 
 
 def _product_size(parts: list[_Part], pair: tuple[int, int], result: str, sizes: dict[str, int]) -> int:
     first, second = (parts[n] for n in pair)
     others = [part for n, part in enumerate(parts) if n not in pair]
-    return math.prod(sizes[label] for label in _made(first, second, others, result))
+    return math.prod(sizes[label] for label in _contracted_labels(first, second, others, result))
 
 
-def _joined(
+def _contract_parts(
     trace: Trace,
     first: _Part,
     second: _Part,
@@ -258,13 +259,13 @@ def _joined(
     result: str,
     sizes: dict[str, int],
 ) -> _Part:
-    """Return the product of two parts, with what others need of them."""
-    made = _made(first, second, others, result) if others else result
-    return _Part(made, _of_two(trace, first, second, made, sizes))
+    """Contract two operands; keep the labels that the other operands or the result need."""
+    labels = _contracted_labels(first, second, others, result) if others else result
+    return _Part(labels, _contract(trace, first, second, labels, sizes))
 
 
-def _made(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> str:
-    """Return the labels that the product of two parts has, as `_of_two` makes it."""
+def _contracted_labels(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> str:
+    """Return the labels of the contraction of two operands, in the order of `_contract`."""
     left, right = first.labels, second.labels
     needed = {*result}.union(*(part.labels for part in others))
     stack = [c for c in left if c in right]
@@ -273,13 +274,13 @@ def _made(first: _Part, second: _Part, others: Sequence[_Part], result: str) -> 
 
 
 def _in_order(trace: Trace, a: Any, labels: Sequence[str], result: str) -> Any:
-    """Return a new array whose axes, that have labels, are in another order."""
+    """Return a copy whose labelled axes are in the order of `result`."""
     if not labels:
         return a
     return trace.call(np.copy, (a.transpose(tuple(labels.index(c) for c in result)), "C"), {})
 
 
-def _of_two(
+def _contract(
     trace: Trace,
     first: _Part,
     second: _Part,
@@ -287,8 +288,8 @@ def _of_two(
     sizes: dict[str, int],
 ) -> Any:
     (left, x), (right, y) = first, second
-    both = [c for c in left if c in right]
-    depth, stack = [c for c in both if c not in result], [c for c in result if c in both]
+    shared = [c for c in left if c in right]
+    summed, batch = [c for c in shared if c not in result], [c for c in result if c in shared]
     rows, columns = [c for c in result if c not in right], [c for c in result if c not in left]
 
     def arranged(labels: str, array: Tracer, *groups: list[str]) -> Any:
@@ -301,19 +302,25 @@ def _of_two(
         order = [labels.index(c) for c in result if c in labels]
         return array.transpose(tuple(order))[tuple(slice(None) if c in labels else None for c in result)]
 
-    if not depth:
+    if not summed:
         with np.errstate(all="ignore"):
             return of_elements(left, x) * of_elements(right, y)
     if not rows and not columns:
-        a, b = arranged(left, x, stack, depth), arranged(right, y, stack, depth)
-        found = dots(trace, "einsum", a, b, warns=False)
+        a, b = arranged(left, x, batch, summed), arranged(right, y, batch, summed)
+        product_array = dots(trace, "einsum", a, b, warns=False)
     else:
-        a, b = arranged(left, x, stack, rows, depth), arranged(right, y, stack, depth, columns)
-        if not stack:
+        a, b = arranged(left, x, batch, rows, summed), arranged(right, y, batch, summed, columns)
+        if not batch:
             a, b = a[0], b[0]
-        found = product(trace, a, b, "einsum", None)
-    made = (*stack, *rows, *columns)
-    found = found.reshape([sizes[c] for c in made]) if made else found.reshape(())
-    if not made:
-        found.is_scalar = True
-    return found if "".join(made) == result else _in_order(trace, found, made, result)
+        product_array = product(trace, a, b, "einsum", None)
+    labels_made = (*batch, *rows, *columns)
+    product_array = (
+        product_array.reshape([sizes[c] for c in labels_made]) if labels_made else product_array.reshape(())
+    )
+    if not labels_made:
+        product_array.is_scalar = True
+    return (
+        product_array
+        if "".join(labels_made) == result
+        else _in_order(trace, product_array, labels_made, result)
+    )

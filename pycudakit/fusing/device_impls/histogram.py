@@ -1,6 +1,6 @@
-"""Points counted, and running sums from nothing on, where arrays stay on the device.
+"""Histograms, `bincount`, `digitize`, and scans with `include_initial`, on device-resident arrays.
 
-Each returns NotImplemented for what the host does.
+Functions return NotImplemented for calls that the host must compute.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _implements = functools.partial(implements, COUNTING)
 
 
 def _are_points(columns: Sequence[Any]) -> bool:
-    """Tell whether they are the points' coordinates, and lie on the device."""
+    """Return True if the columns are coordinates of points on the device."""
     return all(
         type(column) is Tracer and column.ndim == 1 and column.size and column.shape == columns[0].shape
         for column in columns
@@ -38,14 +38,14 @@ def _function(name: str) -> Any:
 
 
 def _is_weighted(x: Any, weights: Any) -> bool:
-    """Tell whether there are weights, of elements that lie on the device."""
+    """Return True for weights of the shape of `x`, where `x` is on the device."""
     is_on_device = type(x) is Tracer and x.ndim > 0 and x.size > 0
     return is_on_device and type(weights) in (Tracer, np.ndarray) and weights.shape == x.shape
 
 
 @functools.cache
 def _is_counted(dtype: DType) -> bool:
-    """Tell whether NumPy counts integers of a type."""
+    """Return True if `np.bincount` takes this dtype."""
     with contextlib.suppress(TypeError):
         np.bincount(np.empty(0, dtype))
         return True
@@ -60,9 +60,9 @@ def _bincount(trace: Trace, x: Any, /, weights: Any = None, minlength: Any = 0) 
     if are_known and is_plain and (weights is None or _is_weighted(x, weights)):
         least, greatest = histogram_counts.extent(trace, x)
         count = max(int(greatest) + 1, minlength)
-        found = histogram_counts.count_integers(trace, x, count, weights) if least >= 0 else None
-        if found is not None:
-            return found.copy()
+        counts = histogram_counts.count_integers(trace, x, count, weights) if least >= 0 else None
+        if counts is not None:
+            return counts.copy()
     if not _is_weighted(x, weights):
         return NotImplemented
     return trace.on_device(_function("bincount"), (x, weights, minlength), {}, num_device_args=2)
@@ -78,12 +78,12 @@ def _histogram(
     weights: Any = None,
 ) -> Any:
     if isinstance(bins, str):
-        return NotImplemented if weights is not None else _by_rule(trace, a, bins, range, density)
+        return NotImplemented if weights is not None else _by_estimator(trace, a, bins, range, density)
     range, density = trace.resolved((range, density))
     if type(a) is Tracer and a.ndim and a.size and (weights is None or _is_weighted(a, weights)):
-        found = histogram_counts.count_values(trace, a, bins, range, weights)
-        if found is not None:
-            return _with_edges(trace, found, density)
+        result = histogram_counts.count_values(trace, a, bins, range, weights)
+        if result is not None:
+            return _with_edges(trace, result, density)
     if not _is_weighted(a, weights):
         return NotImplemented
 
@@ -102,17 +102,17 @@ def _with_edges(trace: Trace, found: histogram_counts.Counts, density: Any) -> t
         )
     counts = found.counts
     if density:
-        whole = np.sum(trace.resolved(counts) if counts.dtype.kind == "f" else counts)
-        counts = counts / np.diff(edges).astype(float) / whole
+        total = np.sum(trace.resolved(counts) if counts.dtype.kind == "f" else counts)
+        counts = counts / np.diff(edges).astype(float) / total
     return counts.copy(), edges.copy()
 
 
-def _by_rule(trace: Trace, a: Any, rule: str, range: Any, density: Any) -> Any:
+def _by_estimator(trace: Trace, a: Any, rule: str, range: Any, density: Any) -> Any:
     range = trace.resolved(range)
-    found = edges_by_estimator(trace, a, rule, range)
-    if found is None:
+    estimate = edges_by_estimator(trace, a, rule, range)
+    if estimate is None:
         return NotImplemented
-    a, _, count = found
+    a, _, count = estimate
     return trace.call(np.histogram, (a, count, range, density), {})
 
 
@@ -120,8 +120,8 @@ def _by_rule(trace: Trace, a: Any, rule: str, range: Any, density: Any) -> Any:
 def _histogram_bin_edges(trace: Trace, a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     if not isinstance(bins, str) or weights is not None:
         return NotImplemented
-    found = edges_by_estimator(trace, a, bins, trace.resolved(range))
-    return NotImplemented if found is None else trace.wrap(found[1])
+    estimate = edges_by_estimator(trace, a, bins, trace.resolved(range))
+    return NotImplemented if estimate is None else trace.wrap(estimate[1])
 
 
 @_implements(np.histogram2d)
@@ -138,13 +138,13 @@ def _histogram2d(
         return NotImplemented
     range, density = trace.resolved((range, density))
     if weights is None or _is_weighted(x, weights):
-        found = histogram_counts.count_points(trace, [x, y], bins, range, weights)
-        if found is not None:
-            shape = [edges.size - 1 for edges in found.edges]
-            hist = found.counts.reshape(shape).astype(float)
+        result = histogram_counts.count_points(trace, [x, y], bins, range, weights)
+        if result is not None:
+            shape = [edges.size - 1 for edges in result.edges]
+            hist = result.counts.reshape(shape).astype(float)
             if density:
-                hist = _as_density(trace, hist, found.edges, weights is not None)
-            return hist, *(own.copy() for own in found.edges)
+                hist = _as_density(trace, hist, result.edges, weights is not None)
+            return hist, *(own.copy() for own in result.edges)
     if weights is None:
         return trace.on_device(_function("histogram2d"), (x, y, bins, range, density), {}, num_device_args=2)
     if not _is_weighted(x, weights):
@@ -158,14 +158,14 @@ def _histogram2d(
 
 
 def _as_density(trace: Trace, hist: Any, edges: Sequence[Any], is_weighed: bool) -> Any:
-    whole = _whole(trace, hist) if is_weighed else np.sum(hist)
-    for axis, own in enumerate(edges):
-        hist = hist / np.diff(own).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
-    return hist / whole
+    total = _padded_sum(trace, hist) if is_weighed else np.sum(hist)
+    for axis, axis_edges in enumerate(edges):
+        hist = hist / np.diff(axis_edges).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
+    return hist / total
 
 
-def _whole(trace: Trace, hist: Any) -> Any:
-    """Return the sum of floats as NumPy rounds it, to which they are within what is around them."""
+def _padded_sum(trace: Trace, hist: Any) -> Any:
+    """Return the sum on the host, rounded as NumPy rounds it: of the inner part of a padded array."""
     return np.pad(trace.resolved(hist), 1)[(slice(1, -1),) * hist.ndim].sum()
 
 
@@ -182,55 +182,59 @@ def _histogramdd(
     columns = list(sample.T) if is_one else list(sample) if type(sample) in (list, tuple) else []
     if not columns or not _are_points(columns) or not (weights is None or _is_weighted(columns[0], weights)):
         return NotImplemented
-    common = functools.reduce(np.promote_types, [column.dtype for column in columns])  # as arrays are joined
+    common = functools.reduce(
+        np.promote_types, [column.dtype for column in columns]
+    )  # the dtype of `np.concatenate`
     if common not in CODES:
         return NotImplemented
     columns = [column if column.dtype == common else column.astype(common) for column in columns]
     family = importlib.import_module("pycudakit._families.histogram.histogramdd")
-    given, bins, range = bins, trace.resolved(bins), trace.resolved(range)
+    bins_given, bins, range = bins, trace.resolved(bins), trace.resolved(range)
     edges = family.edges_of(columns, bins, range, lambda column: histogram_counts.extent(trace, column))
-    device_edges = histogram_counts.device_edges(trace, edges, given)
-    lengths = [len(each) + 1 for each in edges]  # with what is outside, at both ends
+    device_edges = histogram_counts.device_edges(trace, edges, bins_given)
+    lengths = [len(each) + 1 for each in edges]  # with one outlier bin at each end
     if math.prod(lengths) > np.iinfo(np.intp).max:
         return NotImplemented
-    places: Any = None
-    for column, own, last, length in zip(columns, device_edges, edges, lengths, strict=True):
-        place = trace.call(np.searchsorted, (own, column), {"side": "right"})
-        place = place - (column == last[-1])  # the last edge is in the last box
-        places = place if places is None else places * length + place
-    found = histogram_counts.count_integers(trace, places, math.prod(lengths), weights)
-    if found is not None:
-        hist = found.reshape(lengths).astype(float)[(slice(1, -1),) * len(edges)]
+    flat_bins: Any = None
+    for column, device_axis_edges, axis_edges, length in zip(
+        columns, device_edges, edges, lengths, strict=True
+    ):
+        bin_index = trace.call(np.searchsorted, (device_axis_edges, column), {"side": "right"})
+        bin_index = bin_index - (column == axis_edges[-1])  # the last edge belongs to the last bin
+        flat_bins = bin_index if flat_bins is None else flat_bins * length + bin_index
+    flat_counts = histogram_counts.count_integers(trace, flat_bins, math.prod(lengths), weights)
+    if flat_counts is not None:
+        hist = flat_counts.reshape(lengths).astype(float)[(slice(1, -1),) * len(edges)]
         hist = _as_density(trace, hist, device_edges, weights is not None) if density else hist.copy()
         return hist, type(edges)(each.copy() for each in device_edges)
-    counts = trace.resolved(trace.call(np.bincount, (places, weights, math.prod(lengths)), {}))
+    counts = trace.resolved(trace.call(np.bincount, (flat_bins, weights, math.prod(lengths)), {}))
     return trace.wrap(family.histogram_from_counts(counts, edges, density))
 
 
 @_implements(np.digitize)
 def _digitize(trace: Trace, x: Any, bins: Any, right: Any = False) -> Any:
-    """Look between edges; what NumPy refuses of them is seen on the host."""
+    """Find the bin of each element; the edges are validated on the host."""
     is_on_device = type(x) is Tracer and x.ndim > 0 and x.size > 0 and x.dtype in CODES
     if not (trace.buffers.scope.is_open and is_on_device):
         return NotImplemented
-    known = np.asarray(trace.resolved(bins))
+    host_edges = np.asarray(trace.resolved(bins))
     if (
-        known.ndim != 1
-        or not known.size
-        or histogram_counts.family("histogram").why_numpy_edges(known) is not None
+        host_edges.ndim != 1
+        or not host_edges.size
+        or histogram_counts.family("histogram").why_numpy_edges(host_edges) is not None
     ):
         return NotImplemented
-    np.digitize(np.empty(0, x.dtype), known, right)  # raises
-    decreasing = bool(known[0] > known[-1])
-    between = histogram_counts.family().edge_bins(known[::-1] if decreasing else known, x.dtype)
-    device_edges = bins if type(bins) is Tracer else trace.wrap(known)
+    np.digitize(np.empty(0, x.dtype), host_edges, right)  # raises
+    decreasing = bool(host_edges[0] > host_edges[-1])
+    edge_bins = histogram_counts.family().edge_bins(host_edges[::-1] if decreasing else host_edges, x.dtype)
+    device_edges = bins if type(bins) is Tracer else trace.wrap(host_edges)
     if decreasing:
         device_edges = trace.call(np.copy, (device_edges[::-1],), {})
-    device_edges = device_edges.astype(between.edges.dtype)
+    device_edges = device_edges.astype(edge_bins.edges.dtype)
 
     def passed(values: Any, own: Any) -> Any:
         return histogram_counts.family("device_impl").bin_indices(
-            values, between, own, bool(right), decreasing
+            values, edge_bins, own, bool(right), decreasing
         )
 
     return trace.on_device(passed, (x, device_edges), {}, num_device_args=2, results_stay_on_device=True)
@@ -253,13 +257,13 @@ def _running(name: str, initial: int) -> Handler:
         if not (include_initial and is_plain and out is None):
             return NotImplemented
         run = trace.call(function, (x,), {"axis": axis, "dtype": dtype})
-        place = 0 if axis is None else axis % x.ndim
-        shape = tuple(n + (d == place) for d, n in enumerate(run.shape))
-        made = empty(trace, shape, run.dtype)
-        ahead = (slice(None),) * place
+        position = 0 if axis is None else axis % x.ndim
+        shape = tuple(n + (d == position) for d, n in enumerate(run.shape))
+        result = empty(trace, shape, run.dtype)
+        before_axis = (slice(None),) * position
         for part, value in ((slice(1), initial), (slice(1, None), run)):
-            trace.set(made, (*ahead, part), value)
-        return made
+            trace.set(result, (*before_axis, part), value)
+        return result
 
     return handle
 

@@ -1,6 +1,7 @@
-"""Products of arrays of any dimensions where these stay on the device: made of products of matrices there.
+"""`matmul`, `dot`, `tensordot`, `kron` and `vecdot` of device-resident arrays.
 
-Each returns NotImplemented for what the host does.
+Operands are transposed and reshaped to (stacks of) matrices. Functions return NotImplemented for calls that
+the host must compute.
 """
 
 from __future__ import annotations
@@ -26,27 +27,27 @@ _NONE: Any = np._NoValue  # noqa: SLF001
 
 
 def family(module: str) -> Any:
-    """Return a module of the family's, which is imported when it is needed."""
+    """Import a module of the matmul family."""
     return importlib.import_module(f"pycudakit._families.matmul.{module}")
 
 
 def as_tracers(trace: Trace, *operands: Any) -> list[Tracer] | None:
-    """Return arrays, of which one at least is a tracer, as tracers; None for what has no product."""
+    """Return the operands as tracers; None if none is a tracer, or one is empty, 0-d or unsupported."""
     if Tracer not in map(type, operands):
         return None
-    found = [x if type(x) is Tracer else np.asarray(x) for x in operands]
-    if any(x.size == 0 or x.ndim == 0 or x.dtype not in CODES for x in found):
+    arrays = [x if type(x) is Tracer else np.asarray(x) for x in operands]
+    if any(x.size == 0 or x.ndim == 0 or x.dtype not in CODES for x in arrays):
         return None
-    return [x if type(x) is Tracer else trace.wrap(x) for x in found]
+    return [x if type(x) is Tracer else trace.wrap(x) for x in arrays]
 
 
 def _both(trace: Trace, a: Any, b: Any) -> tuple[Tracer, Tracer] | None:
-    found = as_tracers(trace, a, b)
-    return None if found is None else (found[0], found[1])
+    tracers = as_tracers(trace, a, b)
+    return None if tracers is None else (tracers[0], tracers[1])
 
 
 def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
-    """Return the product of two matrices, or of stacks of them, or of vectors, which `matmul` has."""
+    """Enqueue the `matmul` of two operands on the device, in their common dtype."""
     common = np.result_type(a.dtype, b.dtype).newbyteorder("=")
     placed = [x if x.dtype == common else x.astype(common) for x in (a, b)]
     function = family("matmul").product
@@ -60,7 +61,7 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
 
 
 def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
-    """Return the sums of products along the last axes of arrays of one shape."""
+    """Enqueue dot products along the last axes of two arrays of one shape."""
     function = family("dot").sum_of_products
 
     def multiply(x: Any, y: Any) -> Any:
@@ -98,7 +99,7 @@ def _matmul(
 
 
 def _fit(a: Tracer, b: Tracer) -> bool:
-    """Tell whether `matmul` takes them."""
+    """Return True if the shapes are valid for `matmul`."""
     if a.shape[-1] != b.shape[max(b.ndim - 2, 0)] or max(a.ndim, b.ndim) > abi.MAX_DIMS:
         return False
     try:
@@ -109,12 +110,12 @@ def _fit(a: Tracer, b: Tracer) -> bool:
 
 
 def broadcast_copy(trace: Trace, a: Any, shape: tuple[int, ...]) -> Any:
-    """Return an array of a shape that it is broadcast to, with memory for each element."""
+    """Return the array broadcast to a shape, with memory for each element."""
     return a if a.shape == shape else trace.call(np.copy, (np.broadcast_to(a, shape), "C"), {})
 
 
 def as_matrix(trace: Trace, a: Tracer, order: Sequence[int], *shape: int) -> Any:
-    """Return axes in an order as those of a matrix, or of a stack of them, which lies side by side."""
+    """Transpose and reshape to a contiguous matrix, or a stack of matrices; copy if needed."""
     turned = a.transpose(tuple(order))
     if not trace.materialize(turned).flags.c_contiguous:
         turned = trace.call(np.copy, (turned, "C"), {})
@@ -123,7 +124,7 @@ def as_matrix(trace: Trace, a: Tracer, order: Sequence[int], *shape: int) -> Any
 
 @_implements(np.tensordot)
 def tensordot(trace: Trace, a: Any, b: Any, axes: Any = 2) -> Any:
-    """Multiply along pairs of axes."""
+    """Contract pairs of axes of two arrays."""
     return _along_pairs(trace, "tensordot", a, b, axes)
 
 
@@ -132,23 +133,23 @@ def _along_pairs(trace: Trace, name: str, a: Any, b: Any, axes: Any) -> Any:
     if both is None:
         return NotImplemented
     x, y = both
-    found = family("tensor_products").contracted_axes(axes, x.shape, y.shape)
-    if found is None:
+    axes_pair = family("tensor_products").contracted_axes(axes, x.shape, y.shape)
+    if axes_pair is None:
         return NotImplemented
-    of_x, of_y = found
-    of_x_alone = [d for d in range(x.ndim) if d not in of_x]
-    of_y_alone = [d for d in range(y.ndim) if d not in of_y]
-    rows, columns = [x.shape[d] for d in of_x_alone], [y.shape[d] for d in of_y_alone]
-    depth = math.prod(x.shape[d] for d in of_x)
-    left = as_matrix(trace, x, [*of_x_alone, *of_x], math.prod(rows), depth)
-    right = as_matrix(trace, y, [*of_y, *of_y_alone], depth, math.prod(columns))
+    summed_x, summed_y = axes_pair
+    free_x = [d for d in range(x.ndim) if d not in summed_x]
+    free_y = [d for d in range(y.ndim) if d not in summed_y]
+    rows, columns = [x.shape[d] for d in free_x], [y.shape[d] for d in free_y]
+    depth = math.prod(x.shape[d] for d in summed_x)
+    left = as_matrix(trace, x, [*free_x, *summed_x], math.prod(rows), depth)
+    right = as_matrix(trace, y, [*summed_y, *free_y], depth, math.prod(columns))
     return product(trace, left, right, name, "dot").reshape((*rows, *columns))
 
 
 @_implements(np.dot)
 def _dot(trace: Trace, a: Any, b: Any, out: Any = None) -> Any:
     if out is not None or max(np.ndim(a), np.ndim(b)) < 2:
-        return NotImplemented  # vectors, which others take
+        return NotImplemented  # vectors: handled by `library_calls`
     return _along_pairs(trace, "dot", a, b, ([-1], [max(np.ndim(b) - 2, 0)]))
 
 
@@ -221,7 +222,7 @@ if hasattr(np, "vecdot"):
 
 
 def matrix_power(trace: Trace, a: Any, n: Any) -> Any:
-    """Multiply a matrix by itself n times."""
+    """Compute a positive matrix power by repeated squaring."""
     is_square = type(a) is Tracer and a.ndim > 1 and a.shape[-1] == a.shape[-2] and a.size > 0
     if not is_square or type(n) is not int or n < 1:
         return NotImplemented

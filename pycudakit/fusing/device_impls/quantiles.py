@@ -1,6 +1,7 @@
-"""Order statistics along any axes, where arrays stay on the device: of rows that lie side by side there.
+"""Medians, percentiles and quantiles of device-resident arrays, along any axes.
 
-Each returns NotImplemented for what the host does.
+The reduced axes are moved last, so that each row is contiguous. Handlers return NotImplemented for calls that
+the host must compute.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def _median(name: str) -> Handler:
         del overwrite_input
         if out is not None:
             return NotImplemented
-        return _of_rows(trace, name, a, (), {}, axis, keepdims)
+        return _row_statistic(trace, name, a, (), {}, axis, keepdims)
 
     return handle
 
@@ -57,8 +58,8 @@ def _quantile(name: str) -> Handler:
         if weights is not None:
             if method != "inverted_cdf":
                 return NotImplemented
-            return _of_weights(trace, name, a, np.asarray(levels), axis, keepdims, weights)
-        return _of_rows(trace, name, a, (levels,), {"method": method}, axis, keepdims)
+            return _weighted_quantile(trace, name, a, np.asarray(levels), axis, keepdims, weights)
+        return _row_statistic(trace, name, a, (levels,), {"method": method}, axis, keepdims)
 
     return handle
 
@@ -69,7 +70,7 @@ for _name in ("nanpercentile", "nanquantile", "percentile", "quantile"):
     QUANTILES[getattr(np, _name)] = _quantile(_name)
 
 
-def _of_rows(
+def _row_statistic(
     trace: Trace,
     name: str,
     a: Any,
@@ -81,40 +82,42 @@ def _of_rows(
     axes = _axes_of(a, axis)
     if not axes:
         return NotImplemented
-    kept = _kept(name, a, axes)
-    rest = tuple(a.shape[d] for d in kept)
-    if kept:
-        a_rows = a.transpose((*kept, *sorted(axes)))
+    remaining = _remaining_axes(name, a, axes)
+    rest = tuple(a.shape[d] for d in remaining)
+    if remaining:
+        a_rows = a.transpose((*remaining, *sorted(axes)))
         if not trace.materialize(a_rows).flags.c_contiguous:
             a_rows = trace.call(np.copy, (a_rows, "C"), {})
         rows, along = a_rows.reshape((*rest, -1)), -1
     else:
         rows, along = a, None
     trace.costs.called(a.size)
-    found = NotImplemented
+    result = NotImplemented
     if type(rows) is Tracer:
-        given = levels[0] if levels else None, keywords.get("method", "linear")
-        found = row_quantiles(trace, name, rows if kept else rows.ravel(), *given)
-        found = found if found is NotImplemented or keepdims or found.ndim else found[()]
-    if found is NotImplemented:
+        level_and_method = levels[0] if levels else None, keywords.get("method", "linear")
+        result = row_quantiles(trace, name, rows if remaining else rows.ravel(), *level_and_method)
+        result = result if result is NotImplemented or keepdims or result.ndim else result[()]
+    if result is NotImplemented:
         function = getattr(_family(), name)
-        found = trace.on_device(function, (rows, *levels), {**keywords, "axis": along})
-    if kept != sorted(kept):
-        found = trace.wrap(found).transpose([kept.index(d) for d in sorted(kept)])
-    return _shaped(trace, found, a, axes, np.shape(levels[0] if levels else 0), keepdims)
+        result = trace.on_device(function, (rows, *levels), {**keywords, "axis": along})
+    if remaining != sorted(remaining):
+        result = trace.wrap(result).transpose([remaining.index(d) for d in sorted(remaining)])
+    return _shaped(trace, result, a, axes, np.shape(levels[0] if levels else 0), keepdims)
 
 
-def _kept(name: str, a: Tracer, axes: tuple[int, ...]) -> list[int]:
-    """Return the axes that are kept; of medians along one axis, in the order in which NumPy's results lie."""
-    kept = [d for d in range(a.ndim) if d not in axes]
+def _remaining_axes(name: str, a: Tracer, axes: tuple[int, ...]) -> list[int]:
+    """Return the axes that remain, in memory order of NumPy's result for medians along one axis."""
+    remaining = [d for d in range(a.ndim) if d not in axes]
     is_of_one = name.endswith("median") and len(axes) == 1
     if is_of_one and (name == "median" or a.shape[axes[0]] < _family().MASKED_MEDIAN_BELOW):
         strides = layout_stub(a).strides
-        kept.sort(key=lambda d: -abs(strides[d]))
-    return kept
+        remaining.sort(key=lambda d: -abs(strides[d]))
+    return remaining
 
 
-def _of_weights(trace: Trace, name: str, a: Any, levels: Any, axis: Any, keepdims: Any, weights: Any) -> Any:
+def _weighted_quantile(
+    trace: Trace, name: str, a: Any, levels: Any, axis: Any, keepdims: Any, weights: Any
+) -> Any:
     weighted: Any = importlib.import_module("pycudakit.fusing.device_impls.weighted_quantiles")
     if levels.dtype in CODES and name.endswith("percentile"):
         levels = np.asarray(np.true_divide(levels, 100))
@@ -122,11 +125,11 @@ def _of_weights(trace: Trace, name: str, a: Any, levels: Any, axis: Any, keepdim
     if not (axes and weighted.are_valid_levels(levels)):
         return NotImplemented
     trace.costs.called(a.size)
-    given = (levels, None if axis is None else axes, weights, name.startswith("nan"))
-    found = weighted.weighted_row_quantiles(trace, a, *given)
-    if found is NotImplemented:
-        return found
-    return _shaped(trace, found, a, axes, levels.shape, keepdims)
+    options = (levels, None if axis is None else axes, weights, name.startswith("nan"))
+    result = weighted.weighted_row_quantiles(trace, a, *options)
+    if result is NotImplemented:
+        return result
+    return _shaped(trace, result, a, axes, levels.shape, keepdims)
 
 
 def _family() -> Any:
@@ -134,7 +137,7 @@ def _family() -> Any:
 
 
 def _axes_of(a: Any, axis: Any) -> tuple[int, ...]:
-    """Return the axes of a call that stays on the device, or none."""
+    """Return the reduced axes if the array is on the device and the axes are valid; else ()."""
     is_on_device = type(a) is Tracer and a.ndim > 0 and a.size > 0
     try:
         return normalize_axis_tuple(range(a.ndim) if axis is None else axis, a.ndim) if is_on_device else ()
@@ -143,10 +146,10 @@ def _axes_of(a: Any, axis: Any) -> tuple[int, ...]:
 
 
 def _shaped(
-    trace: Trace, found: Any, a: Tracer, axes: tuple[int, ...], ahead: tuple[int, ...], keepdims: Any
+    trace: Trace, result: Any, a: Tracer, axes: tuple[int, ...], level_shape: tuple[int, ...], keepdims: Any
 ) -> Any:
-    """Return what is found with the axes that are kept."""
+    """Reshape the result for `keepdims`."""
     if not keepdims:
-        return found
+        return result
     sizes = tuple(1 if d in axes else n for d, n in enumerate(a.shape))
-    return trace.wrap(found).reshape((*ahead, *sizes))
+    return trace.wrap(result).reshape((*level_shape, *sizes))

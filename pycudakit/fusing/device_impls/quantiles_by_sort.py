@@ -1,4 +1,4 @@
-"""Order statistics where arrays stay on the device: of rows that are sorted there, at which nobody looks."""
+"""Median and quantiles on device arrays by a full row sort, without host synchronization."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
 
-_MAX_LEVELS = 32  # shares, each of which is some steps
-_MAX_ELEMENTS = 1 << 30  # that are sorted at once
-_MEMORY_FACTOR = 4  # as much memory as the rows have
+_MAX_LEVELS = 32  # quantile levels, each of which is a few kernels
+_MAX_ELEMENTS = 1 << 30  # sorted at once
+_MEMORY_FACTOR = 4  # memory needed, in sizes of the rows
 
 
 def row_quantiles(trace: Trace, name: str, rows: Tracer, q: Any, method: str) -> Any:
-    """Return a function's order statistics along the last axis, those of several shares along the first.
+    """Return a function's order statistics along the last axis; several levels are stacked first.
 
-    It is NotImplemented where the rows do not lie on the device, or sorting them is not what is wanted.
+    Return NotImplemented if the rows are not device-resident, or the call is not supported by sorting.
     """
     trace.materialize(rows)
     buffer = rows.node.buffer
@@ -35,12 +35,12 @@ def row_quantiles(trace: Trace, name: str, rows: Tracer, q: Any, method: str) ->
     if levels.dtype not in CODES or not 0 < levels.size <= _MAX_LEVELS:
         return NotImplemented
     if name.startswith("nan") and levels.ndim and not trace.buffers.scope.is_async:
-        return NotImplemented  # NumPy has a row's quantiles side by side
+        return NotImplemented  # NumPy lays out the quantiles of a row next to each other
     if name.endswith("percentile"):
         levels = np.asarray(np.true_divide(levels, 100))
     points: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")
     are_plain = levels.ndim <= 2 and method in points.METHODS and points.quantile_is_valid(levels)
-    # Of one row NumPy has NaN in the row's type, whatever that of the share is.
+    # For one row, NumPy returns NaN in the dtype of the row, whatever that of `q` is.
     has_two_types = levels.ndim == 0 and rows.ndim == 1 and rows.dtype != levels.dtype
     is_weak = type(q) in (int, float)
     if not are_plain or (has_two_types and not is_weak):
@@ -49,15 +49,15 @@ def row_quantiles(trace: Trace, name: str, rows: Tracer, q: Any, method: str) ->
         rows.dtype == BOOL
         and points.QuantileInterpolation(rows.shape[-1], levels, method, False).gamma is not None
     ):
-        return NotImplemented  # there is no difference of bools
-    found = _SortedRows(trace, name, rows)
-    if found.skips_nan and levels.dtype != FLOAT64:
+        return NotImplemented  # bools cannot be subtracted, so not interpolated
+    sorted_rows = _SortedRows(trace, name, rows)
+    if sorted_rows.skips_nan and levels.dtype != FLOAT64:
         return NotImplemented
-    return found.quantiles(points, levels, method, is_weak)
+    return sorted_rows.quantiles(points, levels, method, is_weak)
 
 
 class _SortedRows:
-    """Rows in order, NaN last."""
+    """The rows sorted along the last axis, NaN last, and the statistics taken from them."""
 
     def __init__(self, trace: Trace, name: str, rows: Tracer) -> None:
         self._trace = trace
@@ -65,7 +65,9 @@ class _SortedRows:
         self._floating = rows.dtype.kind == "f"
         self._count = rows.shape[-1]
         self._is_one = rows.ndim == 1
-        rows = rows.reshape(1, -1) if self._is_one else rows  # an element alone would come down
+        rows = (
+            rows.reshape(1, -1) if self._is_one else rows
+        )  # a 1-d array would give 0-d elements, which are read on the host
         self._ordered: Any = trace.call(np.sort, (rows,), {})
         self.skips_nan = name.startswith("nan") and self._floating
         if self.skips_nan:
@@ -80,21 +82,21 @@ class _SortedRows:
     def _at(self, rank: int) -> Any:
         return self._ordered[..., rank]
 
-    def _at_own(self, ranks: Any) -> Any:
-        """Return elements by ranks that each row has of its own; those of rows of nothing but NaN are NaN."""
+    def _at_row_ranks(self, ranks: Any) -> Any:
+        """Return the element at a rank of its own in each row; NaN for rows of only NaN."""
         inside = np.minimum(np.maximum(ranks, 0), self._count - 1)
         return take_along_unchecked(self._trace, self._ordered, inside[..., np.newaxis])[..., 0]
 
     def _or_nan(self, result: Any, is_nan: Any) -> Any:
         return np.where(is_nan, result.dtype.type(np.nan), result)
 
-    def _shaped(self, result: Any, ahead: tuple[int, ...]) -> Any:
+    def _shaped(self, result: Any, level_shape: tuple[int, ...]) -> Any:
         rest = () if self._is_one else self._ordered.shape[:-1]
-        return result.reshape((*ahead, *rest))
+        return result.reshape((*level_shape, *rest))
 
     def median(self) -> Any:
-        found = self._median_of_numbers() if self.skips_nan else self._median_of_all()
-        return self._shaped(found, ())
+        result = self._median_of_numbers() if self.skips_nan else self._median_of_all()
+        return self._shaped(result, ())
 
     def _median_of_all(self) -> Any:
         n = self._count
@@ -103,7 +105,7 @@ class _SortedRows:
         return self._or_nan(result, np.isnan(self._at(n - 1))) if self._floating else result
 
     def _mean(self, elements: list[Any]) -> Any:
-        """Return what `np.mean` does of one element or two."""
+        """Compute `np.mean` of one or two elements."""
         dtype = self._dtype if self._floating else FLOAT64
         wide = FLOAT32 if dtype.itemsize == 2 else dtype
         total = sum((each.astype(wide) for each in elements[1:]), elements[0].astype(wide))
@@ -112,7 +114,7 @@ class _SortedRows:
     def _median_of_numbers(self) -> Any:
         valid = self._valid
         last = np.maximum(valid - 1, 0)
-        low, high = self._at_own(last // 2), self._at_own(np.minimum(valid // 2, last))
+        low, high = self._at_row_ranks(last // 2), self._at_row_ranks(np.minimum(valid // 2, last))
         family: Any = importlib.import_module("pycudakit._families.select.quantiles")
         if not self._is_one and self._count < family.MASKED_MEDIAN_BELOW:
             result = (low + high) / self._dtype.type(2)
@@ -122,44 +124,46 @@ class _SortedRows:
 
     def quantiles(self, points: Any, levels: Array, method: str, is_weak: bool) -> Any:
         if self.skips_nan:
-            found = [self._level_of_numbers(points, level, method, is_weak) for level in levels.ravel()]
-            if found[0].dtype != self._dtype and self._is_first_empty():
-                found = [each.astype(self._dtype) for each in found]
+            per_level = [self._level_of_numbers(points, level, method, is_weak) for level in levels.ravel()]
+            if per_level[0].dtype != self._dtype and self._is_first_empty():
+                per_level = [each.astype(self._dtype) for each in per_level]
         else:
-            found = self._levels(
+            per_level = self._levels(
                 points.QuantileInterpolation(self._count, levels, method, self._floating), is_weak
             )
-        stacked = self._trace.call(np.stack, (found, 0), {}) if levels.ndim else found[0]
+        stacked = self._trace.call(np.stack, (per_level, 0), {}) if levels.ndim else per_level[0]
         return self._shaped(stacked, levels.shape)
 
     def _is_first_empty(self) -> bool:
-        """Tell whether the first row has nothing but NaN: its type is that of all, as NumPy has it."""
+        """Return True if the first row has only NaN: NumPy takes the dtype of all results from the first."""
         return not self._trace.resolved(self._valid.ravel()[0])
 
     def _levels(self, points: Any, is_weak: bool) -> list[Any]:
-        places = [each.ravel() for each in points.indexes]
-        found = []
-        for i, low in enumerate(places[0]):
+        indexes = [each.ravel() for each in points.indexes]
+        results = []
+        for i, low in enumerate(indexes[0]):
             result = self._at(int(low))
             if points.gamma is not None:
                 gamma = points.gamma.ravel()[i]
-                high = self._at(int(places[1][i]))
+                high = self._at(int(indexes[1][i]))
                 result = _between(result, high, float(gamma) if is_weak else gamma)
             if self._floating:
                 result = self._or_nan(result, np.isnan(self._at(self._count - 1)))
-            found.append(result)
-        return found
+            results.append(result)
+        return results
 
     def _level_of_numbers(self, points: Any, level: Any, method: str, is_weak: bool) -> Any:
-        places, gamma = points.neighbour_indexes(self._valid, level, method, self._floating)
-        low, *high = (self._at_own(np.where(place < 0, place + self._valid, place)) for place in places)
+        indexes, gamma = points.neighbour_indexes(self._valid, level, method, self._floating)
+        low, *high = (
+            self._at_row_ranks(np.where(index < 0, index + self._valid, index)) for index in indexes
+        )
         if gamma is None:
             return self._or_nan(low, self._valid == 0)
-        to, rest = gamma, 1 - gamma
+        upper_weight, lower_weight = gamma, 1 - gamma
         if is_weak:
-            to, rest = to.astype(self._dtype), rest.astype(self._dtype)
+            upper_weight, lower_weight = upper_weight.astype(self._dtype), lower_weight.astype(self._dtype)
         difference = high[0] - low
-        result = np.where(gamma >= 0.5, high[0] - difference * rest, low + difference * to)
+        result = np.where(gamma >= 0.5, high[0] - difference * lower_weight, low + difference * upper_weight)
         return self._or_nan(result, self._valid == 0)
 
 

@@ -1,6 +1,8 @@
-"""Arrays on the device that a pycudakit generator chooses from, or puts in another order, there.
+"""Generator methods on device-resident arrays: `choice`, `permutation`, `shuffle`, `permuted`.
 
-Each function returns NotImplemented for what the host does. What is drawn is drawn there, too.
+The random numbers are drawn on the device, too. A permutation is the argsort of random words. This module
+also registers the distributions whose parameters are device arrays. Functions return NotImplemented for calls
+that the host must compute.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ def _draws(handler: Handler) -> Handler:
 
 
 def _order(trace: Trace, generator: Any, shape: tuple[int, ...], axis: int = -1) -> Any:
-    """Return the order along an axis of as many random words."""
+    """Return a random permutation of indices along an axis: the argsort of random words."""
     words = trace.on_device(generator._words, shape, {}, num_device_args=0)  # noqa: SLF001
     return trace.call(np.argsort, (words, axis), {})
 
 
 def _axis_of(x: Any, axis: Any) -> int | None:
-    """Return an axis along which elements can be put in another order there, or None."""
+    """Return the normalized axis along which a device array can be permuted, or None."""
     if type(x) is not Tracer or not x.ndim or not x.size or not isinstance(axis, (int, np.integer)):
         return None
     return normalize_axis_index(int(axis), x.ndim)
@@ -103,21 +105,21 @@ def _choice(
     if type(a) is Tracer and not a.ndim:
         a = np.asarray(trace.resolved(a)).item()
     if isinstance(a, (int, np.integer)) and a > 0:
-        return _places(trace, generator, int(a), size, replace, p, shuffle)
+        return _chosen_indices(trace, generator, int(a), size, replace, p, shuffle)
     population = a.shape[axis] if type(a) is Tracer and a.ndim else 0
     along = _axis_of(a, axis)
     if along is None:
         return NotImplemented
-    place = _places(trace, generator, population, size, replace, p, shuffle)
+    index = _chosen_indices(trace, generator, population, size, replace, p, shuffle)
     if size is None:
-        return trace.get(a, (*(slice(None),) * along, place)).copy()
-    return take_unchecked(trace, a, place, along)
+        return trace.get(a, (*(slice(None),) * along, index)).copy()
+    return take_unchecked(trace, a, index, along)
 
 
-def _places(
+def _chosen_indices(
     trace: Trace, generator: Any, population: int, size: Any, replace: Any, p: Any, shuffle: Any
 ) -> Any:
-    """Return which elements are chosen; without a size, an integer."""
+    """Draw the indices of the chosen elements; an integer if `size` is None."""
     rules: Any = importlib.import_module("pycudakit.random.choice")
     count = rules.sample_count(size)
     if p is not None:
@@ -125,8 +127,8 @@ def _places(
     if not replace:
         rules.check_sample(population, count, p)
     if size is None and (replace or p is None):
-        place = trace.on_host(generator.choice, (population, None, replace, p, 0, shuffle), {})
-        return int(trace.resolved(place))
+        index = trace.on_host(generator.choice, (population, None, replace, p, 0, shuffle), {})
+        return int(trace.resolved(index))
     if replace and p is None:
         return trace.on_device(generator.integers, (0, population, size), {}, num_device_args=0)
     if replace:
@@ -135,39 +137,42 @@ def _places(
             np.searchsorted, (trace.wrap(rules.cumulative_probabilities(p)), drawn), {"side": "right"}
         )
     if p is None and rules.is_small_sample(population, count):
-        order = _few(trace, generator, population, count, shuffle)
+        order = _floyd_sample(trace, generator, population, count, shuffle)
     elif p is None:
         order = _order(trace, generator, (population,))
     else:
-        waiting = trace.on_device(generator.exponential, (1.0, population), {}, num_device_args=0)
+        arrival_times = trace.on_device(generator.exponential, (1.0, population), {}, num_device_args=0)
         with np.errstate(divide="ignore"):
-            order = trace.call(np.argsort, (waiting / trace.wrap(p),), {"kind": "stable"})
+            order = trace.call(np.argsort, (arrival_times / trace.wrap(p),), {"kind": "stable"})
     return int(trace.resolved(order[0])) if size is None else order[:count].reshape(size)
 
 
-def _few(trace: Trace, generator: Any, population: int, count: int, shuffle: Any) -> Any:
-    """Return few of many as Floyd has them: each drawn up to a top, or that top if it was chosen before."""
+def _floyd_sample(trace: Trace, generator: Any, population: int, count: int, shuffle: Any) -> Any:
+    """Draw a few of many indices by Floyd's sampling algorithm (Bentley and Floyd 1987), in parallel.
+
+    Draw j is from 0 to top j; if that index was chosen before, top j is taken instead.
+    """
     if not count:
         return empty(trace, (0,), INT64)
     draws: Any = importlib.import_module("pycudakit.fusing.device_impls.random_distributions")
     nth = np.cumsum(full(trace, (count,), 1, INT64)) - 1
     tops = nth + (population - count)
-    drawn = draws.DeviceGenerator.beside(generator, trace).integers(0, tops, endpoint=True)
-    # It was, if it was drawn before, or is a top in whose place it was: that of an earlier one.
+    drawn = draws.DeviceGenerator.sharing_stream(generator, trace).integers(0, tops, endpoint=True)
+    # An index was chosen before if an earlier draw gave it, or if it is the top that an earlier draw took.
     order = trace.call(np.argsort, (drawn,), {"kind": "stable"})
     first = take_unchecked(trace, order, np.searchsorted(drawn[order], drawn))
     was_chosen = first < nth
     link = np.where(drawn < population - count, nth, drawn - (population - count))
     while True:
-        found = was_chosen | take_unchecked(trace, was_chosen, link)
-        if not trace.resolved(np.any(found != was_chosen)):
+        propagated = was_chosen | take_unchecked(trace, was_chosen, link)
+        if not trace.resolved(np.any(propagated != was_chosen)):
             break
-        was_chosen = found
+        was_chosen = propagated
     chosen = np.where(was_chosen, tops, drawn)
     return _permutation(trace, generator, chosen) if shuffle else chosen
 
 
-# ---- Distributions whose parameters are arrays there -----------------------------------------------------
+# ---- Distributions whose parameters are arrays on the device ---------------------------------------------
 
 _NAMES = """beta binomial chisquare exponential f gamma geometric gumbel integers laplace logistic lognormal
 logseries negative_binomial noncentral_chisquare noncentral_f normal pareto poisson power rayleigh
@@ -182,13 +187,13 @@ def _distribution(name: str) -> Handler:
     return handle
 
 
-def _filling(name: str) -> Handler:
+def _filling_fortran_order(name: str) -> Handler:
     def handle(trace: Trace, generator: Any, *arguments: Any, **keywords: Any) -> Any:
-        """Draw to an array in Fortran's order, which is filled in the order of its memory."""
+        """Draw into an array in Fortran order, which is filled in memory order."""
         method = getattr(generator, name)
         try:
             given = inspect.signature(method).bind(*arguments, **keywords).arguments
-        except TypeError:  # which the method raises
+        except TypeError:  # the method raises it
             return NotImplemented
         out, size = given.get("out"), trace.resolved(given.pop("size", None))
         if trace.can_write_on_device(out) or type(out) is not Tracer or not trace.can_write_on_device(out.T):
@@ -201,12 +206,12 @@ def _filling(name: str) -> Handler:
     return handle
 
 
-def _of_vectors(name: str) -> Handler:
+def _multivariate(name: str) -> Handler:
     def handle(trace: Trace, generator: Any, *arguments: Any, **keywords: Any) -> Any:
         draws: Any = importlib.import_module("pycudakit.fusing.device_impls.random_multivariate")
         try:
             inspect.signature(getattr(generator, name)).bind(*arguments, **keywords)
-        except TypeError:  # which the method raises
+        except TypeError:  # the method raises it
             return NotImplemented
         return getattr(draws, name)(trace, generator, *arguments, **keywords)
 
@@ -216,6 +221,6 @@ def _of_vectors(name: str) -> Handler:
 for _name in _NAMES.split():
     DRAWING[_name] = _distribution(_name)
 for _name in ("random", "standard_exponential", "standard_normal"):
-    DRAWING[_name] = _filling(_name)
+    DRAWING[_name] = _filling_fortran_order(_name)
 for _name in ("dirichlet", "multinomial", "multivariate_normal"):
-    DRAWING[_name] = _of_vectors(_name)
+    DRAWING[_name] = _multivariate(_name)

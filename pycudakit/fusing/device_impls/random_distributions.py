@@ -1,7 +1,7 @@
-"""Distributions whose parameters are arrays on the device, drawn there.
+"""Random distributions whose parameters are device-resident arrays, drawn on the device.
 
-The generator's own methods run with tracers for the parameters: what they draw, and what they compute of
-it, stays there.
+The methods of `Generator` run with tracers as parameters, so their draws and their arithmetic stay on the
+device. Parameters are validated by their extremes, which are the only values that the host reads.
 """
 
 from __future__ import annotations
@@ -30,32 +30,34 @@ _NO_PARAMETERS = frozenset({"size", "dtype", "endpoint"})
 
 
 def draw_on_device(trace: Trace, generator: Any, name: str, arguments: Any, keywords: Any) -> Any:
-    """Return what a method draws; NotImplemented where no array there is among its parameters."""
+    """Draw by a generator method; return NotImplemented if no parameter is a device array."""
     try:
-        given = inspect.signature(getattr(generator, name)).bind(*arguments, **keywords).arguments
-    except TypeError:  # which the method raises
+        bound = inspect.signature(getattr(generator, name)).bind(*arguments, **keywords).arguments
+    except TypeError:  # the method raises it
         return NotImplemented
-    out = given.pop("out", None)
-    for key, value in given.items():
+    out = bound.pop("out", None)
+    for key, value in bound.items():
         is_parameter = key not in _NO_PARAMETERS
-        given[key] = parameter(trace, value) if is_parameter else trace.resolved(value)
-    arrays = {key: value for key, value in given.items() if type(value) is Tracer}
-    size = given.get("size")
-    if not arrays and (out is not None or size is None or not np.size(size)):  # or it is a number
+        bound[key] = parameter(trace, value) if is_parameter else trace.resolved(value)
+    arrays = {key: value for key, value in bound.items() if type(value) is Tracer}
+    size = bound.get("size")
+    if not arrays and (out is not None or size is None or not np.size(size)):  # or the result is a scalar
         return NotImplemented
-    if name == "integers" and size is not None and 0 in np.atleast_1d(size):  # and ends are not looked at
-        return trace.on_host(generator.integers, (), given | {"low": 0, "high": 1})
+    if (
+        name == "integers" and size is not None and 0 in np.atleast_1d(size)
+    ):  # NumPy does not validate the bounds then
+        return trace.on_host(generator.integers, (), bound | {"low": 0, "high": 1})
     if out is not None:
         if not trace.can_write_on_device(out):
             return NotImplemented
-        given |= {key: array.copy() for key, array in arrays.items() if np.may_share_memory(out, array)}
-        given["out"] = trace.materialize(out)
-    result = getattr(DeviceGenerator.beside(generator, trace), name)(**given)
+        bound |= {key: array.copy() for key, array in arrays.items() if np.may_share_memory(out, array)}
+        bound["out"] = trace.materialize(out)
+    result = getattr(DeviceGenerator.sharing_stream(generator, trace), name)(**bound)
     return result if out is None else out
 
 
 def parameter(trace: Trace, value: Any) -> Any:
-    """Return a parameter as a number, or as what stands for an array."""
+    """Return a parameter as a number or as a tracer."""
     if type(value) is Tracer:
         return value if value.ndim else trace.resolved(value)
     if type(value) in (list, tuple, np.ndarray) and np.ndim(value):
@@ -63,9 +65,9 @@ def parameter(trace: Trace, value: Any) -> Any:
     return value
 
 
-# ---- What NumPy refuses ----------------------------------------------------------------------------------
+# ---- Validation of parameters ----------------------------------------------------------------------------
 
-# Parameters that NumPy takes, of functions that do not take 1.0 for each.
+# Valid parameters of the functions for which 1.0 is not valid for each.
 _ACCEPTED: dict[str, tuple[Any, ...]] = {
     "binomial": (1, 0.5),
     "logseries": (0.5,),
@@ -75,12 +77,12 @@ _ACCEPTED: dict[str, tuple[Any, ...]] = {
 
 
 def _mean(n: Any, p: Any) -> Any:
-    """Return what NumPy does not let be too large in a negative binomial distribution."""
+    """Return the bound on a negative binomial distribution that NumPy checks for being too large."""
     mean = (1 - p) / p * (n + 10 * np.sqrt(n))
     return np.where(np.isnan(mean), 0.0, mean)
 
 
-# Of several parameters: what is greatest for an element that NumPy refuses, in the order in which it looks.
+# Checks of several parameters together, in NumPy's order: an element that NumPy rejects maximizes the value.
 _VIOLATIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     "negative_binomial": (_mean,),
     "triangular": (
@@ -94,47 +96,50 @@ _ONLY_JOINTLY_CHECKED = frozenset({"triangular", "uniform"})
 
 
 def extremes(trace: Trace, a: Tracer) -> list[Any]:
-    """Return the least and the greatest element, if there are some, and NaN, if there is any."""
+    """Return the minimum and the maximum, if there are elements, and NaN, if there is one."""
     if not a.size:
         return []
-    found: list[Any] = trace.resolved([np.min(a), np.max(a)])
-    if not np.isnan(found[0]) or trace.resolved(np.all(np.isnan(a))):
-        return found
-    return [found[0], *trace.resolved([np.nanmin(a), np.nanmax(a)])]
+    limits: list[Any] = trace.resolved([np.min(a), np.max(a)])
+    if not np.isnan(limits[0]) or trace.resolved(np.all(np.isnan(a))):
+        return limits
+    return [limits[0], *trace.resolved([np.nanmin(a), np.nanmax(a)])]
 
 
 def _check(trace: Trace, name: str, parameters: Sequence[Any], accepted: Sequence[Any]) -> None:
-    """Raise what NumPy raises: what it refuses of an element, it refuses of the least or the greatest."""
+    """Raise NumPy's errors: an invalid element implies that the minimum or the maximum is invalid."""
     if name not in _ONLY_JOINTLY_CHECKED:
-        values = [_values(trace, p, usual) for p, usual in zip(parameters, accepted, strict=True)]
+        values = [_values(trace, p, valid) for p, valid in zip(parameters, accepted, strict=True)]
         _ask_numpy(name, _one_at_a_time(values, accepted))
     floats = [as_operand(p, FLOAT64) for p in parameters] if name in _VIOLATIONS else []
     is_any = 0 not in np.broadcast_shapes(*map(np.shape, parameters))
     for badness in _VIOLATIONS.get(name, ()) if is_any else ():
         with np.errstate(all="ignore"):
             bad = badness(*floats)
-            worst, place = trace.resolved([np.max(bad), np.argmax(bad)])
+            worst, position = trace.resolved([np.max(bad), np.argmax(bad)])
         if worst:
-            places = np.unravel_index(int(place), np.shape(bad))
-            _ask_numpy(name, [np.reshape(trace.resolved(_element(p, places)), 1) for p in floats])
+            indices = np.unravel_index(int(position), np.shape(bad))
+            _ask_numpy(name, [np.reshape(trace.resolved(_element(p, indices)), 1) for p in floats])
 
 
-def _values(trace: Trace, parameter: Any, usual: Any) -> Array:
-    """Return those values of a parameter that NumPy is to look at, in the type in which it does."""
+def _values(trace: Trace, parameter: Any, valid: Any) -> Array:
+    """Return the values of a parameter that NumPy is to validate, in the dtype that it uses."""
     if type(parameter) is not Tracer:
-        return np.ravel(as_operand(parameter, INT64 if type(usual) is int else FLOAT64))
+        return np.ravel(as_operand(parameter, INT64 if type(valid) is int else FLOAT64))
     values = np.array(extremes(trace, parameter), parameter.dtype)
-    return values if type(usual) is int else values.astype(FLOAT64)
+    return values if type(valid) is int else values.astype(FLOAT64)
 
 
 def _one_at_a_time(values: Sequence[Array], accepted: Sequence[Any]) -> list[Array]:
-    """Return arrays of parameters, of which one has its own values where the others have those taken."""
+    """Return parameter arrays in which one parameter varies at a time and the others are valid."""
     rows = sum(map(len, values))
-    columns = [np.full(rows, usual, own.dtype) for own, usual in zip(values, accepted, strict=True)]
+    columns = [
+        np.full(rows, valid, parameter_values.dtype)
+        for parameter_values, valid in zip(values, accepted, strict=True)
+    ]
     begin = 0
-    for column, own in zip(columns, values, strict=True):
-        column[begin : begin + len(own)] = own
-        begin += len(own)
+    for column, parameter_values in zip(columns, values, strict=True):
+        column[begin : begin + len(parameter_values)] = parameter_values
+        begin += len(parameter_values)
     return columns
 
 
@@ -143,27 +148,31 @@ def _ask_numpy(name: str, parameters: Sequence[Array]) -> None:
         getattr(NUMPY_GENERATOR, name)(*parameters, (0, len(parameters[0])))
 
 
-def _element(a: Any, place: tuple[Any, ...]) -> Any:
-    """Return an element of an array, by its place in one that it is broadcast with."""
-    along = ((0,) * a.ndim + place)[len(place) :]
-    return a[tuple(0 if length == 1 else int(at) for length, at in zip(a.shape, along, strict=True))]
+def _element(a: Any, index: tuple[Any, ...]) -> Any:
+    """Return an element of an array by its index in the broadcast shape."""
+    own_index = ((0,) * a.ndim + index)[len(index) :]
+    return a[
+        tuple(
+            0 if length == 1 else int(position) for length, position in zip(a.shape, own_index, strict=True)
+        )
+    ]
 
 
 # ---- Drawing ---------------------------------------------------------------------------------------------
 
 
 class DeviceGenerator(Generator):
-    """A generator that draws where its parameters lie; of a stream that is another's, too."""
+    """A generator that draws on the device, with traced parameters; it shares another generator's stream."""
 
     __slots__ = ("_trace",)
     _trace: Trace
 
     @classmethod
-    def beside(cls, generator: Any, trace: Trace) -> Self:
-        """Return one that draws what a generator would, and has that draw on."""
-        made = cls.__new__(cls)
-        made._stream, made._prefetched, made._trace = generator._stream, {}, trace  # noqa: SLF001
-        return made
+    def sharing_stream(cls, generator: Any, trace: Trace) -> Self:
+        """Return a device generator that shares the stream of `generator` and advances it."""
+        shared = cls.__new__(cls)
+        shared._stream, shared._prefetched, shared._trace = generator._stream, {}, trace  # noqa: SLF001
+        return shared
 
     def _at(self, stream: Stream) -> Self:
         made = super()._at(stream)
@@ -186,12 +195,12 @@ class DeviceGenerator(Generator):
             return super()._ends(low, high, dtype, endpoint)
         kind = np.dtype(dtype)
         if kind.kind not in "biu" or not kind.isnative:
-            NUMPY_GENERATOR.integers(0, 1, 1, dtype, endpoint)  # which raises
+            NUMPY_GENERATOR.integers(0, 1, 1, dtype, endpoint)  # raises
         both = (0, low) if high is None else (low, high)
         (firsts, first), (lasts, last) = (_integers(self._trace, end) for end in both)
         with np.errstate(over="ignore"):
             last = last - np.uint64(not endpoint)
-        # Those of a type are ordered as words are, but for the sign.
+        # With the sign bit flipped, signed integers compare as unsigned words.
         sign = np.uint64((kind.kind == "i") << 63)
         are_none = np.any((first ^ sign) > (last ^ sign))
         is_below = bool(firsts.size and np.any(lasts - (not endpoint) < integer_limits(kind)[0]))
@@ -214,12 +223,12 @@ class DeviceGenerator(Generator):
             return run(name, kind, shape, dtype, numpy, out, *values)
 
         draw.__name__ = name
-        named = {} if out is None else {"out": self._trace.tracer_for(out)}
-        broadcast_copy = tuple([self._spread(parameter, shape) for parameter in parameters])
-        return self._trace.on_device(draw, broadcast_copy, named, num_device_args=len(broadcast_copy))
+        out_keyword = {} if out is None else {"out": self._trace.tracer_for(out)}
+        spread = tuple([self._spread(parameter, shape) for parameter in parameters])
+        return self._trace.on_device(draw, spread, out_keyword, num_device_args=len(spread))
 
     def _spread(self, parameter: Any, shape: tuple[int, ...]) -> Any:
-        """Return a parameter with an element for each that is drawn, as the device reads them."""
+        """Broadcast a parameter to the shape of the draws, with memory for each element."""
         if type(parameter) is not Tracer or parameter.size == 1:
             return parameter
         return broadcast_copy(self._trace, parameter, shape)
@@ -230,27 +239,27 @@ class DeviceGenerator(Generator):
 
 
 class UncheckedDeviceGenerator(DeviceGenerator):
-    """One whose parameters need no further look."""
+    """A device generator whose parameters are validated already."""
 
     __slots__ = ()
 
     def _refuse(self, name: str, parameters: Sequence[Any], accepted: Sequence[Any]) -> None:
-        """Take them all."""
+        """Accept all parameters."""
 
 
 def _integers(trace: Trace, end: Any) -> tuple[Array, Any]:
-    """Return an end's integers modulo 2**64, after some of them that none is less or greater than.
+    """Return the extremes of a bound, and all its integers modulo 2**64.
 
-    They are Python's `int` of its elements, as NumPy takes them.
+    The integers are `int()` of the elements, as NumPy converts them.
     """
     if type(end) is not Tracer:
         integers = np.asarray(np.frompyfunc(int, 1, 1)(end), object)
         words = np.asarray(np.frompyfunc(lambda value: value & ALL, 1, 1)(integers), np.uint64)
         return integers, trace.wrap(words) if words.ndim else words
-    found = extremes(trace, end)
-    if end.dtype.kind == "f" and not np.all(np.isfinite(found)):
-        int(trace.resolved(end.ravel()[np.argmax(~np.isfinite(end))]))  # which raises
-    return np.array([int(each) for each in found], object), _words_of(end)
+    limits = extremes(trace, end)
+    if end.dtype.kind == "f" and not np.all(np.isfinite(limits)):
+        int(trace.resolved(end.ravel()[np.argmax(~np.isfinite(end))]))  # raises
+    return np.array([int(each) for each in limits], object), _words_of(end)
 
 
 def _words_of(end: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Random vectors whose parameters are arrays on the device, drawn and put together there.
+"""Multivariate random distributions whose parameters are device-resident arrays.
 
-Each function returns NotImplemented for what the host does, or refuses.
+Functions return NotImplemented for calls that the host must compute, or raises for.
 """
 
 from __future__ import annotations
@@ -19,59 +19,64 @@ from pycudakit.random import multivariate
 from pycudakit.random.compound_distributions import BREAK_STICKS_BELOW
 from pycudakit.random.generator_base import NUMPY_GENERATOR, as_operand, shape_of
 
-_MOST = 1 + 1e-12  # that probabilities may add up to, but for the last
-_ROUNDED = 1e-14  # that sums of probabilities may differ by
+_MAX_SUM = 1 + 1e-12  # the limit of the sum of all probabilities but the last
+_SUM_ERROR = 1e-14  # the rounding error of such a sum
 
 
 def dirichlet(trace: Trace, generator: Any, alpha: Any, size: Any = None) -> Any:
-    """Return gamma numbers over their sums, or broken sticks."""
+    """Draw from a Dirichlet distribution: normalized gamma variates, or stick breaking for small alpha."""
     alpha = parameter(trace, alpha)
     if type(alpha) is not Tracer or alpha.ndim != 1 or not alpha.size:
         return NotImplemented
-    found = [float(each) for each in extremes(trace, alpha)]
-    if any(each < 0 for each in found):
+    alpha_limits = [float(each) for each in extremes(trace, alpha)]
+    if any(each < 0 for each in alpha_limits):
         return NotImplemented
     shape = (*(() if size is None else shape_of(trace.resolved(size))), len(alpha))
-    there, shapes = UncheckedDeviceGenerator.beside(generator, trace), as_operand(alpha, FLOAT64) + 0.0
-    if len(alpha) > 1 and all(each < BREAK_STICKS_BELOW for each in found):
+    device_generator, shapes = (
+        UncheckedDeviceGenerator.sharing_stream(generator, trace),
+        as_operand(alpha, FLOAT64) + 0.0,
+    )
+    if len(alpha) > 1 and all(each < BREAK_STICKS_BELOW for each in alpha_limits):
         drawn = empty(trace, shape, FLOAT64)
-        return there._broken(shapes, drawn, np.cumsum, np.cumprod)  # noqa: SLF001
-    drawn = there.standard_gamma(shapes, shape)
+        return device_generator._broken(shapes, drawn, np.cumsum, np.cumprod)  # noqa: SLF001
+    drawn = device_generator.standard_gamma(shapes, shape)
     return drawn / np.sum(drawn, axis=-1, keepdims=True)
 
 
 def multinomial(trace: Trace, generator: Any, n: Any, pvals: Any, size: Any = None) -> Any:
-    """Return binomial numbers of what is left, one outcome after the other."""
+    """Draw from a multinomial distribution: a binomial of the remaining trials for each outcome in turn."""
     n, pvals = (parameter(trace, each) for each in (n, pvals))
     if Tracer not in (type(n), type(pvals)) or not (np.ndim(pvals) and np.size(pvals) and np.size(n)):
         return NotImplemented
     if not np.can_cast(np.result_type(n), INT64, "safe") or np.result_type(pvals).kind not in "biuf":
         return NotImplemented
-    likely = as_operand(trace.resolved(pvals) if np.ndim(pvals) == 1 else pvals, FLOAT64)
-    own, size = (*np.broadcast_shapes(np.shape(n), likely.shape[:-1]),), trace.resolved(size)
-    shape = own if size is None else shape_of(size)
-    if 0 in shape or not broadcasts_to(own, shape):
+    probabilities = as_operand(trace.resolved(pvals) if np.ndim(pvals) == 1 else pvals, FLOAT64)
+    draw_shape, size = (*np.broadcast_shapes(np.shape(n), probabilities.shape[:-1]),), trace.resolved(size)
+    shape = draw_shape if size is None else shape_of(size)
+    if 0 in shape or not broadcasts_to(draw_shape, shape):
         return NotImplemented
-    least, least_share, most_share = trace.resolved([np.min(n), np.min(likely), np.max(likely)])
-    if least < 0 or not (least_share >= 0 and most_share <= 1 and _are_probabilities(trace, likely)):
+    least, least_share, most_share = trace.resolved([np.min(n), np.min(probabilities), np.max(probabilities)])
+    if least < 0 or not (least_share >= 0 and most_share <= 1 and _are_probabilities(trace, probabilities)):
         return NotImplemented
-    there = UncheckedDeviceGenerator.beside(generator, trace)
-    words = there._taken(shape)  # noqa: SLF001
-    drawn = empty(trace, (*(shape or (1,)), likely.shape[-1]), INT64)
-    drawn = there._outcomes(words, as_operand(n, INT64), likely, drawn)  # noqa: SLF001
+    device_generator = UncheckedDeviceGenerator.sharing_stream(generator, trace)
+    words = device_generator._taken(shape)  # noqa: SLF001
+    drawn = empty(trace, (*(shape or (1,)), probabilities.shape[-1]), INT64)
+    drawn = device_generator._outcomes(words, as_operand(n, INT64), probabilities, drawn)  # noqa: SLF001
     return drawn if shape else drawn[0]
 
 
-def _are_probabilities(trace: Trace, likely: Any) -> bool:
-    """Tell whether no row of probabilities adds up to more than NumPy lets it."""
-    rows = likely.reshape(-1, likely.shape[-1])  # whose sums stay there
-    sums = np.sum(rows[:, :-1], axis=-1) if likely.shape[-1] > 1 else np.zeros(1)
-    most = trace.resolved(np.max(sums))
-    if not _MOST - _ROUNDED < most <= _MOST + _ROUNDED:
-        return bool(most <= _MOST)
-    doubtful = trace.resolved(np.compress(sums > _MOST - _ROUNDED, rows, axis=0))
+def _are_probabilities(trace: Trace, probabilities: Any) -> bool:
+    """Return True if NumPy accepts the sum of each row of probabilities."""
+    rows = probabilities.reshape(-1, probabilities.shape[-1])  # 2-d, so that the sums stay on the device
+    sums = np.sum(rows[:, :-1], axis=-1) if probabilities.shape[-1] > 1 else np.zeros(1)
+    largest_sum = trace.resolved(np.max(sums))
+    if not _MAX_SUM - _SUM_ERROR < largest_sum <= _MAX_SUM + _SUM_ERROR:
+        return bool(largest_sum <= _MAX_SUM)
+    doubtful = trace.resolved(np.compress(sums > _MAX_SUM - _SUM_ERROR, rows, axis=0))
     try:
-        NUMPY_GENERATOR.multinomial(0, doubtful, (0, len(doubtful)))  # which adds them up its own way
+        NUMPY_GENERATOR.multinomial(
+            0, doubtful, (0, len(doubtful))
+        )  # NumPy decides, with sums in its own order
     except ValueError:
         return False
     return True
@@ -88,7 +93,7 @@ def multivariate_normal(
     *,
     method: Any = "svd",
 ) -> Any:
-    """Return rows of normal numbers by a factor that NumPy finds, one product after the other."""
+    """Draw normal vectors: standard normals times a factor of the covariance, which NumPy computes."""
     mean, cov, size = trace.resolved((mean, cov, size))
     centre, covariance, shape = multivariate.checked(mean, cov, size, method)
     if 0 in shape:

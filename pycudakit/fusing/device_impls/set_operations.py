@@ -1,6 +1,7 @@
-"""Functions of sets where arrays stay on the device: made of sorting, searching and comparing there.
+"""Set functions (`isin`, `union1d`, `intersect1d`, ...) of device-resident arrays.
 
-Each returns NotImplemented for what the host does.
+They are composed of sorting, binary search, comparison and compaction on the device. Functions return
+NotImplemented for calls that the host must compute.
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ _implements = functools.partial(implements, SETS)
 
 
 def _flat(trace: Trace, *arrays: Any) -> list[Tracer] | None:
-    """Return arrays as vectors; None for what is not compared as that, or of no elements."""
-    found = [a if type(a) is Tracer else np.asarray(a) for a in arrays]
-    if Tracer not in map(type, found) or any(a.size == 0 or a.dtype not in CODES for a in found):
+    """Return the arrays as vectors; None if one is empty or of an unsupported dtype."""
+    arrays_or_tracers = [a if type(a) is Tracer else np.asarray(a) for a in arrays]
+    if Tracer not in map(type, arrays_or_tracers) or any(
+        a.size == 0 or a.dtype not in CODES for a in arrays_or_tracers
+    ):
         return None
-    return [(a if type(a) is Tracer else trace.wrap(a)).ravel() for a in found]
+    return [(a if type(a) is Tracer else trace.wrap(a)).ravel() for a in arrays_or_tracers]
 
 
-def _as_one_type(trace: Trace, wanted: Tracer, known: Any) -> tuple[Any, Any]:
-    """Return elements to look for, and where, in one type."""
-    common = np.result_type(wanted.dtype, known.dtype)
-    if common.kind == "f" and wanted.dtype.kind in "iu" and known.dtype.kind in "iu":
-        # 64 bits with a sign and without: what the type of the one has no room for is not among the other.
+def _as_one_type(trace: Trace, wanted: Tracer, searched: Any) -> tuple[Any, Any]:
+    """Cast the elements to look up and those to search to one dtype."""
+    common = np.result_type(wanted.dtype, searched.dtype)
+    if common.kind == "f" and wanted.dtype.kind in "iu" and searched.dtype.kind in "iu":
+        # int64 and uint64: drop the values that the other dtype cannot represent, as they cannot match.
         limits = np.iinfo(wanted.dtype)
-        fits = known >= 0 if limits.min == 0 else known <= np.uint64(limits.max)
-        known, common = _kept(trace, fits, known), wanted.dtype
-    return tuple(a if a.dtype == common else a.astype(common) for a in (wanted, known))  # type: ignore[return-value]
+        fits = searched >= 0 if limits.min == 0 else searched <= np.uint64(limits.max)
+        searched, common = _kept(trace, fits, searched), wanted.dtype
+    return tuple(a if a.dtype == common else a.astype(common) for a in (wanted, searched))  # type: ignore[return-value]
 
 
 def _joined(trace: Trace, parts: Any) -> Any:
@@ -61,14 +64,14 @@ def _isin(
     flat = None if kind not in (None, "sort", "table") else _flat(trace, element, test_elements)
     if flat is None or type(element) is not Tracer:
         return NotImplemented
-    wanted, known = _as_one_type(trace, flat[0], flat[1])
-    if not known.size:
+    wanted, searched = _as_one_type(trace, flat[0], flat[1])
+    if not searched.size:
         return full(trace, element.shape, bool(invert), np.bool_)
-    known = trace.call(np.sort, (known,), {})
-    place = trace.call(np.searchsorted, (known, wanted), {})
-    nearest = take_unchecked(trace, known, np.minimum(place, known.size - 1))
-    found = nearest != wanted if invert else nearest == wanted
-    return found.reshape(element.shape)
+    searched = trace.call(np.sort, (searched,), {})
+    position = trace.call(np.searchsorted, (searched, wanted), {})
+    nearest = take_unchecked(trace, searched, np.minimum(position, searched.size - 1))
+    result = nearest != wanted if invert else nearest == wanted
+    return result.reshape(element.shape)
 
 
 @_implements(np.union1d)
@@ -91,17 +94,17 @@ def _intersect1d(
         distinct = [trace.call(np.unique, (each, bool(return_indices)), {}) for each in flat]
         flat = [each[0] for each in distinct] if return_indices else distinct
         firsts = [each[1] for each in distinct] if return_indices else []
-    one, both = flat[0], _joined(trace, flat)
+    first_set, merged = flat[0], _joined(trace, flat)
     if not return_indices:
-        both = trace.call(np.sort, (both,), {})
-        return _kept(trace, both[1:] == both[:-1], both[:-1])
-    order = trace.call(np.argsort, (both,), {})
-    both = take_unchecked(trace, both, order)
-    is_common = both[1:] == both[:-1]
-    places = [_kept(trace, is_common, order[:-1]), _kept(trace, is_common, order[1:]) - one.size]
+        merged = trace.call(np.sort, (merged,), {})
+        return _kept(trace, merged[1:] == merged[:-1], merged[:-1])
+    order = trace.call(np.argsort, (merged,), {})
+    merged = take_unchecked(trace, merged, order)
+    is_common = merged[1:] == merged[:-1]
+    indices = [_kept(trace, is_common, order[:-1]), _kept(trace, is_common, order[1:]) - first_set.size]
     if firsts:
-        places = [take_unchecked(trace, first, place) for first, place in zip(firsts, places, strict=True)]
-    return _kept(trace, is_common, both[:-1]), *places
+        indices = [take_unchecked(trace, first, index) for first, index in zip(firsts, indices, strict=True)]
+    return _kept(trace, is_common, merged[:-1]), *indices
 
 
 @_implements(np.setdiff1d)

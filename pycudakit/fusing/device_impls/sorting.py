@@ -1,6 +1,6 @@
-"""What is made of sorting and of elements by their indices, where arrays stay on the device.
+"""Functions composed of sorts and gathers on device-resident arrays: `unique`, `lexsort`, `nonzero`, `topk`.
 
-Each returns NotImplemented for what the host does.
+Functions return NotImplemented for calls that the host must compute.
 """
 
 from __future__ import annotations
@@ -21,41 +21,43 @@ _implements = functools.partial(implements, ORDERING)
 
 
 def topk(trace: Trace, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> Any:
-    """Return the best elements, and where they are."""
+    """Return the k largest (or smallest) elements and their indices."""
     is_along = type(a) is Tracer and a.ndim > 0 and type(axis) is int and -a.ndim <= axis < a.ndim
     if not is_along and (type(a) is not Tracer or axis is not None):
         return NotImplemented
     if is_along and axis not in (-1, a.ndim - 1):
-        found = topk(trace, trace.call(np.copy, (a.swapaxes(axis, -1), "C"), {}), k, -1, largest)
-        return type(found)(*(trace.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in found))
+        result = topk(trace, trace.call(np.copy, (a.swapaxes(axis, -1), "C"), {}), k, -1, largest)
+        return type(result)(*(trace.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in result))
     functions = importlib.import_module("pycudakit._families.sort.sorting")
     indices = trace.on_device(functions.topk_indices, (a, k, axis, largest), {})
     values = take_along_unchecked(trace, a.ravel() if axis is None else a, indices)
     return functions.TopK(values, indices)
 
 
-def _along_another(name: str) -> Handler:
-    """Return what has a function work along the last axis of a copy, in which that is another one."""
+def _along_other_axis(name: str) -> Handler:
+    """Return a handler that moves the axis last in a copy, and sorts along that."""
     function = getattr(np, name)
-    before = 1 + ("partition" in name)  # of the axis
+    before = 1 + ("partition" in name)  # arguments before the axis
 
     def handle(trace: Trace, a: Any, *arguments: Any, **keywords: Any) -> Any:
-        named = dict(keywords)
-        if named.pop("descending", None):
-            return _descending(trace, function, a, arguments, named)
-        axis = arguments[before - 1] if len(arguments) >= before else named.pop("axis", -1)
+        options = dict(keywords)
+        if options.pop("descending", None):
+            return _descending(trace, function, a, arguments, options)
+        axis = arguments[before - 1] if len(arguments) >= before else options.pop("axis", -1)
         is_plain = type(a) is Tracer and type(axis) is int and -a.ndim <= axis < a.ndim
         if not is_plain or axis in (-1, a.ndim - 1) or not (a.size and may_sort_in_c_order(a)):
             return NotImplemented
         moved = trace.call(np.copy, (a.swapaxes(axis, -1), "C"), {})
-        given = (moved, *arguments[: before - 1], -1, *arguments[before:])
-        return trace.call(np.copy, (trace.call(function, given, named).swapaxes(axis, -1), "C"), {})
+        call_arguments = (moved, *arguments[: before - 1], -1, *arguments[before:])
+        return trace.call(
+            np.copy, (trace.call(function, call_arguments, options).swapaxes(axis, -1), "C"), {}
+        )
 
     return handle
 
 
 def _descending(trace: Trace, function: Any, a: Any, arguments: Any, named: Any) -> Any:
-    """Find the order of values whose order is the other way round, but for NaN, which stays last."""
+    """Sort in descending order: ascending by negated (inverted) values, so that NaN stays last."""
     is_plain = type(a) is Tracer and len(arguments) <= 1 and named.keys() <= {"axis", "stable"}
     if not is_plain or not a.size:
         return NotImplemented
@@ -65,7 +67,7 @@ def _descending(trace: Trace, function: Any, a: Any, arguments: Any, named: Any)
 
 
 for _name in ("sort", "argsort", "partition", "argpartition"):
-    ORDERING[getattr(np, _name)] = _along_another(_name)
+    ORDERING[getattr(np, _name)] = _along_other_axis(_name)
 
 
 @_implements(np.lexsort)
@@ -76,7 +78,7 @@ def _lexsort(trace: Trace, keys: Any, axis: Any = -1) -> Any:
         return NotImplemented
     order = trace.call(np.argsort, (parts[0],), {})
     for key in parts[1:]:
-        # Each order is stable, so that what came before decides among equals.
+        # Each sort is stable, so that earlier keys break ties.
         following = trace.call(np.argsort, (take_along_unchecked(trace, key, order),), {})
         order = take_along_unchecked(trace, order, following)
     return order
@@ -86,39 +88,39 @@ def _lexsort(trace: Trace, keys: Any, axis: Any = -1) -> Any:
 def _flatnonzero(trace: Trace, a: Any) -> Any:
     if type(a) is not Tracer or not a.size:
         return NotImplemented
-    return _true_places(trace, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
+    return _true_indices(trace, a.ravel() if a.dtype == np.bool_ else a.ravel() != 0)
 
 
 @_implements(np.nonzero)
 def _nonzero(trace: Trace, a: Any) -> Any:
-    found = _flatnonzero(trace, a) if np.ndim(a) else NotImplemented
-    if found is NotImplemented or a.ndim == 1:
-        return found if found is NotImplemented else (found,)
-    places, inner = [], a.size
+    flat_indices = _flatnonzero(trace, a) if np.ndim(a) else NotImplemented
+    if flat_indices is NotImplemented or a.ndim == 1:
+        return flat_indices if flat_indices is NotImplemented else (flat_indices,)
+    indices, inner = [], a.size
     for length in a.shape:
         inner //= length
-        places.append(found // inner % length)
-    return tuple(places)
+        indices.append(flat_indices // inner % length)
+    return tuple(indices)
 
 
 @_implements(np.argwhere)
 def _argwhere(trace: Trace, a: Any) -> Any:
-    places = _nonzero(trace, a)
-    return places if places is NotImplemented else trace.call(np.stack, (list(places), -1), {})
+    indices = _nonzero(trace, a)
+    return indices if indices is NotImplemented else trace.call(np.stack, (list(indices), -1), {})
 
 
 @_implements(np.searchsorted)
 def _searchsorted(trace: Trace, a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """Look in an order that `sorter` tells."""
-    are_places = type(sorter) is Tracer and sorter.dtype.kind in "iu" and type(a) is Tracer
-    if not are_places or not a.ndim == sorter.ndim == 1 or a.size != sorter.size or not a.size:
+    """Search the array in the order of `sorter`."""
+    are_indices = type(sorter) is Tracer and sorter.dtype.kind in "iu" and type(a) is Tracer
+    if not are_indices or not a.ndim == sorter.ndim == 1 or a.size != sorter.size or not a.size:
         return NotImplemented
     return trace.call(np.searchsorted, (trace.call(np.take, (a, sorter), {}), v, side), {})
 
 
 @_implements(np.take_along_axis)
 def _take_along_axis(trace: Trace, arr: Any, indices: Any, axis: Any = -1) -> Any:
-    """Take along another axis than the last of copies, in which that is the last."""
+    """Take along an inner axis: move it last in copies, and take along that."""
     is_plain = type(arr) is type(indices) is Tracer and type(axis) is int and arr.ndim == indices.ndim > 1
     if not is_plain or not -arr.ndim <= axis < arr.ndim - 1 or axis == -1:
         return NotImplemented
@@ -127,10 +129,10 @@ def _take_along_axis(trace: Trace, arr: Any, indices: Any, axis: Any = -1) -> An
     return trace.call(np.copy, (result.swapaxes(axis, -1), "C"), {})
 
 
-def _true_places(trace: Trace, mask: Any) -> Any:
-    """Return where a mask of one dimension is true."""
+def _true_indices(trace: Trace, mask: Any) -> Any:
+    """Return the indices of the true elements of a 1-d mask."""
     count = int(trace.resolved(trace.call(np.count_nonzero, (mask,), {})))
-    # In a stable order of bools, those that are False come first, as they lie.
+    # A stable argsort of the inverted mask puts the true elements first, in their order.
     order = trace.call(np.argsort, (~mask,), {})
     return order[:count].copy()
 
@@ -154,7 +156,7 @@ def _unique(
     equal_nan: Any = True,
     sorted: Any = True,
 ) -> Any:
-    del sorted  # they are, whatever it is
+    del sorted  # the results are always sorted
     if type(ar) is not Tracer or not ar.size:
         return NotImplemented
     if axis is not None and ar.ndim > 1:
@@ -167,12 +169,12 @@ def _unique(
         ordered = take_unchecked(trace, flat, order)
     else:
         ordered = trace.call(np.sort, (flat,), {})
-    now, before = ordered[1:], ordered[:-1]
-    differs = now != before
+    later, earlier = ordered[1:], ordered[:-1]
+    differs = later != earlier
     if equal_nan and flat.dtype.kind == "f":
-        differs = differs & ~(np.isnan(now) & np.isnan(before))
-    is_first = _with_the_first(trace, differs)
-    starts = _true_places(trace, is_first)
+        differs = differs & ~(np.isnan(later) & np.isnan(earlier))
+    is_first = _run_starts(trace, differs)
+    starts = _true_indices(trace, is_first)
     results = [take_unchecked(trace, ordered, starts)]
     if return_index:
         results.append(take_unchecked(trace, order, starts))
@@ -183,8 +185,8 @@ def _unique(
     return results[0] if len(results) == 1 else tuple(results)
 
 
-def _with_the_first(trace: Trace, differs: Any) -> Any:
-    """Return a mask of what is unlike the one before it, as the first is."""
+def _run_starts(trace: Trace, differs: Any) -> Any:
+    """Prepend True: a mask of the elements that differ from the one before."""
     is_first = empty(trace, (differs.size + 1,), bool)
     is_first[:1] = True
     is_first[1:] = differs
@@ -196,14 +198,14 @@ def _lengths(trace: Trace, starts: Any, size: int) -> Any:
     return ends - starts
 
 
-_FEW_KEYS = 8  # that rows are sorted by at first
+_FEW_KEYS = 8  # columns that rows are sorted by at first
 
 
 def _rows_in_order(trace: Trace, rows: Any) -> tuple[Any, Any]:
-    """Return the order of rows by their elements from the first on, and the rows in it.
+    """Sort rows lexicographically; return the order and the sorted rows.
 
-    They are sorted by as many columns as tell them apart. Rows that are alike so far are next to each other,
-    and so the first column in which any of these differ is that in which any two next to each other do.
+    Rows are sorted by a few columns at a time, until these distinguish all rows. Rows that are equal so far
+    are adjacent, so the next column that matters is the first in which two adjacent rows differ.
     """
     count, length = rows.shape
     begin, step = 0, _FEW_KEYS
@@ -220,23 +222,23 @@ def _rows_in_order(trace: Trace, rows: Any) -> tuple[Any, Any]:
         begin = int(trace.resolved(np.min(np.where(is_any & (first >= end), first, length))))
         if begin == length:
             return order, ordered
-        is_other = _with_the_first(trace, is_any & (first < end))
+        is_other = _run_starts(trace, is_any & (first < end))
         ranks, step = [_ranks(trace, order, is_other)], 2 * step
 
 
 def _differ_in_order(a: Any, b: Any) -> Any:
-    """Tell where one of two comes before the other: NaN come last, and not before one another."""
+    """Return where two elements differ in sort order, in which all NaN are equal."""
     return (a != b) & ((a == a) | (b == b)) if a.dtype.kind == "f" else a != b  # noqa: PLR0124
 
 
 def _ranks(trace: Trace, order: Any, is_first: Any) -> Any:
-    """Return which of the distinct ones each element is, by the first of each in order."""
+    """Return for each element the index of its distinct value, given the first of each run in order."""
     run = trace.call(np.cumsum, (is_first,), {}) - 1
     return take_unchecked(trace, run, trace.call(np.argsort, (order,), {}))
 
 
 def _unique_along(trace: Trace, a: Any, axis: Any, wanted: tuple[Any, Any, Any]) -> Any:
-    """Return what is distinct along an axis, compared by its elements from the first on."""
+    """Compute `unique` along an axis: slices are compared lexicographically."""
     keys = a.size // a.shape[axis] if type(axis) is int and -a.ndim <= axis < a.ndim else 0
     if not keys:
         return NotImplemented
@@ -244,8 +246,8 @@ def _unique_along(trace: Trace, a: Any, axis: Any, wanted: tuple[Any, Any, Any])
     shape, count = moved.shape, a.shape[axis]
     rows = trace.call(np.copy, (moved, "C"), {}).reshape((count, keys))
     order, ordered = _rows_in_order(trace, rows)
-    is_first = _with_the_first(trace, np.any(ordered[1:] != ordered[:-1], axis=1))
-    starts = _true_places(trace, is_first)
+    is_first = _run_starts(trace, np.any(ordered[1:] != ordered[:-1], axis=1))
+    starts = _true_indices(trace, is_first)
     distinct = take_unchecked(trace, ordered, starts, 0).reshape((-1, *shape[1:]))
     results = [trace.call(np.copy, (np.moveaxis(distinct, 0, axis), "C"), {})]
     if wanted[0]:

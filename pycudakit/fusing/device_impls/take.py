@@ -1,4 +1,4 @@
-"""Elements by indices that are known to be those of elements: nobody waits to look at them."""
+"""`take` and `take_along_axis` with indices known to be in bounds: no check, so no host synchronization."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pycudakit._families.take import indices_in_bounds
 from pycudakit.fusing.trace.trace import Trace
 
 
-def take_unchecked(trace: Trace, a: Any, places: Any, axis: Any = None) -> Any:
-    """Return the elements at some indices along an axis."""
+def take_unchecked(trace: Trace, a: Any, indices: Any, axis: Any = None) -> Any:
+    """Take elements along an axis; the indices must be in bounds."""
     with indices_in_bounds():
-        return trace.call(np.take, (a, places, axis), {})
+        return trace.call(np.take, (a, indices, axis), {})
 
 
-def take_along_unchecked(trace: Trace, a: Any, places: Any, axis: Any = -1) -> Any:
-    """Return the elements at indices of their own along each line of an axis."""
+def take_along_unchecked(trace: Trace, a: Any, indices: Any, axis: Any = -1) -> Any:
+    """Take elements along an axis, with indices for each row; they must be in bounds."""
     with indices_in_bounds():
-        return trace.call(np.take_along_axis, (a, places, axis), {})
+        return trace.call(np.take_along_axis, (a, indices, axis), {})

@@ -1,4 +1,4 @@
-"""Quantiles of weighted values where arrays stay on the device: sorted, added up and searched there."""
+"""Weighted quantiles of device-resident arrays: sort, add up the weights, count below each level."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pycudakit.fusing.device_impls.take import take_along_unchecked
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
 
-_EXACT = 2.0**53  # integers up to here are floats
+_EXACT = 2.0**53  # float64 represents all integers up to here
 
 
 def weighted_row_quantiles(
@@ -25,9 +25,9 @@ def weighted_row_quantiles(
     weights: Any,
     skips_nan: bool,
 ) -> Any:
-    """Return for each share, and each row along axes, what the host's function does.
+    """Return the weighted quantile of each level and each row, as the host function does.
 
-    It is NotImplemented for what that refuses.
+    Return NotImplemented if the host function raises.
     """
     family: Any = importlib.import_module("pycudakit._families.select.weighted_quantiles")
     weights = weights if type(weights) is Tracer else trace.wrap(np.asarray(trace.resolved(weights)))
@@ -35,69 +35,75 @@ def weighted_row_quantiles(
         return NotImplemented
     is_shared = weights.shape != a.shape
     weights = family.broadcast_weights(weights, a, axes)
-    kept = [d for d in range(a.ndim) if axes is not None and d not in axes]
-    rest = tuple(a.shape[d] for d in kept)
-    along = [d for d in range(a.ndim) if d not in kept]
+    remaining = [d for d in range(a.ndim) if axes is not None and d not in axes]
+    rest = tuple(a.shape[d] for d in remaining)
+    along = [d for d in range(a.ndim) if d not in remaining]
     rows = int(np.prod(rest))
     if skips_nan and is_shared and rows > 1:
         return NotImplemented
     skips_nan = skips_nan and a.dtype.kind == "f"
-    values, weights = (as_matrix(trace, each, [*kept, *along], rows, a.size // rows) for each in (a, weights))
+    values, weights = (
+        as_matrix(trace, each, [*remaining, *along], rows, a.size // rows) for each in (a, weights)
+    )
     order = trace.call(np.argsort, (values, -1), {"kind": "stable"})
     values, weights = (take_along_unchecked(trace, each, order) for each in (values, weights))
     last: Any = values.shape[-1] - 1
     warns = False
     if skips_nan:
-        if trace.resolved(np.any(weights < 0)):  # even of those that are skipped
+        if trace.resolved(np.any(weights < 0)):  # also of the elements that are skipped
             return NotImplemented
         last = np.maximum(np.count_nonzero(~np.isnan(values), axis=-1) - 1, 0)
         weights, is_empty = family.zero_nan_weights(values, weights)
         warns = bool(trace.resolved(np.any(is_empty)))
-    found = _places(trace, family, weights, levels, last)
-    if found is NotImplemented:
-        return found
+    indices = _quantile_indices(trace, family, weights, levels, last)
+    if indices is NotImplemented:
+        return indices
     if warns:
         family.warn_all_nan_slice()
-    result = take_along_unchecked(trace, values, found)
+    result = take_along_unchecked(trace, values, indices)
     if a.dtype.kind == "f" and not skips_nan:
         last = values[:, -1:]
         result = np.where(np.isnan(last), last, result)
     result = trace.call(np.copy, (result.T, "C"), {}).reshape((*levels.shape, *rest))
-    if not result.ndim:  # NumPy gives one value as an array, unless it is NaN
+    if not result.ndim:  # NumPy returns a 0-d array, but a scalar for NaN
         result.is_scalar = bool(trace.resolved(np.isnan(result)))
     return result
 
 
-def _places(trace: Trace, family: Any, weights: Tracer, levels: Array, last: Any) -> Any:
-    """Return where each row's weights first come to each share of their sum, up to the last one's place.
+def _quantile_indices(trace: Trace, family: Any, weights: Tracer, levels: Array, last: Any) -> Any:
+    """Return, for each row, the first index where the cumulative weights reach each level of their sum.
 
-    NumPy adds them one after the other. Sums that are rounded otherwise tell between which limits its own
-    are; of rows in which that leaves a place open, NumPy adds the weights.
+    NumPy adds the weights sequentially. The sums here round otherwise, so they give bounds of NumPy's sums.
+    NumPy adds the weights of the rows in which the bounds leave two indices possible.
     """
     with np.errstate(all="ignore"):
         sums = np.cumsum(weights, axis=-1, dtype=FLOAT64)
         total = sums[:, -1:]
         is_whole = weights.dtype.kind != "f" or np.all(weights == np.floor(weights))
-        least, lowest, most, is_whole = trace.resolved(
+        min_weight, min_total, max_total, is_whole = trace.resolved(
             [np.min(weights), np.min(total), np.max(total), is_whole]
         )
-        if least < 0 or not lowest > 0 or not np.isfinite(most):
+        if min_weight < 0 or not min_total > 0 or not np.isfinite(max_total):
             return NotImplemented
-        rounded = 0.0 if is_whole and most <= _EXACT else (weights.shape[-1] + 7) * np.finfo(FLOAT64).eps
-        above, below = 1 + rounded, 1 - rounded
-        limits = [(sums * below) / (total * above), (sums * above) / (total * below)][: 2 if rounded else 1]
+        error_bound = (
+            0.0 if is_whole and max_total <= _EXACT else (weights.shape[-1] + 7) * np.finfo(FLOAT64).eps
+        )
+        above, below = 1 + error_bound, 1 - error_bound
+        limits = [(sums * below) / (total * above), (sums * above) / (total * below)][
+            : 2 if error_bound else 1
+        ]
         dtype = levels.dtype if levels.dtype.kind == "f" else FLOAT64
-        found = [_counts(trace, limit.astype(dtype), levels, last) for limit in limits]
-    if not rounded:
-        return found[0]
-    low, high = found
-    is_open = np.any(low != high, axis=-1)
-    rows = trace.resolved(trace.call(np.flatnonzero, (is_open,), {}))
+        indices = [_counts(trace, limit.astype(dtype), levels, last) for limit in limits]
+    if not error_bound:
+        return indices[0]
+    low, high = indices
+    is_ambiguous = np.any(low != high, axis=-1)
+    rows = trace.resolved(trace.call(np.flatnonzero, (is_ambiguous,), {}))
     if rows.size:
-        own = trace.resolved(trace.call(np.take, (weights, rows, 0), {}))
-        with context.override(engine="numpy"):  # and all of it would go up again for each share
-            places = family.quantile_indexes(family.cumulative_weights(own), levels)
-        low[rows] = places
+        row_weights = trace.resolved(trace.call(np.take, (weights, rows, 0), {}))
+        with context.override(engine="numpy"):  # else each level would upload the weights again
+            exact_indices = family.quantile_indexes(family.cumulative_weights(row_weights), levels)
+        low[rows] = exact_indices
     return low
 
 
@@ -109,7 +115,7 @@ def _counts(trace: Trace, sums: Any, levels: Array, last: Any) -> Any:
 
 
 def are_valid_levels(levels: Array) -> bool:
-    """Tell whether these are shares of a sum, which the host does not refuse."""
+    """Return True if the quantile levels are valid for the host function."""
     if not levels.size or levels.ndim > 2 or levels.dtype not in CODES:
         return False
     points: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")

@@ -1,3 +1,6 @@
+// pk_reduce and pk_reduce_several on the CUDA engine. Kernels reduce each block of rows to a partial;
+// partials are combined in a fixed tree and finalized, by the host (Partials) or, for device-resident values,
+// on the device.
 #include "common/reduce.h"
 
 #include "cuda/elementwise/interpreter.h"
@@ -12,6 +15,7 @@ namespace {
 
 using namespace reduction;
 
+// The reduction of one region: evaluates the program if there is one, and reduces its values to partials.
 class ReduceAlgorithm : public Interpreter {
    public:
     ReduceAlgorithm(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
@@ -28,7 +32,7 @@ class ReduceAlgorithm : public Interpreter {
             is_plain_ = is_plain_ && operand >= 0 && has_dense(operand);
         }
         if (is_plain_) scratch_bytes = 0;
-        // Of other shapes, threads do not read whole lines.
+        // Only rows of at least a block are read in whole cache lines.
         single_pass_coalesced =
             single_pass_coalesced && region.slabs.inner == 1 && region.slabs.length >= Slabs::BLOCK;
     }
@@ -53,11 +57,13 @@ class ReduceAlgorithm : public Interpreter {
         if (finalizes_) write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.stream);
     }
 
-    // Has results come down, which are smaller than partials, where each is of one; or stay, where they have
-    // a home.
+    // If every result has exactly one partial, finalize on the device: results are downloaded instead of the
+    // larger partials, or written to `d_results`, which is device-resident, if that is not null.
     void finalize_on_device(char *d_results) {
-        finalizes_ = region_.slabs.blocks() == 1 && !single_pass_coalesced;  // what walks has no scratch
-        require(finalizes_ || d_results == nullptr, "what stays at home is of short rows");
+        finalizes_ =
+            region_.slabs.blocks() == 1 && !single_pass_coalesced;  // a zero-copy kernel has no scratch
+        require(finalizes_ || d_results == nullptr,
+                "only results that have one block each are finalized in place");
         if (!finalizes_) return;
         d_results_ = d_results;
         result_bytes = d_results == nullptr ? partials_.result_bytes_per_unit() : 0;
@@ -65,8 +71,8 @@ class ReduceAlgorithm : public Interpreter {
         scratch_bytes += (partials_.bytes_per_unit() + unit_elements - 1) / unit_elements;
     }
 
-    // In a line, of what lies there: the partials, chunk by chunk if their values take scratch, and the
-    // results.
+    // Async path, for device-resident values: enqueue the partials, in several chunks if their values need
+    // scratch, and then the results.
     void run_resident(const StreamScope &stream_scope, char *results) {
         constexpr int64_t SCRATCH = 32 << 20;
         const int64_t bytes_per_unit = Chunk::round_up(unit_elements) * scratch_bytes;
@@ -98,7 +104,7 @@ class ReduceAlgorithm : public Interpreter {
     }
 
    private:
-    // A chunk's, where they have one block.
+    // Return a chunk's slabs, each of which has one block.
     Slabs slabs_of(const Chunk &chunk) const {
         const Slabs::WorkUnit last = region_.slabs.unit(chunk.units.start + chunk.units.count - 1);
         Slabs slabs = region_.slabs;
@@ -114,7 +120,8 @@ class ReduceAlgorithm : public Interpreter {
         return results;
     }
 
-    // The last unit may have fewer partials than the others, and room for as many, which comes down, too.
+    // The last unit may have fewer partials than the others. The space of the missing ones is downloaded,
+    // too.
     void clear_unused_partials(const Chunk &chunk) const {
         if (result_bytes == 0) return;
         const int64_t last = chunk.units.start + chunk.units.count - 1;
@@ -126,18 +133,18 @@ class ReduceAlgorithm : public Interpreter {
     const Reduction &reduction_;
     const Region &region_;
     Partials &partials_;
-    bool is_plain_ = true;  // the values are what a load brings
+    bool is_plain_ = true;  // the values are dense operands: no program to evaluate
     bool is_single_chunk_ = false, finalizes_ = false;
     int64_t combined_ = 1, partials_at_ = 0;
-    char *d_results_ = nullptr;  // of the results
+    char *d_results_ = nullptr;  // device-resident results; null: they are downloaded
 };
 
-// The results go to their home, if that is not null.
+// Reduce a region through the pipeline. The results are written to `d_results` if that is not null.
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
                    const std::vector<int> &devices, char *d_results) {
     const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                 reduction.exceptions};
-    // There is nothing to bring down meanwhile, and whole chunks are quicker than those that go by units.
+    // No download could overlap with these uploads, and whole operands are uploaded faster than work units.
     plan::upload_loads(region.layout, reduction.program, call, devices);
     Partials partials(reduction, region);
     with_broadcast_fallback<ReduceAlgorithm>(
@@ -150,6 +157,7 @@ void reduce_region(const Reduction &reduction, const Region &region, Call &call,
     if (d_results == nullptr) partials.finish(call);
 }
 
+// Return true if the reduction reads memory that overlaps `written`.
 bool reads(const Reduction &reduction, const std::vector<Region> &regions, const plan::HostRange &written) {
     for (const Region &region : regions) {
         for (const Step &step : reduction.program.steps) {
@@ -161,8 +169,8 @@ bool reads(const Reduction &reduction, const std::vector<Region> &regions, const
     return false;
 }
 
-// Whether results can be written on the device, to where they have a home: each is of one block, and nothing
-// that is read lies there.
+// Return true if results can be written straight to a device-resident output: each has one block, and no
+// input overlaps the output.
 bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region> &regions,
                            const plan::HostRange &result, const std::vector<int> &devices) {
     const bool are_short = std::all_of(regions.begin(), regions.end(), [](const Region &region) {
@@ -171,8 +179,8 @@ bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region>
     return are_short && plan::all_resident({result}, devices) && !reads(reduction, regions, result);
 }
 
-// In this thread's line, if all that is read lies there; what is whole in memory in one region, which takes
-// no scratch.
+// Async path: enqueue all regions on the current stream and return true, if all inputs are device-resident.
+// With `are_contiguous` there is one region, which takes no scratch.
 bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regions, bool are_contiguous,
                      char *results, Call &call, const std::vector<int> &devices) {
     for (const Region &region : regions) {
@@ -191,6 +199,7 @@ bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regi
     return true;
 }
 
+// Enqueue the reduction on the thread's current stream. Return false if it must run synchronously.
 bool reduce_async(const Reduction &reduction, const plan::HostRange &result, Call &call,
                   const std::vector<int> &devices) {
     const StreamScope *const stream_scope = StreamScope::current_on(devices);
@@ -214,27 +223,28 @@ bool reduce_async(const Reduction &reduction, const plan::HostRange &result, Cal
     return false;
 }
 
-// A reduction, and the device that its operands lie on: -1 is the host.
+// A reduction, and the device that its operands are on; -1 is the host.
 struct Located : Reduction {
     template <class... Args>
     explicit Located(Args... args) : Reduction(args...), device(device_of(result)) {}
     const int device;
 };
 
-// Of arrays on a device, into one there.
+// Enqueue a reduction of the caller's device arrays on their stream.
 void launch_async(const Located &reduction, Call &call) {
-    require(reduction.result.views[0].access == Access::contiguous, "a result on a device is not dense");
+    require(reduction.result.views[0].access == Access::contiguous,
+            "the result on a device must be contiguous");
     const AsyncCall async_call(reduction.device, call);
-    for (const Region &region : reduction.regions(INT64_MAX)) {  // in one, which is dense
+    for (const Region &region : reduction.regions(INT64_MAX)) {  // one region, as the arrays are contiguous
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
-        require(device_of(region.layout) == reduction.device, "the arrays lie on several GPUs");
+        require(device_of(region.layout) == reduction.device, "the arrays are on several GPUs");
         const plan::Operands operands(plan::Operands::CallerOwned(), region.layout, call);
         Partials partials(reduction, region);
         ReduceAlgorithm algorithm(evaluation, operands, call, {reduction.device}, false, reduction, region,
                                   partials);
         require(algorithm.is_resident() && algorithm.is_plain(),
-                "what is reduced on a device is dense, and as it is there");
+                "arrays on a device must be contiguous, and reduced as they are");
         algorithm.run_resident(async_call, reduction.result.views[0].base);
     }
     async_call.finish();
@@ -264,7 +274,7 @@ void launch_located(const Located &reduction, Call &call) {
     launch_async(reduction, call);
 }
 
-// One after the other: what they share lies on the device, if it is kept.
+// Run the reductions one after the other. Shared operands are uploaded once if a residency scope keeps them.
 void launch_several(const Reductions &reductions, Call &call) {
     for (const auto &reduction : reductions.all()) launch(*reduction, call);
 }

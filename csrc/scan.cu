@@ -1,3 +1,5 @@
+// pk_scan on the CUDA engine: reduce-then-scan (upsweep of totals, prefixes of blocks, downsweep) in the
+// order that common/scan_ops.h specifies, so that both engines give the same bits.
 #include <optional>
 
 #include "cuda/pipeline/pipeline.h"
@@ -12,15 +14,15 @@ namespace pk::scan {
 
 namespace {
 
-// Of the device's budget, a chunk of one unit may take that part.
+// A chunk of one work unit may take one in BUDGET_SHARE parts of the device's memory budget.
 constexpr int64_t BUDGET_SHARE = 4;
 
-// Bytes of an element for the states of segments and blocks, where these are kept.
+// Return the scratch bytes of an element for the states of segments and blocks; 0 if none are stored.
 int64_t scratch_of(const Slabs &slabs) {
     return slabs.blocks() > 1 || (slabs.inner > 1 && slabs.length > SEGMENT) ? 1 : 0;
 }
 
-// The extremes are one operation, on terms some of whose bits are flipped.
+// Return the bits of terms to flip, with which all minima and maxima are the same operation.
 uint64_t flipped_bits(int kind) {
     constexpr uint64_t SIGN = uint64_t(1) << 63;
     switch (kind) {
@@ -49,6 +51,7 @@ void visit_flipped_op(int kind, Visit visit) {
     }
 }
 
+// The scan of one region as a pipeline algorithm. Chunks are computed in order if slabs have several blocks.
 template <class Op>
 class ScanAlgorithm : public DeviceAlgorithm {
     using State = typename Op::State;
@@ -57,7 +60,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
                   "the scratch of a chunk has no room for its states");
 
    public:
-    // Without a device, what runs on from chunk to chunk is the caller's, as queue() says.
+    // Without a device, the carries are in the memory that run_resident() gets.
     ScanAlgorithm(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
                   std::optional<int> device)
         : DeviceAlgorithm(region.layout, operands.loads({0}), stores_of(region, operands), sizeof(unsigned),
@@ -70,12 +73,12 @@ class ScanAlgorithm : public DeviceAlgorithm {
         in_order = slabs_.blocks() > 1;
         if (!in_order || !device) return;
         const CurrentDevice current(*device);
-        block_.emplace(*device, carries_bytes());
-        if (block_->d_memory() == nullptr) {
+        carry_buffer_.emplace(*device, carries_bytes());
+        if (carry_buffer_->d_memory() == nullptr) {
             fail(PK_OUT_OF_MEMORY,
                  "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
         }
-        carries_ = block_->d_memory();
+        carries_ = carry_buffer_->d_memory();
     }
 
     int64_t units() const override { return slabs_.units(); }
@@ -90,8 +93,9 @@ class ScanAlgorithm : public DeviceAlgorithm {
         }
     }
 
-    // All at once, of what lies on a device, with so much memory.
+    // Return the bytes of temporary storage that run_resident() needs.
     int64_t temporary_bytes() const { return states_at() + states_bytes(); }
+    // Enqueue the scan of device-resident operands, as one chunk.
     void run_resident(const StreamScope &stream_scope, char *memory) {
         carries_ = memory;
         PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), stream_scope.stream));
@@ -105,8 +109,8 @@ class ScanAlgorithm : public DeviceAlgorithm {
         launch(chunk);
     }
 
-    void collect(const void *notes) override {
-        call_.report.exceptions |= *static_cast<const unsigned *>(notes);
+    void collect(const void *status) override {
+        call_.report.exceptions |= *static_cast<const unsigned *>(status);
     }
 
    private:
@@ -114,14 +118,15 @@ class ScanAlgorithm : public DeviceAlgorithm {
         return unsigned((params.scan_blocks + params.blocks_per_tile - 1) / params.blocks_per_tile);
     }
 
-    // A result of many columns, of which chunks are long, goes down when all of it is at home.
+    // A device-resident result of many columns is downloaded as a whole, at the end: chunks of it would be
+    // short rows.
     static std::vector<StreamedOperand> stores_of(const Region &region, const plan::Operands &operands) {
         if (operands.of(1).d_data != nullptr && region.slabs.inner > 1) return {};
         return operands.stores(1);
     }
 
     int64_t carries_bytes() const { return slabs_.inner * int64_t(sizeof(Carry<Op>)); }
-    // In the memory of queue(): the carries, what is met, and the states of segments, parts and groups.
+    // The layout of the temporary storage: carries | exception flags | states of segments, blocks and groups.
     int64_t status_at() const { return Chunk::round_up(carries_bytes()); }
     int64_t states_at() const { return status_at() + Chunk::ROUND; }
     int64_t states_bytes() const {
@@ -156,7 +161,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
         PK_CUDA(cudaGetLastError());
     }
 
-    // Makes of the parts' totals what is before each.
+    // Enqueue the kernels that turn the blocks' totals into their prefixes.
     void launch_prefixes(const ScanParams &params, cudaStream_t stream) const {
         const int64_t threads = params.group_count * params.inner;
         const int64_t slabs =
@@ -177,7 +182,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
         ScanParams params{};
         params.from = operands_.d_data(*this, chunk, 0);
         params.to = operands_.d_data(*this, chunk, 1);
-        params.met = reinterpret_cast<unsigned *>(chunk.d_memory);
+        params.exceptions = reinterpret_cast<unsigned *>(chunk.d_memory);
         params.start = chunk.start;
         params.length = slabs_.length;
         params.inner = slabs_.inner;
@@ -212,32 +217,34 @@ class ScanAlgorithm : public DeviceAlgorithm {
     const Slabs slabs_;
     const plan::Operands &operands_;
     Call &call_;
-    std::optional<DeviceBuffer> block_;
-    char *carries_ = nullptr;  // up to the chunk that is next
+    std::optional<DeviceBuffer> carry_buffer_;
+    char *carries_ = nullptr;  // the state before the next chunk, for each column
 };
 
+// Scan a region through the pipeline.
 void scan_region(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
-                 const std::vector<int> &devices_asked) {
+                 const std::vector<int> &devices) {
     visit_flipped_op(request.kind, [&](auto op) {
-        ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call, devices_asked.front());
-        // What runs on from chunk to chunk stays on one device.
-        const size_t device_count = algorithm.in_order ? 1 : devices_asked.size();
-        run_pipeline(algorithm, call, {devices_asked.begin(), devices_asked.begin() + int64_t(device_count)},
+        ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call, devices.front());
+        // The carries from chunk to chunk are on one device.
+        const size_t device_count = algorithm.in_order ? 1 : devices.size();
+        run_pipeline(algorithm, call, {devices.begin(), devices.begin() + int64_t(device_count)},
                      {{0, algorithm.units()}});
     });
 }
 
-// A scan in place goes along its columns after it has read what it writes, unless it has to run through a
-// part of one again.
+// Return true if the operands may be the same memory. An element is read before it is overwritten, unless
+// part of a column may have to be scanned again (DoubleSum::must_run).
 bool may_overlap(const Request &request, const Region &region) {
     const View &from = region.layout.views[0], &to = region.layout.views[1];
     return from.base == to.base && from.item == to.item &&
            (region.slabs.inner == 1 || request.kind != double_sum);
 }
 
-// The homes that its operands may have. A column is scanned wherever its operands are, many columns where all
-// of them are at home: in chunks, their rows would be short.
-std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::vector<int> &devices_asked) {
+// Return the operands' host ranges, and whether these may be device-resident. One column may be scanned
+// wherever its operands are; many columns only where all operands are resident, since rows of chunks would be
+// short.
+std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::vector<int> &devices) {
     const Region &region = request.undivided;
     const Layout &layout = region.layout;
     std::vector<plan::HostRange> host_ranges{{layout, layout.views[0], false},
@@ -247,7 +254,7 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::v
     if (region.slabs.inner > 1) {
         const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
                           streaming_memory().device_budget / BUDGET_SHARE;
-        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, devices_asked);
+        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, devices);
     }
     for (plan::HostRange &host_range : host_ranges) {
         host_range.may_be_resident = host_range.may_be_resident && may_be_resident;
@@ -256,44 +263,44 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::v
     return host_ranges;
 }
 
-// A request, and the device that its operands lie on: -1 is the host.
+// A request, and the device that its operands are on; -1 is the host.
 struct Located : Request {
     template <class... Args>
     explicit Located(Args... args) : Request(args...), device(device_of(undivided.layout)) {
         const std::vector<View> &views = undivided.layout.views;
-        require(views[0].on_device == views[1].on_device,
-                "one operand lies on a device, and the other does not");
+        require(views[0].on_device == views[1].on_device, "one operand is on a device, and the other is not");
     }
     const int device;
 };
 
-// In a line, of operands that lie there.
+// Enqueue the scan of device-resident operands on a stream.
 void scan_async(const Request &request, const plan::Operands &operands, const StreamScope &stream_scope,
                 Call &call) {
     visit_flipped_op(request.kind, [&](auto op) {
         ScanAlgorithm<decltype(op)> algorithm(request, request.undivided, operands, call, std::nullopt);
-        require(algorithm.is_resident(), "what is scanned on a device is dense");
+        require(algorithm.is_resident(), "arrays to scan on a device must be contiguous");
         const plan::Workspace memory(stream_scope, algorithm.temporary_bytes());
         algorithm.run_resident(stream_scope, memory.get());
     });
 }
 
-// Of arrays on a device, in their stream.
+// Enqueue the scan of the caller's device arrays on their stream.
 void launch_async(const Located &request, Call &call) {
     const AsyncCall async_call(request.device, call);
     const plan::Operands operands(plan::Operands::CallerOwned(), request.undivided.layout, call);
-    require(operands.of(0).contiguous && operands.of(1).contiguous, "what is scanned on a device is dense");
+    require(operands.of(0).contiguous && operands.of(1).contiguous,
+            "arrays to scan on a device must be contiguous");
     if (operands.of(0).d_data == operands.of(1).d_data && !may_overlap(request, request.undivided))
-        fail(PK_UNSUPPORTED, "columns of float64 on a device are not summed in place");
+        fail(PK_UNSUPPORTED, "columns of float64 on a device cannot be summed in place: pass another output");
     scan_async(request, operands, async_call, call);
     async_call.finish();
 }
 
 void launch(const Located &request, Call &call) {
     if (request.device >= 0) return launch_async(request, call);
-    const std::vector<int> devices_asked = devices_of(call);
-    const StreamScope *const stream_scope = StreamScope::current_on(devices_asked);
-    plan::Operands operands(host_ranges_of(request, devices_asked), call, devices_asked, true);
+    const std::vector<int> devices = devices_of(call);
+    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    plan::Operands operands(host_ranges_of(request, devices), call, devices, true);
     const plan::DeviceOperand from = operands.of(0), to = operands.of(1);
     const bool are_resident =
         from.d_data != nullptr && !from.upload_first_use && to.d_data != nullptr && !to.copy_back;
@@ -302,11 +309,10 @@ void launch(const Located &request, Call &call) {
         scan_async(request, operands, *stream_scope, call);
         call.advance(request.undivided.layout.size);
     } else if (operands.of(0).d_data == nullptr && to.d_data == nullptr) {
-        for (const Region &region : request.regions)
-            scan_region(request, region, operands, call, devices_asked);
+        for (const Region &region : request.regions) scan_region(request, region, operands, call, devices);
     } else {
         const Region &region = request.undivided;
-        scan_region(request, region, operands, call, devices_asked);
+        scan_region(request, region, operands, call, devices);
         if (region.slabs.inner > 1 && to.copy_back) {
             const View &view = region.layout.views[1];
             plan::download(0, to.d_data, view.base, region.layout.size * view.item, call);

@@ -1,4 +1,4 @@
-// Kernels of reductions: the partials of a chunk's blocks.
+// The reduction kernel for any layout and dtype: it reduces each block of rows to a partial.
 #pragma once
 
 #include "common/reduce.h"
@@ -8,14 +8,14 @@
 
 namespace pk::reduction {
 
-// What the kernels are given: a chunk's values, in slabs, and where its partials go.
+// The kernels' parameters: a chunk's values, as slabs, and where its partials go.
 struct ReduceParams {
     const char *values, *others;
     int type;
     Slabs slabs;
-    int64_t first_unit, units, start;  // the chunk's, and its first element
+    int64_t first_unit, units, start;  // the chunk's work units, and its first element
     char *partials;
-    bool combines_blocks;  // where that can be done at once
+    bool combines_blocks;  // a kernel that can may combine the partials of its blocks
 };
 
 namespace device {
@@ -29,10 +29,10 @@ __device__ Word shuffled_down(Word word, int threads, int width) {
     return bit_cast<Word>(__shfl_down_sync(0xffffffffu, bits, unsigned(threads), width));
 }
 
-// What a thread reads at once, so that it comes over the link together.
+// Loads that a thread issues before it uses the first, to hide the latency of memory or of the link.
 constexpr int LOADS_IN_FLIGHT = 4;
 
-// So many elements, of TOGETHER at most, `step` apart, as bits.
+// Read `count` elements, at most LOADS_IN_FLIGHT, `step` apart, as bits.
 template <class Bits>
 __device__ void read_bits(const char *values, int64_t first, int64_t step, int count, uint64_t *bits) {
 #pragma unroll
@@ -55,7 +55,7 @@ __device__ void read(const char *values, int type, int64_t first, int64_t step, 
     }
 }
 
-// An element, as the class of its type's values.
+// Convert the bits of an element to the type that its dtype is reduced in.
 template <class Word>
 __device__ Word value_of(uint64_t bits, int type) {
     switch (type) {
@@ -71,9 +71,9 @@ __device__ Word value_of(uint64_t bits, int type) {
     }
 }
 
-// One column of one slab in one unit: where its values begin and its partial goes.
+// One column of one slab in one work unit: where its values begin, and where its partial goes.
 struct Column {
-    int64_t rows, first_row, at, partial;  // at, of `inner` elements a row
+    int64_t rows, first_row, at, partial;  // at: offset of the first value; a row has `inner` elements
     __device__ Column(const ReduceParams &params, int64_t index) {
         const int64_t width = params.slabs.inner, of_unit = params.slabs.slabs_per_unit() * width;
         const int64_t number = params.first_unit + index / of_unit, slab = index % of_unit / width;
@@ -85,12 +85,13 @@ struct Column {
     }
 };
 
-// How many of its lane's rows a thread takes from this one on.
+// Return how many of its lane's rows a thread reads at once, from this row on.
 __device__ int rows_at_once(const Column &column, int64_t row) {
     return int(min(int64_t(LOADS_IN_FLIGHT), (column.rows - row + LANES - 1) / LANES));
 }
 
-// A kind as a thread gathers it: its lane of its column, joined with the other lanes in shared memory.
+// A reduction as one thread computes it: it accumulates one lane of a column; lanes are combined in shared
+// memory.
 template <class Op, bool has_others>
 struct LaneAccumulator {
     using Word = typename Op::Word;
@@ -126,7 +127,7 @@ struct LaneAccumulator {
     __device__ void close(Word *partial) const { Op::close(lane, pivot, partial); }
 
    private:
-    // A mask is of bools, a factor of the values' type.
+    // Return the dtype of the second operand: a mask's is bool, a dot product's factor has the values' dtype.
     __device__ static int other_type(const ReduceParams &params) {
         return std::is_base_of<SumInteger, Op>::value || is_dot ? params.type : int(PK_BOOL);
     }
@@ -134,6 +135,7 @@ struct LaneAccumulator {
         std::is_base_of<Dot<true>, Op>::value || std::is_base_of<Dot<false>, Op>::value;
 };
 
+// argmin or argmax, with the interface of LaneAccumulator.
 template <bool largest, class T>
 struct ArgReduction {
     using Word = int64_t;
@@ -174,13 +176,15 @@ struct ArgReduction {
     }
 };
 
+// Reduces COLUMNS columns in a block of threads: LANES threads accumulate the lanes of a column, which are
+// then combined in halves.
 template <class Kind>
 __global__ void __launch_bounds__(THREADS)
     reduce(const __grid_constant__ ReduceParams params, bool lanes_first) {
     using Word = typename Kind::Word;
     __shared__ Word lanes[LANES][COLUMNS][Kind::WORDS];
     const int thread = int(threadIdx.x);
-    // What lies side by side is read by neighbouring threads.
+    // Neighbouring threads read neighbouring elements, of a column or of a row, so that loads are coalesced.
     const int lane = lanes_first ? thread % LANES : thread / COLUMNS;
     const int place = lanes_first ? thread / LANES : thread % COLUMNS;
     const Column column(params, int64_t(blockIdx.x) * COLUMNS + place);

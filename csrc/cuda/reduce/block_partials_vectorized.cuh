@@ -1,5 +1,5 @@
-// The partials of rows that lie side by side in the device's memory: a thread has several lanes of a block,
-// and reads 16 bytes of them at once.
+// The reduction kernel for contiguous rows: a thread accumulates several lanes of a block, and loads 16 bytes
+// of them at once.
 #pragma once
 
 #include "block_partials.cuh"
@@ -10,31 +10,33 @@ namespace device {
 
 constexpr int DENSE_THREADS = 128, DENSE_LOADS_IN_FLIGHT = 8;
 
+// A 16-byte load.
 template <class T>
 struct alignas(16) VectorLoad {
     static constexpr int COUNT = 16 / sizeof(T);
     T values[COUNT];
 };
 
-// What a conversion gives, of which a processor has four a cycle; for finite floats. Their bits as those of a
-// float64 are the number divided by a power of two, subnormal ones, too.
+// Convert a finite float to double by integer operations and a multiplication: a multiprocessor has only four
+// conversions a cycle. The float's bits, shifted to a double's fields, are the double divided by 2^896; this
+// holds for subnormal floats, too.
 __device__ inline double widen_finite(float value) {
     const unsigned bits = __float_as_uint(value);
     return __hiloint2double((int(bits) >> 3) & int(0x8fffffffu), int(bits << 29)) * 0x1p896;
 }
 
-// Joins the lanes of neighbouring threads in halves, as reduce() does, and then a thread's own.
+// Combine the lanes of neighbouring threads in halves, as reduce() does, and then a thread's own.
 template <class Op, int COUNT>
 __device__ void combine_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int part) {
     using Word = typename Op::Word;
     constexpr int GROUP = LANES / COUNT;
 #pragma unroll
-    for (int apart = GROUP / 2; apart != 0; apart /= 2) {
+    for (int distance = GROUP / 2; distance != 0; distance /= 2) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             Word other[Op::WORDS];
-            for (int w = 0; w < Op::WORDS; ++w) other[w] = shuffled_down(lanes[i][w], apart, GROUP);
-            if (part < apart) Op::join(lanes[i], other);
+            for (int w = 0; w < Op::WORDS; ++w) other[w] = shuffled_down(lanes[i][w], distance, GROUP);
+            if (part < distance) Op::join(lanes[i], other);
         }
     }
 #pragma unroll
@@ -44,18 +46,18 @@ __device__ void combine_lanes(typename Op::Word (&lanes)[COUNT][Op::WORDS], int 
     }
 }
 
-// Where blocks are to be joined, those of a block of threads are, in pairs of neighbours: of a slab that is
-// alone. Its first partial is theirs then.
-// Four on a processor leave registers enough for reads that are under way together: else they come one by
-// one. (Measured on an H200, two of twice as many threads take 6 % longer.)
+// Reduces contiguous rows. With `combines`, which takes a single slab, a block of threads also combines the
+// partials of its blocks, in pairs of neighbours, into the partial of the first. Four blocks of threads a
+// multiprocessor leave enough registers to keep several loads in flight. (Measured on an H200: two blocks of
+// twice as many threads take 6 % longer.)
 template <class Op, class T>
 __global__ void __launch_bounds__(DENSE_THREADS, 4)
-    reduce_dense(const __grid_constant__ ReduceParams params, bool joins) {
+    reduce_dense(const __grid_constant__ ReduceParams params, bool combines) {
     using Word = typename Op::Word;
     constexpr int COUNT = VectorLoad<T>::COUNT, GROUP = LANES / COUNT, BLOCKS = DENSE_THREADS / GROUP;
-    __shared__ Word joined[BLOCKS][Op::PARTIAL];
-    const int part = int(threadIdx.x) % GROUP, place = int(threadIdx.x) / GROUP;
-    const Column column(params, int64_t(blockIdx.x) * BLOCKS + place);
+    __shared__ Word combined[BLOCKS][Op::PARTIAL];
+    const int part = int(threadIdx.x) % GROUP, block = int(threadIdx.x) / GROUP;
+    const Column column(params, int64_t(blockIdx.x) * BLOCKS + block);
     const T *const values = reinterpret_cast<const T *>(params.values) + column.at;
     const int rows = int(column.rows);
     auto word = [](T value) {
@@ -70,7 +72,7 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
     for (int i = 0; i < COUNT; ++i) Op::start(lanes[i]);
     if (Op::has_pivot && rows > 0) pivot = word(values[0]);
     int row = part * COUNT;
-    auto take = [&](auto at_once) {
+    auto accumulate = [&](auto at_once) {
         constexpr int READS = decltype(at_once)::value;
         for (; row + (READS - 1) * LANES + COUNT <= rows; row += READS * LANES) {
             VectorLoad<T> read[READS];
@@ -86,13 +88,13 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
                 }
             };
             if constexpr (READS > 1 && std::is_same<T, float>::value && std::is_same<Word, double>::value) {
-                float nothing = 0;  // NaN where a value is not finite
+                float probe = 0;  // becomes NaN if a value is not finite
 #pragma unroll
                 for (int k = 0; k < READS; ++k) {
 #pragma unroll
-                    for (int i = 0; i < COUNT; ++i) nothing = __fmaf_rn(read[k].values[i], 0.0f, nothing);
+                    for (int i = 0; i < COUNT; ++i) probe = __fmaf_rn(read[k].values[i], 0.0f, probe);
                 }
-                if (nothing == 0) {
+                if (probe == 0) {
                     add_all(widen_finite);
                     continue;
                 }
@@ -100,8 +102,8 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
             add_all(word);
         }
     };
-    take(std::integral_constant<int, DENSE_LOADS_IN_FLIGHT>());
-    take(std::integral_constant<int, 1>());
+    accumulate(std::integral_constant<int, DENSE_LOADS_IN_FLIGHT>());
+    accumulate(std::integral_constant<int, 1>());
     for (; row < rows; row += LANES) {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i)
@@ -110,24 +112,24 @@ __global__ void __launch_bounds__(DENSE_THREADS, 4)
     combine_lanes<Op>(lanes, part);
 
     Word *const partials = reinterpret_cast<Word *>(params.partials);
-    if (!joins) {
+    if (!combines) {
         if (part == 0 && rows > 0) Op::close(lanes[0], pivot, partials + column.partial * Op::PARTIAL);
         return;
     }
     const int64_t first = int64_t(blockIdx.x) * BLOCKS, left = params.units - first;
-    if (part == 0 && rows > 0) Op::close(lanes[0], pivot, joined[place]);
+    if (part == 0 && rows > 0) Op::close(lanes[0], pivot, combined[block]);
     for (int step = 1; step < BLOCKS; step *= 2) {
         __syncthreads();
         const int to = 2 * step * int(threadIdx.x);
-        if (to + step < BLOCKS && to + step < left) Op::merge(joined[to], joined[to + step]);
+        if (to + step < BLOCKS && to + step < left) Op::merge(combined[to], combined[to + step]);
     }
     if (threadIdx.x == 0)
-        for (int i = 0; i < Op::PARTIAL; ++i) partials[first * Op::PARTIAL + i] = joined[0][i];
+        for (int i = 0; i < Op::PARTIAL; ++i) partials[first * Op::PARTIAL + i] = combined[0][i];
 }
 
 }  // namespace device
 
-// Whether threads find what they read at once at addresses that are multiples of that.
+// Return true if the rows are contiguous, and long and aligned enough for vector loads.
 template <class T>
 bool is_dense(const ReduceParams &params) {
     constexpr int COUNT = device::VectorLoad<T>::COUNT;
@@ -136,20 +138,20 @@ bool is_dense(const ReduceParams &params) {
            reinterpret_cast<uintptr_t>(params.values) % sizeof(device::VectorLoad<T>) == 0;
 }
 
-// Returns how many blocks have become one partial, or 0 if the values are not dense.
+// Launch reduce_dense(). Return how many blocks share a partial, or 0 if the values are not dense.
 template <class Op, class T>
 int64_t launch_dense(const ReduceParams &params, cudaStream_t stream) {
     if (!is_dense<T>(params)) return 0;
     constexpr int BLOCKS = device::DENSE_THREADS * device::VectorLoad<T>::COUNT / LANES;
     const int64_t columns = params.units * params.slabs.slabs_per_unit();
-    const bool joins = params.combines_blocks && params.slabs.count == 1 && params.slabs.blocks() > 1;
+    const bool combines = params.combines_blocks && params.slabs.count == 1 && params.slabs.blocks() > 1;
     const auto blocks = unsigned((columns + BLOCKS - 1) / BLOCKS);
-    device::reduce_dense<Op, T><<<blocks, device::DENSE_THREADS, 0, stream>>>(params, joins);
+    device::reduce_dense<Op, T><<<blocks, device::DENSE_THREADS, 0, stream>>>(params, combines);
     PK_CUDA(cudaGetLastError());
-    return joins ? BLOCKS : 1;
+    return combines ? BLOCKS : 1;
 }
 
-// The same of an operation's own types, of those that are worth a kernel.
+// Launch it for the dtypes of an operation that are worth a kernel of their own.
 template <class Op>
 int64_t launch_dense(const ReduceParams &params, cudaStream_t stream) {
     using Word = typename Op::Word;

@@ -1,5 +1,5 @@
-// Reductions of values that lie on a device: their partials become results there, in the order in which
-// Partials joins them.
+// Kernels that combine and finalize the partials of device-resident values on the device, in the order of the
+// tree in which Partials combines them on the host.
 #pragma once
 
 #include "block_partials.cuh"
@@ -10,20 +10,20 @@
 
 namespace pk::reduction {
 
-// A region's partials, by slab, block and column.
+// The partials of a region, by slab, block and column.
 struct RegionPartials {
     char *partials;
     Slabs slabs;
 };
 
-// Where the results of its columns lie: `columns` in all, dense, those of the region as Region::result says,
-// of its slabs from the first that is gathered on.
+// Where the results of a region's columns go. All regions' results are dense, `columns` for each outer index;
+// Region::result gives a slab's first. The slabs that are finalized begin at `first_slab`.
 struct Results {
     char *d_data;
     int type;
     int64_t item, tiles, columns, first_column, first_slab = 0;
 
-    // Of all of a region, into memory that is like its result's.
+    // The results of a whole region, in memory laid out like the result operand.
     Results(char *d_data, const View &result, const Region &region)
         : d_data(d_data),
           type(result.type),
@@ -31,7 +31,7 @@ struct Results {
           tiles(region.tiles),
           columns(region.columns),
           first_column(region.first_column) {}
-    // Of some slabs, side by side.
+    // The results of some slabs, next to each other.
     Results(char *d_data, const View &result, const Slabs &slabs)
         : d_data(d_data),
           type(result.type),
@@ -50,7 +50,7 @@ struct Partial {
 
 constexpr int WARP = 32;
 
-// Threads of a block that joins, each of which has two partials: a power of two.
+// Threads in a block of combine(), each of which combines two partials first: a power of two.
 template <class Op>
 constexpr int PAIRS = sizeof(Partial<Op>) <= 32 ? 1024 : 512;
 
@@ -62,47 +62,48 @@ __device__ Partial<Op> *partial_of(const RegionPartials &region_partials, int64_
            (slab * slabs.blocks() + block) * slabs.inner + column;
 }
 
-// Writes the result of a column of a slab, whose blocks are one.
+// Write the result of a column of a slab, of which one partial is left.
 template <class Op>
 __device__ void write_column(const RegionPartials &region_partials, const pk_reduction &spec,
                              const Results &results, int64_t slab, int64_t column, Partial<Op> partial) {
-    const int64_t own = slab + results.first_slab;
-    const int64_t place = own / results.tiles * results.columns + results.first_column +
-                          own % results.tiles * region_partials.slabs.inner + column;
+    const int64_t result_slab = slab + results.first_slab;
+    const int64_t index = result_slab / results.tiles * results.columns + results.first_column +
+                          result_slab % results.tiles * region_partials.slabs.inner + column;
     write_result<Op>(spec, partial.words, region_partials.slabs.length, results.type,
-                     results.d_data + place * results.item);
+                     results.d_data + index * results.item);
 }
 
-// What is left of each column's blocks, so far `apart`; twice `width` of them, a power of two, are a group's.
+// A level of the combine tree. Each column has `num_partials` left, `stride` blocks apart. A group combines
+// 2 * pairs_per_group of them, a power of two.
 struct CombineLevel {
     int64_t num_partials, stride, num_groups;
     int pairs_per_group;
 };
 
-// Joins what `width` threads of a warp have, each at its place among them, of which `left` have any: in
-// pairs, and pairs of these. The first then has all.
+// Combine the partials of `width` threads of a warp in a tree of pairs. `index` is the thread's among them,
+// and `num_active` of them have a partial. The first thread gets the result.
 template <class Op>
-__device__ void combine_neighbours(Partial<Op> &own, int place, int width, int64_t left) {
+__device__ void combine_neighbours(Partial<Op> &partial, int index, int width, int64_t num_active) {
     for (int step = 1; step < width; step *= 2) {
         Partial<Op> next;
-        for (int w = 0; w < Op::PARTIAL; ++w) next.words[w] = shuffled_down(own.words[w], step, WARP);
-        if ((place & (2 * step - 1)) == 0 && place + step < left) Op::merge(own.words, next.words);
+        for (int w = 0; w < Op::PARTIAL; ++w) next.words[w] = shuffled_down(partial.words[w], step, WARP);
+        if ((index & (2 * step - 1)) == 0 && index + step < num_active) Op::merge(partial.words, next.words);
     }
 }
 
-// Joins each group of a column of a slab; and writes the results, if there is one.
+// Combines the partials of each group of a column of a slab. If one group is left, it writes the results.
 template <class Op>
 __global__ void __launch_bounds__(PAIRS<Op>)
     combine(RegionPartials region_partials, CombineLevel level, pk_reduction spec, Results results) {
     __shared__ Partial<Op> combined[PAIRS<Op> / WARP];
     const int64_t stride = level.stride, groups = level.num_groups, inner = region_partials.slabs.inner;
-    const int width = level.pairs_per_group, pair = int(threadIdx.x) & (width - 1), place = pair % WARP;
-    const int64_t own = blockIdx.x * int64_t(PAIRS<Op> / width) + int(threadIdx.x) / width;
-    int64_t column = 0, group = own, slab = 0;
-    if (region_partials.slabs.count * inner != 1) {  // dividing takes longer than all the rest
-        column = own % inner;
-        group = own / inner % groups;
-        slab = own / inner / groups;
+    const int width = level.pairs_per_group, pair = int(threadIdx.x) & (width - 1), lane = pair % WARP;
+    const int64_t index = blockIdx.x * int64_t(PAIRS<Op> / width) + int(threadIdx.x) / width;
+    int64_t column = 0, group = index, slab = 0;
+    if (region_partials.slabs.count * inner != 1) {  // division is slower than everything else here
+        column = index % inner;
+        group = index / inner % groups;
+        slab = index / inner / groups;
     }
     const int64_t first = group * 2 * width * stride;
     const bool is_active = group < groups && slab < region_partials.slabs.count;
@@ -112,9 +113,9 @@ __global__ void __launch_bounds__(PAIRS<Op>)
     if (2 * pair + 1 < left)
         next = *partial_of<Op>(region_partials, slab, first + (2 * pair + 1) * stride, column);
     if (2 * pair + 1 < left) Op::merge(all.words, next.words);
-    combine_neighbours<Op>(all, place, min(width, WARP), (left + 1) / 2 - (pair - place));
+    combine_neighbours<Op>(all, lane, min(width, WARP), (left + 1) / 2 - (pair - lane));
     if (width > WARP) {
-        if (place == 0) combined[threadIdx.x / WARP] = all;
+        if (lane == 0) combined[threadIdx.x / WARP] = all;
         __syncthreads();
         const int warps = width / WARP;
         if (pair < warps) all = combined[threadIdx.x / WARP + pair];
@@ -128,6 +129,7 @@ __global__ void __launch_bounds__(PAIRS<Op>)
     }
 }
 
+// Writes the results of columns of which one partial is left.
 template <class Op>
 __global__ void write(RegionPartials region_partials, pk_reduction spec, Results results) {
     const int64_t inner = region_partials.slabs.inner, index = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -139,7 +141,7 @@ __global__ void write(RegionPartials region_partials, pk_reduction spec, Results
 
 }  // namespace device
 
-// Queues what makes results of partials, of one block each.
+// Enqueue the finalization of partials, of which each slab has one.
 template <class Op>
 void write(const RegionPartials &region_partials, const pk_reduction &spec, const Results &results,
            cudaStream_t stream) {
@@ -156,7 +158,8 @@ inline void write(const Reduction &reduction, const RegionPartials &region_parti
                [&](auto op) { write<decltype(op)>(region_partials, reduction.spec, results, stream); });
 }
 
-// Queues what makes results of partials, of which so many have become one each already.
+// Enqueue the combination and finalization of a region's partials. Each run of `combined` blocks shares a
+// partial already.
 inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, char *partials,
                               int64_t combined, const Results &results, cudaStream_t stream) {
     const RegionPartials region_partials{partials, slabs};
@@ -177,7 +180,7 @@ inline void combine_on_device(const Reduction &reduction, const Slabs &slabs, ch
             stride *= 2 * width;
         }
         if (combined >= blocks)
-            write<Op>(region_partials, reduction.spec, results, stream);  // else the last join did
+            write<Op>(region_partials, reduction.spec, results, stream);  // else the last combine() did
     });
 }
 

@@ -1,10 +1,11 @@
-// Which kernel makes the partials of a reduction.
+// Chooses and launches the kernel that computes the partials of a reduction.
 #pragma once
 
 #include "block_partials_vectorized.cuh"
 
 namespace pk::reduction {
 
+// Launch the kernel for any layout. Return 1: each block has its partial.
 template <class Kind>
 int64_t launch_strided(const ReduceParams &params, cudaStream_t stream) {
     const int64_t columns = params.units * params.slabs.slabs_per_unit() * params.slabs.inner;
@@ -34,28 +35,29 @@ int64_t launch_min_max(int kind, const ReduceParams &params, cudaStream_t stream
     }
 }
 
-// Returns how many of a slab's blocks have become one partial, that of the first of them.
+// Launch the kernel of a reduction. Return how many blocks of a slab share a partial, which is that of the
+// first.
 inline int64_t launch_reduction(const Reduction &reduction, const ReduceParams &params, cudaStream_t stream) {
-    const bool is_float = is_float_type(params.type), exact = params.type == PK_FLOAT64,
+    const bool is_float = is_float_type(params.type), compensated = params.type == PK_FLOAT64,
                masked = reduction.masked;
     switch (reduction.spec.kind) {
         case PK_REDUCE_SUM:
             if (!is_float) return launch_op<SumInteger>(params, stream);
             if (masked)
-                return exact ? launch_op<Sum<true, true>, true>(params, stream)
-                             : launch_op<Sum<false, true>, true>(params, stream);
-            return exact ? launch_op<Sum<true, false>>(params, stream)
-                         : launch_op<Sum<false, false>>(params, stream);
+                return compensated ? launch_op<Sum<true, true>, true>(params, stream)
+                                   : launch_op<Sum<false, true>, true>(params, stream);
+            return compensated ? launch_op<Sum<true, false>>(params, stream)
+                               : launch_op<Sum<false, false>>(params, stream);
         case PK_REDUCE_PROD:
             return is_float ? launch_op<Product>(params, stream) : launch_op<ProductInteger>(params, stream);
         case PK_REDUCE_DOT:
             if (!is_float) return launch_op<DotInteger, true>(params, stream);
-            return exact ? launch_op<Dot<true>, true>(params, stream)
-                         : launch_op<Dot<false>, true>(params, stream);
+            return compensated ? launch_op<Dot<true>, true>(params, stream)
+                               : launch_op<Dot<false>, true>(params, stream);
         case PK_REDUCE_SUM_SQUARED_DEVIATIONS:
             if (masked) return launch_op<Moments<true, true>, true>(params, stream);
-            return exact ? launch_op<Moments<true, false>>(params, stream)
-                         : launch_op<Moments<false, false>>(params, stream);
+            return compensated ? launch_op<Moments<true, false>>(params, stream)
+                               : launch_op<Moments<false, false>>(params, stream);
         default: break;
     }
     if (is_float) return launch_min_max<double>(reduction.spec.kind, params, stream);

@@ -1,5 +1,6 @@
-// What is before each part of slabs of several blocks, by the parts' totals: groups side by side, and then
-// what is before each, one after the other. A thread has a column.
+// The middle phase of a scan of slabs that have several blocks: it turns the blocks' totals into the blocks'
+// prefixes. Groups of blocks are totalled in parallel, their prefixes are computed in sequence, and then
+// those of each group's blocks. A thread has one column.
 #pragma once
 
 #include "load_store.cuh"
@@ -8,36 +9,37 @@ namespace pk::scan::device {
 
 constexpr int THREADS = 128;
 
-// Calls take(state's place, state) for some that lie so far apart. Where each waits for the one before, they
-// wait for nothing else: the next ones are on their way.
+// Call take(index, state) for states that are `stride` apart, in order. The loads of the next ones are in
+// flight while these are taken, as each take() depends on the one before.
 template <class State, class Take>
 __device__ void for_states(const State *states, int64_t stride, int64_t first, int64_t end, Take take) {
     constexpr int LOADS_IN_FLIGHT = 256 / int(sizeof(State));  // as many as registers hold twice
     State now[LOADS_IN_FLIGHT], next[LOADS_IN_FLIGHT];
-    auto ask = [&](int64_t at) {
+    auto prefetch = [&](int64_t at) {
 #pragma unroll
         for (int i = 0; i < LOADS_IN_FLIGHT; ++i)
             if (at + i < end) next[i] = states[(at + i) * stride];
     };
-    ask(first);
+    prefetch(first);
     for (int64_t at = first; at < end; at += LOADS_IN_FLIGHT) {
 #pragma unroll
         for (int i = 0; i < LOADS_IN_FLIGHT; ++i) now[i] = next[i];
-        ask(at + LOADS_IN_FLIGHT);
+        prefetch(at + LOADS_IN_FLIGHT);
 #pragma unroll
         for (int i = 0; i < LOADS_IN_FLIGHT; ++i)
             if (at + i < end) take(at + i, now[i]);
     }
 }
 
-// Those of a group's parts that are in the chunk, and whether it began before that.
+// The blocks of a group that are in the chunk, and whether the group began in an earlier chunk.
 struct Group {
     int64_t first, end;
     bool has_begun;
 
     __device__ Group(const ScanParams &params, int64_t index) {
         const int64_t group = params.first_group + index, slab = group / params.groups_per_slab;
-        const int64_t before = params.first_slab * params.blocks + params.first_block;  // parts, of all slabs
+        const int64_t before =
+            params.first_slab * params.blocks + params.first_block;  // blocks, of all slabs
         const int64_t behind = (slab + 1) * params.blocks - before;
         first = slab * params.blocks + group % params.groups_per_slab * GROUP - before;
         end = first + GROUP < behind ? first + GROUP : behind;
@@ -47,6 +49,7 @@ struct Group {
     }
 };
 
+// Return the state after a block. A block whose total overflowed is run again, element by element.
 template <class Op>
 __device__ typename Op::State after_block(const ScanParams &params, const typename Op::State &before,
                                           const typename Op::State &total, int64_t scan_block,
@@ -55,6 +58,7 @@ __device__ typename Op::State after_block(const ScanParams &params, const typena
                                        : Op::combine(before, total);
 }
 
+// Computes the total of each group. A thread has a group's column.
 template <class Op>
 __global__ void upsweep_groups(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
@@ -69,7 +73,8 @@ __global__ void upsweep_groups(const __grid_constant__ ScanParams params) {
     static_cast<State *>(params.groups)[thread] = total;
 }
 
-// Makes of the groups' totals what is before the first of their parts in the chunk. A thread has a slab's.
+// Replaces the groups' totals by the prefixes of their first blocks in the chunk. A thread has a slab's
+// column.
 template <class Op>
 __global__ void prefix_groups(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
@@ -79,11 +84,11 @@ __global__ void prefix_groups(const __grid_constant__ ScanParams params) {
                   end = first + params.groups_per_slab;
     if (first >= params.group_count) return;
     Carry<Op> carry;
-    if (first <= 0 && params.first_block != 0) {  // which has begun
+    if (first <= 0 && params.first_block != 0) {  // the slab began in an earlier chunk
         carry = static_cast<const Carry<Op> *>(params.carries)[column];
         carry.begin(params.first_block);
     }
-    const bool is_cut = first <= 0 && params.first_block % GROUP != 0;  // the first group
+    const bool is_cut = first <= 0 && params.first_block % GROUP != 0;  // the first group began in one, too
     const State *const scan_blocks = static_cast<const State *>(params.totals) + column;
     State *const groups = static_cast<State *>(params.groups) + column;
     State before = carry.group;
@@ -103,7 +108,7 @@ __global__ void prefix_groups(const __grid_constant__ ScanParams params) {
                });
 }
 
-// Makes of the parts' totals what is before each. A thread has a group's.
+// Replaces the blocks' totals by the blocks' prefixes. A thread has a group's column.
 template <class Op>
 __global__ void prefix_blocks(const __grid_constant__ ScanParams params) {
     using State = typename Op::State;
@@ -112,16 +117,16 @@ __global__ void prefix_blocks(const __grid_constant__ ScanParams params) {
     const int64_t column = thread % params.inner, index = thread / params.inner;
     const Group group(params, index);
     const bool is_last = index + 1 == params.group_count;
-    Carry<Op> &kept = static_cast<Carry<Op> *>(params.carries)[column], carry;
+    Carry<Op> &stored = static_cast<Carry<Op> *>(params.carries)[column], carry;
     carry.group = carry.running = static_cast<const State *>(params.groups)[thread];
-    if (is_last && group.has_begun) carry = kept;
+    if (is_last && group.has_begun) carry = stored;
     State *const totals = static_cast<State *>(params.totals) + column;
     for_states(totals, params.inner, group.first, group.end, [&](int64_t scan_block, const State &total) {
         const State before = carry.running;
         totals[scan_block * params.inner] = before;
         carry.end(total, after_block<Op>(params, before, total, scan_block, column));
     });
-    if (is_last) kept = carry;
+    if (is_last) stored = carry;
 }
 
 }  // namespace pk::scan::device

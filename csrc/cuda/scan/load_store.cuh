@@ -1,4 +1,4 @@
-// What the kernels of scans share: what they are given, and elements as terms and as results.
+// Shared parts of the scan kernels: parameters, loads of elements as terms, and stores of results.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,33 +7,36 @@
 
 namespace pk::scan {
 
-// A chunk, as its kernels see it. Its parts are blocks of slabs, counted through all slabs.
+// The kernels' parameters for a chunk. Its scan blocks are the blocks of all slabs, in order.
 struct ScanParams {
     const char *from;
     char *to;
-    unsigned *met;
-    void *segments, *totals;  // states, of each column: of each part's segments, and before each part
-    void *groups;             // and before each group
-    void *carries;            // up to the chunk's first part, if that doesn't begin a slab
+    unsigned *exceptions;
+    // States, for each column:
+    void *segments, *totals;  // segments' totals; blocks' totals, and then their prefixes
+    void *groups;             // groups' totals, and then their prefixes
+    void *carries;            // Carry before the chunk, if its first block does not begin a slab
     int64_t start;            // elements before the chunk
-    int64_t first_slab, first_block, scan_blocks;       // of which the first is that block of that slab
+    int64_t first_slab, first_block, scan_blocks;       // the chunk's first slab and block
     int64_t first_group, groups_per_slab, group_count;  // counted through all slabs, too
     int64_t length, inner, blocks, segments_per_block, blocks_per_tile;
     double instead_of_nan;
     int from_type, to_type;
-    uint64_t flipped;  // bits of terms, and of results again: what makes of any extreme the same one
+    uint64_t flipped;  // bits to flip in terms and results: one maximum then serves all minima and maxima
     bool narrows, skips_nan, is_exclusive, reports;
 };
 
+// A block of a slab: its first element in the chunk, its rows, and its index in the slab.
 struct ScanBlock {
-    int64_t first, rows, block;  // its first element in the chunk
+    int64_t first, rows, block;
 };
 
 namespace device {
 
+// Return a scan block of the chunk by its index.
 __device__ inline ScanBlock scan_block_at(const ScanParams &params, int64_t index) {
     int64_t slab = params.first_slab, block = params.first_block + index;
-    if (params.blocks == 1) {  // dividing takes longer than all else
+    if (params.blocks == 1) {  // division is slower than everything else here
         slab += block;
         block = 0;
     } else if (block >= params.blocks) {
@@ -45,7 +48,7 @@ __device__ inline ScanBlock scan_block_at(const ScanParams &params, int64_t inde
     return {row * params.inner - params.start, left < Slabs::BLOCK ? left : Slabs::BLOCK, block};
 }
 
-// Elements whose memory is not of a C++ type that computes as they do.
+// Storage types of the dtypes that have no C++ type of their own.
 struct Bool {
     uint8_t byte;
     __device__ explicit operator uint64_t() const { return byte != 0; }
@@ -56,7 +59,7 @@ struct Half {
     __device__ explicit operator double() const { return double(half::to_float(bits)); }
 };
 
-// Calls visit(element of that type).
+// Call visit() with a value of the storage type of a dtype.
 template <class Visit>
 __device__ void visit_type(int type, Visit visit) {
     switch (type) {
@@ -75,7 +78,7 @@ __device__ void visit_type(int type, Visit visit) {
     }
 }
 
-// An integer as another type holds it.
+// Return an integer as another dtype holds it, extended to 64 bits.
 __device__ inline uint64_t narrowed(uint64_t bits, int type) {
     switch (type) {
         case PK_BOOL: return bits != 0;
@@ -89,9 +92,10 @@ __device__ inline uint64_t narrowed(uint64_t bits, int type) {
     }
 }
 
+// The result of casting a float to an integer, and the exceptions raised.
 struct Integer {
     uint64_t bits;
-    unsigned met;
+    unsigned exceptions;
 };
 template <class T>
 __device__ Integer cast_to(double value) {
@@ -112,8 +116,10 @@ static __device__ __noinline__ Integer as_integer(double value, int type) {
     }
 }
 
+// Convert an element to a term: NaN are replaced if the scan skips them, and floats cast if it is of
+// integers.
 template <class Term, class T>
-__device__ Term term_of(const ScanParams &params, T element, unsigned &met) {
+__device__ Term term_of(const ScanParams &params, T element, unsigned &exceptions) {
     constexpr bool is_float = std::is_floating_point<Term>::value;
     if constexpr (std::is_floating_point<T>::value || std::is_same<T, Half>::value) {
         double value = double(element);
@@ -122,7 +128,7 @@ __device__ Term term_of(const ScanParams &params, T element, unsigned &met) {
             return value;
         } else {
             const Integer integer = as_integer(value, params.to_type);
-            met |= integer.met;
+            exceptions |= integer.exceptions;
             return Term(integer.bits);
         }
     } else if constexpr (is_float) {
@@ -137,10 +143,10 @@ __device__ Term flip(const ScanParams &params, Term term) {
     return bit_cast<Term>(bit_cast<uint64_t>(term) ^ params.flipped);
 }
 
-// Elements so far apart as terms; all are asked for before the first is looked at.
+// Load elements that are `stride` apart as terms. All loads are issued before the first element is used.
 template <int MAX_COUNT, class Term>
 __device__ void load_terms(const ScanParams &params, int64_t first, int64_t stride, int count,
-                           Term (&terms)[MAX_COUNT], unsigned &met) {
+                           Term (&terms)[MAX_COUNT], unsigned &exceptions) {
     visit_type(params.from_type, [&](auto type) {
         using T = decltype(type);
         const T *const from = reinterpret_cast<const T *>(params.from) + first;
@@ -150,7 +156,7 @@ __device__ void load_terms(const ScanParams &params, int64_t first, int64_t stri
             if (i < count) elements[i] = from[i * stride];
 #pragma unroll
         for (int i = 0; i < MAX_COUNT; ++i)
-            if (i < count) terms[i] = term_of<Term>(params, elements[i], met);
+            if (i < count) terms[i] = term_of<Term>(params, elements[i], exceptions);
     });
     if constexpr (!std::is_floating_point<Term>::value) {
         if (params.narrows) {
@@ -165,9 +171,9 @@ __device__ void load_terms(const ScanParams &params, int64_t first, int64_t stri
 }
 
 template <class Term>
-__device__ Term term_at(const ScanParams &params, int64_t index, unsigned &met) {
+__device__ Term term_at(const ScanParams &params, int64_t index, unsigned &exceptions) {
     Term terms[1];
-    load_terms(params, index, 1, 1, terms, met);
+    load_terms(params, index, 1, 1, terms, exceptions);
     return terms[0];
 }
 
@@ -192,6 +198,7 @@ __device__ inline void store(const ScanParams &params, int64_t index, uint64_t r
     }
 }
 
+// Return the state after some rows that have this total.
 template <class Op>
 __device__ typename Op::State advanced(const ScanParams &params, const typename Op::State &before,
                                        const typename Op::State &total, int64_t first, int64_t rows) {
@@ -201,7 +208,7 @@ __device__ typename Op::State advanced(const ScanParams &params, const typename 
     });
 }
 
-// What taken() is for a whole part; apart, since finding the part takes longer than all else.
+// advanced() for a whole block. Not inlined: it is rare, and finding the block takes longest.
 template <class Op>
 __device__ __noinline__ typename Op::State rerun_block(const ScanParams &params, typename Op::State before,
                                                        typename Op::State total, int64_t scan_block,

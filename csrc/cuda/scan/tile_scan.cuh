@@ -1,5 +1,6 @@
-// Scans of one column: a block of threads has some parts that lie side by side, a tile. It loads them into
-// shared memory as terms, each thread runs through a segment there, and the results are stored from there.
+// Scan kernels for slabs of one column (reduce-then-scan). A block of threads has a tile, which is some scan
+// blocks next to each other. It loads the tile into shared memory as terms; each thread scans a segment
+// in it; and the results are stored from it, so that loads and stores are coalesced.
 #pragma once
 
 #include "load_store.cuh"
@@ -8,20 +9,21 @@ namespace pk::scan::device {
 
 constexpr int TILE = 2048, TILE_THREADS = 128, TERMS_AT_ONCE = 8;
 constexpr int PADDED_TILE = TILE + TILE / int(SEGMENT);
-// On a processor, as far as registers go.
+// Tiles on a multiprocessor at once, as registers allow.
 template <class Op>
 constexpr int TILES_AT_ONCE = sizeof(typename Op::State) == 8 ? 8 : 4;
 static_assert(TILE % Slabs::BLOCK == 0, "a tile is made of blocks");
 
-// Where an element of a tile is in shared memory, so that neighbouring threads' segments are in different
-// banks.
+// Return the index in shared memory of an element of a tile: padded, so that neighbouring threads' segments
+// are in different banks.
 __device__ inline int padded(int index) { return index + int(unsigned(index) / unsigned(SEGMENT)); }
 
-// Parts of as many rows as these have to a tile.
+// Return how many scan blocks of slabs of this length make up a tile.
 inline int64_t blocks_per_tile(int64_t length) { return TILE / std::min(length, Slabs::BLOCK); }
 
+// The tile of a block of threads.
 struct Tile {
-    int64_t scan_block, first;  // the first of its parts, and its first element in the chunk
+    int64_t scan_block, first;  // its first scan block, and its first element in the chunk
     int scan_blocks, elements, segments;
 
     __device__ explicit Tile(const ScanParams &params)
@@ -35,7 +37,7 @@ struct Tile {
     }
 };
 
-// A segment of a tile's part; of some, there are no rows.
+// A segment of one of a tile's scan blocks. Some segments of a short block have no rows.
 struct TileSegment {
     ScanBlock scan_block;
     int first, rows, segment;  // its first element in the tile
@@ -50,14 +52,16 @@ struct TileSegment {
     }
 };
 
-// This and store_tile() are called once for many elements: apart, they are compiled once for all operations.
+// Load a tile into shared memory. Like store_tile(), not inlined: it is called once for many elements, and is
+// compiled once for all operations.
 template <class Term>
-__device__ __noinline__ void load_tile(const ScanParams &params, const Tile &at, Term *tile, unsigned &met) {
+__device__ __noinline__ void load_tile(const ScanParams &params, const Tile &at, Term *tile,
+                                       unsigned &exceptions) {
     constexpr int MAX_COUNT = TILE / TILE_THREADS;
     Term terms[MAX_COUNT];
     const int thread = int(threadIdx.x), left = at.elements - thread;
     const int count = left <= 0 ? 0 : (left + TILE_THREADS - 1) / TILE_THREADS;
-    load_terms(params, at.first + thread, TILE_THREADS, count, terms, met);
+    load_terms(params, at.first + thread, TILE_THREADS, count, terms, exceptions);
 #pragma unroll
     for (int i = 0; i < MAX_COUNT; ++i)
         if (i < count) tile[padded(thread + i * TILE_THREADS)] = terms[i];
@@ -92,7 +96,7 @@ __device__ __noinline__ void store_tile(const ScanParams &params, const Tile &at
     }
 }
 
-// Calls take(place, term) for the terms of a segment, some of which are read before any is replaced.
+// Call take(place, term) for the terms of a segment. TERMS_AT_ONCE are read before any of them is replaced.
 template <class Term, class Take>
 __device__ void for_segment(Term *tile, const TileSegment &in, Take take) {
     for (int row = 0; row < in.rows; row += TERMS_AT_ONCE) {
@@ -106,6 +110,7 @@ __device__ void for_segment(Term *tile, const TileSegment &in, Take take) {
     }
 }
 
+// Return the total of a segment.
 template <class Op>
 __device__ typename Op::State total_of(typename Op::Term *tile, const TileSegment &in) {
     typename Op::State state = Op::identity();
@@ -113,7 +118,7 @@ __device__ typename Op::State total_of(typename Op::Term *tile, const TileSegmen
     return state;
 }
 
-// The state after so many of a part's rows, the totals of whose segments are given.
+// Return the state after some rows of a scan block, from the totals of its segments.
 template <class Op>
 __device__ typename Op::State run_through(typename Op::State state, const typename Op::State *totals,
                                           const typename Op::Term *tile, int first, int rows) {
@@ -125,7 +130,7 @@ __device__ typename Op::State run_through(typename Op::State state, const typena
     return state;
 }
 
-// Of slabs of several blocks: finds each part's total.
+// The upsweep, for slabs that have several blocks: computes the total of each scan block.
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     upsweep_tiles(const __grid_constant__ ScanParams params) {
@@ -149,23 +154,23 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     }
 }
 
-// What is met on the way through rows from an element on.
+// Return the exceptions that scanning some rows from an element on raises.
 template <class Op>
-__device__ __noinline__ unsigned met_from(const ScanParams &params, typename Op::State state, int64_t first,
-                                          int64_t rows) {
-    unsigned met = 0, ignored = 0;
+__device__ __noinline__ unsigned exceptions_from(const ScanParams &params, typename Op::State state,
+                                                 int64_t first, int64_t rows) {
+    unsigned exceptions = 0, ignored = 0;
     double before = rounded(double(Op::value(state)), params.to_type);
     for (int64_t row = 0; row < rows && before == before; ++row) {
         const typename Op::Term term = term_at<typename Op::Term>(params, first + row, ignored);
         Op::step(state, term);
         const double result = rounded(double(Op::value(state)), params.to_type);
-        met |= scan::raised(double(term), before, result);
+        exceptions |= scan::raised(double(term), before, result);
         before = result;
     }
-    return met;
+    return exceptions;
 }
 
-// Runs on through a segment, whose terms it replaces by results. Returns what was met.
+// Scan a segment, replacing its terms by results. Return the exceptions raised.
 template <class Op>
 __device__ unsigned run_segment(const ScanParams &params, const Tile &at, const TileSegment &in,
                                 typename Op::Term *tile, const typename Op::State before) {
@@ -183,18 +188,20 @@ __device__ unsigned run_segment(const ScanParams &params, const Tile &at, const 
         largest = magnitude > largest ? magnitude : largest;
     });
     if constexpr (std::is_floating_point<Term>::value) {
-        // Where nothing comes near to what the results' type holds, nothing is met.
+        // Results far from the largest number of their dtype have raised nothing.
         const unsigned bound = params.to_type == PK_FLOAT16 ? 15 : params.to_type == PK_FLOAT32 ? 127 : 1023;
         if (!params.reports || largest >> 21 < bound + 1023) return 0;
-        // What is after the last row is no result of an exclusive scan.
+        // An exclusive scan does not store what follows the last row, and so reports nothing about it.
         const bool ends = (in.scan_block.block + 1) * Slabs::BLOCK >= params.length &&
                           in.segment * SEGMENT + in.rows == in.scan_block.rows;
-        return met_from<Op>(params, before, at.first + in.first, in.rows - (params.is_exclusive && ends));
+        return exceptions_from<Op>(params, before, at.first + in.first,
+                                   in.rows - (params.is_exclusive && ends));
     } else {
-        return 0;  // of integers nothing is reported
+        return 0;  // scans of integers report nothing
     }
 }
 
+// The downsweep: scans each segment from its prefix, and stores the results.
 template <class Op>
 __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     downsweep_tiles(const __grid_constant__ ScanParams params) {
@@ -204,15 +211,15 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
     __shared__ State totals[TILE_THREADS];
     const Tile at(params);
 
-    unsigned met = 0;
-    load_tile(params, at, tile, met);
+    unsigned exceptions = 0;
+    load_tile(params, at, tile, exceptions);
     __syncthreads();
     if (params.segments_per_block == 1) {
         State state = Op::identity();
         for (int thread = int(threadIdx.x); thread < at.segments; thread += TILE_THREADS)
-            met |= run_segment<Op>(params, at, TileSegment(params, at, thread), tile, state);
+            exceptions |= run_segment<Op>(params, at, TileSegment(params, at, thread), tile, state);
     } else {
-        const int thread = int(threadIdx.x);  // there are more of them than segments
+        const int thread = int(threadIdx.x);  // there are at least as many threads as segments
         const bool has_rows = thread < at.segments;
         const TileSegment in(params, at, has_rows ? thread : 0);
         if (has_rows) totals[thread] = total_of<Op>(tile, in);
@@ -226,11 +233,12 @@ __global__ void __launch_bounds__(TILE_THREADS, TILES_AT_ONCE<Op>)
                 state = run_through<Op>(state, totals + (thread - in.segment), tile, in.first - rows, rows);
         }
         __syncthreads();
-        if (has_rows) met |= run_segment<Op>(params, at, in, tile, state);
+        if (has_rows) exceptions |= run_segment<Op>(params, at, in, tile, state);
     }
     __syncthreads();
     store_tile(params, at, tile);
-    if (met != 0 && (*static_cast<volatile unsigned *>(params.met) & met) != met) atomicOr(params.met, met);
+    if (exceptions != 0 && (*static_cast<volatile unsigned *>(params.exceptions) & exceptions) != exceptions)
+        atomicOr(params.exceptions, exceptions);
 }
 
 }  // namespace pk::scan::device

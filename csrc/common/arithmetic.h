@@ -67,7 +67,7 @@ PK_HD T sign(T a) {
     return T(a != a ? a : T(T(a > 0) - T(a < 0)));
 }
 
-// 1 / a truncated; NumPy gives INT_MIN for the 0 of int32 and int64, and 0 for that of other integers.
+// 1 / a, truncated. For 0, NumPy returns INT_MIN in int32 and int64, and 0 in other integers.
 template <class T>
 PK_HD T reciprocal(T a) {
     if constexpr (is_float<T>) return T(1) / a;
@@ -128,8 +128,8 @@ PK_HD T if_opposite(T a, T b, T value) {
     return select(a < 0, select(b > 0, value, T(0)), select(b < 0, select(a > 0, value, T(0)), T(0)));
 }
 
-// The exact remainder without fmod's loop, where the quotient is small enough to be exact but for one unit:
-// then the fused multiply-add is exact, and the unit too much shows in its sign.
+// The exact remainder without fmod's loop. The quotient is small enough to be exact up to one unit: then the
+// fused multiply-add is exact, and a unit too much shows in its sign.
 template <class T>
 PK_HD bool fmod_is_fast(T a, T b) {
     return pk::abs(a) < pk::abs(b) * T(1 << 20);
@@ -141,7 +141,7 @@ PK_HD T fmod_fast(T a, T b) {
     return select(pk::abs(a) < pk::abs(b), a, copysign(mended, a));
 }
 
-// Python's remainder, with the divisor's sign, and the quotient that goes with it, given C's remainder.
+// Python's remainder, with the sign of the divisor, and the matching quotient, from C's remainder.
 template <class T>
 PK_HD T remainder_of(T b, T rest) {
     const T moved = rest + if_opposite(rest, b, b);
@@ -175,7 +175,7 @@ PK_HD T remainder(T a, T b) {
     }
 }
 
-// C's remainder, with the dividend's sign; 0 by zero.
+// C's remainder, with the sign of the dividend; 0 for a division by zero.
 template <class T>
 PK_HD T truncated_remainder(T a, T b) {
     if constexpr (is_float<T>)
@@ -189,7 +189,8 @@ PK_HD wrapping<T> magnitude(T a) {
     return is_signed_int<T> && a < 0 ? wrapping<T>(0) - wrapping<T>(a) : wrapping<T>(a);
 }
 
-// Of magnitudes, as unsigned numbers: that of the least integer has no room among the signed ones.
+// Euclid's algorithm on magnitudes, as unsigned numbers: the magnitude of the least integer is no signed
+// number.
 template <class T>
 PK_HD T gcd(T a, T b) {
     wrapping<T> x = magnitude(a), y = magnitude(b);
@@ -218,8 +219,8 @@ PK_HD T floor_divide(T a, T b) {
     }
 }
 
-// Floats' squares are rounded once, as NumPy has them. Integers by repeated squaring; a negative exponent is
-// reported, and its result means nothing.
+// The square of a float is rounded once, as in NumPy. Integers use repeated squaring; a negative exponent is
+// reported, and its result is meaningless.
 template <class T>
 PK_HD T power(T a, T b) {
     if constexpr (is_float<T>) {
@@ -248,11 +249,11 @@ PK_HD T right_shift(T a, T b) {
     return inside ? T(a >> (wrapping<T>(b) & (sizeof(T) * 8 - 1))) : out;
 }
 
-// A number as a fraction, of [0.5, 1), and a power of two; zeros, infinities and NaN with the power 0.
+// frexp: a fraction in [0.5, 1) and a power of two; zeros, infinities and NaN have the power 0.
 template <class T>
 struct Frexp {
     using Bits = typename std::conditional<sizeof(T) == 4, uint32_t, uint64_t>::type;
-    static constexpr int DIGITS = std::numeric_limits<T>::digits - 1;      // that are stored
+    static constexpr int DIGITS = std::numeric_limits<T>::digits - 1;      // stored digits
     static constexpr int HALF = std::numeric_limits<T>::max_exponent - 2;  // the stored exponent of 0.5
     static constexpr Bits EXPONENT = Bits(2 * HALF + 3);
     T fraction;
@@ -276,9 +277,9 @@ PK_HD T frexp_exponent(T a) {
     return T(Frexp<T>(a).exponent);
 }
 
-// a * 2^power for a whole power, rounded once: steps that leave the normal numbers come last, and from above.
+// a * 2^power for an integer power, rounded once: the step that may leave the normal numbers comes last.
 PK_HD double ldexp(double a, double power) {
-    constexpr double most = 1023, least = -969;  // -1022 + 53: what is left then is rounded by the last step
+    constexpr double most = 1023, least = -969;  // -1022 + 53: the rest is rounded by the last step
     double left = power < -2200 ? -2200 : (power > 2200 ? 2200 : power);
     for (int step = 0; step < 2; ++step) {
         const double part = left > most ? most : (left < -1022 ? least : 0);
@@ -299,16 +300,16 @@ PK_HD T nextafter(T a, T b) {
     return (a != a) | (b != b) ? a + b : (a == b ? b : moved);
 }
 
-// The integers strictly between low and high, as floats, are those that To can hold.
+// Whether To can hold the truncated value: whether it is strictly between low and high.
 template <class To, class From>
 PK_HD bool fits(From a) {
     constexpr From high = From(std::numeric_limits<To>::max() / 2 + 1) * From(2);
     constexpr From low = is_signed_int<To> ? -high - From(1) : From(-1);
-    // Past From's precision low rounds onto the least integer itself, which fits.
+    // Beyond the precision of From, `low` is rounded to the least integer itself, which fits.
     return (low == -high ? a >= low : a > low) & (a < high);
 }
 
-// Truncates; saturates out of range; NaN becomes 0.
+// Truncates and saturates; NaN becomes 0.
 template <class To, class From>
 PK_HD To cast(From a) {
     if constexpr (is_float<From> && std::is_integral<To>::value) {

@@ -1,3 +1,4 @@
+// Checks the arguments of pk_run_blocks.
 #include "blocks.h"
 
 #include "elementwise.h"
@@ -17,10 +18,10 @@ std::vector<pk_operand> operands_of(const pk_block_program &pass, const char *sc
     return operands;
 }
 
-// The pass's own entry checks what a block is to compute.
+// Checks a block by the checks of pk_evaluate and pk_reduce_several.
 static void check_block(const pk_block_program &pass, const pk_report *report) {
-    const char somewhere = 0;  // which nothing touches here
-    const std::vector<pk_operand> operands = operands_of(pass, &somewhere);
+    const char placeholder = 0;  // a placeholder address, which is not accessed
+    const std::vector<pk_operand> operands = operands_of(pass, &placeholder);
     const auto *program = at<pk_instruction>(pass.program);
     const auto *shape = at<int64_t>(pass.shape);
     auto *exceptions = at<uint8_t>(pass.exceptions);
@@ -33,7 +34,7 @@ static void check_block(const pk_block_program &pass, const pk_report *report) {
     }
 }
 
-// What a block touches of an operand that lies in the threads' own memory.
+// Checks that the range that a block touches of an operand in scratch is inside of it.
 static void check_scratch_operand(const pk_block_program &pass, int64_t index, int64_t scratch_bytes) {
     const pk_operand &operand = at<pk_operand>(pass.operands)[index];
     if ((operand.flags & PK_OPERAND_IN_SCRATCH) == 0) return;

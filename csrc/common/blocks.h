@@ -1,4 +1,4 @@
-// What pk_run_blocks is asked for, checked.
+// The checked arguments of pk_run_blocks.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ T *at(uint64_t address) {
     return reinterpret_cast<T *>(address);
 }
 
-// A pass's operands for the first block and for a thread with that memory of its own.
+// The operands of a program for the first block, for a thread with the given scratch.
 std::vector<pk_operand> operands_of(const pk_block_program &pass, const char *scratch);
 
 struct Request {

@@ -1,4 +1,4 @@
-// What the entries of devices, pinned memory and tuning check of their arguments.
+// Argument checks of the entries for devices, pinned memory and tuning constants.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Checks the arguments of pk_evaluate, and collects exception flags.
 #include "elementwise.h"
 
 #include <algorithm>

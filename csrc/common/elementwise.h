@@ -1,4 +1,4 @@
-// What pk_evaluate is asked for, and what reductions compute their values as: a program over operands.
+// A program over operands, checked: the arguments of pk_evaluate, and the values of reductions.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace pk {
 
-// A program over its operands, both checked, and where its exceptions go.
+// A checked program, the layout of its operands, and the destination of its exception flags.
 struct Evaluation {
     const Program &program;
     const Layout &layout;
     int64_t instruction_count;
     uint8_t *exceptions;
 
-    // Adds what a thread's or a chunk's instructions met. For one thread at a time.
+    // Merges the exception flags of a thread or a chunk. For one thread at a time.
     template <class Flags>
     void add_exceptions(const Flags *raised, pk_report &report) const {
         for (int64_t i = 0; i < instruction_count; ++i) {
@@ -28,7 +28,7 @@ struct Evaluation {
 
 namespace elementwise {
 
-// A call of pk_evaluate, checked.
+// The checked arguments of pk_evaluate.
 class Request {
    public:
     Request(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
@@ -37,7 +37,7 @@ class Request {
     int64_t elements() const { return layout_.size; }
     const Layout &layout() const { return layout_; }
 
-    // To be computed: nothing was met yet.
+    // Clears the exception flags and returns the evaluation.
     Evaluation begin() const;
 
    private:

@@ -1,4 +1,4 @@
-// float16 as bits, converted in integer arithmetic so that every compiler vectorises it to the same bits.
+// float16 as bits, converted by integer arithmetic, so that every compiler vectorises it to the same bits.
 #pragma once
 
 #include "portable.h"
@@ -8,7 +8,7 @@ namespace pk::half {
 PK_HD float to_float(uint16_t bits) {
     const uint32_t sign = uint32_t(bits & 0x8000u) << 16;
     const uint32_t magnitude = bits & 0x7fffu;
-    // Shifted into a float's fields, a normal number or a subnormal is off by 2^112 exactly.
+    // In the fields of a float, a normal or subnormal float16 is smaller by exactly 2^112.
     const float scaled = bit_cast<float>(magnitude << 13) * 0x1p112f;
     const uint32_t special = 0x7f800000u | (magnitude << 13);
     return bit_cast<float>(sign | select(magnitude >= 0x7c00u, special, bit_cast<uint32_t>(scaled)));
@@ -27,8 +27,8 @@ PK_HD uint16_t from_float(float value) {
     return uint16_t(result | ((bits >> 16) & 0x8000u));
 }
 
-// The float nearest to value that is odd in its last bit where inexact: a second rounding, to a format
-// at least two bits shorter, then gives what a single rounding would.
+// The nearest float, rounded to odd: if inexact, its last bit is 1. A second rounding, to a format at least
+// two bits shorter, then gives the result of a single rounding.
 PK_HD float to_odd(double value) {
     const uint64_t bits = bit_cast<uint64_t>(value);
     const double magnitude = abs(value);
@@ -42,11 +42,11 @@ PK_HD float to_odd(double value) {
     return bit_cast<float>(result | (uint32_t(bits >> 32) & 0x80000000u));
 }
 
-// A value rounded to float16, kept as a float: what a register of that type holds.
+// Rounds to float16, and returns it as a float: the representation of a float16 in a register.
 PK_HD float round(float value) { return to_float(from_float(value)); }
 PK_HD float round(double value) { return round(to_odd(value)); }
 
-// The neighbour of a, a float16 kept as a float, in the direction of b.
+// The neighbour of a in the direction of b, where both are float16 values in floats.
 PK_HD float nextafter(float a, float b) {
     const uint16_t from = from_float(a);
     const bool away = (b > a) == !(from & 0x8000u);
@@ -54,6 +54,8 @@ PK_HD float nextafter(float a, float b) {
                                   uint16_t(from + select(away, 1u, 0xffffu)));
     return a != a || b != b ? a + b : (a == b ? b : to_float(moved));
 }
-PK_HD double nextafter(double a, double) { return a; }  // float16 values are never kept as doubles
+PK_HD double nextafter(double a, double) {
+    return a;
+}  // never called: float16 values are never kept as doubles
 
 }  // namespace pk::half

@@ -1,3 +1,4 @@
+// Checks the arguments of the histogram entries.
 #include "histogram.h"
 
 #include <algorithm>
@@ -50,9 +51,9 @@ static int64_t checked_total(const pk_bins *bins, int64_t axes) {
     return total;
 }
 
-// An operand that is not touched puts the elements in the shape's order.
+// The layout of the operands. An additional operand, which is never accessed, forces the order of the shape.
 static Layout layout_of(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-                        int64_t dimensions, bool executor) {
+                        int64_t dimensions, bool in_shape_order) {
     check_operands(operands, operand_count, shape, dimensions);
     std::vector<pk_operand> all(operands, operands + operand_count);
     std::vector<bool> stored(size_t(operand_count), false);
@@ -95,7 +96,7 @@ BinnedElements BinnedElements::for_host() const {
     return counting;
 }
 
-// The layout of one operand that is only read, and has elements.
+// The layout of one operand, which is only read and not empty.
 static Layout layout_of_elements(const pk_operand *operand, const int64_t *shape, int64_t dimensions) {
     check_operands(operand, 1, shape, dimensions);
     Layout layout(operand, 1, shape, dimensions, {false});

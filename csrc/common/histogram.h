@@ -1,4 +1,4 @@
-// What the entries of counting are asked for, checked; and counting on the host's threads, which both
+// The checked arguments of the histogram entries, and histograms computed by host threads, which both
 // libraries have.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace pk::histogram {
 
-// The elements to count, and into which bins. `weights` says whether a last operand has weights.
+// The elements to count and their bins. The last operand may be weights.
 struct BinnedElements {
     BinnedElements(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                    int64_t dimensions, const pk_bins *bins, int64_t axes, bool weights);
@@ -18,20 +18,21 @@ struct BinnedElements {
     const pk_bins *bins;
     int64_t axes;
     bool has_weights;
-    int64_t total;  // bins
-    Layout layout;  // in the shape's order, if there are weights
+    int64_t total;  // the number of all bins
+    Layout layout;  // in the order of the shape, if there are weights
     UniformFastPath fast_paths[2];
 
-    // The same as the host's threads take it, who look at the edges for shortcuts.
+    // The same for the loops of host threads, which derive a fast path for bins of equal width from their
+    // edges.
     BinnedElements for_host() const;
 
     int64_t elements() const { return layout.size; }
-    // Whether integers that are weights are added in floats, as NumPy does in bins of one width.
+    // Whether integer weights are added in float64, as NumPy does with bins of equal width.
     bool adds_in_floats() const { return bins[0].kind == PK_BINS_UNIFORM; }
     const View &view(int64_t operand) const { return layout.views[size_t(operand)]; }
 };
 
-// What each entry is asked for.
+// The checked arguments of pk_extent.
 struct ExtentRequest {
     ExtentRequest(const pk_operand *operand, const int64_t *shape, int64_t dimensions, uint64_t *extent);
     int64_t elements() const { return layout.size; }
@@ -53,7 +54,7 @@ struct HistogramOfExtentRequest {
     int64_t elements() const { return layout.size; }
     int type() const { return layout.views[0].type; }
 
-    // What counts the elements into the bins that the caller finds for their extent.
+    // The bins that the callback fills in for an extent, and the elements to count in them.
     pk_bins found_bins(const uint64_t *extent) const;
     BinnedElements counting(const pk_bins &found) const;
 
@@ -87,19 +88,19 @@ struct DigitizeRequest {
     bool right, decreasing;
 };
 
-// As pk_histogram, without weights.
+// Counts elements in bins, as pk_histogram does without weights.
 void count_on_host(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
-// The same with integer weights, the last operand.
+// The same with integer weights, which are the last operand.
 void count_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *counts);
 void add_weights(const BinnedElements &counting, const BinLoops &loops, Call &call, double *sums,
                  int64_t *out_of_range);
-// Elements whose weights are added one after the other; then such sums are.
+// The number of elements in a segment: weights are added in order within a segment, and then over segments.
 int64_t run_for(int64_t total);
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call);
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent);
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent);
 
-// Adds to the counts how often each byte occurs among the elements.
+// Adds the counts of byte values to the bins of these values.
 void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,
                   int64_t *counts);
 

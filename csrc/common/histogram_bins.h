@@ -1,4 +1,4 @@
-// Which bin a value falls into: NumPy's arithmetic, the same on both engines.
+// Arithmetic of histograms: which bin a value falls into. It is NumPy's arithmetic, the same in both engines.
 #pragma once
 
 #include "half.h"
@@ -7,7 +7,7 @@
 
 namespace pk::bins {
 
-// An element as it lies in an array, and as a value; a bool may be any byte.
+// An element type in memory (Raw) and in computations (Value). A bool in memory may be any byte.
 template <int type>
 struct element {
     using Raw = typename type_of<type>::type;
@@ -27,7 +27,8 @@ struct element<PK_FLOAT16> {
     PK_HD static Value value(Raw raw) { return half::to_float(raw); }
 };
 
-// An integer in the order of the elements, NaN beyond the infinities; an uint64's is moved down by 2^63.
+// Order-preserving key: maps an element to an integer whose order is the elements', with NaN beyond the
+// infinities. A uint64 is moved down by 2^63.
 template <int type>
 PK_HD int64_t key_of(typename element<type>::Raw raw) {
     using Raw = typename element<type>::Raw;
@@ -44,17 +45,17 @@ template <int type>
 PK_HD typename element<type>::Value element_of(uint64_t bits) {
     typename element<type>::Raw raw;
     memcpy(&raw, &bits, sizeof(raw));
-    if constexpr (type == PK_BOOL) return raw;  // of a limit, which may be beyond 1
+    if constexpr (type == PK_BOOL) return raw;  // a limit may be beyond 1
     return element<type>::value(raw);
 }
 
-// A value from low to high as a float to compare with the edges; NaN if it is not.
+// The value as a float to compare with the edges, if it is from `low` to `high`; else NaN.
 template <class Edge, class Value>
 PK_HD Edge in_range_or_nan(Value value, Value low, Value high) {
     return value >= low && value <= high ? Edge(value) : Edge(NAN);
 }
 
-// Bins of equal width as numpy.histogram has them: `rounds` says which float16 results are to be rounded.
+// Bins of equal width, computed as numpy.histogram does. `rounds` tells which results are rounded to float16.
 enum Rounding { NONE, DIFFERENCE, ALL };
 template <class Edge, class Quotient, int rounds>
 struct UniformBins {
@@ -63,7 +64,7 @@ struct UniformBins {
     Quotient width, times;
     int32_t count;
 
-    // `count` for NaN. `lost` is set where NumPy's index is beyond the bins.
+    // The index of the bin; `count` for NaN. Sets is_beyond_bins where NumPy's index is beyond the bins.
     PK_HD int32_t index(Edge value, uint32_t &is_beyond_bins) const {
         const Edge difference = round<rounds != NONE>(value - first);
         const Quotient share = round<rounds == ALL>(Quotient(difference) / width);
@@ -88,13 +89,13 @@ struct UniformBins {
     }
 };
 
-// Whether an edge is passed on the way to a value, where NaN comes last.
+// Whether the value is beyond the edge, where NaN comes last.
 template <class T>
 PK_HD bool passes(T edge, T value, bool or_equals) {
     return or_equals ? !(value < edge) : !(value <= edge);
 }
 
-// The number of edges passed.
+// The number of edges that the value is beyond: a branch-free binary search.
 template <class T>
 PK_HD int32_t search(T value, const T *edges, int32_t edge_count, bool or_equals) {
     int32_t base = 0, length = edge_count;
@@ -106,27 +107,28 @@ PK_HD int32_t search(T value, const T *edges, int32_t edge_count, bool or_equals
     return base + int32_t(passes(edges[base], value, or_equals));
 }
 
-// The bin after `passed` edges that are not above the value; `count` for none.
+// The bin of a value that is beyond `passed` edges; `count` if it is in none.
 template <class T>
 PK_HD int32_t between(int32_t passed, T value, T last, int32_t count) {
     const int32_t inside = select(passed == 0 || passed > count, count, passed - 1);
     return select(value == last, count - 1, inside);
 }
 
-// `count` for an integer that is the index of no bin.
+// The bin of an integer that is the index of its bin; `count` if it is in none.
 template <class T>
 PK_HD int32_t by_index(T value, int32_t count) {
     return select(uint64_t(value) < uint64_t(count), int32_t(value), count);
 }
 
-// A sum of integers that was made as a float; what no such integer is becomes the least one, or 0.
+// A sum of integer weights that was computed in float64, as an integer: as C does the cast, out of range it
+// becomes the least integer, or 0.
 PK_HD uint64_t whole(double sum, bool is_signed) {
     constexpr double HALF = 9223372036854775808.0;  // 2^63
     if (is_signed) return sum >= -HALF && sum < HALF ? uint64_t(int64_t(sum)) : uint64_t(1) << 63;
     return sum >= 0 && sum < 2 * HALF ? uint64_t(sum) : 0;
 }
 
-// How edges of a call are compared: in the type of this index.
+// The types in which values and edges are compared.
 enum CompareType { AS_INT64, AS_UINT64, AS_FLOAT, AS_DOUBLE, COMPARE_TYPES };
 PK_HD CompareType compare_type(int type) {
     switch (type) {
@@ -156,7 +158,7 @@ struct compare_type_of<AS_DOUBLE> {
     using type = double;
 };
 
-// The arithmetic of a pk_bins by width: an index into the loops for it, or WIDTHS if there is none.
+// The arithmetic of bins of equal width: an index into the table of loops, or UNIFORM_KINDS if there is none.
 enum { FLOAT_FLOAT, FLOAT_DOUBLE, DOUBLE_DOUBLE, HALF_HALF, HALF_FLOAT, HALF_DOUBLE, UNIFORM_KINDS };
 PK_HD int uniform_kind(int type, int compute_type) {
     if (type == PK_FLOAT64) return compute_type == PK_FLOAT64 ? DOUBLE_DOUBLE : UNIFORM_KINDS;
@@ -197,7 +199,7 @@ struct uniform_bins_of<HALF_DOUBLE> {
     using type = UniformBins<float, double, DIFFERENCE>;
 };
 
-// The bins as this kind computes with them, their edges at `edges`.
+// The bins of this kind, with their edges at `edges`.
 template <int kind>
 PK_HD typename uniform_bins_of<kind>::type uniform_bins_with(const pk_bins &bin_spec, const void *edges) {
     using W = typename uniform_bins_of<kind>::type;

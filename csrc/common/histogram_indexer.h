@@ -1,4 +1,4 @@
-// One thread's way from elements to the indices of their bins, block by block.
+// BinIndexer: computes the bin indices of a block of elements, for one thread.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ class BinIndexer {
 
     BinIndexer(const Layout &layout, const BinLoops &loops) : layout_(layout), loops_(loops) {}
 
-    // Elements of an operand, in the operand's own memory if they lie there as they should.
+    // The elements of an operand: in its own memory if they are contiguous, else gathered into `buffer`.
     const void *elements(int64_t operand, int64_t start, int64_t count, void *buffer) const {
         const View &view = layout_.views[size_t(operand)];
         if (view.access == Access::contiguous) return view.base + start * view.item;
@@ -21,10 +21,10 @@ class BinIndexer {
         return buffer;
     }
 
-    // The same, as a compared type.
+    // The same, converted to a compare type.
     const void *values(int64_t operand, bins::CompareType as, int64_t start, int64_t count, void *buffer) {
         const int type = layout_.views[size_t(operand)].type;
-        const void *found = elements(operand, start, count, raw_.get());
+        const void *gathered = elements(operand, start, count, raw_.get());
         const bool is_so =
             (as == bins::AS_INT64 && type == PK_INT64) || (as == bins::AS_UINT64 && type == PK_UINT64) ||
             (as == bins::AS_FLOAT && type == PK_FLOAT32) || (as == bins::AS_DOUBLE && type == PK_FLOAT64);
@@ -33,7 +33,7 @@ class BinIndexer {
         return buffer;
     }
 
-    // Indices into all bins, `total` for none. Returns whether any was lost.
+    // Computes indices into all bins, `total` for none. Returns true if any index was beyond the bins.
     bool indices(const BinnedElements &counting, int64_t start, int64_t count, int32_t *indices) {
         if (counting.axes == 1) return along(0, counting, start, count, indices);
         const auto first = int32_t(counting.bins[0].count), second = int32_t(counting.bins[1].count);
@@ -59,11 +59,11 @@ class BinIndexer {
         const int type = layout_.views[size_t(operand)].type;
         if (bin_spec.kind == PK_BINS_EDGES) {
             const bins::CompareType as = bins::compare_type(bin_spec.type);
-            const void *found = values(operand, as, start, count, values_.get());
+            const void *gathered = values(operand, as, start, count, values_.get());
             loops_.by_edges[as](found, count, bin_spec, indices);
             return false;
         }
-        const void *found = elements(operand, start, count, raw_.get());
+        const void *gathered = elements(operand, start, count, raw_.get());
         if (bin_spec.kind == PK_BINS_INDEX) {
             loops_.by_index[type](found, count, int32_t(bin_spec.count), indices);
             return false;

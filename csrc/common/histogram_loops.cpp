@@ -1,3 +1,4 @@
+// The fast path of bins of equal width, and the loops for baseline instructions.
 #include "histogram_loops_of.h"
 
 #include <algorithm>
@@ -5,7 +6,8 @@
 
 namespace pk {
 
-// The places of the edges, and what they may be off by: NumPy's arithmetic and ours round a few times each.
+// An upper bound for the distance of the edges from their ideal positions, and for the rounding of both
+// formulas, in bins.
 template <class Edge>
 static double margin_of(const pk_bins &bins, double scale, double epsilon) {
     const Edge *const edges = reinterpret_cast<const Edge *>(bins.edges);
@@ -18,7 +20,7 @@ static double margin_of(const pk_bins &bins, double scale, double epsilon) {
     constexpr double DOUBLES = 0x1p-52;
     const double margin =
         off + 16 * epsilon * double(bins.count) + 16 * DOUBLES * (double(bins.count) + largest * scale);
-    return margin < 0.4 ? margin : 1;  // not, if it is NaN
+    return margin < 0.4 ? margin : 1;  // also if it is NaN
 }
 
 UniformFastPath::UniformFastPath(const pk_bins &bins) : scale(double(bins.count) / bins.width) {
@@ -29,7 +31,7 @@ UniformFastPath::UniformFastPath(const pk_bins &bins) : scale(double(bins.count)
         margin = margin_of<double>(bins, scale, DOUBLES);
         return;
     }
-    // The difference is a float's in any case.
+    // The difference is computed in float in any case.
     margin = margin_of<float>(bins, scale, FLOATS);
     in_double = margin > RARE;
 }

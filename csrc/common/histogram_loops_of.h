@@ -1,5 +1,5 @@
-// The loops of histogram_loops.h, for whatever instruction set includes this. All has internal linkage: the
-// linker must not merge code of one instruction set into another.
+// The loops of histogram_loops.h, compiled for the instruction set of the file that includes this. Everything
+// has internal linkage: the linker must not merge code of one instruction set into another.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void by_index(const void *elements_, int64_t count, int32_t bins, int32_t *indic
     }
 }
 
-// False if any value is too near to an edge for that.
+// Returns false if any value is too close to an edge for the fast path.
 template <class Edge, class Place>
 bool try_fast_path(const Edge *values, int64_t count, Edge first, Place scale, Place margin, int32_t bins,
                    int32_t *indices) {
@@ -45,7 +45,7 @@ bool try_fast_path(const Edge *values, int64_t count, Edge first, Place scale, P
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
         const Place place = Place(values[i] - first) * scale;
-        const Place held = place < all ? place : all;  // all of them for NaN, too: no bin
+        const Place held = place < all ? place : all;  // for NaN, too: no bin
         const int32_t at = int32_t(held);
         const Place part = held - Place(at);
         near |= uint32_t(((part > margin) & (part < other)) | (values[i] != values[i])) ^ 1u;
@@ -81,7 +81,7 @@ bool uniform(const void *values_, int64_t count, const pk_bins &bin_spec, const 
     return is_beyond_bins != 0;
 }
 
-// As bins::search, a step for all values after the other.
+// As bins::search, but step by step for all values together.
 template <int as>
 void search(const void *values_, int64_t count, const pk_bins &bin_spec, bool or_equals, int32_t *passed) {
     using T = typename bins::compare_type_of<as>::type;
@@ -117,7 +117,7 @@ void by_edges(const void *values_, int64_t count, const pk_bins &bin_spec, int32
     }
 }
 
-// Floats' keys are integers in their order, NaN beyond the infinities.
+// The keys of floats are integers in their order, with NaN beyond the infinities.
 template <int type>
 void extent(const void *elements_, int64_t count, int64_t *least, int64_t *greatest) {
     using Raw = typename bins::element<type>::Raw;
@@ -139,7 +139,7 @@ void extent(const void *elements_, int64_t count, int64_t *least, int64_t *great
         low = key < low ? key : low;
         high = key > high ? key : high;
     }
-    // An uint64's key is moved down by 2^63.
+    // The key of a uint64 is moved down by 2^63.
     constexpr uint64_t moved = type == PK_UINT64 ? uint64_t(1) << 63 : 0;
     *least = std::min(*least, int64_t(uint64_t(low) ^ moved));
     *greatest = std::max(*greatest, int64_t(uint64_t(high) ^ moved));

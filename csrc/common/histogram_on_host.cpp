@@ -1,4 +1,4 @@
-// Counting on the host's threads.
+// Histograms computed by host threads: counts, bin indices and extents.
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -16,7 +16,8 @@ namespace {
 
 int64_t threads_for(int64_t size) { return std::clamp<int64_t>(size / WORTH_A_THREAD, 1, thread_count()); }
 
-// Calls begin() in each thread, which makes its work: block(start, count) for what it gets, and end() then.
+// Runs a loop on threads. Each calls begin(), which returns its worker; then worker.block(start, count) for
+// each part, and worker.end().
 template <class Begin>
 void parallel_for(int64_t size, int64_t threads, Call &call, Begin begin) {
     const int64_t fair = (size + threads - 1) / threads;
@@ -34,13 +35,13 @@ void parallel_for(int64_t size, int64_t threads, Call &call, Begin begin) {
         [](auto &work) { work.end(); });
 }
 
-// A thread's counts. Neighbouring elements are often in one bin, and an increment waits for the one before it
-// in the same place: so each element of a few has a table of its own.
+// Counts of one thread. Neighbouring elements are often in one bin, and an increment waits for the one before
+// at the same address; so consecutive elements use separate tables.
 class Tables {
    public:
     Tables(int64_t size, int64_t tables) : tables_(tables), size_(size), counts_(size_t(tables * size), 0) {}
 
-    // `index` is an integer in the tables.
+    // Index is an integer that fits in the tables.
     template <int64_t tables, class Index>
     void add(const Index *indices, int64_t count) {
         uint32_t *const counts = counts_.data();
@@ -51,10 +52,10 @@ class Tables {
         for (; i < count; ++i) ++counts[indices[i]];
     }
 
-    // Whether so many more could be too many for what a count can hold.
+    // Whether `count` more elements could overflow a counter.
     bool is_full(int64_t count) { return (since_ += count) > std::numeric_limits<int32_t>::max(); }
 
-    // For one thread at a time.
+    // Adds the counts to `to`, for one thread at a time.
     void flush(int64_t *to) {
         for (int64_t table = 0; table < tables_; ++table) {
             for (int64_t i = 0; i < size_; ++i) to[i] += counts_[size_t(table * size_ + i)];
@@ -71,7 +72,7 @@ class Tables {
 
 class ByIndex {
    public:
-    // Of large tables there are few, and a thread that is alone needs none at all.
+    // How many threads and tables to use. Large tables get few threads, and a single thread counts directly.
     static constexpr int64_t SMALL = 4096, LARGE = 1 << 20, BYTES = 256 << 20;
     static int64_t threads(int64_t total, int64_t size) {
         const int64_t fitting = BYTES / int64_t(sizeof(uint32_t)) / (total + 1), worth = size / (total + 1);
@@ -115,7 +116,7 @@ class ByIndex {
     int32_t indices_[BinIndexer::BLOCK];
 };
 
-// Of elements of one byte each value is counted, and looked up once.
+// For elements of one byte: counts each byte value, and looks up its bin once.
 class ByByte {
    public:
     ByByte(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *of_byte)
@@ -191,7 +192,7 @@ class Digitizer {
     int64_t buffer_[BinIndexer::BLOCK];
 };
 
-// The element that an extent's key is of.
+// The element with a given order-preserving key.
 uint64_t element_of_key(int type, int64_t key) {
     if (type == PK_UINT64) return uint64_t(key) ^ uint64_t(1) << 63;
     if (!is_float_type(type)) return uint64_t(key);

@@ -1,4 +1,4 @@
-// Weights are added on the host's threads, in one order: see pk_weighted_histogram.
+// Weighted histograms computed by host threads, with the sums in a fixed order: see pk_weighted_histogram.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -14,9 +14,9 @@ namespace pk::histogram {
 
 namespace {
 
-constexpr int64_t RUN = 65536;  // NumPy's, so that its sums of float64 are ours
+constexpr int64_t RUN = 65536;  // elements of a segment, as in NumPy, so that float64 sums are the same
 
-// Threads fold their runs' sums in turn.
+// In-order executor: threads add the sums of their segments in the order of the segments.
 class InOrderExecutor {
    public:
     explicit InOrderExecutor(Call &call) : call_(call) {}
@@ -40,8 +40,8 @@ class InOrderExecutor {
     int64_t turn_ = 0;
 };
 
-// Adds every run's weights, as Sum, in order, and hands the runs' sums to fold(sums) in order. Returns
-// whether any element's bin was lost.
+// Sums the weights of each segment, in type Sum and in order, and passes the sums to fold(sums) in order.
+// Returns whether any index was beyond the bins.
 template <class Sum, class Fold>
 bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *none, Fold fold) {
     const int64_t size = counting.layout.size, run = run_for(counting.total);
@@ -62,7 +62,7 @@ bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call,
         int32_t indices[BinIndexer::BLOCK];
         uint64_t buffer[BinIndexer::BLOCK];
         bool is_beyond_bins = false;
-        // From here to its turn, a thread ends only if all do.
+        // Once a thread has taken a segment, it must reach its turn, unless all threads stop.
         for (int64_t i = next++; i < runs; i = next++) {
             const double began = call.seconds();
             const int64_t start = i * run, count = std::min(run, size - start);

@@ -1,3 +1,4 @@
+// Layouts of operands: the order of dimensions, and strided copies to and from dense buffers.
 #include "layout.h"
 
 #include <algorithm>
@@ -41,7 +42,7 @@ static void check_operand(const pk_operand &operand, int64_t index, const int64_
     }
 }
 
-// The dimensions from the slowest to the fastest: by the stored operands' strides, then the loaded ones'.
+// The dimensions from the slowest to the fastest: by the strides of stored operands, then of loaded ones.
 static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t operand_count,
                                           const int64_t *dims, int64_t dim_count,
                                           const std::vector<bool> &stored) {
@@ -77,7 +78,7 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
             {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
         views.back().on_device = (operand.flags & PK_OPERAND_ON_DEVICE) != 0;
     }
-    if (size == 0) return;  // nothing will be walked
+    if (size == 0) return;  // no element is accessed
 
     for (int64_t d : walking_order(operands, operand_count, dims, dim_count, stored)) {
         const bool backwards =
@@ -120,8 +121,8 @@ void Layout::classify_access() {
     }
 }
 
-// Calls run(address, stride, elements so far, elements in this run) for the runs of elements along the last
-// dimension that make up [start, start + count).
+// Calls run(address, stride, elements so far, elements in this run) for each run of elements along the last
+// dimension in [start, start + count).
 template <class Run>
 static void for_each_run(const Layout &layout, const View &view, int64_t start, int64_t count, Run run) {
     const int64_t last = int64_t(layout.shape.size()) - 1;
@@ -155,7 +156,7 @@ static uint16_t swap_bytes(uint16_t x) { return __builtin_bswap16(x); }
 static uint32_t swap_bytes(uint32_t x) { return __builtin_bswap32(x); }
 static uint64_t swap_bytes(uint64_t x) { return __builtin_bswap64(x); }
 
-// Elements may lie at any address, so they are read and written by memcpy.
+// Elements may be unaligned, so they are read and written by memcpy.
 template <class Word, bool swapped>
 static Word read_word(const char *from) {
     Word word;
@@ -163,7 +164,7 @@ static Word read_word(const char *from) {
     return swapped ? swap_bytes(word) : word;
 }
 
-static constexpr int64_t CACHE_LINE = 64;  // bytes of memory that come together
+static constexpr int64_t CACHE_LINE = 64;  // bytes
 
 static bool is_transposed(const Layout &layout, const View &view) {
     const size_t dims = layout.shape.size();
@@ -175,8 +176,8 @@ int64_t Layout::elements_per_cache_line(const View &view) const {
     return is_transposed(*this, view) ? CACHE_LINE / view.item * shape.back() : 1;
 }
 
-// Square tiles of as many elements as a vector has, transposed in registers: that many rows of `from`, so
-// many bytes apart, become columns of `to`.
+// Transposes square tiles in registers, with as many elements in a side as a vector has: rows of `from`,
+// row_stride bytes apart, become columns of `to`.
 template <class Word>
 struct SquareTile {
     static constexpr int SIDE = 16 / sizeof(Word);
@@ -203,7 +204,7 @@ struct SquareTile {
     }
 };
 
-// Copies a line to where one begins: past the cache, which else would fetch it first.
+// Copies a cache line to an aligned address with non-temporal stores: an ordinary store would read it first.
 static void store_cache_line(void *to, const void *line) {
 #if defined(__SSE2__)
     for (int i = 0; i < CACHE_LINE / 16; ++i)
@@ -213,15 +214,15 @@ static void store_cache_line(void *to, const void *line) {
 #endif
 }
 
-// Rows of a matrix whose columns lie side by side: in tiles of whole lines of memory, which are asked for
-// ahead. Rows of the result are `pitch` elements apart.
+// Copies a matrix whose columns are contiguous (a transposition): in tiles of whole cache lines, with
+// prefetching. Rows of the result are `pitch` elements apart.
 template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
                         int64_t columns, Word *to, int64_t pitch, bool past_cache = false) {
     constexpr int64_t WIDTH = CACHE_LINE / sizeof(Word), HEIGHT = 4 * WIDTH, SIDE = SquareTile<Word>::SIDE;
-    constexpr int INTO_L2 = 2;  // there are too few ways into L1
+    constexpr int INTO_L2 = 2;  // L1 has too little associativity
     alignas(CACHE_LINE) Word tile[HEIGHT][WIDTH];
-    // Columns before the first whole line of each row, where all rows have theirs in one place.
+    // The columns before the first whole cache line of each row, if it is the same in all rows.
     const int64_t beyond = int64_t(reinterpret_cast<uintptr_t>(to) % CACHE_LINE);
     past_cache = past_cache && pitch % WIDTH == 0 && beyond % int64_t(sizeof(Word)) == 0;
     const int64_t head = past_cache ? (CACHE_LINE - beyond) % CACHE_LINE / int64_t(sizeof(Word)) : 0;
@@ -268,8 +269,8 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
 template <class Word, bool swapped>
 static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense);
 
-// Calls body(from, rows, done) for the rows of each plane that are among these elements, which begin with a
-// row. Returns how many elements that was; an incomplete row is left.
+// Calls body(from, rows, done) for the rows of each plane within the elements, which begin with a row.
+// Returns the number of elements; an incomplete row is left out.
 template <class Body>
 static int64_t for_each_plane(const Layout &layout, const View &view, int64_t start, int64_t count,
                               Body body) {
@@ -289,7 +290,7 @@ static int64_t for_each_plane(const Layout &layout, const View &view, int64_t st
     return done;
 }
 
-// Gathers whole rows of a view in which the next to last dimension is the fastest; false if it is not.
+// Gathers whole rows of a view whose fastest dimension is the next to last. Returns false if it is another.
 template <class Word, bool swapped>
 static bool gather_transposed(const Layout &layout, const View &view, int64_t start, int64_t count,
                               Word *dense) {
@@ -317,7 +318,7 @@ bool Layout::are_transposed_rows(const View &view, int64_t start, int64_t count)
 
 void Layout::gather_columns(const View &view, int64_t start, int64_t count, void *dense) const {
     constexpr int64_t AHEAD = 24;  // columns
-    constexpr int INTO_L2 = 2;     // there are too few ways into L1
+    constexpr int INTO_L2 = 2;     // L1 has too little associativity
     const int64_t columns = shape.back(), stride = view.strides.back();
     for_each_plane(*this, view, start, count, [&](const char *from, int64_t rows, int64_t at) {
         const int64_t bytes = rows * view.item;
@@ -364,7 +365,7 @@ static void scatter_words(const Layout &layout, const View &view, int64_t start,
     });
 }
 
-// Calls body(Word(), swapped as a compile-time constant) for the view's elements.
+// Calls body(Word(), swapped as a compile-time constant) for the view's element size and byte order.
 template <class Body>
 static void with_word(const View &view, Body body) {
     switch (view.item) {

@@ -1,3 +1,4 @@
+// pk_build_info: how the library was built, from macros that CMake sets.
 #include "status.h"
 
 static const char text[] = "version: " PK_BUILD_VERSION

@@ -1,3 +1,5 @@
+// One call of an entry: its options, progress, cancellation, timeline and report; and the shutdown of the
+// library.
 #include "call.h"
 
 #include <pthread.h>
@@ -13,7 +15,8 @@ namespace pk {
 
 namespace {
 
-// The end of the process, which one thread brings about: first watches rest, then calls.
+// State of pk_disable_callbacks() and pk_shutdown(), which one thread calls at the end of the process: first
+// callbacks are disabled, then calls are stopped.
 std::atomic<bool> callbacks_disabled{false};
 std::atomic<bool> exiting{false};
 std::atomic<std::thread::id> exiting_thread{};
@@ -24,7 +27,7 @@ bool is_another_thread() { return exiting_thread.load() != std::this_thread::get
 
 bool must_block() { return exiting && is_another_thread(); }
 
-// The process is about to end and this thread with it: it must not touch anything any more.
+// Blocks other threads for ever once the process is exiting: memory that they would touch may be freed.
 void block_if_exiting() {
     while (must_block()) pause();
 }
@@ -42,8 +45,8 @@ void wait_for(const std::atomic<int64_t> &under_way) {
     }
 }
 
-// Answers what the watch does, or 0 where none may be called any more. It is counted before it looks, so that
-// pk_disable_callbacks() waits for each that it did not stop.
+// Returns the callback's answer, or 0 if callbacks are disabled. The counter goes up before the flag is read,
+// so that pk_disable_callbacks() waits for every callback that it did not prevent.
 int32_t call_progress_callback(pk_progress_callback callback, const pk_progress &progress) {
     struct Counted {
         Counted() { ++callbacks_in_flight; }
@@ -105,8 +108,8 @@ void Call::poll_callback() {
     last_poll_ = Clock::now();
 }
 
-// A device does one thing of a kind after the other, and a chunk's span begins when it was queued: leaves of
-// each what came after the one before.
+// Makes spans of one stage and device disjoint. A device runs the chunks of a stage one after the other, but
+// a chunk's span begins when it was enqueued: it is moved to the end of the span before.
 static void clip(pk_span *spans, int64_t count) {
     std::vector<pk_span *> order;
     for (int64_t i = 0; i < count; ++i) {
@@ -147,7 +150,8 @@ void Call::report_undelivered(const std::vector<pk_range> &ranges) {
         const bool adjoins = last != nullptr && last->start + last->count == range.start;
         if (adjoins || rest->count == PK_MAX_RANGES) {
             last->count =
-                range.start + range.count - last->start;  // if need be, with some that was delivered
+                // if necessary, including some that were delivered
+                range.start + range.count - last->start;
         } else {
             rest->ranges[rest->count++] = range;
         }
@@ -157,9 +161,9 @@ void Call::report_undelivered(const std::vector<pk_range> &ranges) {
 TraceLane::TraceLane(Call &call) : call_(call) {
     const std::lock_guard<std::mutex> lock(call.mutex);
     std::vector<std::thread::id> &threads = call.threads_;
-    const auto known = std::find(threads.begin(), threads.end(), std::this_thread::get_id());
-    number_ = int(known - threads.begin());
-    if (known == threads.end()) threads.push_back(std::this_thread::get_id());
+    const auto number = std::find(threads.begin(), threads.end(), std::this_thread::get_id());
+    number_ = int(number - threads.begin());
+    if (number == threads.end()) threads.push_back(std::this_thread::get_id());
     call.report.threads = std::max(call.report.threads, int64_t(threads.size()));
 }
 

@@ -1,4 +1,5 @@
-// A call under way: what its caller asked for beside the work, and what became of it.
+// Call: the state of one call of an entry (options, progress, cancellation, report), and the entry functions
+// that every family's `extern "C"` functions use.
 #pragma once
 
 #include <atomic>
@@ -27,17 +28,17 @@ class Call {
     void begin(int64_t elements);
     void end();  // throws if the call was stopped
 
-    // What is to be computed of the elements: all, or what options.rest says.
+    // The elements to compute: all, or the ranges of options.rest.
     const std::vector<pk_range> &ranges() const { return ranges_; }
 
-    // For every thread, as often as may be: counts elements done, and throws if the call is to stop.
+    // Counts elements as done, and throws if the call is to stop. For every thread, as often as possible.
     void advance(int64_t elements) {
         done_.fetch_add(elements, std::memory_order_relaxed);
         check_interrupt();
     }
     void check_interrupt();
 
-    // For the calling thread while it waits: asks the caller whether to go on, now and then.
+    // Calls the progress callback, at most every POLL_INTERVAL. For the calling thread while it waits.
     void poll_callback();
     static constexpr std::chrono::milliseconds POLL_INTERVAL{50};
 
@@ -46,7 +47,7 @@ class Call {
     const pk_options &options() const { return options_; }
     void report_undelivered(const std::vector<pk_range> &ranges);
 
-    // The seconds of a stage as a device's own clock has them, finer than those of the chunks' spans.
+    // Overrides the seconds of a stage by a device's own clock, which is more precise than the chunks' spans.
     void set_stage_seconds(int stage, double seconds) { stage_seconds_[stage] = seconds; }
 
     std::mutex mutex;  // guards the report
@@ -66,12 +67,11 @@ class Call {
     std::atomic<bool> stopped_{false};
     Timeline timeline_;
     std::optional<double> stage_seconds_[PK_STAGE_COUNT];
-    std::vector<std::thread::id> threads_;  // that took part
+    std::vector<std::thread::id> threads_;  // those that took part
 };
 
-// What an entry that computes is, in either engine. check() makes a request of the entry's arguments, or
-// throws; then the call begins, of as many elements as the request has, and launch(request, call) is the
-// engine's.
+// Runs an entry that computes, in either engine. check() builds a request from the entry's arguments, or
+// throws; then launch(request, call), which the engine provides, computes it.
 template <class Check, class Launch>
 int32_t run_ranged_entry(const pk_options *options, pk_report *report, Check check, Launch launch) {
     return guarded([&] {
@@ -84,7 +84,7 @@ int32_t run_ranged_entry(const pk_options *options, pk_report *report, Check che
     });
 }
 
-// The same, for an entry that does all of its work or none of it.
+// The same for an entry that does not support options.rest.
 template <class Check, class Launch>
 int32_t run_entry(const pk_options *options, pk_report *report, Check check, Launch launch) {
     const auto check_whole = [&] {
@@ -94,7 +94,8 @@ int32_t run_entry(const pk_options *options, pk_report *report, Check check, Lau
     return run_ranged_entry(options, report, check_whole, launch);
 }
 
-// What one thread tells of the stages that its chunks went through; by the same number, all through a call.
+// Records the stages of the chunks that one thread processes. A thread has the same lane number throughout a
+// call.
 class TraceLane {
    public:
     explicit TraceLane(Call &call);
@@ -102,7 +103,7 @@ class TraceLane {
     TraceLane(const TraceLane &) = delete;
     TraceLane &operator=(const TraceLane &) = delete;
 
-    // On the host, or on a device in a slot.
+    // Records a stage on the host, or in a slot of a device.
     void add(int stage, double begin, double end, int64_t bytes, int64_t elements) {
         add(stage, begin, end, bytes, elements, -1, number_);
     }

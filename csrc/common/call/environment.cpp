@@ -1,3 +1,4 @@
+// Numbers from environment variables.
 #include "environment.h"
 
 #include <cmath>

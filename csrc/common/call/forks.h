@@ -1,4 +1,4 @@
-// What a forked child needs of its parent's threads, which it does not have.
+// Mutexes and global pointers across fork(): the child has none of the parent's other threads.
 #pragma once
 
 #include <pthread.h>
@@ -7,8 +7,8 @@
 
 namespace pk {
 
-// Locks a mutex while the process forks, so that no thread that the child lacks holds it there. In the child
-// these pointers are null: what they point to was made for the parent's threads.
+// Holds a mutex while the process forks, so that no thread that the child lacks owns it there. The child sets
+// the pointers to null: they point to objects that depend on the parent's threads.
 template <std::mutex &mutex, auto &...pointers>
 void hold_over_forks() {
     static const int registered = pthread_atfork([] { mutex.lock(); }, [] { mutex.unlock(); },

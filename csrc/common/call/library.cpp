@@ -1,4 +1,4 @@
-// The entries that say what a library is, the same in both.
+// Entries that describe a library, the same in both: its ABI version, operations, threads and last error.
 #include <cstdio>
 
 #include "common/operations.h"

@@ -1,4 +1,4 @@
-// How the host's threads share what a call computes.
+// parallel_for: a dynamic loop over [0, count) on the host's threads.
 #pragma once
 
 #include <algorithm>
@@ -14,17 +14,16 @@
 
 namespace pk {
 
-// Seconds of one thread's work for which others are woken: that takes some 60 us where the processor is
-// virtual, and the waking thread a third of them.
+// Seconds of remaining work for one thread from which other threads are woken. Waking takes some 60 us on
+// virtual processors, of which the waking thread spends a third.
 constexpr double WORTH_WAKING = 110e-6;
 
-// Whether the pool's threads are woken at once, or, of parts that are short, when one tells that the rest
-// takes long.
+// When helper threads are woken: at once, or only if the first parts show that the rest takes long.
 enum class Waking { at_once, if_long };
 
-// Hands out [0, count) to threads, `share` at a time; of short parts, less at the end, so that all end
-// together. Each thread that gets any makes its own worker by make(), computes by run(worker, first, count),
-// which returns how many elements that were, and ends with end(worker), which is for one thread at a time.
+// Distributes [0, count) to threads, `grain` elements at a time, and fewer at the end, so that all threads
+// finish together. Each thread that gets any makes its own worker by make(), computes by run(worker, first,
+// count), which returns how many elements it computed, and finishes with end(worker), one thread at a time.
 template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
                   Waking waking = Waking::at_once) {
@@ -36,7 +35,8 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
         const int64_t part = std::clamp(fair, min_grain, most), first = next.fetch_add(part);
         return std::pair(first, std::min(part, count - first));
     };
-    // next_most(seconds for each of the part's) is how much to take after it at most.
+    // Processes parts until none is left. next_most(seconds per element of the last part) is the maximum for
+    // the next part.
     const auto take_parts = [&](int64_t most, auto &&next_most) {
         auto [first, part] = take(most);
         if (part <= 0) return;
@@ -65,7 +65,8 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
             return grain;
         });
     };
-    run_on_threads(threads, call, std::ref(work), std::ref(caller_work));  // which cost no memory
+    run_on_threads(threads, call, std::ref(work),
+                   std::ref(caller_work));  // references: std::function then allocates nothing
     call.report.chunks += (count + grain - 1) / grain;
 }
 

@@ -1,6 +1,7 @@
-// New pages cost more than most calls compute: the system hands them out one by one, and cleans each. So
-// those of a result that is no more wait for the next of about its size. Meanwhile they are the system's to
-// take, should it run short of memory.
+// Allocator of large results (pk_result_allocator): a free list of the memory of freed results.
+// Touching new pages costs more than most calls compute, because the operating system maps and clears each of
+// them. So a freed block is kept for the next result of about its size. Free blocks are marked with
+// MADV_FREE, so that the operating system may reclaim their pages when memory is short.
 #include "result_memory.h"
 
 #include <sys/mman.h>
@@ -31,7 +32,7 @@ size_t page() {
     return bytes;
 }
 
-// What is known of a block stands before its memory, at the end of the page there.
+// The header of a block. It is in front of the block's memory, at the end of the page before.
 struct Header {
     void *mapping;
     size_t mapped, capacity;
@@ -48,12 +49,12 @@ struct Unmap {
 
 using Block = std::unique_ptr<char, Unmap>;
 
-// There is the room, and not much more.
+// Whether a block has the capacity, with at most an eighth to spare.
 bool fits(size_t bytes, size_t capacity) { return bytes <= capacity && capacity - bytes <= capacity / 8; }
 
 size_t capacity_of(const Block &block) { return header(block.get()).capacity; }
 
-// Null if there is no such memory.
+// Maps a new block. Null if there is no such memory.
 Block map(size_t capacity) {
     const size_t mapped = capacity + HUGE_PAGE;
     void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -77,7 +78,7 @@ class FreeList {
 
     int64_t budget() const { return int64_t(budget_); }
 
-    // The smallest block that fits, or null.
+    // Removes the smallest block that fits. Null if there is none.
     Block take(size_t capacity) {
         const std::lock_guard<std::mutex> lock(free_list_mutex);
         auto best = blocks_.end();
@@ -96,7 +97,7 @@ class FreeList {
         const size_t capacity = capacity_of(block);
         if (capacity > budget_ || capacity < MIN_CACHED_BYTES) return;
 #if defined(MADV_FREE)
-        (void)madvise(block.get(), capacity, MADV_FREE);  // a kindness, which some systems do not know
+        (void)madvise(block.get(), capacity, MADV_FREE);  // a hint, which some systems do not support
 #endif
         Blocks dropped;
         const std::lock_guard<std::mutex> lock(free_list_mutex);
@@ -124,15 +125,15 @@ class FreeList {
     }
 
    private:
-    using Blocks = std::array<Block, MAX_FREE_BLOCKS + 1>;  // which end when the lock has
+    using Blocks = std::array<Block, MAX_FREE_BLOCKS + 1>;  // freed after the lock is released
 
     const size_t budget_ =
         size_t(integer_from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", default_budget(), 0));
-    std::vector<Block> blocks_;  // the oldest first; never more than it has room for
+    std::vector<Block> blocks_;  // the oldest first; at most MAX_FREE_BLOCKS + 1
     size_t bytes_ = 0;
 };
 
-// Never destroyed: results may die after everything else.
+// Never destroyed: results may be freed after everything else.
 FreeList &free_list() {
     static FreeList *const free_list = new FreeList;
     hold_over_forks<free_list_mutex>();
@@ -172,7 +173,7 @@ void *resize(void *context, void *memory, size_t bytes) noexcept {
     return moved;
 }
 
-// As NumPy lays out its PyDataMem_Handler, in version 1.
+// The layout of NumPy's PyDataMem_Handler, version 1.
 struct Handler {
     char name[127];
     uint8_t version;
@@ -199,7 +200,7 @@ void release_result_memory() { free_list().clear(); }
 extern "C" int32_t pk_result_allocator(uint64_t *address) {
     return pk::guarded([&] {
         pk::require(address != nullptr, "address is a null pointer");
-        (void)pk::free_list();  // or why it cannot be
+        (void)pk::free_list();  // throws if PYCUDAKIT_RESULT_MEMORY is malformed
         *address = reinterpret_cast<uint64_t>(&pk::handler);
     });
 }

@@ -1,4 +1,4 @@
-// Memory for results, some of which is kept when they are no more.
+// Memory of freed results, kept for reuse: see result_memory.cpp.
 #pragma once
 
 #include "pycudakit.h"

@@ -1,3 +1,4 @@
+// The calling thread's last error message.
 #include "status.h"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// How an entry of the ABI fails: a Failure is thrown anywhere below, and the entry's barrier turns it
-// into a status and the thread's last message.
+// Errors: a Failure is thrown anywhere in the library, and the barrier of the entry, guarded(), turns it into
+// a status and the thread's last message.
 #pragma once
 
 #include <new>
@@ -28,14 +28,14 @@ inline void require(bool holds, const char *message) {
     if (!holds) fail(PK_INVALID_ARGUMENT, message);
 }
 
-// Of sizes, none of which is negative.
+// Multiplies sizes that are not negative; fails with `message` on overflow.
 inline int64_t product(int64_t x, int64_t y, const char *message) {
     int64_t result = 0;
     require(!__builtin_mul_overflow(x, y, &result), message);
     return result;
 }
 
-// What has no elements may lie anywhere.
+// An array without elements may have any address.
 inline void require_array(const void *array, int64_t count, size_t bytes, const char *name) {
     if (count == 0) return;
     if (array == nullptr) fail(PK_INVALID_ARGUMENT, std::string(name) + " is a null pointer");

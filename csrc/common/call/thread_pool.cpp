@@ -1,3 +1,4 @@
+// Thread pool of the host: helper threads that join the calls that have work for them.
 #include "thread_pool.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ namespace pk {
 
 static constexpr int64_t MAX_THREADS = 1024;
 
-// The processors that a container's quota leaves, in either version of control groups.
+// The processors that a container's quota allows, in either version of control groups.
 static int64_t quota_processors() {
     double quota = 0, period = 0;
     std::string word;
@@ -80,8 +81,7 @@ int64_t thread_count() {
 
 namespace {
 
-// Sleeping and waking cost some 40 us where the processor is virtual, so both sides look again for about as
-// long before they sleep.
+// How long both sides poll before they sleep. Sleeping and waking cost some 40 us on virtual processors.
 constexpr std::chrono::microseconds POLL_INTERVAL(50);
 
 template <class Condition>
@@ -94,13 +94,13 @@ void wait_awake(Condition holds) {
     }
 }
 
-// Work that threads share, for as long as its call runs it.
+// Work that a call shares with helpers. It exists while the call runs it.
 struct Job {
     Job(const std::function<void()> &work, int64_t helpers) : work(work), open_places(helpers) {}
 
     const std::function<void()> &work;
-    int64_t open_places;             // for helpers
-    std::atomic<int64_t> active{0};  // helpers at work
+    int64_t open_places;             // how many more helpers may join
+    std::atomic<int64_t> active{0};  // helpers that run it
     std::exception_ptr error;
     Job *next = nullptr;
 };
@@ -108,7 +108,7 @@ struct Job {
 class Pool {
    public:
     explicit Pool(int64_t helpers) {
-        // With fewer helpers the work takes longer, and is done.
+        // If the system refuses threads, the pool has fewer helpers.
         while (helpers > 0 && start_thread([this] { help(); })) --helpers;
     }
 
@@ -165,13 +165,14 @@ class Pool {
         open_places_ -= job.open_places;
     }
 
-    // With the fewest helpers of those that want some; there is one, and the mutex is held.
+    // The job with the fewest active helpers among those that can take more. There is one, and the mutex is
+    // held.
     Job &neediest() {
-        Job *found = nullptr;
+        Job *best = nullptr;
         for (Job *job = jobs_; job != nullptr; job = job->next) {
-            if (job->open_places > 0 && (found == nullptr || job->active < found->active)) found = job;
+            if (job->open_places > 0 && (best == nullptr || job->active < best->active)) best = job;
         }
-        return *found;
+        return *best;
     }
 
     void help() {
@@ -201,15 +202,15 @@ class Pool {
         }
     }
 
-    std::mutex mutex_;  // held to write anything below, and in jobs
+    std::mutex mutex_;  // guards all members below, and the jobs
     std::condition_variable wake_, idle_;
-    Job *jobs_ = nullptr;                  // which their calls own
-    std::atomic<int64_t> open_places_{0};  // of all
-    std::atomic<int64_t> looking_{0};      // helpers
+    Job *jobs_ = nullptr;                  // a linked list; each job is owned by its call
+    std::atomic<int64_t> open_places_{0};  // of all jobs
+    std::atomic<int64_t> looking_{0};      // helpers that poll for work
 };
 
-// The process's pool. A forked child has none of the threads, and its copy of the pool may be locked for
-// good, so it makes a new one. Pools are never destroyed, since their threads never end.
+// The process's pool. After a fork, the child has none of the threads, and its copy of the pool may be locked
+// for ever, so it makes a new one. Pools are never destroyed, since their threads never end.
 std::mutex pool_creation;
 Pool *current_pool = nullptr;
 
@@ -223,7 +224,7 @@ Pool &pool() {
 }  // namespace
 
 bool start_thread(const std::function<void()> &body) {
-    sigset_t all, own;  // the thread inherits its mask
+    sigset_t all, own;  // a new thread inherits the signal mask
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &own);
     bool started = true;
@@ -257,10 +258,10 @@ bool helpers_are_awake() { return thread_count() > 1 && pool().has_some_awake();
 
 #if defined(__x86_64__)
 
-// The register of SSE alone, in which all is computed: that of the x87, which fesetenv() sets, too, takes
-// long.
+// Only the SSE control register is saved and set, because all arithmetic uses it. fesetenv() sets the x87 one
+// as well, which takes long.
 DefaultFloatingPoint::DefaultFloatingPoint() {
-    constexpr unsigned USUAL = 0x1f80;  // rounds to nearest, keeps subnormals, has met nothing, traps nothing
+    constexpr unsigned USUAL = 0x1f80;  // round to nearest, keep subnormals, all traps masked
     new (saved_) unsigned(_mm_getcsr());
     _mm_setcsr(USUAL);
 }

@@ -1,4 +1,4 @@
-// The library's host threads.
+// Thread pool of the host.
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,12 @@
 
 namespace pk {
 
-// Threads that compute, the caller's included: PYCUDAKIT_THREADS, or as many as the process may use. One,
-// where the caller computes alone.
+// The number of threads that compute, the calling one included: PYCUDAKIT_THREADS, or as many as the process
+// may use; 1 inside a SingleThreadScope.
 int64_t thread_count();
 
-// While it lives, what its thread calls is computed by that thread alone, as others have work of their own.
+// While it exists, calls of its thread use that thread alone, because the other threads have work of their
+// own.
 class SingleThreadScope {
    public:
     SingleThreadScope();
@@ -24,24 +25,24 @@ class SingleThreadScope {
 
 class Call;
 
-// Calls work() on the calling thread and, at the same time, on up to `threads` - 1 of the pool's. Work is
-// shared out by `work` itself, through a counter of its own; a thread that comes too late is not waited
-// for. Calls at the same time share the pool's threads. Throws the first exception of any.
+// Runs work() on the calling thread and, at the same time, on up to `threads` - 1 helpers. `work` distributes
+// its parts itself, through an atomic counter; helpers that come too late are not waited for. Concurrent
+// calls share the helpers. Throws the first exception of any thread.
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work);
 
-// The same, but on the calling thread `own`, at whose argument's call the other threads are asked to come.
+// The same, but the calling thread runs own(wake), and helpers join when it calls wake().
 using Wake = std::function<void()>;
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work,
                     const std::function<void(const Wake &)> &own);
 
-// Whether some of the pool's threads look for work: they come at once. Those that sleep take a while.
+// Whether some helpers are polling for work: they join at once, while waking the others takes some time.
 bool helpers_are_awake();
 
-// Has body() run by a thread of its own, which nobody joins and no signal reaches: those are for the
-// program's threads. Returns whether the system had one.
+// Runs body() on a new detached thread with all signals blocked, since signals are for the program's threads.
+// Returns false if the system refuses the thread.
 bool start_thread(const std::function<void()> &body);
 
-// Default rounding and no flushing to zero while it lives, whatever the calling thread had set.
+// Sets default rounding and no flushing to zero while it exists, whatever the calling thread has set.
 class DefaultFloatingPoint {
    public:
     DefaultFloatingPoint();

@@ -1,6 +1,6 @@
-// For how long each stage of a call was under way, in at least one of its chunks: a row of bits a stage, each
-// bit a short time, which doubles when the call outlasts the row. So a call of any length takes the same
-// memory.
+// Timeline of a call: how long each stage was active in at least one chunk. Each stage has a row of bits, and
+// each bit stands for a short time, which doubles when the call outlasts the row. So a call of any length
+// takes the same memory.
 #pragma once
 
 #include <algorithm>
@@ -50,12 +50,12 @@ class Timeline {
    private:
     static constexpr int64_t WORDS = 64, BITS = 64 * WORDS;
 
-    // Short calls need few words, and so have no others cleared nor counted.
+    // Clears words when they are first used: short calls need few of them.
     void use(int64_t words) {
         for (; used_ < words; ++used_) words_[size_t(used_)].fill(0);
     }
 
-    // A bit for each two.
+    // Halves the resolution: each bit is the union of two.
     void widen() {
         use((used_ + 1) / 2 * 2);
         for (int64_t word = 0; word < used_ / 2; ++word) {

@@ -1,4 +1,4 @@
-"""Whole functions of NumPy's, in few passes: `fuse`."""
+"""`fuse`: trace a NumPy function and run it as few fused kernels."""
 
 from pycudakit.fusing.api import Fused, fuse
 

@@ -1,4 +1,10 @@
-"""`fuse`: a function of NumPy's as few passes."""
+"""`fuse` and `Fused`: run a NumPy function as few fused kernels.
+
+A call traces the function's body with tracers instead of arrays, schedules what was traced as fused kernels
+(passes), and runs these. Under ``"auto"``, `Fused` chooses between NumPy and the engines for each signature
+of array arguments, first by estimated costs and, where these are close, by measuring a few calls. Calls with
+device arrays are replayed where possible (`replay`).
+"""
 
 from __future__ import annotations
 
@@ -53,29 +59,30 @@ from pycudakit.fusing.trace.current_trace import current_trace, current_trace_va
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_body import TracedBody
 
-SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` has NumPy run a function as it is
+SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
 class Fused(Generic[P, R]):
-    """A function that runs as few passes: what `fuse` returns.
+    """A fused function: the result of `fuse`.
 
-    Called, it does what the function does; `explain` tells how. ``__wrapped__`` is the function as it was.
+    Calling it gives the function's results; `explain` shows how they are computed. ``__wrapped__`` is the
+    original function.
 
     Parameters
     ----------
     function
-        What is run.
+        The function to run.
     strict
-        Whether a break raises.
+        Whether a graph break raises.
 
     Notes
     -----
-    Under the engine ``"numpy"`` the function runs as it was, and so do generators and coroutines always.
-    Under ``"auto"``, the first call with arrays of some shapes and types runs pass by pass, and later ones
-    where such a call was found to be cheapest, by measuring some of them where that is not clear.
+    Under the engine ``"numpy"`` the original function runs, and generators and coroutines are never fused.
+    Under ``"auto"``, the first call with given shapes and dtypes of the arrays is traced. Later calls run
+    wherever that call was estimated to be cheapest; where the estimates are close, a few calls are measured.
 
     Examples
     --------
@@ -91,7 +98,7 @@ class Fused(Generic[P, R]):
     array([0.5, 0. ])
     """
 
-    is_fused_function: ClassVar = True  # for modules below this one
+    is_fused_function: ClassVar = True  # read by modules of lower layers
 
     def __init__(self, function: Callable[P, R], strict: bool) -> None:
         functools.update_wrapper(self, function)
@@ -106,7 +113,7 @@ class Fused(Generic[P, R]):
             self._run_in_scope
         )
         self._log_small_call = call_logger(Call(self._name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
-        self._best: dict[tuple[Any, ...], str | Autotuner] = {}  # engine, by the arrays' shapes and types
+        self._best: dict[tuple[Any, ...], str | Autotuner] = {}  # by signature: shapes and dtypes
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -139,7 +146,7 @@ class Fused(Generic[P, R]):
         return result
 
     def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
-        """Run it where such arguments were cheapest, by what it did with some before."""
+        """Run the call under `auto`: on the engine that is cheapest for its signature."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
         best = self._best.get(key)
         if best is None and 0 < sum(array.size for array in arrays) <= SMALL_ARRAYS and not self._strict:
@@ -166,22 +173,28 @@ class Fused(Generic[P, R]):
         return result
 
     def _run_measured(
-        self, trial: Autotuner, engine: str, key: tuple[Any, ...], arrays: list[Any], args: Any, kwargs: Any
+        self,
+        autotuner: Autotuner,
+        engine: str,
+        key: tuple[Any, ...],
+        arrays: list[Any],
+        args: Any,
+        kwargs: Any,
     ) -> Any:
-        """Run it, and remember who answers first once enough calls were measured."""
+        """Run and time the call; store the fastest engine once enough calls were measured."""
         began = time.perf_counter()
         if engine == "numpy":
             result = self._run_by_numpy(args, kwargs)
         else:
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
-        best = trial.record_time(engine, time.perf_counter() - began)
+        best = autotuner.record_time(engine, time.perf_counter() - began)
         if best is not None:
             self._best[key] = best
         return result
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
-        """Have NumPy run what has small arguments; should it take long, it is written down the next time."""
-        began = time.thread_time()  # however busy the machine is
+        """Run a call with small arguments in NumPy; if it is slow, the next one is traced."""
+        began = time.thread_time()  # not affected by other load on the machine
         result = self._run_by_numpy(args, kwargs)
         if time.thread_time() - began > _SLOW_SECONDS:
             self._best[key] = "unknown"
@@ -197,7 +210,7 @@ class Fused(Generic[P, R]):
         return result
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
-        """Run it on the GPU; where that fails before an argument was written to, on the CPU engine."""
+        """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
         trace = None
         restore_rng_state = save_rng_state([*args, *kwargs.values()])
         try:
@@ -214,11 +227,11 @@ class Fused(Generic[P, R]):
 
     @functools.cached_property
     def guards(self) -> Guards | None:
-        """What the function names outside, if calls of one kind are alike."""
+        """The guards on the function's free variables; None if its calls cannot be replayed."""
         return None if self._runs_lazily else guards_of(self.__wrapped__)
 
     def _run_on_devices(self, device_arrays: list[Any], *args: Any, **kwargs: Any) -> Any:
-        """Run it where its arrays lie; its results will lie there, too."""
+        """Run the call on the GPU of its device arrays, with results on that GPU, too."""
         device_ids = set(map(id, device_arrays))
         if not all(id(value) in device_ids or is_ordinary(value) for value in (*args, *kwargs.values())):
             args, kwargs = tree_map((args, kwargs), _read_unless_on_device(self._name, device_arrays))
@@ -256,7 +269,7 @@ class Fused(Generic[P, R]):
         try:
             imported = ImportedArrays(trace.buffers, device_arrays)
         except errors.Error:
-            check_device_arguments(self._name, self.__wrapped__, args, kwargs)  # which names the argument
+            check_device_arguments(self._name, self.__wrapped__, args, kwargs)  # names the argument
             raise
         trace.buffers.scope.set_device(imported.device)
         imported.enter_async()
@@ -272,12 +285,12 @@ class Fused(Generic[P, R]):
         argument_map = ArgumentMap(trace, imported)
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
-        references = sys.getrefcount(trace)  # which each tracer refers to
+        references = sys.getrefcount(trace)  # every tracer holds one
         token = current_trace_var.set(trace)
         try:
             result = self._body(*args, **kwargs)
         except BaseException as error:
-            # After a failure of the engine, what it has may be lost; that is told already.
+            # After an engine failure, device data may be lost; the error already reports that.
             with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
                 trace.buffers.sync_all_to_caller()
                 argument_map.write_back()
@@ -301,7 +314,7 @@ class Fused(Generic[P, R]):
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
-        """Run the function with copies of its arrays, and tell what it did.
+        """Run the function on copies of its arrays, and return the passes and breaks of the call.
 
         Examples
         --------
@@ -346,7 +359,7 @@ class Fused(Generic[P, R]):
         )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        """Bind it to an instance, as methods are."""
+        """Bind to an instance, as methods do."""
         return self if instance is None else BoundFused(self, instance)
 
     @functools.cached_property
@@ -354,7 +367,7 @@ class Fused(Generic[P, R]):
         return unfused_alias(self.__wrapped__)
 
     def __reduce__(self) -> Any:
-        """Pickle it by its name, as a function; without one, as what is fused."""
+        """Pickle by name, as functions are; else pickle the wrapped function."""
         name: str = getattr(self.__wrapped__, "__qualname__", "")
         is_known = find_by_name(self.__module__, name) is self
         if is_known and self.__module__ != "__main__":
@@ -363,12 +376,12 @@ class Fused(Generic[P, R]):
         return unpickle, (self._unfused if is_known else self.__wrapped__, self._strict)
 
     def __repr__(self) -> str:
-        """Tell what is fused."""
+        """Show the wrapped function."""
         return f"<fused {self.__wrapped__!r}>"
 
 
 def unpickle_fused(function: Any, strict: bool) -> Fused[Any, Any]:
-    """Return the fused function of a pickle: the script's own if its function is that one, else a new one."""
+    """Return the script's own fused function if its `_unfused` alias is `function`; else fuse `function`."""
     name, _, last = getattr(function, "__qualname__", "").rpartition(".")
     if last == UNFUSED:
         existing = find_by_name(function.__module__, name)
@@ -391,13 +404,13 @@ class BoundFused:
         return self.__func__(self.__self__, *args, **kwargs)
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether it is the same function, bound to the same instance."""
+        """Return True if `other` is the same function, bound to the same instance."""
         if not isinstance(other, BoundFused):
             return NotImplemented
         return self.__func__ is other.__func__ and self.__self__ is other.__self__
 
     def __hash__(self) -> int:
-        """Return the same for equal ones."""
+        """Return a hash of the function and the instance."""
         return hash((self.__func__, id(self.__self__)))
 
     def __reduce__(self) -> Any:
@@ -409,7 +422,7 @@ class BoundFused:
         return f"<bound {self.__func__!r} of {self.__self__!r}>"
 
     def explain(self, *args: Any, **kwargs: Any) -> Explained:
-        """Run the method with copies of its arrays, and tell what it did."""
+        """Run the method on copies of its arrays, and return the passes and breaks of the call."""
         return self.__func__.explain(self.__self__, *args, **kwargs)
 
 
@@ -418,7 +431,7 @@ _SLOW_SECONDS = 5e-3  # seconds
 
 
 def _read_unless_on_device(title: str, device_arrays: Sequence[Any]) -> Callable[[Any], Any]:
-    """Return what reads an argument, but for what lies on a GPU."""
+    """Return a function that reads an argument, except for device arrays, which it returns as they are."""
     device_ids = {id(device) for device in device_arrays}
     return lambda value: value if id(value) in device_ids else read(value, title)
 
@@ -432,32 +445,32 @@ def fuse(*, strict: bool = False) -> Callable[[Callable[P, R]], Fused[P, R]]: ..
 
 
 def fuse(function: Any = None, *, strict: bool = False) -> Any:
-    """Run a function of NumPy's as few passes over its arrays.
+    """Run a NumPy function as few fused passes over its arrays.
 
     Parameters
     ----------
     function : callable
-        What is written for NumPy: a function or a method, under its decorator or given here.
+        A function or method written for NumPy. `fuse` may also be its decorator.
     strict : bool, optional
-        Whether a break raises `errors.Unsupported`, which says where it is and what to write instead.
+        Whether a graph break raises `errors.Unsupported`, whose message says what to write instead.
 
     Returns
     -------
     Fused
-        Called as the function is; without a function, what takes one.
+        Called as the function is. Without `function`, a decorator is returned.
 
     Notes
     -----
-    At every call the body runs with tracers for the arrays among the arguments. They write down what is
-    asked of them, and it is computed when it is needed, on the engine asked for, to the bits of pycudakit's
-    functions called one by one.
+    At every call the body runs with tracers in place of the arrays among the arguments. A tracer records
+    operations; they are computed when a value is needed, on the current engine, with the bits of
+    the library functions called one by one.
 
-    Where Python looks at a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where a function is
-    one that pycudakit lacks, that much is computed first, and the body goes on: a break, which
-    `Fused.explain` tells.
+    Where Python needs a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where pycudakit lacks a
+    function, the recorded operations are computed before the body goes on. This is a graph break;
+    `Fused.explain` lists them.
 
-    Writing into an argument writes into the caller's array, and a view stays a view. Large arrays that are no
-    arguments are read at once: better pass them.
+    Writing into an argument writes into the caller's array, and a view stays a view. A large array that is
+    not an argument, such as a global, is read at once: pass it as an argument instead.
 
     Examples
     --------
@@ -472,5 +485,5 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     if function is None:
         return functools.partial(fuse, strict=strict)
     if not callable(function):
-        raise errors.Unsupported(f"fuse takes a function, and got {type(function).__name__}")
+        raise errors.Unsupported(f"fuse takes a function, not {type(function).__name__}")
     return Fused(function, strict)

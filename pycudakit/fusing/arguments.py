@@ -1,4 +1,4 @@
-"""The way from the caller's objects to tracers, and back."""
+"""Maps a fused function's arguments to tracers, and its tracers back to arrays of the caller."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from pycudakit.fusing.traced_body import TracedGenerator
 
 
 class ArgumentMap:
-    """The way from the caller's objects to tracers, and back."""
+    """The tracers of one call, and the caller's objects that they replace."""
 
     def __init__(self, trace: Trace, imported: ImportedArrays | None) -> None:
         self._trace = trace
         self._imported = imported
-        self._tracers_of_arrays: dict[int, tuple[Tracer, Any]] = {}  # the caller's arrays, by their identity
-        self._originals: dict[int, Any] = {}  # and by the nodes that they became
-        self._copies: Copies = {}  # of the caller's lists and dicts, and what the body sees
+        self._tracers_of_arrays: dict[int, tuple[Tracer, Any]] = {}  # by the id of the caller's array
+        self._originals: dict[int, Any] = {}  # the caller's arrays, by the id of their final node
+        self._copies: Copies = {}  # the caller's lists and dicts, and the copies that the body sees
         self._originals_of_copies: dict[int, Any] = {}
-        self._results: dict[int, Any] = {}  # results beside device arrays, by their tracers
+        self._results: dict[int, Any] = {}  # results on the device, by the id of their tracer
 
     def to_tracers(self, function: Any, args: Any, kwargs: Any) -> Any:
-        """Return a function's arguments as its body sees them, in copies of lists and dicts.
+        """Replace the arrays in a function's arguments by tracers, and lists and dicts by copies.
 
-        Those to which it has another way, too, are themselves: what is put there is seen both ways.
+        A list or dict that the function can also reach otherwise, as a global for example, is not copied:
+        what the body stores in it must be visible both ways.
         """
-        kept = aliased_containers(function, (*args, *kwargs.values()))
-        self._copies.update({id(value): (value, value) for value in kept})
+        aliased = aliased_containers(function, (*args, *kwargs.values()))
+        self._copies.update({id(value): (value, value) for value in aliased})
         args = tuple(tree_map(value, self._to_tracer, self._copies) for value in args)
         kwargs = {name: tree_map(value, self._to_tracer, self._copies) for name, value in kwargs.items()}
         self._originals_of_copies = {id(copy): original for original, copy in self._copies.values()}
@@ -55,7 +56,7 @@ class ArgumentMap:
         return self._tracers_of_arrays[id(value)][0]
 
     def to_caller(self, value: Any) -> Any:
-        """Return a value as the caller is to have it."""
+        """Replace the tracers in a value by arrays, and copies of lists and dicts by the originals."""
         if id(value) in self._originals_of_copies:
             return self._originals_of_copies[id(value)]
         kind = type(value)
@@ -68,7 +69,7 @@ class ArgumentMap:
         return value._generator if type(value) is TracedGenerator else value  # noqa: SLF001
 
     def _parts_to_caller(self, value: Any) -> Any:
-        """Return a collection with its parts as the caller is to have them; what can change is itself."""
+        """Convert the parts of a collection for the caller; mutable collections are changed in place."""
         kind = type(value)
         parts = [*value.items()] if kind is dict else [*value]
         new = [self.to_caller(part) for part in parts]
@@ -81,7 +82,7 @@ class ArgumentMap:
         return value
 
     def iterator_to_caller(self, value: Any) -> Any:
-        """Return what yields as the caller is to have it, for an iterator of Python's; else the value."""
+        """Wrap a built-in iterator so that it yields arrays for tracers; return other values unchanged."""
         is_pythons = isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
         return map(self.to_caller, value) if is_pythons else value
 
@@ -94,7 +95,7 @@ class ArgumentMap:
         return array[()] if tracer.is_scalar else array
 
     def compute_on_device(self, tracers: Iterable[Tracer], imported: ImportedArrays) -> None:
-        """Compute what was deferred right into the results, those of one shape in one pass."""
+        """Compute deferred nodes directly into the result arrays, one kernel for each shape."""
         deferred = {
             id(s.node): s
             for s in tracers
@@ -112,7 +113,7 @@ class ArgumentMap:
                     self._results.update({id(s): result for s, (result, _) in zip(group, new, strict=True)})
 
     def _result_on_device(self, tracer: Tracer, imported: ImportedArrays) -> Any:
-        """Return its values as a new array of the library that the arguments are of."""
+        """Return a tracer's values as a new array of the arguments' library (CuPy, PyTorch, ...)."""
         if id(tracer) not in self._results:
             new = imported.new(tracer.shape, tracer.dtype)
             if new is None:
@@ -123,11 +124,11 @@ class ArgumentMap:
         return self._results[id(tracer)]
 
     def write_back(self) -> None:
-        """Make the caller's arrays, lists and dicts what the body has made of them."""
+        """Apply the body's changes of dtypes, shapes, lists and dicts to the caller's objects."""
         self._originals = {id(tracer.node): value for tracer, value in self._tracers_of_arrays.values()}
         for tracer, value in self._tracers_of_arrays.values():
             if type(value) is np.ndarray and (tracer.shape, tracer.dtype) != (value.shape, value.dtype):
-                with warnings.catch_warnings():  # that this is deprecated was said where the body did it
+                with warnings.catch_warnings():  # the body's own assignment has warned already
                     warnings.simplefilter("ignore", DeprecationWarning)
                     value.dtype, value.shape = tracer.dtype, tracer.shape  # type: ignore[misc]
         for original, copy in self._copies.values():

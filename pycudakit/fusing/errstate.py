@@ -1,4 +1,7 @@
-"""How a function wants to be told of floating-point errors, and that it has changed its mind."""
+"""Snapshot of `np.errstate` and the warnings filters.
+
+Deferred kernels report floating-point errors under the settings that were in force when they were traced.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,20 @@ import numpy as np
 
 _QUIET = frozenset({"ignore", "warn"})
 
-# What `numpy.errstate` changes: an object that is another one where it is in force.
+# `numpy.errstate` installs a new object: a change of identity means a change of the settings.
 _errstate_object: Callable[[], Any] = getattr(
     getattr(importlib.import_module("numpy._core.umath"), "_extobj_contextvar", None), "get", np.geterr
 )
-# And what `warnings.catch_warnings` does.
+# The attributes of `warnings` that `warnings.catch_warnings` replaces.
 _WARNINGS_HOOKS = ("filters", "showwarning", "_showwarnmsg_impl")
 _invalidate_filters: Callable[[], None] = getattr(warnings, "_filters_mutated", lambda: None)
 
 
 class ErrstateSnapshot:
-    """What was in force when it was last looked: how numpy treats errors, and warnings are shown.
+    """NumPy's error handling and the warnings filters, as of the last check.
 
-    `is_at_once` tells whether an operation has to report in its line: where that may raise, or call
-    somebody, or where warnings are caught in the function itself.
+    `must_report_at_once` is True if an operation has to report its errors immediately: if an error may raise
+    or call a handler, or if the function itself has installed warnings filters.
     """
 
     def __init__(self) -> None:
@@ -40,25 +43,25 @@ class ErrstateSnapshot:
         self.must_report_at_once = not is_quiet or self._filters is not self._first_filters
 
     def has_changed(self) -> bool:
-        """Tell whether something else is in force now."""
+        """Return True if the settings have changed since the snapshot."""
         return _errstate_object() is not self._in_force or warnings.filters is not self._filters
 
     @contextlib.contextmanager
     def previous_in_force(self) -> Iterator[None]:
-        """Have in force what was, in a block; what is now, from then on."""
-        now = [getattr(warnings, name, None) for name in _WARNINGS_HOOKS]
+        """Restore the snapshot's settings within a block; take a new snapshot at its end."""
+        current_hooks = [getattr(warnings, name, None) for name in _WARNINGS_HOOKS]
         try:
             with np.errstate(**self._errors):
                 _set_warnings_hooks(self._shown)
                 self._in_force, self._filters = _errstate_object(), warnings.filters
                 yield
         finally:
-            _set_warnings_hooks(now)
+            _set_warnings_hooks(current_hooks)
             self._take()
 
 
-def _set_warnings_hooks(how: list[Any]) -> None:
-    for name, value in zip(_WARNINGS_HOOKS, how, strict=True):
+def _set_warnings_hooks(hooks: list[Any]) -> None:
+    for name, value in zip(_WARNINGS_HOOKS, hooks, strict=True):
         if value is not None:
             setattr(warnings, name, value)
     _invalidate_filters()

@@ -1,8 +1,9 @@
-"""What a fused function finds, and leaves, in objects that outlive its call.
+"""Escape and alias analysis of a fused function's tracers and arrays.
 
-A method keeps what it computed in an attribute, a closure appends it to a list. Both are looked through after
-the call, and arrays take the place of the tracers left there; but only where some are left, and not without
-end: one that is not found goes on as an array.
+Tracers escape if they outlive the call: a method stores a result in an attribute, a closure appends one to a
+list. After the call, the objects reachable from the function and its arguments are searched, and arrays
+replace the escaped tracers. The search is limited and runs only if tracers are left; a tracer that it misses
+still works as an array. Alias analysis finds arguments that the function can also reach otherwise.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from pycudakit.fusing.memory.tracer import Tracer
 
 _MAX_VISITED = 10_000  # objects
 _MAX_VISITED_BEFORE = 1000
-_OUTSIDE = ("numpy", __name__.partition(".")[0])  # whose functions keep nothing of a caller's
+_OUTSIDE = ("numpy", __name__.partition(".")[0])  # packages whose functions hold no objects of a caller
 _NUMBERS = (bool, int, float, complex, np.generic)
 _WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, bytes, type(None))
 
 
 def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], Any]) -> None:
-    """Put arrays in the place of tracers, in these objects and in what is found through them."""
+    """Replace tracers by arrays in these objects and in all that is reachable from them."""
     seen: set[int] = set()
     pending = deque(roots)
     while pending and len(seen) < _MAX_VISITED:
@@ -45,9 +46,9 @@ def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], A
 
 
 def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[Any]) -> Iterator[Array]:
-    """Return arrays that a function has another way to than by its arguments, and reads as they are.
+    """Yield the arrays that a function can reach otherwise than as arguments, and reads without a tracer.
 
-    Of those that its own names are of, a tracer is passed to it, or not.
+    If `are_globals_traced`, the function sees tracers for arrays that its free variables name directly.
     """
     own = [
         value for value in _free_values(function) if not (are_globals_traced and type(value) is np.ndarray)
@@ -56,7 +57,7 @@ def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[
 
 
 def aliased_containers(function: Any, arguments: Iterable[Any]) -> list[Any]:
-    """Return the lists and dicts among arguments to which a function has another way, too."""
+    """Return the lists and dicts among the arguments that the function can also reach otherwise."""
     nested: dict[int, Any] = {}
     leaves = _leaves(arguments, nested)
     if not nested:
@@ -66,7 +67,7 @@ def aliased_containers(function: Any, arguments: Iterable[Any]) -> list[Any]:
 
 
 def _reachable(values: Iterable[Any]) -> Iterator[Any]:
-    """Yield arrays, and each object once, of values and of what is found through them; not without end."""
+    """Yield the arrays and objects reachable from values, each object once, up to a limit."""
     pending, seen = deque(values), set[int]()
     while pending and len(seen) < _MAX_VISITED_BEFORE:
         holder = pending.popleft()
@@ -79,28 +80,28 @@ def _reachable(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:
-    """Return what is in tuples, lists and dicts, and has parts itself; lists and dicts go to `nested`."""
-    found = []
+    """Flatten tuples, lists and dicts; return the parts that may refer to others, and fill `nested`."""
+    leaves = []
     for value in values:
         kind = type(value)
         if kind in (list, dict):
             nested[id(value)] = value
         if kind in (list, dict) or isinstance(value, tuple):
-            found += _leaves(value.values() if kind is dict else value, nested)
+            leaves += _leaves(value.values() if kind is dict else value, nested)
         elif not issubclass(kind, _WITHOUT_PARTS):
-            found.append(value)
-    return found
+            leaves.append(value)
+    return leaves
 
 
 def _free_values(function: Any) -> list[Any]:
-    """Return what a function's own names are of."""
+    """Return the values of a function's free variables."""
     return (
         [value for value, _ in _free_variables_of(function)] if type(function) is FunctionType else [function]
     )
 
 
 def _replaced(value: Any, array_of: Callable[[Tracer], Any]) -> Any:
-    """Return an array for a tracer, and a tuple with arrays for those that it has; else the value."""
+    """Return the array of a tracer, or a tuple with its tracers replaced; else the value itself."""
     if type(value) is Tracer:
         return array_of(value)
     if not isinstance(value, tuple):
@@ -112,7 +113,7 @@ def _replaced(value: Any, array_of: Callable[[Tracer], Any]) -> Any:
 
 
 def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
-    """Yield what an object refers to, and what puts something else there."""
+    """Yield each object that `holder` refers to, with a function that replaces it, or None."""
     if isinstance(holder, dict):
         for key, value in list(holder.items()):
             yield value, partial(dict.__setitem__, holder, key)
@@ -125,7 +126,7 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     elif isinstance(holder, CellType):
         try:
             yield holder.cell_contents, partial(setattr, holder, "cell_contents")
-        except ValueError:  # nothing yet
+        except ValueError:  # an empty cell
             return
     elif isinstance(holder, FunctionType):
         yield from ((part, None) for part in (holder.__defaults__, holder.__kwdefaults__))
@@ -137,7 +138,7 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     else:
         if isinstance(holder, BaseException):
             yield holder.args, partial(setattr, holder, "args")
-        elif isinstance(holder, (Iterator, MappingView)):  # which tell of nothing themselves
+        elif isinstance(holder, (Iterator, MappingView)):  # only the garbage collector lists their contents
             yield from ((part, None) for part in gc.get_referents(holder))
         yield getattr(holder, "__dict__", None), None
         for kind in type(holder).__mro__:
@@ -148,7 +149,7 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
 
 
 def _free_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
-    """Yield what the names of a function mean that are not its own, and what puts something else there."""
+    """Yield the values of a function's free variables, each with a function that replaces it."""
     if (function.__module__ or "").partition(".")[0] in _OUTSIDE:
         return
     for cell in function.__closure__ or ():
@@ -161,7 +162,7 @@ def _free_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[
 
 @lru_cache(1024)
 def _globals_in(code: CodeType) -> tuple[str, ...]:
-    """Return the names of globals that a function's code has."""
+    """Return the names of the globals in a function's code."""
     names = [
         instruction.argval
         for instruction in dis.get_instructions(code)

@@ -1,4 +1,4 @@
-"""Where a fused function had to compute before it could go on, and what to write instead."""
+"""Graph breaks: the lines of a fused function where Python needed a value, and what to write instead."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 _INSTEAD = {
     "the truth": "use numpy.where() to choose between arrays",
-    "float()": "leave it an array of no dimensions, which goes wherever a number does",
-    "int()": "leave it an array of no dimensions, or use .astype()",
+    "float()": "keep it as a 0-d array, which works wherever a number does",
+    "int()": "keep it as a 0-d array, or use .astype()",
     "an index": "compute the index before the function, or use numpy.take()",
     "str()": "return it and print it outside of the function",
     "repr()": "return it and print it outside of the function",
     "format()": "return it and print it outside of the function",
     "numpy.asarray()": "use the array as it is",
-    ".item()": "leave it an array of no dimensions",
-    ".tolist()": "return the array, and make a list of it outside of the function",
+    ".item()": "keep it as a 0-d array",
+    ".tolist()": "return the array, and convert it to a list outside of the function",
 }
 
 
 @dataclass(frozen=True)
 class Break:
-    """A place where a value was needed at once.
+    """A graph break: a line where the host needed a value during tracing.
 
     Attributes
     ----------
     file, line, text
-        Where that is, and what stands there.
+        The line's position and its source.
     what
-        Who needed it.
+        The operation that needed the value.
     instead
-        What to write for the function to be one plan.
+        What to write instead to avoid the break.
     """
 
     file: str
@@ -50,7 +50,7 @@ class Break:
         return unpickle, ("Break", *vars(self).values())
 
     def __str__(self) -> str:
-        """Tell it in a line."""
+        """Return the break as one line of text."""
         return (
             f"line {self.line} of {os.path.basename(self.file)}, `{self.text}`: {self.what} needs the values "
             f"at once; {self.instead}"
@@ -58,12 +58,12 @@ class Break:
 
 
 def break_at_caller(what: str, instead: str = "") -> Break:
-    """Return the break of the line that runs, outside of the package."""
+    """Return a `Break` for the current line of the caller outside of this package."""
     frame = sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
         frame = frame.f_back
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line, frame.f_globals).strip()
     if not instead:
-        instead = next((said for start, said in _INSTEAD.items() if what.startswith(start)), "")
+        instead = next((hint for start, hint in _INSTEAD.items() if what.startswith(start)), "")
     return Break(file, line, text, what, instead or "do that outside of the function")

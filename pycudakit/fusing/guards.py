@@ -1,4 +1,9 @@
-"""Functions of which nothing is seen but what they compute: their code is looked at, and what it names."""
+"""Purity analysis from bytecode, and guards on free variables.
+
+A fused function can be replayed if its bytecode has no side effects and its globals, closure cells and
+defaults are constants, modules and functions that are known, or other pure functions. The guards are the
+values of these free variables: a replay is valid as long as they are unchanged.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +22,15 @@ _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.
 _NAMES = "abs bool divmod enumerate float int len max min pow range reversed round slice sum tuple zip"
 _BUILTINS = tuple(getattr(builtins, name) for name in _NAMES.split())
 _FUNCTIONS: tuple[Any, ...] = (BuiltinFunctionType, FunctionType, np.ufunc, type(np.sum))
-# Instructions, by how their names begin: they leave no trace but in arrays and in what is the function's own.
+# Prefixes of the bytecode instructions that have no side effects but on arrays and on the function's own
+# objects.
 _PURE_OPCODES = """BINARY_ BUILD_ CACHE CALL COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY DICT_ DUP_ END_FOR
 EXTENDED_ARG FORMAT_ FOR_ITER GET_ITER INPLACE_ IS_OP JUMP KW_NAMES LIST_ LOAD_ASSERTION_ERROR LOAD_ATTR
 LOAD_CLOSURE LOAD_COMMON_CONSTANT LOAD_CONST LOAD_DEREF LOAD_FAST LOAD_GLOBAL LOAD_METHOD LOAD_SMALL_INT
 MAKE_CELL MAKE_FUNCTION MAP_ADD NOP NOT_TAKEN POP_ PRECALL PUSH_NULL RAISE_VARARGS RERAISE RESUME RETURN_ ROT_
 SET_ STORE_FAST STORE_SLICE STORE_SUBSCR SWAP TO_BOOL UNARY_ UNPACK_"""
 _PURE_PREFIXES = tuple(_PURE_OPCODES.split())
-# Attributes, of modules as a rule, that leave one, or tell of what is elsewhere.
+# Attributes, mostly of modules, that have side effects or depend on external state.
 _NAMES = """apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine errstate explain fromfile
 fromfunction frompyfunc fuse genfromtxt geterr geterrcall getbufsize info lib load loadtxt memmap memory_info
 nditer printoptions profile random release save savetxt savez savez_compressed setflags testing tofile
@@ -33,33 +39,38 @@ _IMPURE_NAMES = frozenset(_NAMES.split())
 
 
 class ImpureError(Exception):
-    """What a function names may be more than what it computes with."""
+    """A function may have side effects, or its free variables may be mutable."""
 
 
 class Guards:
-    """All that a function names outside, if it leaves no trace there, and finds none.
+    """Guards of one pure function: the values of its free variables, as a hashable key.
 
     Parameters
     ----------
     function
-        That is looked at.
+        The function to analyse.
+
+    Raises
+    ------
+    ImpureError
+        If the function may have side effects or depend on mutable state.
     """
 
     def __init__(self, function: FunctionType) -> None:
-        self._reads: list[Callable[[], Any]] = []  # at what a name means now
-        self._functions: list[Any] = []  # whose names are among them
-        self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # what was seen, and what it means
+        self._reads: list[Callable[[], Any]] = []  # each returns the current value of a free variable
+        self._functions: list[Any] = []  # whose free variables are among them
+        self._last: tuple[list[Any], tuple[Any, ...]] = [], ()  # the last values, and their key
         self._add(function)
         self.evaluate()
 
     def evaluate(self) -> tuple[Any, ...]:
-        """Return what the names mean: numbers by their bits. Raises where that cannot be told."""
-        values, (known, described) = [read() for read in self._reads], self._last
-        # What can be told does not change: the same objects mean the same.
-        if len(values) != len(known) or not all(map(is_, values, known)):
-            described = tuple([self._key_of(value) for value in values])
-            self._last = values, described
-        return described
+        """Return the key of the current values; raise ImpureError for a mutable value."""
+        values, (last_values, values_key) = [read() for read in self._reads], self._last
+        # The supported values are immutable: the same objects give the same key.
+        if len(values) != len(last_values) or not all(map(is_, values, last_values)):
+            values_key = tuple([self._key_of(value) for value in values])
+            self._last = values, values_key
+        return values_key
 
     def _key_of(self, value: Any) -> Any:
         kind = type(value)
@@ -76,8 +87,8 @@ class Guards:
         raise ImpureError
 
     def _add(self, callee: Any) -> None:
-        """Add the names of a function, and those of the functions that are among them."""
-        if any(callee is known for known in self._functions):
+        """Add the free variables of a function, and those of the pure functions that it calls."""
+        if any(callee is each for each in self._functions):
             return
         self._functions.append(callee)
         function = callee.__wrapped__ if _is_fused(callee) else callee
@@ -95,7 +106,7 @@ class Guards:
 
 
 def guards_of(function: Any) -> Guards | None:
-    """Return what a function names outside; None if it may leave a trace there, or find one."""
+    """Return the guards of a function; None if it may have side effects or depend on mutable state."""
     if type(function) is not FunctionType:
         return None
     try:
@@ -110,7 +121,7 @@ def _is_fused(value: Any) -> bool:
 
 
 def _is_pure(value: Any) -> bool:
-    """Tell whether it is a module, or a function of one, that computes and no more."""
+    """Return True for a known module, built-in or function that has no side effects."""
     if isinstance(value, ModuleType):
         return value.__name__ in _MODULES
     if isinstance(value, type):
@@ -145,17 +156,17 @@ def _codes(code: CodeType) -> Iterator[CodeType]:
 
 @lru_cache(1024)
 def _globals_of(code: CodeType) -> tuple[str, ...] | None:
-    """Return the names of globals in a function's code; None if it does more than to compute."""
-    found: list[str] = []
+    """Return the names of the globals that code reads; None if it may have side effects."""
+    global_names: list[str] = []
     for each in _codes(code):
         for instruction in dis.get_instructions(each):
             name, argument = instruction.opname, instruction.argval
             is_attribute = name in ("LOAD_ATTR", "LOAD_METHOD")
             if name == "LOAD_GLOBAL":
-                found.append(argument)
+                global_names.append(argument)
             elif name == "STORE_DEREF":
                 if argument in each.co_freevars:
                     return None
             elif (is_attribute and _is_impure(argument)) or not name.startswith(_PURE_PREFIXES):
                 return None
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(global_names))

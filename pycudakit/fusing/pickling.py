@@ -1,4 +1,9 @@
-"""What pickles of fused functions say: a name, as those of functions do, or what is fused."""
+"""Helpers to pickle fused functions.
+
+A fused function that its module shows by its name is pickled by that name, as functions are. The functions of
+a script cannot be found by that name in a process that runs another script: there the wrapped function is
+pickled, under an alias.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +12,22 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-UNFUSED = "_unfused"  # the attribute by which pickles find what a script's fused function fuses
+UNFUSED = "_unfused"  # the attribute of `Fused` by which pickles find the wrapped function of a script
 
 
 def find_by_name(module: str, name: str) -> Any:
-    """Return what a module shows by a name with dots, or None."""
-    found: Any = sys.modules.get(module)
+    """Return a module's attribute by its dotted name, or None."""
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def unfused_alias(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is this one, but that its name leads to it: past the fused one of that name.
+    """Return a copy of a function whose qualified name leads to the copy, not to the fused function.
 
-    `pickle` takes it by its name, for this script and the processes that it starts; cloudpickle, which knows
-    that others do not have the script, takes along what it is.
+    `pickle` stores the alias by name, for this script and the processes that it starts. cloudpickle stores
+    the code of functions that are defined in a script, so that its pickles work in any process.
     """
     if not isinstance(function, FunctionType):
         return function

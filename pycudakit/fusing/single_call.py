@@ -1,4 +1,4 @@
-"""pycudakit's functions, called by themselves with arrays on a GPU: each is a fused function of one call."""
+"""Calls of single pycudakit functions on device arrays: each is run as a fused function of one call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pycudakit.fusing.traced_body import evaluate, traced_library_function
 
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
-    """Call a function where its arrays lie."""
+    """Call a function on the device of its arrays, by replay where possible."""
     return replay.call(function, _fused(function), args, kwargs)
 
 
@@ -28,7 +28,7 @@ def _fused(function: Any) -> Fused[Any, Any]:
 
 
 class _Body:
-    """What one function asks of a trace."""
+    """The body of the fused function of one call."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -54,26 +54,27 @@ def _elementwise(
     casting: str = "same_kind",
 ) -> Any:
     if function.outputs > 1:
-        own = getattr(two_output_ufuncs, function.name)
-        named = {k: v for k, v in {"out": out, "dtype": dtype}.items() if v is not None}
+        ufunc = getattr(two_output_ufuncs, function.name)
+        keywords = {k: v for k, v in {"out": out, "dtype": dtype}.items() if v is not None}
         if where is not True or casting != "same_kind":
-            named |= {"where": where, "casting": casting}
-        return pair(trace, own, inputs, named)
-    named = {"dtype": dtype, "casting": casting}
+            keywords |= {"where": where, "casting": casting}
+        return pair(trace, ufunc, inputs, keywords)
+    keywords = {"dtype": dtype, "casting": casting}
     if where is True:
-        return trace.apply(function, inputs, out=out, **named)
-    # Where the mask is off, as in a program that has one: an argument to which no function objects.
+        return trace.apply(function, inputs, out=out, **keywords)
+    # Where the mask is False, the function gets a neutral value, which raises no floating-point flags.
     neutral_value = function.neutral_value
-    neutral_bool = np.bool_(neutral_value)  # beside which bools stay bools
-    kept = [
+    neutral_bool = np.bool_(neutral_value)  # so that bool operands stay bool
+    masked = [
         trace.apply(non_ufuncs.WHERE, (where, value, neutral_bool if _is_of_bools(value) else neutral_value))
         for value in inputs
     ]
-    result = trace.apply(function, kept, **named)
+    result = trace.apply(function, masked, **keywords)
     if out is None:
         return result
     chosen = trace.apply(non_ufuncs.WHERE, (where, result, out))
-    del kept, result  # or they would be computed by themselves before what they read is overwritten
+    # Otherwise they would be computed separately before their inputs are overwritten.
+    del masked, result
     trace.set(out, ..., chosen)
     return out
 

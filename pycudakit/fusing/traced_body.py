@@ -1,8 +1,8 @@
-"""What `np` and `pk` mean in a fused function's own body: new arrays are captured, too.
+"""The body of a fused function, with globals in which `np` and `pk` record calls into the trace.
 
-NumPy has a function of tracers ask them (NEP 13 and NEP 18), but not one that makes an array of nothing, as
-`zeros`; and pycudakit's own functions return arrays. So the body runs with globals that are its own, but for
-these: looked up when they are used, and so never stale.
+NumPy dispatches functions of tracers to the tracers (NEP 13 and NEP 18), but not functions that create
+arrays, such as `zeros`; and functions of pycudakit return arrays. So the body runs with a copy of its globals
+in which these modules and functions are replaced. Names are looked up at every use, and so never stale.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ _OF_KERNELS = frozenset(
 )
 
 
-# ---- pycudakit's own functions ------------------------------------------------------------------------
+# ---- Functions of pycudakit ------------------------------------------------------------------------
 
 
 @functools.lru_cache(1024)
 def traced_library_function(function: Any) -> Callable[..., Any]:
-    """Return a pycudakit function that takes tracers, and then returns some."""
+    """Return a wrapper of a pycudakit function that accepts tracers, and then returns tracers."""
     module = function.__module__
     numpy_function: Any = getattr(np.linalg if module == _LINALG else np, function.__name__, None)
-    if module.startswith(_IMAGE):  # `flip` and others are not NumPy's of these names
+    if module.startswith(_IMAGE):  # `image.flip` and others differ from NumPy's functions of the same names
         numpy_function = None
     is_numpys = numpy_function is not None and (
         numpy_function in HANDLERS or isinstance(numpy_function, np.ufunc)
@@ -64,11 +64,11 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
         trace = current_trace()
         if trace is None or not (contains_tracer(arguments) or contains_tracer(keywords)):
             return function(*arguments, **keywords)
-        if arguments and type(arguments[0]) is TracedGenerator:  # whose methods may have ufuncs' names
+        if arguments and type(arguments[0]) is TracedGenerator:  # its methods may have ufuncs' names
             return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
         if isinstance(numpy_function, np.ufunc) and is_numpys:
             return numpy_function(*arguments, **keywords)
-        if is_numpys:  # which asks no tracers that are in lists
+        if is_numpys:  # NumPy would not dispatch on tracers in lists
             return trace.call(numpy_function, arguments, keywords)
         result = call_library_function(trace, function, arguments, keywords)
         return keywords.get("out") if keywords.get("out") is not None else result
@@ -79,9 +79,9 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
 def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     """Evaluate an expression of tracers."""
     trace = current_trace()
-    own = sys.modules[_PACKAGE].evaluate
+    library_evaluate = sys.modules[_PACKAGE].evaluate
     if trace is None:
-        return own(expression, operands, out)
+        return library_evaluate(expression, operands, out)
     if operands is None:
         frame = sys._getframe(1)  # noqa: SLF001
         operands = ChainMap(frame.f_locals, frame.f_globals)
@@ -89,11 +89,11 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
         iter_tracers([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
     )
     if type(out) is Tracer and trace.buffers.scope.is_open:
-        beside = own(expression, operands)
-        if accepts_result(out, beside):
-            trace.set(out, ..., beside)
+        value = library_evaluate(expression, operands)
+        if accepts_result(out, value):
+            trace.set(out, ..., value)
             return out
-    result = trace.wrap(own(expression, operands, trace.resolved(out)))
+    result = trace.wrap(library_evaluate(expression, operands, trace.resolved(out)))
     if type(result) is Tracer and result.node.array is None:
         return result
     arrays = [trace.materialize(tracer) for tracer in reads]
@@ -102,58 +102,58 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     return result if out is None else out
 
 
-# What pycudakit draws to an array, and returns it as it is.
+# Methods of pycudakit generators that return new arrays.
 _NAMES = """beta binomial chisquare exponential gamma geometric integers lognormal normal poisson random
 standard_exponential standard_gamma standard_normal uniform"""
 _DRAWS = frozenset(_NAMES.split())
 
 
 class TracedGenerator:
-    """A generator of random numbers whose arrays are captured."""
+    """A random generator whose draws are recorded into the trace."""
 
     def __init__(self, generator: Any) -> None:
         self._generator = generator
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """The generator's own, for those who ask with `isinstance`."""
+        """The generator's class, for `isinstance`."""
         return type(self._generator)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a method that draws, or an attribute."""
-        found = getattr(self._generator, name)
-        if not isinstance(found, (MethodType, BuiltinFunctionType)):
-            return found
+        """Return an attribute; methods are wrapped to record their calls."""
+        member = getattr(self._generator, name)
+        if not isinstance(member, (MethodType, BuiltinFunctionType)):
+            return member
 
         def draw(*arguments: Any, **keywords: Any) -> Any:
             trace = current_trace()
             if trace is None:
-                return found(*arguments, **keywords)
+                return member(*arguments, **keywords)
             is_from_package = _is_from_package(type(self._generator).__module__)
             if is_from_package and name in DRAWING and trace.buffers.scope.is_open:
                 result = DRAWING[name](trace, self._generator, *arguments, **keywords)
                 if result is not NotImplemented:
                     return result
             if is_from_package and name in _DRAWS:
-                result = trace.on_device(found, arguments, keywords, num_device_args=0)
+                result = trace.on_device(member, arguments, keywords, num_device_args=0)
             else:
                 may_write = name == "shuffle" or "out" in keywords
-                result = trace.on_host(found, arguments, keywords, may_write)
+                result = trace.on_host(member, arguments, keywords, may_write)
             return result if keywords.get("out") is None else keywords["out"]
 
         return draw
 
 
 def generator(value: Any) -> Any:
-    """Return what captures the arrays of a generator."""
+    """Return a generator whose draws are recorded into the trace."""
     return TracedGenerator(value)
 
 
 def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make)
     def default_rng(*arguments: Any, **keywords: Any) -> Any:
-        made = make(*arguments, **keywords)
-        return made if current_trace() is None else TracedGenerator(made)
+        rng = make(*arguments, **keywords)
+        return rng if current_trace() is None else TracedGenerator(rng)
 
     return default_rng
 
@@ -170,12 +170,12 @@ class TracedModule(ModuleType):
         object.__setattr__(self, "_reduces", reduces)
 
     def __getattribute__(self, name: str) -> Any:
-        """Return what a name means here; it is looked up again the next time."""
+        """Return the traced version of an attribute, without caching it."""
         module, reduces = (object.__getattribute__(self, own) for own in ("_module", "_reduces"))
         return resolve_name(getattr(module, name), reduces)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Give the module's name another meaning."""
+        """Set the attribute of the module itself."""
         setattr(object.__getattribute__(self, "_module"), name, value)
 
 
@@ -194,13 +194,13 @@ def _is_from_package(name: str) -> bool:
 
 
 def _user_kernels() -> Any:
-    return importlib.import_module("pycudakit.fusing.numpy_api.user_kernels")  # which few functions need
+    return importlib.import_module("pycudakit.fusing.numpy_api.user_kernels")  # few functions need it
 
 
 def resolve_name(value: Any, reduces: bool = False) -> Any:
-    """Return what a global, or a name of a module, means in the body of a fused function.
+    """Return the object that replaces a global, or a module's attribute, in the body of a fused function.
 
-    A ufunc is another one only where the body reduces by such: for others who may ask, it is itself.
+    A ufunc is replaced only if the body calls `reduce`, so that identity checks work elsewhere.
     """
     kind = type(value)
     if kind is np.ufunc:
@@ -215,29 +215,29 @@ def resolve_name(value: Any, reduces: bool = False) -> Any:
             if value.__name__ == "default_rng":
                 return _default_rng(value)
             return traced_library_function(value)
-    if kind is np.ndarray:  # an argument by another name is the argument
+    if kind is np.ndarray:  # a global that is also an argument: the body sees the argument's tracer
         trace = current_trace()
-        known = None if trace is None else trace.buffers.buffer_of(value)
-        is_caller_owned = known is not None and known.is_caller_owned and known.contains(value)
+        buffer = None if trace is None else trace.buffers.buffer_of(value)
+        is_caller_owned = buffer is not None and buffer.is_caller_owned and buffer.contains(value)
         return trace.tracer_for(value) if trace is not None and is_caller_owned else value
     if kind is type:
         is_transfer = value.__name__ in _TRANSFERS and _is_from_package(value.__module__)
         return _user_kernels().transfer(value) if is_transfer else value
     if kind.__name__ in _OF_KERNELS and _is_from_package(kind.__module__):
         return _user_kernels().TracedKernel(value, resolve_name)
-    made = CREATION.get(id(value))
-    if made is not None:
-        return made
+    create = CREATION.get(id(value))
+    if create is not None:
+        return create
     if value is np.random.default_rng:
         return _default_rng(value)
     return value
 
 
 class _Globals(dict[str, Any]):
-    """The globals of a function, as its body sees them."""
+    """A view of a function's globals that replaces `np`, `pk` and similar names."""
 
     def __init__(self, real: dict[str, Any], reduces: bool) -> None:
-        # What Python itself looks up, past `__getitem__`: to import from packages, to warn.
+        # Python itself reads dunder names without `__getitem__`, for imports and warnings.
         super().__init__({name: value for name, value in real.items() if name.startswith("__")})
         self.setdefault("__builtins__", __builtins__)
         self._real = real
@@ -253,13 +253,13 @@ class _Globals(dict[str, Any]):
         return self[name] if name in self._real else default
 
 
-# What assigns globals, or looks for them past `__getitem__`, as the bodies of classes do.
+# Instructions that assign globals, or read them without `__getitem__`, as class bodies do.
 _PAST_LOOKUPS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS"})
 _TAKE_GLOBALS = frozenset({"eval", "exec", "globals"})
 
 
 def _needs_real_globals(code: CodeType) -> bool:
-    import dis  # noqa: PLC0415  (for the first call of a function alone)
+    import dis  # noqa: PLC0415  (only the first call of a function needs it)
 
     for step in dis.get_instructions(code):
         if step.opname in _PAST_LOOKUPS or (step.opname == "LOAD_GLOBAL" and step.argval in _TAKE_GLOBALS):
@@ -268,17 +268,18 @@ def _needs_real_globals(code: CodeType) -> bool:
 
 
 class TracedBody:
-    """A function whose body sees these names."""
+    """A function that runs with replaced globals and closure cells."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
-        # What is no Python function, or needs its own globals, runs as it is: correct, with more breaks.
+        # Any other callable, or one that needs its real globals, runs unchanged: correct, with more graph
+        # breaks.
         self.is_rebound = type(function) is FunctionType and not _needs_real_globals(function.__code__)
         self._reduces = self.is_rebound and names(function.__code__, "reduce")
         self._globals = _Globals(function.__globals__, self._reduces) if self.is_rebound else {}
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Run it as it is now, with such names."""
+        """Call the function's current code with the replaced names."""
         function = self._function
         if not self.is_rebound:
             return function(*arguments, **keywords)
@@ -298,14 +299,14 @@ class TracedBody:
             return body(*arguments, **keywords)
         finally:
             for cell, copy, bound_value in rebound:
-                if copy.cell_contents is not bound_value:  # by `nonlocal`
+                if copy.cell_contents is not bound_value:  # assigned by `nonlocal`
                     cell.cell_contents = copy.cell_contents
 
 
 def _cell(cell: CellType, reduces: bool) -> CellType:
     try:
         value = cell.cell_contents
-    except ValueError:  # nothing yet
+    except ValueError:  # an empty cell
         return cell
     bound_value = resolve_name(value, reduces)
     return cell if bound_value is value else CellType(bound_value)

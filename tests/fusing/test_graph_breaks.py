@@ -212,7 +212,7 @@ def test_looks(engine, body, size, capsys):
 STRICT = {
     if_any: ("if np.any(y > 5):", r"numpy\.where\(\)"),
     while_larger: ("while np.max(np.abs(y)) > 0.5:", r"numpy\.where\(\)"),
-    a_float: ("return x * float(np.max(x))", r"float\(\).*no dimensions"),
+    a_float: ("return x * float(np.max(x))", r"float\(\).*0-d array"),
     an_int: ("return x[int(np.argmax(x)) :] + 1", r"int\(\)"),
     a_range: ("for k in range(np.argmax(x > 0)):", r"an index"),
     printed: ("print(y[:2], np.sum(y > 0))  # noqa: T201", r"outside of the function"),

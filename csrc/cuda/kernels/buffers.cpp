@@ -1,3 +1,4 @@
+// Device buffers of a run of user kernels: layout, upload, fill and download.
 #include "buffers.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int64_t ALIGNMENT = 256;
 constexpr int64_t MAX_BYTES = int64_t(1) << 50;
-// What begins as zeros goes up with what is staged, as long as it is small.
+// Zeroed buffers of fewer bytes are uploaded with the staged ones instead of being filled by cudaMemset.
 constexpr int64_t WORTH_A_MEMSET = 32 << 10;
 
 char *host_address(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
@@ -37,7 +38,7 @@ Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources
     if (are_small) {
         resources.lease.emplace(slot, SlotBytes{0, 0}, device, 1, call);
         const Slot &own = *resources.lease->slots().front();
-        // One that was made where memory is short may be too small.
+        // A slot that was created when memory was short may be too small.
         if (all_ <= own.device_bytes) {
             d_memory_ = own.d_memory();
             staged_ = own.host();
@@ -48,7 +49,7 @@ Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources
     d_memory_ = allocate(device, std::max(all_, ALIGNMENT), resources.buffer, resources.memory);
 }
 
-// Side by side: what goes up, what also comes down, what comes down, and the rest.
+// Packs the buffers in this order: uploaded only, uploaded and downloaded, downloaded only, and the rest.
 void Buffers::lay_out() {
     offsets_.resize(size_t(run_.buffers.size));
     auto place = [&](bool up, bool down) {
@@ -57,7 +58,7 @@ void Buffers::lay_out() {
             if (is_in_place(buffer) || goes_up(buffer) != up || comes_down(buffer) != down) continue;
             if (buffer.bytes > MAX_BYTES - all_)
                 fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " + std::to_string(MAX_BYTES) +
-                                           " bytes: no GPU has that");
+                                           " bytes: no GPU has so much memory");
             offsets_[size_t(i)] = all_;
             all_ += (buffer.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
             if (up) bytes_up_ += buffer.bytes;
@@ -122,8 +123,8 @@ void Buffers::upload_small(cudaStream_t stream) {
     }
 }
 
-// What lies there begins as it is, or is filled, as what does not. Copies come first: they may be of what is
-// filled.
+// Initializes the buffers that are device arrays: copied, or filled. Copies come first, since they may read
+// an array that is filled.
 void Buffers::begin_on_device(cudaStream_t stream) {
     each_on_device(true, [&](int64_t i, auto &buffer) {
         if (is_in_place(buffer)) return;

@@ -1,4 +1,5 @@
-// The buffers of a run on a GPU: small ones go up in one copy and come home in one, large ones in pieces.
+// Device buffers of a run of user kernels: small ones are packed and copied together, large ones by staged
+// copies.
 #pragma once
 
 #include <vector>
@@ -10,21 +11,22 @@
 
 namespace pk::kernels {
 
+// Allocates, uploads and downloads the buffers of one run.
 class Buffers {
    public:
-    // Takes their memory, which `held` keeps.
+    // Allocates the device memory, which `resources` owns.
     Buffers(const Run &run, Call &call, int device, RunResources &resources);
 
-    char *address(int64_t buffer) const;
+    char *address(int64_t buffer) const;  // on the device
     bool are_small() const { return staged_ != nullptr; }
     int64_t bytes_up() const { return bytes_up_; }
     int64_t bytes_down() const { return bytes_down_; }
 
-    // Small ones are only queued.
+    // Uploads or fills the buffers. Copies of small ones are only enqueued.
     void upload(cudaStream_t stream);
-    // For small ones, before `download`: queues their way home.
+    // Enqueues the download of small buffers, before download().
     void queue_download(cudaStream_t stream);
-    // When all that was queued is done.
+    // Copies the outputs to the host, after the stream was synchronized.
     void download(cudaStream_t stream);
 
    private:
@@ -33,7 +35,7 @@ class Buffers {
     void begin_on_device(cudaStream_t stream);
     void fill(int64_t index, cudaStream_t stream);
 
-    // Those of the host's that move that way.
+    // Visits the host buffers with that flag, PK_BUFFER_UPLOAD or PK_BUFFER_DOWNLOAD.
     template <class Visit>
     void each(int flag, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
@@ -42,7 +44,7 @@ class Buffers {
         }
     }
 
-    // Those that lie there, and begin as they are, or filled.
+    // Visits the buffers on the device: those whose initial values are passed, or those that are filled.
     template <class Visit>
     void each_on_device(bool as_passed, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
@@ -55,7 +57,7 @@ class Buffers {
     const Run &run_;
     Call &call_;
     const int device_;
-    std::vector<int64_t> offsets_;  // a buffer's each
+    std::vector<int64_t> offsets_;  // of each buffer in d_memory_
     int64_t up_end_ = 0, down_begin_ = 0, down_end_ = 0, all_ = 0;
     int64_t bytes_up_ = 0, bytes_down_ = 0;
     char *d_memory_ = nullptr, *staged_ = nullptr;

@@ -1,9 +1,9 @@
-// What the user's kernels leave behind from call to call.
+// Frees the cached state of user kernels (for pk_release).
 #pragma once
 
 namespace pk::kernels {
 
-// Gives back modules and streams that no call uses.
+// Unloads modules and destroys streams that no call uses.
 void release();
 
 }  // namespace pk::kernels

@@ -1,3 +1,4 @@
+// Formats the records of device printf on the host, with the conversions of C's printf.
 #include "device_printf.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@ enum Kind : uint64_t { SIGNED, UNSIGNED, FLOATING, POINTER, TEXT };
 
 constexpr int MAX_WIDTH = 4096;
 
+// An argument of a record.
 struct Argument {
     Kind kind;
     uint64_t bits;
@@ -30,7 +32,7 @@ struct Argument {
     uint64_t integer() const { return kind == FLOATING ? uint64_t(int64_t(number())) : bits; }
 };
 
-// Reads words and texts, and never beyond the end.
+// Reads words and strings from the records, and never beyond their end.
 class Reader {
    public:
     Reader(const char *at, uint64_t bytes) : at_(at), left_(bytes) {}
@@ -49,9 +51,9 @@ class Reader {
         return value;
     }
     Reader part(uint64_t bytes) {
-        const Reader found(at_, std::min(bytes, left_));
+        const Reader part(at_, std::min(bytes, left_));
         skip(bytes);
-        return found;
+        return part;
     }
 
    private:
@@ -79,7 +81,7 @@ void append(std::string &to, const std::string &conversion, Values... values) {
     to.append(longer, 0, size_t(length));
 }
 
-// printf, with the arguments of a record.
+// Formats one record as printf does, with the host's snprintf for each conversion.
 class Formatter {
    public:
     Formatter(const std::string &format, const std::vector<Argument> &arguments, std::string &to)
@@ -104,8 +106,8 @@ class Formatter {
     void take_number(std::string &conversion) {
         int64_t number = 0;
         if (*at_ == '*') {
-            const Argument *given = next();
-            number = given == nullptr ? 0 : int32_t(given->integer());
+            const Argument *argument = next();
+            number = argument == nullptr ? 0 : int32_t(argument->integer());
             ++at_;
         } else {
             while (std::isdigit(uint8_t(*at_)))
@@ -126,17 +128,18 @@ class Formatter {
         while (*at_ != '\0' && std::strchr("hlLqjzt", *at_) != nullptr) size += *at_++;
         const char letter = *at_;
         if (letter != '\0') ++at_;
-        const Argument *given =
+        const Argument *argument =
             letter != '\0' && std::strchr("diouxXcsfFeEgGaAp", letter) != nullptr ? next() : nullptr;
-        if (given == nullptr) {
+        if (argument == nullptr) {
             to_.append(start, at_);  // not a conversion, or nothing to convert
             return;
         }
-        convert(*given, conversion, size, letter);
+        convert(*argument, conversion, size, letter);
     }
 
-    void convert(const Argument &given, const std::string &conversion, const std::string &size, char letter) {
-        const auto wide = (long long)(given.integer());
+    void convert(const Argument &argument, const std::string &conversion, const std::string &size,
+                 char letter) {
+        const auto wide = (long long)(argument.integer());
         switch (letter) {
             case 'd':
             case 'i': append(to_, conversion + "lld", narrowed(wide, size)); break;
@@ -145,11 +148,11 @@ class Formatter {
             case 'x':
             case 'X': append(to_, conversion + "ll" + letter, cut(wide, size)); break;
             case 'c': append(to_, conversion + "c", int(wide)); break;
-            case 'p': append(to_, conversion + "p", reinterpret_cast<void *>(given.integer())); break;
+            case 'p': append(to_, conversion + "p", reinterpret_cast<void *>(argument.integer())); break;
             case 's':
-                append(to_, conversion + "s", given.kind == TEXT ? given.text.c_str() : "(null)");
+                append(to_, conversion + "s", argument.kind == TEXT ? argument.text.c_str() : "(null)");
                 break;
-            default: append(to_, conversion + letter, given.number());
+            default: append(to_, conversion + letter, argument.number());
         }
     }
 
@@ -178,7 +181,7 @@ std::string text_of_records(const char *records, const PrintfHeader &printf_head
     while (all.left() >= sizeof(uint64_t)) {
         Reader peek = all;
         const uint64_t head = peek.word(), bytes = head & 0xffffffff, count = head >> 32;
-        if (bytes < 2 * sizeof(uint64_t) || bytes > all.left()) break;  // one that had no room
+        if (bytes < 2 * sizeof(uint64_t) || bytes > all.left()) break;  // a record that did not fit
         Reader record = all.part(bytes);
         record.word();
         const std::string format = record.text();

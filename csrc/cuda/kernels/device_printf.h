@@ -1,4 +1,4 @@
-// What kernels print: records in a device's memory, and the text that they are.
+// Device printf: kernels write records to device memory, and the host formats them after the run.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,16 @@
 
 namespace pk::kernels {
 
-// As pycudakit/kernels/compiling/device_include/prelude.h has it; records of `room` bytes follow.
+// The header of the record buffer, as in pycudakit/kernels/compiling/device_include/prelude.h; `capacity`
+// bytes of records follow.
 struct PrintfHeader {
     uint64_t used = 0, capacity = 0;
 };
 
-// The variable that every module has which prints, the address of a Printed.
+// The variable of a module that prints: the address of the PrintfHeader.
 constexpr char PRINTF_SYMBOL[] = "_ZN9pycudakit7printedIvEE";
 
-// The text of the records, of which there are those that fit into the room; if more came, it says so.
+// Formats the records. If more were written than fit, the text ends with a note that says so.
 std::string text_of_records(const char *records, const PrintfHeader &printf_header);
 
 }  // namespace pk::kernels

@@ -1,3 +1,5 @@
+// Runs user kernels: checks and launches the steps, throttles launches so that a call can be interrupted, and
+// explains failures.
 #include "launcher.h"
 
 #include <algorithm>
@@ -16,26 +18,28 @@ namespace pk::kernels {
 
 namespace {
 
-// In a profile, kernels have a lane of their own, beside those of the slots.
+// The trace lane of kernels, separate from the lanes of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
-constexpr int64_t MIN_PRINTF_BYTES = 64 << 10, MAX_PRINTF_BYTES = 16 << 20;  // for what is printed
+constexpr int64_t MIN_PRINTF_BYTES = 64 << 10, MAX_PRINTF_BYTES = 16 << 20;  // of printf records
 
-// A launch that was checked.
+// A checked launch: its function, configuration and arguments.
 struct Prepared {
     const void *function = nullptr;
     cudaLaunchConfig_t config{};
     std::vector<void *> arguments;
 };
 
+// Converts an array of three sizes to a dim3.
 dim3 extent(const int64_t (&of)[3]) { return dim3(unsigned(of[0]), unsigned(of[1]), unsigned(of[2])); }
 
 std::string triple(const dim3 &of) {
     return "(" + std::to_string(of.x) + ", " + std::to_string(of.y) + ", " + std::to_string(of.z) + ")";
 }
 
+// One run of a request.
 class Launcher {
    public:
-    // What is printed has so much room, in bytes of records.
+    // `capacity` is the size of the printf buffer, in bytes of records.
     Launcher(const Run &run, Call &call, int device, int64_t capacity, RunState *run_state)
         : run_(run),
           call_(call),
@@ -80,9 +84,10 @@ class Launcher {
     const std::string &text() const { return text_; }
 
    private:
-    // ---- Of arrays that lie there -------------------------------------------------------------------
+    // ---- Device arrays ------------------------------------------------------------------------------
 
-    // Whether a run needs nothing but its kernels in the arrays' stream, and nobody has to wait for them.
+    // Returns true if the run can be enqueued in the arrays' stream without waiting: it needs no other
+    // memory, variables or printf, and has few launches.
     bool can_run_async() const {
         const auto prints = [](const auto &module) { return module->printf_header().has_value(); };
         return run_state_ == nullptr && device_operands_.needs_no_memory() &&
@@ -91,7 +96,7 @@ class Launcher {
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
 
-    // A graph cannot have what the host waits for.
+    // Throws if a stream of the arrays is being captured in a CUDA graph, since this run synchronizes.
     void refuse_capture() const {
         for (const cudaStream_t stream : device_operands_.streams()) {
             if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) continue;
@@ -100,8 +105,8 @@ class Launcher {
             if (status == cudaStreamCaptureStatusNone) continue;
             fail(PK_UNSUPPORTED, "this run cannot be captured in a CUDA graph: that takes at most " +
                                      std::to_string(MAX_UNTHROTTLED) +
-                                     " launches, of kernels that do not print, in arrays on the GPU of one "
-                                     "stream alone, of which none is written as another parameter, without "
+                                     " launches of kernels that do not print, on arrays on the GPU of one "
+                                     "stream alone, none of them written through another parameter, without "
                                      "time_kernel, wait and symbols");
         }
     }
@@ -121,7 +126,7 @@ class Launcher {
         advance(run_.launches);
     }
 
-    // Has what comes wait for what is in those streams. The other way round the host waits.
+    // Makes this run's stream wait for the arrays' streams. (These need not wait for it: the host does.)
     void follow_streams() {
         for (const cudaStream_t stream : device_operands_.streams()) {
             if (run_state_ != nullptr && stream == nullptr) continue;
@@ -130,24 +135,25 @@ class Launcher {
         }
     }
 
-    // ---- Before -------------------------------------------------------------------------------------
+    // ---- Preparation --------------------------------------------------------------------------------
 
-    // Those whose variables are set are used alone.
+    // Locks the modules: exclusively, if a run sets their variables or they print.
     void lock_modules() {
-        std::vector<std::pair<std::shared_ptr<Module>, bool>> wanted;
-        for (const auto &module : modules_) wanted.emplace_back(module, module->printf_header().has_value());
-        for (const pk_symbol &symbol : run_.symbols) wanted[size_t(symbol.image)].second = true;
-        // In one order in all calls, so that they cannot wait for each other in a circle.
-        std::sort(wanted.begin(), wanted.end(), std::greater<>());
+        std::vector<std::pair<std::shared_ptr<Module>, bool>> requests;
+        for (const auto &module : modules_)
+            requests.emplace_back(module, module->printf_header().has_value());
+        for (const pk_symbol &symbol : run_.symbols) requests[size_t(symbol.image)].second = true;
+        // All calls lock in the same order, so that they cannot deadlock.
+        std::sort(requests.begin(), requests.end(), std::greater<>());
         const Module *last = nullptr;
-        for (const auto &[module, exclusive] : wanted) {
+        for (const auto &[module, exclusive] : requests) {
             if (module.get() != last) resources_.module_locks.emplace_back(module, exclusive, call_);
             if (exclusive && module->ran_async()) PK_CUDA(cudaDeviceSynchronize());
             last = module.get();
         }
     }
 
-    // Checks all launches, before anything runs.
+    // Checks all launches before any runs.
     void prepare() {
         prepared_.resize(size_t(run_.steps.size));
         for (int64_t i = 0; i < run_.steps.size; ++i) {
@@ -166,12 +172,12 @@ class Launcher {
         }
     }
 
-    // Gives each launch its arguments, now that buffers have addresses.
+    // Fills in the arguments of each launch, when the buffers have device addresses.
     void bind(const Buffers &buffers) {
-        places_.reserve(size_t(run_.arguments.size));
+        addresses_.reserve(size_t(run_.arguments.size));
         for (const pk_argument &argument : run_.arguments)
-            places_.push_back(argument.buffer >= 0 ? buffers.address(argument.buffer) + argument.offset
-                                                   : nullptr);
+            addresses_.push_back(argument.buffer >= 0 ? buffers.address(argument.buffer) + argument.offset
+                                                      : nullptr);
         for (int64_t i = 0; i < run_.steps.size; ++i) {
             const pk_step &step = run_.steps[i];
             if (step.kernel == PK_STEP_REPEAT) continue;
@@ -180,7 +186,7 @@ class Launcher {
             for (int64_t j = step.first_argument; j < step.first_argument + step.argument_count; ++j) {
                 const bool is_value = run_.arguments[j].buffer == PK_ARGUMENT_VALUE;
                 prepared.arguments.push_back(is_value ? const_cast<uint8_t *>(run_.value_of(j))
-                                                      : static_cast<void *>(&places_[size_t(j)]));
+                                                      : static_cast<void *>(&addresses_[size_t(j)]));
             }
         }
     }
@@ -207,7 +213,7 @@ class Launcher {
                 lane.add(stage, from, to, bytes, 0, device_, KERNELS_LANE);
             };
             add(PK_STAGE_KERNEL, launched, computed, 0);
-            // How long each small copy took is not asked: events cost as much as they do.
+            // Small copies are not timed by events, which would cost as much as the copies.
             if (buffers.are_small() && buffers.bytes_up() != 0)
                 add(PK_STAGE_UPLOAD, began, launched, buffers.bytes_up());
             if (buffers.are_small() && buffers.bytes_down() != 0)
@@ -231,8 +237,8 @@ class Launcher {
         PK_CUDA(cudaLaunchKernelExC(&prepared.config, prepared.function, prepared.arguments.data()));
     }
 
-    // Has at most two batches of launches under way, each of some milliseconds, so that a call can be
-    // stopped.
+    // Keeps at most two batches of launches in flight, each of a few milliseconds, so that a call can be
+    // interrupted.
     void throttle() {
         if (run_.launches <= MAX_UNTHROTTLED || ++in_batch_ < batch_) return;
         advance(in_batch_);
@@ -272,9 +278,9 @@ class Launcher {
 
     // ---- Failures -----------------------------------------------------------------------------------
 
-    // Waits for what is under way; where that takes long, it is left alone, with all that it uses.
+    // Waits for running kernels. If that takes too long, detaches them, with all that they use.
     void stop() noexcept {
-        // Their variables are not what they were.
+        // The modules' variables no longer have their initial values.
         for (const pk_symbol &symbol : run_.symbols) unload(run_.images[symbol.image]);
         const double since = call_.seconds();
         cudaError_t state;
@@ -291,6 +297,7 @@ class Launcher {
         (void)cudaGetLastError();
     }
 
+    // Throws the failure with the names of the kernels that may have caused it.
     [[noreturn]] void explain(const Failure &failure) {
         if (!has_launched_ || failure.status() != PK_DEVICE_ERROR) throw failure;
         std::vector<std::string> labels;
@@ -300,16 +307,16 @@ class Launcher {
             if (std::find(labels.begin(), labels.end(), label) == labels.end()) labels.push_back(label);
         }
         constexpr size_t MAX_LABELS = 8;
-        std::string who;
+        std::string names;
         for (size_t i = 0; i < std::min(labels.size(), MAX_LABELS); ++i)
-            who += (i == 0 ? "" : i + 1 == labels.size() ? " or " : ", ") + labels[i];
-        if (labels.size() > MAX_LABELS) who += ", ...";
+            names += (i == 0 ? "" : i + 1 == labels.size() ? " or " : ", ") + labels[i];
+        if (labels.size() > MAX_LABELS) names += ", ...";
         if (run_.steps.size == 1) {
             const cudaLaunchConfig_t &config = prepared_[0].config;
-            who += " (block " + triple(config.blockDim) + ", grid " + triple(config.gridDim) + ")";
+            names += " (block " + triple(config.blockDim) + ", grid " + triple(config.gridDim) + ")";
         }
         const char *const remedy = "; with isolate=True, a kernel's fault ends a helper process alone";
-        fail(PK_DEVICE_ERROR, who + ": " + failure.what() + (is_lost_ ? remedy : ""));
+        fail(PK_DEVICE_ERROR, names + ": " + failure.what() + (is_lost_ ? remedy : ""));
     }
 
     static constexpr int64_t MAX_UNTHROTTLED = 4, LONGEST_BATCH = 256;
@@ -322,9 +329,9 @@ class Launcher {
     RunState *const run_state_;
     const DeviceOperands device_operands_;
     Modules modules_;
-    std::vector<Prepared> prepared_;             // a step's each
-    std::vector<char *> places_;                 // an argument's each
-    std::list<RunResources> resources_list_{1};  // of one, which can be abandoned
+    std::vector<Prepared> prepared_;             // one for each step
+    std::vector<char *> addresses_;              // one for each argument
+    std::list<RunResources> resources_list_{1};  // one element, which detach() can take
     RunResources &resources_ = resources_list_.front();
     cudaStream_t stream_ = nullptr;
 
@@ -334,7 +341,7 @@ class Launcher {
     std::string text_;
 };
 
-// What was printed, as much of it as there is room for.
+// Copies the printed text to the caller's buffer, as much as fits, and gives its whole length.
 void give(const std::string &text, uint8_t *to, int64_t capacity, int64_t *length) {
     *length = int64_t(text.size());
     const auto bytes = size_t(std::min(*length, capacity));

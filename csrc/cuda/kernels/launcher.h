@@ -1,4 +1,4 @@
-// A run of the user's kernels: buffers go up, the steps run in one stream, and the outputs come home.
+// Runs user kernels: uploads the buffers, launches the steps in one stream, and downloads the outputs.
 #pragma once
 
 #include "common/call/call.h"
@@ -6,14 +6,14 @@
 
 namespace pk::kernels {
 
-// How far a run has come.
+// The progress of a run.
 struct RunState {
-    bool has_begun = false;    // some of its memory may have been written to
-    bool is_detached = false;  // a kernel is under way that nobody can end
+    bool has_begun = false;    // buffers may have been written
+    bool is_detached = false;  // a hung kernel was left running
 };
 
-// On the device, which is the current one. In a plan, which wants to know how far it came, it has ended with
-// this call, and waits for no stream 0.
+// Runs on `device`, which must be current. With `run_state` (inside a residency scope) the run is
+// synchronous, reports its progress, and does not wait for buffers whose stream is 0.
 void run(const Request &request, Call &call, int device, RunState *run_state = nullptr);
 
 }  // namespace pk::kernels

@@ -1,3 +1,4 @@
+// Loads kernel modules, describes their kernels, and caches the most recently used.
 #include "module_cache.h"
 
 #include <algorithm>
@@ -19,13 +20,13 @@ int current_device() {
     return device;
 }
 
-int attribute(cudaDeviceAttr what, int device) {
+int attribute(cudaDeviceAttr name, int device) {
     int value = 0;
-    PK_CUDA(cudaDeviceGetAttribute(&value, what, device));
+    PK_CUDA(cudaDeviceGetAttribute(&value, name, device));
     return value;
 }
 
-// The block that keeps most threads on a multiprocessor: of several, the largest.
+// Returns the block size of highest occupancy; of several, the largest.
 int64_t suggested_block(const void *function, int most) {
     int best = 0, threads = 0;
     for (int block = most / WARP * WARP; block >= WARP; block -= WARP) {
@@ -48,7 +49,8 @@ void add_parameters(pk_kernel_limits &limits, const void *function) {
         limits.parameter_bytes[limits.parameters++] = int64_t(bytes);
     }
     (void)cudaGetLastError();
-    // The one after the last is an invalid value; anything else, a driver that does not tell.
+    // After the last parameter the driver reports an invalid value; any other error means that it cannot
+    // tell.
     if (error != cudaSuccess && error != cudaErrorInvalidValue) limits.parameters = -1;
 }
 
@@ -103,7 +105,8 @@ struct CachedModule {
     std::shared_ptr<Module> module;
 };
 
-// The last used in front. Never destroyed: at the process's exit the driver may be gone before it.
+// The most recently used module is in front. Never destroyed: at the process's exit the driver may be gone
+// before it.
 struct ModuleCache {
     std::mutex mutex;
     std::list<CachedModule> modules;
@@ -118,28 +121,28 @@ ModuleCache &module_cache() {
 
 Module::Module(const pk_image &image) : library_(load(image)) {}
 
-// Kernels that were queued may still run. A failure here has no one to report to.
+// Enqueued kernels may still run, so this waits for their devices. A destructor cannot report errors.
 Module::~Module() {
     if (!ran_async_) return;
     int before = 0;
     (void)cudaGetDevice(&before);
-    for (const auto &found : kernels_) {
-        (void)cudaSetDevice(found.first.first);
+    for (const auto &entry : kernels_) {
+        (void)cudaSetDevice(entry.first.first);
         (void)cudaDeviceSynchronize();
     }
     (void)cudaSetDevice(before);
 }
 
 const LoadedKernel &Module::kernel(std::string_view symbol, const std::string &label) {
-    const Place place(current_device(), symbol);
+    const DeviceSymbol place(current_device(), symbol);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = kernels_.find(place);
-    if (found != kernels_.end()) return found->second;
+    const auto cached = kernels_.find(place);
+    if (cached != kernels_.end()) return cached->second;
     try {
         return kernels_.emplace(place, describe(library_.get(), place.second, place.first)).first->second;
     } catch (const Failure &failure) {
         fail(failure.status(),
-             label + " is not to be had from its image, which may be for another GPU: " + failure.what());
+             label + " cannot be loaded from its image, which may be for another GPU: " + failure.what());
     }
 }
 
@@ -148,11 +151,11 @@ std::optional<Variable> Module::variable(std::string_view name) const {
 }
 
 const std::vector<char> &Module::initial_value(std::string_view name, const pk_image &image) {
-    const Place place(current_device(), name);
+    const DeviceSymbol place(current_device(), name);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = initial_values_.find(place);
-    if (found != initial_values_.end()) return found->second;
-    // Kernels may have written the variable since.
+    const auto cached = initial_values_.find(place);
+    if (cached != initial_values_.end()) return cached->second;
+    // Kernels may have changed the variable, so the module is loaded again.
     const Library fresh = load(image);
     const std::optional<Variable> variable = variable_of(fresh.get(), name);
     std::vector<char> bytes(size_t(variable ? variable->bytes : 0));
@@ -164,8 +167,8 @@ const std::vector<char> &Module::initial_value(std::string_view name, const pk_i
 std::optional<Variable> Module::printf_header() {
     const int device = current_device();
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = printf_headers_.find(device);
-    if (found != printf_headers_.end()) return found->second;
+    const auto cached = printf_headers_.find(device);
+    if (cached != printf_headers_.end()) return cached->second;
     return printf_headers_[device] = variable_of(library_.get(), PRINTF_SYMBOL);
 }
 
@@ -209,10 +212,10 @@ std::shared_ptr<Module> load_module(const pk_image &image) {
     const Key key(image.key[0], image.key[1]);
     ModuleCache &from = module_cache();
     const std::lock_guard<std::mutex> lock(from.mutex);
-    auto found = std::find_if(from.modules.begin(), from.modules.end(),
-                              [&](auto &cached) { return cached.key == key; });
-    if (found != from.modules.end()) {
-        from.modules.splice(from.modules.begin(), from.modules, found);
+    auto cached_module = std::find_if(from.modules.begin(), from.modules.end(),
+                                      [&](auto &cached) { return cached.key == key; });
+    if (cached_module != from.modules.end()) {
+        from.modules.splice(from.modules.begin(), from.modules, cached_module);
     } else {
         from.modules.push_front({key, std::make_shared<Module>(image)});
         if (from.modules.size() > MAX_MODULES) from.modules.pop_back();

@@ -1,4 +1,4 @@
-// Modules of kernels that are loaded, kept from call to call.
+// A cache of loaded kernel modules (cubin or PTX images), with shared and exclusive locks.
 #pragma once
 
 #include <atomic>
@@ -20,17 +20,19 @@ namespace pk::kernels {
 
 using Library = Owned<cudaLibrary_t, cudaLibraryUnload>;
 
+// A kernel's handle, and its limits on the current device.
 struct LoadedKernel {
     const void *function;
     pk_kernel_limits limits;
 };
 
+// A __device__ or __constant__ variable of a module.
 struct Variable {
     void *address = nullptr;
     int64_t bytes = 0;
 };
 
-// A module in every GPU that it was used on. What is asked of it is of the current device.
+// A loaded module, for all GPUs. Kernels and variables are those of the current device.
 class Module {
    public:
     explicit Module(const pk_image &image);
@@ -39,34 +41,34 @@ class Module {
     Module &operator=(const Module &) = delete;
 
     const LoadedKernel &kernel(std::string_view symbol, const std::string &label);
-    // None if the module has no variable of that name.
+    // Returns nothing if the module has no variable of that name.
     std::optional<Variable> variable(std::string_view name) const;
-    // What a variable was when the module was loaded.
+    // Returns the value that a variable had when the module was loaded.
     const std::vector<char> &initial_value(std::string_view name, const pk_image &image);
 
-    // The memory of what is printed, and nothing if nothing ever is.
+    // Returns the variable that points to the printf buffer, or nothing if no kernel prints.
     std::optional<Variable> printf_header();
 
-    // Some kernel of it is in a stream of a caller's that nobody here waits for.
+    // Records that a kernel was enqueued on a caller's stream, without being waited for.
     void mark_async() { ran_async_ = true; }
     bool ran_async() const { return ran_async_; }
 
    private:
     friend class ModuleLock;
-    using Place = std::pair<int, std::string>;  // of a device
+    using DeviceSymbol = std::pair<int, std::string>;  // device, name
 
     Library library_;
     std::atomic<bool> ran_async_{false};
     std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
-    std::map<Place, LoadedKernel, std::less<>> kernels_;
-    std::map<Place, std::vector<char>, std::less<>> initial_values_;
+    std::map<DeviceSymbol, LoadedKernel, std::less<>> kernels_;
+    std::map<DeviceSymbol, std::vector<char>, std::less<>> initial_values_;
     std::map<int, std::optional<Variable>> printf_headers_;
-    int users_ = 0, waiting_ = 0;  // those that wait to be alone
+    int users_ = 0, waiting_ = 0;  // locks that are held, and threads that wait for an exclusive one
     bool exclusive_ = false;
 };
 
-// A module in use: alone, where its variables are set.
+// A shared lock on a module, or an exclusive one for a run that sets its variables.
 class ModuleLock {
    public:
     ModuleLock(std::shared_ptr<Module> module, bool exclusive, Call &call);
@@ -79,8 +81,9 @@ class ModuleLock {
     bool exclusive_;
 };
 
+// Returns the module of an image, from the cache or newly loaded.
 std::shared_ptr<Module> load_module(const pk_image &image);
-void unload(const pk_image &image);  // when it is no longer in use
-void release_modules();              // those that no call uses
+void unload(const pk_image &image);  // drops it from the cache; unloaded when no longer in use
+void release_modules();              // unloads the modules that no call uses
 
 }  // namespace pk::kernels

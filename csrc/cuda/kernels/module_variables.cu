@@ -1,3 +1,4 @@
+// Sets and restores the module variables of a run, and sets up its printf buffer.
 #include "module_variables.h"
 
 namespace pk::kernels {

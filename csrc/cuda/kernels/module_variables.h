@@ -1,4 +1,4 @@
-// The variables of modules that a run sets: those that the caller names, and where they print to.
+// Module variables that a run sets: the caller's symbols, and the printf buffer's address.
 #pragma once
 
 #include <algorithm>
@@ -15,13 +15,14 @@ namespace pk::kernels {
 
 using Modules = std::vector<std::shared_ptr<Module>>;
 
+// The symbols of a run: sets them before it and restores them after it.
 class Symbols {
    public:
-    // Throws unless the modules have them, and room for their values.
+    // Throws unless the modules have these variables, in the sizes of their values.
     Symbols(const Run &run, const Modules &modules);
 
     void set(cudaStream_t stream) const;
-    // They are again what they were when the modules were loaded. Queued.
+    // Enqueues copies of the variables' initial values.
     void restore(cudaStream_t stream) const;
 
    private:
@@ -32,14 +33,16 @@ class Symbols {
     std::vector<Variable> variables_;
 };
 
+// The printf buffer of a run, if any of its modules prints.
 class DevicePrintf {
    public:
-    // Records have so much room, in bytes.
+    // `capacity` is in bytes of records.
     DevicePrintf(const Modules &modules, int64_t capacity);
 
     bool is_possible() const { return !variables_.empty(); }
+    // Allocates the buffer and enqueues its address to the modules' variables.
     void begin(int device, RunResources &resources);
-    // Once all is done; wait() waits for what was queued.
+    // Reads and formats the records, after all kernels; wait() synchronizes the stream.
     template <class Wait>
     std::string read(cudaStream_t stream, Wait wait) {
         PK_CUDA(cudaMemcpyAsync(&printf_header_, memory_, sizeof(printf_header_), cudaMemcpyDeviceToHost,
@@ -54,7 +57,7 @@ class DevicePrintf {
     }
 
    private:
-    std::vector<Variable> variables_;  // of the modules that print
+    std::vector<Variable> variables_;  // one for each module that prints
     PrintfHeader printf_header_;
     char *memory_ = nullptr;
 };

@@ -1,3 +1,4 @@
+// Replaces the host buffers of a run of user kernels by the device addresses of resident ones.
 #include "residency_adapter.h"
 
 #include <vector>
@@ -9,7 +10,7 @@ namespace pk::kernels {
 
 namespace {
 
-constexpr int64_t ALIGNMENT = 256;  // which kernels expect of an array, as of what CUDA hands out
+constexpr int64_t ALIGNMENT = 256;  // of a kernel's arrays, as of memory from cudaMalloc
 
 char *host_address(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
 bool is_transferred(const pk_buffer &buffer) {
@@ -21,7 +22,7 @@ bool overlap(const pk_buffer &a, const pk_buffer &b) {
     return a.address < b.address + uint64_t(b.bytes) && b.address < a.address + uint64_t(a.bytes);
 }
 
-// The buffers of a run, those that have a home there.
+// The buffers of a run, with resident ones replaced by device arrays.
 class ResidentBuffers {
    public:
     ResidentBuffers(const Run &run, Call &call, int device)
@@ -31,14 +32,14 @@ class ResidentBuffers {
             if (d_data == nullptr) continue;
             pk_buffer &buffer = buffers_[owners_[host_range]];
             buffer.address = reinterpret_cast<uint64_t>(d_data);
-            buffer.stream = 0;  // nothing is under way
+            buffer.stream = 0;  // no work on it is pending
             buffer.flags |= PK_BUFFER_ON_DEVICE;
         }
     }
 
     Table<pk_buffer> table() const { return {buffers_.data(), int64_t(buffers_.size())}; }
 
-    // When the run has ended.
+    // Copies outputs back and marks them valid, after the run.
     void commit(const Run &run, Call &call, int device) {
         for (size_t host_range = 0; host_range < owners_.size(); ++host_range) {
             const plan::DeviceOperand resident = operands_.of(int(host_range));
@@ -48,6 +49,7 @@ class ResidentBuffers {
         }
         operands_.commit();
     }
+    // Invalidates the outputs of a run that failed.
     void fail(const RunState &state) {
         if (!state.has_begun) operands_.discard();
         if (state.is_detached) operands_.poison();
@@ -58,7 +60,7 @@ class ResidentBuffers {
         return {host_address(buffer), buffer.bytes, ALIGNMENT, stored, may_be_resident};
     }
 
-    // Of a buffer that goes both ways, one that is read and one that is written.
+    // Returns a range for each transfer: a buffer that is uploaded and downloaded has two.
     std::vector<plan::HostRange> host_ranges(int device) {
         const std::vector<bool> may_be_resident = find_residency(device);
         std::vector<plan::HostRange> host_ranges;
@@ -74,7 +76,8 @@ class ResidentBuffers {
         return host_ranges;
     }
 
-    // What is written of one range is written at home, or on the host.
+    // Decides which buffers may be resident. The buffers of one resident range must be written either all on
+    // the device or all on the host.
     std::vector<bool> find_residency(int device) const {
         std::vector<bool> may_be_resident(buffers_.size());
         for (size_t i = 0; i < may_be_resident.size(); ++i)
@@ -104,7 +107,8 @@ class ResidentBuffers {
         return may_be_resident;
     }
 
-    // Of buffers that have memory in common and are written, each is in memory of its own.
+    // Returns true unless the buffer overlaps another and one of them is written. Such buffers get separate
+    // copies.
     bool overlaps_nothing(size_t index) const {
         const pk_buffer &buffer = buffers_[index];
         for (size_t i = 0; i < buffers_.size(); ++i) {
@@ -116,7 +120,7 @@ class ResidentBuffers {
     }
 
     std::vector<pk_buffer> buffers_;
-    std::vector<size_t> owners_;  // a span's buffer each
+    std::vector<size_t> owners_;  // the buffer of each host range
     plan::Operands operands_;
 };
 

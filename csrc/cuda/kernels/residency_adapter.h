@@ -1,4 +1,4 @@
-// A run of the user's kernels in a plan: they work in what is at home.
+// Runs user kernels inside a residency scope: they use the resident buffers of their arrays.
 #pragma once
 
 #include "common/call/call.h"
@@ -7,7 +7,7 @@
 
 namespace pk::kernels {
 
-// As run(), on the device, which is the current one.
+// As run(), on `device`, which must be current.
 void run_in_residency_scope(const Request &request, Call &call, int device);
 
 }  // namespace pk::kernels

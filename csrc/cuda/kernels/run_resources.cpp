@@ -1,3 +1,4 @@
+// The pool of streams for user kernels, and the resources of detached runs.
 #include "run_resources.h"
 
 #include <algorithm>
@@ -9,13 +10,14 @@ namespace pk::kernels {
 
 namespace {
 
-// Never destroyed: at the process's exit the driver may be gone before it.
+// Idle streams, and resources whose kernels may still run. Never destroyed: at the process's exit the driver
+// may be gone before it.
 struct RunPool {
     std::mutex mutex;
     std::vector<std::unique_ptr<RunStream>> run_streams;
     std::list<RunResources> detached;
 
-    // Frees what is done with. The mutex is held.
+    // Frees the resources of detached runs that have ended. Called with the mutex held.
     void reap() {
         detached.remove_if([](const RunResources &resources) {
             return cudaStreamQuery(resources.stream()) != cudaErrorNotReady;

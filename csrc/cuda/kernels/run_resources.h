@@ -1,4 +1,5 @@
-// What a run of kernels has of a GPU, and what becomes of it when the call is stopped while a kernel runs.
+// Resources of a run of user kernels: memory, stream and events, kept alive until its last kernel has ended,
+// even if the call is interrupted.
 #pragma once
 
 #include <list>
@@ -12,7 +13,7 @@
 
 namespace pk::kernels {
 
-// What a run's steps go through, kept for the next.
+// The stream and events of a run; pooled.
 struct RunStream {
     explicit RunStream(int device) : device(device) {}
 
@@ -22,24 +23,25 @@ struct RunStream {
           pace_events[2] = {make_event(), make_event()};
 };
 
-// All that a run has of a device until its last kernel is done.
+// Everything that a run's kernels use on a device.
 struct RunResources {
     std::vector<ModuleLock> module_locks;
     std::optional<Lease> lease;
     std::optional<DeviceBuffer> buffer, printf_block;
     DeviceMemory memory, printf_memory;
-    std::unique_ptr<RunStream> run_stream;  // last, and so destroyed before the memory
+    std::unique_ptr<RunStream> run_stream;  // last, so that it is destroyed before the memory
 
     cudaStream_t stream() const { return run_stream->stream.get(); }
 };
 
-// Memory of the current device; of the engine's if that has room, else its own.
+// Allocates memory of the current device: a pooled buffer, or, if the budget is exhausted, cudaMalloc.
 char *allocate(int device, int64_t bytes, std::optional<DeviceBuffer> &buffer, DeviceMemory &memory);
 
 std::unique_ptr<RunStream> acquire_run_stream(int device);
 void give_back(std::unique_ptr<RunStream> run_stream);
 
-// For what a kernel still uses: it is freed some time after that. A list of one, so that this cannot fail.
+// Detaches resources that a running kernel still uses; they are freed after it has ended. A list of one
+// element, so that this needs no allocation and cannot fail.
 void detach(std::list<RunResources> &resources) noexcept;
 
 }  // namespace pk::kernels

@@ -258,8 +258,7 @@ class PipelineWorker {
 };
 
 // Enqueues an algorithm on this thread's current stream, in as many chunks as its scratch needs. Returns
-// false
-// if it cannot run asynchronously: no current stream, an operand that is not resident, or no scratch.
+// false if it cannot run asynchronously: no current stream, an operand that is not resident, or no scratch.
 bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                const std::vector<pk_range> &ranges) {
     constexpr int64_t SCRATCH = 32 << 20;

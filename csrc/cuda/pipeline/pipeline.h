@@ -1,10 +1,8 @@
 // The chunk pipeline: streams the operands of a call through the GPUs in chunks.
 //
 // Each chunk passes through five stages: staging (host to pinned memory), upload, kernel, download,
-// unstaging.
-// Several chunks are in flight at once, each in another stage, so that copies and kernels overlap. A family
-// of
-// functions derives a DeviceAlgorithm and calls run_pipeline().
+// unstaging. Several chunks are in flight at once, each in another stage, so that copies and kernels overlap.
+// A family of functions derives a DeviceAlgorithm and calls run_pipeline().
 #pragma once
 
 #include <cstdint>

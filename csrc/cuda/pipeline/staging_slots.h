@@ -1,8 +1,7 @@
 // Staging slots: the memory, streams and events that one chunk needs to pass through a GPU.
 //
 // Slots are created on first use and pooled; the threads of a call check them out with a Lease. DeviceBuffer
-// is
-// a pooled device buffer for the duration of a call. Both share the budgets PYCUDAKIT_PINNED_MEMORY and
+// is a pooled device buffer for the duration of a call. Both share the budgets PYCUDAKIT_PINNED_MEMORY and
 // PYCUDAKIT_DEVICE_MEMORY.
 #pragma once
 

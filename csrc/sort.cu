@@ -1,5 +1,5 @@
-// Sorting, and searching in what is sorted, on a GPU: cuda/sort/ has what these launch by way of
-// common/sort.cpp.
+// pk_sort, pk_argsort, pk_searchsorted and pk_unique on the CUDA engine. Device-resident arrays are sorted in
+// core, on the current stream; others go through common/sort.cpp to the out-of-core sort in cuda/sort/.
 #include "common/sort.h"
 
 #include "cuda/residency/operands.h"
@@ -11,7 +11,7 @@ namespace pk {
 
 namespace {
 
-// A request, and the device that its arrays lie on if options.stream says so; else -1, the host.
+// A request, and the device that its arrays are on if options.stream is set; else -1, the host.
 template <class Request>
 struct Located : Request {
     Located(const Request &request, const pk_options *options, std::initializer_list<const void *> arrays)
@@ -21,7 +21,7 @@ struct Located : Request {
     const int device;
 };
 
-// ---- In plans: what is at home is sorted there ----
+// ---- In residency scopes: device-resident arrays are sorted in core ----
 
 plan::HostRange values_of(const Rows &rows) {
     return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
@@ -34,7 +34,7 @@ plan::HostRange results_of(const ArgsortRequest &request) {
     return {request.order, request.count * request.kept * word, word, true};
 }
 
-// The request with its arrays on a device.
+// Return the request with device addresses for its arrays.
 SortRequest on_device(const SortRequest &request, char *in, char *out) {
     return {{request.type, in, request.count, request.columns}, out};
 }
@@ -45,7 +45,8 @@ ArgsortRequest on_device(const ArgsortRequest &request, char *in, char *out) {
             request.descending};
 }
 
-// In this thread's line, if results stay where they are made; false if there is no room.
+// Enqueue the sort of device-resident arrays on the thread's stream. Return false if there is no temporary
+// storage.
 template <class Request>
 bool sort_async(const Request &request, const StreamScope &stream_scope, Call &call) {
     const plan::HostRange in = values_of(request), out = results_of(request);
@@ -63,7 +64,8 @@ bool sort_async(const Request &request, const StreamScope &stream_scope, Call &c
     return true;
 }
 
-// False if the values have no home, or there is no room to sort there.
+// Sort device-resident values in core. Return false if they are not resident, or there is no temporary
+// storage.
 template <class Request>
 bool sort_resident(const Request &request, Call &call, const std::vector<int> &devices) {
     constexpr int64_t ALIGNMENT = 256;
@@ -96,6 +98,7 @@ bool sort_resident(const Request &request, Call &call, const std::vector<int> &d
     return true;
 }
 
+// Sort in core or, if that is not possible, from host memory.
 template <class Request, void (*on_host)(const Request &, Call &)>
 void sort_in_residency_scope(const Request &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
@@ -107,6 +110,7 @@ void sort_in_residency_scope(const Request &request, Call &call) {
     operands.commit();
 }
 
+// Enqueue the sort of the caller's device arrays on their stream.
 template <class Request>
 void launch_async(const Request &request, const AsyncCall &async_call) {
     const plan::HostRange out = results_of(request);
@@ -132,7 +136,7 @@ void launch(const Located<Request> &request, Call &call) {
 
 }  // namespace pk
 
-// Of each type the entries: pk_sort_f32, pk_argsort_f32 and so on.
+// The entries of each dtype: pk_sort_f32, pk_argsort_f32 and so on.
 #define PK_ENTRY(t, T, encoding)                                                                            \
     extern "C" int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                      \
                                    const pk_options *options, pk_report *report) {                          \

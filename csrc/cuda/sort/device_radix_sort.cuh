@@ -1,5 +1,5 @@
-// What of sorting happens on the device: elements are resident there, and parts of them are sorted, one after
-// the other, in memory that they share.
+// Radix sort on the device. Elements are device-resident; buckets of them are encoded as unsigned keys in the
+// elements' order, sorted by CUB one after the other in shared temporary storage, and decoded.
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>
@@ -18,7 +18,7 @@ constexpr int BINS = 2048, DIGIT = 11;
 
 __device__ inline int64_t thread_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// A Sorted is a key, or wider.
+// Loads elements from `begin` on as keys, and their indices. A Sorted is a key, or wider.
 template <class Order, class Key, class Sorted>
 __global__ void load(Order order, const Key *elements, int64_t begin, int64_t count, Sorted *keys,
                      uint32_t *indices) {
@@ -28,6 +28,7 @@ __global__ void load(Order order, const Key *elements, int64_t begin, int64_t co
     if (indices != nullptr) indices[i] = uint32_t(begin + i);
 }
 
+// Loads elements by their indices as keys.
 template <class Order, class Key, class Sorted>
 __global__ void gather(Order order, const Key *elements, const uint32_t *indices, int64_t count,
                        Sorted *keys) {
@@ -35,23 +36,24 @@ __global__ void gather(Order order, const Key *elements, const uint32_t *indices
     if (i < count) keys[i] = order.key(elements[indices[i]]);
 }
 
-// A LateOrdering whose width, too, is known at run time alone: CUB's kernels that select by it are the same
-// for all types. What depends on the width is called, not inlined: they would have it many times.
+// A RuntimeKeyEncoding whose width is known at run time only, so that CUB's selection is compiled once for
+// all types. Functions that depend on the width are not inlined, or CUB's kernels would repeat them many
+// times.
 struct RuntimeOrdering {
     int bytes;
     bool of_floats, one_zero;
-    uint64_t flip, invert;
+    uint64_t sign_mask, descending_mask;
 
     template <class Key>
     explicit RuntimeOrdering(const RuntimeKeyEncoding<Key> &order)
         : bytes(int(sizeof(Key))),
           of_floats(order.of_floats),
           one_zero(order.one_zero),
-          flip(order.sign_mask),
-          invert(order.descending_mask) {}
+          sign_mask(order.sign_mask),
+          descending_mask(order.descending_mask) {}
 };
 
-// Calls visit(zero of the key's type).
+// Call visit() with a zero of the unsigned type of a key.
 template <class Visit>
 __device__ auto visit_key(int bytes, Visit visit) {
     switch (bytes) {
@@ -62,46 +64,47 @@ __device__ auto visit_key(int bytes, Visit visit) {
     }
 }
 
+// Return the key of an element.
 static __device__ __noinline__ uint64_t key_at(const void *elements, uint32_t index, int bytes,
-                                               bool of_floats, bool one_zero, uint64_t flip,
-                                               uint64_t invert) {
+                                               bool of_floats, bool one_zero, uint64_t sign_mask,
+                                               uint64_t descending_mask) {
     return visit_key(bytes, [&](auto zero) {
         using Key = decltype(zero);
-        const RuntimeKeyEncoding<Key> order{of_floats, Key(flip), Key(invert), one_zero};
+        const RuntimeKeyEncoding<Key> order{of_floats, Key(sign_mask), Key(descending_mask), one_zero};
         return uint64_t(order.key(static_cast<const Key *>(elements)[index]));
     });
 }
 
-// Which elements have a key from low to high.
+// Predicate: the element has a key from low to high.
 struct KeyInRange {
     RuntimeOrdering order;
     const void *elements;
     uint64_t low, high;
     __device__ bool operator()(uint32_t index) const {
-        const uint64_t key =
-            key_at(elements, index, order.bytes, order.of_floats, order.one_zero, order.flip, order.invert);
+        const uint64_t key = key_at(elements, index, order.bytes, order.of_floats, order.one_zero,
+                                    order.sign_mask, order.descending_mask);
         return low <= key && key <= high;
     }
 };
 
-// How many elements there are in each range of 1 << shift keys from low on.
+// Counts the elements in each range of 1 << shift keys from low on: a histogram of the keys' next digit.
 template <class Order, class Key>
 __global__ void count_keys(Order order, const Key *elements, int64_t count, Key low, Key high, int shift,
                            uint32_t *counts) {
-    __shared__ uint32_t mine[BINS];
-    for (int bin = int(threadIdx.x); bin < BINS; bin += int(blockDim.x)) mine[bin] = 0;
+    __shared__ uint32_t block_counts[BINS];
+    for (int bin = int(threadIdx.x); bin < BINS; bin += int(blockDim.x)) block_counts[bin] = 0;
     __syncthreads();
     for (int64_t i = thread_index(); i < count; i += int64_t(gridDim.x) * blockDim.x) {
         const Key key = order.key(elements[i]);
-        if (low <= key && key <= high) atomicAdd(&mine[uint64_t(Key(key - low)) >> shift], 1u);
+        if (low <= key && key <= high) atomicAdd(&block_counts[uint64_t(Key(key - low)) >> shift], 1u);
     }
     __syncthreads();
     for (int bin = int(threadIdx.x); bin < BINS; bin += int(blockDim.x)) {
-        if (mine[bin] != 0) atomicAdd(&counts[bin], mine[bin]);
+        if (block_counts[bin] != 0) atomicAdd(&counts[bin], block_counts[bin]);
     }
 }
 
-// How many elements have one key, of each `chunk` of them, which is a multiple of THREADS.
+// Counts the elements that have one key, in each `chunk` of elements; that is a multiple of THREADS.
 template <class Order, class Key>
 __global__ void count_equal(Order order, const Key *elements, int64_t count, Key key, int64_t chunk,
                             uint32_t *counts) {
@@ -111,19 +114,21 @@ __global__ void count_equal(Order order, const Key *elements, int64_t count, Key
     if (threadIdx.x == 0 && equal != 0) atomicAdd(&counts[i / chunk], uint32_t(equal));
 }
 
+// Computes the row of each element, counted from that of `begin`.
 static __global__ void find_rows(const uint32_t *indices, int64_t count, int64_t begin, int64_t columns,
                                  uint32_t *rows) {
     const int64_t i = thread_index();
     if (i < count) rows[i] = uint32_t((indices[i] - begin) / columns);
 }
 
+// Decodes keys to elements.
 template <class Order, class Key>
 __global__ void write_keys(Order order, const Key *keys, int64_t count, Key *results) {
     const int64_t i = thread_index();
     if (i < count) results[i] = order.bits(keys[i]);
 }
 
-// Of the bits of floats, either zero.
+// Predicate on the bits of floats: 0.0 or -0.0.
 struct IsZero {
     template <class Key>
     __device__ bool operator()(Key bits) const {
@@ -133,48 +138,51 @@ struct IsZero {
 
 constexpr int ZEROS_BLOCKS = 256;
 
-// Puts the zeros, as many as were found, where they belong among the sorted elements.
+// Writes the zeros that were selected to their places among the sorted elements.
 template <class Order, class Key>
 __global__ void write_zeros(Order order, const Key *zeros, const uint32_t *num_selected, Key *sorted,
                             int64_t count) {
-    const int64_t mine = *num_selected;
-    if (mine == 0) return;
+    const int64_t zero_count = *num_selected;
+    if (zero_count == 0) return;
     const int64_t first =
         place_of([&](int64_t i) { return order.key(sorted[i]); }, count, order.key(Order::TOP), false);
-    for (int64_t i = thread_index(); i < mine; i += int64_t(gridDim.x) * blockDim.x)
+    for (int64_t i = thread_index(); i < zero_count; i += int64_t(gridDim.x) * blockDim.x)
         sorted[first + i] = zeros[i];
 }
 
+// Converts the places of an argsort to int64.
 static __global__ void widen_indices(const uint32_t *places, int64_t count, int64_t *wide) {
     const int64_t i = thread_index();
     if (i < count) wide[i] = int64_t(places[i]);
 }
 
+// Return true if a sorted key differs from the one before it.
 static __device__ __noinline__ bool is_first_at(const void *keys, uint32_t index, const void *before,
-                                                int bytes, bool of_floats, bool splits_nan, uint64_t flip) {
+                                                int bytes, bool of_floats, bool splits_nan,
+                                                uint64_t sign_mask) {
     return visit_key(bytes, [&](auto zero) {
         using Key = decltype(zero);
-        const RuntimeKeyEncoding<Key> order{of_floats, Key(flip), 0, false},
-            same{of_floats, Key(flip), 0, true};
-        const Key *const mine = static_cast<const Key *>(keys) + index;
-        if (splits_nan && *mine == order.key(order.NAN_BITS)) return true;
-        const Key *const previous = index == 0 ? static_cast<const Key *>(before) : mine - 1;
-        return previous == nullptr || same.key(order.bits(*mine)) != same.key(order.bits(*previous));
+        const RuntimeKeyEncoding<Key> order{of_floats, Key(sign_mask), 0, false},
+            one_zero{of_floats, Key(sign_mask), 0, true};
+        const Key *const key = static_cast<const Key *>(keys) + index;
+        if (splits_nan && *key == order.key(order.NAN_BITS)) return true;
+        const Key *const previous = index == 0 ? static_cast<const Key *>(before) : key - 1;
+        return previous == nullptr || one_zero.key(order.bits(*key)) != one_zero.key(order.bits(*previous));
     });
 }
 
-// Which of ascending keys are the first of their kind, of both zeros one; `before`, if not null, is the key
-// that comes before them all.
+// Predicate: an ascending key is the first of its kind, where both zeros are one kind. `before` is the key
+// that precedes them all, or null.
 struct IsFirst {
     RuntimeOrdering order;
     bool splits_nan;
     const void *keys, *before;
     __device__ bool operator()(uint32_t index) const {
-        return is_first_at(keys, index, before, order.bytes, order.of_floats, splits_nan, order.flip);
+        return is_first_at(keys, index, before, order.bytes, order.of_floats, splits_nan, order.sign_mask);
     }
 };
 
-// The elements of those keys that were selected.
+// Decodes the keys that were selected to elements.
 template <class Order, class Key>
 __global__ void write_selected(Order order, const Key *keys, const uint32_t *indices,
                                const uint32_t *selected, Key *results) {
@@ -183,7 +191,7 @@ __global__ void write_selected(Order order, const Key *keys, const uint32_t *ind
         results[i] = order.bits(keys[indices[i]]);
 }
 
-// Keeps the last key for those that follow, and tells the host how many were selected.
+// Saves the last key for the next bucket, and the number of selected keys for the host.
 template <class Key>
 __global__ void conclude(const Key *keys, int64_t count, const uint32_t *selected, Key *last,
                          uint32_t *num_selected) {
@@ -191,14 +199,15 @@ __global__ void conclude(const Key *keys, int64_t count, const uint32_t *selecte
     *num_selected = *selected;
 }
 
+// Gathers elements by their indices.
 template <class Key>
 __global__ void write_elements(const Key *elements, const uint32_t *indices, int64_t count, Key *results) {
     const int64_t i = thread_index();
     if (i < count) results[i] = elements[indices[i]];
 }
 
-// The place in its row of each row's first `kept`; `indices` are of elements from `begin`, where a row
-// begins.
+// Writes the first `kept` indices of each row as places in the row. `indices` are of elements from `begin`
+// on, where a row begins.
 static __global__ void write_indices(const uint32_t *indices, int64_t count, int64_t begin, int64_t columns,
                                      int64_t kept, uint32_t *results) {
     const int64_t i = thread_index();
@@ -209,8 +218,8 @@ static __global__ void write_indices(const uint32_t *indices, int64_t count, int
 
 }  // namespace device
 
-// CUB's functions, which are inlined whole wherever they are called: so at one place each, for the bytes that
-// they need, too.
+// CUB's algorithms, instantiated once each: they are inlined whole at every call. Without scratch, a function
+// returns the bytes that it needs.
 namespace cub_instances {
 
 template <class Key>
@@ -224,7 +233,7 @@ template <class Key>
                                   cudaStream_t stream) {
     PK_CUDA(cub::DeviceRadixSort::SortPairs(scratch, bytes, keys, values, count, 0, bits, stream));
 }
-// Of the numbers from `begin` on those that are chosen.
+// Select the numbers from `begin` on for which `chosen` holds.
 template <class Chosen>
 [[gnu::noinline]] void select(void *scratch, size_t &bytes, uint32_t begin, uint32_t *out,
                               uint32_t *num_selected, int64_t count, Chosen chosen, cudaStream_t stream) {
@@ -240,60 +249,61 @@ template <class Key>
 
 }  // namespace cub_instances
 
-// Some of the resident elements, which are sorted together: whole rows, or those of one row from `begin` to
-// `end` whose keys are from `low` to `high`.
+// Resident elements that are sorted together: whole rows, or the elements of one row from `begin` to `end`
+// whose keys are from `low` to `high`.
 template <class Key>
 struct Bucket {
     int64_t begin, end;
     Key low, high;
-    bool is_selected;  // rather than all from begin to end
+    bool is_selected;  // by key, rather than all from begin to end
     int64_t count;     // of elements
     int64_t first;     // place of its first result
-    int64_t results;   // how many of those are wanted
+    int64_t results;   // number of its results that the call returns
 };
 
-// What is to be sorted.
+// A sort: how many elements, and what it computes.
 struct SortSpec {
     int64_t count;
-    bool order;                                 // is wanted, rather than the elements
-    bool rows;                                  // there are several
-    bool distinct = false, splits_nan = false;  // of one row: only those, of which each NaN may be one
+    bool order;                                 // argsort: indices rather than elements
+    bool rows;                                  // several rows
+    bool distinct = false, splits_nan = false;  // unique, of one row; every NaN is distinct
 };
 
-// Memory of a device for elements and for what is sorted of them.
+// Sorts buckets of device-resident elements, in temporary storage that the caller binds.
 template <class Order>
 class DeviceSorter {
    public:
     using Key = typename Order::Key;
-    // Keys that are sorted together with indices: narrow ones are widened, as kernels for each width would be
-    // much that is seldom used.
+    // Keys that are sorted together with indices. Narrow ones are widened: kernels for each width would be
+    // much code for little use.
     using Paired = std::conditional_t<sizeof(Key) < sizeof(uint32_t), uint32_t, Key>;
     static constexpr int RESULTS = 2;  // buffers: one is filled while the other is downloaded
-    // For how many resident elements there are indices.
+    // The most elements that 32-bit indices are used for.
     static constexpr int64_t MAX_ELEMENTS = int64_t(1) << 30;
 
-    // Cuts memory of `bytes` into room for as many as there are, or as fit.
+    // Divides memory of `bytes` between resident elements and a bucket: for all elements, or as many as fit.
     DeviceSorter(const Order &order, SortSpec spec, int64_t bytes) : order_(order), spec_(spec) {
         spec_.count = std::min(spec.count, MAX_ELEMENTS);
-        // Smaller buckets may be what lets everything be resident.
-        const int64_t usual = std::min(spec_.count, std::max(bytes / 3 / bucket_item(), MIN_ELEMENTS));
-        for (int64_t size = usual; size >= usual / 4 && resident < spec_.count; size = size * 7 / 8 - 1) {
+        // With smaller buckets, all elements may fit.
+        const int64_t preferred = std::min(spec_.count, std::max(bytes / 3 / bucket_item(), MIN_ELEMENTS));
+        for (int64_t size = preferred; size >= preferred / 4 && resident < spec_.count;
+             size = size * 7 / 8 - 1) {
             fit(size, bytes);
         }
-        if (resident < spec_.count) fit(usual, bytes);
+        if (resident < spec_.count) fit(preferred, bytes);
         if (std::min(resident, bucket) < std::min(spec_.count, MIN_ELEMENTS) || bucket > resident) {
             fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves too little to sort with");
         }
     }
 
-    // What it would have use for, of so much at most.
+    // Return the bytes that it can make use of, at most `most`.
     static int64_t bytes_for(SortSpec spec, int64_t most) {
         const int64_t count = std::min(spec.count, MAX_ELEMENTS), item = bucket_item(spec);
         const int64_t bytes = count * int64_t(sizeof(Key)) + std::min(count, most / 3 / item) * item;
         return std::min(most, bytes + bytes / 8 + 2 * OVERHEAD);
     }
 
-    // All at once, of elements that lie on the device already.
+    // In-core sort of elements that are on the device already: all elements are one bucket.
     struct InCore {};
     DeviceSorter(InCore, const Order &order, SortSpec spec) : order_(order), spec_(spec) {
         resident = bucket = spec.count;
@@ -310,10 +320,11 @@ class DeviceSorter {
         bind_rest(arena);
     }
 
-    // The same for what lies there. Returns the bytes that it takes; of no memory, to learn how many.
+    // Bind the memory of an in-core sort, and return the bytes that it takes. With null memory, only compute
+    // them.
     int64_t bind_in_core(char *memory, const Key *in, Key *out) {
         Arena arena{memory};
-        elements = const_cast<Key *>(in);  // which are only read
+        elements = const_cast<Key *>(in);  // only read
         for (int i = 0; i < 2; ++i) bind_bucket(arena, i, spec_.order || spec_.rows);
         results[0] =
             spec_.order ? arena.template take<char>(bucket * result_item()) : reinterpret_cast<char *>(out);
@@ -324,7 +335,7 @@ class DeviceSorter {
     int64_t result_item() const { return result_item(spec_); }
     const Order &ordering() const { return order_; }
 
-    // Queues the counting of elements by ranges of their keys, into counts.
+    // Enqueue the counting of elements by ranges of their keys, into `counts`.
     void count_keys(int64_t count, Key low, Key high, int shift, cudaStream_t stream) const {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), stream));
         const auto blocks = unsigned(std::min<int64_t>(blocks_for(count), MAX_BLOCKS));
@@ -333,7 +344,7 @@ class DeviceSorter {
         PK_CUDA(cudaGetLastError());
     }
 
-    // Queues the counting of those with one key, by chunks of the elements.
+    // Enqueue the counting of elements with one key, by chunks of the elements, into `counts`.
     void count_equal(int64_t count, Key key, int64_t chunk, cudaStream_t stream) const {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), stream));
         device::count_equal<<<blocks_for(count), device::THREADS, 0, stream>>>(order_, elements, count, key,
@@ -341,8 +352,8 @@ class DeviceSorter {
         PK_CUDA(cudaGetLastError());
     }
 
-    // Queues the sorting of a bucket of rows of `columns`, into a buffer of results; of an order, the first
-    // `kept` of each row; of the distinct ones, as many as found[buffer] then says.
+    // Enqueue the sort of a bucket, in rows of `columns`, into a buffer of results. An argsort writes the
+    // first `kept` of each row; a unique writes num_selected[buffer] elements.
     void sort(const Bucket<Key> &bucket_spec, int64_t columns, int64_t kept, int buffer,
               cudaStream_t stream) {
         const int64_t count = bucket_spec.count;
@@ -384,7 +395,7 @@ class DeviceSorter {
                                       bits_of(uint64_t(count / columns - 1)), stream);
         }
         if (spec_.order) {
-            // What was selected is all of one row, which begins where the elements do.
+            // A selected bucket is part of one row, which begins where the elements do.
             device::write_indices<<<blocks, device::THREADS, 0, stream>>>(
                 indices.Current(), count, bucket_spec.is_selected ? 0 : bucket_spec.begin,
                 bucket_spec.is_selected ? count : columns, bucket_spec.is_selected ? count : kept,
@@ -401,11 +412,12 @@ class DeviceSorter {
         PK_CUDA(cudaGetLastError());
     }
 
-    // Queues what sort() does for all elements, with zeros in the order in which they came.
+    // Enqueue the sort of all elements, in core. Zeros stay in their original order, whatever their signs.
     void sort_all(int64_t columns, int64_t kept, cudaStream_t stream) {
         sort({0, bucket, 0, 0, false, bucket, 0, bucket}, columns, kept, 0, stream);
         if (!order_.of_floats || spec_.order || spec_.rows) return;
-        // In several rows one key has stood for both.
+        // Several rows are sorted with one key for both zeros. Here -0.0 was sorted before 0.0: restore their
+        // order.
         Key *const zeros = key_buffers<Key>().Current();
         size_t bytes = size_t(scratch_bytes_);
         cub_instances::select_zeros(scratch_, bytes, elements, zeros, counts, bucket, stream);
@@ -414,9 +426,10 @@ class DeviceSorter {
         PK_CUDA(cudaGetLastError());
     }
 
-    // What comes next follows nothing.
+    // Start a new run: the next bucket's first key is distinct.
     void start_run() { before_ = nullptr; }
 
+    // Return the number of bits that a number takes.
     static int bits_of(uint64_t number) {
         int bits = 0;
         for (; number != 0; number >>= 1) ++bits;
@@ -425,17 +438,17 @@ class DeviceSorter {
 
     static constexpr int64_t COUNTS = device::BINS;
 
-    int64_t resident = 0, bucket = 0;  // for how many elements there is room
+    int64_t resident = 0, bucket = 0;  // capacities, in elements
     Key *elements = nullptr;
     char *results[RESULTS] = {};
     uint32_t *counts = nullptr;
-    uint32_t *num_selected[RESULTS] = {};  // where the device finds memory of the host
+    uint32_t *num_selected[RESULTS] = {};  // in mapped pinned memory of the host
 
    private:
     static constexpr int64_t MIN_ELEMENTS = 1024, MAX_BLOCKS = 2048;
-    static constexpr int64_t OVERHEAD = 32 << 10;  // counts, and what alignment takes
+    static constexpr int64_t OVERHEAD = 32 << 10;  // counts and alignment
 
-    // Memory that is handed out from its begin on.
+    // A bump allocator.
     struct Arena {
         char *memory;
         int64_t used = 0;
@@ -475,7 +488,7 @@ class DeviceSorter {
     static int64_t result_item(SortSpec spec) {
         return spec.order ? int64_t(sizeof(uint32_t)) : int64_t(sizeof(Key));
     }
-    // Bytes for each element of a bucket, everything twice.
+    // Return the bytes for each element of a bucket. Everything is double-buffered.
     static int64_t bucket_item(SortSpec spec) {
         return 2 * (key_item(spec) + (spec.rows ? 2 : 1) * int64_t(sizeof(uint32_t)) + result_item(spec));
     }
@@ -516,7 +529,7 @@ class DeviceSorter {
         before_ = last_[buffer];
     }
 
-    // What CUB needs for the largest bucket, and for selecting from so many.
+    // Return the scratch that CUB needs to sort the largest bucket and to select from `most` elements.
     int64_t scratch_for(int64_t most) const {
         cub::DoubleBuffer<Key> keys = key_buffers<Key>();
         cub::DoubleBuffer<Paired> paired = key_buffers<Paired>();
@@ -540,8 +553,8 @@ class DeviceSorter {
     SortSpec spec_;
     char *keys_[2] = {};
     uint32_t *indices_[2] = {}, *rows_[2] = {};
-    Key *last_[RESULTS] = {};      // of each buffer's keys, when those are distinct
-    const Key *before_ = nullptr;  // of the keys that come next
+    Key *last_[RESULTS] = {};      // last key of each buffer's bucket, for unique
+    const Key *before_ = nullptr;  // last key before the next bucket
     char *scratch_ = nullptr;
     int64_t scratch_bytes_ = 0;
 };

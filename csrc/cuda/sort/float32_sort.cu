@@ -1,5 +1,6 @@
-// One row of float32 that lies on a device: CUB's own order of floats needs neither keys that are made before
-// nor zeros that are put in their places after, as other rows do, but has NaN where its sign says.
+// In-core sort of one row of float32 by CUB's own order of floats, which needs no encoding of keys and leaves
+// zeros in their order. CUB sorts NaN with a sign first and other NaN last; three more kernels move all NaN
+// to the end.
 #include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/sort/device_sort.h"
@@ -11,12 +12,12 @@ namespace {
 constexpr int THREADS = 256, BLOCKS = 2048;
 constexpr float NAN_LAST = __builtin_nanf("");
 
-// Of sorted elements: how many NaN come first, and where those begin that come last.
+// The range of the numbers in the sorted row, between the NaN at its begin and those at its end.
 struct NanBounds {
     int64_t first_number, end_numbers;
 };
 
-// The first place from which on no element, or each, is NaN.
+// Return the first index from which on every element is NaN, or none is, by binary search.
 template <bool is_nan_after>
 __device__ int64_t where_nan_changes(const float *sorted, int64_t count) {
     int64_t low = 0, high = count;
@@ -30,6 +31,7 @@ __device__ int64_t where_nan_changes(const float *sorted, int64_t count) {
     return low;
 }
 
+// Finds where the numbers begin and end.
 __global__ void find_nan_bounds(const float *sorted, int64_t count, NanBounds *bounds) {
     const int64_t first_number = isnan(sorted[0]) ? where_nan_changes<false>(sorted, count) : 0;
     const float *const rest = sorted + first_number;
@@ -38,23 +40,25 @@ __global__ void find_nan_bounds(const float *sorted, int64_t count, NanBounds *b
     *bounds = {first_number, first_number + (is_last ? where_nan_changes<true>(rest, left) : left)};
 }
 
+// Copies the numbers out, if NaN precede them.
 __global__ void copy_numbers(const float *sorted, const NanBounds *bounds, float *numbers) {
     const auto [first_number, end_numbers] = *bounds;
-    if (first_number == 0) return;  // they are in their places
+    if (first_number == 0) return;  // in place already
     const int64_t count = end_numbers - first_number, step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
         numbers[i] = sorted[first_number + i];
 }
 
+// Writes the numbers back at the begin of the row, and NaN after them.
 __global__ void move_nan_last(const float *numbers, const NanBounds *bounds, int64_t count, float *sorted) {
     const auto [first_number, end_numbers] = *bounds;
-    const int64_t known = end_numbers - first_number, step = int64_t(gridDim.x) * blockDim.x;
-    const int64_t first = first_number == 0 ? known : 0;
+    const int64_t number_count = end_numbers - first_number, step = int64_t(gridDim.x) * blockDim.x;
+    const int64_t first = first_number == 0 ? number_count : 0;
     for (int64_t i = first + int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += step)
-        sorted[i] = i < known ? numbers[i] : NAN_LAST;
+        sorted[i] = i < number_count ? numbers[i] : NAN_LAST;
 }
 
-// Where the scratch begins, which CUB has left when the numbers are taken; the ends come before.
+// The offset of the scratch, after the bounds. The numbers are copied to it when CUB is done with it.
 constexpr int64_t SCRATCH = 256;
 
 int64_t scratch_for(int64_t count) {

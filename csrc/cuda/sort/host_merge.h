@@ -1,4 +1,5 @@
-// Merges sorted runs into one, stably, on several threads.
+// Stable merge of sorted runs on the host's threads, by merge path (Odeh et al. 2012): the output is cut into
+// pieces, and a binary search finds the inputs of each.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +9,20 @@
 
 namespace pk {
 
+// A run of items that are sorted.
 struct SortedRun {
     int64_t start, count;
 };
 
-// How many rounds of merging by twos make one run of so many: each has the items change their buffer.
+// Return the number of rounds of pairwise merging that leave one run. Each moves the items to the other
+// buffer.
 inline int merge_rounds(size_t runs) {
     int rounds = 0;
     for (; runs > 1; runs = (runs + 1) / 2) ++rounds;
     return rounds;
 }
 
-// How many of a come before the first `count` of a and b merged are complete; equal ones of a come first.
+// Return how many items of a are among the first `count` of a and b merged. Equal items of a come first.
 template <class Item, class Less>
 int64_t merge_path_split(const Item *a, int64_t a_count, const Item *b, int64_t b_count, int64_t count,
                          Less less) {
@@ -35,8 +38,8 @@ int64_t merge_path_split(const Item *a, int64_t a_count, const Item *b, int64_t 
     return low;
 }
 
-// Merges neighbouring runs by twos, round after round, and keeps the first `kept` of each. Returns where the
-// one that is left lies: `items` after an even number of rounds.
+// Merge neighbouring runs pairwise, round after round, keeping the first `kept` items of each. Return the
+// buffer of the result: `items` after an even number of rounds, else `other`.
 template <class Item, class Less>
 Item *merge(Call &call, std::vector<SortedRun> runs, Item *items, Item *other, int64_t kept, Less less) {
     constexpr int64_t PIECE = 128 << 10;

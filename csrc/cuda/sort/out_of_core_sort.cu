@@ -1,6 +1,7 @@
-// Sorting on a GPU. As many rows, or as much of one, as there is room for go up and stay; then one bucket of
-// them after the other is sorted while the last one comes down: some whole rows, or of a long row a range of
-// keys. What is left of still longer rows follows in the same way, and the host merges.
+// Out-of-core sort on a GPU. As many rows as fit, or as much of one row, are uploaded and stay resident. They
+// are sorted bucket by bucket, by radix sort, while the results of the bucket before are downloaded. A bucket
+// is some whole rows or, of a long row, a range of keys, which counting the keys' most significant digits
+// finds. A row that does not fit is sorted in runs, which the host merges.
 #include <condition_variable>
 #include <cstring>
 
@@ -17,7 +18,7 @@ const int HOST_STAGE = PK_STAGE_UNSTAGE;
 
 namespace {
 
-// Takes buckets through the device, and their results out of it.
+// One out-of-core sort, argsort or unique: uploads elements, sorts buckets, and drains their results.
 template <class Order>
 class OutOfCoreSort {
    public:
@@ -35,13 +36,13 @@ class OutOfCoreSort {
         sorter_.bind(workspace_.d_memory());
         const Slot &slot = workspace_.slot();
         for (int i = 0; i < Sorter::RESULTS; ++i) {
-            const int64_t place = room() + i * int64_t(sizeof(uint32_t));
+            const int64_t place = result_bytes() + i * int64_t(sizeof(uint32_t));
             sorter_.num_selected[i] = reinterpret_cast<uint32_t *>(slot.mapped() + place);
             num_selected_[i] = reinterpret_cast<const uint32_t *>(slot.host() + place);
         }
     }
 
-    // The distinct elements of the one row into `out`; returns how many.
+    // Write the distinct elements of the one row to `out`, and return how many there are.
     int64_t run_distinct(Key *out) {
         const int64_t size = rows_.columns;
         if (size <= sorter_.resident) return sort(0, size, size, out, nullptr, size);
@@ -59,7 +60,7 @@ class OutOfCoreSort {
                    : copy_distinct(call_, typename Order::OfIntegers(), merged, count, spec_.splits_nan, out);
     }
 
-    // Into `out`, or into `order` what is wanted of it.
+    // Sort all rows into `out`, or write the first `kept` of each row's order to `order`.
     void run(Key *out, int64_t *order, int64_t kept) {
         const int64_t columns = rows_.columns;
         if (columns > sorter_.resident) {
@@ -72,16 +73,16 @@ class OutOfCoreSort {
             }
             return;
         }
-        const int64_t at_once = columns > sorter_.bucket ? 1 : sorter_.resident / columns;
-        for (int64_t row = 0; row < rows_.count; row += at_once) {
-            const int64_t count = std::min(at_once, rows_.count - row);
+        const int64_t rows_at_once = columns > sorter_.bucket ? 1 : sorter_.resident / columns;
+        for (int64_t row = 0; row < rows_.count; row += rows_at_once) {
+            const int64_t count = std::min(rows_at_once, rows_.count - row);
             sort(row * columns, count * columns, columns, out + (wants_order_ ? 0 : row * columns),
                  order + (wants_order_ ? row * kept : 0), kept);
         }
     }
 
    private:
-    // Elements from `start` on, which are whole rows, or a part of one. Returns how many results there are.
+    // Sort elements from `start` on, which are whole rows or part of one. Return the number of results.
     int64_t sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
         upload(start, count);
         sorter_.start_run();
@@ -108,6 +109,7 @@ class OutOfCoreSort {
         return results;
     }
 
+    // Upload elements, through the slots unless their memory is pinned.
     void upload(int64_t start, int64_t count) {
         const auto *const from = static_cast<const char *>(rows_.in) + start * int64_t(sizeof(Key));
         const int64_t bytes = count * int64_t(sizeof(Key));
@@ -132,6 +134,7 @@ class OutOfCoreSort {
         });
     }
 
+    // Add transferred bytes to the call's report.
     void report(int64_t up, int64_t down) {
         {
             const std::lock_guard<std::mutex> lock(call_.mutex);
@@ -142,8 +145,8 @@ class OutOfCoreSort {
         call_.check_interrupt();
     }
 
-    // What was counted on the device.
-    std::vector<uint32_t> counted() {
+    // Download the counts.
+    std::vector<uint32_t> download_counts() {
         std::vector<uint32_t> counts(Sorter::COUNTS);
         const Slot &slot = workspace_.slot();
         const size_t bytes = counts.size() * sizeof(uint32_t);
@@ -156,7 +159,8 @@ class OutOfCoreSort {
         return counts;
     }
 
-    // Adds buckets of what has keys from low to high.
+    // Append buckets of the elements with keys from low to high. Where these do not fit into one bucket,
+    // count them by their most significant digit that differs, and split each range again if need be.
     void split(std::vector<Bucket<Key>> &buckets, Key low, Key high, int64_t matching, int64_t count) {
         if (matching == 0) return;
         if (matching <= sorter_.bucket) {
@@ -167,58 +171,58 @@ class OutOfCoreSort {
             const auto range = uint64_t(Key(high - low));
             const int shift = std::max(0, Sorter::bits_of(range) - device::DIGIT);
             sorter_.count_keys(count, low, high, shift, workspace_.compute());
-            const std::vector<uint32_t> counts = counted();
+            const std::vector<uint32_t> counts = download_counts();
             const auto last = int64_t(range >> shift);
             auto low_of = [&](int64_t bin) { return Key(low + Key(uint64_t(bin) << shift)); };
             auto high_of = [&](int64_t bin) { return bin == last ? high : Key(low_of(bin + 1) - 1); };
-            int64_t first = 0, sum = 0;  // of the bins that will be a bucket
+            int64_t first = 0, sum = 0;  // of the bins that will share a bucket
             for (int64_t bin = 0; bin <= last; ++bin) {
-                const auto own = int64_t(counts[size_t(bin)]);
-                if (sum + own > sorter_.bucket) {
+                const auto bin_count = int64_t(counts[size_t(bin)]);
+                if (sum + bin_count > sorter_.bucket) {
                     split(buckets, low_of(first), high_of(bin - 1), sum, count);
                     sum = 0;
                 }
-                if (own > sorter_.bucket) {
-                    split(buckets, low_of(bin), high_of(bin), own, count);
+                if (bin_count > sorter_.bucket) {
+                    split(buckets, low_of(bin), high_of(bin), bin_count, count);
                 } else {
                     if (sum == 0) first = bin;
-                    sum += own;
+                    sum += bin_count;
                 }
             }
             split(buckets, low_of(first), high, sum, count);
         }
     }
 
-    // Of those with one key, which come in the order in which they are.
+    // Append buckets of the elements with one key: ranges of the row, so that their order is stable.
     void split_equal(std::vector<Bucket<Key>> &buckets, Key key, int64_t count) {
         const int64_t chunk = sorter_.bucket / device::THREADS * device::THREADS;
-        require(count / chunk < Sorter::COUNTS, "there is too little memory for so many equal elements");
+        require(count / chunk < Sorter::COUNTS,
+                "there is too little device memory for so many equal elements");
         sorter_.count_equal(count, key, chunk, workspace_.compute());
-        const std::vector<uint32_t> counts = counted();
+        const std::vector<uint32_t> counts = download_counts();
         for (int64_t begin = 0; begin < count; begin += chunk) {
-            const auto own = int64_t(counts[size_t(begin / chunk)]);
-            if (own == 0) continue;
+            const auto equal_count = int64_t(counts[size_t(begin / chunk)]);
+            if (equal_count == 0) continue;
             const int64_t end = std::min(count, begin + chunk);
             Bucket<Key> *const before = buckets.empty() ? nullptr : &buckets.back();
-            const bool joins = before != nullptr && before->low == key && before->high == key &&
-                               before->count + own <= sorter_.bucket;
-            if (joins) {
+            const bool extends = before != nullptr && before->low == key && before->high == key &&
+                                 before->count + equal_count <= sorter_.bucket;
+            if (extends) {
                 before->end = end;
-                before->count += own;
+                before->count += equal_count;
             } else {
-                buckets.push_back({begin, end, key, key, true, own, 0, 0});
+                buckets.push_back({begin, end, key, key, true, equal_count, 0, 0});
             }
         }
     }
 
-    // Some of a bucket's results, as many as a slot has room for.
+    // A piece of a bucket's results, as many as a slot's pinned memory takes.
     struct Piece {
         size_t bucket;
         int64_t begin, count;
     };
 
-    // Results on their way out: where they go, and which buckets are under way, for the threads that take
-    // them.
+    // The download of all results: where they go, and the state that the downloading threads share.
     struct OutputDrain {
         const std::vector<Bucket<Key>> &buckets;
         const int64_t columns, kept;
@@ -228,14 +232,14 @@ class OutOfCoreSort {
         std::vector<Piece> pieces{};
         std::mutex mutex{};  // guards what follows
         std::condition_variable changed{};
-        std::vector<int64_t> left{};  // of each bucket's pieces
+        std::vector<int64_t> left{};  // pieces of each bucket to download
         size_t launched = 0;
         bool failed = false;
-        std::vector<double> when{};    // each was launched
-        std::vector<int64_t> first{};  // result of each bucket that is sorted, and of the next one
+        std::vector<double> launch_times{};  // of each bucket
+        std::vector<int64_t> first{};        // first result of each sorted bucket, and of the next one
     };
 
-    // Returns how many results there are.
+    // Sort the buckets and download their results. Return the number of results.
     int64_t download(const std::vector<Bucket<Key>> &buckets, int64_t columns, Key *out, int64_t *order,
                      int64_t kept) {
         OutputDrain drain{buckets, columns, kept, out, order};
@@ -243,10 +247,10 @@ class OutOfCoreSort {
         launch_ready(drain);
         std::atomic<size_t> next{0};
         workspace_.on_slots(int64_t(drain.pieces.size()), [&](const Slot &slot, TraceLane &lane) {
-            double since = call_.seconds();  // the slot did nothing
+            double since = call_.seconds();  // the slot is idle
             try {
                 for (size_t i = next++; i < drain.pieces.size(); i = next++) {
-                    take(drain, drain.pieces[i], slot, lane, since);
+                    download_piece(drain, drain.pieces[i], slot, lane, since);
                 }
             } catch (...) {
                 {
@@ -260,9 +264,10 @@ class OutOfCoreSort {
         return spec_.distinct ? drain.first.back() : buckets.back().first + buckets.back().results;
     }
 
+    // Cut the results into pieces.
     void make_pieces(OutputDrain &drain) const {
-        const int64_t most = room() / sorter_.result_item();
-        drain.when.resize(drain.buckets.size());
+        const int64_t most = result_bytes() / sorter_.result_item();
+        drain.launch_times.resize(drain.buckets.size());
         drain.first.push_back(0);
         for (size_t bucket = 0; bucket < drain.buckets.size(); ++bucket) {
             const int64_t results = drain.buckets[bucket].results;
@@ -274,19 +279,19 @@ class OutOfCoreSort {
         }
     }
 
-    // Launches the buckets that have a buffer for their results; buffers take turns. The mutex is held, or
-    // nobody else is there.
+    // Launch the sorts of the next buckets whose buffer of results is free; buffers are used in turn. The
+    // mutex is held, or no other thread has started.
     void launch_ready(OutputDrain &drain) {
         for (size_t &next = drain.launched; next < drain.buckets.size(); ++next) {
             if (next >= Sorter::RESULTS && drain.left[next - Sorter::RESULTS] != 0) return;
-            drain.when[next] = call_.seconds();
+            drain.launch_times[next] = call_.seconds();
             const size_t buffer = next % Sorter::RESULTS;
             sorter_.sort(drain.buckets[next], drain.columns, drain.kept, int(buffer), workspace_.compute());
             PK_CUDA(cudaEventRecord(workspace_.sorted(buffer).get(), workspace_.compute()));
         }
     }
 
-    // Returns false if it will never be launched.
+    // Wait until a bucket's sort is launched. Return false if it never will be.
     bool wait_until_launched(OutputDrain &drain, size_t bucket) {
         std::unique_lock<std::mutex> lock(drain.mutex);
         while (drain.launched <= bucket) {
@@ -299,14 +304,15 @@ class OutOfCoreSort {
         return true;
     }
 
-    // Takes a piece home. `since` is when the slot was last at work.
-    void take(OutputDrain &drain, const Piece &piece, const Slot &slot, TraceLane &lane, double &since) {
+    // Download a piece and copy it out of pinned memory. `since` is the time from which on the slot is idle.
+    void download_piece(OutputDrain &drain, const Piece &piece, const Slot &slot, TraceLane &lane,
+                        double &since) {
         if (!wait_until_launched(drain, piece.bucket)) return;
         const size_t buffer = piece.bucket % Sorter::RESULTS;
         PK_CUDA(cudaEventSynchronize(workspace_.sorted(buffer).get()));
         const double sorted = call_.seconds();
         if (piece.begin == 0) {
-            lane.add(PK_STAGE_KERNEL, std::max(since, drain.when[piece.bucket]), sorted, 0,
+            lane.add(PK_STAGE_KERNEL, std::max(since, drain.launch_times[piece.bucket]), sorted, 0,
                      drain.buckets[piece.bucket].count, slot.device, slot.number);
         }
         const auto [first, end] = results_of(piece.bucket, drain);
@@ -326,13 +332,13 @@ class OutOfCoreSort {
         }
         drain.changed.notify_all();
         if (count == 0) return;
-        put(drain, slot.host(), at, count);
+        copy_out(drain, slot.host(), at, count);
         lane.add(PK_STAGE_UNSTAGE, downloaded, call_.seconds(), bytes, count);
         report(0, bytes);
     }
 
-    // Results from pinned memory to where they are wanted.
-    void put(const OutputDrain &drain, const char *from, int64_t at, int64_t count) const {
+    // Copy results from pinned memory to the output.
+    void copy_out(const OutputDrain &drain, const char *from, int64_t at, int64_t count) const {
         if (wants_order_) {
             const auto *const places = reinterpret_cast<const uint32_t *>(from);
             for (int64_t i = 0; i < count; ++i) drain.order[at + i] = base_ + int64_t(places[i]);
@@ -341,12 +347,12 @@ class OutOfCoreSort {
         }
     }
 
-    // The first result of a bucket that is sorted, and the one past its last.
+    // Return the index of a sorted bucket's first result, and of the one past its last.
     std::pair<int64_t, int64_t> results_of(size_t bucket, OutputDrain &drain) const {
-        const Bucket<Key> &own = drain.buckets[bucket];
-        if (!spec_.distinct) return {own.first, own.first + own.results};
+        const Bucket<Key> &sorted = drain.buckets[bucket];
+        if (!spec_.distinct) return {sorted.first, sorted.first + sorted.results};
         const std::lock_guard<std::mutex> lock(drain.mutex);
-        // A buffer is not used again before some results of its bucket were asked for here.
+        // A bucket's count is read here before its buffer, and num_selected, are used again.
         std::vector<int64_t> &first = drain.first;
         while (first.size() <= bucket + 1) {
             first.push_back(first.back() + int64_t(*num_selected_[(first.size() - 1) % Sorter::RESULTS]));
@@ -354,7 +360,7 @@ class OutOfCoreSort {
         return {first[bucket], first[bucket + 1]};
     }
 
-    // A row in runs, as long as there is room for.
+    // Return the runs of a row, each as long as fits.
     std::vector<SortedRun> runs() const {
         std::vector<SortedRun> runs;
         for (int64_t start = 0; start < rows_.columns; start += sorter_.resident) {
@@ -363,6 +369,7 @@ class OutOfCoreSort {
         return runs;
     }
 
+    // Sort a row that does not fit: sort its runs, and merge them on the host.
     void merge_keys(int64_t row, Key *out) {
         const std::vector<SortedRun> all = runs();
         const Scratch<Key> scratch(rows_.columns);
@@ -375,14 +382,15 @@ class OutOfCoreSort {
         merge(call_, all, items, other, rows_.columns, less());
     }
 
+    // Argsort a row that does not fit.
     void merge_order(int64_t row, int64_t *order, int64_t kept) {
         std::vector<SortedRun> all = runs();
         const Scratch<int64_t> items(rows_.columns), other(rows_.columns);
         for (SortedRun &run : all) {
-            const int64_t own = std::min(kept, run.count);
+            const int64_t run_kept = std::min(kept, run.count);
             base_ = run.start;
-            sort(row + run.start, run.count, rows_.columns, nullptr, items.get() + run.start, own);
-            run.count = own;
+            sort(row + run.start, run.count, rows_.columns, nullptr, items.get() + run.start, run_kept);
+            run.count = run_kept;
         }
         base_ = 0;
         const HostStageTimer timed(call_, rows_.columns);
@@ -398,8 +406,8 @@ class OutOfCoreSort {
     auto less() const {
         return [this](Key a, Key b) { return ordering().key(a) < ordering().key(b); };
     }
-    // Bytes of a slot's host memory for results: behind them is what the device tells of their number.
-    int64_t room() const { return workspace_.slot().host_bytes / 4096 * 4096 - 4096; }
+    // Return the bytes of a slot's pinned memory for results. The counts of distinct elements follow them.
+    int64_t result_bytes() const { return workspace_.slot().host_bytes / 4096 * 4096 - 4096; }
 
     static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10, DIRECT_PIECE = 16 << 20;
 
@@ -413,7 +421,7 @@ class OutOfCoreSort {
     int64_t base_ = 0;  // the place in its row of the first resident element
 };
 
-// The same of rows that lie on a device, into memory there.
+// Return an in-core sorter for rows on a device.
 template <class Order>
 auto in_core_sorter(const Order &ordering, const Rows &rows, bool wants_order) {
     using Sorter = DeviceSorter<Order>;
@@ -422,7 +430,7 @@ auto in_core_sorter(const Order &ordering, const Rows &rows, bool wants_order) {
     return Sorter(typename Sorter::InCore(), ordering, {rows.elements(), wants_order, rows.count > 1});
 }
 
-// In several rows, and of other types, elements are sorted as keys.
+// Return true if the rows are one row of float32, which is not sorted by encoded keys.
 bool is_float32_row(const Rows &rows) {
     return rows.type.is_float && rows.type.bytes == int(sizeof(float)) && rows.count == 1;
 }

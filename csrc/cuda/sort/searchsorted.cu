@@ -1,4 +1,5 @@
-// Searching on a GPU: what is sorted goes up first, in parts if need be, and the values are streamed past it.
+// searchsorted on a GPU: the sorted array is uploaded first, in parts if it does not fit, and the values are
+// streamed past it. Each thread does a binary search.
 #include "common/sort.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
@@ -10,6 +11,7 @@ namespace {
 
 constexpr int THREADS = 256;
 
+// Searches a part of the sorted array for each value, and adds the places found in earlier parts.
 template <class Order, class Key>
 __global__ void searchsorted(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
                              bool right, const int64_t *before, int64_t *places) {
@@ -20,7 +22,7 @@ __global__ void searchsorted(Order order, const Key *sorted, int64_t size, const
     places[i] = place + (before == nullptr ? 0 : before[i]);
 }
 
-// A part of what is sorted.
+// A part of the sorted array.
 struct SortedPart {
     const void *elements;
     int64_t size;
@@ -29,7 +31,8 @@ struct SortedPart {
 
 enum Operand { VALUES, PLACES, SORTED };
 
-// Looks for values in a part, which goes up once, if it is not at home: the parts' places add up.
+// Searches a part of the sorted array for all values. The part is uploaded once, unless it is
+// device-resident; the places in all parts add up.
 template <class Order>
 class SearchsortedAlgorithm : public DeviceAlgorithm {
    public:
@@ -54,7 +57,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
         const char *const d_resident = operands_.of(SORTED).d_data;
         const char *const sorted =
             d_resident != nullptr ? d_resident : broadcasts_.d_data(chunk.device_index) + offset_;
-        // Where they go over the link, the places so far come up beside those that go down.
+        // Places that are not resident are uploaded and downloaded in separate buffers of the chunk.
         char *const before = part_.is_first ? nullptr : operands_.d_data(*this, chunk, PLACES);
         char *const places = operands_.of(PLACES).d_data != nullptr
                                  ? operands_.d_data(*this, chunk, PLACES)
@@ -79,6 +82,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
     int64_t offset_ = 0;
 };
 
+// Return an integer dtype of this width.
 pk_type type_of_bits(int bytes) {
     switch (bytes) {
         case 1: return PK_UINT8;
@@ -103,7 +107,7 @@ void find_positions(const SearchRequest &request, Call &call) {
     const int64_t item = request.type.bytes, word = sizeof(int64_t);
     const plan::HostRange sorted(request.sorted, request.size * item, item, false);
     plan::HostRange values(request.values, request.count * item, item, false);
-    // In parts of what is sorted, values that arrive would do so with each.
+    // With several parts, values that are uploaded chunk by chunk would be uploaded for each part.
     const bool is_resident = request.size != 0 && plan::all_resident({sorted}, devices);
     values.may_upload_by_chunk = is_resident;
     plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call,
@@ -115,10 +119,10 @@ void find_positions(const SearchRequest &request, Call &call) {
         int64_t most = std::max<int64_t>(request.size, 1);
         for (int64_t start = 0; start == 0 || start < request.size;) {
             const SortedPart part{elements + start, std::min(most, request.size - start), start == 0};
-            SearchsortedAlgorithm<Order> searcher(ordering, layout, part, request.right, operands, call,
-                                                  devices);
-            if (searcher.has_memory) {
-                run_pipeline(searcher, call, devices, {{0, request.count}});
+            SearchsortedAlgorithm<Order> algorithm(ordering, layout, part, request.right, operands, call,
+                                                   devices);
+            if (algorithm.has_memory) {
+                run_pipeline(algorithm, call, devices, {{0, request.count}});
                 start += std::max<int64_t>(part.size, 1);
             } else if (most < MIN_COUNT) {
                 fail(PK_OUT_OF_MEMORY,

@@ -1,5 +1,5 @@
-// What a call sorts with on a GPU: threads, slots to stage in, and most of the device's memory that there may
-// be.
+// The resources of an out-of-core sort on a GPU: staging slots, a thread for each, and most of the device
+// memory that the budget allows.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace pk {
 
-// One call at a time sorts: it takes most of the memory there is.
+// Held by the one call that sorts: a sort takes most of the device memory.
 class SortLock {
    public:
     explicit SortLock(Call &call) {
@@ -31,7 +31,7 @@ class SortLock {
     }
 };
 
-// What a call sorts with: slots, which threads have one each, and a block of the device's memory.
+// The staging slots and the device buffer of a sort.
 class SortWorkspace {
    public:
     SortWorkspace(Call &call, int64_t bytes)
@@ -41,20 +41,22 @@ class SortWorkspace {
           current_(device_),
           lease_(Lease::default_size(Lease::staged), {0, 0}, device_, slots_for(bytes), call),
           sorted_{make_event(), make_event()} {}
-    // What still works on the memory is waited for; that it failed, too, is nothing new.
+    // Wait for all work on the memory. An error of it has been reported.
     ~SortWorkspace() {
-        slot().drain();  // they share the device's queues
+        slot().drain();  // all slots share the device's streams
     }
     SortWorkspace(const SortWorkspace &) = delete;
     SortWorkspace &operator=(const SortWorkspace &) = delete;
 
+    // Return the most device memory that the budget allows beside the slots.
     int64_t most_memory() const {
         int64_t slots = 0;
         for (const auto &slot : lease_.slots()) slots += slot->device_bytes;
         return streaming_memory().device_budget - slots;
     }
 
-    // Takes memory, or as much less as there is. Other calls may have it, for a while.
+    // Allocate `bytes` of device memory or, if the budget is short, less, down to an eighth. Wait up to ten
+    // seconds for other calls to free some. Return the bytes allocated.
     int64_t take_memory(int64_t bytes) {
         const auto latest = Clock::now() + std::chrono::seconds(10);
         while (Clock::now() < latest) {
@@ -76,7 +78,7 @@ class SortWorkspace {
     }
     char *d_memory() const { return buffer_->d_memory(); }
 
-    // Calls work(slot, lane) on several threads, each with a slot of its own.
+    // Call body(slot, lane) on several threads, each with a slot of its own.
     template <class Body>
     void on_slots(int64_t wanted, Body body) {
         const auto count = int64_t(lease_.slots().size());

@@ -1,4 +1,4 @@
-"""NumPy's linear algebra: `norm` and `matrix_power`."""
+"""NumPy's `linalg` functions `norm` and `matrix_power`."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ __all__ = ["matrix_power", "norm"]
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Compute a vector norm or a matrix norm.
 
-    The norms 2, 1, 0, inf and -inf of vectors, and a matrix's as a vector (`ord` None or ``"fro"``), add up
-    in float64 in one order, as `sum` does. Of another order p of vectors, each ``abs(x)**p`` has the error of
-    `power`. The largest and smallest sums of rows and columns are made of such; norms that take singular
-    values are NumPy's.
+    The vector norms 2, 1, 0, inf and -inf, and the Frobenius norm (`ord` None or ``"fro"``), are sums in
+    float64 in one order, as those of `sum`. For another order p of vectors, each ``abs(x)**p`` has the error
+    of `power`. The matrix norms 1, -1, inf and -inf are the largest or smallest of such sums; norms by
+    singular values are computed by NumPy.
 
     Parameters
     ----------
     x : array_like
         The argument.
     ord : {None, "fro", "nuc", inf, -inf, a number}, optional
-        Which norm, as for `numpy.linalg.norm`.
+        The order of the norm, as for `numpy.linalg.norm`.
     axis : int or a pair of int, optional
-        Along which axis the vectors lie, or which axes the matrices have.
+        The axis of the vectors, or the two axes of the matrices.
     keepdims : bool, optional
-        Whether the axes stay, of length 1.
+        Whether the reduced axes stay, of length 1.
 
     Returns
     -------
@@ -70,7 +70,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     try:
         axes = normalize_axis_tuple(range(array.ndim) if axis is None else axis, array.ndim)
     except (TypeError, ValueError):
-        return numpy()  # raises, or takes the axis 0 of a number
+        return numpy()  # NumPy raises, or accepts axis 0 of a scalar
     if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
         return _reduced_norm("norm", lowering.NORM, numpy, array, axes, keepdims)
     if len(axes) == 1:
@@ -79,7 +79,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         return _of_matrices(numpy, array, ord, axes, keepdims)
     if ord not in (2, -2, "nuc") or len(axes) != 2:
         return numpy()  # raises
-    unsupported = f"a norm of order {ord!r} of matrices"
+    unsupported = f"a matrix norm of order {ord!r}"
     return Reduction("norm", lowering.NORM, numpy, [array], unsupported=unsupported).by_numpy()
 
 
@@ -89,7 +89,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def matrix_power(a: Any, n: int) -> Any:
     """Raise a square matrix to the (integer) power `n`, or each matrix of a stack.
 
-    It is made of products, as `matmul` has them; the inverse, of which negative powers are, is NumPy's.
+    The result is computed by repeated squaring with `matmul`; negative powers use NumPy's inverse.
 
     Parameters
     ----------
@@ -146,8 +146,8 @@ def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> 
         )
     if operands.as_array(ord) is None or np.ndim(ord) or not array.size:
         return numpy()  # raises
-    own = array if array.dtype.kind == "f" else ufuncs.absolute(array, dtype=FLOAT64)
-    sizes = ufuncs.absolute(own)
+    floats = array if array.dtype.kind == "f" else ufuncs.absolute(array, dtype=FLOAT64)
+    sizes = ufuncs.absolute(floats)
     powers = ufuncs.reciprocal(sizes) if ord == -1 else ufuncs.power(sizes, ord)
     total = sum(powers, axes, keepdims=keepdims)
     if np.ndim(total) == 0:

@@ -1,4 +1,4 @@
-"""NumPy's linear interpolation."""
+"""`interp`, NumPy's piecewise linear interpolation: a binary search for each value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pycudakit._runtime import context, cost_model, native_call, operands
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, choose_engine, requested_engine
 
-# Nanoseconds a value: NumPy's, and the CPU engine's on one thread, for each time that the points are halved.
+# Nanoseconds per value and bisection step: NumPy's, and the CPU engine's on one thread.
 _NUMPY_NS, _CPU_NS = 3.0, 2.5
 
 
@@ -30,7 +30,7 @@ def _cost_of(x: Array, points: int) -> Cost:
 def periodic_points(
     xp: Array, fp: Array, period: float, take: Callable[[Any, Any], Any] = np.take
 ) -> tuple[Array, Array]:
-    """Return points within one period, with those before and behind it as neighbours."""
+    """Extend points to cover one period, with a neighbour on each side."""
     xp = xp % period
     order = np.argsort(xp)
     xp, fp = take(xp, order), take(fp, order)
@@ -38,12 +38,12 @@ def periodic_points(
     return xp, np.concatenate((fp[-1:], fp, fp[:1]))
 
 
-def interpolate(at: Array, places: Array, values: Array) -> Array:
-    """Return the line through points, at each place; what is beyond them is for the caller to say."""
+def interpolate(at: Array, points: Array, values: Array) -> Array:
+    """Interpolate at `at` between the points (`points`, `values`); values beyond them are not defined."""
     choice = requested_engine("interp", context.checked_current_engine())
     out = allocator.empty(at.shape, FLOAT64)
     native_call.run(
-        choice, "pk_interp", places, values, places.size, 0.0, 0.0, at, out, out.size, size=out.size
+        choice, "pk_interp", points, values, points.size, 0.0, 0.0, at, out, out.size, size=out.size
     )
     return out
 
@@ -55,14 +55,14 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     Parameters
     ----------
     x : array_like
-        Where.
+        The coordinates at which to interpolate.
     xp, fp : array_like
-        The points, of one dimension each; `xp` increases, which is not checked, unless there is a `period`.
-        Complex `fp` are NumPy's alone.
+        The points, of one dimension each; `xp` must increase, which is not checked, unless there is a
+        `period`. Only NumPy supports complex `fp`.
     left, right : float, optional
-        What is left and right of the points, if not the first and the last.
+        The values left and right of the points, by default the first and the last.
     period : float, optional
-        That of `xp`; `left` and `right` are then not used.
+        The period of `xp`; `left` and `right` are then ignored.
 
     Examples
     --------
@@ -70,24 +70,24 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     >>> pk.interp([0.5, 1.25, 9.0], [0, 1, 2], [0, 10, 40])
     array([ 5. , 17.5, 40. ])
     """
-    at, places, values = (operands.as_array(value) for value in (x, xp, fp))
+    at, points, values = (operands.as_array(value) for value in (x, xp, fp))
     by_numpy = functools.partial(np.interp, x, xp, fp, left, right, period)
-    if at is None or places is None or values is None:
+    if at is None or points is None or values is None:
         return native_call.numpy_fallback("interp", by_numpy)
-    choice = choose_engine("interp", [at], _cost_of(at, places.size))
+    choice = choose_engine("interp", [at], _cost_of(at, points.size))
     if choice.engine == "numpy":
         return native_call.run_numpy("interp", choice.reason, by_numpy)
-    np.interp(0.0, places, values, left, right)  # which checks them
+    np.interp(0.0, points, values, left, right)  # raises NumPy's errors for bad points
     if period == 0:
         raise ValueError("period must be a non-zero value")
-    at, places, values = (np.require(array, FLOAT64, ["C", "A"]) for array in (at, places, values))
+    at, points, values = (np.require(array, FLOAT64, ["C", "A"]) for array in (at, points, values))
     if period is not None:
         at = np.asarray(at % abs(period))
-        places, values = periodic_points(places, values, abs(period))
+        points, values = periodic_points(points, values, abs(period))
         left = right = None
     first = float(values[0] if left is None else left)
     last = float(values[-1] if right is None else right)
     out = allocator.empty(np.shape(x), FLOAT64)
-    points = places, values, places.size, first, last
-    native_call.run(choice, "pk_interp", *points, at, out, out.size, size=out.size)
+    arguments = points, values, points.size, first, last
+    native_call.run(choice, "pk_interp", *arguments, at, out, out.size, size=out.size)
     return out if out.ndim else out[()]

@@ -1,4 +1,4 @@
-"""NumPy's elements by their indices, and the indices of what is not zero."""
+"""`take`, `take_along_axis` and `compress`, and the indices of nonzero elements."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine, 
 from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import allocate, as_array
 
-# Nanoseconds for an element that is taken: NumPy's, and the CPU engine's on one thread.
+# Nanoseconds per taken element: NumPy's, and the CPU engine's on one thread.
 _NUMPY_NS, _CPU_NS = 1.0, 1.4
 _TAKEN = copy_function("take_along_axis", np.copy)
-# Elements below which NumPy is quicker to find what is not zero; of bools it always is.
-_ALWAYS, _FEW = math.inf, 100_000
-_NUMPY_FINDS, _FINDS = 1.2, 1.5  # nanoseconds for a bool: NumPy's, and the CPU engine's on one thread
+# Elements below which NumPy finds the nonzero ones faster; for bools it always does.
+_ALWAYS, _NUMPY_BELOW = math.inf, 100_000
+_NUMPY_FIND_NS, _CPU_FIND_NS = 1.2, 1.5  # nanoseconds per bool: NumPy's, and the CPU engine's on one thread
 
 
 def _cost_of(picked: int, moved: int) -> Cost:
@@ -47,7 +47,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     Parameters
     ----------
     a : array_like
-        Where to take from.
+        The source array.
     indices : array_like of int
         The indices; negative ones count from the end.
     axis : int, optional
@@ -55,8 +55,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     out : ndarray, optional
         Where to put the result.
     mode : {"raise", "wrap", "clip"}
-        What becomes of an index that is out of bounds: an error, one within by turning round, or the first or
-        the last.
+        The treatment of an index that is out of bounds: an error, the index modulo the length, or the nearest
+        valid index.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     array = array.reshape(-1) if axis is None or array.ndim == 0 else array
     count = array.shape[along]
     if not isinstance(indices, (np.ndarray, np.generic)):
-        index_array = index_array.astype(INT64)  # of lists, NumPy truncates what is in them
+        index_array = index_array.astype(INT64)  # NumPy truncates floats in lists
     positions = _checked_indices(index_array, count, mode)
     if positions.size and not count:
         raise IndexError("cannot do a non-empty take from an empty axes.")
@@ -99,7 +99,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
 
 
 def _checked_indices(indices: Array, count: int, mode: str) -> Array:
-    """Return indices as the engines take them."""
+    """Convert indices to int64 as the engines take them, with `mode` applied."""
     if indices.dtype.kind not in "biu":
         raise TypeError(
             f"Cannot cast array data from {indices.dtype!r} to dtype('int64') according to the rule 'safe'"
@@ -115,6 +115,8 @@ def _checked_indices(indices: Array, count: int, mode: str) -> Array:
 
 
 class _IndexCheck(threading.local):
+    """Per-thread flag: all indices are known to be in bounds."""
+
     positions = False
 
 
@@ -123,7 +125,7 @@ _index_check = _IndexCheck()
 
 @contextlib.contextmanager
 def indices_in_bounds() -> Iterator[None]:
-    """Say that all indices in a block are those of elements, so that nobody need look at them."""
+    """Skip the bounds check of the indices in the block: the caller guarantees that they are in bounds."""
     outer, _index_check.positions = _index_check.positions, True
     try:
         yield
@@ -141,7 +143,7 @@ def _run_take(
     out: Array,
     by_own: bool = False,
 ) -> None:
-    """Take elements of several arrays, by the same indices or by indices of their own."""
+    """Take elements by the same indices for every row, or (`by_own`) by each row's own indices."""
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
     flags = abi.TAKE_BATCHED_INDICES * by_own | abi.TAKE_INDICES_IN_BOUNDS * _index_check.positions
     with _index_errors(sizes[1], axis):
@@ -152,31 +154,31 @@ def _run_take(
 
 
 def put_rows(array: Array, indices: Array, values: Array, count: int) -> None:
-    """Write values to the rows of an array at some indices, on an engine that is named.
+    """Write rows of values to the rows of an array at some indices, on a named engine.
 
-    Of several values for one row, it has the last.
+    If an index is repeated, its last value is written.
 
     Parameters
     ----------
     array
-        A dense array, which is written to.
+        A dense array, which is modified.
     indices
         Dense integers of 64 bits; negative ones count from the end.
     values, count
-        So many dense rows of the array's type; after the last one the first comes again.
+        `count` dense rows of the array's type; they repeat if there are more indices.
     """
-    dense, given = (each.reshape(-1).view(UINT8) for each in (array, values))
+    dense, source = (each.reshape(-1).view(UINT8) for each in (array, values))
     choice, rows = requested_engine("put", context.checked_current_engine()), len(array)
     with _index_errors(rows, 0):
         native_call.run(
-            *(choice, "pk_put", dense, rows, dense.size // rows, indices, indices.size, given, count),
+            *(choice, "pk_put", dense, rows, dense.size // rows, indices, indices.size, source, count),
             size=indices.size,
         )
 
 
 @contextlib.contextmanager
 def _index_errors(count: int, axis: int) -> Iterator[None]:
-    """Raise NumPy's error for an index that a library refuses."""
+    """Convert the library's out-of-bounds error to NumPy's IndexError."""
     try:
         yield
     except errors.InvalidArgument as error:
@@ -198,7 +200,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     Parameters
     ----------
     arr : array_like
-        Where to take from.
+        The source array.
     indices : ndarray of int
         The indices along the axis, broadcast with the array along others.
     axis : int, optional
@@ -246,10 +248,10 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         _run_take(choice, lines, sizes, positions, positions.shape[-1], axis, result, by_own=True)
     else:
         native_call.log_empty_call("take_along_axis")
-    found = np.moveaxis(result, -1, axis)
-    if found.flags.c_contiguous and index_array.flags.c_contiguous:
-        return found
-    return with_layout_of(_TAKEN, found, allocate(array.dtype, found.shape, [index_array]))
+    taken = np.moveaxis(result, -1, axis)
+    if taken.flags.c_contiguous and index_array.flags.c_contiguous:
+        return taken
+    return with_layout_of(_TAKEN, taken, allocate(array.dtype, taken.shape, [index_array]))
 
 
 @numpy_for_small(np.compress)
@@ -260,9 +262,9 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     Parameters
     ----------
     condition : array_like of bool
-        Of one dimension, and no longer than the axis.
+        The mask, of one dimension, not longer than the axis.
     a : array_like
-        Where to take from.
+        The source array.
     axis, out
         As for `take`.
 
@@ -273,9 +275,9 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     array([20, 30])
     """
     numpy = functools.partial(np.compress, condition, a, axis, out)
-    arrays, answer = arrays_or_numpy_result("compress", numpy, condition, a, numpy_below=_ALWAYS)
+    arrays, numpy_result = arrays_or_numpy_result("compress", numpy, condition, a, numpy_below=_ALWAYS)
     if not arrays:
-        return answer
+        return numpy_result
     if arrays[0].ndim != 1:
         raise ValueError("condition must be a 1-d array")
     return take(arrays[1], flatnonzero(arrays[0]), axis, out)
@@ -297,24 +299,24 @@ def flatnonzero(a: Any) -> Any:
     >>> pk.flatnonzero([3, 0, 0, 5])
     array([0, 3])
     """
-    numpy_below = _FEW if type(a) is np.ndarray and a.dtype != BOOL else _ALWAYS
-    arrays, answer = arrays_or_numpy_result(
+    numpy_below = _NUMPY_BELOW if type(a) is np.ndarray and a.dtype != BOOL else _ALWAYS
+    arrays, numpy_result = arrays_or_numpy_result(
         "flatnonzero", functools.partial(np.flatnonzero, a), a, numpy_below=numpy_below
     )
     if not arrays:
-        return answer
-    is_found = not_equal(arrays[0].ravel(), 0)
-    count = int(count_nonzero(is_found))
+        return numpy_result
+    is_nonzero = not_equal(arrays[0].ravel(), 0)
+    count = int(count_nonzero(is_nonzero))
     if not count:
         return np.empty(0, np.intp)
-    guess = cost_of(is_found, _NUMPY_FINDS, _FINDS, 8 * count // is_found.size)
-    choice = choose_engine("argsort", [is_found], guess)
+    guess = cost_of(is_nonzero, _NUMPY_FIND_NS, _CPU_FIND_NS, 8 * count // is_nonzero.size)
+    choice = choose_engine("argsort", [is_nonzero], guess)
     if choice.engine == "numpy":
         return native_call.run_numpy(
-            "flatnonzero", choice.reason, functools.partial(np.flatnonzero, is_found)
+            "flatnonzero", choice.reason, functools.partial(np.flatnonzero, is_nonzero)
         )
-    # In a stable order of bools from the greatest on, those that are True come first, as they lie.
-    return argsort_along(choice, is_found, 0, count, descending=True)
+    # A stable descending sort of bools puts the True ones first, in their order.
+    return argsort_along(choice, is_nonzero, 0, count, descending=True)
 
 
 @numpy_for_small(np.nonzero)
@@ -333,11 +335,11 @@ def nonzero(a: Any) -> Any:
     >>> pk.nonzero([[3, 0], [0, 5]])
     (array([0, 1]), array([0, 1]))
     """
-    arrays, answer = arrays_or_numpy_result(
+    arrays, numpy_result = arrays_or_numpy_result(
         "nonzero", functools.partial(np.nonzero, a), a, numpy_below=_ALWAYS
     )
     if not arrays:
-        return answer
+        return numpy_result
     if arrays[0].ndim == 0:
         return np.nonzero(arrays[0])  # raises
     return np.unravel_index(flatnonzero(arrays[0]), arrays[0].shape)
@@ -360,11 +362,11 @@ def argwhere(a: Any) -> Any:
     array([[0, 0],
            [1, 1]])
     """
-    arrays, answer = arrays_or_numpy_result(
+    arrays, numpy_result = arrays_or_numpy_result(
         "argwhere", functools.partial(np.argwhere, a), a, numpy_below=_ALWAYS
     )
     if not arrays:
-        return answer
+        return numpy_result
     if arrays[0].ndim == 0:
         return np.argwhere(arrays[0])
     return np.array(nonzero(arrays[0])).T

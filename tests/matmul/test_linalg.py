@@ -100,7 +100,7 @@ def test_errors(engine):
     ):
         norms(*arguments)
     for order in (2, -2, "nuc"):
-        with pytest.raises(errors.Unsupported, match="a norm of order"):
+        with pytest.raises(errors.Unsupported, match="a matrix norm of order"):
             pk.linalg.norm(array, order)
         with pk.engine("auto"):
             assert pk.linalg.norm(array, order) == np.linalg.norm(array, order)

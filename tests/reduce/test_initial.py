@@ -91,9 +91,9 @@ def test_no_initial(engine):
     for name in ("sum", "prod"):
         with pytest.raises(ValueError, match="which has no identity"):
             getattr(pk, name)(np.empty(0), initial=None)
-    with pytest.raises(errors.Unsupported, match="an initial of None, where elements are left out"):
+    with pytest.raises(errors.Unsupported, match="initial=None together with where"):
         pk.sum([1.0, 2.0], initial=None, where=[True, False])
-    with pytest.raises(errors.Unsupported, match="an initial of list"):
+    with pytest.raises(errors.Unsupported, match="an initial value of type list"):
         pk.sum([1.0, 2.0], initial=[1.0])
 
 

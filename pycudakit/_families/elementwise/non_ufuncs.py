@@ -56,10 +56,10 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     Parameters
     ----------
     condition : array_like
-        What to choose by: nonzero chooses `x`.
+        Where it is nonzero, `x` is chosen, elsewhere `y`.
     x, y : array_like, optional
-        What to choose from; all three are broadcast together. Without them, the indices where the
-        condition holds, as `numpy.nonzero` has them (from NumPy, on every engine).
+        The values to choose from; all three are broadcast together. Without them, the indices where the
+        condition is nonzero are returned, as by `numpy.nonzero` (computed by NumPy on every engine).
 
     Examples
     --------
@@ -78,7 +78,7 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
 
 
 def weak_integer(number: Any, other: Any) -> Any:
-    """Return an integer as NumPy takes it beside a narrower type: modulo its range, or not, since 2.5."""
+    """Convert an integer as NumPy does for another operand of a narrower type: modulo, or since 2.5 not."""
     if (
         type(number) is not int
         or not isinstance(other, (np.ndarray, np.generic))
@@ -126,7 +126,7 @@ CLIP = {
 @accept_foreign_arrays
 @numpy_for_small(
     np.clip if np.lib.NumpyVersion(np.__version__) >= "2.1.0" else None
-)  # which took fewer limits
+)  # earlier versions require both limits
 def clip(
     a: Any,
     a_min: Any = _NOT_GIVEN,
@@ -167,11 +167,11 @@ def clip(
         return np.asarray(clip(a, a_min, a_max, min=min, max=max, where=where, casting=casting, dtype=dtype))
     low = next((v for v in (a_min, min) if v is not _NOT_GIVEN), None)
     high = next((v for v in (a_max, max) if v is not _NOT_GIVEN), None)
-    if type(low) is int or type(high) is int:  # limits beyond those of an integer type limit nothing
-        own = (a if isinstance(a, np.ndarray) else np.asarray(a)).dtype
-        if own.kind in "iu":
-            low = None if type(low) is int and low <= np.iinfo(own).min else low
-            high = None if type(high) is int and high >= np.iinfo(own).max else high
+    if type(low) is int or type(high) is int:  # limits out of an integer type's range limit nothing
+        own_dtype = (a if isinstance(a, np.ndarray) else np.asarray(a)).dtype
+        if own_dtype.kind in "iu":
+            low = None if type(low) is int and low <= np.iinfo(own_dtype).min else low
+            high = None if type(high) is int and high >= np.iinfo(own_dtype).max else high
     if low is None and high is None:
         return positive(a, out=out, where=where, casting=casting, dtype=dtype)
     if type(a) in (bool, float, int):
@@ -236,7 +236,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     floating = isinstance(array, np.ndarray) and array.dtype.kind == "f"
     limits = np.finfo(array.dtype) if floating else np.finfo(FLOAT64)
     if isinstance(array, np.ndarray) and not floating:
-        nan = posinf = neginf = 0.0  # which NumPy does not look at
+        nan = posinf = neginf = 0.0  # NumPy ignores them for integers
         if not copy:
             native_call.log_empty_call("nan_to_num")
             return x[()] if x.ndim == 0 else x
@@ -260,7 +260,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 def power_of_ten(exponent: int) -> float:
-    """Return a power of ten as NumPy's `round` has it: tens multiplied one by one, at last infinite."""
+    """Return a power of ten as NumPy's `round` computes it: by repeated multiplication, at last infinite."""
     return math.prod([10.0] * min(exponent, 309), start=1.0)
 
 
@@ -282,7 +282,7 @@ def round_function(decimals: int) -> ElementFunction:
         before, after = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
         steps = out if out[0] is not None or x.dtype.kind == "f" else (BOOL if x.dtype == BOOL else FLOAT64,)
         (scaled,) = write_ufunc(builder, before, x, power, out=steps, casting=casting)
-        if out[0] is not None:  # which NumPy has each step written to
+        if out[0] is not None:  # NumPy writes each step to it
             scaled = builder.cast(scaled, out[0])
         (rounded,) = write_ufunc(builder, "rint", scaled)
         (result,) = write_ufunc(builder, after, rounded, power)
@@ -305,7 +305,7 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     a : array_like
         The values.
     decimals : int
-        How many decimals to keep; negative counts to the left of the point.
+        The number of decimals to keep; negative numbers count to the left of the point.
     out : ndarray, optional
         Where to put the result.
 
@@ -325,11 +325,11 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     if out is not None and out.shape != np.shape(a):
         if np.ndim(a) or out.size != 1:
             return np.round(a, decimals, out=out)  # raises
-        a = np.reshape(a, out.shape)  # a number, which NumPy writes to an array of one element
+        a = np.reshape(a, out.shape)  # NumPy writes a number to an array of one element
     result = call(function, (a, power), out, numpy_call=lambda *_: np.round(a, decimals, out=out))
     if out is None and isinstance(a, np.ndarray) and a.ndim and (decimals or a.dtype.kind in "iu"):
         return result.astype(a.dtype, copy=False)  # NumPy keeps the byte order here
-    # Of a number of NumPy's it is another one, even where `out` has the same.
+    # For a NumPy scalar the result is a scalar, even with `out`.
     return result[()] if out is not None and out.ndim == 0 and isinstance(a, np.generic) else result
 
 
@@ -395,7 +395,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     copy : bool
         False returns `x` itself if it has that type already.
     device : {None, "cpu"}
-        As for `numpy.astype`: where the result lies.
+        As for `numpy.astype`.
 
     Examples
     --------
@@ -418,6 +418,6 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     if function.is_small(x):
         return array.astype(target_dtype)
     out = None if target_dtype.isnative else allocator.empty(array.shape, target_dtype)
-    own = x if isinstance(x, np.generic) else array  # whose astype keeps scalars and subclasses what they are
-    result = call(function, (array,), out, numpy_call=lambda _: own.astype(target_dtype))
+    original = x if isinstance(x, np.generic) else array  # its astype keeps scalars and subclasses
+    result = call(function, (array,), out, numpy_call=lambda _: original.astype(target_dtype))
     return result if isinstance(x, np.generic) or isinstance(result, np.ndarray) else np.asarray(result)

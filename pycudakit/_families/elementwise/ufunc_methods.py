@@ -109,7 +109,7 @@ def _operand_of(function: Any, method: str, array: Any) -> Any:
 
 
 def _is_supported(array: Any, out: Any) -> bool:
-    """Return True if pycudakit's functions support an array of this type, and this output."""
+    """Return True if a function of this package supports an array of this type, and this output."""
     if isinstance(out, tuple) and len(out) == 1:
         out = out[0]
     is_out_supported = out is None or type(out) is np.ndarray or is_device_array(out)

@@ -1,8 +1,8 @@
-"""Whole expressions as one program: `evaluate`.
+"""`evaluate`: an expression in a string, compiled to one program.
 
-A string goes through three stages, each remembered: `language.parse` makes steps of it; `_plan` leaves to
-Python what is arithmetic of Python numbers alone, as it is in a script; the rest is one `ElementFunction`,
-which `fast.call` specialises for its operands' types and runs.
+There are three stages, each cached. `parser.parse` turns the string into steps. `_CompiledExpression` leaves
+arithmetic of Python numbers alone to Python, as in a script, and makes the rest one `ElementFunction`.
+`fast_path.call` compiles that function for its operands' types and runs it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from pycudakit._runtime.ufunc_arguments import broadcast, broadcast_shapes
 
 
 class _CompiledExpression:
-    """Who computes which step of an expression: Python, or an `ElementFunction` and what is given to it."""
+    """A parsed expression, split into steps that Python computes and one `ElementFunction` for the others."""
 
     def __init__(self, parsed: Parsed, are_numbers: tuple[bool, ...], as_literals: dict[int, Any]) -> None:
         self.parsed = parsed
@@ -73,9 +73,9 @@ class _CompiledExpression:
                 self.by_function.append(index)
         used = {parsed.result}.union(*(self.steps[index].arguments for index in self.by_function))
         self.inputs = sorted(used.difference(self.by_function, literals))
-        self.operands = [self.steps[index].value for index in self.inputs]  # if none is by_python
+        self.operands = [self.steps[index].value for index in self.inputs]  # used if by_python is empty
         self.literals = sorted(used & literals)
-        # Numbers whose value, not only the type, a program depends on.
+        # Inputs that are exponents: a program depends on their value, not only on their type.
         self.exponents = [
             self.inputs.index(step.arguments[1])
             for step in (self.steps[index] for index in self.by_function)
@@ -91,7 +91,7 @@ class _CompiledExpression:
         )
 
     def bind(self, operands: Sequence[Any]) -> list[Any]:
-        """Compute what is Python's, and return the function's inputs."""
+        """Compute the steps that are Python's, and return the function's inputs."""
         if not self.by_python:
             return [operands[index] for index in self.operands]
         values: dict[int, Any] = {}
@@ -109,7 +109,7 @@ class _CompiledExpression:
         return [values[index] for index in self.inputs]
 
     def cast(self, *inputs: Any, out: Any = None) -> Any:
-        """Compute the function with NumPy; named for what storing to another type may warn of."""
+        """Compute the function with NumPy; its name appears in warnings when storing to another type."""
         values = dict(zip(self.inputs, inputs, strict=True))
         values |= {index: self.steps[index].value for index in self.literals}
         for index in self.by_function:
@@ -118,7 +118,7 @@ class _CompiledExpression:
                 values[index] = by_numpy(step, [values[a] for a in step.arguments])
             except ERRORS as error:
                 raise self.parsed.source.reraised_at(error, step.span) from None
-            for argument in self.finished[index]:  # so that the next result may have its memory
+            for argument in self.finished[index]:  # so that the next result can reuse its memory
                 del values[argument]
         result = values[self.parsed.result]
         if out is None:
@@ -160,7 +160,7 @@ _KEYWORDS: dict[str, Any] = {"out": (None,), "dtype": None, "casting": "same_kin
 
 
 def _write_clip(builder: Builder, x: Value | WeakScalar, *limits: Value | WeakScalar) -> Value:
-    """Limit to a range; integers beyond those of an integer type limit nothing."""
+    """Limit to a range; limits out of an integer type's range limit nothing."""
     bounds = dict(zip(("maximum", "minimum"), limits, strict=True))
     if isinstance(x, Value) and x.dtype.kind in "iu":
         info = np.iinfo(x.dtype)
@@ -237,15 +237,15 @@ def _as_value(name: str, value: Any) -> Any:
 
 
 def _is_small(exponent: Any) -> bool:
-    """Tell whether NumPy or the compiler computes ``x**exponent`` otherwise than by a power."""
+    """Return True if ``x**exponent`` is computed by multiplication, a root or a reciprocal, not by power."""
     return type(exponent) in (int, float) and (exponent in (-1, 0.5) or exponent in range(1, 65))
 
 
 def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: Any = None) -> Any:
-    """Compute an expression of arrays in one pass.
+    """Evaluate an expression of arrays in one pass.
 
-    The result is what NumPy gives for the same expression, by its rules for types and shapes: float32 stays
-    float32, and Python numbers adapt to the arrays they meet.
+    The result is NumPy's for the same expression, by its rules for types and shapes: float32 stays float32,
+    and Python numbers take the type of the arrays that they are combined with.
 
     Parameters
     ----------
@@ -254,24 +254,24 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         and calls of the elementwise functions by NumPy's names, with as many arguments as they need;
         ``round(x, 2)`` takes its decimals and ``astype(x, float32)`` its type. ``and``, ``or`` and ``not``
         are `logical_and`, `logical_or` and `logical_not`; ``0 < x < 1`` is ``(0 < x) and (x < 1)``; and
-        ``x if c else y`` is ``where(c, x, y)``. The outermost call may reduce what is computed, in the same
-        pass: sum, prod, mean, var, std, min, max, ptp, any, all, count_nonzero, argmin and argmax, with
-        ``axis=`` and ``keepdims=``, and ``ddof=``, as ``"sum(a*b, axis=0)"``.
+        ``x if c else y`` is ``where(c, x, y)``. The outermost call may be a reduction of the expression, in
+        the same pass: sum, prod, mean, var, std, min, max, ptp, any, all, count_nonzero, argmin and argmax,
+        with ``axis=`` and ``keepdims=``, and ``ddof=``, as ``"sum(a*b, axis=0)"``.
     operands : mapping of str to array_like, optional
-        What the names in the expression stand for, 64 at most. By default the caller's local and global
-        variables. A name found nowhere may be ``pi``, ``e``, ``inf`` or ``nan``.
+        The values of the names in the expression, 64 at most. By default the caller's local and global
+        variables. A name that is not among them may be ``pi``, ``e``, ``inf`` or ``nan``.
     out : ndarray, optional
         Where to put the result. It may be one of the operands.
 
     Returns
     -------
     ndarray or scalar
-        `out` if that is given.
+        `out` if it was passed.
 
     Raises
     ------
     SyntaxError, NameError, TypeError, ValueError
-        For an expression outside the language, each pointing at the column.
+        If the expression is not in the language; the message points at the column.
 
     Examples
     --------
@@ -318,24 +318,24 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     values = [_as_value(name, value) for name, value in variables.items()]
 
     are_numbers = tuple([type(value) in NUMBERS for value in values])
-    plan = _compile(parsed, are_numbers)
-    inputs = plan.bind(values)
-    exponents = [i for i in plan.exponents if _is_small(inputs[i])]
+    compiled = _compile(parsed, are_numbers)
+    inputs = compiled.bind(values)
+    exponents = [i for i in compiled.exponents if _is_small(inputs[i])]
     if exponents:
-        plan = _with_literals(plan, are_numbers, inputs, exponents)
-        inputs = plan.bind(values)
+        compiled = _with_literals(compiled, are_numbers, inputs, exponents)
+        inputs = compiled.bind(values)
     compute = functools.partial(_compute, parsed.reduction)
     try:
-        if parsed.reduction is None and out is None and inputs and plan.function.is_small(*inputs):
-            return plan.function.numpy(*inputs)
-        return compute(plan, inputs, out)
+        if parsed.reduction is None and out is None and inputs and compiled.function.is_small(*inputs):
+            return compiled.function.numpy(*inputs)
+        return compute(compiled, inputs, out)
     except OverflowError:
-        # An integer variable that its company's type cannot hold may still be compared, as a literal may.
+        # A Python integer that the other operands cannot hold may still be compared, if it is a literal.
         integers = [i for i, value in enumerate(inputs) if type(value) is int]
         if not integers:
             raise
-        plan = _with_literals(plan, are_numbers, inputs, integers)
-        return compute(plan, plan.bind(values), out)
+        compiled = _with_literals(compiled, are_numbers, inputs, integers)
+        return compute(compiled, compiled.bind(values), out)
     except ValueError:
         try:
             broadcast_shapes(*(np.shape(value) for value in values))
@@ -346,40 +346,43 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
 
 
 def _on_device(parsed: Parsed, values: list[Any], out: Any) -> Any:
-    """Queue an expression of arrays on a GPU; None if that takes more care."""
+    """Enqueue an expression of device arrays; return None if it needs the general path."""
     if parsed.reduction is not None:
         return None
     are_numbers = tuple([type(value) in NUMBERS for value in values])
-    plan = _compile(parsed, are_numbers)
-    inputs = plan.bind(values)
-    exponents = [i for i in plan.exponents if _is_small(inputs[i])]
+    compiled = _compile(parsed, are_numbers)
+    inputs = compiled.bind(values)
+    exponents = [i for i in compiled.exponents if _is_small(inputs[i])]
     if exponents:
-        plan = _with_literals(plan, are_numbers, inputs, exponents)
-        inputs = plan.bind(values)
-    return device_launch.call(plan.function, inputs, out)
+        compiled = _with_literals(compiled, are_numbers, inputs, exponents)
+        inputs = compiled.bind(values)
+    return device_launch.call(compiled.function, inputs, out)
 
 
 def _compute(
-    reduction: tuple[str, dict[str, Any]] | None, plan: _CompiledExpression, inputs: Sequence[Any], out: Any
+    reduction: tuple[str, dict[str, Any]] | None,
+    compiled: _CompiledExpression,
+    inputs: Sequence[Any],
+    out: Any,
 ) -> Any:
-    stand_in = next((value for value in inputs if issubclass(type(value), LazyArray)), None)
-    if stand_in is not None and out is None:
-        values = stand_in.apply(plan.function, inputs)
+    tracer = next((value for value in inputs if issubclass(type(value), LazyArray)), None)
+    if tracer is not None and out is None:
+        values = tracer.apply(compiled.function, inputs)
         return values if reduction is None else getattr(np, reduction[0])(values, **reduction[1])
     if reduction is None:
-        return call(plan.function, inputs, out)
+        return call(compiled.function, inputs, out)
     name, keywords = reduction
-    return reduce_program(name, plan.function, inputs, out, **keywords)
+    return reduce_program(name, compiled.function, inputs, out, **keywords)
 
 
 def _with_literals(
-    plan: _CompiledExpression,
+    compiled: _CompiledExpression,
     are_numbers: tuple[bool, ...],
     inputs: Sequence[Any],
     literal_inputs: Sequence[int],
 ) -> _CompiledExpression:
-    """Return the plan with some of the inputs as if they were literals."""
-    before = [(i, type(s.value), s.value) for i, s in enumerate(plan.steps) if s.function == NUMBER]
-    known_names = {i for i, step in enumerate(plan.parsed.steps) if step.function == NUMBER}
-    added = [(plan.inputs[i], type(inputs[i]), inputs[i]) for i in literal_inputs]
-    return _compile(plan.parsed, are_numbers, tuple([b for b in before if b[0] not in known_names] + added))
+    """Return the expression compiled anew, with some inputs as literals."""
+    before = [(i, type(s.value), s.value) for i, s in enumerate(compiled.steps) if s.function == NUMBER]
+    literals = {i for i, step in enumerate(compiled.parsed.steps) if step.function == NUMBER}
+    added = [(compiled.inputs[i], type(inputs[i]), inputs[i]) for i in literal_inputs]
+    return _compile(compiled.parsed, are_numbers, tuple([b for b in before if b[0] not in literals] + added))

@@ -1,4 +1,4 @@
-"""The language of `evaluate`: from a string to steps, one an operation, by way of Python's `ast`."""
+"""Parser of `evaluate`: it turns a string into a list of steps, one per operation, by Python's `ast`."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ NUMBERS = (bool, int, float, complex)
 ERRORS = (ZeroDivisionError, OverflowError, TypeError, ValueError)  # that arithmetic raises
 
 
-# ---- Where in the string -----------------------------------------------------------------------------
+# ---- Positions in the string -------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
-    """A place in the text that Python's parser saw: lines from 1, columns in bytes from 0."""
+    """A range in the text that Python's parser saw: lines from 1, columns in bytes from 0."""
 
     line: int
     column: int
@@ -59,26 +59,26 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.lines = re.sub("\r\n?", "\n", text).split("\n")
-        # Python's parser takes no white space in front.
+        # Python's parser rejects leading white space.
         stripped = "\n".join(self.lines).lstrip()
         self.first = len(self.lines) - 1 - stripped.count("\n")
         self.indent = len(self.lines[self.first]) - len(stripped.split("\n")[0])
         self.text = stripped
 
     def at(self, line: int, column: int) -> tuple[int, int]:
-        """Return the line and the column, from 0, in characters, of a place in the parser's text."""
+        """Return the line and column, from 0, in characters, of a position in the parser's text."""
         line += self.first - 1
         indent = self.indent if line == self.first else 0
         seen = self.lines[line][indent:].encode(errors="surrogatepass")[:column]
         return line, indent + len(seen.decode(errors="ignore"))
 
     def segment(self, span: Span) -> str:
-        """Return what is written at a place of one line."""
+        """Return the text of a span of one line."""
         (line, start), (_, end) = self.at(*span[:2]), self.at(*span[2:])
         return self.lines[line][start:end]
 
     def with_caret(self, message: str, span: Span) -> str:
-        """Return the message with the column, and the line with a mark below it."""
+        """Return the message with the column, the line, and carets below the span."""
         (line, start), (end_line, end) = self.at(*span[:2]), self.at(*span[2:])
         text = self.lines[line]
         mark = "^" * max((end if end_line == line else len(text)) - start, 1)
@@ -86,34 +86,34 @@ class Source:
         return f"{message} (at column {start + 1}{of_line})\n    {text}\n    {' ' * start}{mark}"
 
     def syntax_error(self, message: str, span: Span) -> SyntaxError:
-        """Return the error, with what a traceback shows a caret by."""
+        """Make a `SyntaxError` with the position, so that a traceback shows carets."""
         (line, start), (end_line, end) = self.at(*span[:2]), self.at(*span[2:])
         return SyntaxError(
             message, ("<expression>", line + 1, start + 1, self.lines[line], end_line + 1, end + 1)
         )
 
     def reraised_at(self, error: Exception, span: Span) -> Exception:
-        """Return an error of Python's or NumPy's that points at a place."""
+        """Copy an error of Python or NumPy, with a message that points at a span."""
         kind = next(kind for kind in ERRORS if isinstance(error, kind))
         message = error.args[-1] if kind is OverflowError else error  # some come with a number
         return kind(self.with_caret(str(message), span))
 
     def parse(self) -> ast.expr:
-        """Return Python's tree of the text."""
-        if len(self.text) > MAX_CHARACTERS:  # which Python's parser takes seconds for
+        """Parse the text to Python's tree."""
+        if len(self.text) > MAX_CHARACTERS:  # Python's parser would take seconds
             raise ValueError(f"the expression has more than {MAX_CHARACTERS} characters; compute it in parts")
-        strange = re.search("[\0\ud800-\udfff]", self.text)
-        if strange:
-            before = self.text[: strange.start()].split("\n")
+        invalid = re.search("[\0\ud800-\udfff]", self.text)
+        if invalid:
+            before = self.text[: invalid.start()].split("\n")
             line, column = len(before), len(before[-1].encode())
-            raise self.syntax_error(f"invalid character {strange[0]!r}", Span(line, column, line, column + 1))
+            raise self.syntax_error(f"invalid character {invalid[0]!r}", Span(line, column, line, column + 1))
         try:
             return ast.parse(self.text, "<expression>", mode="eval").body
         except SyntaxError as error:
             message, lines = error.msg, self.text.split("\n")
             line = min(error.lineno or len(lines), len(lines))
             column = (error.offset or 0) - 1
-            if column < 0:  # Python says so where the text ends too early
+            if column < 0:  # Python's column where the text ends too early
                 column = len(lines[line - 1])
             column = len(lines[line - 1][:column].encode())
         except (RecursionError, MemoryError):
@@ -128,7 +128,7 @@ class Source:
 OPERAND, NUMBER = "operand", "number"
 
 
-# Those that may be the outermost call of an expression, and what they take beside it.
+# Functions that may be the outermost call of an expression, and their keywords.
 REDUCTIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         ("sum", "prod", "mean", "min", "max", "amin", "amax", "any", "all"), ("axis", "keepdims")
@@ -139,7 +139,7 @@ REDUCTIONS: dict[str, tuple[str, ...]] = {
 
 
 class ExpressionStep(NamedTuple):
-    """An operation on earlier steps' results; or an operand, or a number."""
+    """An operation on earlier steps' results, an operand, or a number."""
 
     function: str  # NumPy's name, or OPERAND or NUMBER
     arguments: tuple[int, ...]
@@ -150,12 +150,12 @@ class ExpressionStep(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Parsed:
-    """An expression as steps."""
+    """A parsed expression: its steps and operand names."""
 
     source: Source
     steps: tuple[ExpressionStep, ...]
     result: int  # the step that is the expression's value
-    names: tuple[tuple[str, str], ...]  # of the operands: as Python normalises them, and as written
+    names: tuple[tuple[str, str], ...]  # of the operands: as Python normalises them, and as in the source
     reduction: tuple[str, dict[str, Any]] | None = None  # of the value, and its keywords
 
 
@@ -228,7 +228,7 @@ _PYTHON_OPERATORS: dict[str, Callable[..., Any]] = {
 
 
 def by_python(function: str, values: Sequence[Any]) -> Any:
-    """Apply an operator to Python numbers, as Python does, but don't fill the memory with one number."""
+    """Apply an operator to Python numbers, as Python does, but refuse results of too many bits."""
     if len(values) == 2 and all(isinstance(value, int) for value in values):
         a, b = values
         bits = {"power": a.bit_length() * b, "left_shift": a.bit_length() + b}.get(function, 0)
@@ -238,18 +238,18 @@ def by_python(function: str, values: Sequence[Any]) -> Any:
 
 
 def by_numpy(step: ExpressionStep, values: Sequence[Any]) -> Any:
-    """Apply a step as NumPy does."""
+    """Apply a step with NumPy."""
     if step.function == "round":
         return np.round(values[0], step.value)
     if step.function == "astype":
         return np.asarray(values[0]).astype(step.value)
     if step.function == "power" and step.is_operator:
-        return values[0] ** values[1]  # which NumPy computes otherwise than np.power for some exponents
+        return values[0] ** values[1]  # for some exponents NumPy does not use np.power
     return getattr(np, step.function)(*values)
 
 
 class _Parser:
-    """Makes steps of a tree, without recursion: trees may be deep."""
+    """Turns a tree into steps, without recursion, as trees may be deep."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -279,7 +279,7 @@ class _Parser:
         return Parsed(self.source, tuple(self.steps), values[0], tuple(self.names.items()), reduction)
 
     def outermost_reduction(self, root: ast.expr) -> tuple[ast.expr, tuple[str, dict[str, Any]] | None]:
-        """Return what the outermost call reduces, and how; else the expression itself."""
+        """Split off a reduction that is the outermost call: its argument, its name and keywords."""
         if not (
             isinstance(root, ast.Call) and isinstance(root.func, ast.Name) and root.func.id in REDUCTIONS
         ):
@@ -292,19 +292,19 @@ class _Parser:
         for keyword in root.keywords:
             span = _span(keyword.value)
             if keyword.arg not in accepted:
-                message = f"{name} takes {', '.join(accepted)}, and not {keyword.arg}"
+                message = f"{name} takes {', '.join(accepted)}, not {keyword.arg}"
                 raise TypeError(self.source.with_caret(message, span))
             try:
                 keywords[keyword.arg] = ast.literal_eval(keyword.value)
             except ValueError:
-                raise TypeError(self.source.with_caret(f"{keyword.arg} is to be a literal", span)) from None
+                raise TypeError(self.source.with_caret(f"{keyword.arg} must be a literal", span)) from None
         return root.args[0], (name, keywords)
 
     def unsupported(self, what: str, node: ast.expr) -> SyntaxError:
         return self.source.syntax_error(f"{what} not part of the language", _span(node))
 
     def children(self, node: ast.expr) -> list[ast.expr]:
-        """Return the nodes that a node computes with; refuse what is outside the language."""
+        """Return the operand nodes of a node; raise for syntax that is not part of the language."""
         operators: list[ast.AST] = []
         below: list[ast.expr] = []
         if isinstance(node, ast.BinOp):
@@ -337,7 +337,7 @@ class _Parser:
         if name == "divmod":
             raise TypeError(self.source.with_caret("divmod has two results; take // and %", span))
         if name in REDUCTIONS:
-            message = f"{name} may be the outermost call alone"
+            message = f"{name} must be the outermost call"
             raise TypeError(self.source.with_caret(message + suggestion(name, ARITIES), span))
         if name not in ARITIES:
             raise NameError(
@@ -347,8 +347,8 @@ class _Parser:
             raise self.unsupported("keywords are", node.keywords[0].value)
         arities = ARITIES[name]
         if len(node.args) not in arities:
-            taken = " or ".join(map(str, arities)) + " argument" + "s" * (arities != (1,))
-            message = f"{name} takes {taken}, and got {len(node.args)}"
+            expected = " or ".join(map(str, arities)) + " argument" + "s" * (arities != (1,))
+            message = f"{name} takes {expected}, and got {len(node.args)}"
             raise TypeError(self.source.with_caret(message, _span(node)))
         if name == "astype":
             dtype = node.args[1]
@@ -359,7 +359,7 @@ class _Parser:
         return node.args
 
     def emit(self, node: ast.expr, arguments: list[int]) -> int:
-        """Add the step, or steps, of a node, and return the last."""
+        """Add the steps of a node, and return the index of the last."""
         span = _span(node)
         if isinstance(node, ast.Name):
             return self.operand(node)
@@ -419,7 +419,7 @@ class _Parser:
             try:
                 constant = self.fold(step, [argument.value for argument in inner])
             except FloatingPointError:
-                pass  # what warns does so whenever it is evaluated
+                pass  # an operation that warns does so at each evaluation
             except ERRORS as error:
                 raise self.source.reraised_at(error, span) from None
             else:
@@ -433,14 +433,14 @@ class _Parser:
             return np.asarray(by_numpy(step, values))[()]
 
     def step(self, step: ExpressionStep, *key: Any) -> int:
-        """Add a step, or find it: the same operation on the same values is done once."""
+        """Add a step and return its index; an identical earlier step is reused."""
         index = self.accepted.setdefault((step.function, *key), len(self.steps))
         if index == len(self.steps):
             self.steps.append(step)
         return index
 
 
-# What other languages call a function.
+# NumPy's names for functions that other languages name differently.
 _NUMPY_NAMES = {
     "asin": "arcsin",
     "acos": "arccos",
@@ -453,7 +453,7 @@ _NUMPY_NAMES = {
 
 
 def suggestion(name: str, accepted: Iterable[Any]) -> str:
-    """Return the end of a message about an unknown name."""
+    """Return the end of an error message about an unknown name: the closest match."""
     if _NUMPY_NAMES.get(name) in accepted:
         return f"; did you mean {_NUMPY_NAMES[name]!r}?"
     close = difflib.get_close_matches(name, [k for k in accepted if isinstance(k, str)], 1)
@@ -462,5 +462,5 @@ def suggestion(name: str, accepted: Iterable[Any]) -> str:
 
 @functools.lru_cache(256)
 def parse(expression: str) -> Parsed:
-    """Return the steps of an expression."""
+    """Parse an expression to steps."""
     return _Parser(Source(expression)).parse()

@@ -1,4 +1,4 @@
-"""Sums of products: `dot` and `vdot` of vectors, and `average`."""
+"""Sums of products: `dot` and `vdot` of vectors, tensor contractions by matrix products, and `average`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def multiply_by_scalar(
     b: Any,
     out: Any = None,
 ) -> Any:
-    """Multiply by a number, which is an array of its type to NumPy's `dot` and `inner`, in their order."""
+    """Multiply by a scalar as `dot` and `inner` do: as an array of its own type, into C order."""
     x, y = np.asarray(a), np.asarray(b)
     dtype = np.result_type(x, y)
-    if out is None and x.ndim + y.ndim == 2 and dtype in (FLOAT32, FLOAT64):  # for which NumPy has BLAS
+    if out is None and x.ndim + y.ndim == 2 and dtype in (FLOAT32, FLOAT64):  # types of NumPy's BLAS
         out = allocator.empty((*x.shape, *y.shape), dtype)
     return multiply(x, y, out=out)
 
@@ -44,14 +44,14 @@ def _numpy_dot(a: Any, b: Any, out: Any = None) -> Any:
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     """Return the dot product of two arrays: of two vectors, or the matrix product.
 
-    Products and sums of two vectors of floats are in float64, with an account of what is rounded away; of
-    more dimensions, they are those of `matmul`.
+    For two vectors of floats, products are summed in float64 with compensation (double-double); for more
+    dimensions, the result is that of `matmul`.
 
     Parameters
     ----------
     a, b : array_like
-        Arrays of which the last axis of `a` is as long as the next to last of `b`, or as its only one; or
-        one of them a number, by which the other is multiplied.
+        Arrays such that the last axis of `a` is as long as the second-to-last axis of `b`, or its only one.
+        Either may be a scalar, which multiplies the other.
     out : ndarray, optional
         Where to put the result.
 
@@ -85,7 +85,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) -> Any:
-    """Multiply along the last axis of `a` and an axis of `b`; the other axes stay, in their order.
+    """Contract the last axis of `a` with an axis of `b`; the other axes keep their order.
 
     `numpy` computes the same, without `out`.
     """
@@ -94,17 +94,17 @@ def contract(name: str, numpy: Any, a: Any, b: Any, axis: int, out: Any = None) 
         result = product(name, numpy, a, b)
     else:
         left = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-        turned = np.moveaxis(y, axis, 0)
-        right = turned.reshape(turned.shape[0], math.prod(turned.shape[1:]))
+        moved = np.moveaxis(y, axis, 0)
+        right = moved.reshape(moved.shape[0], math.prod(moved.shape[1:]))
         flat = left.shape[0], right.shape[1]
-        within = out
+        target = out
         if out is not None:
             overlaps = np.may_share_memory(out, x) or np.may_share_memory(out, y)
-            within = None if overlaps or not isinstance(out, np.ndarray) else out.reshape(flat)
-        result = product(name, lambda: np.asarray(numpy()).reshape(flat), left, right, within, warns="dot")
-        if within is not None and result is within:
+            target = None if overlaps or not isinstance(out, np.ndarray) else out.reshape(flat)
+        result = product(name, lambda: np.asarray(numpy()).reshape(flat), left, right, target, warns="dot")
+        if target is not None and result is target:
             return out
-        result = result.reshape((*x.shape[:-1], *turned.shape[1:]))
+        result = result.reshape((*x.shape[:-1], *moved.shape[1:]))
     if out is None:
         return result
     np.copyto(out, result)
@@ -122,7 +122,7 @@ def sum_of_products(
     casting: Any = "unsafe",
     warns: bool = True,
 ) -> Any:
-    """Return the sums of products along an axis, or along all."""
+    """Compute sums of products along an axis, or along all axes."""
     call = Reduction(name, lowering.DOT, numpy, [a, b], axis, out=out, out_takes_part=False)
     if call.uses_numpy:
         return call.by_numpy()
@@ -160,7 +160,7 @@ def vdot(a: Any, b: Any, /) -> Any:
         return Reduction("vdot", lowering.DOT, numpy, [a], unsupported=unsupported).by_numpy()
     if x.shape != y.shape:
         x, y = x.reshape(-1), y.reshape(-1)
-    return sum_of_products("vdot", numpy, x, y, warns=False)  # NumPy's is silent
+    return sum_of_products("vdot", numpy, x, y, warns=False)  # np.vdot does not warn
 
 
 @numpy_for_small(np.average)
@@ -175,13 +175,13 @@ def average(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     weights : array_like, optional
-        Of the shape of `a`, or of its shape along `axis`.
+        The weights, of the shape of `a`, or of its shape along `axis`.
     returned : bool, optional
         Whether to return the sum of the weights, too.
     keepdims : bool, optional
-        Whether the axes stay, of length 1.
+        Whether the reduced axes stay, of length 1.
 
     Returns
     -------
@@ -193,8 +193,8 @@ def average(
     >>> float(pk.average([1, 2, 6], weights=[2, 1, 1]))
     2.5
     """
-    given = passed_keywords(keepdims=keepdims)
-    numpy = functools.partial(np.average, a, axis, weights, returned, **given)
+    passed = passed_keywords(keepdims=keepdims)
+    numpy = functools.partial(np.average, a, axis, weights, returned, **passed)
     if operands.as_array(a) is None or (weights is not None and operands.as_array(weights) is None):
         return native_call.numpy_fallback("average", numpy)
     array = np.asarray(a)
@@ -204,15 +204,15 @@ def average(
         result = mean(a, axis, keepdims=or_default(keepdims, False))
         total = result.dtype.type(array.size / max(1, np.size(result)))
     else:
-        own = _weights_of(array, axis, np.asarray(weights))
+        weight_array = _weights_of(array, axis, np.asarray(weights))
         least = (FLOAT64,) if array.dtype.kind in "biu" else ()
         try:
-            dtype = np.result_type(array.dtype, own.dtype, *least)
+            dtype = np.result_type(array.dtype, weight_array.dtype, *least)
         except TypeError:
             return numpy()  # raises
-        unsupported = None if dtype.kind == "f" else f"weights of {own.dtype}"
+        unsupported = None if dtype.kind == "f" else f"weights of {weight_array.dtype}"
         call = Reduction(
-            *("average", lowering.DOT, numpy, [array, own], axis),
+            *("average", lowering.DOT, numpy, [array, weight_array], axis),
             dtype=FLOAT64,
             keepdims=or_default(keepdims, False),
             unsupported=unsupported,
@@ -220,15 +220,15 @@ def average(
         if call.uses_numpy:
             return call.by_numpy()
         sums = call.finish(call.reduce())
-        total = sum(own, axis, FLOAT64, keepdims=or_default(keepdims, False))
-        are_there = np.ndim(sums) > 0 and any(map(allocator.stays_on_device, (sums, total)))
-        if not are_there:
+        total = sum(weight_array, axis, FLOAT64, keepdims=or_default(keepdims, False))
+        on_device = np.ndim(sums) > 0 and any(map(allocator.stays_on_device, (sums, total)))
+        if not on_device:
             allocator.access_on_host(np.asarray(sums), np.asarray(total))
-        are_all = np.asarray(all(total) if are_there else np.all(total))
-        allocator.access_on_host(are_all)
-        if not are_all:
+        all_nonzero = np.asarray(all(total) if on_device else np.all(total))
+        allocator.access_on_host(all_nonzero)
+        if not all_nonzero:
             raise ZeroDivisionError("Weights sum to zero, can't be normalized")
-        if are_there:
+        if on_device:
             result = divide(sums, total, out=allocator.empty(sums.shape, dtype))
         else:
             result = np.asarray(sums / total).astype(dtype)[()]
@@ -243,7 +243,7 @@ def average(
 
 
 def _weights_of(array: Any, axis: Any, weights: Any) -> Any:
-    """Return weights that broadcast along the axes, with NumPy's errors."""
+    """Return weights in a shape that broadcasts along the axes; raise NumPy's errors."""
     if weights.shape == array.shape:
         return weights
     if axis is None:

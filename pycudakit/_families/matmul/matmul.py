@@ -1,4 +1,8 @@
-"""NumPy's `matmul`, and the products of matrices that other functions are made of."""
+"""NumPy's `matmul`, and `product`, the matrix product that other functions are built on.
+
+On the CPU, floats are multiplied by NumPy's BLAS and other types by the library's loops; on a GPU by cuBLAS
+or, without it, by a tiled kernel.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +29,18 @@ from pycudakit._runtime.ufunc_arguments import as_order, as_out, broadcast_shape
 NONE: Any = np._NoValue  # noqa: SLF001
 PRECISIONS = ("highest", "exact", "tf32", "bf16")
 
-# Products of elements in a second: of a BLAS, for each thread; of the CPU's loops; and on a GPU, with cuBLAS
-# or without.
+# Multiplications per second: of a BLAS, per thread; of the CPU engine's and NumPy's loops; and of a GPU, with
+# cuBLAS or without.
 _BLAS = {FLOAT32: 40e9, FLOAT64: 20e9}
 _LOOPS, _NUMPY_LOOPS = 4e9, 0.7e9
 _GPU = {FLOAT32: 10e12, FLOAT64: 5e12, FLOAT16: 20e12}
 _GPU_LOOPS = 1e12
-# Of a product that takes longer, NumPy's BLAS computes some rows at once: a signal waits for these alone.
+# Seconds: a longer product is split by rows for NumPy's BLAS, so that a signal is handled between the parts.
 _PATIENCE = 0.05
 
 _METHODS = {
     abi.MATMUL_BY_LOOPS: "the CPU library's loops",
-    abi.MATMUL_BY_KERNEL: "the kit's own kernel",
+    abi.MATMUL_BY_KERNEL: "the built-in kernel",
     abi.MATMUL_BY_CUBLAS: "cuBLAS",
     abi.MATMUL_BY_CUBLAS_SPLIT: "cuBLAS, each float32 as two of TF32",
 }
@@ -61,7 +65,7 @@ def matmul(
     sig: Any = None,
     precision: str = "highest",
 ) -> Any:
-    """Return the product of two matrices, of stacks of them, or of vectors.
+    """Compute the matrix product of two arrays: of matrices, of stacks of them, or of vectors.
 
     Floats meet a bound on their error, which docs/matmul.md states; integers wrap around, and their bits are
     the same on every engine. On the engine ``"cpu"``, products of float32 and float64 are computed by NumPy's
@@ -74,10 +78,10 @@ def matmul(
     out : ndarray, optional
         Where to put the result.
     axes, axis, keepdims, casting, order, dtype, subok, signature, sig
-        As for `numpy.matmul`. Calls with a signature are NumPy's alone.
+        As for `numpy.matmul`. Calls with a signature are computed by NumPy.
     precision : {"highest", "exact", "tf32", "bf16"}, optional
-        How float32 is multiplied: with no more error than float32 has; in float64; or, where a GPU has that,
-        with factors rounded to TF32 or bfloat16, for speed.
+        The arithmetic for float32: ``"highest"``, with the error of float32 at most; ``"exact"``, in float64;
+        ``"tf32"`` or ``"bf16"``, for speed, with factors rounded to TF32 or bfloat16 if the GPU supports it.
 
     Returns
     -------
@@ -101,18 +105,18 @@ def matmul(
         and _is_small(x1, x2)
     ):
         result = np.matmul(x1, x2)
-        _record_small()
+        _log_small_call()
         return result
-    given = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
-    given |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
-    given = {name: value for name, value in given.items() if value is not _DEFAULTS[name]}
+    passed = {"axes": axes, "axis": axis, "keepdims": keepdims, "casting": casting, "order": order}
+    passed |= {"dtype": dtype, "subok": subok, "signature": signature, "sig": sig}
+    passed = {name: value for name, value in passed.items() if value is not _DEFAULTS[name]}
     out = as_out(out)
     if out is ...:
-        return np.asarray(matmul(x1, x2, precision=precision, **given))
-    numpy = functools.partial(np.matmul, x1, x2, out, **given)
-    if "axis" in given or "keepdims" in given:
+        return np.asarray(matmul(x1, x2, precision=precision, **passed))
+    numpy = functools.partial(np.matmul, x1, x2, out, **passed)
+    if "axis" in passed or "keepdims" in passed:
         return numpy()  # raises
-    unsupported = next((f"the argument {name}" for name in ("signature", "sig") if name in given), None)
+    unsupported = next((f"the argument {name}" for name in ("signature", "sig") if name in passed), None)
     keywords = {"dtype": dtype, "casting": casting}
     order = as_order(order)
     if axes is NONE or unsupported is not None:
@@ -125,7 +129,7 @@ def matmul(
 
 
 def laid_out(result: Any, order: str) -> Any:
-    """Return a result in the order of C or Fortran, if that is asked for."""
+    """Convert a result to C or Fortran order if `order` requires it."""
     return np.asarray(result, order=order) if order in ("C", "F") and np.ndim(result) else result  # type: ignore[call-overload]
 
 
@@ -142,13 +146,13 @@ def _along_axes(
     precision: str,
     keywords: dict[str, Any],
 ) -> Any:
-    """Return the product of matrices whose rows and columns lie along axes of one's choice."""
+    """Compute the product of matrices whose rows and columns are along passed axes."""
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     arrays = [operands.as_array(x1), operands.as_array(x2), None if out is None else operands.as_array(out)]
     if arrays[0] is None or arrays[1] is None or (out is not None and arrays[2] is None):
         return native_call.numpy_fallback("matmul", numpy)
     if not (isinstance(axes, list) and len(axes) == 3 and all(np.shape(pair) == (2,) for pair in axes)):
-        return native_call.numpy_fallback("matmul", numpy, "axes of vectors")  # or it raises
+        return native_call.numpy_fallback("matmul", numpy, "axes of vectors")  # NumPy computes or raises
     try:
         moved = [
             a if a is None else np.moveaxis(a, pair, (-2, -1)) for a, pair in zip(arrays, axes, strict=True)
@@ -160,11 +164,11 @@ def _along_axes(
     return np.moveaxis(result, (-2, -1), axes[2]) if out is None else out
 
 
-_record_small = native_call.call_logger(Call("matmul", "numpy", cost_model.REASON_NUMPY_FASTER_FOR_SIZE))
+_log_small_call = native_call.call_logger(Call("matmul", "numpy", cost_model.REASON_NUMPY_FASTER_FOR_SIZE))
 
 
 def _is_small(x1: Any, x2: Any) -> bool:
-    """Tell whether `auto` runs, and NumPy will multiply these first: what is decided quickly."""
+    """Return True if `auto` is in force and NumPy is fastest for these operands, by a quick rule."""
     if context.fast_path_engine() != "auto":
         return False
     if type(x1) is not np.ndarray or type(x2) is not np.ndarray or x1.dtype != x2.dtype:
@@ -185,9 +189,9 @@ def product(
     unsupported: str | None = None,
     warns: str | None = "matmul",
 ) -> Any:
-    """Return `matmul` of two arguments, in the name of a function that `numpy` computes.
+    """Compute `matmul` of two arguments, in the name of a function that `numpy` computes.
 
-    Warnings are said to be encountered in `warns`; without it, there are none.
+    Floating-point warnings name the operation `warns`; if it is None, there are none.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
@@ -195,7 +199,7 @@ def product(
         out = out[0]
     a, b = operands.as_array(x1), operands.as_array(x2)
     if out is not None and operands.as_array(out) is None:
-        unsupported = unsupported or "such an out"
+        unsupported = unsupported or "this type of out"
     shape = types = None
     if a is not None and b is not None and unsupported is None:
         a = _broadcast_stack(out, a, b)
@@ -238,15 +242,15 @@ def product(
 
 
 def _broadcast_stack(out: Any, a: Array, b: Array) -> Array:
-    """Return the first of two matrices, or stacks of them, as often as a larger `out` takes it."""
+    """Broadcast the first operand's stack to that of a larger `out`."""
     if type(out) is np.ndarray and out.ndim > a.ndim > 1 < b.ndim and out.shape[-2] == a.shape[-2]:
-        with contextlib.suppress(ValueError):  # which others tell
+        with contextlib.suppress(ValueError):  # the shape check raises it
             return np.broadcast_to(a, (*out.shape[:-2], *a.shape[-2:]))
     return a
 
 
 def _shape_of(a: Array, b: Array) -> tuple[int, ...] | None:
-    """Return the result's shape, or None where there is none."""
+    """Return the result's shape, or None if the shapes do not match."""
     if not (a.ndim and b.ndim):
         return None
     if a.shape[-1] != (b.shape[-2] if b.ndim > 1 else b.shape[0]):
@@ -260,21 +264,21 @@ def _shape_of(a: Array, b: Array) -> tuple[int, ...] | None:
 
 
 def _types_of(a: Array, b: Array, out: Any, dtype: Any, casting: Any) -> tuple[DType, DType] | None:
-    """Return the type computed in, and the result's; None where NumPy refuses."""
-    given = out.dtype if isinstance(out, np.ndarray) else None
-    asked: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
+    """Return the type to compute in and the result's type; None if NumPy refuses the types."""
+    out_dtype = out.dtype if isinstance(out, np.ndarray) else None
+    signature: dict[str, Any] = {} if dtype is None else {"signature": (None, None, np.dtype(dtype))}
     try:
-        resolved = np.matmul.resolve_dtypes((a.dtype, b.dtype, given), casting=casting, **asked)
-        if given is not None and not np.can_cast(resolved[2], given, casting=casting):
+        resolved = np.matmul.resolve_dtypes((a.dtype, b.dtype, out_dtype), casting=casting, **signature)
+        if out_dtype is not None and not np.can_cast(resolved[2], out_dtype, casting=casting):
             return None
     except (TypeError, ValueError):
         return None
     common = np.dtype(resolved[0]).newbyteorder("=")
-    return common, common if given is None else given
+    return common, common if out_dtype is None else out_dtype
 
 
 def _sizes(a: Array, b: Array, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """Return m, n, k, and how many products there are."""
+    """Return m, n, k, and the number of products in the stack."""
     m = a.shape[-2] if a.ndim > 1 else 1
     n = b.shape[-1] if b.ndim > 1 else 1
     stack = shape[: len(shape) - (a.ndim > 1) - (b.ndim > 1)]
@@ -289,22 +293,22 @@ def _cost_of(sizes: tuple[int, int, int, int], a: Array, b: Array, types: tuple[
     on_gpu = products / _GPU.get(common, _GPU_LOOPS)
     up = (a.size + b.size) * common.itemsize
     if common in _BLAS:
-        # Ours is NumPy's own; where there is more to it, a GPU may be quicker.
-        alone = products / (_BLAS[common] * cost_model.threads())
-        return Cost(0.0 if alone < cost_model.MIN_SECONDS_TO_WAKE_GPU else None, alone, up, down, on_gpu)
-    alone = products / _LOOPS
-    if alone > cost_model.SHARED_WORK:
-        alone /= cost_model.threads()
-    return Cost(2e-6 + products / _NUMPY_LOOPS, cost_model.CALL + alone, up, down, on_gpu)
+        # The CPU engine uses NumPy's BLAS, so NumPy is as fast; only for longer products a GPU is considered.
+        cpu = products / (_BLAS[common] * cost_model.threads())
+        return Cost(0.0 if cpu < cost_model.MIN_SECONDS_TO_WAKE_GPU else None, cpu, up, down, on_gpu)
+    cpu = products / _LOOPS
+    if cpu > cost_model.SHARED_WORK:
+        cpu /= cost_model.threads()
+    return Cost(2e-6 + products / _NUMPY_LOOPS, cost_model.CALL + cpu, up, down, on_gpu)
 
 
-# ---- On the CPU, by NumPy -----------------------------------------------------------------------------
+# ---- On the CPU, by NumPy's BLAS ----------------------------------------------------------------------
 
 
 def _by_blas(
     choice: EngineChoice, x: Array, y: Array, target: Array, precision: str, warns: str | None
 ) -> Array:
-    """Compute into the target, some rows at once."""
+    """Compute into the target by NumPy's BLAS, in parts of some rows."""
     began = time.perf_counter()
     result = target
     if precision == "exact" and x.dtype == FLOAT32:
@@ -312,7 +316,7 @@ def _by_blas(
         with np.errstate(over="ignore"):
             result[...] = wide
     else:
-        # One and the same BLAS, but for what its warnings say.
+        # Both use the same BLAS; their warnings name different functions.
         multiply: Any = np.dot if warns == "dot" and x.ndim == y.ndim == 2 else np.matmul
         with np.errstate() if warns else np.errstate(all="ignore"):
             for rows in _in_rows(x, y, result):
@@ -323,7 +327,7 @@ def _by_blas(
 
 
 def _in_rows(x: Array, y: Array, target: Array) -> list[tuple[Array, ...]]:
-    """Return operands and targets of NumPy's, each of which takes a moment."""
+    """Split a product into parts by rows, so that each takes at most `_PATIENCE` seconds."""
     products = float(target.size) * x.shape[-1]
     parts = products / (_BLAS[x.dtype] * cost_model.threads() * _PATIENCE)
     if parts < 2 or x.ndim < 2:
@@ -332,50 +336,50 @@ def _in_rows(x: Array, y: Array, target: Array) -> list[tuple[Array, ...]]:
         stack = target.shape[:-2] if y.ndim > 1 else target.shape[:-1]
         xs = np.broadcast_to(x, (*stack, *x.shape[-2:]))
         ys = np.broadcast_to(y, (*stack, *y.shape[-2:])) if y.ndim > 1 else y
-        found = []
+        parts_of_stack = []
         for i in range(stack[0]):
-            found += _in_rows(xs[i], ys[i] if y.ndim > 1 else y, target[i])
-        return found
+            parts_of_stack += _in_rows(xs[i], ys[i] if y.ndim > 1 else y, target[i])
+        return parts_of_stack
     step = max(64, math.ceil(x.shape[-2] / parts))
     starts = range(0, x.shape[-2], step)
     return [(x[i : i + step], y, target[i : i + step]) for i in starts]
 
 
-# ---- By a library ---------------------------------------------------------------------------------------
+# ---- By the native library --------------------------------------------------------------------------------
 
 
 @functools.cache
 def cublas() -> bool:
-    """Have the CUDA library open cuBLAS, once; tell whether it has."""
+    """Open cuBLAS in the CUDA library, once; return True if it is available."""
     path = b""
     if importlib.util.find_spec("cuda") and importlib.util.find_spec("cuda.pathfinder"):
         try:
             pathfinder: Any = importlib.import_module("cuda.pathfinder")
             path = (pathfinder.load_nvidia_dynamic_lib("cublas").abs_path or "").encode()
-        except (ImportError, RuntimeError, OSError):  # it is not installed; the system may have one
+        except (ImportError, RuntimeError, OSError):  # not installed as a wheel; the system may have it
             path = b""
-    found = ctypes.c_int64()
+    is_open = ctypes.c_int64()
     text = np.frombuffer(path, np.uint8)
-    loader.library("cuda").pk_open_cublas(text, text.size, ctypes.byref(found))
-    return bool(found.value)
+    loader.library("cuda").pk_open_cublas(text, text.size, ctypes.byref(is_open))
+    return bool(is_open.value)
 
 
 def _stored(array: Array, stored: DType) -> tuple[Array, bool]:
-    """Return dense matrices as the ABI takes them, and whether they are stored as their transposes."""
+    """Return matrices stored densely, as the ABI takes them, and whether they are stored transposed."""
     if array.ndim > 1 and not array.flags.c_contiguous:
-        turned = array.swapaxes(-1, -2)
-        if turned.flags.c_contiguous and turned.flags.aligned:
-            return turned.view(stored), True
+        transposed = array.swapaxes(-1, -2)
+        if transposed.flags.c_contiguous and transposed.flags.aligned:
+            return transposed.view(stored), True
     return np.require(array, None, ["C", "A"]).view(stored), False
 
 
 def _batch_indices(x: Array, y: Array, shape: tuple[int, ...], batch: int) -> Array:
-    """Return which of the matrices of each operand a product takes."""
+    """Return, for each product of the stack, the indices of its two matrices."""
     stack = shape[: len(shape) - (x.ndim > 1) - (y.ndim > 1)]
     batch_indices = np.zeros((batch, 2), np.int64)
     for column, array in enumerate((x, y)):
-        own = array.shape[:-2]
-        numbers = np.arange(math.prod(own)).reshape(own)
+        stack_of_operand = array.shape[:-2]
+        numbers = np.arange(math.prod(stack_of_operand)).reshape(stack_of_operand)
         batch_indices[:, column] = np.broadcast_to(numbers, stack).reshape(-1)
     return batch_indices
 
@@ -389,12 +393,12 @@ def _by_library(
         cublas()
     name = "bool" if dtype == BOOL else f"{dtype.kind}{8 * dtype.itemsize}"
     stored = abi.MULTIPLIED[name]
-    a, a_turned = _stored(x, stored)
-    b, b_turned = _stored(y, stored)
+    a, a_transposed = _stored(x, stored)
+    b, b_transposed = _stored(y, stored)
     batch_indices = _batch_indices(x, y, target.shape, batch)
-    if not b_turned and y.ndim < 3 and batch > 1 and not a_turned and x.ndim > 2:
+    if not b_transposed and y.ndim < 3 and batch > 1 and not a_transposed and x.ndim > 2:
         m, batch, batch_indices = m * batch, 1, np.zeros((1, 2), np.int64)  # one taller matrix
-    flags = abi.MATMUL_TRANSPOSE_A * a_turned | abi.MATMUL_TRANSPOSE_B * b_turned
+    flags = abi.MATMUL_TRANSPOSE_A * a_transposed | abi.MATMUL_TRANSPOSE_B * b_transposed
     method = ctypes.c_int64()
     fp_flags = native_call.run(
         *(choice, f"pk_matmul_{name}", a, b, target.view(stored)),
@@ -406,14 +410,14 @@ def _by_library(
 
 
 def _warn(name: str, x: Array, y: Array, result: Array) -> None:
-    """Warn of NaN and infinities that neither operand had in a result's row or column."""
+    """Warn of NaN or infinity in the result if neither operand has it in that row or column."""
 
-    def in_either(found_in_x: Array, found_in_y: Array) -> Array:
-        of_x: Any = found_in_x.any(-1)
-        of_y: Any = found_in_y.any(-2 if y.ndim > 1 else -1)
+    def in_either(mask_x: Array, mask_y: Array) -> Array:
+        in_row: Any = mask_x.any(-1)
+        in_column: Any = mask_y.any(-2 if y.ndim > 1 else -1)
         if x.ndim > 1 and y.ndim > 1:
-            of_x, of_y = of_x[..., None], of_y[..., None, :]
-        return np.asarray(of_x | of_y)
+            in_row, in_column = in_row[..., None], in_column[..., None, :]
+        return np.asarray(in_row | in_column)
 
     if result.dtype.kind != "f":
         return

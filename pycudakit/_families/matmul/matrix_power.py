@@ -1,4 +1,4 @@
-"""Powers of square matrices."""
+"""Powers of square matrices by repeated squaring."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def power_by_squaring(matrix: Any, n: int, multiply: Callable[[Any, Any], Any]) -> Any:
-    """Return the product of a matrix `n` times, at least once: itself, or a product of its squares."""
+    """Compute the `n`-th power of a matrix, `n` >= 1, by repeated squaring."""
     result, square = None, matrix
     while True:
         if n & 1:

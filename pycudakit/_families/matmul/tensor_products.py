@@ -1,4 +1,7 @@
-"""NumPy's products of arrays of any dimensions: `inner outer vecdot tensordot einsum kron`, and `trace`."""
+"""NumPy's products of arrays of any dimensions: `inner outer vecdot tensordot einsum kron`, and `trace`.
+
+Contractions are reshaped to matrix products or to sums of products along the last axis.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ def inner(a: Any, b: Any, /) -> Any:
     Parameters
     ----------
     a, b : array_like
-        Arrays whose last axes are of one length; or one of them a number.
+        Arrays whose last axes have the same length; or one of them a scalar.
 
     Returns
     -------
@@ -82,7 +85,7 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     Parameters
     ----------
     a, b : array_like
-        Vectors, or what is flattened to them.
+        Vectors; other arrays are flattened.
     out : ndarray, optional
         Where to put the result.
 
@@ -121,9 +124,9 @@ def vecdot(
     signature: Any = None,
     sig: Any = None,
 ) -> Any:
-    """Return the sums of products of vectors, which lie along one axis.
+    """Compute the vector dot product of two arrays, along one axis.
 
-    Products and sums of floats are in float64, with an account of what is rounded away, in one order on every
+    Products of floats are summed in float64 with compensation (double-double), in the same order on every
     engine.
 
     Parameters
@@ -139,7 +142,7 @@ def vecdot(
     keepdims : bool, optional
         Whether the axis stays, of length 1.
     casting, dtype, order, subok, signature, sig
-        As for `numpy.vecdot`. Calls with a signature are NumPy's alone.
+        As for `numpy.vecdot`. Calls with a signature are computed by NumPy.
 
     Returns
     -------
@@ -193,15 +196,15 @@ _DEFAULTS |= {"dtype": None, "subok": True, "signature": None, "sig": None}
 
 
 def vecdot_axes(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
-    """Return along which axes two vectors lie, and a result's axis that is kept."""
+    """Return the axes of the vectors in each operand, and the result's axis that `keepdims` keeps."""
     if axes is NONE:
-        place = -1 if axis is NONE else operator.index(axis)
-        return place, place, place
+        index = -1 if axis is NONE else operator.index(axis)
+        return index, index, index
     if axis is not NONE or not isinstance(axes, list):
-        raise TypeError("axes is a list, and takes the place of axis")
+        raise TypeError("axes must be a list, and excludes axis")
     first, second, kept_axis = axes if len(axes) == 3 else (*axes, -1 if keepdims else ())
     if not keepdims and kept_axis != ():
-        raise ValueError("a result has no axis of vectors")
+        raise ValueError("axes: the result has no vector axis without keepdims")
     three = (first, second, kept_axis if keepdims else 0)
     first, second, kept_axis = (at[0] if type(at) is tuple and len(at) == 1 else at for at in three)
     return operator.index(first), operator.index(second), operator.index(kept_axis)
@@ -217,7 +220,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     a, b : array_like
         The arguments.
     axes : int, or a pair of ints or of lists of them, optional
-        How many of the last axes of `a` and the first of `b`; or which of each.
+        The number of last axes of `a` and first axes of `b` to sum over; or the axes of each.
 
     Returns
     -------
@@ -236,14 +239,14 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         return native_call.numpy_fallback("tensordot", numpy)
     parsed = contracted_axes(axes, x.shape, y.shape)
     if parsed is None:
-        return numpy()  # raises, or takes what is not among the axes
+        return numpy()  # NumPy raises, or accepts unusual axes
     of_x, of_y = parsed
-    of_x_alone = [d for d in range(x.ndim) if d not in of_x]
-    of_y_alone = [d for d in range(y.ndim) if d not in of_y]
+    kept_of_x = [d for d in range(x.ndim) if d not in of_x]
+    kept_of_y = [d for d in range(y.ndim) if d not in of_y]
     depth = math.prod(x.shape[d] for d in of_x)
-    shape = (*(x.shape[d] for d in of_x_alone), *(y.shape[d] for d in of_y_alone))
-    left = _as_matrix(x, [*of_x_alone, *of_x], math.prod(x.shape[d] for d in of_x_alone), depth)
-    right = _as_matrix(y, [*of_y, *of_y_alone], depth, math.prod(y.shape[d] for d in of_y_alone))
+    shape = (*(x.shape[d] for d in kept_of_x), *(y.shape[d] for d in kept_of_y))
+    left = _as_matrix(x, [*kept_of_x, *of_x], math.prod(x.shape[d] for d in kept_of_x), depth)
+    right = _as_matrix(y, [*of_y, *kept_of_y], depth, math.prod(y.shape[d] for d in kept_of_y))
     flat = left.shape[0], right.shape[1]
     result = product("tensordot", lambda: numpy().reshape(flat), left, right, warns="dot")
     return result.reshape(shape)
@@ -252,7 +255,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 def contracted_axes(
     axes: Any, first: tuple[int, ...], second: tuple[int, ...]
 ) -> tuple[list[int], list[int]] | None:
-    """Return along which axes of two shapes `tensordot` multiplies; None of axes that do not fit."""
+    """Return the axes of two shapes that `tensordot` sums over; None if the axes do not match."""
     try:
         of_first, of_second = (
             [normalize_axis_index(axis, len(shape)) for axis in axes_of_one]
@@ -276,7 +279,7 @@ def _axes_of_each(axes: Any) -> tuple[list[int], list[int]]:
 
 
 def _as_matrix(array: Array, order: list[int], *shape: int) -> Array:
-    """Return axes in an order as those of a matrix, or of a stack of them: a view, if there is one."""
+    """Return an array with its axes in an order and grouped to a matrix: a view if possible."""
     matrix: Array = contiguous(array.transpose(order)).reshape(shape)
     return matrix
 
@@ -327,9 +330,9 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     a : array_like
         A matrix, or more dimensions.
     offset : int, optional
-        How far above the main diagonal.
+        The offset of the diagonal above the main one.
     axis1, axis2 : int, optional
-        The axes that the matrices have.
+        The axes of the matrices.
     dtype, out
         As for `numpy.trace`.
 
@@ -353,7 +356,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
         return numpy()  # raises
     result_dtype = (
         None if dtype is None else np.dtype(dtype).newbyteorder("=")
-    )  # NumPy's method takes any order
+    )  # ndarray.trace accepts any byte order
     return sums_and_means.sum(diagonal, -1, result_dtype, out)
 
 
@@ -367,9 +370,9 @@ _EINSUM = copy_function("einsum", np.copy)
 def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any) -> Any:
     """Evaluate the Einstein summation convention on the operands.
 
-    Of one operand: sums, diagonals and other orders of axes; of two: what is a product of matrices, of
-    vectors or of elements, and sums of those. What is more is NumPy's alone, and so are ellipses, lists of
-    axes and keywords.
+    With one operand: sums, diagonals and transpositions; with two: products of matrices, of vectors or of
+    elements, and sums of those. Calls with more operands, ellipses, lists of axes or keywords are computed by
+    NumPy.
 
     Parameters
     ----------
@@ -402,7 +405,9 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     if parsed is None or "." in subscripts:
         if isinstance(subscripts, str) and not operands:
             return numpy()  # raises
-        return native_call.numpy_fallback("einsum", numpy, "einsum of this form or these types")
+        return native_call.numpy_fallback(
+            "einsum", numpy, "einsum with such subscripts, operands or keywords"
+        )
     sizes: dict[str, int] = {}
     for labels, array in zip(parsed[:-1], ordinary, strict=True):
         for label, size in zip(labels, array.shape, strict=True):
@@ -430,7 +435,7 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
 
 
 def _empty_in_nditer_order(parsed: list[str], arrays: list[Array], dtype: Any) -> Array:
-    """Return a new array for a result, laid out as NumPy's iterator over the arrays has it."""
+    """Allocate a result in the memory layout that NumPy's iterator over the operands gives it."""
     *labels, result = parsed
     parts = [_with_diagonals(subscript, array) for subscript, array in zip(labels, arrays, strict=True)]
     axes = result + "".join(sorted({*"".join(labels)} - {*result}))
@@ -450,7 +455,7 @@ def _empty_in_nditer_order(parsed: list[str], arrays: list[Array], dtype: Any) -
 
 
 def _with_diagonals(labels: str, array: Array) -> tuple[str, Array]:
-    """Return each label once, and an array's view that has them: of two alike, a diagonal."""
+    """Take diagonals of an operand for repeated labels; return the distinct labels and the view."""
     distinct = "".join(dict.fromkeys(labels))
     return distinct, array if distinct == labels else np.einsum(f"{labels}->{distinct}", array)
 
@@ -460,9 +465,9 @@ def _is_small(sizes: dict[str, int]) -> bool:
 
 
 def parse_subscripts(subscripts: Any, arrays: Sequence[Any]) -> list[str] | None:
-    """Return the labels of each operand and of the result, or None for what NumPy alone takes.
+    """Parse subscripts to labels of each operand and of the result; None if only NumPy supports them.
 
-    The axes of an ellipsis have letters that nobody else has.
+    The axes of an ellipsis get letters that are not used elsewhere.
     """
     if not isinstance(subscripts, str) or any(array is None for array in arrays):
         return None

@@ -1,4 +1,4 @@
-"""Reductions of a dense array on a GPU, along one axis or all, where it lies."""
+"""The device fast path of reductions: dense device arrays, along one axis or all, in the arrays' stream."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pycudakit._runtime.native_call import Pool
 
 
 def reduction(name: str, lower: Lowering) -> Callable[..., Any]:
-    """Return what computes a function where an array lies; None where that takes more care."""
+    """Make the device fast path of a reduction; it returns None if the arguments need the general path."""
 
     def call(a: Any = None, axis: Any = None, *rest: Any, **more: Any) -> Any:
         return None if rest or more else _call(name, lower, a, axis)
@@ -33,38 +33,38 @@ def reduction(name: str, lower: Lowering) -> Callable[..., Any]:
     return call
 
 
-class _PreparedForm(NamedTuple):
-    """What is known of calls of one form."""
+class _PreparedSignature(NamedTuple):
+    """The prepared reduction for one call signature: result shape, result type, and pool."""
 
     shape: tuple[int, ...]
     dtype: DType
     pool: Pool[PreparedReduce]
 
 
-def _prepared_form(
+def _prepared_signature(
     kernel: ReduceKernel, shape: tuple[int, ...], sizes: tuple[int, int, int]
-) -> _PreparedForm:
+) -> _PreparedSignature:
     pool = Pool(lambda: PreparedReduce(kernel.program, kernel.reducer).configure_on_device(sizes))
-    return _PreparedForm(shape, kernel.reducer.result, pool)
+    return _PreparedSignature(shape, kernel.reducer.result, pool)
 
 
 @functools.lru_cache(1024)
-def _prepare_form(
+def _prepare_signature(
     name: str, lower: Lowering, fields: tuple[Any, ...], axis: int | None
-) -> _PreparedForm | None:
-    """Return how arrays of a form are reduced; None where that takes more care."""
-    form = ArraySignature(*fields)
-    dtype, shape = numpy_dtype(form.dtype), tuple(form.shape)
-    if dtype is None or form.strides is not None or 0 in shape or (axis is not None and not shape):
+) -> _PreparedSignature | None:
+    """Prepare a reduction for an array signature; None if it needs the general path."""
+    signature = ArraySignature(*fields)
+    dtype, shape = numpy_dtype(signature.dtype), tuple(signature.shape)
+    if dtype is None or signature.strides is not None or 0 in shape or (axis is not None and not shape):
         return None
     kernel = reduce_kernel_for(name, lower, (dtype,), False, None)
     if not all(op in (abi.OP_LOAD, abi.OP_STORE) for op in kernel.program.instructions["op"].tolist()):
         return None
     if axis is None:
-        return _prepared_form(kernel, (), (1, math.prod(shape), 1))
+        return _prepared_signature(kernel, (), (1, math.prod(shape), 1))
     axis_index = normalize_axis_index(axis, len(shape))
     sizes = math.prod(shape[:axis_index]), shape[axis_index], math.prod(shape[axis_index + 1 :])
-    return _prepared_form(kernel, (*shape[:axis_index], *shape[axis_index + 1 :]), sizes)
+    return _prepared_signature(kernel, (*shape[:axis_index], *shape[axis_index + 1 :]), sizes)
 
 
 def _call(name: str, lower: Lowering, a: Any, axis: Any) -> Any:
@@ -72,18 +72,18 @@ def _call(name: str, lower: Lowering, a: Any, axis: Any) -> Any:
     if library is None or engine is None or not (axis is None or type(axis) is int):
         return None
     try:
-        seen = library.inspect(a)
+        inspected = library.inspect(a)
     except INSPECT_ERRORS:
         return None
-    prepared = None if seen is None else _prepare_form(name, lower, seen[0], axis)
-    if seen is None or prepared is None:
+    prepared = None if inspected is None else _prepare_signature(name, lower, inspected[0], axis)
+    if inspected is None or prepared is None:
         return None
     result = library.empty(prepared.shape, prepared.dtype, a)
     work = prepared.pool.take()
     try:
-        work.bind_device(seen[1], library.address_of(result))
-        work.run_on_stream(device_choice(name, engine), seen[2])
-    except errors.OutOfMemory:  # the way that takes more care needs less on the GPU
+        work.bind_device(inspected[1], library.address_of(result))
+        work.run_on_stream(device_choice(name, engine), inspected[2])
+    except errors.OutOfMemory:  # the general path needs less device memory
         return None
     finally:
         prepared.pool.give_back(work)

@@ -1,6 +1,6 @@
-"""What reductions compute: programs for their values, and how those are folded."""
+"""Lowering of NumPy's reductions: the program that computes the values, and how they are folded."""
 
-# ruff: noqa: ARG001 - each is called with all that any of them takes
+# ruff: noqa: ARG001 - all lowerings have the same parameters
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pycudakit._native.dtypes import BOOL, FLOAT64, INT64, UINT64, DType
 
 
 def _sum_dtype(dtype: DType) -> DType:
-    """Return the type that NumPy adds up and multiplies a type in."""
+    """Return the type in which NumPy adds and multiplies a type."""
     if dtype.kind in "bi":
         return INT64
     return UINT64 if dtype.kind == "u" else dtype
 
 
 def _masked(builder: Builder, value: Value, mask: Value | None, identity: Any) -> Value:
-    """Replace what a mask excludes by what makes no difference."""
+    """Replace masked-out values by the identity of the reduction."""
     return value if mask is None else builder.select(mask, value, builder.constant(identity, value.dtype))
 
 
 def _mask_not_nan(builder: Builder, value: Value, mask: Value | None) -> Value | None:
-    """Return a mask of what is no NaN, and not masked out."""
+    """Return a mask of the values that are not NaN and not masked out."""
     if value.dtype.kind != "f":
         return mask
     is_number = builder.apply("logical_not", builder.apply("isnan", value))
@@ -59,7 +59,7 @@ def _write_sum(
 def _as_float(
     skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> tuple[Value, Value | None, DType]:
-    """Return an argument as a float, the mask of what counts, and the type of a mean."""
+    """Return an argument as a float, the mask of the values to count, and the type of a mean."""
     (value,) = arguments
     if skips_nan:
         mask = _mask_not_nan(builder, value, mask)
@@ -87,18 +87,18 @@ def _write_extreme(
     kind: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
     (value,) = arguments
-    is_place = kind in (abi.REDUCE_ARGMIN, abi.REDUCE_ARGMAX)
+    is_index = kind in (abi.REDUCE_ARGMIN, abi.REDUCE_ARGMAX)
     if skips_nan:
         mask = _mask_not_nan(builder, value, mask)
     if mask is not None:
         largest = kind in (abi.REDUCE_MAX, abi.REDUCE_ARGMAX)
         value = _masked(builder, value, mask, _neutral_extremum(value.dtype, largest))
-    result = INT64 if is_place else value.dtype
+    result = INT64 if is_index else value.dtype
     return Reducer(kind, abi.FINALIZE_NONE, (value,), result)
 
 
 def _neutral_extremum(dtype: DType, largest: bool) -> Any:
-    """Return what every value of a type comes before."""
+    """Return the identity of a minimum or maximum of a type."""
     if dtype.kind == "f":
         return -math.inf if largest else math.inf
     if dtype == BOOL:
@@ -127,7 +127,7 @@ def _write_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Red
 def _write_count_nonfinite(
     operation: str, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
-    """Count the elements of which one is NaN, or infinite."""
+    """Count the elements of which an argument is NaN (or infinite)."""
     flagged = builder.constant(False, BOOL)
     for value in arguments:
         if value.dtype.kind == "f":
@@ -138,7 +138,7 @@ def _write_count_nonfinite(
 def _write_count_elements(
     counts_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
-    """Count the elements that are not masked out, or of them those that are no NaN."""
+    """Count the elements that are not masked out, with or without NaN."""
     counted = mask if counts_nan else _mask_not_nan(builder, arguments[0], mask)
     if counted is None:
         counted = builder.constant(True, BOOL)
@@ -146,7 +146,7 @@ def _write_count_elements(
 
 
 def _write_dot(finalize: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
-    """Multiply two arrays and add up, or one by itself."""
+    """Compute a dot product of two arrays, or of one with itself."""
     a, b = (*arguments, arguments[0])[:2]
     result = dtype or np.result_type(a.dtype, b.dtype)
     if finalize == abi.FINALIZE_NORM and result.kind != "f":
@@ -162,7 +162,7 @@ def _write_dot(finalize: int, builder: Builder, arguments: Any, mask: Any, dtype
 
 
 def _write_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
-    """Add up the squares of the differences from what is given as the mean."""
+    """Sum the squared differences from a given mean."""
     value, mean = (builder.cast(argument, FLOAT64) for argument in arguments)
     if skips_nan:
         mask = _mask_not_nan(builder, value, mask)
@@ -172,7 +172,7 @@ def _write_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: A
 
 
 def _write_magnitude(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
-    """Fold absolute values, as floats, or, as a PK_REDUCE_PROD, count those that are not 0."""
+    """Fold absolute values as floats; for PK_REDUCE_PROD count the nonzero ones."""
     (value,) = arguments
     value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
     result = value.dtype

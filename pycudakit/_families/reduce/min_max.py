@@ -1,4 +1,4 @@
-"""NumPy's extremes, and where they stand: NumPy's names, signatures, types and errors."""
+"""NumPy's minima, maxima, their indices (argmin, argmax) and their range (ptp)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def min(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims, initial, where
         As for `numpy.min`.
 
@@ -69,7 +69,7 @@ def max(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims, initial, where
         As for `numpy.max`.
 
@@ -92,7 +92,7 @@ amin, amax = min, max
 def arg_extremum_like(
     name: str, lower: reduce_kernel.Lowering, a: Any, axis: Any, out: Any, keepdims: Any
 ) -> Any:
-    """Compute where an extreme stands."""
+    """Compute the index of a minimum or a maximum."""
     if axis is None and out is None and keepdims is NONE and not name.startswith("nan"):
         result = reduce_whole(name, lower, a)
         if result is not None:
@@ -120,9 +120,9 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     Parameters
     ----------
     a : array_like
-        The argument; the first NaN, if there is one, counts.
+        The argument; the first NaN, if there is one, is the minimum.
     axis : int, optional
-        Along which axis; by default, an index into the flattened array is returned.
+        The axis to reduce; by default, an index into the flattened array is returned.
     out, keepdims
         As for `numpy.argmin`.
 
@@ -147,9 +147,9 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     Parameters
     ----------
     a : array_like
-        The argument; the first NaN, if there is one, counts.
+        The argument; the first NaN, if there is one, is the maximum.
     axis : int, optional
-        Along which axis; by default, an index into the flattened array is returned.
+        The axis to reduce; by default, an index into the flattened array is returned.
     out, keepdims
         As for `numpy.argmax`.
 
@@ -175,7 +175,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims
         As for `numpy.ptp`.
 
@@ -208,7 +208,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
 
 @logged_as_one_call("ptp")
 def _ptp_to(out: Array, a: Any, axis: Any, keepdims: Any) -> Array:
-    """Compute to an output of another type, in NumPy's steps."""
+    """Compute `ptp` to an output of another type, in NumPy's steps."""
     resolve: Any = np.subtract.resolve_dtypes
-    resolve((out.dtype, np.asarray(a).dtype, out.dtype))  # raises what NumPy refuses, before all is written
+    resolve((out.dtype, np.asarray(a).dtype, out.dtype))  # raises NumPy's error before anything is written
     return subtract(max(a, axis, out, keepdims), min(a, axis, None, keepdims), out=out)  # type: ignore[no-any-return]

@@ -1,4 +1,8 @@
-"""Several reductions of the same values, in one pass."""
+"""Several reductions of the same values in one pass.
+
+Each function runs twice: it is intercepted at its reduction, to capture the request, and later resumed with
+the result of the joint pass.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +19,19 @@ from pycudakit._runtime.native_call import Pool
 
 
 class _ReductionReachedError(Exception):
-    """Ends a function at its reduction, whose result is not there yet."""
+    """Ends a captured function at its reduction, whose result is not available yet."""
 
 
 class _ReductionInterceptor:
-    """Functions that each reduce something, first as far as that, and then from its result on."""
+    """Captures the reduction request of a function, and later resumes the function with the result."""
 
     def __init__(self) -> None:
-        self.request: ReduceRequest | None = None  # of the function that is called
+        self.request: ReduceRequest | None = None  # of the function being captured
         self.result: Array | None = None
         self._is_capturing = False
 
     def capture(self, call: Callable[[], Any]) -> Any:
-        """Return a function's request, or its result if it makes none."""
+        """Run a function up to its reduction and return the request, or its result if it makes none."""
         self.request, self._is_capturing = None, True
         try:
             return call()
@@ -37,25 +41,25 @@ class _ReductionInterceptor:
             self._is_capturing = False
 
     def resume(self, call: Callable[[], Any], result: Array) -> Any:
-        """Return what a function makes of the result of its reduction."""
+        """Run a function with the result of its reduction, and return what it returns."""
         self.result = result
         return call()
 
     def intercept(self, request: ReduceRequest) -> Array:
-        """Stand in for a reduction."""
+        """Replace a reduction: capture its request, or return its result."""
         if self._is_capturing:
             self.request = request
             raise _ReductionReachedError
         if self.result is not None:
             result, self.result = self.result, None
             return result
-        return reduce_kernel.run([request], request.kernel.pool)[0]  # a further one, such as a count of NaN
+        return reduce_kernel.run([request], request.kernel.pool)[0]  # a later one, such as a count of NaN
 
 
 def reduce_multi_output(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the results of functions that each reduce the same values; in one pass, where they can be.
+    """Call functions that each reduce the same values, in one pass where possible.
 
-    Their exceptions and warnings come in their order.
+    Their exceptions and warnings are raised in order.
     """
     outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
@@ -76,7 +80,7 @@ def reduce_multi_output(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def capture_requests(calls: Sequence[Callable[[], Any]]) -> list[ReduceRequest] | None:
-    """Return what functions ask for that each reduce the same values; None if that is not one pass."""
+    """Return the requests of functions that reduce the same values; None if they cannot share a pass."""
     outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
         captured = [interceptor.capture(call) for call in calls]
@@ -89,7 +93,7 @@ def capture_requests(calls: Sequence[Callable[[], Any]]) -> list[ReduceRequest] 
 
 
 def resume_with_results(calls: Sequence[Callable[[], Any]], results: Sequence[Array]) -> list[Any]:
-    """Return what functions make of the results of the reductions that they ask for."""
+    """Call functions with the results of their reductions."""
     outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
         return [interceptor.resume(call, result) for call, result in zip(calls, results, strict=True)]
@@ -107,13 +111,13 @@ def _reduce(requests: Sequence[ReduceRequest]) -> list[Array]:
 
 
 def with_joint_name(requests: Sequence[ReduceRequest]) -> list[ReduceRequest]:
-    """Return the same, with all functions' names in the plan of each."""
+    """Return the requests with the names of all functions in the engine choice of each."""
     name = ", ".join(request.choice.function for request in requests)
     return [request._replace(choice=replace(request.choice, function=name)) for request in requests]
 
 
 def multi_output_pool(requests: Sequence[ReduceRequest]) -> Pool[PreparedReduce]:
-    """Return what is prepared for such requests in one pass."""
+    """Return the pool of prepared calls that compute these requests in one pass."""
     return _works(tuple([request.kernel for request in requests]))
 
 
@@ -124,7 +128,7 @@ def _works(kernels: tuple[ReduceKernel, ...]) -> Pool[PreparedReduce]:
 
 
 def can_share_a_pass(requests: Sequence[ReduceRequest]) -> bool:
-    """Tell whether requests reduce the same values."""
+    """Return True if all requests reduce the same values."""
     return all(_has_same_operands(requests[0], request) for request in requests[1:])
 
 

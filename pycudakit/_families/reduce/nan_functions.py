@@ -1,4 +1,4 @@
-"""NumPy's reductions that skip NaN."""
+"""NumPy's reductions that ignore NaN: `nansum`, `nanmean`, `nanmax` and others."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def nansum(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     dtype, out, keepdims, initial, where
         As for `numpy.nansum`.
 
@@ -65,7 +65,7 @@ def nanprod(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     dtype, out, keepdims, initial, where
         As for `numpy.nanprod`.
 
@@ -99,7 +99,7 @@ def nanmin(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims, initial, where
         As for `numpy.nanmin`.
 
@@ -133,7 +133,7 @@ def nanmax(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims, initial, where
         As for `numpy.nanmax`.
 
@@ -162,7 +162,7 @@ def nanmean(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     dtype, out, keepdims, where
         As for `numpy.nanmean`.
 
@@ -200,9 +200,9 @@ def nanvar(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     ddof, correction : float, optional
-        What is subtracted from the number of elements before dividing by it; the two are the same.
+        The number subtracted from the number of elements in the divisor; the two are the same.
     dtype, out, keepdims, where, mean
         As for `numpy.nanvar`.
 
@@ -241,9 +241,9 @@ def nanstd(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     ddof, correction : float, optional
-        What is subtracted from the number of elements before dividing by it; the two are the same.
+        The number subtracted from the number of elements in the divisor; the two are the same.
     dtype, out, keepdims, where, mean
         As for `numpy.nanstd`.
 
@@ -269,9 +269,9 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     Parameters
     ----------
     a : array_like
-        The argument; NaN alone raises `ValueError`.
+        The argument; a slice of only NaN raises `ValueError`.
     axis : int, optional
-        Along which axis; by default, an index into the flattened array is returned.
+        The axis to reduce; by default, an index into the flattened array is returned.
     out, keepdims
         As for `numpy.nanargmin`.
 
@@ -296,9 +296,9 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     Parameters
     ----------
     a : array_like
-        The argument; NaN alone raises `ValueError`.
+        The argument; a slice of only NaN raises `ValueError`.
     axis : int, optional
-        Along which axis; by default, an index into the flattened array is returned.
+        The axis to reduce; by default, an index into the flattened array is returned.
     out, keepdims
         As for `numpy.nanargmax`.
 

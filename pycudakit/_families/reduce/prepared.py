@@ -1,4 +1,4 @@
-"""The short way of small reductions: what a call takes is kept, ready for other arrays of the same form."""
+"""Cached calls of small reductions: prepared requests that later calls with the same signature reuse."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from pycudakit._runtime.native_call import Pool
 from pycudakit._runtime.operands import locate_operand, placeholder_like
 
 _all = np.logical_and.reduce  # `ndarray.all`, without its call in Python
-MAX_ELEMENTS_OF_ANY_SHAPE = (
-    MAX_BYTES // 8
-)  # elements of arrays of any shape, for which the same engine is the quickest
-_PYTHON_SUM_MAX = 100  # numbers of which Python's sum takes less time
+# Elements up to which the engine choice does not depend on the shape.
+MAX_ELEMENTS_OF_ANY_SHAPE = MAX_BYTES // 8
+_PYTHON_SUM_MAX = 100  # numbers up to which Python's sum is faster than a NumPy reduction
 
 
 def _is_finite(result: Array) -> bool:
-    """Tell whether all numbers are finite; for some that are it may say no."""
+    """Return True if all numbers are finite; may return False if their sum overflows."""
     if result.size <= _PYTHON_SUM_MAX:
         return math.isfinite(sum(result.ravel().tolist()))
     return bool(_all(np.isfinite(result), None))
 
 
 def total_fast_path(kernel: ReduceKernel, name: str, arguments: tuple[Any, ...]) -> CachedCall | None:
-    """Return what reduces the whole of dense arrays, the first arguments, of any shape that they all have."""
+    """Make a cached call that reduces whole dense arrays, the first arguments, of any common shape."""
     count = 1 + max(o.position for o in kernel.program.operands if o.source == "input")
     if any(type(value) is np.ndarray for value in arguments[count:]):
         return None
@@ -59,7 +58,7 @@ def total_fast_path(kernel: ReduceKernel, name: str, arguments: tuple[Any, ...])
 
 
 class _PreparedTotal(PreparedReduce):
-    """What reduces to one number, which it keeps."""
+    """A prepared reduction to one number, with a buffer for it."""
 
     def __init__(self, kernel: ReduceKernel) -> None:
         super().__init__(kernel.program, kernel.reducer)
@@ -67,7 +66,7 @@ class _PreparedTotal(PreparedReduce):
         self.addresses[-1] = address_of(self.result)
 
     def try_bind(self, arguments: tuple[Any, ...]) -> bool:
-        """Take dense arrays of one shape, or tell that they are none, or too large to be few."""
+        """Bind dense arrays of one shape; return False if they are not, or have too many elements."""
         first = arguments[0]
         shape, size, addresses = first.shape, first.size, self.addresses
         if not 0 < size <= MAX_ELEMENTS_OF_ANY_SHAPE:
@@ -84,7 +83,7 @@ class _PreparedTotal(PreparedReduce):
 def fast_path_of(
     request: ReduceRequest, keepdims: bool, name: str, arguments: tuple[Any, ...]
 ) -> CachedCall | None:
-    """Return what reduces other arrays as those of a request."""
+    """Make a cached call that repeats a request on other arrays."""
     is_whole = (
         len(request.axes) == len(request.shape)
         and math.prod(request.shape) <= MAX_ELEMENTS_OF_ANY_SHAPE
@@ -111,24 +110,24 @@ def fast_path_of(
 def _same_shape_fast_path(
     request: ReduceRequest, keepdims: bool, name: str, arguments: tuple[Any, ...]
 ) -> CachedCall | None:
-    """Return what reduces other arrays of the same shapes and strides, unless an operand is a copy."""
+    """Make a cached call for arrays of the same shapes and strides; None if an operand is a copy."""
     values = request.values
     kept_axes = len(reduced_shape(request.shape, request.axes, False))
     if kept_axes > 1 and any(type(v) is np.ndarray and not v.flags.c_contiguous for v in values):
-        return None  # its result does not lie in C order
-    request = request._replace(values=tuple(map(placeholder_like, values)))  # so that no arrays are kept
+        return None  # its result is not in C order
+    request = request._replace(values=tuple(map(placeholder_like, values)))  # keep no arrays alive
     kernel, choice = request.kernel, cpu_choice(name)
     dtype, may_warn = kernel.reducer.result, kernel.reducer.result.kind == "f"
     shape = reduced_shape(request.shape, request.axes, keepdims)
     pool: Pool[PreparedReduce] = Pool(functools.partial(_prepared_for, request))
     work = pool.take()
-    sources = []  # of operands: their row in the table, their argument, and where in it they begin
+    sources = []  # of operands: the row in the table, the argument's index, and the offset in it
     for row, position in work.inputs:
         source = locate_operand(values[position], arguments, position)
         if source is None:
             return None
         sources.append((row, *source))
-    if {place for _, place, _ in sources} != {i for i, v in enumerate(arguments) if type(v) is np.ndarray}:
+    if {index for _, index, _ in sources} != {i for i, v in enumerate(arguments) if type(v) is np.ndarray}:
         return None
     pool.give_back(work)
 
@@ -137,8 +136,8 @@ def _same_shape_fast_path(
         work = pool.take()
         try:
             addresses = work.addresses
-            for row, place, offset in sources:
-                addresses[row] = address_of(arguments[place]) + offset
+            for row, index, offset in sources:
+                addresses[row] = address_of(arguments[index]) + offset
             addresses[-1] = address_of(result)
             fp_flags = work.run_on_cpu(choice)
         finally:

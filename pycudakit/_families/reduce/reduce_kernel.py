@@ -1,4 +1,4 @@
-"""Reductions: a program whose values are folded along axes, on the engine that is asked for."""
+"""Reductions in one pass: a program computes values, which `pk_reduce` folds along axes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from pycudakit._runtime.native_call import NativeCall, Pool
 
 
 class Reducer(NamedTuple):
-    """What a program's values become: a kind and a finish of the ABI, and the result's type."""
+    """The folding of a program's values: a kind and a finalize step of the ABI, and the result's type."""
 
     kind: int
     finalize: int
@@ -35,18 +35,18 @@ class Reducer(NamedTuple):
     result: DType
 
 
-# Adds a function to a program: called with the builder, the arguments, the mask and the `dtype` asked for.
+# Lowers a function: called with the builder, the arguments, the mask and the requested `dtype`.
 Lowering = Callable[[Builder, tuple[Any, ...], Value | None, DType | None], Reducer]
 
 
 class ReduceKernel:
-    """A function for arguments of some types: its program, and how its values are folded."""
+    """A reduction compiled for arguments of some types: its program, its folding, and prepared calls."""
 
     def __init__(self, program: ElementProgram, reducer: Reducer) -> None:
         self.program = program
         self.reducer = reducer
         self.is_order_independent = is_order_independent(reducer)
-        # For extremes and truth, but not for float16, with a mask, nor for indices without NaN.
+        # NumPy has vector loops for extremes and truth, but not for float16, with a mask, or without NaN.
         inputs = [operand.dtype for operand in program.operands if operand.source == "input"]
         finds_index = reducer.kind in _ARG_KINDS and not program.work
         self.numpy_is_vectorized = (
@@ -59,7 +59,7 @@ class ReduceKernel:
 def reduce_kernel_for(
     name: str, lower: Lowering, types: tuple[Any, ...], masked: bool, dtype: DType | None
 ) -> ReduceKernel:
-    """Return the recipe of a function for arguments of these types: dtypes, or `int` and `float`."""
+    """Compile a reduction for arguments of these types: dtypes, or `int` and `float`."""
     builder = Builder()
     arguments = tuple(
         WeakScalar(t, i) if isinstance(t, type) else builder.load("input", i, t) for i, t in enumerate(types)
@@ -73,7 +73,7 @@ def reduce_kernel_for(
 
 
 class PreparedReduce(NativeCall):
-    """What `pk_reduce` takes for a program and how its values are folded, or `pk_reduce_several`."""
+    """Prepared arguments of `pk_reduce` for a program and its folding, or of `pk_reduce_several`."""
 
     def __init__(self, program: ElementProgram, *reducer: Reducer) -> None:
         super().__init__()
@@ -101,10 +101,10 @@ class PreparedReduce(NativeCall):
         self._dense = self._strides.copy()
         self.shape = np.empty(abi.MAX_DIMS, np.int64)
         self.dimensions = ctypes.c_int64(1)
-        self.fp_flags: Array = np.empty(len(program.instructions), np.uint8)  # by each in the last call
+        self.fp_flags: Array = np.empty(len(program.instructions), np.uint8)  # per instruction, last call
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
+        """Return the entry, bound to its arguments."""
         instructions = self.program.instructions
         count = len(self.reduction)
         return abi.bound(
@@ -116,7 +116,7 @@ class PreparedReduce(NativeCall):
         )
 
     def bind_dense(self, result: Array, *arrays: Array) -> None:
-        """Reduce the whole of dense arrays of one size to one element."""
+        """Bind a reduction of whole dense arrays of one size to one element."""
         for index, position in self.inputs:
             self.addresses[index] = address_of(arrays[position])
         self.addresses[-1] = address_of(result)
@@ -125,7 +125,7 @@ class PreparedReduce(NativeCall):
     def bind_broadcast(
         self, shape: tuple[int, ...], axes: Sequence[int], results: Sequence[Array], *values: Any
     ) -> None:
-        """Reduce arrays, broadcast to a shape, along axes; the results have the other dimensions."""
+        """Bind a reduction of arrays, broadcast to a shape, along axes; results have the other dimensions."""
         for number, position in self.numbers:
             number[()] = values[position]
         inputs = [values[position] for _, position in self.inputs]
@@ -143,12 +143,12 @@ class PreparedReduce(NativeCall):
         self.reduction["outer"], self.reduction["reduced"] = layout.outer, len(axes)
 
     def operands_of(self, results: Sequence[Array], values: Sequence[Any]) -> list[tuple[int, Any]]:
-        """Return the places in its table of results and of those values that are arrays."""
+        """Return the results and the values that are arrays, each with its index in the operand table."""
         bound = [(index, values[position]) for index, position in self.inputs]
         return [*bound, *zip(self._results, results, strict=True)]
 
     def configure_on_device(self, sizes: tuple[int, int, int]) -> PreparedReduce:
-        """Be for dense arrays on a GPU, reduced along the second of three dimensions, into memory there."""
+        """Configure for a C-contiguous device array viewed as (outer, reduced, inner)."""
         _, length, inner = sizes
         dtypes = self.table["type"][self.inputs[0][0]], self.table["type"][-1]
         item, result_item = (abi.TYPES[code].itemsize for code in dtypes)
@@ -163,25 +163,25 @@ class PreparedReduce(NativeCall):
         return self
 
     def bind_device(self, address: int, result: int) -> None:
-        """Say where the array and the result are."""
+        """Bind the addresses of the array and the result."""
         for index, _ in self.inputs:
             self.addresses[index] = address
         self.addresses[-1] = result
 
     def reset_layout(self) -> None:
-        """Make it what it was before a call along axes."""
+        """Reset the layout to that of whole dense arrays."""
         self.dimensions.value = 1
         self._strides[...], self._flags[...] = self._dense, 0
         self.reduction["outer"], self.reduction["reduced"] = 0, 1
         self.reduction["has_initial"] = self.reduction["ddof"] = 0
 
     def report_fp_flags(self) -> None:
-        """Raise or warn as NumPy would for what the program met."""
+        """Raise or warn as NumPy does for the FP flags of the program."""
         report_instruction_flags(self.program, self.fp_flags)
 
 
 class _Layout(NamedTuple):
-    """How operands lie along a reduction's dimensions."""
+    """Sizes and strides of the operands, in the order of a reduction's dimensions."""
 
     sizes: Array
     strides: Array  # of the inputs and the results, a row for each
@@ -195,35 +195,35 @@ def _compute_layout(
     inputs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...],
     results: tuple[tuple[int, ...], ...],
 ) -> _Layout:
-    """Return how arrays of shapes and strides lie, broadcast to a shape, and results without the axes."""
+    """Compute the layout of inputs, broadcast to a shape, and of results, which lack the axes."""
     strides = [operands.broadcast_strides(*each, shape) for each in inputs]
     first = max(strides, key=lambda each: sum(map(bool, each)), default=(0,) * len(shape))
     order, outer = _order(shape, axes, first)
-    kept = [d for d in range(len(shape)) if d not in axes]
+    kept_axes = [d for d in range(len(shape)) if d not in axes]
     for result_strides in results:
-        by_dimension = dict(zip(kept, result_strides, strict=True))
+        by_dimension = dict(zip(kept_axes, result_strides, strict=True))
         strides.append(tuple([by_dimension.get(d, 0) for d in range(len(shape))]))
     rows = np.array(strides, np.int64).reshape(len(strides), len(shape))
     return _Layout(np.array([shape[d] for d in order], np.int64), rows[:, order], outer)
 
 
 def _order(shape: tuple[int, ...], axes: Sequence[int], strides: Sequence[int]) -> tuple[list[int], int]:
-    """Return the dimensions with those that stay outside, then those reduced, then those that stay inside.
+    """Order the dimensions: the outer ones, then those reduced, then the inner ones.
 
-    Inside are those that are faster in memory than any that is reduced.
+    Inner dimensions are those with smaller strides than any reduced one.
     """
     reach = min((abs(strides[d]) for d in axes if shape[d] != 1), default=0)
-    kept = sorted((d for d in range(len(shape)) if d not in axes), key=lambda d: -abs(strides[d]))
-    inner = [d for d in kept if shape[d] != 1 and 0 < abs(strides[d]) < reach]
-    outer = [d for d in kept if d not in inner]
+    kept_axes = sorted((d for d in range(len(shape)) if d not in axes), key=lambda d: -abs(strides[d]))
+    inner = [d for d in kept_axes if shape[d] != 1 and 0 < abs(strides[d]) < reach]
+    outer = [d for d in kept_axes if d not in inner]
     return [*outer, *axes, *inner], len(outer)
 
 
-_SECONDS_A_BYTE = 1 / 12e9  # of one thread's reading
+_SECONDS_A_BYTE = 1 / 12e9  # one thread reading memory
 
 
-# Seconds of NumPy's: of a call, of a row of elements that lie side by side, and of an element for which it
-# has no vectors, or that it copies first.
+# Seconds in NumPy: of a call, of a row of adjacent elements, and of an element without a vector loop or that
+# is copied first.
 _NUMPY_CALL, _NUMPY_ROW, _NUMPY_EACH = 4e-6, 40e-9, 2e-9
 _EXTREMES, _ARG_KINDS = (
     (abi.REDUCE_MIN, abi.REDUCE_MAX, abi.REDUCE_PTP),
@@ -232,9 +232,9 @@ _EXTREMES, _ARG_KINDS = (
 
 
 def cost_of(kernel: ReduceKernel, size: int, up: int, down: int, rows: int | None = None) -> Cost:
-    """Return what a call is guessed to take; it goes to NumPy only where that has the same bits.
+    """Estimate a call's cost; NumPy is a candidate only if its result has the same bits.
 
-    `rows` is how many rows NumPy would read, and is None where the function is not one of NumPy's.
+    `rows` is the number of rows that NumPy would read, or None if NumPy has no such function.
     """
     work = size * program_cost.estimate(kernel.program).cpu
     threads = cost_model.threads() if work + up * _SECONDS_A_BYTE > cost_model.SHARED_WORK else 1
@@ -253,7 +253,7 @@ def _numpy_seconds(kernel: ReduceKernel, size: int, up: int, rows: int) -> float
 
 
 def numpy_rows(kernel: ReduceKernel, array: Array, axes: tuple[int, ...]) -> int:
-    """Return how many rows of elements that lie side by side NumPy reads to reduce an array along axes."""
+    """Return the number of rows of adjacent elements that NumPy reads to reduce an array along axes."""
     is_full = len(axes) >= array.ndim  # a mask may have more dimensions
     if is_full and (array.flags.c_contiguous or array.flags.f_contiguous):
         return 1
@@ -265,18 +265,18 @@ def numpy_rows(kernel: ReduceKernel, array: Array, axes: tuple[int, ...]) -> int
 
 
 def is_order_independent(reducer: Reducer) -> bool:
-    """Tell whether a result does not depend on the order of computing."""
+    """Return True if a result does not depend on the order of computing."""
     values = (reducer.result, *(value.dtype for value in reducer.values))
     return reducer.kind in (*_EXTREMES, *_ARG_KINDS) or all(dtype.kind in "biu" for dtype in values)
 
 
 def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
-    """Return the axes that are reduced, in order, with NumPy's errors."""
+    """Return the reduced axes, sorted; raise NumPy's errors."""
     if axis is None:
         return tuple(range(dimensions))
     if type(axis) is int and -dimensions <= axis < dimensions:
         return (axis % dimensions,)
-    if isinstance(axis, bool):  # which NumPy's helper would take
+    if isinstance(axis, bool):  # NumPy's helper would accept it
         raise TypeError("an integer is required for the axis")
     listed = [operator.index(each) for each in (axis if isinstance(axis, tuple) else (axis,))]
     axes = normalize_axis_tuple(listed, dimensions, allow_duplicate=True)
@@ -293,7 +293,7 @@ def reduced_shape(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -
 
 
 class ReduceRequest(NamedTuple):
-    """A reduction that is asked for."""
+    """A reduction to compute: kernel, engine, operands and axes."""
 
     kernel: ReduceKernel
     choice: EngineChoice
@@ -305,41 +305,45 @@ class ReduceRequest(NamedTuple):
 
 
 def reduce(request: ReduceRequest) -> Array:
-    """Return the reduction of arrays, broadcast to a shape, as a new array without the axes."""
+    """Compute a reduction of arrays, broadcast to a shape, into a new array without the axes."""
     interceptor = _local.interceptor
     return run([request], request.kernel.pool)[0] if interceptor is None else interceptor.intercept(request)
 
 
 class _Local(threading.local):
-    interceptor: Any = None  # what stands in for reductions: see `together`
+    """Per-thread interceptor of reductions."""
+
+    interceptor: Any = None  # replaces the computation: see `multi_output`
 
 
 _local = _Local()
 
 
 def is_intercepted() -> bool:
-    """Tell whether something stands in for the thread's reductions."""
+    """Return True if the thread's reductions are intercepted."""
     return _local.interceptor is not None
 
 
 def swap_interceptor(interceptor: Any) -> Any:
-    """Have something else stand in for the thread's reductions; return what did."""
+    """Set the thread's interceptor of reductions, and return the previous one."""
     before, _local.interceptor = _local.interceptor, interceptor
     return before
 
 
 def _allocate(request: ReduceRequest, arrays: Sequence[Array]) -> Array:
-    """Return a new array for a result, laid out as what the reduction keeps; of places, in C order."""
+    """Allocate a result in the layout of the remaining dimensions; indices in C order."""
     shape, dtype = reduced_shape(request.shape, request.axes, False), request.kernel.reducer.result
     is_index = request.kernel.reducer.kind in _ARG_KINDS
     if is_index or len(shape) < 2 or all(array.flags.c_contiguous for array in arrays):
         return allocator.empty(shape, dtype, scalar_may_stay=True)
-    kept = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))
-    return operands.allocate(dtype, shape, [np.broadcast_to(array, request.shape)[kept] for array in arrays])
+    remaining = tuple(0 if d in request.axes else slice(None) for d in range(len(request.shape)))
+    return operands.allocate(
+        dtype, shape, [np.broadcast_to(array, request.shape)[remaining] for array in arrays]
+    )
 
 
 def run(requests: Sequence[ReduceRequest], pool: Pool[PreparedReduce]) -> list[Array]:
-    """Return the results of reductions of the same values."""
+    """Compute reductions of the same values in one pass."""
     first = requests[0]
     arrays = [value for value in first.values if isinstance(value, np.ndarray)]
     results = [_allocate(request, arrays) for request in requests]
@@ -357,7 +361,7 @@ def run(requests: Sequence[ReduceRequest], pool: Pool[PreparedReduce]) -> list[A
 
 
 def set_initial_and_ddof(reduction: Array, initial: Any, ddof: float) -> None:
-    """Give a reduction its numbers."""
+    """Set the initial value and the degrees of freedom of a reduction."""
     reduction["has_initial"], reduction["ddof"] = initial is not None, ddof
     if initial is not None:
         number = np.asarray(initial)

@@ -1,4 +1,4 @@
-"""One call of a reduction: its operands, its engine, its result."""
+"""One call of a reduction: argument checks, engine choice, result and floating-point warnings."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ NONE: Any = np._NoValue  # noqa: SLF001
 
 
 class Reduction:
-    """One call of a function: its operands, and what it is asked to do with them.
+    """One call of a reducing function: its operands, engine and result.
 
     Parameters
     ----------
     name, lower
-        NumPy's name, and how its programs are written.
+        NumPy's name, and the function that lowers it to a program.
     numpy
         Computes the call with NumPy.
     values
@@ -66,11 +66,12 @@ class Reduction:
     axis, keepdims, where
         As for NumPy.
     dtype, out
-        As for NumPy; without a `dtype`, an `out` that `out_takes_part` takes part in choosing the result's type.
-    foreign
-        Why the call is NumPy's alone, if it is.
+        As for NumPy. Without a `dtype`, and if `out_takes_part`, `out` takes part in choosing the result's
+        type.
+    unsupported
+        The reason why only NumPy supports the call, or None.
     wrap_lowering
-        Makes of what is written for the values of a program that computes them what is for the arguments.
+        Turns a lowering for values into one for the inputs of the program that computes these values.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Reduction:
         wrap_lowering: Callable[[Lowering], Lowering] | None = None,
     ) -> None:
         self.name, self.numpy = name, numpy
-        self._has_floats: bool | None = None  # where not the arrays tell
+        self._has_floats: bool | None = None  # None: the arrays' types decide
         if values and type(values[0]) is FusedProducer:
             (computed,) = values
             values, wrap_lowering = computed.inputs, functools.partial(fused_lowering, computed.function)
@@ -104,22 +105,22 @@ class Reduction:
         self.arrays = ordinary if mask is None else [*ordinary, mask]
         self.is_masked = mask is not None
         self._values = operand_values(values, self.arrays) if wrap_lowering is not None else self.arrays
-        result, why = _requested_dtype(dtype, self.out, arrays if out_takes_part else [])
-        unsupported = unsupported or why
+        result, unsupported_dtype = _requested_dtype(dtype, self.out, arrays if out_takes_part else [])
+        unsupported = unsupported or unsupported_dtype
         self.shape: tuple[int, ...] = ()
         self.axes: tuple[int, ...] = ()
         self.kernel: ReduceKernel | None = None
         self.is_empty = False
         self._reduced: tuple[Array, ReduceRequest] | None = None
-        self._is_finite: bool | None = None  # the result, which may be on a device alone
+        self._is_finite: bool | None = None  # of a result that may be device-resident
         cost, rows = NO_COST, None
         if unsupported is None and len(ordinary) == len(arrays):
             self.kernel = self._kernel_for(lower, result)
             self._lay_out(axis, ordinary)
             if context.current_engine() == "auto":
                 up = sum(a.nbytes for a in self.arrays)
-                has_numpys = self._wrap_lowering is None and not is_intercepted()
-                rows = numpy_rows(self.kernel, self.arrays[0], self.axes) if has_numpys else None
+                numpy_competes = self._wrap_lowering is None and not is_intercepted()
+                rows = numpy_rows(self.kernel, self.arrays[0], self.axes) if numpy_competes else None
                 cost = cost_of(self.kernel, math.prod(self.shape), up, 0, rows)
         self.choice = choose_engine(name, arrays, cost, unsupported)
         if (
@@ -127,31 +128,31 @@ class Reduction:
             and self.choice.reason == REASON_NUMPY_FASTER_FOR_SIZE
             and math.prod(self.shape) > _NUMPY_FIRST_EXACT
         ):
-            self.choice = numpy_choice_for_layout(name)  # as this array lies
+            self.choice = numpy_choice_for_layout(name)  # NumPy is fastest for this array's layout
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:
-        """Find the shape and the axes, and whether there is anything to compute."""
+        """Compute the shape and the axes, and whether there is anything to compute."""
         self.shape = broadcast_shapes(*(a.shape for a in self.arrays))
         if self.shape or axis is None:
             self.axes = axes_of(axis, len(self.shape))
-        # NumPy takes the axis 0 of a number, too; and it refuses a mask of more than the elements.
+        # NumPy accepts axis 0 of a scalar, and refuses a mask that has more elements than the array.
         is_numbers_axis = not self.shape and axis is not None
         has_larger_mask = self.is_masked and self.shape != broadcast_shapes(*(a.shape for a in unmasked))
         self.is_empty = 0 in self.shape or is_numbers_axis or has_larger_mask
 
     @property
     def uses_numpy(self) -> bool:
-        """Whether NumPy computes it; also where there is nothing to compute."""
+        """Whether NumPy computes the call; also if there is nothing to compute."""
         return self.choice.engine == "numpy" or self.is_empty or self.kernel is None
 
-    def by_numpy(self, why: str = "there are no elements to compute with") -> Any:
-        """Compute with NumPy."""
+    def by_numpy(self, why: str = "there are no elements to reduce") -> Any:
+        """Compute the call with NumPy."""
         reason = self.choice.reason if self.choice.engine == "numpy" else why
         return native_call.run_numpy(self.name, reason, self.numpy)
 
     @property
     def length(self) -> int:
-        """How many elements become one."""
+        """The number of elements that are reduced to one."""
         return math.prod(self.shape[d] for d in self.axes) if self.kernel is not None else 0
 
     @property
@@ -161,16 +162,16 @@ class Reduction:
 
     def _checked_kernel(self) -> ReduceKernel:
         if self.kernel is None:
-            raise TypeError(f"{self.name} is NumPy's here")
+            raise TypeError(f"{self.name}: only NumPy supports these arguments")
         return self.kernel
 
     def reduce(self, lower: Lowering | None = None, synchronizes: bool = True, **numbers: Any) -> Array:
-        """Return the result, without the axes; of another function of the same operands if that is given."""
+        """Reduce the operands, by another function if `lower` is passed; the result lacks the axes."""
         kernel = self._checked_kernel() if lower is None else self._kernel_for(lower, None)
         request = ReduceRequest(kernel, self.choice, tuple(self._values), self.shape, self.axes, **numbers)
         result = reduce(request)
         if synchronizes and (lower is not None or not allocator.stays_on_device(result)):
-            allocator.access_on_host(result)  # for what it is a part of
+            allocator.access_on_host(result)  # the caller reads it
         self._reduced = result, request
         return result
 
@@ -181,12 +182,12 @@ class Reduction:
         return reduce_kernel_for(self.name, lower, types, self.is_masked, dtype)
 
     def also_reduce(self, lower: Lowering, synchronizes: bool = True) -> Array:
-        """Return another function's result, as a part of this call."""
+        """Compute another reduction of the same operands, as a part of this call."""
         with extending_last_call():
             return self.reduce(lower, synchronizes)
 
     def _reduce_to_bool(self, name: str, lower: Lowering, values: Array) -> bool:
-        """Tell what a function that gives one bool tells of what this call has made."""
+        """Reduce an intermediate result to one bool, as a part of this call."""
         kernel = reduce_kernel_for(name, lower, (values.dtype,), False, None)
         axes = tuple(range(values.ndim))
         with extending_last_call():
@@ -195,11 +196,11 @@ class Reduction:
         return bool(reduced)
 
     def mark_modified(self) -> None:
-        """Say that the result is more than the request gave, so that it makes no such call by itself."""
+        """Note that the result was modified after the reduction, so that the call is not cached."""
         self._reduced = None
 
     def finish(self, result: Array, casting: Any = "unsafe", saturates: bool = False) -> Any:
-        """Return a result as NumPy would, or put it into `out`."""
+        """Return a result with NumPy's shape and type, or write it to `out`."""
         shape = reduced_shape(self.shape, self.axes, self.keepdims)
         request = self._cacheable_request(result)
         result = result.reshape(shape)
@@ -221,7 +222,7 @@ class Reduction:
         return self.out
 
     def _cacheable_request(self, result: Array) -> ReduceRequest | None:
-        """Return the request that made a result, if that is all that other arrays of the same form need."""
+        """Return the request of a result if replaying it on other arrays gives the complete result."""
         if not dispatch_cache.is_filling_cache() or self._reduced is None or self._reduced[0] is not result:
             return None
         is_small = (
@@ -229,7 +230,7 @@ class Reduction:
             and result.nbytes <= dispatch_cache.MAX_BYTES
         )
         plain = all(type(value) is np.ndarray for value in self._values)
-        reads_elements = self.name.startswith("nanarg")  # at the elements that it found
+        reads_elements = self.name.startswith("nanarg")  # its NaN check reads the elements found
         return (
             self._reduced[1]
             if is_small and plain and not reads_elements and self.choice.engine == "cpu"
@@ -237,7 +238,7 @@ class Reduction:
         )
 
     def is_finite(self, result: Array) -> bool:
-        """Tell whether there is nothing to warn of in a result; if there is, the host has it."""
+        """Return True if a result needs no floating-point warning; otherwise it is on the host afterwards."""
         if result.dtype.kind != "f":
             return True
         if not allocator.stays_on_device(result):
@@ -253,7 +254,7 @@ class Reduction:
     def warn(
         self, result: Array, of: str = "reduce", expected: Array | None = None, over: str | None = None
     ) -> None:
-        """Warn as NumPy does where numbers became infinite, or they and infinities NaN, unless known."""
+        """Warn as NumPy does for overflow to infinity and for invalid NaN, except where `expected`."""
         if self.is_finite(result):
             return
         is_nan, is_infinite = np.isnan(result), np.isinf(result)
@@ -266,18 +267,18 @@ class Reduction:
 
     @property
     def has_floats(self) -> bool:
-        """Whether an operand may hold infinities and NaN."""
+        """Whether an operand may hold infinities or NaN."""
         if self._has_floats is not None:
             return self._has_floats
         return any(array.dtype.kind == "f" for array in self.arrays)
 
     @property
     def skips_nan(self) -> bool:
-        """Whether there may be NaN, and the function leaves it out."""
+        """Whether the function ignores NaN and there may be some."""
         return self.name.startswith("nan") and self.has_floats
 
     def warn_all_nan(self, result: Array, text: str) -> None:
-        """Let the least or largest of NaN alone be NaN, and warn."""
+        """Set the minimum or maximum of NaN alone to NaN, and warn."""
         if not self.is_finite(result) and np.isinf(result).any():
             nothing = np.isinf(result) & (self.also_reduce(COUNT_NOT_NAN) == 0)
             if nothing.any():
@@ -286,9 +287,9 @@ class Reduction:
                 warnings.warn(text, RuntimeWarning, stacklevel=fp_errors.caller_stacklevel())
 
     def warn_few_degrees_of_freedom(self, result: Array, ddof: float, has_mean: bool = False) -> Array | None:
-        """Warn where nothing, or too little for the degrees of freedom, was left; return where.
+        """Warn where no elements, or too few for the degrees of freedom, were left; return the mask.
 
-        `has_mean` says that a variance is about a mean that was given, which NumPy need not compute.
+        `has_mean` says that a variance is about a given mean, which NumPy need not compute.
         """
         if self.is_finite(result):
             return None
@@ -307,7 +308,7 @@ class Reduction:
         return is_few
 
     def _warn_division(self, result: Array, is_few: Array, count: Array, has_mean: bool) -> None:
-        is_about_own = not (has_mean or self.name.endswith("mean"))  # mean, which is of nothing, too
+        is_about_own = not (has_mean or self.name.endswith("mean"))  # NumPy also divides for the mean
         if is_about_own and (count == 0).any():
             fp_errors.report_fp_error("invalid", "divide" if self.shape else "scalar divide")
         is_scalar = result.ndim == 0 and self.out is None and not (self.keepdims and self.shape)
@@ -318,16 +319,16 @@ class Reduction:
             fp_errors.report_fp_error("divide", of)
 
     def raise_if_all_nan(self, result: Array) -> None:
-        """Raise where all elements that an index was asked of are NaN."""
+        """Raise `ValueError` if a slice whose index is requested has only NaN."""
         if not self._may_be_all_nan(result):
             return
         counts = self.also_reduce(COUNT_NOT_NAN, synchronizes=False)
-        is_unseen = allocator.stays_on_device(counts)
-        if not (self._reduce_to_bool("all", ALL, counts) if is_unseen else counts.all()):
+        on_device = allocator.stays_on_device(counts)
+        if not (self._reduce_to_bool("all", ALL, counts) if on_device else counts.all()):
             raise ValueError("All-NaN slice encountered")
 
     def _may_be_all_nan(self, result: Array) -> bool:
-        """Tell whether an index is that of a NaN, as far as the elements are on the host."""
+        """Return True if an index may be that of a NaN; True if the elements may be device-resident."""
         (array,) = self.arrays
         if not self.has_floats:
             return False
@@ -341,10 +342,10 @@ class Reduction:
 
 
 def _saturating_cast(numbers: Array, dtype: DType) -> Array:
-    """Convert floats to integers as every function here does: the nearest that there is, and 0 for NaN."""
+    """Convert floats to integers with saturation, and NaN to 0, as all functions here do."""
     least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
     numbers = np.trunc(numbers, dtype=np.float64)
-    # Of 64 bits, `most` as a float is one more than there is.
+    # For 64 bits, `most` as a float is one more than the largest integer.
     below, above = numbers < least, numbers > most if dtype.itemsize < 8 else numbers >= most
     outside = below | above | np.isnan(numbers)
     if outside.any():
@@ -364,31 +365,31 @@ def _checked_out(out: Any) -> Array | None:
 def _requested_dtype(
     dtype: Any, out: Array | None, arrays: Sequence[Array | None]
 ) -> tuple[DType | None, str | None]:
-    """Return the type that is asked of a result, if any is, and why that is NumPy's alone, if it is."""
-    asked: Any = None if dtype is None else np.dtype(dtype)
-    if asked is None and out is not None and arrays:
+    """Return the requested type of a result, or None, and the reason why only NumPy supports it, or None."""
+    requested: Any = None if dtype is None else np.dtype(dtype)
+    if requested is None and out is not None and arrays:
         first = arrays[0]
-        asked = out.dtype if first is None else np.result_type(out.dtype, first.dtype)
-    if asked is not None:
-        asked = asked.newbyteorder("=")
-        if asked not in CODES:
-            return asked, f"a result of {asked}"
-    return asked, "such an out" if out is not None and operands.as_array(out) is None else None
+        requested = out.dtype if first is None else np.result_type(out.dtype, first.dtype)
+    if requested is not None:
+        requested = requested.newbyteorder("=")
+        if requested not in CODES:
+            return requested, f"a result of {requested}"
+    return requested, "this type of out" if out is not None and operands.as_array(out) is None else None
 
 
 def operand_values(values: Sequence[Any], arrays: Sequence[Array]) -> list[Any]:
-    """Return the arrays, but Python numbers as they are: they have the type of their company."""
+    """Return the arrays, with Python numbers unchanged: they take the dtype of the other operands."""
     return [v if type(v) in (int, float) else a for v, a in zip(values, arrays, strict=False)]
 
 
-def or_default(value: Any, usual: Any) -> Any:
-    """Return an argument, or what it is if it was not given."""
-    return usual if value is NONE else value
+def or_default(value: Any, default: Any) -> Any:
+    """Return an argument, or the default if it was not passed."""
+    return default if value is NONE else value
 
 
-def passed_keywords(**given: Any) -> dict[str, Any]:
-    """Return the keywords that were given, for NumPy."""
-    return {name: value for name, value in given.items() if value is not NONE}
+def passed_keywords(**keywords: Any) -> dict[str, Any]:
+    """Return the keywords that were passed, for NumPy."""
+    return {name: value for name, value in keywords.items() if value is not NONE}
 
 
 def _lower_both(
@@ -400,18 +401,18 @@ def _lower_both(
 
 @functools.lru_cache(1024)
 def fused_lowering(function: ElementFunction, lower: Lowering) -> Lowering:
-    """Return what writes a reduction of a function's values."""
+    """Return the lowering of a reduction fused with the function that computes its values."""
     return functools.partial(_lower_both, function, lower)
 
 
-_WORTH_CHOOSING = 1 << 20  # bytes: the CPU engine takes smaller arrays at once
-_MAX_LEARNED_BYTES = 1 << 24  # bytes of arrays: of more, what a call costs in Python is nothing
-_NUMPY_FIRST_EXACT = 10_000  # elements: NumPy reduces fewer first, where any order has the same result
+_WORTH_CHOOSING = 1 << 20  # bytes: for smaller arrays the CPU engine is taken without a cost estimate
+_MAX_LEARNED_BYTES = 1 << 24  # bytes of arrays: beyond, the time in Python does not matter
+_NUMPY_FIRST_EXACT = 10_000  # elements: below, NumPy is fastest for results that any order gives exactly
 _NEVER_WARNS = ("max", "min")
 
 
 def reduce_whole(name: str, lower: Lowering, a: Any) -> Any:
-    """Reduce the whole of an ordinary array, or return None where that takes longer."""
+    """Reduce a whole dense array on a short path; return None if the call needs the general path."""
     if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
         return None
     if is_intercepted():
@@ -443,7 +444,7 @@ def reduce_whole(name: str, lower: Lowering, a: Any) -> Any:
         kernel.pool.give_back(work)
     number: Any = result[()]
     if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
-        return None  # there may be something to warn of
+        return None  # the general path warns where it is due
     if engine == "auto" and a.size <= prepared.MAX_ELEMENTS_OF_ANY_SHAPE:
         dispatch_cache.offer_to_cache(number, functools.partial(prepared.total_fast_path, kernel))
     return number

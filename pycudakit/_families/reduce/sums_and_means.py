@@ -1,7 +1,7 @@
-"""NumPy's reductions: NumPy's names, signatures, types, errors and warnings, and one order of computing.
+"""NumPy's sums, products, means, variances, truth tests and counts, with one order of computing.
 
-Floats add up in float64, in an order that their number alone decides: the bits of a result don't depend on
-the engine, on threads, chunks, GPUs or the memory's layout.
+Floats are summed in float64 with compensation (double-double), in an order that depends on their number
+alone: the bits of a result don't depend on the engine, threads, chunks, GPUs or the memory's layout.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def reduce_like_ufunc(
     where: Any,
     dtype: Any = None,
 ) -> Any:
-    """Compute one of those that NumPy has as a ufunc's `reduce`."""
+    """Compute one of the functions that NumPy has as a ufunc's `reduce`."""
     extreme = "min" in name or "max" in name
-    if name in ("nanmax", "nanmin") and isinstance(out, tuple) and len(out) == 1:  # NumPy's are of a ufunc's
+    if name in ("nanmax", "nanmin") and isinstance(out, tuple) and len(out) == 1:  # NumPy's take tuples, too
         (out,) = out
     if axis is None and dtype is None and out is None and keepdims is initial is where is NONE:
         result = reduce_whole(name, lower, a)
@@ -48,9 +48,9 @@ def reduce_like_ufunc(
         numpy_keywords["dtype"] = dtype
     unsupported = None
     if initial is None and where is not NONE and where is not True:
-        unsupported = "an initial of None, where elements are left out"
+        unsupported = "initial=None together with where"
     elif initial is not NONE and np.ndim(initial):
-        unsupported = f"an initial of {type(initial).__name__}"
+        unsupported = f"an initial value of type {type(initial).__name__}"
     numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords)
     if extreme and where is not NONE and where is not True and initial is NONE:
         return numpy()  # raises
@@ -71,25 +71,25 @@ def reduce_like_ufunc(
     )
     if call.uses_numpy:
         return call.by_numpy()
-    if initial is None:  # of the elements alone
+    if initial is None:  # no initial value: the elements alone
         initial = NONE
     elif initial is not NONE:
-        initial = np.array(initial, call.result_type)[()]  # as NumPy converts it, or refuses to
-        if extreme and call.skips_nan and np.isnan(initial):  # which is skipped, too
+        initial = np.array(initial, call.result_type)[()]  # with NumPy's conversion and errors
+        if extreme and call.skips_nan and np.isnan(initial):  # a NaN initial value is skipped, too
             initial = NONE
     result = call.reduce(initial=or_default(initial, None))
     if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
         _keep_negative_zero(call, result, or_default(where, True))
     if not extreme:
-        is_known = initial is NONE or call.is_finite(result)
-        call.warn(result, expected=None if is_known else _expected_from(initial, result))
+        has_plain_initial = initial is NONE or call.is_finite(result)
+        call.warn(result, expected=None if has_plain_initial else _expected_from(initial, result))
     elif name.startswith("nan") and initial is NONE:
         call.warn_all_nan(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
     return call.finish(result)
 
 
 def _in_common_type(a: Any, out: Array) -> Any:
-    """Return an array as the type that it and an output go to, in which an initial value is, too."""
+    """Convert an array to the common type of it and an output, in which the initial value takes part."""
     array = as_array(a)
     if array is None or as_array(out) is None:
         return a
@@ -98,7 +98,7 @@ def _in_common_type(a: Any, out: Array) -> Any:
 
 
 def _keep_negative_zero(call: Reduction, result: Array, where: Any) -> None:
-    """Make -0.0 of sums that began with it, and met nothing else."""
+    """Set sums to -0.0 that began with it and had nothing but -0.0 to add."""
     call.mark_modified()
     array = call.arrays[0]
     allocator.access_on_host(result)
@@ -113,7 +113,7 @@ def _keep_negative_zero(call: Reduction, result: Array, where: Any) -> None:
 
 
 def _expected_from(initial: Any, result: Array) -> Array:
-    """Tell which results are no numbers since the initial value is none."""
+    """Return a mask of results that are NaN or infinite because the initial value is."""
     expected: Array = np.isnan(initial) | (np.isinf(initial) & np.isinf(result))
     return expected
 
@@ -131,14 +131,14 @@ def sum(
 ) -> Any:
     """Return the sum of array elements over a given axis.
 
-    Floats add up in float64, with an account of what is rounded away; integers wrap around, as NumPy's do.
+    Floats are summed in float64 with compensation (double-double); integers wrap around, as NumPy's do.
 
     Parameters
     ----------
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     dtype, out, keepdims, initial, where
         As for `numpy.sum`.
 
@@ -170,14 +170,14 @@ def prod(
 ) -> Any:
     """Return the product of array elements over a given axis.
 
-    Floats multiply in float64 with an exponent of its own, so that only the result can overflow.
+    Floats are multiplied in float64 with a separate exponent, so that only the result can overflow.
 
     Parameters
     ----------
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     dtype, out, keepdims, initial, where
         As for `numpy.prod`.
 
@@ -218,7 +218,7 @@ def mean_or_variance(
     numpy = functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **numpy_keywords)
     unsupported = None if name.startswith("nan") else _why_numpy_mask(or_default(where, True))
     if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
-        dtype = out.dtype  # so that it is rounded once
+        dtype = out.dtype  # so that the result is rounded only once
     if dtype is not None and np.dtype(dtype).kind != "f":
         unsupported = f"a dtype of {np.dtype(dtype)} for a mean"
     if mean is not NONE and np.broadcast_shapes(np.shape(a), np.shape(mean)) != np.shape(a):
@@ -226,7 +226,7 @@ def mean_or_variance(
     if mean is not NONE and dtype is None and not name.startswith("nan"):
         off = np.result_type(np.asarray(a), mean if isinstance(mean, (int, float)) else np.asarray(mean))
         is_float = off.kind == "f" and np.asarray(a).dtype.kind == "f"
-        dtype = off if is_float else None  # of the differences, as NumPy computes them
+        dtype = off if is_float else None  # the type of the differences, as in NumPy
     call = Reduction(
         name,
         lower,
@@ -241,7 +241,7 @@ def mean_or_variance(
         unsupported=unsupported,
     )
     if not call.uses_numpy and not call.skips_nan and where is NONE and ddof >= call.length > 0:
-        return call.by_numpy("there are no degrees of freedom")  # which NumPy has its own words for
+        return call.by_numpy("there are no degrees of freedom")  # NumPy raises its own warnings
     if call.uses_numpy:
         return call.by_numpy()
     if call.skips_nan and call.out is not None and call.out.dtype.kind != "f":
@@ -262,7 +262,7 @@ def mean_or_variance(
 
 
 def _refuse_dtype(name: str, a: Any, dtype: Any) -> None:
-    """Raise as NumPy does where a mean, or its kin, cannot be of a type."""
+    """Raise NumPy's error where a mean, a variance or a standard deviation cannot be of a type."""
     refuse_byte_order(dtype)
     if dtype is None or not name.startswith("nan") or issubclass(np.dtype(dtype).type, np.inexact):
         return
@@ -272,7 +272,7 @@ def _refuse_dtype(name: str, a: Any, dtype: Any) -> None:
 
 
 def _why_numpy_mask(where: Any) -> str | None:
-    """Tell why a mask, which NumPy adds up to count it, is NumPy's alone, if it is; raise as NumPy does."""
+    """Return why only NumPy supports a mask (it sums the mask to count it), or None; raise NumPy's error."""
     if where is True or isinstance(where, np.ndarray):
         return None
     values = np.asarray(where)
@@ -281,11 +281,11 @@ def _why_numpy_mask(where: Any) -> str | None:
     np.add.reduce(values, axis=None, dtype=np.intp)
     if np.array_equal(values.astype(np.intp), values.astype(bool)):
         return None
-    return "a where of other numbers than 0 and 1"
+    return "a where with other numbers than 0 and 1"
 
 
 def _warn_variance(call: Reduction, result: Array, expected: Array | None) -> None:
-    """Warn where NumPy's steps meet infinities: the mean, the differences from it, and their squares."""
+    """Warn where NumPy's steps give infinities or NaN: the mean, the differences from it, their squares."""
     if call.is_finite(result):
         return
     mean = call.also_reduce(lowering.NANMEAN if call.skips_nan else lowering.MEAN)
@@ -297,7 +297,7 @@ def _warn_variance(call: Reduction, result: Array, expected: Array | None) -> No
 
 
 def _variance_about_mean(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
-    """Return a variance, or its root, about what is given as the mean."""
+    """Compute a variance or a standard deviation about a given mean."""
     about_mean = Reduction(
         *(
             name,
@@ -331,9 +331,9 @@ def mean(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     dtype, out, keepdims, where
-        As for `numpy.mean`; `dtype` is the result's, and the sum is in float64.
+        As for `numpy.mean`; `dtype` is the result's type, and the sum is in float64.
 
     Returns
     -------
@@ -369,11 +369,11 @@ def var(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     ddof, correction : float, optional
-        What is subtracted from the number of elements before dividing by it; the two are the same.
+        The number subtracted from the number of elements in the divisor; the two are the same.
     dtype, out, keepdims, where, mean
-        As for `numpy.var`; `dtype` is the result's.
+        As for `numpy.var`; `dtype` is the result's type.
 
     Returns
     -------
@@ -410,11 +410,11 @@ def std(
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     ddof, correction : float, optional
-        What is subtracted from the number of elements before dividing by it; the two are the same.
+        The number subtracted from the number of elements in the divisor; the two are the same.
     dtype, out, keepdims, where, mean
-        As for `numpy.std`; `dtype` is the result's.
+        As for `numpy.std`; `dtype` is the result's type.
 
     Returns
     -------
@@ -431,7 +431,7 @@ def std(
 
 
 def ddof_or_correction(ddof: Any, correction: Any) -> Any:
-    """Return the one that was given."""
+    """Return `ddof` or its alias `correction`, whichever was passed."""
     if correction is NONE:
         return ddof
     if ddof != 0:
@@ -471,9 +471,9 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     Parameters
     ----------
     a : array_like
-        The argument; what is not zero is true, NaN included.
+        The argument; nonzero elements are true, NaN included.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims, where
         As for `numpy.any`.
 
@@ -498,9 +498,9 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     Parameters
     ----------
     a : array_like
-        The argument; what is not zero is true, NaN included.
+        The argument; nonzero elements are true, NaN included.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     out, keepdims, where
         As for `numpy.all`.
 
@@ -517,7 +517,7 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     return _truth("all", lowering.ALL, a, axis, out, keepdims, where)
 
 
-_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # and not NumPy's integers, before NumPy 2.3
+_COUNTS_ARE_INTS = type(np.count_nonzero(0)) is int  # before NumPy 2.3; then NumPy integers
 
 
 @numpy_for_small(np.count_nonzero)
@@ -529,9 +529,9 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     a : array_like
         The argument.
     axis : int or tuple of int, optional
-        Along which axes; along all of them by default.
+        The axes to reduce; all of them by default.
     keepdims : bool, optional
-        Whether the axes stay, of length 1.
+        Whether the reduced axes stay, of length 1.
 
     Returns
     -------
@@ -548,5 +548,5 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     if call.uses_numpy:
         return call.by_numpy()
     count = call.finish(call.reduce())
-    is_number = axis is None and not keepdims and type(count) is not np.ndarray  # which only the device has
+    is_number = axis is None and not keepdims and type(count) is not np.ndarray  # else device-resident
     return int(count) if _COUNTS_ARE_INTS and is_number else count

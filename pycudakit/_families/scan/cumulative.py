@@ -1,4 +1,4 @@
-"""NumPy's running sums, products, maxima and minima, and differences."""
+"""NumPy's cumulative sums and products, running maxima and minima, exclusive scans, and `diff`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,16 @@ from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call, r
 from pycudakit._runtime.operands import allocate, as_array, fill_operand_row
 from pycudakit._runtime.ufunc_arguments import needs_copy, refuse_byte_order
 
-# Nanoseconds an element: NumPy's, the CPU engine's on one thread, and its for sums and products of float64.
+# Nanoseconds per element: NumPy's, the CPU engine's on one thread, and that for float64 sums and products.
 _NUMPY_NS, _CPU_NS, _CPU_NS_LONG = 2.5, 1.5, 4.0
-# Bytes that no cache holds; seconds an element for what one thread does after the others.
+# Bytes that exceed all caches; seconds per element of the serial part, which one thread does.
 _BEYOND_CACHES, _IN_ORDER = 64e6, 80e-12
 
 
 @dataclass(frozen=True, slots=True)
 class _ScanFunction:
+    """A scan: its name, NumPy's ufunc, the ABI's operation and flags, and NumPy's function if it has one."""
+
     name: str
     ufunc: Any
     operation: int
@@ -61,7 +63,7 @@ _CUMMIN = _ScanFunction("cummin", np.minimum, abi.SCAN_MIN, _numpy_cummin)
 
 @functools.cache
 def _result_type(ufunc: Any, operand: DType, dtype: DType | None, out: DType | None) -> DType:
-    """Return the type that NumPy computes a scan in."""
+    """Return the type in which NumPy computes a scan."""
     computed: Any = dtype
     if dtype is None and out is None:
         computed = ufunc.accumulate(np.empty(0, operand)).dtype
@@ -87,10 +89,10 @@ def _checked_out(out: Any, shape: tuple[int, ...]) -> None:
 
 
 def _layout(array: Array, axis: int) -> tuple[int, ...]:
-    """Return the order of the axes: those whose elements lie farther apart than the axis's come before it."""
-    distance = [(-abs(stride), d) for d, stride in enumerate(array.strides)]
-    before = sorted(at for at in distance if at < distance[axis])
-    behind = sorted(at for at in distance if at > distance[axis])
+    """Return the order of the axes by stride: those with larger strides than the scan axis come first."""
+    by_stride = [(-abs(stride), d) for d, stride in enumerate(array.strides)]
+    before = sorted(at for at in by_stride if at < by_stride[axis])
+    behind = sorted(at for at in by_stride if at > by_stride[axis])
     return (*(d for _, d in before), axis, *(d for _, d in behind))
 
 
@@ -101,7 +103,7 @@ def _allocate(dtype: DType, array: Array, flat: bool) -> Array:
 
 
 def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
-    """Return the strides of a flat array that is walked in a shape."""
+    """Return the strides of a flat array that is viewed in a shape."""
     strides = []
     for size in reversed(shape):
         strides.append(stride)
@@ -110,7 +112,7 @@ def _dense_strides(shape: tuple[int, ...], stride: int) -> tuple[int, ...]:
 
 
 def _scan_request(scan: _ScanFunction, array: Array, axis: int | None, target: Array) -> ScanRequest:
-    """Return a scan as the engines take it."""
+    """Describe a scan as `pk_scan` takes it."""
     operands = np.zeros(2, abi.OPERAND)
     if axis is None:
         shape, outer, rows = array.shape, 0, array.ndim
@@ -133,14 +135,14 @@ def _cost_of(scan: _ScanFunction, array: Array, result: DType) -> Cost:
     work = each * 1e-9 * size
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
     cpu = work / workers
-    # The array is read twice; and, by one thread, what its blocks come to.
+    # The array is read twice; one thread scans the blocks' totals.
     moved = 2 * array.nbytes + size * result.itemsize
     if moved > _BEYOND_CACHES:
         cpu = (
             max(cpu, moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH))
             + size * _IN_ORDER
         )
-    # NumPy rounds the sums and products of floats otherwise, and has no exclusive scan.
+    # NumPy rounds float sums and products differently, and has no exclusive scan.
     numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY_NS * 1e-9 * size
     return Cost(numpy, cost_model.CALL + cpu, array.nbytes, size * result.itemsize)
 
@@ -148,18 +150,18 @@ def _cost_of(scan: _ScanFunction, array: Array, result: DType) -> Cost:
 def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     def by_numpy(reason: str) -> Any:
         if scan.numpy is None:
-            raise errors.Unsupported(f"{scan.name}: NumPy has none; {reason}")
+            raise errors.Unsupported(f"{scan.name}: NumPy has no such function; {reason}")
         return native_call.run_numpy(scan.name, reason, functools.partial(scan.numpy, a, axis, dtype, out))
 
-    if isinstance(out, np.ndarray) and out.ndim == 0:  # at which NumPy crashes
+    if isinstance(out, np.ndarray) and out.ndim == 0:  # NumPy crashes on it
         raise ValueError("provided out is the wrong size for the accumulation.")
     array = as_array(a)
     result_dtype = None if dtype is None else np.dtype(dtype)
     unsupported = array is None or (result_dtype is not None and code_of(result_dtype) is None)
     unsupported = unsupported or (isinstance(out, np.ndarray) and as_array(out) is None)
     if array is None or unsupported:
-        plan = choose_engine(scan.name, [None], NO_COST)
-        return by_numpy(plan.reason)
+        choice = choose_engine(scan.name, [None], NO_COST)
+        return by_numpy(choice.reason)
 
     if array.ndim == 0:
         array = array.reshape(1)
@@ -169,9 +171,9 @@ def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     result = _result_type(
         scan.ufunc, array.dtype, result_dtype, out.dtype if isinstance(out, np.ndarray) else None
     )
-    plan = choose_engine(scan.name, [array], _cost_of(scan, array, result))
-    if plan.engine == "numpy":
-        return by_numpy(plan.reason)
+    choice = choose_engine(scan.name, [array], _cost_of(scan, array, result))
+    if choice.engine == "numpy":
+        return by_numpy(choice.reason)
 
     if along is not None:
         along = _checked_axis(along, array.ndim)
@@ -183,8 +185,8 @@ def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         out is None
         or out.dtype.newbyteorder("=") != result
         or needs_copy(out, [array])
-        # The CPU engine can take over only what was not overwritten.
-        or (plan.automatic and plan.engine == "cuda" and np.may_share_memory(out, array))
+        # After a failure, the CPU engine can resume only if the input was not overwritten.
+        or (choice.automatic and choice.engine == "cuda" and np.may_share_memory(out, array))
     ):
         target = _allocate(result, array, flat)
     if array.size == 0:
@@ -193,9 +195,9 @@ def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
     described = _scan_request(scan, array, along, target)
     operation, flags, table, lengths, outer, rows = described
     request = (operation, flags, table, lengths, len(lengths), outer, rows)
-    fp_flags = run(plan, "pk_scan", *request, size=array.size)
-    is_few = array.flags.c_contiguous and array.nbytes <= dispatch_cache.MAX_BYTES
-    if out is None and not fp_flags and is_few and plan.engine == "cpu" and dispatch_cache.is_filling_cache():
+    fp_flags = run(choice, "pk_scan", *request, size=array.size)
+    fits = array.flags.c_contiguous and array.nbytes <= dispatch_cache.MAX_BYTES
+    if out is None and not fp_flags and fits and choice.engine == "cpu" and dispatch_cache.is_filling_cache():
         dispatch_cache.offer_to_cache(target, prepared.fast_path_of(described, array, target))
     if fp_flags:
         is_cast = array.dtype.kind == "f" and result.kind != "f"
@@ -206,7 +208,7 @@ def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
 
 
 def _device_fast_path(scan: _ScanFunction) -> Callable[..., Any]:
-    """Return what computes a scan of an array on a GPU."""
+    """Make the device fast path of a scan."""
     result_type = functools.partial(_result_type, scan.ufunc, dtype=None, out=None)
     return device_fast_path.scan(scan.name, scan.operation, scan.flags, result_type)
 
@@ -219,12 +221,13 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     Parameters
     ----------
     a : array_like
-        What to sum.
+        The array to sum.
     axis : int, optional
-        The axis to run along; without it, along all elements in C order.
+        The axis to scan along; by default all elements are scanned in C order.
     dtype : dtype, optional
-        The result's type: floats are summed in float64 and more, whatever it is. Elements are cast to an
-        integer's first. Integers and bools shorter than int64 give int64 or uint64, as in NumPy.
+        The result's type. Floats are summed in compensated float64, whatever it is; for an integer type,
+        elements are cast to it first. By default, integers and bools shorter than int64 give int64 or
+        uint64, as in NumPy.
     out : ndarray, optional
         Where to put the result.
 
@@ -297,14 +300,14 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
 @has_device_fast_path(_device_fast_path(_CUMMAX))
 @numpy_for_small(_numpy_cummax)
 def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running maximum, as `numpy.maximum.accumulate`; NaN from the first NaN on.
+    """Return the running maximum along a given axis, as `numpy.maximum.accumulate`; NaN propagates.
 
     Parameters
     ----------
     a, axis, out
         As for `cumsum`.
     dtype : dtype, optional
-        The result's type, to which elements are cast first.
+        The result's type; elements are cast to it first.
 
     Examples
     --------
@@ -318,7 +321,7 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 @has_device_fast_path(_device_fast_path(_CUMMIN))
 @numpy_for_small(_numpy_cummin)
 def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running minimum, as `numpy.minimum.accumulate`; NaN from the first NaN on.
+    """Return the running minimum along a given axis, as `numpy.minimum.accumulate`; NaN propagates.
 
     Parameters
     ----------
@@ -336,9 +339,9 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
 
 @has_device_fast_path(_device_fast_path(_EXCLUSIVE_SCAN))
 def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
-    """Return the running sum of what is before each element: 0, x0, x0 + x1, ...
+    """Return the exclusive cumulative sum, of the elements before each element: 0, x0, x0 + x1, ...
 
-    NumPy has none, so the engine ``"numpy"`` raises `Unsupported`.
+    NumPy has no such function, so the engine ``"numpy"`` raises `Unsupported`.
 
     Parameters
     ----------
@@ -363,13 +366,13 @@ def cumulative_sum(
     Parameters
     ----------
     x : array_like
-        What to sum.
+        The array to sum.
     axis : int
-        The axis to run along, which an array of one dimension need not be told.
+        The axis to scan along; optional for an array of one dimension.
     dtype, out
         As for `cumsum`.
     include_initial : bool
-        Whether the sum of nothing comes first.
+        Whether the sum of no elements comes first.
 
     Examples
     --------
@@ -442,13 +445,13 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
     Parameters
     ----------
     a : array_like
-        What to take the differences of.
+        The array to take differences of.
     n : int, optional
-        How many times.
+        The number of times that differences are taken.
     axis : int, optional
-        The axis along which elements are neighbours.
+        The axis along which differences are taken.
     prepend, append : array_like, optional
-        What to put before and after `a` along the axis first; a number stands for one element everywhere.
+        Values before and after `a` along the axis; a scalar is broadcast to length 1 along it.
 
     Examples
     --------
@@ -467,13 +470,13 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
         raise ValueError("diff requires input that is at least one dimensional")
     axis = int(np.lib.array_utils.normalize_axis_index(axis, a.ndim))
     parts = [a]
-    for place, edge in ((0, prepend), (2, append)):
+    for index, edge in ((0, prepend), (2, append)):
         if edge is _NOT_GIVEN:
             continue
         part = np.asanyarray(edge)
         if part.ndim == 0:
             part = np.broadcast_to(part, (*a.shape[:axis], 1, *a.shape[axis + 1 :]))
-        parts.insert(place, part)
+        parts.insert(index, part)
     if len(parts) > 1:
         a = np.concatenate(parts, axis)
     late, early = ((slice(None),) * axis + (s,) for s in (slice(1, None), slice(None, -1)))

@@ -1,4 +1,4 @@
-"""Scans of a dense array on a GPU, along an axis or all, where it lies: queued in its stream."""
+"""The device fast path of scans: dense device arrays, along one axis or all, in the arrays' stream."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from pycudakit._runtime.native_call import NativeCall, Pool
 
 
 def scan(name: str, operation: int, flags: int, result_type: Callable[[DType], DType]) -> Callable[..., Any]:
-    """Return what computes a function where an array lies; None where that takes more care."""
+    """Make the device fast path of a scan; it returns None if the arguments need the general path."""
     return functools.partial(_call, name, operation, flags, result_type)
 
 
 class _PreparedScan(NativeCall):
-    """What `pk_scan` takes of arrays of one form."""
+    """Prepared arguments of `pk_scan` for device arrays of one signature."""
 
     entry = "pk_scan"
 
@@ -46,44 +46,46 @@ class _PreparedScan(NativeCall):
         self.addresses = self._table["address"]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
-        given = (self._operation, self._scan_flags, self._table, self._shape, 3, 1, 1)
-        return abi.bound(library, self.entry, *given, self.options, self.report)
+        """Return the entry, bound to its arguments."""
+        arguments = (self._operation, self._scan_flags, self._table, self._shape, 3, 1, 1)
+        return abi.bound(library, self.entry, *arguments, self.options, self.report)
 
 
-class _PreparedForm(NamedTuple):
-    """What is known of calls of one form."""
+class _PreparedSignature(NamedTuple):
+    """The prepared scan for one call signature: result shape and type, size, and pool."""
 
     shape: tuple[int, ...]
     dtype: DType
-    bytes_: int  # of the array, or of the result
+    bytes_: int  # the larger of the array's and the result's
     pool: Pool[_PreparedScan]
 
 
 @functools.lru_cache(1024)
-def _known(
+def _prepare_signature(
     operation: int,
     flags: int,
     result_type: Callable[[DType], DType],
     fields: tuple[Any, ...],
     axis: int | None,
-) -> _PreparedForm | None:
-    """Return how arrays of a form are scanned; None where that takes more care."""
-    form = ArraySignature(*fields)
-    given, shape = numpy_dtype(form.dtype), tuple(form.shape)
-    if given is None or form.strides is not None or not shape or 0 in shape:
+) -> _PreparedSignature | None:
+    """Prepare a scan for an array signature; None if it needs the general path."""
+    signature = ArraySignature(*fields)
+    dtype, shape = numpy_dtype(signature.dtype), tuple(signature.shape)
+    if dtype is None or signature.strides is not None or not shape or 0 in shape:
         return None
     size = math.prod(shape)
     lengths = 1, size, 1
     if axis is not None:
         at = normalize_axis_index(axis, len(shape))
         lengths = math.prod(shape[:at]), shape[at], math.prod(shape[at + 1 :])
-    wanted = result_type(given)
+    result_dtype = result_type(dtype)
     pool: Pool[_PreparedScan] = Pool(
-        functools.partial(_PreparedScan, operation, flags, lengths, (given, wanted))
+        functools.partial(_PreparedScan, operation, flags, lengths, (dtype, result_dtype))
     )
-    made = (size,) if axis is None else shape
-    return _PreparedForm(made, wanted, size * max(given.itemsize, wanted.itemsize), pool)
+    result_shape = (size,) if axis is None else shape
+    return _PreparedSignature(
+        result_shape, result_dtype, size * max(dtype.itemsize, result_dtype.itemsize), pool
+    )
 
 
 def _call(
@@ -100,35 +102,35 @@ def _call(
     if library is None or engine is None or dtype is not None or not (axis is None or type(axis) is int):
         return None
     try:
-        seen = library.inspect(a)
+        inspected = library.inspect(a)
         target = None if type(out) is not type(a) else library.inspect(out)
     except INSPECT_ERRORS:
         return None
-    if seen is None or (out is not None and target is None):
+    if inspected is None or (out is not None and target is None):
         return None
-    known = _known(operation, flags, result_type, seen[0], axis)
-    if known is None:
+    prepared = _prepare_signature(operation, flags, result_type, inspected[0], axis)
+    if prepared is None:
         return None
-    address, stream = seen[1:]
+    address, stream = inspected[1:]
     if target is None:
-        result = library.empty(known.shape, known.dtype, a)
+        result = library.empty(prepared.shape, prepared.dtype, a)
         to = library.address_of(result)
     else:
-        result, to, place = out, target[1], ArraySignature(*target[0])
+        result, to, out_signature = out, target[1], ArraySignature(*target[0])
         fits = (
-            numpy_dtype(place.dtype) == known.dtype
-            and tuple(place.shape) == known.shape
-            and place.strides is None
+            numpy_dtype(out_signature.dtype) == prepared.dtype
+            and tuple(out_signature.shape) == prepared.shape
+            and out_signature.strides is None
         )
-        overlaps = address < to + known.bytes_ and to < address + known.bytes_
-        if not fits or place.is_readonly or target[2] != stream or overlaps:
+        overlaps = address < to + prepared.bytes_ and to < address + prepared.bytes_
+        if not fits or out_signature.is_readonly or target[2] != stream or overlaps:
             return None
-    work = known.pool.take()
+    work = prepared.pool.take()
     try:
         work.addresses[:] = address, to
         work.run_on_stream(device_choice(name, engine), stream)
-    except errors.OutOfMemory:  # the way over the host needs less on the GPU
+    except errors.OutOfMemory:  # the general path needs less device memory
         return None
     finally:
-        known.pool.give_back(work)
+        prepared.pool.give_back(work)
     return result

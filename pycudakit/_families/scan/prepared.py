@@ -1,4 +1,4 @@
-"""The short way of small scans: what a call takes is kept, ready for other arrays of the same form."""
+"""Cached calls of small scans: a prepared `pk_scan` that later calls with the same signature reuse."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from pycudakit._runtime.engine_choice import cpu_choice
 from pycudakit._runtime.native_call import NativeCall, Pool
 from pycudakit._runtime.operands import locate_operand
 
-# A scan as pk_scan takes it: its operation and flags, the table of the array and the result, the shape, and
-# how many axes are before, and are scanned.
+# The arguments of pk_scan: operation, flags, the table of the array and the result, the shape, the number of
+# outer axes, and the number of scanned axes.
 ScanRequest = tuple[int, int, Array, Array, int, int]
 
 
 class _PreparedScan(NativeCall):
+    """Prepared arguments of `pk_scan` for dense host arrays."""
+
     entry = "pk_scan"
 
     def __init__(self, described: ScanRequest) -> None:
@@ -32,24 +34,24 @@ class _PreparedScan(NativeCall):
         self.shape: Array = described[3].copy()
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
+        """Return the entry, bound to its arguments."""
         operation, flags, _, shape, outer, rows = self._request
-        given = (operation, flags, self._table, self.shape, len(shape), outer, rows)
-        return abi.bound(library, self.entry, *given, self.options, self.report)
+        arguments = (operation, flags, self._table, self.shape, len(shape), outer, rows)
+        return abi.bound(library, self.entry, *arguments, self.options, self.report)
 
 
 def fast_path_of(
     described: ScanRequest, array: Array, result: Array
 ) -> Callable[[str, tuple[Any, ...]], CachedCall | None]:
-    """Return what prepares the way of scans of other arrays, dense ones, of the same type.
+    """Return a function that makes a cached call for dense arrays of the same type.
 
-    They have the same shape, or one dimension.
+    The arrays have the same shape, or are one-dimensional.
     """
     dtype, shape, is_flat = result.dtype, result.shape, array.ndim == 1
 
     def prepare(name: str, arguments: tuple[Any, ...]) -> CachedCall | None:
-        found = locate_operand(array, arguments, 0)
-        if found != (0, 0) or any(type(value) is np.ndarray for value in arguments[1:]):
+        located = locate_operand(array, arguments, 0)
+        if located != (0, 0) or any(type(value) is np.ndarray for value in arguments[1:]):
             return None
         choice = cpu_choice(name)
         any_shape = is_flat and arguments[0].ndim == 1

@@ -1,4 +1,4 @@
-"""NumPy arrays in, NumPy arrays out, computed by CUDA kernels, or by the CPU where there is no GPU."""
+"""NumPy's functions on an NVIDIA GPU or on all CPU cores: NumPy arrays in, NumPy arrays out."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -243,7 +243,8 @@ else:
             "_families.histogram.histogramdd": "histogramdd",
             "_families.interp": "interp",
             "_families.matmul.matmul": "matmul",
-            "_families.reduce.nan_functions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+            "_families.reduce.nan_functions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd "
+            "nansum nanvar",
             "_families.matmul.dot": "average dot vdot",
             "_families.elementwise.manipulation": "ascontiguousarray flip roll swapaxes transpose tril triu",
             "_families.reduce.min_max": "amax amin argmax argmin max min ptp",

@@ -1,4 +1,4 @@
-"""The command line: ``pycudakit`` or ``python -m pycudakit``."""
+"""The command line, ``pycudakit`` or ``python -m pycudakit``: parses arguments and runs a command."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _parser() -> argparse.ArgumentParser:
     def command(name: str, text: str) -> argparse.ArgumentParser:
         return commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
 
-    told = command("info", "engines, devices and their links, libraries and versions on this machine")
-    told.add_argument("--json", action="store_true", help="as JSON")
+    information = command("info", "engines, devices and their links, libraries and versions on this machine")
+    information.add_argument("--json", action="store_true", help="as JSON")
     command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
     benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
@@ -33,16 +33,16 @@ def _parser() -> argparse.ArgumentParser:
         benchmark.add_argument(f"--{form}", metavar="FILE", help=f"write the run as {form}, too")
     benchmark.add_argument("--against", metavar="FILE", help="compare with a run that --json wrote")
     benchmark.add_argument("--only", default="", metavar="NAME", help="functions with this in their names")
-    tuning = command("tune", "measure, in a minute, what `auto` decides by on this machine, and keep it")
-    tuning.add_argument(
-        "--reset", action="store_true", help="go back to the times that come with the package"
+    tuning = command(
+        "tune", "measure, in a minute, the constants by which `auto` decides on this machine, and save them"
     )
-    tracing = command("trace", "run a script, and tell where the time of its calls went")
+    tuning.add_argument("--reset", action="store_true", help="restore the package's default constants")
+    tracing = command("trace", "run a script, and report where the time of its calls went")
     tracing.add_argument(
         "-o", "--output", default="trace.json", help="the trace, for https://ui.perfetto.dev"
     )
     tracing.add_argument("script", help="a Python script")
-    tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own")
+    tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
     command("selftest", "functions of every family, on every engine and dtype, against NumPy")
     return parser
 
@@ -67,12 +67,12 @@ def _say(line: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit status: 0, or 1 where a check failed or no engine is there.
+    """Run a command; return the exit status: 0, or 1 if a check failed or no engine is available.
 
     Parameters
     ----------
     argv
-        The arguments, by default the process's.
+        The arguments; by default those of the process.
 
     Examples
     --------
@@ -89,13 +89,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments.command == "trace":
             return _run(arguments)
-        with warnings.catch_warnings():  # they tell of an engine that is missing themselves
+        with warnings.catch_warnings():  # the commands report a missing engine themselves
             warnings.filterwarnings("ignore", "the .* engine is missing", RuntimeWarning)
             return _run(arguments)
     except errors.Error as error:
         print(f"pycudakit: {error}", file=sys.stderr)
         return 1
-    except OSError as error:  # of what was written to
+    except OSError as error:  # writing to stdout or a file failed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # `pycudakit info | head`
             return 0

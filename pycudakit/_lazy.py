@@ -1,4 +1,4 @@
-"""Names whose modules are imported when they are first asked for (PEP 562): `import pycudakit` is quick."""
+"""Lazy public names: their modules are imported on first access (PEP 562), so `import pycudakit` is fast."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any
 
-MODULES_OF_NAMES: dict[str, dict[str, str]] = {}  # of each package, its names' modules
+MODULES_OF_NAMES: dict[str, dict[str, str]] = {}  # for each package, the module of each public name
 
 
 def attach(
@@ -17,11 +17,19 @@ def attach(
     wrap: Callable[[FunctionType], Any] | None = None,
     unwrapped: str = "",
 ) -> None:
-    """Give a package the modules' public names, which are separated by spaces.
+    """Give a package the public names of modules, as lazy attributes.
 
-    Functions are entered through the `door`, but for those `without_door`.
-
-    The modules that lie in the package itself are names, too. What was asked for is an ordinary attribute.
+    Parameters
+    ----------
+    package
+        The package's name.
+    modules
+        For each module, relative to the package, its public names, separated by spaces. A module directly in
+        the package is itself a name, too.
+    wrap
+        Called with each function; its result becomes the attribute.
+    unwrapped
+        The names of functions that are not wrapped, separated by spaces.
     """
     module_of = MODULES_OF_NAMES[package] = {
         name: module for module, names in modules.items() for name in names.split()
@@ -47,7 +55,7 @@ def attach(
 
 
 def lazy_function(module: str, name: str) -> Callable[..., Any]:
-    """Return what calls a module's function, and has the module imported at the first call."""
+    """Return a function that calls a module's function, and imports the module at the first call."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         return getattr(importlib.import_module(module), name)(*args, **kwargs)
@@ -56,7 +64,7 @@ def lazy_function(module: str, name: str) -> Callable[..., Any]:
 
 
 def set_public_module(package: str, names: Iterable[str]) -> None:
-    """Let what a package shows be known by that place, which pickles then name: it stays where files move."""
+    """Set `__module__` of a package's public names to the package: pickles then name no private module."""
     namespace = vars(sys.modules[package])
     for name in names:
         if getattr(namespace.get(name), "__module__", "").startswith(f"{package}."):

@@ -1,4 +1,4 @@
-"""What the libraries' status codes mean in Python."""
+"""Exceptions, one for each status code of the C libraries."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = [
 
 
 class Error(Exception):
-    """Anything that a pycudakit library reports, and the base of the classes below."""
+    """Base class of the errors that a pycudakit library reports."""
 
 
 class InvalidArgument(Error, ValueError):
-    """An argument or a setting that cannot be used; nothing was written."""
+    """An argument or a setting is invalid; nothing was written."""
 
 
-# MemoryError comes first: Dask's workers send exceptions by tblib, which makes them anew by `__new__`.
+# MemoryError comes first: Dask's workers send exceptions by tblib, which recreates them by `__new__`.
 class OutOfMemory(MemoryError, Error):
     """Host or device memory ran out."""
 
 
 class NoDevice(Error):
-    """No library, no driver, a driver too old for this build, or no GPU."""
+    """There is no library, no driver, a driver too old for this build, or no GPU."""
 
 
 class DeviceError(Error):
-    """A CUDA call failed, or a library met a fault of its own."""
+    """A CUDA call failed, or a library detected an internal error."""
 
 
 class CompileError(Error):
@@ -40,14 +40,14 @@ class CompileError(Error):
 
 
 class Unsupported(Error, TypeError):
-    """The engine that was asked for does not do that."""
+    """The requested engine does not support the call."""
 
 
 class Interrupted(Error):
-    """The call was asked to stop."""
+    """The call was interrupted."""
 
 
-# The values of pk_status.
+# The exception of each `pk_status`.
 BY_STATUS: dict[int, type[Error]] = {
     1: InvalidArgument,
     2: OutOfMemory,

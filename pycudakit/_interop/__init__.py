@@ -1,1 +1,1 @@
-"""Arrays of other libraries: how they are described, read and written."""
+"""Array interop: arrays of CuPy, PyTorch, JAX, pandas, PyArrow and others as arguments of calls."""

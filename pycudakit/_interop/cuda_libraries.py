@@ -1,4 +1,8 @@
-"""Arrays on a GPU of which a call is only queued: where one lies, as its library tells it soonest."""
+"""Fast access to device arrays of CuPy, PyTorch and Numba: address, layout, stream, allocation.
+
+The standard protocols take microseconds; the attributes read here take less. They serve the fast path of
+calls on device arrays, which are enqueued on the arrays' stream. PyCUDA and other types use the protocols.
+"""
 
 from __future__ import annotations
 
@@ -22,43 +26,43 @@ _INTERFACE = 3  # version
 
 
 class ArraySignature(NamedTuple):
-    """What calls of arrays have in common, but for where these lie; without strides they are dense."""
+    """The signature of a device array: all but its address. `strides` is None if it is C-contiguous."""
 
-    dtype: Any  # as its library says it
+    dtype: Any  # in the library's own notation
     shape: tuple[int, ...]
     strides: tuple[int, ...] | None
     is_readonly: bool
 
 
-# The fields of a Form, which takes longer to make, the address of an array's values, and their stream.
+# The fields of an `ArraySignature` as a plain tuple, which is faster to make; the address; the stream.
 Inspected = tuple[tuple[Any, ...], int, int]
 
 
 class ForeignLibrary(NamedTuple):
-    """How a library tells of its arrays, and makes one beside another."""
+    """The functions that inspect and allocate arrays of one library."""
 
     inspect: Callable[[Any], Inspected | None]
     empty: Callable[[tuple[int, ...], DType, Any], Any]
     address_of: Callable[[Any], int]
-    is_on_device: Callable[[Any], bool]  # without a doubt
+    is_on_device: Callable[[Any], bool]  # False if that is not certain
     device_index: Callable[[Any], int]
 
 
 def device_engine() -> str | None:
-    """Return the engine that is asked for, if calls of arrays on a GPU may be queued here; else None."""
+    """Return the engine in force if calls on device arrays may be enqueued, else None."""
     engine = _current_context.get().fast_path_engine or context.process_engine
     return engine if engine in ("auto", "cuda") and engine_status.status("cuda").available else None
 
 
 @functools.cache
 def has_one_device() -> bool:
-    """Tell whether there is one GPU, so that nobody need ask which one an array lies on."""
+    """Return True if there is one GPU only, so that an array's device need not be checked."""
     return engine_status.device_count() == 1
 
 
 @functools.cache
 def device_choice(function: str, engine: str) -> EngineChoice:
-    """Return why a call of arrays on a GPU runs there."""
+    """Return the engine choice of a call on device arrays."""
     reason = "auto: arrays on a GPU" if engine == "auto" else context.REASON_ENGINE_REQUESTED
     return EngineChoice(function, "cuda", reason)
 
@@ -67,7 +71,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def has_device_fast_path(fast_path: Callable[..., Any]) -> Callable[[F], F]:
-    """Say what computes a function of arrays on a GPU where they lie; it returns None for other arguments."""
+    """Mark a function with its fast path for device arrays, which returns None for other arguments."""
 
     def mark(function: F) -> F:
         function.device_fast_path = fast_path  # type: ignore[attr-defined]
@@ -76,13 +80,13 @@ def has_device_fast_path(fast_path: Callable[..., Any]) -> Callable[[F], F]:
     return mark
 
 
-# ---- Makers ------------------------------------------------------------------------------------------
+# ---- Allocation --------------------------------------------------------------------------------------
 
 
 def _empty_cupy(shape: tuple[int, ...], dtype: DType, like: Any) -> Any:
     cupy = sys.modules["cupy"]
     if like.device.id == cupy.cuda.runtime.getDevice():
-        return cupy.ndarray(shape, dtype)  # as `cupy.empty` makes it
+        return cupy.ndarray(shape, dtype)  # `cupy.empty` does the same
     with like.device:
         return cupy.ndarray(shape, dtype)
 
@@ -113,12 +117,12 @@ ALLOCATORS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
 
 
 def byte_extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return how far an array's elements lie before its first one, and behind it, in bytes."""
+    """Return the byte offsets of an array's lowest and highest element from its first one."""
     ends = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
     return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
 
 
-# ---- Where arrays lie --------------------------------------------------------------------------------
+# ---- Inspection --------------------------------------------------------------------------------------
 
 
 def _inspect_interface(value: Any) -> Inspected | None:
@@ -126,24 +130,24 @@ def _inspect_interface(value: Any) -> Inspected | None:
     address, is_readonly = interface["data"]
     if interface["version"] != _INTERFACE or interface.get("mask") is not None:
         return None
-    form = interface["typestr"], interface["shape"], interface.get("strides"), is_readonly
-    return form, address, interface.get("stream") or LEGACY_STREAM
+    signature = interface["typestr"], interface["shape"], interface.get("strides"), is_readonly
+    return signature, address, interface.get("stream") or LEGACY_STREAM
 
 
 def _inspect_cupy(value: Any) -> Inspected | None:
-    """Return what the array's interface tells, without the parts of it that take microseconds."""
+    """Return what `__cuda_array_interface__` says, without those of its parts that take microseconds."""
     strides = None if value.flags.c_contiguous else value.strides
     stream = sys.modules["cupy"].cuda.get_current_stream().ptr
     return (value.dtype, value.shape, strides, False), value.data.ptr, stream or LEGACY_STREAM
 
 
 def torch_stream(value: Any) -> int:
-    """Return the stream that PyTorch queues work on a tensor in, which its tensors do not tell."""
+    """Return PyTorch's current stream on a tensor's device; its `__cuda_array_interface__` names none."""
     torch, device_index = sys.modules.get("torch"), getattr(value, "get_device", None)
     if torch is None or device_index is None:
         return LEGACY_STREAM
     index = device_index()
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public way takes 4 us)
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # noqa: SLF001  (the public function takes 4 us)
     stream = torch.cuda.current_stream(index).cuda_stream if raw is None else raw(index)
     return int(stream) or LEGACY_STREAM
 
@@ -185,7 +189,7 @@ _by_type: dict[type, ForeignLibrary | None] = {}
 
 
 def library_of_type(kind: type) -> ForeignLibrary | None:
-    """Return the library of a type of arrays that calls may be queued of."""
+    """Return the library of an array type if calls on its arrays may be enqueued, else None."""
     try:
         return _by_type[kind]
     except KeyError:
@@ -196,17 +200,17 @@ def library_of_type(kind: type) -> ForeignLibrary | None:
         return library
 
 
-# What a look at an array may raise that is not on a GPU, or that what reads it with care has to explain.
+# Errors of `inspect` for an array that is not on a GPU, or that the slower protocols have to diagnose.
 INSPECT_ERRORS = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 
 
 @functools.lru_cache(256)
 def numpy_dtype(name: Any) -> DType | None:
-    """Return the type of an array's elements, as its library says it, if the engines know it."""
+    """Return the NumPy dtype for a library's own notation, or None if the engines do not support it."""
     if not isinstance(name, (str, np.dtype)):
         name = str(name).removeprefix("torch.")
     try:
-        dtype = np.dtype(np.dtype(name).str)  # of equal ones always the same
+        dtype = np.dtype(np.dtype(name).str)  # equal dtypes become one object
     except TypeError:
         return None
     return dtype if dtype in CODES and dtype.isnative else None

@@ -1,4 +1,4 @@
-"""Arrays on a GPU, which another library owns: where they lie, as they tell it themselves."""
+"""`DeviceView`: another library's device array, by `__cuda_array_interface__` or DLPack, without a copy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_DEVICE = (_CUDA, _CUDA_MANAGED)
 
 _SUPPORTED_TYPES = "on a GPU, arrays have bool, integers or floats of up to 64 bits"
 
-# What brings an array home, by the library that its type comes from.
+# The expression that copies an array to the host, by the library of its type.
 _COPY_TO_HOST = {
     "cupy": "x.get()",
     "jax": "numpy.asarray(x)",
@@ -39,18 +39,18 @@ _COPY_TO_HOST = {
 
 @dataclass(eq=False)
 class DeviceView:
-    """An array on a GPU.
+    """A view of a device array that another library owns.
 
     Parameters
     ----------
     owner
-        The other library's object, which lives as long as the array is used.
+        The other library's object, which is kept alive while the array is used.
     address
-        Of the first element.
+        The device address of the first element.
     strides
-        In bytes.
+        The strides in bytes.
     stream
-        The address of the stream that its values come in; 0 if they are there.
+        The stream on which the array's values are computed; 0 if they are complete.
     """
 
     owner: Any
@@ -60,7 +60,7 @@ class DeviceView:
     dtype: DType
     is_readonly: bool = False
     stream: int = 0
-    keep_alive: Any = field(default=None, repr=False)  # what must live as long
+    keep_alive: Any = field(default=None, repr=False)  # lives as long as the view
 
     @property
     def size(self) -> int:
@@ -69,15 +69,13 @@ class DeviceView:
 
 
 def copy_to_host_hint(library: str) -> str:
-    """Return what brings a library's array home, in words."""
+    """Return the advice how to copy a library's array to the host, for messages."""
     call = _COPY_TO_HOST.get(library)
-    return (
-        f"bring it home first, by {call}" if call else "copy it to the host first, as its library does that"
-    )
+    return f"copy it to the host first, by {call}" if call else "copy it to the host first, by its library"
 
 
 def is_device_array(value: Any) -> bool:
-    """Tell whether a value says that it lies on a GPU."""
+    """Return True if a value is in device memory, by its own account."""
     library = library_of_type(type(value))
     if library is not None and library.is_on_device(value):
         return True
@@ -85,22 +83,25 @@ def is_device_array(value: Any) -> bool:
 
 
 def as_device_view(value: Any) -> DeviceView | None:
-    """Return where a value lies on a GPU, or None if it does not say so; refuse what cannot be used."""
+    """Return the view of a device array, or None if the value is no device array.
+
+    Raises an error if the array says that it is on a device, but cannot be used.
+    """
     return _from_fast_path(value) or _from_protocols(value)
 
 
 def check(value: Any) -> None:
-    """Refuse what a value tells of itself that no engine can use."""
+    """Raise if a value describes a device array that no engine can use."""
     try:
         as_device_view(value)
     except errors.Error:
         raise
     except (BufferError, NotImplementedError, RuntimeError, TypeError, ValueError):
-        return  # without a GPU, its library cannot tell
+        return  # without a GPU, the library itself fails
 
 
 def _from_fast_path(value: Any) -> DeviceView | None:
-    """Return where a library's array lies that tells it soon, and that nothing need be said against."""
+    """Return the view by the library's fast inspection, or None if the protocols must be used."""
     library = library_of_type(type(value))
     try:
         inspected = library.inspect(value) if library is not None and library.is_on_device(value) else None
@@ -130,7 +131,7 @@ def _from_protocols(value: Any) -> DeviceView | None:
 
 
 def _cuda_array_interface(value: Any) -> Any:
-    """Return the interface; None where there is none, as of PyTorch's tensors on the host."""
+    """Return the interface, or None if there is none, as for PyTorch's tensors on the host."""
     try:
         return value.__cuda_array_interface__
     except AttributeError:
@@ -172,7 +173,7 @@ def _from_cuda_array_interface(value: Any, interface: Any) -> DeviceView:
     if stream is None and type(value).__module__.partition(".")[0] == "torch":
         stream = torch_stream(value)
     elif stream is None and hasattr(value, "block_until_ready"):
-        value.block_until_ready()  # JAX names no stream, and its values may be on their way
+        value.block_until_ready()  # JAX names no stream, and its values may not be complete
     if stream is not None and (not isinstance(stream, int) or stream < 1):
         raise refused(f"has the stream {stream!r}; it is None, 1, 2 or a stream's address")
     address = data[0] or 0
@@ -187,7 +188,7 @@ def _sizes(sizes: Any) -> tuple[int, ...] | None:
 
 
 def contiguous_strides(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
-    """Return the strides of an array whose elements lie one after the other."""
+    """Return the strides of a C-contiguous array."""
     strides, step = [], dtype.itemsize
     for size in reversed(shape):
         strides.append(step)
@@ -203,7 +204,7 @@ def _check_type(value: Any, dtype: DType) -> None:
 def _check_address(value: Any, address: int, shape: tuple[int, ...]) -> None:
     if address == 0 and 0 not in shape:
         raise errors.InvalidArgument(
-            f"{type(value).__name__} of shape {shape} lies at a null pointer: has its memory been freed?"
+            f"{type(value).__name__} of shape {shape} is at a null pointer: has its memory been freed?"
         )
 
 
@@ -213,13 +214,13 @@ def _check_address(value: Any, address: int, shape: tuple[int, ...]) -> None:
 def _dlpack_device(value: Any) -> tuple[int, int]:
     try:
         kind, index = value.__dlpack_device__()
-    except (AttributeError, BufferError, TypeError, ValueError):  # as Arrow's arrays with nulls say
+    except (AttributeError, BufferError, TypeError, ValueError):  # e.g. Arrow's arrays with nulls
         return 0, 0
     return int(kind), int(index)
 
 
 class _Tensor(ctypes.Structure):
-    """A DLTensor."""
+    """The C struct `DLTensor` of DLPack."""
 
     _fields_ = (
         ("data", ctypes.c_void_p),
@@ -244,7 +245,7 @@ _DLPACK_TYPES = {  # by code and bits
 
 
 def _from_dlpack(value: Any) -> DeviceView:
-    # The capsule deletes what it refers to when it dies unused, so it lives as long as the array is used.
+    # A capsule that is not consumed frees its tensor when it dies, so the view keeps it alive.
     capsule = value.__dlpack__(stream=LEGACY_STREAM)
     pointer_of = ctypes.pythonapi.PyCapsule_GetPointer
     pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
@@ -252,7 +253,8 @@ def _from_dlpack(value: Any) -> DeviceView:
     dtype = _DLPACK_TYPES.get((tensor.code, tensor.bits))
     if dtype is None or tensor.lanes != 1:
         raise errors.Unsupported(
-            f"{type(value).__name__} of DLPack's type {tensor.code}, of {tensor.bits} bits: {_SUPPORTED_TYPES}"
+            f"{type(value).__name__} of DLPack's type {tensor.code}, of {tensor.bits} bits: "
+            f"{_SUPPORTED_TYPES}"
         )
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = contiguous_strides(shape, dtype)
@@ -260,5 +262,5 @@ def _from_dlpack(value: Any) -> DeviceView:
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim])
     address = (tensor.data or 0) + tensor.byte_offset
     _check_address(value, address, shape)
-    # What stream=1 asks for is queued before the legacy stream's next.
+    # stream=1 orders the array's pending work before what the legacy stream gets next.
     return DeviceView(value, address, shape, strides, dtype, False, LEGACY_STREAM, capsule)

@@ -1,4 +1,9 @@
-"""Arrays of other libraries: what lies on the host is read where it lies, without a copy."""
+"""Arguments of other libraries: `accept_foreign_arrays` wraps each public function.
+
+Host arrays are read without a copy. Device arrays and Dask arrays go to their own implementations. Types that
+override NumPy's functions (NEP 13 and NEP 18) are delegated to NumPy under `auto`, as are masked arrays and
+pandas objects; a named engine refuses what would lose a mask, nulls or labels.
+"""
 
 from __future__ import annotations
 
@@ -22,26 +27,26 @@ R = TypeVar("R")
 
 _PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "__arrow_c_stream__", "null_count")
 _CONTAINERS = (dict, list, tuple)
-_MAX_INSPECTED = 64  # parts of one
-# Functions that NumPy has heed a mask, beside elementwise ones.
+_MAX_INSPECTED = 64  # elements of a container that are inspected
+# Functions that respect a mask in NumPy, beside elementwise ones.
 _NAMES = """all allclose amax amin any argmax argmin argsort argwhere astype clip count_nonzero cumprod cumsum
 diff flatnonzero flip isclose kron max mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod
 nanstd nansum nanvar nonzero prod ptp roll round sort std sum swapaxes trace transpose unique unique_values
 var"""
 _MASK_AWARE: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
-_MASK_AWARE |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter alone
-# And those that pandas has of its own, or that skip NaN, so that a null is none of their numbers.
+_MASK_AWARE |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter only
+# Functions that pandas implements itself, or that skip NaN, so that nulls are handled.
 _NAMES = """all amax amin any argmax argmin argsort astype clip flip max mean min nanargmax nanargmin
 nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
 prod ptp repeat round stack std sum transpose var"""
 _NULL_AWARE = frozenset(_NAMES.split())
-# And those whose result has pandas' index.
+# Functions whose result has pandas' index.
 _KEEPS_PANDAS_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
-# And those whose result has pandas' labels otherwise, which no engine gives it.
+# Functions whose result has other labels of pandas', which no engine can give it.
 _NAMES = "all any argsort flip matmul max mean min prod ptp std sum transpose var"
 _LOSES_PANDAS_LABELS = frozenset(_NAMES.split())
 
-# Types whose values are no arrays of other libraries: those that were met, and these; and types whose are.
+# Types that need no conversion, and types that do; both grow as types are seen.
 _ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
 _foreign: set[type] = set()
 
@@ -57,17 +62,17 @@ def _parts(container: Any) -> list[Any]:
 
 
 def is_dask(value: Any) -> bool:
-    """Tell whether a value is an array of Dask's, which lies in blocks."""
+    """Return True if a value is a Dask array."""
     return library_of(value) == "dask" and hasattr(value, "dask") and hasattr(value, "chunks")
 
 
 def has_dask(value: Any) -> bool:
-    """Tell whether a value, or a part of a list or a tuple, is an array of Dask's."""
+    """Return True if a value, or an element of a list or a tuple, is a Dask array."""
     return is_dask(value) or (type(value) in (list, tuple) and any(map(has_dask, _parts(value))))
 
 
 def is_ordinary(value: Any) -> bool:
-    """Tell whether functions take a value as it is."""
+    """Return True if functions take a value without conversion."""
     kind: Any = type(value)
     if kind in _ordinary:
         return True
@@ -93,10 +98,7 @@ def is_ordinary(value: Any) -> bool:
 
 @functools.cache
 def overrides_numpy(kind: type) -> bool:
-    """Tell whether values of a type decide themselves what NumPy's functions make of them.
-
-    These are arrays of types derived from NumPy's, and what has one of its protocols (NEP 13 and NEP 18).
-    """
+    """Return True if a type overrides NumPy's functions: an ndarray subclass, or by NEP 13 or NEP 18."""
     if issubclass(kind, (LazyArray, np.generic, *masked_arrays())) or kind in (np.ndarray, np.memmap):
         return False
     protocols = ("__array_ufunc__", "__array_function__")
@@ -104,16 +106,16 @@ def overrides_numpy(kind: type) -> bool:
 
 
 def overriding_argument(values: Iterable[Any]) -> Any:
-    """Return the first of values, or of their parts, that decides what becomes of all, or None.
+    """Return the first value, or element of one, whose type overrides NumPy's functions, or None.
 
-    Columns are not asked where they are read: those that may have nulls, and on a named engine pandas' own.
+    Columns that are read instead do not count: those that may have nulls, and pandas' on a named engine.
     """
     for value in values:
         kind: Any = type(value)
         if kind in _CONTAINERS:
-            found = overriding_argument(_parts(value))
-            if found is not None:
-                return found
+            inner = overriding_argument(_parts(value))
+            if inner is not None:
+                return inner
         elif kind not in _ordinary and overrides_numpy(kind) and not is_device_array(value):
             is_read = library_of(value) == "pandas" and context.current_engine() not in ("auto", "numpy")
             if not is_read and not hasattr(kind, "null_count"):
@@ -122,37 +124,37 @@ def overriding_argument(values: Iterable[Any]) -> Any:
 
 
 def delegate_to_override(name: str, value: Any, by_numpy: Callable[[], Any]) -> Any:
-    """Have NumPy ask a value what becomes of a call, or refuse to lose what it is."""
+    """Call NumPy's function, which dispatches to the value's override; a named engine raises instead."""
     kind, engine = type(value).__name__, context.checked_current_engine()
     if engine in ("auto", "numpy"):
         return native_call.run_numpy(name, f"auto: {kind} overrides NumPy's functions", by_numpy)
     raise errors.Unsupported(
-        f"{name}: not on the {engine} engine: {kind} overrides NumPy's functions, and the result would lose its "
-        "type: convert it by numpy.asarray(...) first, or use the engine 'auto'"
+        f"{name}: not on the {engine} engine: {kind} overrides NumPy's functions, and the result would lose "
+        "its type: convert it by numpy.asarray(...) first, or use the engine 'auto'"
     )
 
 
 def is_device_array(value: Any) -> bool:
-    """Tell whether a value that is not ordinary says that it lies on a GPU."""
+    """Return True if a value that is not ordinary is in device memory."""
     from pycudakit._interop import device_view  # noqa: PLC0415  (few calls need it)
 
     return not isinstance(value, masked_arrays()) and device_view.is_device_array(value)
 
 
 def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool = True) -> Any:
-    """Return what functions take in place of a value: NumPy's array of its memory, or what it is.
+    """Convert a value to what functions take: a NumPy array of its memory, or the value itself.
 
     Parameters
     ----------
     value
-        What is given.
+        The argument.
     title
-        What errors call it.
+        Its name in error messages.
     by_numpy
-        Whether NumPy, or the other library, decides what becomes of a value that NumPy can read, as under
-        `auto`, which is what None asks for.
+        Whether a value that NumPy can read is left as it is, for NumPy or its own library to handle; None
+        means True under `auto` and `numpy`.
     mask_aware
-        Whether NumPy then heeds a mask.
+        Whether NumPy's function respects a mask.
     """
     if is_ordinary(value):
         return value
@@ -185,42 +187,43 @@ def _read(value: Any, by_numpy: bool, mask_aware: bool) -> Any:
 
         check(value)
         raise errors.Unsupported(
-            f"{name} lies on a GPU, and the engines take arrays on the host: {copy_to_host_hint(library_of(value))}"
+            f"{name} is on a GPU, and this call takes arrays on the host: "
+            f"{copy_to_host_hint(library_of(value))}"
         )
     library = library_of(value)
     if library == "pandas":
         return value if by_numpy else _column(value)
     kind: Any = type(value)
     if overrides_numpy(kind) and not hasattr(kind, "null_count"):
-        return value  # as which functions refuse it
+        return value  # the functions refuse it
     if not (hasattr(value, "__array__") or hasattr(value, "__dlpack__")):
         if hasattr(kind, "__cuda_array_interface__"):
-            raise errors.InvalidArgument(f"{name} does not tell where it lies: has its memory been freed?")
+            raise errors.InvalidArgument(f"{name} has no address: has its memory been freed?")
         return value
     columns = value.columns if library == "pyarrow" and hasattr(value, "columns") else None
     if any(map(_has_nulls, [value] if columns is None else columns)):
         drop = ".drop_null()" if library == "pyarrow" else ".drop_nulls()"
         remedy = f".fill_null(...) or {drop}" if columns is None else drop
-        raise errors.Unsupported(f"{name} has nulls, which arrays have not: {remedy} first")
+        raise errors.Unsupported(f"{name} has nulls, which arrays cannot have: {remedy} first")
     if hasattr(value, "__array__"):
         return value if by_numpy else np.asarray(value)
     return np.from_dlpack(value)
 
 
 def _has_nulls(value: Any) -> bool:
-    """Tell whether a column, or a frame of Polars', has nulls."""
+    """Return True if a column, or a frame of Polars, has nulls."""
     count = getattr(value, "null_count", 0)
     return bool(np.any(np.asarray(count() if callable(count) else count)))
 
 
 def _type_of_pandas(value: Any) -> Any:
-    """Return the first type of a Series, Index or DataFrame that is pandas' own; its nulls are refused."""
+    """Return the first extension dtype of a Series, Index or DataFrame, or None; raise if it has nulls."""
     types: Any = getattr(value, "dtypes", None)
     for dtype in types if hasattr(types, "__iter__") else (getattr(value, "dtype", None),):
         if dtype is not None and not isinstance(dtype, np.dtype):
             if np.any(value.isna()):
                 raise errors.Unsupported(
-                    f"{type(value).__name__} of {dtype} has nulls, which arrays have not: .fillna(...) or "
+                    f"{type(value).__name__} of {dtype} has nulls, which arrays cannot have: .fillna(...) or "
                     ".dropna() first"
                 )
             return dtype
@@ -228,7 +231,7 @@ def _type_of_pandas(value: Any) -> Any:
 
 
 def _column(value: Any) -> Any:
-    """Return the values of pandas' Series, Index or DataFrame."""
+    """Return the values of a Series, Index or DataFrame as a NumPy array."""
     numpy_dtype = getattr(_type_of_pandas(value), "numpy_dtype", None)
     return value.to_numpy() if numpy_dtype is None else value.to_numpy(numpy_dtype)
 
@@ -239,7 +242,7 @@ def check_nulls(
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Refuse columns of pandas' with nulls, each by its argument's name, if a function does not heed them."""
+    """Raise for pandas columns with nulls, naming the argument, unless the function handles nulls."""
     if name not in _NULL_AWARE:
         _check(_refuse_nulls, name, parameters, args, kwargs)
 
@@ -250,7 +253,7 @@ def _refuse_nulls(value: Any) -> None:
 
 
 def with_pandas_index(result: Array, inputs: Sequence[Any]) -> Any:
-    """Return a result of the inputs' shape as pandas keeps it, with the index of what went in."""
+    """Wrap a result in the first pandas type among the inputs, with its index, if the shapes match."""
     pandas_inputs = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
     if not pandas_inputs:
         return result
@@ -264,7 +267,7 @@ def with_pandas_index(result: Array, inputs: Sequence[Any]) -> Any:
 
 
 def check_indices(function: str, inputs: Sequence[Any]) -> None:
-    """Refuse operands of pandas' that it would align, which an engine cannot."""
+    """Raise for pandas operands with different indices: pandas would align them, an engine cannot."""
     pandas_inputs = [value for value in inputs if library_of(value) == "pandas" and hasattr(value, "index")]
     for other in pandas_inputs[1:]:
         if other.shape != pandas_inputs[0].shape or not other.index.equals(pandas_inputs[0].index):
@@ -275,7 +278,7 @@ def check_indices(function: str, inputs: Sequence[Any]) -> None:
 
 
 def _check_labels(function: str, inputs: Iterable[Any]) -> None:
-    """Refuse to lose the labels that pandas gives a result."""
+    """Raise if a result would lose labels that pandas would give it."""
     for value in inputs:
         if library_of(value) == "pandas" and hasattr(value, "index"):
             raise errors.Unsupported(
@@ -285,13 +288,13 @@ def _check_labels(function: str, inputs: Iterable[Any]) -> None:
 
 
 def _flattens(result: Array, inputs: tuple[Any, ...]) -> bool:
-    """Tell whether a result has fewer axes than the first operand, as pandas' own would not."""
+    """Return True if a result has fewer axes than the first operand, which pandas' result has not."""
     return bool(inputs) and result.ndim < np.ndim(inputs[0])
 
 
 @functools.cache
 def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function take arrays of other libraries, and have NumPy answer small calls at once."""
+    """Wrap a function so that it takes arrays of other libraries; add the dispatch cache for small calls."""
     numpy = getattr(function, "numpy_for_small", None)
     name = function.__name__
     mask_aware = _MASK_AWARE.get(name, False)
@@ -332,21 +335,21 @@ def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _numpy_equivalent(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return NumPy's own of a function, if it has one."""
+    """Return the NumPy function of the same name, or None."""
     if function.__module__.startswith(("pycudakit.image.", "pycudakit.random.")):
         return None
     namespace = np.linalg if function.__module__ == "pycudakit.linalg" else np
-    found = getattr(namespace, function.__name__, None)
-    return found if callable(found) else None
+    equivalent = getattr(namespace, function.__name__, None)
+    return equivalent if callable(equivalent) else None
 
 
 def can_use_device_arrays() -> bool:
-    """Tell whether arrays on a GPU can be used here."""
+    """Return True if the engine in force can compute with device arrays."""
     return context.current_engine() in ("auto", "cuda") and engine_status.status("cuda").available
 
 
 def is_on_device(value: Any) -> bool:
-    """Tell whether a value, or a part of a list or a tuple, lies on a GPU."""
+    """Return True if a value, or an element of a list or a tuple, is in device memory."""
     if is_ordinary(value):
         return False
     if type(value) in _CONTAINERS:
@@ -360,7 +363,7 @@ def check_device_arguments(
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Refuse arguments on a GPU that no engine can use, each by its name."""
+    """Raise for device arrays that no engine can use, naming the argument."""
     from pycudakit._interop.device_view import as_device_view  # noqa: PLC0415
 
     def refuse(value: Any) -> None:
@@ -377,7 +380,10 @@ def _check(
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
-    """Have arguments, or their parts, refused; the error names the argument: its name is not cheap."""
+    """Call `refuse` for each argument, or each of its elements; name the argument in its error.
+
+    The name is looked up after an error only, since that is slow.
+    """
     for key, value in [*enumerate(args), *kwargs.items()]:
         for part in _parts(value) if type(value) in _CONTAINERS else [value]:
             try:
@@ -395,10 +401,10 @@ def read_all(
     by_numpy: bool | None = None,
     mask_aware: bool | str = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return what a function of this name takes in place of its arguments; `out` must be an ordinary array.
+    """Convert the arguments of a function by `read`, but for `out`, which must be an ordinary array.
 
-    `parameters` are their names, or a function that has them. `mask_aware` may name the one whose mask NumPy
-    heeds.
+    `parameters` are the parameters' names, or a function that has them. `mask_aware` may name the one
+    parameter whose mask NumPy respects.
     """
 
     def read_one(value: Any, parameter: str) -> Any:
@@ -414,7 +420,7 @@ def read_all(
 
 
 def _parameter(parameters: Callable[..., Any] | Sequence[str], key: int) -> str:
-    """Return what a function calls an argument."""
+    """Return the name of a positional parameter."""
     try:
         names = list(inspect.signature(parameters).parameters) if callable(parameters) else parameters
     except ValueError:

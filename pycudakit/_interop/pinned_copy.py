@@ -1,4 +1,4 @@
-"""Copies of what is given, in pinned memory."""
+"""`pinned_copy`: a copy of an array, of any library, in pinned memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pinned_copy(a: ArrayLike) -> Array:
     Parameters
     ----------
     a : array_like
-        What to copy. The copy has its type, byte order included, and is C-contiguous.
+        The array. The copy has its dtype, byte order included, and is C-contiguous.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""The door to C: the ABI as one table, the libraries, what they keep and what there is."""
+"""The ctypes binding: ABI table, loader, engine status, hardware, result allocator, calibration."""

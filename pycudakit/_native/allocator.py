@@ -1,4 +1,8 @@
-"""New arrays for large results, in memory that results left which are no more."""
+"""The allocator of results: large arrays reuse the memory of freed results (NEP 49), through a C pool.
+
+The module also holds the hooks (`_ResidencyHooks`) by which fused functions learn of new results and of host
+accesses, so that results may stay in device memory.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +20,19 @@ import numpy as np
 
 from pycudakit._native import engine_status, loader
 
-MIN_BYTES = 8 << 20  # bytes; less is kept by malloc itself, in pages that are in use all along
+MIN_BYTES = 8 << 20  # smaller arrays come from malloc, which reuses its pages itself
 
-# Of NumPy's table of C functions, at these places since NumPy 1.22.
+# Indices in NumPy's table of C functions, since NumPy 1.22.
 _SET_HANDLER, _GET_HANDLER, _DEFAULT_HANDLER = 304, 305, 306
 
 
 def library() -> ctypes.CDLL | None:
-    """Return the library whose memory results have, if there is one."""
+    """Return the library whose pool serves results, or None."""
     return next((loader.library(name) for name in ("cpu", "cuda") if engine_status.status(name)), None)
 
 
 class _Handlers:
-    """NumPy's own way to have arrays' memory from elsewhere (NEP 49), which leaves them ordinary."""
+    """NumPy's allocator interface (NEP 49): its get and set functions, its default, and our pool."""
 
     def __init__(self, owner: ctypes.CDLL) -> None:
         python = ctypes.pythonapi
@@ -46,7 +50,7 @@ class _Handlers:
         self.default = ctypes.cast(table[_DEFAULT_HANDLER], ctypes.POINTER(ctypes.py_object))[0]
         allocator = ctypes.c_uint64()
         owner.pk_result_allocator(ctypes.byref(allocator))
-        # NumPy's own name, which outlives every array as ours would not.
+        # The capsule's name must outlive every array, so it is NumPy's own string.
         self.pooled = capsule(allocator.value, name_of(self.default), None)
 
 
@@ -57,11 +61,12 @@ def _handlers() -> _Handlers | None:
 
 
 def with_result_allocator(size: int, make: Callable[[], Any]) -> Any:
-    """Make an array in such memory, if so many bytes are worth it, and the user has set no other."""
+    """Call `make` with the pool as NumPy's allocator, if the result is large and no other is set."""
     handlers = _handlers() if size >= MIN_BYTES else None
     if handlers is None or handlers.get() is not handlers.default:
         return make()
-    # NumPy keeps its choice in the context, and C puts that back, whatever a signal's handler raises.
+    # NumPy stores the allocator in a context variable; leaving the context restores it even if a signal
+    # handler raises.
     return contextvars.copy_context().run(_run_with_allocator, handlers, make)
 
 
@@ -71,9 +76,10 @@ def _run_with_allocator(handlers: _Handlers, make: Callable[[], Any]) -> Any:
 
 
 def empty(shape: int | Sequence[int], dtype: Any, scalar_may_stay: bool = False) -> np.ndarray[Any, Any]:
-    """Return a new array, C-contiguous, whose elements mean nothing yet.
+    """Return a new, uninitialized, C-contiguous array, and announce it to the residency hooks.
 
-    One without dimensions is for the host to look at, unless it may stay on a device that nobody waits for.
+    A 0-d array is not announced, since the host will read it, unless `scalar_may_stay` and the caller accepts
+    results that stay on the device.
     """
     size = shape if isinstance(shape, int) else math.prod(shape)
     bytes_ = size * np.dtype(dtype).itemsize
@@ -93,6 +99,8 @@ def empty(shape: int | Sequence[int], dtype: Any, scalar_may_stay: bool = False)
 
 
 class _ResidencyHooks(threading.local):
+    """Hooks that are in force in a thread; see `hooked`."""
+
     on_new_array: Callable[[np.ndarray[Any, Any]], None] | None = None
     on_host_access: Callable[[np.ndarray[Any, Any], bool], None] | None = None
     may_stay_on_device: Callable[[np.ndarray[Any, Any]], bool] | None = None
@@ -104,33 +112,33 @@ residency_hooks = _ResidencyHooks()
 
 
 def may_be_on_device() -> bool:
-    """Tell whether arrays of the call may lie on a device, and not on the host."""
+    """Return True if arrays of the running call may be device-resident."""
     return residency_hooks.on_host_access is not None
 
 
 def stays_on_device(array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether a result may lie on a device alone, where who asked for it expects it."""
+    """Return True if the caller accepts that a result stays on the device."""
     return residency_hooks.may_stay_on_device is not None and residency_hooks.may_stay_on_device(array)
 
 
 def checks_errors(array: np.ndarray[Any, Any]) -> bool:
-    """Tell whether a result is looked at for what there is to warn of: not where nobody waits for it."""
+    """Return True if a result is checked for NaN and infinity: not in asynchronous calls."""
     return residency_hooks.checks_errors or not stays_on_device(array)
 
 
 def access_on_host(*arrays: np.ndarray[Any, Any], will_change: bool = False) -> None:
-    """Say that elements are about to be looked at on the host, or changed, beside what entries do."""
+    """Announce that the host will read elements of arrays, or change them, outside of native calls."""
     if residency_hooks.on_host_access is not None:
         for array in arrays:
             residency_hooks.on_host_access(array, will_change)
 
 
 class NumPyRefusedError(Exception):
-    """A call is NumPy's after all, and its arrays may lie on a device alone."""
+    """The call would fall back to NumPy, but its arrays may be device-resident."""
 
 
 def check_numpy_is_allowed() -> None:
-    """Say that NumPy is about to compute a call."""
+    """Raise `NumPyRefusedError` if the call must not fall back to NumPy."""
     if residency_hooks.refuse_numpy:
         raise NumPyRefusedError
 
@@ -143,11 +151,20 @@ def hooked(
     refuse_numpy: bool = False,
     checks_errors: bool = True,
 ) -> Iterator[None]:
-    """Tell somebody of arrays that `empty` makes in a block, before they are written to, and of looks.
+    """Install residency hooks in this thread for a ``with`` block.
 
-    `hides` tells of a result whether it may lie on a device alone: where what is called returns it, and is
-    no part of what looks at it. Where arguments may, too, calls that are NumPy's are to be `left_home`: they
-    raise. Unless they are heeded, nobody is told what results are.
+    Parameters
+    ----------
+    on_new_array
+        Called with each array that `empty` returns, before it is written.
+    on_host_access
+        Called before the host accesses an array; the second argument is True if the host will change it.
+    may_stay_on_device
+        Returns True if the caller accepts that a result stays on the device.
+    refuse_numpy
+        Raise instead of falling back to NumPy, because arguments may be device-resident.
+    checks_errors
+        False skips floating-point checks that would synchronize.
     """
     outer = vars(residency_hooks).copy()
     vars(residency_hooks).update(

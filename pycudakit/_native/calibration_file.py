@@ -28,18 +28,18 @@ _OLD_KEYS = {
 
 
 class Calibration(NamedTuple):
-    """Times of this machine, by name, or why there are none.
+    """The constants that were measured on this machine, or the reason why there are none.
 
     Parameters
     ----------
     day
-        When they were measured; empty where the package's own times hold.
+        The date of the measurement; empty if the package's defaults are in force.
     constants
         Seconds and bytes a second, by the names that they have in the cost model.
     rates
         Rows of `_element_programs/measured_rates.py`.
     ignored
-        Why a file that is there is not used.
+        Why an existing file is not used.
     """
 
     day: str = ""
@@ -49,7 +49,7 @@ class Calibration(NamedTuple):
 
 
 def cache_folder() -> str:
-    """Return where things are kept on disk."""
+    """Return the folder for compiled kernels and measured constants."""
     cache_dir = os.environ.get("PYCUDAKIT_CACHE_DIR")
     if cache_dir:
         return cache_dir
@@ -58,12 +58,12 @@ def cache_folder() -> str:
 
 
 def path() -> str:
-    """Return the file that the times are kept in."""
+    """Return the path of the calibration file."""
     return os.path.join(cache_folder(), "times.txt")
 
 
 def machine() -> str:
-    """Return what tells machines apart whose times differ."""
+    """Return a description of this machine's processor; a file from another processor is not used."""
     model = ""
     with contextlib.suppress(OSError):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -76,7 +76,7 @@ def machine() -> str:
 
 
 def serialize(day: str, constants: Mapping[str, float], rates: Mapping[str, str]) -> str:
-    """Return the contents of a file of times."""
+    """Return the text of a calibration file."""
     lines = [f"pycudakit {__version__} times {FORMAT_VERSION}", machine(), day]
     lines += [f"{name}: {value!r}" for name, value in constants.items()]
     lines += [f"rate {name}: {row}" for name, row in rates.items()]
@@ -89,16 +89,16 @@ def _checksum(text: str) -> str:
 
 
 def parse(text: str) -> Calibration:
-    """Return what is in a file, or why it is not used."""
+    """Parse the text of a file; the result says why it is not used, if so."""
     body, _, checksum = text.rstrip("\n").rpartition("\n")
     if not body.startswith("pycudakit ") or _checksum(body) != checksum:
         return Calibration(ignored="it is damaged")
     title, machine_name, day, *rest = body.split("\n")
-    version, _, form = title.removeprefix("pycudakit ").partition(" times ")
+    version, _, format_version = title.removeprefix("pycudakit ").partition(" times ")
     if version != __version__:
         return Calibration(ignored=f"it is of pycudakit {version}, and this is {__version__}")
-    if form != str(FORMAT_VERSION):
-        return Calibration(ignored="it is of another form")
+    if format_version != str(FORMAT_VERSION):
+        return Calibration(ignored="it has another format version")
     if machine_name != machine():
         return Calibration(ignored=f"it is of another machine ({machine_name})")
     constants, rates = {}, {}
@@ -117,7 +117,7 @@ def parse(text: str) -> Calibration:
 
 
 def is_enabled() -> bool:
-    """Tell whether times of this machine count, and not only those that come with the package."""
+    """Return True unless the environment variable PYCUDAKIT_TUNED disables measured constants."""
     return os.environ.get("PYCUDAKIT_TUNED") != "0"
 
 
@@ -128,11 +128,11 @@ def _read() -> Calibration:
         with open(path(), "rb") as file:
             calibration = parse(file.read(_MAX_FILE_BYTES).decode("ascii", "replace"))
     except OSError as error:
-        if not os.path.lexists(path()):  # nor a folder, or one that this user may not look into
+        if not os.path.lexists(path()):  # the path does not exist, or its folder cannot be searched
             return Calibration()
         calibration = Calibration(ignored=f"it cannot be read ({error.strerror})")
     if calibration.ignored:
-        # An import does not fail for it where warnings are errors; `pycudakit info` still tells.
+        # Where warnings are errors, the import does not fail; `pycudakit info` still reports it.
         with contextlib.suppress(RuntimeWarning):
             warnings.warn(
                 f"{path()} is ignored: {calibration.ignored}; {RETUNE_HINT}", RuntimeWarning, stacklevel=2

@@ -1,4 +1,7 @@
-"""Whether the CUDA library has code for a GPU, or the GPU's driver compiles what calls first use."""
+"""Detection of JIT compilation by the GPU's driver: the CUDA library may hold only PTX for a GPU.
+
+Then the first call of each family takes seconds, which `last_call()` and progress bars mention.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,25 @@ from collections.abc import Iterable
 from pycudakit._native import hardware
 
 JIT_PROGRESS = "the GPU's driver compiles this once, which takes seconds"
-JIT_REASON = "the first call of its kind, for which the GPU's driver compiled kernels or looked them up"
+JIT_REASON = "first call of this function: the GPU's driver compiled its kernels or found them in its cache"
 
-_used_families = {"pk_run_kernels"}  # entries without their types; this one's kernels are its caller's
+# Entries that were called, without their dtype suffix. The kernels of `pk_run_kernels` are the caller's.
+_used_families = {"pk_run_kernels"}
 
 
 @functools.cache
 def has_native_code(device: int) -> bool:
-    """Tell whether the library has code that a GPU runs as it is."""
+    """Return True if the library holds machine code (SASS) for a GPU."""
     matching = [device_info for device_info in hardware.devices() if device_info.index == device]
-    if not matching:  # which others tell
+    if not matching:  # the call itself will fail
         return True
     return runs_on(hardware.build_info()["cuda"]["architectures"], matching[0].compute_capability)
 
 
 def runs_on(architectures: str, compute_capability: tuple[int, int]) -> bool:
-    """Tell whether code for one of these architectures, as "sm_90 compute_90", runs on a GPU as it is.
+    """Return True if machine code for one of these architectures, as "sm_90 compute_90", runs on a GPU.
 
-    A GPU runs what was compiled for the earlier ones of its generation, too.
+    Machine code is compatible with the same major compute capability and an equal or larger minor one.
     """
     major, minor = compute_capability
     built = re.findall(r"\bsm_(\d+)(\d)\b", architectures)
@@ -34,12 +38,12 @@ def runs_on(architectures: str, compute_capability: tuple[int, int]) -> bool:
 
 
 def is_first_use(entry: str, devices: Iterable[int]) -> bool:
-    """Tell whether the first call of an entry is to come, on GPUs whose driver compiles its kernels."""
+    """Return True if an entry was not called yet and a GPU's driver has to compile its kernels."""
     return _family(entry) not in _used_families and not all(map(has_native_code, devices))
 
 
 def note_use(entry: str) -> None:
-    """Note that an entry is called."""
+    """Note that an entry was called."""
     _used_families.add(_family(entry))
 
 

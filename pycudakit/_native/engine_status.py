@@ -1,4 +1,4 @@
-"""Which engines there are here, and how many GPUs."""
+"""The engines that are available in this process, and the number of GPUs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from pycudakit._native import loader
 
 
 class EngineStatus(NamedTuple):
-    """Whether an engine can run calls here, and if not, the reason."""
+    """Whether an engine is available, and if not, the reason."""
 
     available: bool
     reason: str
 
     def __bool__(self) -> bool:
-        """Tell whether the engine is available."""
+        """Return True if the engine is available."""
         return self.available
 
 
 @functools.cache
 def status(name: str) -> EngineStatus:
-    """Return whether one engine is available; the answer is found once, and again after a device failed.
+    """Return the status of one engine. It is cached until a device fails.
 
-    Warns of an engine that should be here, as `auto` does without it.
+    Warns if an engine is missing that should be available, since `auto` goes on without it.
     """
     engine_status, is_broken = _probe(name)
     if is_broken:
@@ -40,7 +40,7 @@ def status(name: str) -> EngineStatus:
 
 
 def _probe(name: str) -> tuple[EngineStatus, bool]:
-    """Return whether an engine is available, and if not, whether it should be."""
+    """Return the status of an engine, and whether it is missing although it should be available."""
     if name in ("numpy", "auto"):
         return EngineStatus(True, f"NumPy {np.__version__}" if name == "numpy" else "always"), False
     try:
@@ -55,7 +55,7 @@ def _probe(name: str) -> tuple[EngineStatus, bool]:
         library.pk_instruction_set(ctypes.byref(text))
         library.pk_thread_count(ctypes.byref(count))
     except errors.OutOfMemory:
-        raise  # the engine is there, and the next call may have more
+        raise  # the engine is available, and a later call may have more memory
     except errors.Error as error:
         return EngineStatus(False, str(error)), name == "cpu"
     threads = f"{count.value} thread" + "s" * (count.value != 1)
@@ -67,7 +67,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def engines() -> dict[str, EngineStatus]:
-    """Return each engine with whether it can run calls here, or the one plain reason why not.
+    """Return the status of each engine: whether it is available, or the reason why not.
 
     Examples
     --------
@@ -81,14 +81,14 @@ def engines() -> dict[str, EngineStatus]:
 
 
 def device_count() -> int:
-    """Return the number of GPUs; `NoDevice`, with the reason, where there is none."""
+    """Return the number of GPUs; raise `NoDevice`, with the reason, if there is none."""
     count = ctypes.c_int64()
     loader.library("cuda").pk_device_count(ctypes.byref(count))
     return count.value
 
 
 def index_of_device(device: Any) -> int:
-    """Return what is given as the index of a GPU, or raise `TypeError`."""
+    """Return the index of a GPU as an int, or raise `TypeError`."""
     if isinstance(device, (bool, np.bool_)):
         raise TypeError("a bool is no index of a GPU")
     return operator.index(device)

@@ -1,4 +1,4 @@
-"""The machine and the libraries as plain data: GPUs, their links and memory, how libraries were built."""
+"""GPUs, links, memory held by the libraries, and build information, as plain data."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pycudakit._native import abi, allocator, engine_status, loader
 
 @dataclass(frozen=True)
 class Device:
-    """A GPU, as plain data."""
+    """A GPU as plain data."""
 
     index: int
     name: str
@@ -40,7 +40,7 @@ _GENERATION_OF_SPEED = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
 
 def devices() -> list[Device]:
-    """Return the GPUs that the CUDA engine can use, as plain data; an empty list where it can use none.
+    """Return the GPUs that the CUDA engine can use, as plain data; an empty list if there are none.
 
     Examples
     --------
@@ -73,14 +73,14 @@ def devices() -> list[Device]:
 
 
 class Link(NamedTuple):
-    """Bytes a second that the link to a GPU moves from and to pinned memory."""
+    """The bandwidth of the link to a GPU, from and to pinned memory, in bytes a second."""
 
     up: float
     down: float
 
 
 def link_speed(device: int = 0) -> Link:
-    """Return how fast the link to a GPU is, which is measured when first asked, in some milliseconds.
+    """Return the bandwidth of the link to a GPU; the first call measures it, in some milliseconds.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def link_speed(device: int = 0) -> Link:
     Raises
     ------
     NoDevice
-        Where there is no GPU.
+        There is no GPU.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def link_speed(device: int = 0) -> Link:
 
 
 def link_is_known() -> bool:
-    """Tell whether the speed of a link was measured, and so a GPU is awake."""
+    """Return True if a link's bandwidth was measured, so that a GPU is awake."""
     return _link.cache_info().currsize > 0
 
 
@@ -115,9 +115,9 @@ def _link(device: int) -> Link:
 
 @dataclass(frozen=True)
 class Memory:
-    """The bytes that the libraries keep from call to call, and may keep.
+    """The bytes that the libraries hold between calls, and their budgets.
 
-    The pinned memory of arrays is counted apart: what is in use, and what was and is kept for the next.
+    The pinned memory of arrays is counted separately: `arrays_bytes` in use, `arrays_kept` for reuse.
     """
 
     device_bytes: int
@@ -133,13 +133,14 @@ class Memory:
 
 
 def memory_info() -> Memory:
-    """Return what is kept from call to call: to stream arrays through a GPU, and for results.
+    """Return the memory that the libraries hold between calls.
 
-    `arrays_bytes` is of the arrays of `empty_pinned` and `pinned_copy`, and `arrays_kept` of those that
-    are no more, whose memory the next may have. `results_kept` is ordinary memory, of results that are no
-    more: the next results have it, or the operating system if it runs short. `plan_bytes` is for what fused
-    functions leave on GPUs from pass to pass. Bytes are of all GPUs, and budgets of each; `plan_budget` is 0
-    until a function runs, unless it is set. The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY``,
+    `device_bytes` and `pinned_bytes` are the buffers that stream arrays through a GPU. `arrays_bytes` belongs
+    to live arrays of `empty_pinned` and `pinned_copy`; `arrays_kept` to freed ones, and is reused.
+    `results_kept` is ordinary memory of freed results: it is reused for new results, and the operating system
+    takes it if memory runs short. `plan_bytes` holds arrays that fused functions leave on GPUs between fused
+    kernels. Bytes are totals over all GPUs, budgets are for each GPU; `plan_budget` is 0 until a fused
+    function runs, unless it is set. The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY``,
     ``PYCUDAKIT_PINNED_MEMORY``, ``PYCUDAKIT_RESULT_MEMORY`` and ``PYCUDAKIT_PLAN_MEMORY``, as ``"512M"``.
 
     Examples
@@ -160,14 +161,14 @@ def memory_info() -> Memory:
     return Memory(*row[0].item())
 
 
-on_release: list[Callable[[], object]] = []  # of whoever else keeps something
+on_release: list[Callable[[], object]] = []  # hooks of modules that hold memory or processes
 
 
 def release() -> None:
-    """Give back the memory that the libraries keep, but what calls and arrays use.
+    """Free the memory that the libraries hold, except what running calls and live arrays use.
 
-    Later calls take it again, which costs the first of them some milliseconds. Helper processes of kernels
-    that nobody uses end, too.
+    Later calls allocate it again, which costs the first of them some milliseconds. Idle helper processes of
+    kernels end, too.
 
     Examples
     --------
@@ -184,7 +185,7 @@ def release() -> None:
 
 
 def build_info() -> dict[str, dict[str, str]]:
-    """Return how each library that is present was built, as plain text.
+    """Return how each available library was built, as plain text.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Find and open a library."""
+"""Loader of the C libraries: finds one library for each engine, opens it, and checks its ABI version."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SUFFIX = ".dylib" if sys.platform == "darwin" else ".so"
 
 
 def file_name(engine: str) -> str:
-    """Return the file that holds an engine's library."""
+    """Return the file name of an engine's library."""
     return f"libpycudakit_{engine}{_SUFFIX}"
 
 
 def candidates(engine: str) -> Iterator[Path]:
-    """Every path at which an engine's library may lie, in the order they are tried."""
+    """Yield the paths at which an engine's library is searched, in order."""
     name = file_name(engine)
     forced = os.environ.get("PYCUDAKIT_LIBRARY_DIR")
     if forced:
@@ -33,7 +33,7 @@ def candidates(engine: str) -> Iterator[Path]:
         return
     for entry in sys.modules[_PACKAGE].__path__:
         yield Path(entry) / "lib" / name
-    # Python started inside a clone imports the clone's package, which holds no library.
+    # Python that starts inside a clone imports the clone's package, which holds no library.
     import importlib.metadata  # noqa: PLC0415  (takes 15 ms, and is seldom needed)
 
     try:
@@ -46,12 +46,12 @@ def candidates(engine: str) -> Iterator[Path]:
 
 
 def find(engine: str) -> Path | None:
-    """Return the first path that exists, or None."""
+    """Return the path of an engine's library, or None."""
     return next((path for path in candidates(engine) if _why_unusable(path) is None), None)
 
 
 def _why_unusable(path: Path) -> str | None:
-    """Return why there is no file at a path, which is "" if nothing is there; None if there is one."""
+    """Return None if a path is a file, "" if it does not exist, else why it cannot be used."""
     try:
         return None if stat.S_ISREG(path.stat().st_mode) else "is no file"
     except (FileNotFoundError, NotADirectoryError):
@@ -61,17 +61,17 @@ def _why_unusable(path: Path) -> str | None:
 
 
 def is_broken(engine: str) -> bool:
-    """Tell whether an engine's library, which does not open, was meant to: every build has the CPU's."""
+    """Return True if an engine's library that does not open should exist: every build has the CPU's."""
     return engine == "cpu" or any(_why_unusable(path) != "" for path in candidates(engine))
 
 
 def _is_complete(path: Path) -> bool:
-    """Tell whether a library of Linux ends where its header says: what is cut off would end the process."""
+    """Return False if an ELF file is truncated: mapping it would end the process by SIGBUS."""
     with path.open("rb") as file:
         head = file.read(64)
         size = os.fstat(file.fileno()).st_size
     if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):
-        return True  # the system says what it is
+        return True  # no 64-bit ELF file: `dlopen` reports it
     (table,), (entry, count) = struct.unpack_from("<Q", head, 40), struct.unpack_from("<HH", head, 58)
     return bool(size >= table + entry * count)
 
@@ -80,9 +80,9 @@ _loaded: list[ctypes.CDLL] = []
 
 
 def _unwatch() -> None:
-    """Keep the calls of daemon threads out of Python, which ends a thread that enters it at its own end.
+    """Disable callbacks: at its end, Python would end a daemon thread that enters it from a native call.
 
-    They go on: handlers of `atexit` that run after this one may join such threads.
+    The calls themselves go on: `atexit` handlers that run later may join such threads.
     """
     for handle in _loaded:
         handle.pk_disable_callbacks()
@@ -93,7 +93,7 @@ HINT = ": `pycudakit info` says what to do"
 
 @functools.cache
 def library(engine: str) -> ctypes.CDLL:
-    """Open the library of an engine, ``"cpu"`` or ``"cuda"``, once."""
+    """Open the library of an engine, ``"cpu"`` or ``"cuda"``; later calls return the same one."""
     path = find(engine)
     if path is None:
         reasons = {path: _why_unusable(path) for path in candidates(engine)}
@@ -126,6 +126,6 @@ def library(engine: str) -> ctypes.CDLL:
     if not _loaded:
         atexit.register(_unwatch)
     _loaded.append(handle)
-    # After all handlers of `atexit`, when nobody can join a thread any more, calls that are left are stopped.
+    # After all `atexit` handlers, when no thread can be joined any more, calls that still run are stopped.
     ctypes.pythonapi.Py_AtExit(ctypes.cast(handle.pk_shutdown, ctypes.c_void_p))
     return handle

@@ -1,4 +1,4 @@
-"""Where programs that are not Python's find the libraries and their header."""
+"""The folders of the libraries and the C header, for programs in other languages."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pycudakit._native import loader
 
 
 def get_library_dir() -> str:
-    """Return the folder that the libraries lie in, and what CMake and pkg-config find them by.
+    """Return the folder of the libraries and of their CMake and pkg-config files.
 
     Raises
     ------
     NoDevice
-        There is none.
+        No library is installed.
 
     Examples
     --------
@@ -30,12 +30,12 @@ def get_library_dir() -> str:
 
 
 def get_include() -> str:
-    """Return the folder that ``pycudakit.h`` lies in, for compilers' ``-I``.
+    """Return the folder of ``pycudakit.h``, for the compiler's ``-I``.
 
     Raises
     ------
     NoDevice
-        There is none.
+        No library is installed.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arrays in pinned memory, which a GPU reads and writes without staging."""
+"""`empty_pinned`: arrays in pinned (page-locked) memory, which the GPU accesses without staging."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _PinnedBlock:
-    """Memory of a library, which it gets back when the last array there is no more."""
+    """A block of pinned memory of a library, which is returned when the last array in it dies."""
 
     def __init__(self, address: int, size: int, library: ctypes.CDLL) -> None:
         self.__array_interface__ = {
@@ -31,11 +31,11 @@ class _PinnedBlock:
             "data": (address, False),
         }
         self._address, self._give_back = address, library.pk_pinned_return
-        # Kept here, since at the interpreter's end modules are emptied.
+        # Attributes, since module globals are cleared at the interpreter's end.
         self._process, self._getpid = os.getpid(), os.getpid
 
     def __del__(self) -> None:
-        if self._getpid() == self._process:  # in a forked child it is the parent's
+        if self._getpid() == self._process:  # a forked child must not return the parent's memory
             self._give_back(self._address)
 
 
@@ -51,12 +51,12 @@ def _lengths(shape: Any) -> list[int]:
 
 
 def empty_pinned(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> Array:
-    """Return a new array in pinned memory, whose elements mean nothing yet.
+    """Return a new, uninitialized array in pinned memory.
 
-    Calls on the CUDA engine read it and write to it without a copy on the way, which is faster than for
-    other arrays. Otherwise it is like any: NumPy and every engine take it, and on a machine without a GPU
-    its memory is ordinary. Pinning takes some tenths of a second for each GB; what an array leaves is kept
-    for the next, until `release`.
+    Calls on the CUDA engine transfer it without a staging copy, which is faster than for other arrays.
+    Otherwise it is an ordinary array: NumPy and every engine take it, and on a machine without a GPU its
+    memory is not pinned. Pinning takes some tenths of a second for each GB; the memory of freed arrays is
+    kept for reuse, until `release`.
 
     Parameters
     ----------

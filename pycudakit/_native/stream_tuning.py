@@ -1,4 +1,4 @@
-"""The constants of the streaming engine, to be changed in experiments."""
+"""The tuning constants of the CUDA engine's pipeline, which experiments may change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pycudakit._native import abi, loader
 
 
 class Tuning(NamedTuple):
-    """A constant of the streaming engine: what it is, its value, and those that it may have."""
+    """A tuning constant: its description (`text`), its value, its default (`usual`), and its range."""
 
     name: str
     text: str
@@ -26,10 +26,10 @@ class Tuning(NamedTuple):
 
 
 def tunings() -> dict[str, Tuning]:
-    """Return the constants of the streaming engine, by name; none where there is no CUDA library.
+    """Return the tuning constants of the CUDA engine's pipeline, by name; none without the CUDA library.
 
-    They were measured, and are there for experiments: see `tuned`. The environment variable
-    ``PYCUDAKIT_STREAM_<NAME>`` sets one from outside.
+    The defaults were measured; `tuned` changes them for experiments. The environment variable
+    ``PYCUDAKIT_STREAM_<NAME>`` sets one for a process.
 
     Examples
     --------
@@ -46,17 +46,17 @@ def tunings() -> dict[str, Tuning]:
     rows = np.zeros(count.value, abi.TUNING)
     for index in range(count.value):
         library.pk_tuning_info(index, rows[index : index + 1])
-    found = (Tuning(name.decode(), text.decode(), *numbers) for name, text, *numbers in rows.tolist())
-    return {tuning.name: tuning for tuning in found}
+    constants = (Tuning(name.decode(), text.decode(), *numbers) for name, text, *numbers in rows.tolist())
+    return {tuning.name: tuning for tuning in constants}
 
 
 def tuned(**values: int) -> AbstractContextManager[None]:
-    """Set constants of the streaming engine inside a ``with`` block, for the whole process.
+    """Set tuning constants inside a ``with`` block, for the whole process.
 
     Parameters
     ----------
     **values : int
-        Values, by the names that `tunings` has.
+        Values, by the names of `tunings`.
 
     Examples
     --------
@@ -74,12 +74,12 @@ def tuned(**values: int) -> AbstractContextManager[None]:
 
 def _checked(name: str, value: Any, tunings_by_name: dict[str, Tuning]) -> int:
     if name not in tunings_by_name:
-        known = (
+        choices = (
             f"choose one of {', '.join(tunings_by_name)}"
             if tunings_by_name
             else "without the CUDA library there are none"
         )
-        raise errors.InvalidArgument(f"there is no constant {name!r}; {known}")
+        raise errors.InvalidArgument(f"there is no constant {name!r}; {choices}")
     least, most = tunings_by_name[name].least, tunings_by_name[name].most
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
@@ -93,11 +93,11 @@ def _checked(name: str, value: Any, tunings_by_name: dict[str, Tuning]) -> int:
 @contextmanager
 def _set(values: dict[str, int], tunings_by_name: dict[str, Tuning]) -> Iterator[None]:
     before = {name: tuning.value for name, tuning in tunings().items()} if values else {}
-    places = {name: place for place, name in enumerate(tunings_by_name)}
+    positions = {name: position for position, name in enumerate(tunings_by_name)}
     try:
         for name, value in values.items():
-            loader.library("cuda").pk_tune(places[name], value)
+            loader.library("cuda").pk_tune(positions[name], value)
         yield
     finally:
         for name in values:
-            loader.library("cuda").pk_tune(places[name], before[name])
+            loader.library("cuda").pk_tune(positions[name], before[name])

@@ -1,3 +1,3 @@
-"""The version, which CMakeLists.txt and pyproject.toml read here."""
+"""The version of pycudakit; CMakeLists.txt and pyproject.toml read it from this file."""
 
 __version__ = "0.1.0"

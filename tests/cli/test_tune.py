@@ -19,7 +19,9 @@ import json, sys
 import pycudakit as pk
 from pycudakit._runtime import cost_model
 from pycudakit._element_programs import program_cost
-print(json.dumps([cost_model.CALL, cost_model.SINGLE_THREAD_BANDWIDTH, program_cost.SINGLE_THREAD_CALL, program_cost.measured("add", 3)]))
+measured = program_cost.measured("add", 3)
+alone = program_cost.SINGLE_THREAD_CALL
+print(json.dumps([cost_model.CALL, cost_model.SINGLE_THREAD_BANDWIDTH, alone, measured]))
 """
 
 
@@ -111,7 +113,7 @@ def sealed(text):
         (sealed(RIGHT.replace(__version__, "0.0.9")), "it is of pycudakit 0.0.9"),
         (
             sealed(RIGHT.replace(f"times {calibration_file.FORMAT_VERSION}", "times 99")),
-            "it is of another form",
+            "it has another format version",
         ),
         (sealed(RIGHT.replace("processors", "abaci")), "it is of another machine"),
     ],
@@ -164,6 +166,8 @@ def test_importing_costs_next_to_nothing(folder):
         calibration_file.serialize("2026-01-02", CONSTANTS, dict.fromkeys(measure_rates.names(), ROWS["add"]))
     )
     code = "import time, pycudakit\nfrom pycudakit._native import calibration_file\n"
-    code += "def read():\n    t = time.thread_time(); calibration_file._read(); return time.thread_time() - t\n"
+    code += (
+        "def read():\n    t = time.thread_time(); calibration_file._read(); return time.thread_time() - t\n"
+    )
     code += "print(min(read() for _ in range(50)))"
     assert float(python("-c", code).stdout) < 2e-3

@@ -247,7 +247,7 @@ class There:
 
 
 def test_copies_of_what_has_none():
-    with pytest.raises(errors.Unsupported, match="pinned_copy, a: There lies on a GPU"):
+    with pytest.raises(errors.Unsupported, match="pinned_copy, a: There is on a GPU"):
         pk.pinned_copy(There())
     masked = np.ma.masked_array([1.0, 2.0], [False, True])
     with pytest.raises(errors.Unsupported, match="MaskedArray has a mask, which would be lost"):

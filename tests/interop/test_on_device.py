@@ -76,7 +76,7 @@ def test_without_a_gpu(name, make):
 )
 def test_the_way_home_is_the_librarys(module, way):
     made = type("Array", (Held,), {"__module__": module})
-    with pk.engine("cpu"), pytest.raises(errors.Unsupported, match=f"bring it home first, by {way}$"):
+    with pk.engine("cpu"), pytest.raises(errors.Unsupported, match=f"copy it to the host first, by {way}$"):
         pk.add(made(), 1)
 
 
@@ -124,7 +124,7 @@ def test_an_array_whose_library_has_no_gpu_either():
             raise RuntimeError("CUDA driver not found")
 
     for name in ("cpu",) if pk.engines()["cuda"] else ("cpu", "auto"):
-        with pk.engine(name), pytest.raises(errors.Unsupported, match="Homeless lies on a GPU"):
+        with pk.engine(name), pytest.raises(errors.Unsupported, match="Homeless is on a GPU"):
             pk.add(Homeless(), 1)
 
 

@@ -1,1 +1,1 @@
-"""Functions of Dask arrays, which lie in blocks, on one machine or many: each is a function of blocks."""
+"""pycudakit functions of Dask arrays: each is computed block by block, on one machine or many."""

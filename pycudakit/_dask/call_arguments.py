@@ -1,4 +1,4 @@
-"""A call with Dask arrays: its arguments by their parameters, and as it is made of blocks."""
+"""The arguments of a call with Dask arrays: validation, and the function to apply to each block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Function = Callable[..., Any]
 
 
 def normalized(value: Any) -> Any:
-    """Return a Dask array without blocks of nothing beside others, and one of a list that has some."""
+    """Drop empty chunks; convert a list that contains Dask arrays to one array."""
     if not is_dask(value):
         return normalized(dask_array().asarray(value)) if has_dask(value) else value
     filled = {
@@ -29,29 +29,29 @@ def normalized(value: Any) -> Any:
 
 
 def sample(x: Any) -> Any:
-    """Return an element that stands for all: what a function makes of it tells types, and what it refuses."""
+    """Return a sample of one element: calling a function with it gives the dtype, or NumPy's error."""
     return np.ones((1,) * x.ndim, x.dtype)
 
 
 def skips_nan(function: Function, x: Any) -> bool:
-    """Tell whether a function passes over NaN in an array, which integers have not."""
+    """Return True if a function ignores NaN and the array may contain it."""
     return function.__name__.startswith("nan") and bool(x.dtype.kind == "f")
 
 
 def flat(x: Any) -> Any:
-    """Return the elements of a Dask array in a row, which its own `ravel` refuses of nothing."""
+    """Flatten a Dask array; Dask's own `ravel` raises for empty arrays."""
     return dask_array().empty(0, dtype=x.dtype) if 0 in x.shape else x.ravel()
 
 
 def as_dtype(array: Any, dtype: Any) -> Any:
-    """Return an array of a type, whose order of bytes what Dask moves may have lost."""
+    """Cast to a dtype; also restores a byte order that Dask may have lost."""
     if dtype.isnative:
         return array.astype(dtype)
     return array.map_blocks(np.asarray, dtype, dtype=dtype, meta=np.empty((0,) * array.ndim, dtype))
 
 
 class BlockFunction:
-    """A call whose Dask arrays are given block by block; it pickles, as functions of the kit do."""
+    """A picklable function that computes a call for one block of each Dask array."""
 
     def __init__(self, function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self._function, self._kwargs = function, dict(kwargs)
@@ -60,7 +60,7 @@ class BlockFunction:
         self.__name__ = function.__name__
 
     def __call__(self, *blocks: Any, part: int | None = None) -> Any:
-        """Compute a block."""
+        """Compute one block."""
         args = list(self._args)
         for position, block in zip(self._places, blocks, strict=True):
             args[position] = block
@@ -69,16 +69,16 @@ class BlockFunction:
 
 
 class CallArguments:
-    """A call's arguments by their parameters; those that are left out have their defaults.
+    """The arguments of a call by parameter name, with defaults filled in.
 
     Parameters
     ----------
     function, args, kwargs
         The call, of a Dask array as the first argument.
-    heeded
-        The parameters that are heeded beside that, or None for all. Others are refused.
+    supported
+        The names of the other parameters that are supported, or None for all. Others raise.
     lazy
-        Those that Dask arrays may be given for, too.
+        The names of the other parameters that may be Dask arrays.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class CallArguments:
     ) -> None:
         self.title = function.__name__
         signature = inspect.signature(function)
-        given = signature.bind(*args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
         first = next(iter(signature.parameters))
         accepted = signature.parameters if supported is None else (first, *supported.split(), *lazy.split())
-        for name, value in given.arguments.items():
+        for name, value in bound.arguments.items():
             if is_dask(value) != (name == first) and name not in lazy.split():
                 raise errors.Unsupported(
                     f"{self.title} of Dask arrays: {name} must be {'one' if name == first else 'known'}: "
@@ -103,26 +103,26 @@ class CallArguments:
             default = signature.parameters[name].default
             if name not in accepted and (np.ndim(value) or value != default):
                 raise errors.Unsupported(f"{self.title} of a Dask array does not take {name}=")
-        given.apply_defaults()
-        self._values: dict[str, Any] = given.arguments
+        bound.apply_defaults()
+        self._values: dict[str, Any] = bound.arguments
 
     def __getitem__(self, name: str) -> Any:
-        """Return what is given for a parameter."""
+        """Return the value of a parameter."""
         return self._values[name]
 
     @property
     def keepdims(self) -> bool:
-        """Whether axes are kept; NumPy's own default says that they are not."""
-        given = self["keepdims"]
-        return given is not np._NoValue and bool(given)  # noqa: SLF001  (which others hand on)
+        """Whether the reduced axes are kept; NumPy's placeholder default means False."""
+        value = self["keepdims"]
+        return value is not np._NoValue and bool(value)  # noqa: SLF001  (callers may pass it on)
 
     def check_sizes(self, *arrays: Any) -> None:
-        """Refuse arrays of unknown sizes."""
+        """Raise for arrays of unknown size."""
         check_sizes(self.title, *arrays)
 
 
 def check_sizes(title: str, *arrays: Any) -> None:
-    """Refuse arrays of unknown sizes."""
+    """Raise for arrays of unknown size."""
     if any(math.isnan(n) for array in arrays for n in np.shape(array)):
         raise errors.Unsupported(
             f"{title} of a Dask array: its size is unknown: x.compute_chunk_sizes() first"
@@ -130,8 +130,8 @@ def check_sizes(title: str, *arrays: Any) -> None:
 
 
 def needs_whole_array(title: str, remedy: str = "") -> errors.Unsupported:
-    """Return the error of a function that cannot be computed block by block."""
-    remedy = remedy or f"have dask.array.map_blocks(pk.{title}, x) for each block by itself"
+    """Return the error for a function that cannot be computed block by block."""
+    remedy = remedy or f"use dask.array.map_blocks(pk.{title}, x) to compute each block separately"
     return errors.Unsupported(
         f"{title} of a Dask array needs all of it at once: .compute() it first, or {remedy}"
     )

@@ -1,4 +1,4 @@
-"""Functions of Dask arrays that are made of others."""
+"""Functions of Dask arrays composed of other functions of Dask arrays, such as `convolve` and `average`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pycudakit.fusing.composites.signals import MODES
 
 
 def by_numpy_body(lazy: str) -> Function:
-    """Return the kind of a function that is written for NumPy; the parameters that may be Dask arrays."""
+    """Return a handler that runs the body of a composite; `lazy` names parameters that may be Dask arrays."""
 
     def handler(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         CallArguments(function, args, kwargs, lazy=lazy)
@@ -30,7 +30,7 @@ def by_numpy_body(lazy: str) -> Function:
 
 
 def _run_body(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what a function's body makes of Dask arrays, which go through it as they are."""
+    """Run the undecorated body of a composite on Dask arrays."""
     try:
         return inspect.unwrap(function)(*args, **kwargs)
     except NumPyOnly as error:
@@ -38,15 +38,15 @@ def _run_body(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def gradient(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return slopes."""
+    """Compute gradients."""
     f, *spacings = args
     if any(is_dask(each) and each.ndim for each in spacings):
-        raise errors.Unsupported("gradient of Dask arrays: places must be known: .compute() them first")
+        raise errors.Unsupported("gradient of Dask arrays: coordinates must be known: .compute() them first")
     return _run_body(function, (dask_array().asarray(f), *spacings), kwargs)
 
 
 def tile(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return an array repeated along its axes."""
+    """Repeat an array along its axes."""
     return as_dtype(by_numpy_body("A")(function, args, kwargs), args[0].dtype)
 
 
@@ -54,20 +54,20 @@ _BORDERS = ("constant", "edge", "empty", "maximum", "minimum", "reflect", "symme
 
 
 def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return arrays with a border around them."""
+    """Pad an array at both ends of its axes."""
     arguments = CallArguments(function, args, kwargs)
     x, widths, mode = args[0], arguments["pad_width"], arguments["mode"]
     arguments.check_sizes(x)
     if isinstance(widths, Mapping):
-        each: list[Any] = [(0, 0)] * x.ndim
+        per_axis: list[Any] = [(0, 0)] * x.ndim
         for axis, width in widths.items():
-            each[axis] = width if np.ndim(width) else (width, width)
-        widths = each
-    function(sample(x), widths, mode, **arguments["kwargs"])  # which refuses what NumPy refuses
+            per_axis[axis] = width if np.ndim(width) else (width, width)
+        widths = per_axis
+    function(sample(x), widths, mode, **arguments["kwargs"])  # raises NumPy's errors
     widths = np.broadcast_to(np.asarray(widths), (x.ndim, 2))
     if mode not in _BORDERS:
         raise needs_whole_array(f"pad by {mode!r}", f"give one of {', '.join(_BORDERS)}")
-    if arguments["kwargs"].get("reflect_type", "even") != "even":  # which Dask's own `pad` pays no heed to
+    if arguments["kwargs"].get("reflect_type", "even") != "even":  # Dask's `pad` ignores it
         raise needs_whole_array("pad by odd reflections", "leave reflect_type out")
     if mode in ("reflect", "symmetric", "wrap") and np.any(widths.max(axis=1) >= x.shape):
         raise needs_whole_array(f"pad by {mode!r}", "give a border narrower than the array")
@@ -75,38 +75,38 @@ def pad(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> A
 
 
 def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return each element some times."""
+    """Repeat each element along an axis."""
     arguments = CallArguments(function, args, kwargs, "repeats axis")
     x, axis = (flat(args[0]), 0) if arguments["axis"] is None else (args[0], arguments["axis"])
     axis = normalize_axis_index(axis, x.ndim)
     arguments.check_sizes(x)
-    places = np.repeat(np.arange(x.shape[axis]), arguments["repeats"])  # which refuses what is no count
+    indices = np.repeat(np.arange(x.shape[axis]), arguments["repeats"])  # raises for invalid counts
     if np.ndim(arguments["repeats"]) == 0:
         result = dask_array().repeat(x, int(arguments["repeats"]), axis=axis)
     else:
-        result = dask_array().take(x, places, axis=axis)
+        result = dask_array().take(x, indices, axis=axis)
     return as_dtype(result, x.dtype)
 
 
 def convolve(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a convolution or a correlation: of each block with as much before it as slides over it."""
+    """Compute a convolution or a correlation: each block is extended by the overlap from the block before."""
     arguments = CallArguments(function, args, kwargs, "mode", lazy="a v")
     da, mode = dask_array(), arguments["mode"]
     a, v = (np.atleast_1d(arguments[name]) for name in ("a", "v"))
     arguments.check_sizes(a, v)
     ones = [np.ones([min(n, 1) for n in each.shape], each.dtype) for each in (a, v)]
-    dtype = function(*ones, mode).dtype  # which refuses what NumPy refuses
+    dtype = function(*ones, mode).dtype  # raises NumPy's errors
     if v.size > a.size:
-        turned = convolve(function, (v, a, mode), {})
-        return turned[::-1] if function.__name__ == "correlate" else turned
+        swapped = convolve(function, (v, a, mode), {})
+        return swapped[::-1] if function.__name__ == "correlate" else swapped
     a, v = da.asarray(a), da.asarray(v).rechunk(-1)
     reach = v.size - 1
-    before = da.overlap.overlap(a, {0: (reach, 0)}, {0: "none"})
-    lengths = [n - reach * (block > 0) for block, n in enumerate(before.chunks[0])]
+    extended = da.overlap.overlap(a, {0: (reach, 0)}, {0: "none"})
+    lengths = [n - reach * (block > 0) for block, n in enumerate(extended.chunks[0])]
     lengths[-1] += reach
-    whole = da.map_blocks(
+    full = da.map_blocks(
         _BlockConvolution(function, reach, len(lengths)),
-        before,
+        extended,
         v.to_delayed().item(),
         chunks=(tuple(lengths),),
         dtype=dtype,
@@ -117,11 +117,11 @@ def convolve(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
         1: (reach - v.size // 2, a.size + reach - v.size // 2),
         2: (0, a.size + reach),
     }[MODES[mode]]
-    return whole[first:last]
+    return full[first:last]
 
 
 class _BlockConvolution:
-    """What slides over a block: wherever it overlaps, but for what lies before the block."""
+    """The convolution of one extended block, without the results that belong to its neighbours."""
 
     def __init__(self, function: Function, reach: int, blocks: int) -> None:
         self._given = function, reach, blocks
@@ -129,12 +129,12 @@ class _BlockConvolution:
 
     def __call__(self, block: Any, v: Any, block_id: tuple[int]) -> Any:
         function, reach, blocks = self._given
-        whole = function(block, v, "full")
-        return whole[reach * (block_id[0] > 0) : len(whole) - reach * (block_id[0] < blocks - 1)]
+        full = function(block, v, "full")
+        return full[reach * (block_id[0] > 0) : len(full) - reach * (block_id[0] < blocks - 1)]
 
 
 def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return all products of an element of one and an element of the other."""
+    """Compute the Kronecker product."""
     arguments = CallArguments(function, args, kwargs, "", lazy="a b")
     a, b = (dask_array().asarray(arguments[name]) for name in ("a", "b"))
     arguments.check_sizes(a, b)
@@ -147,26 +147,24 @@ def kron(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def matrix_power(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a square matrix multiplied by itself."""
+    """Compute a positive matrix power by repeated squaring."""
     arguments = CallArguments(function, args, kwargs, "n")
     x, n = args[0], operator.index(arguments["n"])
     arguments.check_sizes(x)
     is_square = x.ndim > 1 and x.shape[-1] == x.shape[-2]
     one = np.ones((1, 1) if is_square else (2,) * (x.ndim - 1) + (3,), x.dtype)
-    function(one, max(n, 0))  # which refuses what NumPy refuses
+    function(one, max(n, 0))  # raises NumPy's errors
     if n < 1:
         raise needs_whole_array("linalg.matrix_power with n < 1", "give a positive n")
     return power_by_squaring(x, n, public_api().matmul)
 
 
 def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return differences along an axis."""
+    """Compute the n-th difference along an axis."""
     arguments = CallArguments(function, args, kwargs, "n axis")
     x = args[0]
     arguments.check_sizes(x)
-    function(
-        np.ones((2,) * x.ndim, x.dtype), arguments["n"], arguments["axis"]
-    )  # which refuses what NumPy refuses
+    function(np.ones((2,) * x.ndim, x.dtype), arguments["n"], arguments["axis"])  # raises NumPy's errors
     before = (slice(None),) * normalize_axis_index(arguments["axis"], x.ndim)
     later, sooner = (*before, slice(1, None)), (*before, slice(None, -1))
     subtract = public_api().not_equal if x.dtype == bool else public_api().subtract
@@ -176,21 +174,21 @@ def diff(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def trace(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return the sums of diagonals."""
+    """Compute the sums of diagonals."""
     arguments = CallArguments(function, args, kwargs, "offset axis1 axis2 dtype")
-    function(sample(args[0]), *args[1:], **kwargs)  # which refuses what NumPy refuses
+    function(sample(args[0]), *args[1:], **kwargs)  # raises NumPy's errors
     diagonals = dask_array().diagonal(args[0], arguments["offset"], arguments["axis1"], arguments["axis2"])
     return public_api().sum(diagonals, axis=-1, dtype=arguments["dtype"])
 
 
 def allclose(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Tell whether all elements are close to each other's."""
+    """Return True if all elements are close."""
     del function
     return public_api().all(public_api().isclose(*args, **kwargs))
 
 
 def array_equal(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Tell whether shapes and elements are alike."""
+    """Return True if the shapes and all elements are equal."""
     arguments = CallArguments(function, args, kwargs, "equal_nan", lazy="a1 a2")
     pk, (a, b) = public_api(), (dask_array().asarray(arguments[name]) for name in ("a1", "a2"))
     arguments.check_sizes(a, b)
@@ -203,14 +201,14 @@ def array_equal(function: Function, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def outer(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return all products of two elements."""
+    """Compute the outer product of the flattened arrays."""
     arguments = CallArguments(function, args, kwargs, "", lazy="a b")
     a, b = (flat(dask_array().asarray(arguments[name])) for name in ("a", "b"))
     return public_api().multiply(a[:, np.newaxis], b)
 
 
 def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return weighted means."""
+    """Compute weighted means."""
     arguments = CallArguments(function, args, kwargs, "axis returned keepdims", lazy="weights")
     pk, x, axis, weights, keepdims = (
         public_api(),
@@ -225,7 +223,7 @@ def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         count = x.size // max(means.size, 1) if arguments["returned"] else 0
         return (means, dask_array().full_like(means, count)) if arguments["returned"] else means
     if np.ndim(weights) < x.ndim:
-        raise needs_whole_array(arguments.title, "give weights of the array's own shape")
+        raise needs_whole_array(arguments.title, "give weights of the same shape as the array")
     dtype = function(sample(x), None, np.ones((1,) * x.ndim, weights.dtype)).dtype
     totals = pk.sum(pk.astype(weights, dtype), axis=axis, keepdims=keepdims)
     means = pk.divide(pk.sum(pk.multiply(x, weights, dtype=dtype), axis=axis, keepdims=keepdims), totals)
@@ -233,7 +231,7 @@ def average(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def norm(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return norms of vectors, and those of matrices that take no more than squares."""
+    """Compute norms of vectors, and Frobenius norms of matrices."""
     arguments = CallArguments(function, args, kwargs, "ord axis keepdims")
     pk, x, order, keepdims = public_api(), args[0], arguments["ord"], arguments.keepdims
     axis = arguments["axis"]

@@ -1,4 +1,4 @@
-"""Counts of Dask arrays' elements: those of blocks, added up."""
+"""Histograms and `bincount` of Dask arrays: the sum of the counts of each block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pycudakit._dask.lazy_imports import dask_array
 
 
 def _sum_of_counts(function: Function, x: Any, shape: tuple[int, ...]) -> Any:
-    """Return the sums over all blocks of what a function counts in each, along the first axis."""
+    """Sum the counts of all blocks, where `function` counts one block."""
     da = dask_array()
     rows = da.map_blocks(
         _as_row,
@@ -35,7 +35,7 @@ def _as_row(block: Any, function: Function, shape: tuple[int, ...]) -> Any:
 
 
 def histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return how many elements are in each bin."""
+    """Count the elements in each bin."""
     arguments = CallArguments(function, args, kwargs, "bins range density")
     x, bins, span, density = args[0], arguments["bins"], arguments["range"], arguments["density"]
     _check_bins("histogram", np.ndim(bins) == 0, bins, span)
@@ -45,7 +45,7 @@ def histogram(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def histogramdd(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return how many rows are in each box."""
+    """Count the rows in each multi-dimensional bin."""
     arguments = CallArguments(function, args, kwargs, "bins range")
     x, bins, span = args[0], arguments["bins"], arguments["range"]
     _check_bins("histogramdd", _are_numbers(bins), bins, span)
@@ -56,14 +56,14 @@ def histogramdd(function: Function, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def histogram2d(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return how many pairs are in each box."""
+    """Count the pairs in each two-dimensional bin."""
     arguments = CallArguments(function, args, kwargs, "bins range", lazy="x y")
     bins, span = arguments["bins"], arguments["range"]
     _check_bins("histogram2d", _are_numbers(bins), bins, span)
-    both = [dask_array().asarray(arguments[name]) for name in ("x", "y")]
+    columns = [dask_array().asarray(arguments[name]) for name in ("x", "y")]
     _, *edges = np.histogram2d([], [], bins, span)
     shape = tuple(len(each) - 1 for each in edges)
-    pairs = dask_array().stack(both, axis=1).rechunk({1: -1})
+    pairs = dask_array().stack(columns, axis=1).rechunk({1: -1})
     return _sum_of_counts(_CountsOfPairs(function, bins, span), pairs, shape).astype(np.float64), *edges
 
 
@@ -75,11 +75,13 @@ def _check_bins(title: str, is_count: bool, bins: Any, span: Any) -> None:
 
 
 def _are_numbers(bins: Any) -> bool:
-    """Tell whether some axis is given how many bins it has, and no edges."""
+    """Return True if some axis has a number of bins instead of edges."""
     return any(np.ndim(each) == 0 for each in ([bins] if np.ndim(bins) == 0 else bins))
 
 
 class _CountsOfBins:
+    """The histogram counts of one block, as a picklable function."""
+
     def __init__(self, function: Function, bins: Any, span: Any) -> None:
         self._given = function, bins, span
 
@@ -89,23 +91,29 @@ class _CountsOfBins:
 
 
 class _CountsOfPairs(_CountsOfBins):
+    """The 2-d histogram counts of one block of pairs."""
+
     def __call__(self, block: Any) -> Any:
         function, bins, span = self._given
         return function(block[:, 0], block[:, 1], bins, span)[0]
 
 
 def bincount(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return how often each integer is there."""
+    """Count the occurrences of each integer."""
     arguments = CallArguments(function, args, kwargs, "minlength")
     count = arguments["minlength"]
     one = np.zeros((1,) * args[0].ndim, args[0].dtype)
-    function(one, minlength=count)  # which refuses what NumPy refuses
+    function(one, minlength=count)  # raises NumPy's errors
     if not count:
-        raise errors.Unsupported("bincount of a Dask array: with minlength, one more than the largest value")
+        raise errors.Unsupported(
+            "bincount of a Dask array: give minlength=, at least one more than the largest value"
+        )
     return _sum_of_counts(_CountsOfValues(function, count), args[0], (int(count),))
 
 
 class _CountsOfValues:
+    """The `bincount` of one block; it raises if a value is out of range."""
+
     def __init__(self, function: Function, count: int) -> None:
         self._given = function, count
 
@@ -114,6 +122,6 @@ class _CountsOfValues:
         counts = function(block, minlength=count)
         if len(counts) > count:
             raise errors.InvalidArgument(
-                f"bincount of a Dask array: minlength is {count}, and there is a value of {len(counts) - 1}"
+                f"bincount of a Dask array: minlength is {count}, but the array contains {len(counts) - 1}"
             )
         return counts

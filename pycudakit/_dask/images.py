@@ -1,4 +1,4 @@
-"""Images that are Dask arrays: their pixels, how they lie, and batches of whole ones."""
+"""Image functions of Dask arrays: per pixel, per whole image of a batch, and flips, rotations and crops."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from pycudakit.image._axes import checked_crop, has_channels
 
 
 def plane_of(image: Any, channel_axis: Any) -> tuple[int, int | None]:
-    """Return the axis of an image's rows, and that of its channels, which a block's length would not tell."""
+    """Return the axis of the rows and that of the channels (or None), from the whole image.
+
+    The length of a block along the last axis would not tell whether it holds channels.
+    """
     small = np.zeros((2,) * (image.ndim - 1) + image.shape[-1:], np.uint8)
     channels = has_channels(small, channel_axis)
     return image.ndim - 2 - channels, -1 if channels else None
 
 
 def per_pixel(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what becomes of each pixel by itself, or of a batch's images where they must be known."""
+    """Compute a function of each pixel, block by block; by whole images if it needs their statistics."""
     arguments = CallArguments(function, args, kwargs)
     name, image = arguments.title, args[0]
     if name == "gray_to_rgb":
@@ -29,10 +32,10 @@ def per_pixel(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
     if name == "rgb_to_gray":
         return _of_blocks(BlockFunction(function, args, kwargs), image.rechunk({-1: -1}), image.ndim - 1)
     plane, channels = plane_of(image, arguments["channel_axis"])
-    given = ("value",) if name == "threshold" else ("mean", "std")
+    statistics = ("value",) if name == "threshold" else ("mean", "std")
     if all(
-        arguments[each] is None or arguments[each] == "otsu" for each in given
-    ):  # which takes the whole image
+        arguments[each] is None or arguments[each] == "otsu" for each in statistics
+    ):  # statistics of the whole image
         return whole_images(function, args, kwargs)
     if channels is not None:
         image = image.rechunk({-1: -1})
@@ -41,21 +44,21 @@ def per_pixel(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def _of_blocks(compute: Function, image: Any, kept: int) -> Any:
-    """Return what a function makes of blocks, which keep the lengths of the first axes."""
-    one = compute(np.zeros((*(1,) * kept, *image.shape[kept:]), image.dtype))
-    rest = tuple((n,) for n in one.shape[kept:])
+    """Apply a function to each block; the first `kept` axes keep their lengths."""
+    sample_result = compute(np.zeros((*(1,) * kept, *image.shape[kept:]), image.dtype))
+    rest = tuple((n,) for n in sample_result.shape[kept:])
     return image.map_blocks(
         compute,
         drop_axis=list(range(kept, image.ndim)),
-        new_axis=list(range(kept, one.ndim)),
+        new_axis=list(range(kept, sample_result.ndim)),
         chunks=(*image.chunks[:kept], *rest),
-        dtype=one.dtype,
-        meta=np.empty((0,) * one.ndim, one.dtype),
+        dtype=sample_result.dtype,
+        meta=np.empty((0,) * sample_result.ndim, sample_result.dtype),
     )
 
 
 def whole_images(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what becomes of each image of a batch, which is made to lie in one block."""
+    """Apply a function to each image of a batch, rechunked so that an image is in one block."""
     arguments = CallArguments(function, args, kwargs)
     image = args[0]
     plane, channels = plane_of(image, arguments["channel_axis"])
@@ -71,7 +74,7 @@ def whole_images(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
 
 
 def flip(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return images mirrored."""
+    """Mirror images."""
     arguments = CallArguments(function, args, kwargs)
     plane, _ = plane_of(args[0], arguments["channel_axis"])
     axis = arguments["axis"]
@@ -80,7 +83,7 @@ def flip(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def rotate90(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return images turned by quarters."""
+    """Rotate images by multiples of 90 degrees."""
     arguments = CallArguments(function, args, kwargs)
     plane, _ = plane_of(args[0], arguments["channel_axis"])
     _try(function, args, kwargs)
@@ -88,7 +91,7 @@ def rotate90(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any])
 
 
 def crop(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a part of images."""
+    """Cut a rectangle out of images."""
     arguments = CallArguments(function, args, kwargs)
     arguments.check_sizes(args[0])
     plane, _ = plane_of(args[0], arguments["channel_axis"])
@@ -98,6 +101,6 @@ def crop(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def _try(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Have the function refuse what it refuses of small arrays."""
+    """Call the function with a small array, so that it raises for invalid arguments."""
     shape = (2,) * (args[0].ndim - 1) + args[0].shape[-1:]
     function(np.zeros(shape, args[0].dtype), *args[1:], **kwargs)

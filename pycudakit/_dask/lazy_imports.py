@@ -1,4 +1,4 @@
-"""Modules that are imported where they are needed: Dask, which is optional, and the package above this."""
+"""Deferred imports: `dask.array`, which is optional, and `pycudakit`, which imports this package."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def dask_array() -> Any:
-    """Return `dask.array`."""
+    """Import and return `dask.array`."""
     return importlib.import_module("dask.array")
 
 
 def public_api() -> Any:
-    """Return `pycudakit`."""
+    """Import and return `pycudakit`."""
     return importlib.import_module("pycudakit")

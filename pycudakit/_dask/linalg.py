@@ -1,4 +1,7 @@
-"""Products of Dask arrays: of each two blocks, and added up where what is summed is cut."""
+"""Matrix products, `tensordot` and `einsum` of Dask arrays, as blocked products.
+
+Pairs of blocks are multiplied, and the partial products are summed if a contracted axis has several chunks.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ from pycudakit._dask.call_arguments import (
 from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._interop.foreign_arrays import is_dask
 
-# Axes by their names: one that two arrays have is shared, and what the result lacks is summed.
+# Axis names: an axis that two arrays have is shared; one that the result lacks is summed.
 Axes = tuple[str, ...]
 
-_BATCH_AXES = tuple(f"*{place}" for place in range(64))  # axes of stacks, which broadcast
+_BATCH_AXES = tuple(f"*{place}" for place in range(64))  # batch axes, which broadcast
 
 
 class _PartialProduct:
-    """A product of blocks, with an axis of one element for each that is summed."""
+    """The product of two blocks, with an axis of length 1 for each contracted axis."""
 
     def __init__(self, compute: Function, summed: int) -> None:
         self._compute, self._summed = compute, summed
@@ -43,77 +46,77 @@ class _PartialProduct:
 def _product(
     function: Function, args: Sequence[Any], kwargs: Mapping[str, Any], named: Sequence[Axes], out: Axes
 ) -> Any:
-    """Return a product of the Dask arrays among the arguments, whose axes are named."""
+    """Compute a product of the Dask arrays among the arguments, with named axes."""
     title, arrays, lengths = function.__name__, list(filter(is_dask, args)), dict[str, int]()
     check_sizes(title, *arrays)
     for array, names in zip(arrays, named, strict=True):
         for name, length in zip(names, array.shape, strict=True):
             known = lengths.setdefault(name, length)
             if known != length and not (name in _BATCH_AXES and 1 in (known, length)):
-                raise errors.InvalidArgument(f"{title}: an axis of {known} meets one of {length}")
+                raise errors.InvalidArgument(f"{title}: axis lengths do not match: {known} and {length}")
             lengths[name] = max(known, length)
     compute = BlockFunction(function, args, kwargs)
     dtype = np.asarray(compute(*map(sample, arrays))).dtype
     summed = tuple(name for name in lengths if name not in out)
-    wide = dtype
-    if dtype == np.float16:  # parts of which may overflow where their sum does not
-        wide = np.dtype(np.float32)
-        arrays = [public_api().astype(array, wide) for array in arrays]
+    accumulator = dtype
+    if dtype == np.float16:  # partial products may overflow where the sum does not
+        accumulator = np.dtype(np.float32)
+        arrays = [public_api().astype(array, accumulator) for array in arrays]
         compute = BlockFunction(function, args, {n: value for n, value in kwargs.items() if n != "dtype"})
-    with warnings.catch_warnings():  # of how many parts there are, until they are added up
+    with warnings.catch_warnings():  # about the number of partial products, which are summed right away
         warnings.simplefilter("ignore", dask_array().PerformanceWarning)
         parts = dask_array().blockwise(
             _PartialProduct(compute, len(summed)),
             (*out, *summed),
             *(value for both in zip(arrays, named, strict=True) for value in both),
             adjust_chunks=dict.fromkeys(summed, 1),
-            dtype=wide,
-            meta=np.empty((0,) * (len(out) + len(summed)), wide),
+            dtype=accumulator,
+            meta=np.empty((0,) * (len(out) + len(summed)), accumulator),
         )
     axes = tuple(range(len(out), parts.ndim))
     if all(parts.numblocks[axis] == 1 for axis in axes):
-        whole = parts.reshape(parts.shape[: len(out)])
+        total = parts.reshape(parts.shape[: len(out)])
     else:
-        whole = (
+        total = (
             public_api().any(parts, axis=axes) if dtype.kind == "b" else public_api().sum(parts, axis=axes)
         )
-    return whole.astype(dtype)
+    return total.astype(dtype)
 
 
 def matmul(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return products of matrices, of rows of both, or of vectors."""
+    """Compute `matmul`, `dot`, `inner` or `vecdot`."""
     name = function.__name__
     others = kwargs.keys() - {"casting", "dtype", "precision"}
     if others or len(args) != 2:
-        what = ", ".join(f"{each}=" for each in sorted(others)) or "out"
-        raise errors.Unsupported(f"{name} of a Dask array does not take {what}")
-    both = [dask_array().asarray(array) for array in args]
-    a, b = (array.ndim for array in both)
+        named_others = ", ".join(f"{each}=" for each in sorted(others)) or "out"
+        raise errors.Unsupported(f"{name} of a Dask array does not take {named_others}")
+    operands = [dask_array().asarray(array) for array in args]
+    a, b = (array.ndim for array in operands)
     if 0 in (a, b):
         if name in ("dot", "inner"):
-            return public_api().multiply(*both)
-        function(*(np.ones((1,) * each.ndim) for each in both))  # which refuses it
+            return public_api().multiply(*operands)
+        function(*(np.ones((1,) * each.ndim) for each in operands))  # raises
     if name in ("dot", "inner"):
-        first, second = (tuple(f"{of}{i}" for i in range(n - 1)) for of, n in (("a", a), ("b", b)))
+        first, second = (tuple(f"{prefix}{i}" for i in range(n - 1)) for prefix, n in (("a", a), ("b", b)))
         last = (*second, "k") if name == "inner" or b == 1 else (*second[:-1], "k", second[-1])
-        return _product(function, both, kwargs, [(*first, "k"), last], (*first, *second))
-    own = 1 if name == "vecdot" else 2  # axes that are no stack's
-    batch_axes = _BATCH_AXES[: max(a, b) - own] if max(a, b) > own else ()
-    of_a, of_b = (batch_axes[len(batch_axes) - max(n - own, 0) :] for n in (a, b))
+        return _product(function, operands, kwargs, [(*first, "k"), last], (*first, *second))
+    core_axes = 1 if name == "vecdot" else 2  # axes that are not batch axes
+    batch_axes = _BATCH_AXES[: max(a, b) - core_axes] if max(a, b) > core_axes else ()
+    of_a, of_b = (batch_axes[len(batch_axes) - max(n - core_axes, 0) :] for n in (a, b))
     if name == "vecdot":
-        return _product(function, both, kwargs, [(*of_a, "k"), (*of_b, "k")], batch_axes)
+        return _product(function, operands, kwargs, [(*of_a, "k"), (*of_b, "k")], batch_axes)
     named = [(*of_a, *"mk"[-a:]), (*of_b, *"kn"[:b])]
-    return _product(function, both, kwargs, named, (*batch_axes, *"m"[: a - 1], *"n"[: b - 1]))
+    return _product(function, operands, kwargs, named, (*batch_axes, *"m"[: a - 1], *"n"[: b - 1]))
 
 
 def vdot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return the sum of products of all elements."""
+    """Compute the dot product of the flattened arrays."""
     del function
     return public_api().dot(*(flat(dask_array().asarray(array)) for array in args), **kwargs)
 
 
 def tensordot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return sums of products along the axes given."""
+    """Contract the given pairs of axes."""
     arguments = CallArguments(function, args, kwargs, "axes", lazy="a b")
     both = [dask_array().asarray(arguments[name]) for name in ("a", "b")]
     a, b = ([f"{of}{i}" for i in range(array.ndim)] for of, array in zip("ab", both, strict=True))
@@ -127,7 +130,7 @@ def tensordot(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]
 
 
 def einsum(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return sums of products of axes by their letters."""
+    """Compute `einsum` for subscripts with distinct letters in each operand."""
     subscripts = args[0].replace(" ", "") if isinstance(args[0], str) else "."
     inputs, arrow, out = subscripts.partition("->")
     named = [tuple(each) for each in inputs.split(",")]
@@ -137,5 +140,5 @@ def einsum(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
         out = "".join(sorted(letter for letter in set(inputs) - {","} if inputs.count(letter) == 1))
     arrays = [dask_array().asarray(array) for array in args[1:]]
     if [len(each) for each in named] != [array.ndim for array in arrays]:
-        function(args[0], *(np.ones((1,) * array.ndim) for array in arrays))  # which refuses it
+        function(args[0], *(np.ones((1,) * array.ndim) for array in arrays))  # raises
     return _product(function, [args[0], *arrays], kwargs, named, tuple(out))

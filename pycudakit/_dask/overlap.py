@@ -1,4 +1,4 @@
-"""Filters of images that are Dask arrays: each block with as much around it as a window reaches."""
+"""Image filters of Dask arrays: each block is extended by a halo as wide as the window reaches."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pycudakit._dask.lazy_imports import dask_array
 
 
 def filter_image(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a filtered image, whose own borders are what the filter makes of them."""
+    """Filter an image; the outer borders are handled by the mode of the filter."""
     arguments = CallArguments(function, args, kwargs)
     image, *others = args
     plane, channels = plane_of(image, arguments["channel_axis"])
     kwargs = {**kwargs, "channel_axis": channels}
-    if channels is not None:  # an image's channels belong together
+    if channels is not None:  # the channels must be in one block
         image = image.rechunk({image.ndim - 1: -1})
-    dtype = function(  # which checks the arguments
+    dtype = function(  # validates the arguments
         np.zeros((1,) * plane + (8, 8) + image.shape[plane + 2 :], image.dtype), *others, **kwargs
     ).dtype
     reach = _reach(function.__name__, others, kwargs)
     depth = {plane + axis: min(far, image.shape[plane + axis]) for axis, far in enumerate(reach)}
-    wraps = kwargs.get("mode", "reflect").endswith("wrap")  # so that an end lies around the other
+    wraps = kwargs.get("mode", "reflect").endswith("wrap")  # the halo at one end comes from the other
     return dask_array().map_overlap(
         _Filter(function, others, kwargs),
         image,
@@ -38,6 +38,8 @@ def filter_image(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapp
 
 
 class _Filter:
+    """The filter of one extended block, as a picklable function."""
+
     def __init__(
         self, function: Callable[..., Any], others: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> None:
@@ -49,7 +51,7 @@ class _Filter:
 
 
 def _reach(name: str, others: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[int, int]:
-    """Return how far a window reaches, in rows and in columns, at most."""
+    """Return an upper bound of the window radius, in rows and in columns."""
     if name in ("sobel", "laplace"):
         return 1, 1
     if name in ("correlate", "convolve"):

@@ -1,8 +1,8 @@
-"""Sums of Dask arrays' elements: with a second number for what each block's sum rounds away.
+"""Sums, products, means, variances and standard deviations of Dask arrays, by a tree over the blocks.
 
-One machine adds floats up with twice their digits, and rounds once. So does this: each block tells its sum,
-what is missing from it, and of how many elements it is; these add up with twice their digits again, and the
-result is rounded once.
+On one machine floats are summed in double-double arithmetic and rounded once. So are they here: each block
+gives its sum, the rounding error of that sum, and its count. These partial results are added with the same
+compensation, and the result is rounded once.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from pycudakit._dask.lazy_imports import dask_array, public_api
 
 Axes = tuple[int, ...]
 
-_PARTIAL_LENGTH = (
-    3  # numbers that a block tells: its sum, what is missing from it, and how many elements it is of
-)
+_PARTIAL_LENGTH = 3  # numbers of a partial result: the sum, its rounding error, and the count
 
 
 def reduction_arguments(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], supported: str = ""
 ) -> tuple[CallArguments, Any, Axes, bool]:
-    """Return what a reduction is asked, and is of: the array, the axes, and whether they are kept."""
+    """Validate a reduction; return its arguments, the array, the axes, and whether they are kept."""
     arguments = CallArguments(function, args, kwargs, f"axis keepdims {supported}")
     x, axis, keepdims = args[0], arguments["axis"], arguments.keepdims
-    function(sample(x), axis=axis)  # which refuses what is no axis
-    if x.ndim == 0:  # one element, which has no axis to go along
+    function(sample(x), axis=axis)  # raises for an invalid axis
+    if x.ndim == 0:  # 0-d: reduce a view with one axis
         return arguments, x.reshape(1), (0,), False
     axes = tuple(range(x.ndim)) if axis is None else normalize_axis_tuple(axis, x.ndim)
     if not axes:
-        raise errors.Unsupported(f"{arguments.title} of a Dask array takes an axis at least, and got axis=()")
+        raise errors.Unsupported(
+            f"{arguments.title} of a Dask array needs at least one axis, and got axis=()"
+        )
     return arguments, x, axes, keepdims
 
 
@@ -50,7 +50,7 @@ def tree_reduction(
     joined: Callable[..., Any],
     of_some: Callable[..., Any] | None = None,
 ) -> Any:
-    """Return a reduction: what it is of a block, of some of these, and, joined, of all."""
+    """Build a tree reduction: `of_block` reduces a block, `of_some` combines results, `joined` finishes."""
     return dask_array().reduction(
         x,
         functools.partial(_reduced, function=of_block),
@@ -65,7 +65,7 @@ def tree_reduction(
 
 
 def _meta(x: Any, axes: Axes, keepdims: bool, dtype: Any) -> Any:
-    """Return what Dask knows of a result, so that it does not try functions on arrays of nothing."""
+    """Return the `meta` of a result, so that Dask does not call the functions with empty arrays."""
     return np.empty((0,) * (x.ndim if keepdims else x.ndim - len(axes)), dtype)
 
 
@@ -74,18 +74,18 @@ def _reduced(block: Any, axis: Any, keepdims: bool, function: Any) -> Any:
 
 
 def sum_(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a sum."""
+    """Compute a sum; compensated for floats."""
     arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "dtype")
-    given = {"dtype": arguments["dtype"]}
-    dtype = dtype_of(function, x, **given)
+    options = {"dtype": arguments["dtype"]}
+    dtype = dtype_of(function, x, **options)
     if dtype.kind != "f" or _is_masked(x):
-        of_block, joined = (functools.partial(each, **given) for each in (function, public_api().sum))
+        of_block, joined = (functools.partial(each, **options) for each in (function, public_api().sum))
         return tree_reduction(x, axes, keepdims, dtype, of_block, joined)
     return _compensated(x, axes, keepdims, dtype, function)
 
 
 def product(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a product, whose parts are float32 if it is float16: they may overflow where it does not."""
+    """Compute a product; float16 uses float32 partial products, which would overflow otherwise."""
     arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "dtype")
     dtype = dtype_of(function, x, dtype=arguments["dtype"])
     is_half = dtype == np.float16
@@ -96,7 +96,7 @@ def product(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[s
 
 
 def mean(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a mean: the sum with all its digits, divided, and rounded once."""
+    """Compute a mean: the compensated sum, divided and rounded once."""
     arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "dtype")
     dtype = dtype_of_number(function, x, arguments["dtype"])
     return _mean(x, axes, keepdims, dtype, skips_nan(function, x))
@@ -108,39 +108,41 @@ def _mean(x: Any, axes: Axes, keepdims: bool, dtype: Any, skips: bool) -> Any:
 
 
 def variance_or_std(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return a variance or a standard deviation in two passes: the mean, and squares of what is off it."""
+    """Compute a variance or a standard deviation in two passes: the mean, then squared deviations from it."""
     pk = public_api()
     arguments, x, axes, keepdims = reduction_arguments(function, args, kwargs, "ddof dtype")
     ddof, skips = arguments["ddof"], skips_nan(function, x)
     dtype = dtype_of_number(function, x, arguments["dtype"])
-    wide = x.astype(np.float64)
-    squares = pk.square(pk.subtract(wide, _mean(wide, axes, True, wide.dtype, skips)))
+    x_float64 = x.astype(np.float64)
+    squares = pk.square(pk.subtract(x_float64, _mean(x_float64, axes, True, x_float64.dtype, skips)))
     if skips:
-        squares = pk.where(pk.isnan(wide), 0.0, squares)
-        count = pk.count_nonzero(pk.logical_not(pk.isnan(wide)), axis=axes, keepdims=keepdims)
-        free = pk.subtract(count, float(ddof))  # without any, it is not known
+        squares = pk.where(pk.isnan(x_float64), 0.0, squares)
+        count = pk.count_nonzero(pk.logical_not(pk.isnan(x_float64)), axis=axes, keepdims=keepdims)
+        degrees = pk.subtract(count, float(ddof))  # NaN without degrees of freedom
         variance = pk.divide(
-            _compensated(squares, axes, keepdims, wide.dtype, pk.sum),
-            pk.where(pk.greater(free, 0.0), free, np.nan),
+            _compensated(squares, axes, keepdims, x_float64.dtype, pk.sum),
+            pk.where(pk.greater(degrees, 0.0), degrees, np.nan),
         )
     else:
-        variance = _compensated(squares, axes, keepdims, wide.dtype, pk.sum, divided=True, ddof=ddof)
+        variance = _compensated(squares, axes, keepdims, x_float64.dtype, pk.sum, divided=True, ddof=ddof)
     result = pk.sqrt(variance) if function.__name__.endswith("std") else variance
     return result.astype(dtype)
 
 
 def dtype_of(function: Callable[..., Any], x: Any, **given: Any) -> Any:
-    """Return the type of what a reduction of an array gives."""
+    """Return the dtype of a reduction of an array."""
     return np.asarray(function(sample(x), **given)).dtype
 
 
-def dtype_of_number(function: Callable[..., Any], x: Any, given: Any = None) -> Any:
-    """Return the same, of a mean or of what is made of one."""
-    dtype = dtype_of(function, x, dtype=given)
+def dtype_of_number(function: Callable[..., Any], x: Any, requested: Any = None) -> Any:
+    """Return the dtype of a mean, variance or standard deviation; raise for unsupported dtypes."""
+    dtype = dtype_of(function, x, dtype=requested)
     if _is_masked(x) or x.dtype.kind not in "biuf" or dtype.kind != "f":
-        what = "masked arrays" if _is_masked(x) else x.dtype if given is None else f"dtype={given}"
+        unsupported = (
+            "masked arrays" if _is_masked(x) else x.dtype if requested is None else f"dtype={requested}"
+        )
         raise errors.Unsupported(
-            f"{function.__name__} of a Dask array takes bool, integers and floats, and got {what}: "
+            f"{function.__name__} of a Dask array takes bool, integers and floats, and got {unsupported}: "
             f"dask.array.{function.__name__} computes it"
         )
     return dtype
@@ -162,12 +164,12 @@ def _compensated(
     ddof: float = 0,
 ) -> Any:
     partials = functools.partial(_partial_sum, function=function, skips=skips)
-    whole = functools.partial(_finalize, divided=divided, ddof=ddof, dtype=dtype)
-    return tree_reduction(x, axes, keepdims, dtype, partials, whole, _combine)
+    finalize = functools.partial(_finalize, divided=divided, ddof=ddof, dtype=dtype)
+    return tree_reduction(x, axes, keepdims, dtype, partials, finalize, _combine)
 
 
 def _partial_sum(block: Any, axis: Axes, keepdims: bool, function: Any, skips: bool) -> Any:
-    """Return a block's sum, what is missing from it, and its count, along the first of the axes."""
+    """Return the sum, its rounding error and the count of a block, concatenated along the first axis."""
     del keepdims
     high, low = _compensated_sum(block, axis, function)
     if skips:
@@ -178,13 +180,13 @@ def _partial_sum(block: Any, axis: Axes, keepdims: bool, function: Any, skips: b
 
 
 def _combine(partials: Any, axis: Axes, keepdims: bool) -> Any:
-    """Return what several blocks told, as one would tell it."""
+    """Combine several partial results to one."""
     del keepdims
     return np.concatenate(_add_partials(partials, axis), axis[0])
 
 
 def _add_partials(partials: Any, axes: Axes) -> tuple[Any, Any, Any]:
-    """Return the sum of all blocks, what is missing from it, and of how many elements it is."""
+    """Add partial results: return the sum, its rounding error and the count."""
     high, low, count = (
         partials[(slice(None),) * axes[0] + (slice(n, None, _PARTIAL_LENGTH),)]
         for n in range(_PARTIAL_LENGTH)
@@ -196,10 +198,11 @@ def _add_partials(partials: Any, axes: Axes) -> tuple[Any, Any, Any]:
 
 
 def _compensated_sum(block: Any, axes: Axes, function: Any) -> tuple[Any, Any]:
+    """Return the float64 sum and its rounding error: the sum again, from minus the first sum."""
     high = function(block, axis=axes, keepdims=True, dtype=np.float64)
     if block.size == high.size:
         return high, np.zeros_like(high)
-    with np.errstate(invalid="ignore"):  # of infinities, of which nothing is missing
+    with np.errstate(invalid="ignore"):  # infinite sums have no rounding error
         if high.size == 1:
             low = function(block, axis=axes, keepdims=True, dtype=np.float64, initial=-high.item())
         else:
@@ -211,27 +214,27 @@ def _compensated_sum(block: Any, axes: Axes, function: Any) -> tuple[Any, Any]:
 
 
 def _flat(block: Any, axes: Axes) -> Any:
-    """Return the elements that add up in rows, the last axis."""
+    """Reshape so that the reduced axes become one last axis."""
     kept_axes = [a for a in range(block.ndim) if a not in axes]
     transposed = block.transpose([*kept_axes, *axes])
     return transposed.reshape([*transposed.shape[: len(kept_axes)], math.prod(block.shape[a] for a in axes)])
 
 
 def _finalize(partials: Any, axis: Axes, keepdims: bool, divided: bool, ddof: float, dtype: Any) -> Any:
-    """Return the sum that all blocks told, divided by their count if that is asked, and rounded once."""
+    """Return the total of all blocks, divided by the count if `divided`, and rounded once."""
     high, low, count = _add_partials(partials, axis)
     if divided:
         count = np.maximum(count - ddof, 0.0)
         with np.errstate(invalid="ignore", divide="ignore"):
             quotient = high / count
-            product, missing = _product(quotient, count)
-            rest = ((high - product) - missing + low) / count
-            high = np.where(np.isfinite(quotient) & np.isfinite(rest), quotient + rest, quotient)
+            product, error = _product(quotient, count)
+            correction = ((high - product) - error + low) / count
+            high = np.where(np.isfinite(quotient) & np.isfinite(correction), quotient + correction, quotient)
     return (high if keepdims else np.squeeze(high, axis)).astype(dtype)[()]
 
 
 def _product(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return a product, and exactly what is missing from it (Dekker)."""
+    """Return a product and its exact rounding error (Dekker's product with Veltkamp splitting)."""
     split = 134217729.0  # 2**27 + 1
 
     def halves(x: Any) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
-"""Functions of Dask arrays, by what each is: of blocks, of trees over these, or of whole lines.
+"""Dispatch of pycudakit functions with Dask arrays: the table `HANDLERS` and the entry point `call`.
 
-Which of these a function is, `KINDS` says. Blocks are computed where Dask's scheduler puts them, on the
-engine that is set there.
+A handler builds a lazy Dask array: elementwise by block, by a tree reduction over blocks, or along an axis in
+one chunk. Dask's scheduler decides where a block is computed; the engine set in that process computes it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from pycudakit._families.expression.parser import REDUCTIONS
 from pycudakit._families.sort.sorting import TopK
 from pycudakit._interop.foreign_arrays import is_dask
 
-_PUBLIC_MODULES = ("image", "linalg", "random")  # beside the package itself, what shows functions
+_PUBLIC_MODULES = ("image", "linalg", "random")  # the public namespaces besides the package itself
 
 
 def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str = "pycudakit") -> Any:
-    """Call a function of this name, which a module shows or has within, with Dask arrays among its arguments.
+    """Call a pycudakit function by name, with Dask arrays among its arguments.
 
     Raises
     ------
@@ -52,7 +52,8 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     handler = HANDLERS.get(title)
     if module == "pycudakit.random":
         raise errors.Unsupported(
-            f"{name}: .compute() the Dask array first; pk.random.on_dask draws one, by numbers as parameters"
+            f"{name}: .compute() the Dask array first; "
+            "pk.random.on_dask draws a Dask array, with numbers as parameters"
         )
     if handler is None:
         raise needs_whole_array(title)
@@ -65,7 +66,9 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
         given = inspect.signature(function).bind(*args, **kwargs)
         args, kwargs = given.args, given.kwargs
     named = any(map(is_dask, kwargs.values())) and handler is not composites.average
-    one_by_one = handler is _elementwise and any(map(_has_axes, kwargs.values()))  # which would not be cut
+    one_by_one = handler is _elementwise and any(
+        map(_has_axes, kwargs.values())
+    )  # these would not be split into blocks
     if one_by_one or named or has_out:
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
@@ -74,22 +77,24 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
         result = _of_empty_arrays(function, args, kwargs)
         return handler(function, args, kwargs) if result is None else result
     except (TypeError, ValueError) as error:
-        if not isinstance(error, (errors.Error, np.exceptions.AxisError)):  # as Dask's, of sizes that are NaN
+        if not isinstance(
+            error, (errors.Error, np.exceptions.AxisError)
+        ):  # Dask raises these for sizes that are NaN
             check_sizes(title, *_arrays(args[0] if is_joining else args))
         raise
 
 
 def _of_empty_arrays(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return the array that a function makes of arrays without elements, which are there at once, or None."""
+    """Compute the result at once if all arrays are empty; else return None."""
     arrays = _arrays(args)
-    if not arrays or any(array.size != 0 for array in arrays):  # or is not known
+    if not arrays or any(array.size != 0 for array in arrays):  # NaN if unknown
         return None
     result = function(*(np.empty(v.shape, v.dtype) if is_dask(v) else v for v in args), **kwargs)
     return None if isinstance(result, tuple) else dask_array().asarray(result)
 
 
 def _has_axes(value: Any) -> bool:
-    """Tell whether this is an array or a list, and no number, type or name."""
+    """Return True for arrays and lists of at least one dimension."""
     return not isinstance(value, type) and np.ndim(value) > 0
 
 
@@ -101,29 +106,30 @@ def _elementwise(function: Function, args: Sequence[Any], kwargs: Mapping[str, A
     da = dask_array()
     if function.__name__ == "where" and len(args) == 1:
         raise errors.Unsupported(
-            "where of a Dask array alone needs all of it at once: .compute() it first, or say what to choose"
+            "where of a Dask array alone needs all of it at once: "
+            ".compute() it first, or give two arrays to choose from"
         )
-    # Other arrays are cut as these are; numbers, types and the like are part of the call.
-    given = [da.asarray(v) if not is_dask(v) and _has_axes(v) else v for v in args]
-    compute = BlockFunction(function, given, kwargs)
+    # Other arrays are split into the same blocks; scalars, dtypes and the like are part of the call.
+    operands = [da.asarray(v) if not is_dask(v) and _has_axes(v) else v for v in args]
+    compute = BlockFunction(function, operands, kwargs)
     parts = _SEVERAL_OUTPUTS.get(function.__name__)
     if parts is None:
-        return _block_by_block(compute, _arrays(given))
+        return _block_by_block(compute, _arrays(operands))
     return tuple(
-        _block_by_block(functools.partial(compute, part=part), _arrays(given)) for part in range(parts)
+        _block_by_block(functools.partial(compute, part=part), _arrays(operands)) for part in range(parts)
     )
 
 
 def _block_by_block(compute: Function, arrays: Sequence[Any]) -> Any:
     result = dask_array().core.elemwise(compute, *_rechunk_alike(arrays))
-    if result is NotImplemented:  # all that Dask says of what the function refuses
+    if result is NotImplemented:  # Dask gives no reason: let the function raise
         compute(*map(sample, arrays))
         raise needs_whole_array(compute.__name__)
     return result
 
 
 def _rechunk_alike(arrays: Sequence[Any]) -> Sequence[Any]:
-    """Return arrays, the largest cut as the finest of them: Dask would cut all wherever any is cut."""
+    """Rechunk the largest arrays like the finest of them: Dask would split at every chunk boundary of any."""
     size, shape = max(((array.size, array.shape) for array in arrays), key=operator.itemgetter(0))
     if math.isnan(size):
         return arrays
@@ -132,23 +138,23 @@ def _rechunk_alike(arrays: Sequence[Any]) -> Sequence[Any]:
 
 
 def _largest_block(chunks: Sequence[Sequence[int]]) -> int:
-    """Return how many elements the largest block has."""
+    """Return the number of elements of the largest block."""
     return math.prod(map(max, chunks))
 
 
 def _evaluate(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return what an expression gives of blocks; what its outermost call reduces is reduced as that is."""
+    """Evaluate an expression by blocks; an outermost reduction is computed as a tree reduction."""
     expression, operands = args[0], {name: normalized(value) for name, value in args[1].items()}
-    whole = ast.parse(expression.strip(), mode="eval").body
-    if isinstance(whole, ast.Call) and isinstance(whole.func, ast.Name) and whole.func.id in REDUCTIONS:
-        inner = _evaluate(function, (ast.unparse(whole.args[0]), operands), kwargs)
-        named = {str(each.arg): ast.literal_eval(each.value) for each in whole.keywords}
-        return getattr(public_api(), whole.func.id)(inner, **named)
+    tree = ast.parse(expression.strip(), mode="eval").body
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in REDUCTIONS:
+        inner = _evaluate(function, (ast.unparse(tree.args[0]), operands), kwargs)
+        options = {str(each.arg): ast.literal_eval(each.value) for each in tree.keywords}
+        return getattr(public_api(), tree.func.id)(inner, **options)
     return _elementwise(_Expression(function, expression, list(operands)), list(operands.values()), {})
 
 
 class _Expression:
-    """An expression, as a function of its operands."""
+    """An expression as a picklable function of its operands."""
 
     def __init__(self, evaluate: Function, expression: str, names: Sequence[str]) -> None:
         self._given = evaluate, expression, names
@@ -163,7 +169,7 @@ _SEVERAL_OUTPUTS = {"divmod": 2, "modf": 2, "frexp": 2}
 
 
 def _associative(join: str | None = None) -> Function:
-    """Return the kind of a reduction whose parts may be joined in any order, by itself or another."""
+    """Return the handler of an associative reduction, whose partial results `join` (or itself) combines."""
 
     def handler(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)
@@ -176,7 +182,7 @@ def _associative(join: str | None = None) -> Function:
 
 
 def _min_or_max(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return the least or the greatest, which blocks without elements have no say in."""
+    """Compute a minimum or maximum; empty blocks do not count."""
     _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)
     some = functools.partial(_min_or_max_of_blocks, function=function)
     return reductions.tree_reduction(
@@ -190,14 +196,14 @@ def _min_or_max_of_blocks(block: Any, axis: Any, keepdims: bool, function: Funct
         return np.empty_like(block, shape=shape)
     if skips_nan(function, block):
         all_nan = public_api().all(public_api().isnan(block), axis=axis, keepdims=True)
-        if np.any(all_nan):  # nothing to warn of yet: other blocks may have numbers
+        if np.any(all_nan):  # no warning yet: other blocks may have numbers
             result = function(np.where(all_nan, 0, block), axis=axis, keepdims=keepdims)
             return np.where(all_nan, np.nan, result).astype(block.dtype)
     return function(block, axis=axis, keepdims=keepdims)
 
 
 def _ptp(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return how far the extremes are from each other."""
+    """Compute the maximum minus the minimum."""
     _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)
     most, least = (
         _min_or_max(each, (x, axes), {"keepdims": keepdims}) for each in (public_api().max, public_api().min)
@@ -206,15 +212,15 @@ def _ptp(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
 
 
 def _arg_min_or_max(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """Return where an extreme is, which no arithmetic decides: along an axis by NumPy, block by block."""
+    """Compute the index of an extreme; along an axis, Dask and NumPy do it, as no arithmetic is involved."""
     arguments = CallArguments(function, args, kwargs, "axis keepdims")
     x, axis, keepdims = args[0], arguments["axis"], arguments.keepdims
-    function(sample(x), axis)  # which refuses what is no axis
+    function(sample(x), axis)  # raises for an invalid axis
     if x.ndim == 0:
         x, axis, keepdims = x.reshape(1), 0, False
     if axis is None or np.isnan(x.shape[axis]):
         arguments.check_sizes(x)
-    if axis is None and x.ndim > 1:  # where Dask finds the first block's, and not the first
+    if axis is None and x.ndim > 1:  # Dask returns the first in block order, not in C order
         place = _arg_min_or_max_of_all(function, x)
         return place.reshape((1,) * x.ndim) if keepdims else place
     return getattr(dask_array(), function.__name__)(x, axis=axis, keepdims=keepdims)
@@ -234,7 +240,7 @@ def _arg_min_or_max_of_all(function: Function, x: Any) -> Any:
 def _arg_min_or_max_of_block(
     function: Function, block: Any, start: Sequence[int], shape: Sequence[int]
 ) -> Any:
-    """Return where a block's extreme is in the whole, and what it is; nothing, if there is none."""
+    """Return the flat index of the extreme of a block, and its value; () if there is none."""
     if not block.size or (skips_nan(function, block) and np.isnan(block).all()):
         return ()
     at = np.unravel_index(function(block), block.shape)
@@ -244,12 +250,12 @@ def _arg_min_or_max_of_block(
 
 def _combine_arg_min_or_max(function: Function, parts: Sequence[Any]) -> Any:
     result = sorted((part for part in parts if part), key=operator.itemgetter(0))
-    if not result:  # which raises, as NumPy does
+    if not result:  # raises, as NumPy does
         return function(np.full(len(parts) * function.__name__.startswith("nan"), np.nan))
     return np.intp(result[function(np.asarray([value for _, value in result]))][0])
 
 
-# ---- The best ------------------------------------------------------------------------------------------
+# ---- Top k ---------------------------------------------------------------------------------------------
 
 
 def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -270,9 +276,9 @@ def _topk(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
     starts = np.cumsum([0, *x.chunks[0][:-1]])
     best = delayed(_topk_of_block)
     parts = [best(function, k, largest, b, n) for b, n in zip(x.to_delayed(), starts, strict=True)]
-    whole = delayed(_combine_topk)(function, k, largest, parts)
+    combined = delayed(_combine_topk)(function, k, largest, parts)
     values, indices = (
-        da.from_delayed(whole[n], (k,), dtype) for n, dtype in enumerate((x.dtype, np.dtype(np.intp)))
+        da.from_delayed(combined[n], (k,), dtype) for n, dtype in enumerate((x.dtype, np.dtype(np.intp)))
     )
     return TopK(values, indices)
 
@@ -283,13 +289,13 @@ def _topk_of_block(function: Function, k: int, largest: bool, block: Any, start:
 
 
 def _combine_topk(function: Function, k: int, largest: bool, parts: Any) -> Any:
-    """Return the best of the blocks' best, which are in order: so the first of equals wins here, too."""
+    """Return the top k of the top k of each block; blocks are in order, so the first of equals wins."""
     values, indices = (np.concatenate(each, dtype=each[0].dtype) for each in zip(*parts, strict=True))
     values, places = function(values, k, largest=largest)
     return values, indices[places]
 
 
-# ---- What each function is ----------------------------------------------------------------------------
+# ---- The handler of each function ----------------------------------------------------------------------
 
 _ELEMENTWISE = """
 add subtract multiply divide true_divide floor_divide remainder mod fmod power pow float_power divmod

@@ -1,6 +1,7 @@
-"""NumPy's names: pycudakit's functions where it has them, and NumPy's own for the rest.
+"""A drop-in namespace for NumPy: pycudakit functions where they exist, and NumPy's own for the rest.
 
-``import pycudakit.numpy as np`` takes the place of ``import numpy as np``. `coverage` tells whose a name is.
+Write ``import pycudakit.numpy as np`` instead of ``import numpy as np``. `coverage` tells which
+implementation each name refers to.
 """
 
 from typing import TYPE_CHECKING

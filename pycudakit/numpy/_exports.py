@@ -1,4 +1,4 @@
-"""Which of NumPy's names are pycudakit's, and modules that show both."""
+"""Lazy attributes of `pycudakit.numpy` and its submodules: pycudakit functions, else NumPy's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from types import ModuleType
 from typing import Any
 
 _ROOT = __name__.rpartition(".")[0]
-_SUBMODULES = ("linalg", "random")  # that are modules here
-_FROM_PYCUDAKIT: dict[str, Mapping[str, object]] = {}  # of each module here, the names that are not NumPy's
-# Names of pycudakit's that mean something else: its own headers, and copies where NumPy has views.
+_SUBMODULES = ("linalg", "random")  # submodules of this package; NumPy's others are imported as they are
+_FROM_PYCUDAKIT: dict[str, Mapping[str, object]] = {}  # module: its names that are not NumPy's
+# Names that pycudakit has with another meaning: its own headers, and copies where NumPy has views.
 _DIFFERENT_MEANING = frozenset({"get_include", "ascontiguousarray", "flip", "swapaxes", "transpose"})
 
 
 def _shared_names(numpy_module: ModuleType, pk: ModuleType) -> dict[str, str]:
-    """Return NumPy's names and aliases of functions that the kit has, each with its name there."""
+    """Map the NumPy names, aliases included, of functions that pycudakit has to their names in pycudakit."""
     known = {name: value for name, value in vars(numpy_module).items() if callable(value)}
     shared = [name for name in pk.__all__ if name in known and name not in _DIFFERENT_MEANING]
     name_of = {id(known[name]): name for name in shared}
@@ -25,36 +25,39 @@ def _shared_names(numpy_module: ModuleType, pk: ModuleType) -> dict[str, str]:
 
 
 def populate(package: str, **factories: Callable[[], Any]) -> None:
-    """Have a module here show all names of NumPy's, but the kit's functions where it has them.
+    """Install `__getattr__`, `__dir__` and `__all__` in a module, so that it has all names of NumPy's.
 
-    Each of `own` makes what a name means in neither. What was asked for is an ordinary attribute (PEP 562).
+    A factory creates the object of a name that is in neither library. A name becomes an ordinary attribute
+    when it is first used (PEP 562).
     """
-    below = package.removeprefix(_ROOT)
-    numpy_module, pk = (importlib.import_module(root + below) for root in ("numpy", "pycudakit"))
+    submodule = package.removeprefix(_ROOT)
+    numpy_module, pk = (importlib.import_module(root + submodule) for root in ("numpy", "pycudakit"))
     from_pycudakit: dict[str, Any] = {**_shared_names(numpy_module, pk), **factories}
-    this = vars(sys.modules[package])
+    namespace = vars(sys.modules[package])
 
     def get(name: str) -> Any:
         if name in _SUBMODULES and package == _ROOT:
             return importlib.import_module(f"{_ROOT}.{name}")
         if name in factories:
             resolved = factories[name]()
-            resolved.__module__ = package  # which pickles then name
+            resolved.__module__ = package  # the module that pickles name
         elif name in from_pycudakit:
             resolved = getattr(pk, from_pycudakit[name])
         else:
-            resolved = getattr(numpy_module, name)  # or NumPy's own words about what it has no longer
-        return this.setdefault(name, resolved)
+            resolved = getattr(numpy_module, name)  # or NumPy's error for a name that it removed
+        return namespace.setdefault(name, resolved)
 
     def names() -> list[str]:
-        return sorted({*dir(numpy_module), *factories, *(name for name in this if name.startswith("__"))})
+        return sorted(
+            {*dir(numpy_module), *factories, *(name for name in namespace if name.startswith("__"))}
+        )
 
     _FROM_PYCUDAKIT[package] = from_pycudakit
-    this.update(__getattr__=get, __dir__=names, __all__=[*numpy_module.__all__])
+    namespace.update(__getattr__=get, __dir__=names, __all__=[*numpy_module.__all__])
 
 
 def coverage() -> dict[str, str]:
-    """Tell of each public name whose it is.
+    """Return the implementation that each public name refers to.
 
     Returns
     -------
@@ -65,8 +68,8 @@ def coverage() -> dict[str, str]:
     Examples
     --------
     >>> import pycudakit.numpy as np
-    >>> whose = np.coverage()
-    >>> whose["sort"], whose["linalg.norm"], whose["linalg.svd"], whose["asarray"]
+    >>> names = np.coverage()
+    >>> names["sort"], names["linalg.norm"], names["linalg.svd"], names["asarray"]
     ('pycudakit', 'pycudakit', 'numpy', 'numpy')
     """
     origins = {}

@@ -1,4 +1,4 @@
-"""Generators by NumPy's names: pycudakit's of a seed or a Philox, and NumPy's of all else."""
+"""`Generator` and `default_rng`: of pycudakit for seeds and Philox, of NumPy for other bit generators."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _NUMPY_ONLY = (np.random.BitGenerator, np.random.RandomState)
 
 
 def _is_numpy_generator(seed: Any) -> bool:
-    """Tell whether only NumPy's generators go on from something."""
+    """Return True if the seed is a generator or bit generator that only NumPy can continue."""
     seed = seed.bit_generator if isinstance(seed, np.random.Generator) else seed
     return isinstance(seed, _NUMPY_ONLY) and not isinstance(seed, np.random.Philox)
 
 
 class _EitherGenerator(type):
-    """The type of what stands for two types."""
+    """A metaclass whose instance check accepts both generator classes."""
 
     def __instancecheck__(cls, value: object) -> bool:
-        """Tell whether something is a generator of either kind."""
+        """Return True for a generator of pycudakit or of NumPy."""
         return isinstance(value, (random.Generator, np.random.Generator))
 
 
 class Generator(metaclass=_EitherGenerator):
-    """A generator that draws from a bit generator: pycudakit's from a Philox, NumPy's from all others.
+    """A generator for a bit generator: one of pycudakit for Philox, one of NumPy for all others.
 
     Examples
     --------
@@ -40,15 +40,15 @@ class Generator(metaclass=_EitherGenerator):
     """
 
     def __new__(cls, bit_generator: Any) -> Any:
-        """Return a generator of pycudakit's or of NumPy's."""
+        """Return a generator of pycudakit or of NumPy."""
         is_ours = isinstance(bit_generator, np.random.Philox)
         return random.Generator(bit_generator) if is_ours else np.random.Generator(bit_generator)
 
 
 def default_rng(seed: Any = None) -> Any:
-    """Return a generator: pycudakit's, unless what is given is one, or a bit generator, that only NumPy has.
+    """Return a pycudakit generator; NumPy's if the seed is a generator or bit generator that only NumPy has.
 
-    Its numbers are those of `pycudakit.random.default_rng`: NumPy's for a seed are others, of PCG64.
+    A seed gives the numbers of `pycudakit.random.default_rng` (Philox), not those of NumPy (PCG64).
 
     Examples
     --------

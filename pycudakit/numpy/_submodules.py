@@ -1,4 +1,4 @@
-"""`import pycudakit.numpy.fft`, and whatever other module of NumPy's there is: NumPy's own."""
+"""An import finder that makes `import pycudakit.numpy.fft` (and other submodules) return NumPy's module."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWN_SUBMODULES = frozenset(
 
 
 class _NumPyLoader(Loader):
-    """Loads a module of NumPy's by another name: the very same."""
+    """A loader that returns NumPy's module object under another name."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """Return NumPy's module."""
@@ -27,18 +27,20 @@ class _NumPyLoader(Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave it as it was: the import has given it another spec."""
+        """Restore the spec of the module, which the import has replaced."""
         module.__spec__ = self._spec
 
 
 class _Finder(MetaPathFinder):
+    """A finder for submodules that NumPy has and this package does not."""
+
     def find_spec(
         self,
         fullname: str,
         path: Sequence[str] | None,  # noqa: ARG002
         target: ModuleType | None = None,  # noqa: ARG002
     ) -> ModuleSpec | None:
-        """Find what lies in NumPy and not here."""
+        """Return a spec for a module that exists only in NumPy; else None."""
         if not fullname.startswith(_PACKAGE + ".") or fullname in _OWN_SUBMODULES:
             return None
         name = _numpy_name(fullname)
@@ -51,6 +53,6 @@ def _numpy_name(name: str) -> str:
 
 
 def install_finder() -> None:
-    """Let imports from here find NumPy's modules, once for the process."""
+    """Install the finder, once per process."""
     if not any(type(finder).__module__ == __name__ for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

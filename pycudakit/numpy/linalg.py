@@ -1,4 +1,4 @@
-"""`numpy.linalg`, with pycudakit's functions where it has them."""
+"""`numpy.linalg`, with pycudakit functions where they exist."""
 
 from typing import TYPE_CHECKING
 

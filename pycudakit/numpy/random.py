@@ -1,4 +1,4 @@
-"""`numpy.random`, with pycudakit's generators where it has them."""
+"""`numpy.random`, with the generators of pycudakit."""
 
 from typing import TYPE_CHECKING
 

@@ -1,1 +1,1 @@
-"""NumPy's functions that are made of others, each in one trip."""
+"""Composites: NumPy functions written in terms of other NumPy functions, and fused as a whole."""

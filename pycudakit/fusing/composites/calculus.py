@@ -1,4 +1,4 @@
-"""NumPy's differences and integrals of samples, and products of vectors."""
+"""Composites for differences, gradients, integrals and cross products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pycudakit._interop.foreign_arrays import is_dask
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit.fusing.composites.decorator import as_array, composite
 
-# Of the vectors that NumPy's `cross` takes.
+# The lengths of the vectors that `np.cross` takes.
 _LENGTHS = {2, 3} if np.lib.NumpyVersion(np.__version__) < "2.5.0" else {3}
 
 
@@ -24,7 +24,7 @@ _NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: Any = _NOT_GIVEN) -> Any:
-    """Return the differences of neighbours, as `pycudakit.diff` does."""
+    """Compute the n-th difference along an axis, as `pycudakit.diff` does."""
     a = as_array(a)
     if n == 0:
         return a
@@ -34,11 +34,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
         raise ValueError("diff requires input that is at least one dimensional")
     axis = normalize_axis_index(axis, np.ndim(a))
     parts = [a]
-    for place, given in ((0, prepend), (2, append)):
-        if given is _NOT_GIVEN:
+    for position, value in ((0, prepend), (2, append)):
+        if value is _NOT_GIVEN:
             continue
-        one = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
-        parts.insert(place, np.broadcast_to(given, one) if np.ndim(given) == 0 else given)
+        edge_shape = (*a.shape[:axis], 1, *a.shape[axis + 1 :])
+        parts.insert(position, np.broadcast_to(value, edge_shape) if np.ndim(value) == 0 else value)
     if len(parts) > 1:
         a = np.concatenate(parts, axis)
     late, early = _along(axis, slice(1, None)), _along(axis, slice(None, -1))
@@ -49,31 +49,31 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Return the differences of neighbours among all elements, between what is to be before and behind."""
+    """Compute the differences of consecutive elements, with `to_begin` before and `to_end` after them."""
     ary = np.ravel(ary)
     differences = ary[1:] - ary[:-1]
-    before, behind = _ends(to_begin, "to_begin", ary), _ends(to_end, "to_end", ary)
-    return np.concatenate([*before, differences, *behind]) if before or behind else differences
+    before, after = _ends(to_begin, "to_begin", ary), _ends(to_end, "to_end", ary)
+    return np.concatenate([*before, differences, *after]) if before or after else differences
 
 
-def _ends(given: Any, name: str, like: Any) -> list[Any]:
-    """Return what is to be at an end, in the type of an array, if there is something."""
-    if given is None:
+def _ends(values: Any, name: str, like: Any) -> list[Any]:
+    """Return a list of the values to prepend or append, cast to the dtype of `like`; [] if there are none."""
+    if values is None:
         return []
-    ends = as_array(given)
+    ends = as_array(values)
     if not np.can_cast(ends, like.dtype, casting="same_kind"):
         raise TypeError(f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule.")
     return [ends.ravel().astype(like.dtype)]
 
 
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.pi) -> Any:
-    """Return angles that go on where neighbours are more than half a period apart."""
+    """Add multiples of the period so that no two neighbours differ by more than half a period."""
     steps = diff(p, axis=axis)
     dtype = np.result_type(steps, period)
     high, rest = divmod(period, 2) if dtype.kind in "iu" else (period / 2, 0)
     low = -high
     wrapped = np.remainder(steps - low, period) + low
-    if rest == 0:  # half a period up is not half a period down
+    if rest == 0:  # a jump of exactly +half a period stays positive
         wrapped = np.where((wrapped == low) & (steps > 0), high, wrapped)
     corrections = np.where(np.abs(steps) < (period / 2 if discont is None else discont), 0, wrapped - steps)
     result = p.astype(dtype)
@@ -84,14 +84,14 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * np.
 
 @composite("f")
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
-    """Return the slope at each sample, by differences of the second order inside.
+    """Return the gradient: central differences inside, one-sided differences at both ends.
 
     Parameters
     ----------
     f : array_like
         The samples.
     varargs : float or array_like, optional
-        The distance of samples, or their places: one for all axes, or one for each.
+        The distance of samples, or their coordinates: one for all axes, or one for each.
     axis : int or tuple of ints, optional
         The axes; all of them if None.
     edge_order : {1, 2}
@@ -117,27 +117,27 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     return slopes[0] if len(slopes) == 1 else tuple(slopes)
 
 
-def _spacings(f: Any, axes: tuple[int, ...], given: tuple[Any, ...]) -> list[Any]:
-    """Return for each axis the distance of samples, or all distances where they differ."""
-    if not given:
+def _spacings(f: Any, axes: tuple[int, ...], varargs: tuple[Any, ...]) -> list[Any]:
+    """Return the spacing of each axis: a number, or all distances if they differ."""
+    if not varargs:
         return [1.0] * len(axes)
-    if len(given) == 1 and np.ndim(given[0]) == 0:
-        return list(given) * len(axes)
-    if len(given) != len(axes):
+    if len(varargs) == 1 and np.ndim(varargs[0]) == 0:
+        return list(varargs) * len(axes)
+    if len(varargs) != len(axes):
         raise TypeError("invalid number of arguments")
     spacings: list[Any] = []
-    for axis, places in zip(axes, given, strict=True):
-        if np.ndim(places) == 0:
-            spacings.append(places)
+    for axis, spacing in zip(axes, varargs, strict=True):
+        if np.ndim(spacing) == 0:
+            spacings.append(spacing)
             continue
-        if np.ndim(places) != 1:
+        if np.ndim(spacing) != 1:
             raise ValueError("distances must be either scalars or 1d")
-        if len(places) != f.shape[axis]:
+        if len(spacing) != f.shape[axis]:
             raise ValueError("when 1d, distances must match the length of the corresponding dimension")
-        known = (
-            places.resolved() if isinstance(places, LazyArray) else np.asarray(places)
-        )  # little, and looked at
-        distances = np.diff(known.astype(np.float64) if known.dtype.kind in "iu" else known)
+        coordinates = (
+            spacing.resolved() if isinstance(spacing, LazyArray) else np.asarray(spacing)
+        )  # a small array, read on the host
+        distances = np.diff(coordinates.astype(np.float64) if coordinates.dtype.kind in "iu" else coordinates)
         spacings.append(distances[0] if (distances == distances[0]).all() else distances)
     return spacings
 
@@ -150,7 +150,7 @@ def _slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
         )
     dtype = f.dtype if f.dtype.kind == "f" else np.float64
     first, last = _slopes_at_ends(f, axis, spacing, edge_order)
-    if is_dask(f):  # each item that is set in an array of Dask's goes over all of its blocks
+    if is_dask(f):  # setting an item of a Dask array rewrites all of its blocks
         first, last = (end[_along(axis, np.newaxis)] for end in (first, last))
         slopes: Any = np.concatenate([first, _slope_inside(f, axis, spacing), last], axis)
         return slopes.astype(dtype).rechunk(f.chunks)
@@ -164,8 +164,8 @@ def _slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
 def _slopes_at_ends(f: Any, axis: int, spacing: Any, edge_order: int) -> tuple[Any, Any]:
     """Return the slopes at the first sample and at the last."""
 
-    def at(place: int) -> Any:
-        return f[_along(axis, place)]
+    def at(index: int) -> Any:
+        return f[_along(axis, index)]
 
     is_even = np.ndim(spacing) == 0
     first, second, last, last_but_one = (spacing,) * 4 if is_even else spacing[[0, 1, -1, -2]]
@@ -188,8 +188,10 @@ def _slopes_at_ends(f: Any, axis: int, spacing: Any, edge_order: int) -> tuple[A
 
 
 def _slope_inside(f: Any, axis: int, spacing: Any) -> Any:
-    """Return the slopes at all samples but the first and the last."""
-    before, here, after = (f[_along(axis, part)] for part in (slice(None, -2), slice(1, -1), slice(2, None)))
+    """Return the second-order central differences at all samples but the first and the last."""
+    before, centre, after = (
+        f[_along(axis, part)] for part in (slice(None, -2), slice(1, -1), slice(2, None))
+    )
     if np.ndim(spacing) == 0:
         return (after - before) / (2.0 * spacing)
     left, right = spacing[:-1], spacing[1:]
@@ -200,7 +202,7 @@ def _slope_inside(f: Any, axis: int, spacing: Any) -> Any:
     )
     shape = [-1 if each == axis else 1 for each in range(f.ndim)]
     a, b, c = (weight.reshape(shape) for weight in weights)
-    return a * before + b * here + c * after
+    return a * before + b * centre + c * after
 
 
 @composite("y", "x")
@@ -212,9 +214,9 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     y : array_like
         The samples.
     x : array_like, optional
-        Their places.
+        The coordinates of the samples.
     dx : float
-        Their distance, where there are no places.
+        The distance of samples, if `x` is None.
     axis : int
         The axis.
 
@@ -240,14 +242,14 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 @composite("a", "b")
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
-    """Return the cross products of vectors of three numbers, or of two where NumPy's does, before 2.5.
+    """Return the cross products of vectors of length 3; of length 2, too, with NumPy before 2.5.
 
     Parameters
     ----------
     a, b : array_like
         The vectors, broadcast together.
     axisa, axisb, axisc : int
-        The axes of their components, and of the result's.
+        The axes of the components of `a`, of `b` and of the result.
     axis : int, optional
         All three of these.
 

@@ -1,4 +1,8 @@
-"""Public functions of those that are written for NumPy: fused, and called as NumPy's own are."""
+"""The `composite` decorator: a public function made from a body that is written in NumPy and fused.
+
+The wrapper picks the path of a call: inline in the current trace, Dask, NumPy alone, replay on device arrays,
+another library's override, or the fused body.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +39,16 @@ def composite(
     first_is_sequence: bool = False,
     numpy_is_faster: Callable[[list[Array]], bool] | None = None,
 ) -> Callable[[F], F]:
-    """Make a public function of a body, which has the name, the arguments and the errors of NumPy's function.
+    """Make a public function from a body with the name, arguments and errors of a NumPy function.
 
     Parameters
     ----------
     arrays
-        The arguments that the body wants as arrays; None is left as it is.
-    of_many
+        The arguments that the body takes as arrays; None stays None.
+    first_is_sequence
         Whether the first of them is a sequence of arrays.
-    is_numpys
-        Whether NumPy's own answers first, which need not take the steps of the body, though they are large.
+    numpy_is_faster
+        Returns True if NumPy's function is faster for these arrays, although they are large (under "auto").
     """
 
     def decorate(body: F) -> F:
@@ -52,19 +56,19 @@ def composite(
         numpy_function = getattr(np, name)
         fused = fuse(body)
         parameters = inspect.signature(body).parameters
-        places = {key: place for place, key in enumerate(parameters) if key in arrays}
+        positions = {key: position for position, key in enumerate(parameters) if key in arrays}
         needed = [
-            (key, place)
-            for key, place in places.items()
+            (key, position)
+            for key, position in positions.items()
             if parameters[key].default is inspect.Parameter.empty
         ]
 
         def call(*args: Any, **kwargs: Any) -> Any:
             trace = current_trace()
             if trace is not None:
-                given, named = _replaced(args, kwargs, places, first_is_sequence, as_array)
+                call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, as_array)
                 try:
-                    return body(*given, **named)
+                    return body(*call_args, **call_kwargs)
                 except NumPyOnly:
                     return trace.by_numpy(numpy_function, args, kwargs)
             compute = functools.partial(numpy_function, *args, **kwargs)
@@ -72,8 +76,8 @@ def composite(
             values = (*args, *kwargs.values())
             are_ordinary = all(map(is_ordinary, values))
             if not are_ordinary and any(map(has_dask, values)):
-                given, named = _replaced(args, kwargs, places, first_is_sequence, as_array)
-                return late_bound.call_on_dask(name, given, named)
+                call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, as_array)
+                return late_bound.call_on_dask(name, call_args, call_kwargs)
             if context.is_only_numpy(engine):
                 return native_call.numpy_fallback(name, compute)
             if not are_ordinary:
@@ -98,15 +102,17 @@ def composite(
                 arrays_read.append(array)
                 return array
 
-            if any((args[at] if at < len(args) else kwargs.get(key, ...)) is None for key, at in needed):
+            if any(
+                (args[index] if index < len(args) else kwargs.get(key, ...)) is None for key, index in needed
+            ):
                 return native_call.numpy_fallback(name, compute)
             try:
-                given, named = _replaced(args, kwargs, places, first_is_sequence, read)
+                call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, read)
                 if engine == "auto" and sum(array.size for array in arrays_read) <= SMALL_ARRAYS:
                     return native_call.run_numpy(name, REASON_NUMPY_FASTER_FOR_SIZE, compute)
                 if engine == "auto" and numpy_is_faster is not None and numpy_is_faster(arrays_read):
                     return native_call.run_numpy(name, REASON_NUMPY_FASTER, compute)
-                return fused(*given, **named)
+                return fused(*call_args, **call_kwargs)
             except NumPyOnly as error:
                 return native_call.numpy_fallback(name, compute, *error.args)
 
@@ -116,36 +122,36 @@ def composite(
 
 
 class NumPyOnly(Exception):
-    """NumPy alone takes such arguments, for the reason given, or because of an array's type."""
+    """Raised for arguments that only NumPy supports; its argument is the reason, if it is not a dtype."""
 
 
 def as_array(value: Any) -> Any:
-    """Return an array, or what takes its place, as it is, and one of anything else."""
-    is_one = issubclass(type(value), LazyArray) or isinstance(value, np.ndarray) or has_dask(value)
-    return value if is_one else np.asarray(value)
+    """Return arrays, lazy arrays and Dask arrays unchanged; convert anything else to an array."""
+    is_array = issubclass(type(value), LazyArray) or isinstance(value, np.ndarray) or has_dask(value)
+    return value if is_array else np.asarray(value)
 
 
 def _replaced(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    places: dict[str, int],
+    positions: dict[str, int],
     first_is_sequence: bool,
     read: Callable[[Any], Any],
 ) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments with what `read` makes of those that are arrays."""
-    given, named = list(args), dict(kwargs)
-    for key, place in places.items():
-        where: Any = given if place < len(given) else named
-        at: Any = place if where is given else key
-        if where is named and key not in named:
+    """Return the arguments, with `read` applied to the array arguments."""
+    new_args, new_kwargs = list(args), dict(kwargs)
+    for key, position in positions.items():
+        container: Any = new_args if position < len(new_args) else new_kwargs
+        slot: Any = position if container is new_args else key
+        if container is new_kwargs and key not in new_kwargs:
             continue
-        value = where[at]
+        value = container[slot]
         if value is not None:
-            where[at] = _read_many(value, read) if first_is_sequence and place == 0 else read(value)
-    return given, named
+            container[slot] = _read_many(value, read) if first_is_sequence and position == 0 else read(value)
+    return new_args, new_kwargs
 
 
 def _read_many(parts: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """Return arrays; and Python numbers, whose type is that of their company, as they are."""
+    """Return the parts as arrays; Python numbers stay, since they are weakly typed (NEP 50)."""
     both = [(part, read(part)) for part in parts]
     return [part if type(part) in (int, float) else array for part, array in both]

@@ -1,4 +1,4 @@
-"""NumPy's arrays made of others: put together, repeated and padded."""
+"""Composites that join and repeat arrays: `concatenate`, `stack`, `tile`, `repeat`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pycudakit.fusing.composites.decorator import composite
 def concatenate(
     arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Any:
-    """Put arrays together along an axis.
+    """Join arrays along an existing axis.
 
     Parameters
     ----------
@@ -22,9 +22,9 @@ def concatenate(
     axis : int, optional
         The axis; all are flattened if None.
     out : ndarray, optional
-        Where to put the result.
+        The array to write the result to.
     dtype, casting
-        The type of the result, and how far it may be from the arrays'.
+        The dtype of the result, and the casting rule for it.
 
     Returns
     -------
@@ -36,8 +36,8 @@ def concatenate(
     >>> pk.concatenate(([1, 2], [3]))
     array([1, 2, 3])
     """
-    wanted = {} if dtype is None and casting == "same_kind" else {"dtype": dtype, "casting": casting}
-    return np.concatenate(arrays, axis=axis, out=out, **wanted)
+    options = {} if dtype is None and casting == "same_kind" else {"dtype": dtype, "casting": casting}
+    return np.concatenate(arrays, axis=axis, out=out, **options)
 
 
 concat = concatenate
@@ -47,14 +47,14 @@ concat = concatenate
 def stack(
     arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Any:
-    """Put arrays of one shape together along a new axis.
+    """Join arrays of one shape along a new axis.
 
     Parameters
     ----------
     arrays : sequence of array_like
         The arrays.
     axis : int
-        Where the new axis is in the result.
+        The position of the new axis in the result.
     out, dtype, casting
         As for `concatenate`.
 
@@ -69,8 +69,8 @@ def stack(
     array([[1, 3],
            [2, 4]])
     """
-    wanted = {} if dtype is None and casting == "same_kind" else {"dtype": dtype, "casting": casting}
-    return np.stack(arrays, axis=axis, out=out, **wanted)
+    options = {} if dtype is None and casting == "same_kind" else {"dtype": dtype, "casting": casting}
+    return np.stack(arrays, axis=axis, out=out, **options)
 
 
 @composite("A")
@@ -82,7 +82,7 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803
     A : array_like
         The array.
     reps : int or sequence of ints
-        How often, along each axis.
+        The number of repetitions along each axis.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a : array_like
         The array.
     repeats : int or array of ints
-        How often: one number for all elements, or one for each.
+        The number of repetitions: one for all elements, or one for each.
     axis : int, optional
         The axis; the array is flattened if None.
 

@@ -1,4 +1,4 @@
-"""NumPy's borders around arrays."""
+"""The composite `pad`: all modes of `np.pad` but callables and odd reflections."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _KEYWORDS = {
 
 @composite("array")
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
-    """Put a border around an array.
+    """Pad an array at both ends of its axes.
 
     Parameters
     ----------
     array : array_like
         The array.
     pad_width : int, sequence of ints or dict
-        How many elements before and behind each axis.
+        The number of elements to add before and after each axis.
     mode : str or callable
-        What is there, in NumPy's words; a callable is NumPy's alone.
+        A mode of `np.pad`; NumPy itself runs the call if it is a callable.
     **kwargs
-        ``constant_values``, ``end_values``, ``stat_length`` or ``reflect_type``, as the mode takes it.
+        ``constant_values``, ``end_values``, ``stat_length`` or ``reflect_type``, depending on the mode.
 
     Returns
     -------
@@ -47,7 +47,7 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     array([3, 2, 1, 2, 3, 2, 1])
     """
     if callable(mode) or kwargs.get("reflect_type", "even") != "even":
-        raise NumPyOnly("a mode of one's own, or one that reflects oddly")
+        raise NumPyOnly("a callable mode or an odd reflection")
     widths = _widths(array.ndim, pad_width)
     if mode not in _KEYWORDS:
         raise ValueError(f"mode '{mode}' is not supported")
@@ -55,29 +55,29 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if unknown:
         raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unknown}")
     if mode == "empty" or (mode == "constant" and np.ndim(kwargs.get("constant_values", 0)) == 0):
-        return _within(array, widths, kwargs.get("constant_values", 0))
-    given = _pairs(kwargs.get(_KEYWORDS[mode]), array.ndim)
+        return _embedded(array, widths, kwargs.get("constant_values", 0))
+    mode_values = _pairs(kwargs.get(_KEYWORDS[mode]), array.ndim)
     order: Any = "F" if array.flags.fnc else "C"
     if not np.any(widths):
         return array.copy(order)
-    for axis, (width, values) in enumerate(zip(widths, given, strict=True)):
+    for axis, (width, values) in enumerate(zip(widths, mode_values, strict=True)):
         if width == (0, 0):
             continue
         if array.shape[axis] == 0 and mode != "constant":
             raise ValueError(f"can't extend empty axis {axis} using modes other than 'constant' or 'empty'")
         border = _BORDERS[mode]
         before, after = border(array, axis, width, values)
-        array = _beside(array, axis, before, after, order)
+        array = _joined_borders(array, axis, before, after, order)
     return array
 
 
-def _widths(ndim: int, given: Any) -> list[tuple[int, int]]:
-    if isinstance(given, dict):
-        each: Any = [(0, 0)] * ndim
-        for axis, width in given.items():
-            each[axis] = width if np.ndim(width) else (width, width)
-        given = each
-    widths = np.asarray(given)
+def _widths(ndim: int, pad_width: Any) -> list[tuple[int, int]]:
+    if isinstance(pad_width, dict):
+        per_axis: Any = [(0, 0)] * ndim
+        for axis, width in pad_width.items():
+            per_axis[axis] = width if np.ndim(width) else (width, width)
+        pad_width = per_axis
+    widths = np.asarray(pad_width)
     if widths.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")
     if (widths < 0).any():
@@ -85,36 +85,38 @@ def _widths(ndim: int, given: Any) -> list[tuple[int, int]]:
     return [(int(before), int(after)) for before, after in np.broadcast_to(widths, (ndim, 2))]
 
 
-def _pairs(given: Any, ndim: int) -> list[Any]:
-    """Return what is given for before and behind each axis."""
-    if given is None:
+def _pairs(value: Any, ndim: int) -> list[Any]:
+    """Return a (before, after) pair of values for each axis."""
+    if value is None:
         return [(None, None)] * ndim
-    return [tuple(pair) for pair in np.broadcast_to(np.asarray(given), (ndim, 2))]
+    return [tuple(pair) for pair in np.broadcast_to(np.asarray(value), (ndim, 2))]
 
 
-def _within(array: Any, widths: list[tuple[int, int]], value: Any) -> Any:
-    """Return an array of one value with another array in it."""
+def _embedded(array: Any, widths: list[tuple[int, int]], value: Any) -> Any:
+    """Return an array filled with a value, with `array` inside."""
     shape = tuple(before + n + after for n, (before, after) in zip(array.shape, widths, strict=True))
-    made = np.full_like(array, value, order="A", shape=shape)
-    made[tuple(slice(before, before + n) for n, (before, _) in zip(array.shape, widths, strict=True))] = array
-    return made
+    result = np.full_like(array, value, order="A", shape=shape)
+    result[tuple(slice(before, before + n) for n, (before, _) in zip(array.shape, widths, strict=True))] = (
+        array
+    )
+    return result
 
 
-def _beside(array: Any, axis: int, before: list[Any], after: list[Any], order: Any) -> Any:
-    """Return an array between others of its type along an axis."""
+def _joined_borders(array: Any, axis: int, before: list[Any], after: list[Any], order: Any) -> Any:
+    """Return the parts and the array joined along an axis."""
     parts = [*before, array, *after]
     length = sum(part.shape[axis] for part in parts)
     shape = (*array.shape[:axis], length, *array.shape[axis + 1 :])
-    made = np.empty_like(array, order=order, shape=shape)
+    result = np.empty_like(array, order=order, shape=shape)
     first = 0
     for part in parts:
         last = first + part.shape[axis]
-        _part(made, axis, first, last)[...] = part
+        _part(result, axis, first, last)[...] = part
         first = last
-    return made
+    return result
 
 
-# ---- What is before and behind an axis ------------------------------------------------------------------
+# ---- Borders before and after an axis, by mode ----------------------------------------------------------
 
 
 def _part(array: Any, axis: int, first: int | None, last: int | None) -> Any:
@@ -140,12 +142,12 @@ def _of_statistic(
     statistic: Callable[..., Any], array: Any, axis: int, width: tuple[int, int], lengths: Any
 ) -> Any:
     sides = []
-    for place, (count, given) in enumerate(zip(width, lengths, strict=True)):
+    for side, (count, length_given) in enumerate(zip(width, lengths, strict=True)):
         size = array.shape[axis]
-        length = size if given is None else min(int(given), size)
+        length = size if length_given is None else min(int(length_given), size)
         if length == 0 and statistic in (np.max, np.min):
             raise ValueError("stat_length of 0 yields no value for padding")
-        part = _part(array, axis, None, length) if place == 0 else _part(array, axis, size - length, None)
+        part = _part(array, axis, None, length) if side == 0 else _part(array, axis, size - length, None)
         value = statistic(part, axis=axis, keepdims=True)
         if array.dtype.kind in "iu" and statistic in (np.mean, np.median):
             value = np.round(value)
@@ -156,7 +158,7 @@ def _of_statistic(
 def _ramp(array: Any, axis: int, width: tuple[int, int], ends: Any) -> Any:
     edges = _part(array, axis, None, 1), _part(array, axis, -1, None)
     sides: list[Any] = []
-    for place, (edge, end, count) in enumerate(zip(edges, ends, width, strict=True)):
+    for side, (edge, end, count) in enumerate(zip(edges, ends, width, strict=True)):
         if count == 0:
             sides.append([])
             continue
@@ -166,7 +168,7 @@ def _ramp(array: Any, axis: int, width: tuple[int, int], ends: Any) -> Any:
         ramp = start + steps * ((edge - start) / count)
         ramp = np.floor(ramp) if array.dtype.kind in "iu" else ramp
         ramp = ramp.astype(array.dtype)
-        sides.append([ramp if place == 0 else np.flip(ramp, axis)])
+        sides.append([ramp if side == 0 else np.flip(ramp, axis)])
     return sides
 
 
@@ -174,7 +176,7 @@ def _mirrored(has_edge: bool, array: Any, axis: int, width: tuple[int, int], _: 
     size = array.shape[axis]
     if size == 1:
         return _edge(array, axis, width, None)
-    # One turn: backwards, and forwards again, each without the end that comes next.
+    # One period is the array backwards, then forwards, each without the end that the next part repeats.
     skipped = 0 if has_edge else 1
     back = _part(np.flip(array, axis), axis, skipped, None)
     forth = _part(array, axis, skipped, None)
@@ -191,11 +193,11 @@ def _turned(parts: list[Any], axis: int) -> list[Any]:
     return [np.flip(part, axis) for part in reversed(parts)]
 
 
-def _filled(turn: list[Any], axis: int, count: int) -> list[Any]:
-    """Return parts of so many elements together: one turn after the other, the last one cut."""
+def _filled(period: list[Any], axis: int, count: int) -> list[Any]:
+    """Return parts with `count` elements in all: the period repeated, the last part cut."""
     parts: list[Any] = []
     while count > 0:
-        part = _part(turn[len(parts) % len(turn)], axis, None, count)
+        part = _part(period[len(parts) % len(period)], axis, None, count)
         parts.append(part)
         count -= part.shape[axis]
     return parts

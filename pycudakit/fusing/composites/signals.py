@@ -1,4 +1,4 @@
-"""NumPy's convolution and correlation of sequences."""
+"""Composites `convolve` and `correlate`: a sum of shifted products, one per element of the shorter array."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from pycudakit.fusing.memory.tracer import Tracer
 
 MODES = {"valid": 0, "same": 1, "full": 2, 0: 0, 1: 1, 2: 2}
 
-# Nanoseconds of floats, for an element and each number that slides over it: NumPy's, whose loops for up to 11
-# numbers are others; and the CPU engine's on one thread, for the element too.
+# Costs in nanoseconds for floats. NumPy: for each pair of elements; up to 11 elements have special loops.
+# The CPU engine, on one thread: for each element of the longer array, and for each pair.
 _NUMPY_FEW, _NUMPY_MANY = 0.2, 0.4
 _OURS, _OURS_EACH = 2.0, 0.5
-_STEP = 10e-6  # seconds of Python for each number that slides
+_STEP = 10e-6  # seconds of Python for each element of the shorter array
 _FEW = 11
 
 
 def _numpy_is_faster(arrays: list[Array]) -> bool:
-    """Tell whether NumPy, on its one thread, answers before the CPU engine, where there is no other."""
-    few, many = sorted(array.size for array in arrays)
-    plain = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
-    if not plain or engine_status.status("cuda") or not engine_status.status("cpu"):
+    """Return True if NumPy is faster than the CPU engine on a machine without a GPU."""
+    shorter, longer = sorted(array.size for array in arrays)
+    are_floats = all(array.dtype.kind == "f" and array.itemsize > 2 for array in arrays)
+    if not are_floats or engine_status.status("cuda") or not engine_status.status("cpu"):
         return False
-    ours = CALL + _STEP * few + 1e-9 * many * (_OURS + _OURS_EACH * few) / threads()
-    return 1e-9 * many * few * (_NUMPY_FEW if few <= _FEW else _NUMPY_MANY) < ours
+    cpu_engine = CALL + _STEP * shorter + 1e-9 * longer * (_OURS + _OURS_EACH * shorter) / threads()
+    return 1e-9 * longer * shorter * (_NUMPY_FEW if shorter <= _FEW else _NUMPY_MANY) < cpu_engine
 
 
 @composite("a", "v", numpy_is_faster=_numpy_is_faster)
@@ -41,8 +41,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     a, v : array_like
         The sequences.
     mode : {"full", "same", "valid"}
-        How far one slides over the other: wherever they overlap, to as many elements as the longer has, or
-        where they overlap wholly.
+        The part of the result: all overlaps, as many elements as the longer sequence, or full overlaps only.
 
     Returns
     -------
@@ -57,7 +56,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     a, v = _sequence(a, "a"), _sequence(v, "v")
     if v.size > a.size:
         a, v = v, a
-    return _slid(a, v[::-1], mode)
+    return _correlated(a, v[::-1], mode)
 
 
 @composite("a", "v", numpy_is_faster=_numpy_is_faster)
@@ -85,8 +84,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
         raise ValueError("object of too small depth for desired array")
     a, v = _sequence(a, "first"), _sequence(v, "second")
     if v.size > a.size:
-        return np.flip(_slid(v, a, mode))
-    return _slid(a, v, mode)
+        return np.flip(_correlated(v, a, mode))
+    return _correlated(a, v, mode)
 
 
 def _sequence(array: Any, name: str) -> Any:
@@ -99,8 +98,8 @@ def _sequence(array: Any, name: str) -> Any:
     return array
 
 
-def _slid(a: Any, v: Any, mode: str) -> Any:
-    """Return the sums of products where `v`, which is not longer, slides over `a`."""
+def _correlated(a: Any, v: Any, mode: str) -> Any:
+    """Compute the correlation of `a` with `v`, which is not longer."""
     if mode not in MODES:
         np.correlate([0.0], [0.0], mode)  # type: ignore[call-overload]  # raises
     middle = a.size - v.size + 1
@@ -117,12 +116,12 @@ def _slid(a: Any, v: Any, mode: str) -> Any:
         elif is_finite:
             total = _sums_of_padded(a, v, middle, sides)
         else:
-            total = _sums_but_beyond(a, v, middle, sides)
+            total = _sums_masked(a, v, middle, sides)
         return total.astype(dtype)
 
 
 def _is_known_to_be_finite(v: Any) -> bool:
-    """Tell whether elements are finite, as far as that needs no values that are not on the host yet."""
+    """Return True if the elements are known to be finite without a graph break for their values."""
     if v.dtype.kind != "f" or type(v) is not Tracer:
         return v.dtype.kind != "f" or bool(np.isfinite(v).all())
     values = v.owning_trace.array_if_on_host(v)
@@ -130,17 +129,17 @@ def _is_known_to_be_finite(v: Any) -> bool:
 
 
 def _sums_of_padded(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
-    """Return the sums where all products with zeros, beyond the ends, are zeros."""
+    """Compute the sums over an array padded with zeros; `v` is finite, so the padding adds zeros."""
     left, right = (np.zeros(1, a.dtype).repeat(length) for length in sides)
     total = _sums(np.concatenate((left, a, right)), v, sides[0] + middle + sides[1])
-    if a.dtype.kind == "f":  # at the ends a zero is positive, as after products that are left out
+    if a.dtype.kind == "f":  # turns -0.0 to 0.0 at the ends, as if the padding were left out
         total[: sides[0]] += 0.0
         total[sides[0] + middle :] += 0.0
     return total
 
 
-def _sums_but_beyond(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
-    """Return the sums without what lies beyond the ends: it would be NaN where `v` is not finite."""
+def _sums_masked(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
+    """Compute the sums with the padding masked out: 0 * inf would be NaN where `v` is not finite."""
     m = v.size - 1
     zero = np.zeros(1, a.dtype)
     ends = np.concatenate((zero.repeat(sides[0]), a[:m], a[a.size - m :], zero.repeat(sides[1])))
@@ -150,7 +149,7 @@ def _sums_but_beyond(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any
 
 
 def _sums(a: Any, v: Any, length: int, counts: Array | None = None) -> Any:
-    """Return the sums at the first places, of those products that count."""
+    """Compute the first `length` sums; `counts` masks the elements that count."""
     total = None
     for k in range(v.size):
         products = a[k : k + length] * v[k]

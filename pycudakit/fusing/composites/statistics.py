@@ -1,4 +1,4 @@
-"""NumPy's covariances and correlations."""
+"""Composites `cov` and `corrcoef`: covariances and correlation coefficients, as matrix products."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def cov(
     bias : bool
         Whether to divide by the number of observations instead of one less.
     ddof : int, optional
-        By how many less, whatever `bias` is.
+        The delta degrees of freedom, which overrides `bias`.
     fweights : array_like of int, optional
-        How often each observation counts.
+        The number of times that each observation is repeated.
     aweights : array_like, optional
-        How much each observation counts.
+        The weight of each observation.
     dtype : dtype, optional
         The type of the result; float64 if None.
 
@@ -74,18 +74,18 @@ def cov(
     weights = _weights(x.shape[1], fweights, aweights)
     if weights is None:
         mean, total = np.mean(x, axis=1), x.shape[1]
-        left: Any = total - ddof
+        degrees: Any = total - ddof
     else:
         mean, totals = np.average(x, axis=1, weights=weights, returned=True)
         total = totals[0]
-        left = total - ddof if aweights is None else total - ddof * np.sum(weights * aweights) / total
-        left = total if ddof == 0 else left
-    if left <= 0:
+        degrees = total - ddof if aweights is None else total - ddof * np.sum(weights * aweights) / total
+        degrees = total if ddof == 0 else degrees
+    if degrees <= 0:
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
-        left = 0.0
+        degrees = 0.0
     x = x - mean[:, None]
     weighted = x if weights is None else x * weights
-    return np.squeeze(np.dot(x, weighted.T) * np.true_divide(1, left)).astype(dtype)
+    return np.squeeze(np.dot(x, weighted.T) * np.true_divide(1, degrees)).astype(dtype)
 
 
 def _check_type(dtype: Any) -> None:
@@ -99,12 +99,12 @@ def _as_rows(array: Any, are_rows: bool) -> Any:
 
 
 def _weights(count: int, fweights: Any, aweights: Any) -> Any:
-    """Return how much each observation counts, or None if all count the same."""
+    """Return the weight of each observation, or None if all weights are 1."""
     weights = None
-    for name, given in (("fweights", fweights), ("aweights", aweights)):
-        if given is None:
+    for name, values in (("fweights", fweights), ("aweights", aweights)):
+        if values is None:
             continue
-        each = given.astype(np.float64)
+        each = values.astype(np.float64)
         if name == "fweights" and not np.all(each == np.round(each)):
             raise TypeError("fweights must be integer")
         if each.ndim > 1:

@@ -1,3 +1,4 @@
+// Entry points about devices, memory and tuning of the CUDA library.
 #include "common/device.h"
 
 #include <cstdio>
@@ -27,14 +28,14 @@ extern "C" int32_t pk_device_info(int64_t index, pk_device *device) {
         pk::require_index(index, pk::device_count(), "device");
         cudaDeviceProp properties;
         PK_CUDA(cudaGetDeviceProperties(&properties, int(index)));
-        pk_device found{};
-        std::snprintf(found.name, sizeof(found.name), "%s", properties.name);
-        PK_CUDA(cudaDeviceGetPCIBusId(found.pci_bus_id, sizeof(found.pci_bus_id), int(index)));
-        found.memory = int64_t(properties.totalGlobalMem);
-        found.compute_major = properties.major;
-        found.compute_minor = properties.minor;
-        found.multiprocessors = properties.multiProcessorCount;
-        *device = found;
+        pk_device info{};
+        std::snprintf(info.name, sizeof(info.name), "%s", properties.name);
+        PK_CUDA(cudaDeviceGetPCIBusId(info.pci_bus_id, sizeof(info.pci_bus_id), int(index)));
+        info.memory = int64_t(properties.totalGlobalMem);
+        info.compute_major = properties.major;
+        info.compute_minor = properties.minor;
+        info.multiprocessors = properties.multiProcessorCount;
+        *device = info;
     });
 }
 
@@ -53,8 +54,8 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         pk::add_pinned_arrays(*memory);
         pk::add_result_memory(*memory);
         pk::plan::add_memory(*memory);
-        if (const auto *const plan = pk::plan::ResidencyScope::current())
-            memory->plan_budget = pk::plan::budget_of(plan->device());
+        if (const auto *const scope = pk::plan::ResidencyScope::current())
+            memory->plan_budget = pk::plan::budget_of(scope->device());
     });
 }
 

@@ -1,4 +1,4 @@
-// Images on a GPU: cuda/image/ computes.
+// Entry points of the image functions on a GPU; the kernels are in cuda/image/.
 #include "common/image.h"
 
 extern "C" int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions,

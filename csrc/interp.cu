@@ -1,5 +1,5 @@
-// Interpolation on a GPU: the points go up once, unless they are there, and the values are streamed past
-// them.
+// Linear interpolation (pk_interp) on a GPU: the points are uploaded once, unless they are resident, and the
+// values are streamed past them in chunks. Each thread finds its interval by binary search.
 #include "common/interp.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
@@ -27,6 +27,7 @@ pk_operand operand_of(const double *array) {
     return operand;
 }
 
+// Interpolates chunks of x, with the points in broadcast buffers.
 class InterpAlgorithm : public DeviceAlgorithm {
    public:
     InterpAlgorithm(const Layout &layout, const Curve &curve, const plan::Operands &operands, Call &call,
@@ -40,7 +41,8 @@ class InterpAlgorithm : public DeviceAlgorithm {
         if (operands.of(FP).d_data == nullptr) fp_ = broadcasts_.add(curve.fp, bytes);
         if (!broadcasts_.upload(call, devices)) {
             fail(PK_OUT_OF_MEMORY,
-                 "PYCUDAKIT_DEVICE_MEMORY has no room for the points, or other calls have too much of it");
+                 "PYCUDAKIT_DEVICE_MEMORY is too small for the points xp and fp, or other calls use too much "
+                 "of it");
         }
     }
 

@@ -1,4 +1,4 @@
-// The user's kernels on a GPU: cuda/kernels/ runs them.
+// Entry points of user kernels on a GPU; the launcher is in cuda/kernels/.
 #include "common/device.h"
 #include "common/kernels.h"
 #include "cuda/kernels/launcher.h"

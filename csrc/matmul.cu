@@ -1,4 +1,5 @@
-// Products of matrices on a GPU: by cuBLAS where it is open, and else by the kit's own kernel.
+// Matrix products on a GPU: chooses the algorithm (cuBLAS if it is open, else our own kernel) and runs the
+// pipeline.
 #include "common/matmul.h"
 
 #include "cuda/matmul/cublas.h"
@@ -9,7 +10,7 @@ namespace pk::matmul {
 
 namespace {
 
-// Products of as many numbers as that are worth splitting them.
+// The least m, n and k for which splitting into TF32 products pays.
 constexpr int64_t WORTH_SPLITTING = 1024;
 
 template <class Kind>
@@ -19,7 +20,7 @@ bool run(const Product &product, const ResidentProduct &resident, Call &call, in
     return GemmPipeline<Kind>(product, resident, call, device, algorithm).run();
 }
 
-// Of a factor, from the first of its matrices that are multiplied to the last.
+// Returns the host range of a factor, from its first matrix that is used to its last.
 plan::HostRange host_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
                               int64_t item) {
     int64_t low = INT64_MAX, high = 0;
@@ -39,6 +40,7 @@ std::vector<plan::HostRange> host_ranges_of(const Product &product) {
             {product.c, product.elements() * item, item, true}};
 }
 
+// Returns the product with the device addresses of its resident operands.
 ResidentProduct find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges,
                               const plan::Operands &operands) {
     ResidentProduct resident{product, operands.of(2).copy_back};
@@ -53,7 +55,7 @@ ResidentProduct find_resident(const Product &product, const std::vector<plan::Ho
     return resident;
 }
 
-// Whether three products of numbers of TF32 take less time than one of float32.
+// Returns true if three TF32 products take less time than one of float32.
 bool is_worth_splitting(const Product &product, int device) {
     if (std::min({product.m, product.n, product.k}) < WORTH_SPLITTING) return false;
     int major = 0;
@@ -78,7 +80,7 @@ void multiply(const Product &product, const ResidentProduct &resident, Call &cal
         if (splits &&
             run<Kind>(product, resident, call, device, GemmAlgorithm::split, PK_MATMUL_BY_CUBLAS_SPLIT))
             return;
-        // An infinity has no parts: what has any is multiplied once more, as it is.
+        // An infinity cannot be split: a product that has any is computed again without splitting.
     }
     run<Kind>(product, resident, call, device, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel,
               method);

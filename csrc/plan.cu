@@ -1,3 +1,4 @@
+// Entry points of residency scopes (pk_plan_...), of JIT compilation of fused kernels, and of pk_run_blocks.
 #include "common/plan.h"
 
 #include <cstring>
@@ -11,7 +12,7 @@
 extern "C" int32_t pk_run_plan(pk_plan_body body, void *context) {
     return pk::guarded([&] {
         pk::plan::require_body(body);
-        const pk::plan::ResidencyScope plan;
+        const pk::plan::ResidencyScope scope;
         pk::plan::run(body, context);
     });
 }
@@ -34,7 +35,7 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
         if (ResidencyScope::current() == nullptr) return;
         auto *const host = reinterpret_cast<char *>(address);
         pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
-                    "the range overlaps one that is kept");
+                    "the range overlaps one that is already resident");
         const int device = ResidencyScope::current()->device();
         pk::plan::PooledBuffer memory(device, bytes);
         if (memory.get() == nullptr) return;
@@ -52,7 +53,7 @@ extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t devi
         pk::plan::require_plan(ResidencyScope::current() != nullptr);
         auto *const host = reinterpret_cast<char *>(address);
         pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
-                    "the range overlaps one that is kept");
+                    "the range overlaps one that is already resident");
         *device = pk::plan::device_of_imported(device_address, bytes, stream);
         const bool host_valid = valid == PK_IMPORT_HOST_VALID;
         ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::plan::PooledBuffer(),
@@ -74,14 +75,14 @@ extern "C" int32_t pk_plan_upload(uint64_t address, const pk_options *options, p
     return pk::run_entry(
         options, report,
         [&] {
-            const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address);
-            const bool is_away = kept != nullptr && kept->host_valid && !kept->device_valid;
-            return pk::plan::TransferRequest{address, is_away ? kept->bytes : 0};
+            const pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address);
+            const bool is_stale = buffer != nullptr && buffer->host_valid && !buffer->device_valid;
+            return pk::plan::TransferRequest{address, is_stale ? buffer->bytes : 0};
         },
-        [](const pk::plan::TransferRequest &asked, pk::Call &call) {
-            if (asked.bytes == 0) return;
-            pk::devices_of(call);  // throws where CUDA is not to be used
-            pk::plan::ResidencyScope::find(asked.address)->sync_to_device(call);
+        [](const pk::plan::TransferRequest &request, pk::Call &call) {
+            if (request.bytes == 0) return;
+            pk::devices_of(call);  // throws if CUDA cannot be used
+            pk::plan::ResidencyScope::find(request.address)->sync_to_device(call);
         });
 }
 
@@ -89,28 +90,28 @@ extern "C" int32_t pk_plan_download(uint64_t address, const pk_options *options,
     return pk::run_entry(
         options, report,
         [&] {
-            const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address);
-            const bool is_away = kept != nullptr && kept->device_valid && !kept->host_valid;
-            return pk::plan::TransferRequest{address, is_away ? kept->bytes : 0};
+            const pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address);
+            const bool is_stale = buffer != nullptr && buffer->device_valid && !buffer->host_valid;
+            return pk::plan::TransferRequest{address, is_stale ? buffer->bytes : 0};
         },
-        [](const pk::plan::TransferRequest &asked, pk::Call &call) {
-            if (asked.bytes == 0) return;
-            pk::devices_of(call);  // throws where CUDA is not to be used
-            pk::plan::ResidencyScope::find(asked.address)->sync_to_host(call);
+        [](const pk::plan::TransferRequest &request, pk::Call &call) {
+            if (request.bytes == 0) return;
+            pk::devices_of(call);  // throws if CUDA cannot be used
+            pk::plan::ResidencyScope::find(request.address)->sync_to_host(call);
         });
 }
 
 extern "C" int32_t pk_plan_invalidate(uint64_t address) {
     return pk::guarded([&] {
-        if (pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address))
-            kept->invalidate_device();
+        if (pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address))
+            buffer->invalidate_device();
     });
 }
 
 extern "C" int32_t pk_plan_drop(uint64_t address) {
     return pk::guarded([&] {
-        if (const pk::plan::ResidentBuffer *const kept = pk::plan::ResidencyScope::find(address))
-            pk::plan::ResidencyScope::drop(*kept);
+        if (const pk::plan::ResidentBuffer *const buffer = pk::plan::ResidencyScope::find(address))
+            pk::plan::ResidencyScope::drop(*buffer);
     });
 }
 
@@ -138,6 +139,8 @@ extern "C" int32_t pk_run_blocks(pk_block_program *programs, int64_t program_cou
                                  int64_t scratch_bytes, const pk_options *, pk_report *report) {
     return pk::guarded([&] {
         const pk::blocks::Request checked(programs, program_count, blocks, scratch_bytes, report);
-        pk::fail(PK_UNSUPPORTED, "the CUDA library has no threads with caches: run a pass after the other");
+        pk::fail(PK_UNSUPPORTED,
+                 "the CUDA library does not run blocks of programs (pk_run_blocks): run the programs one "
+                 "after the other");
     });
 }

@@ -186,5 +186,5 @@ def test_the_cuda_library_has_none():
         pytest.skip("there is no CUDA library")
     library, call = ctypes.CDLL(str(loader.find("cuda"))), Call()
     assert call.run(library) == 6
-    assert "run a pass after the other" in failure(library)
+    assert "run the programs one after the other" in failure(library)
     assert call.untouched()

@@ -1,3 +1,4 @@
+// Image filters in the chunk pipeline: small images whole, large ones in bands of rows with a halo.
 #include "filters.cuh"
 
 #include <cstring>
@@ -12,14 +13,15 @@ namespace pk::image::filters {
 
 namespace {
 
-// Bytes of an image and its result, of which several may share a chunk; a larger one goes in bands.
+// Images of at most so many bytes, with their results, are processed whole, several to a chunk; larger ones
+// in bands.
 constexpr int64_t SMALL_IMAGE = 1 << 20;
-// Bytes of a band and its result that are worth what is staged around it, if the window's rows are more.
+// Bytes of a band, with its result, that make its halo worthwhile if the window is high.
 constexpr int64_t WORTHWHILE_BAND = 4 << 20;
-// Bytes that are better copied than read over the link by each window that has them.
+// Bytes from which copying is faster than zero-copy, where each window reads its elements over the link.
 constexpr int64_t WORTH_COPYING = 512 << 10;
 
-// The weights on each of a call's devices, in the type of the sums.
+// A filter's weights on each device of the call, in the type of the sums.
 class Weights {
    public:
     Weights(const Filter &filter, Call &call, const std::vector<int> &devices) {
@@ -33,16 +35,16 @@ class Weights {
         broadcasts_.add_inline(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
         if (!broadcasts_.upload(call, devices)) {
             fail(PK_OUT_OF_MEMORY,
-                 "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a filter's weights");
+                 "other calls use all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a filter's weights");
         }
     }
-    const void *d_data(int place) const { return broadcasts_.d_data(place); }
+    const void *d_data(int device_index) const { return broadcasts_.d_data(device_index); }
 
    private:
     BroadcastBuffers broadcasts_;
 };
 
-// Whole images, or bands of rows.
+// Filters whole images, or bands of rows of one image.
 class FilterAlgorithm : public DeviceAlgorithm {
    public:
     FilterAlgorithm(const Filter &filter, const Weights &weights, const plan::Operands &operands,
@@ -67,7 +69,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
     int64_t units() const override { return layout.size / unit_elements; }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
 
-    // No chunk has bands of two images.
+    // Returns a range for each image if it is processed in bands: no chunk has rows of two images.
     std::vector<pk_range> ranges() const {
         if (!in_bands_) return {{0, units()}};
         std::vector<pk_range> ranges;
@@ -76,8 +78,8 @@ class FilterAlgorithm : public DeviceAlgorithm {
         return ranges;
     }
 
-    // Of a band, the rows that the window reaches above and below it come along, from where the border's mode
-    // has them.
+    // Stages a band with its halo: the rows above and below it that the window reaches, as the border mode
+    // defines them.
     void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override {
         if (!in_bands_) return DeviceAlgorithm::stage(load, chunk, to);
         const int64_t bytes = filter_.row() * load.item;
@@ -92,7 +94,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
                 const int64_t source = inside(filter_.border, row, filter_.rows);
                 char *const place = to + (row - begin) * bytes;
                 if (source < 0) {
-                    std::memset(place, 0, size_t(bytes));  // which the kernel does not look at
+                    std::memset(place, 0, size_t(bytes));  // not read by the kernel
                 } else {
                     std::memcpy(place, image + source * bytes, size_t(bytes));
                 }
@@ -123,7 +125,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
         return loads;
     }
 
-    // Of its image.
+    // Returns the chunk's first row within its image.
     int64_t first_row(const Chunk &chunk) const { return in_bands_ ? chunk.units.start % filter_.rows : 0; }
 
     device::FilterParams params_for(const Chunk &chunk) const {
@@ -171,7 +173,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
     const bool in_bands_;
 };
 
-// The elements of all images, as the engine walks them.
+// Returns the layout of the elements of all images, as one dimension.
 Layout layout_of(const Filter &filter) {
     pk_operand operands[2]{};
     const char *const addresses[] = {filter.in, filter.out};

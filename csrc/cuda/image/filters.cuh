@@ -1,5 +1,5 @@
-// Filters of images on the device: a block of threads computes a tile of results from the tile's elements and
-// those around it, which it has in shared memory.
+// Kernels of image filters: a thread block computes a tile of results from the tile's elements and their
+// halo, which it loads into shared memory. Separable filters go over the rows first, then down the columns.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,29 +8,29 @@
 
 namespace pk::image::filters::device {
 
-constexpr int COLUMNS = 32, THREAD_ROWS = 8, THREADS = COLUMNS * THREAD_ROWS;  // of threads
+constexpr int COLUMNS = 32, THREAD_ROWS = 8, THREADS = COLUMNS * THREAD_ROWS;  // of a block
 
-// Rows of a tile: so many that the largest window's elements and sums fit in 48 KiB.
+// Rows of a tile: as many as let the largest window's elements and sums fit in 48 KiB.
 template <class Sum>
 constexpr int ROWS = sizeof(Sum) == 4 ? 32 : 8;
 
+// Kernel parameters of a filter.
 struct FilterParams {
     const char *in;
     char *out;
-    const void *weights;  // the window's, or those down a column and then those along a row
+    const void *weights;  // of the window, or, if separable, those down a column and then those along a row
     int type, result_type, kind, border;
     int height, width, above, left, rank;
     float border_value;
     int64_t rows, columns, channels;  // of an image
-    // A chunk is of whole images, or a band of `band_rows` rows of one, from `first_row` on. Of what that is
-    // computed from, all of the image is there, or the band and the rows that the window reaches above and
-    // below.
+    // A chunk is whole images, or a band of one: `band_rows` rows from `first_row` on. The input has the
+    // whole image, or, with `has_halo`, the band and the rows above and below it that the window reaches.
     int64_t first_row, band_rows;
     bool has_halo;
     int64_t row_tiles, column_tiles;
 };
 
-// A tile. What it does between two barriers is a function of the thread.
+// A tile in shared memory. Each step between two barriers is a member function that takes the thread's index.
 template <class Cell, class Sum>
 struct Tile {
     PK_HD Tile(const FilterParams &params, int64_t block, char *shared)
@@ -49,14 +49,14 @@ struct Tile {
     PK_HD int64_t reach_rows() const { return ROWS<Sum> + params.height - 1; }
     PK_HD int64_t reach_columns() const { return COLUMNS + params.width - 1; }
 
-    // Where an element is in the chunk, or -1 if nowhere.
+    // Returns the index of an element in the chunk, or -1 if it is outside of the image.
     PK_HD int64_t place(int64_t row, int64_t column) const {
         const int64_t x = inside(params.border, column, params.columns);
         int64_t y = inside(params.border, row, params.rows);
         if (x < 0 || y < 0) return -1;
         if (params.has_halo) {
             y = row - (params.first_row - params.above);
-            if (y >= params.band_rows + params.height - 1) return -1;  // for rows that are no results
+            if (y >= params.band_rows + params.height - 1) return -1;  // rows beyond the band's results
         }
         return ((image * params.rows + y) * params.columns + x) * params.channels + channel;
     }
@@ -68,7 +68,7 @@ struct Tile {
         return reinterpret_cast<const float *>(params.in)[at];
     }
 
-    // Calls put(cell, element) for each that the tile's windows reach.
+    // Calls put(cell, element) for each element that the tile's windows reach.
     template <class Put>
     PK_HD void load(int thread, Put put) const {
         for (int64_t y = thread / COLUMNS; y < reach_rows(); y += THREAD_ROWS) {
@@ -87,11 +87,12 @@ struct Tile {
     }
 
     const FilterParams &params;
-    Sum *const sums;  // a row of COLUMNS for each that is reached
+    Sum *const sums;  // a row of COLUMNS for each row that is reached
     Cell *const cells;
     int64_t image, channel, first_row, first_column, end_row;
 };
 
+// Weighted sums and means: correlate, separable and box filters.
 template <class Sum>
 struct SumTile : Tile<float, Sum> {
     using Base = Tile<float, Sum>;
@@ -120,7 +121,7 @@ struct SumTile : Tile<float, Sum> {
 
     PK_HD void finish(int thread) const {
         const int x = thread % COLUMNS, y = thread / COLUMNS;
-        Sum found[EACH] = {};
+        Sum results[EACH] = {};
         for (int k = 0; k < params.height; ++k) {
             if (params.kind == PK_FILTER_CORRELATE) {
                 const float *const row = cells + (y + k) * this->reach_columns() + x;
@@ -132,16 +133,16 @@ struct SumTile : Tile<float, Sum> {
                         parts[i] = fma(weight, element, parts[i]);
                     }
                 }
-                for (int i = 0; i < EACH; ++i) found[i] += parts[i];
+                for (int i = 0; i < EACH; ++i) results[i] += parts[i];
             } else {
                 const Sum weight = weights()[k];
                 for (int i = 0; i < EACH; ++i) {
-                    found[i] = fma(weight, sums[(y + i * THREAD_ROWS + k) * COLUMNS + x], found[i]);
+                    results[i] = fma(weight, sums[(y + i * THREAD_ROWS + k) * COLUMNS + x], results[i]);
                 }
             }
         }
         for (int i = 0; i < EACH; ++i) {
-            write(found[i], this->first_row + y + i * THREAD_ROWS, this->first_column + x);
+            write(results[i], this->first_row + y + i * THREAD_ROWS, this->first_column + x);
         }
     }
 
@@ -166,6 +167,7 @@ struct SumTile : Tile<float, Sum> {
     }
 };
 
+// Order statistics: minimum, maximum and median filters, on order-preserving unsigned keys.
 struct OrderTile : Tile<uint32_t, uint32_t> {
     static constexpr int EACH = ROWS<uint32_t> / THREAD_ROWS;
 
@@ -189,33 +191,34 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
         const int x = thread % COLUMNS;
         for (int64_t y = thread / COLUMNS; y < reach_rows(); y += THREAD_ROWS) {
             const uint32_t *const row = cells + y * reach_columns() + x;
-            uint32_t found = row[0];
-            for (int k = 1; k < params.width; ++k) found = extreme(found, row[k]);
-            sums[y * COLUMNS + x] = found;
+            uint32_t result = row[0];
+            for (int k = 1; k < params.width; ++k) result = extreme(result, row[k]);
+            sums[y * COLUMNS + x] = result;
         }
     }
 
     PK_HD void finish(int thread) const {
         const int x = thread % COLUMNS, y = thread / COLUMNS;
-        uint32_t found[EACH] = {};
+        uint32_t results[EACH] = {};
         if (params.kind == PK_FILTER_MEDIAN) {
-            find_medians(x, y, found);
+            find_medians(x, y, results);
         } else {
             for (int i = 0; i < EACH; ++i) {
                 const uint32_t *const column = sums + (y + i * THREAD_ROWS) * COLUMNS + x;
-                found[i] = column[0];
-                for (int k = 1; k < params.height; ++k) found[i] = extreme(found[i], column[k * COLUMNS]);
+                results[i] = column[0];
+                for (int k = 1; k < params.height; ++k) results[i] = extreme(results[i], column[k * COLUMNS]);
             }
         }
-        for (int i = 0; i < EACH; ++i) write(found[i], first_row + y + i * THREAD_ROWS, first_column + x);
+        for (int i = 0; i < EACH; ++i) write(results[i], first_row + y + i * THREAD_ROWS, first_column + x);
     }
 
-    // Bit after bit, from the highest: it is set if no more than `rank` elements are less than with it.
-    PK_HD void find_medians(int x, int y, uint32_t *found) const {
+    // Radix select with digits of one bit, from the highest: a bit of the result is set if at most `rank`
+    // elements are less than the result with that bit.
+    PK_HD void find_medians(int x, int y, uint32_t *medians) const {
         for (int bit = int(8 * size_of(params.type)) - 1; bit >= 0; --bit) {
             uint32_t limit[EACH];
             int less[EACH] = {};
-            for (int i = 0; i < EACH; ++i) limit[i] = found[i] | uint32_t(1) << bit;
+            for (int i = 0; i < EACH; ++i) limit[i] = medians[i] | uint32_t(1) << bit;
             for (int k = 0; k < params.height; ++k) {
                 const uint32_t *const row = cells + (y + k) * reach_columns() + x;
                 for (int j = 0; j < params.width; ++j) {
@@ -225,7 +228,7 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
                 }
             }
             for (int i = 0; i < EACH; ++i) {
-                if (less[i] <= params.rank) found[i] = limit[i];
+                if (less[i] <= params.rank) medians[i] = limit[i];
             }
         }
     }
@@ -244,9 +247,10 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
     }
 };
 
+// Filters a tile in each thread block: load, pass along the rows, pass down the columns.
 template <class Tile>
 __global__ void __launch_bounds__(THREADS) filter(__grid_constant__ const FilterParams params) {
-    extern __shared__ double shared[];  // as aligned as any sum
+    extern __shared__ double shared[];  // double, for the alignment of any sum
     const Tile tile(params, blockIdx.x, reinterpret_cast<char *>(shared));
     const int thread = int(threadIdx.x);
     tile.load(thread);

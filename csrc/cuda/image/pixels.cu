@@ -1,4 +1,4 @@
-// Grey pixels, and pixels by a table.
+// Conversion to grey (pk_gray) and look-up tables (pk_lookup) on a GPU.
 #include "pixels.cuh"
 
 #include <cstring>
@@ -27,7 +27,7 @@ __global__ void look_up(const T *in, T *out, int64_t count, const uint16_t *tabl
 
 }  // namespace device
 
-// A unit is a pixel, whose channels are its elements.
+// Converts pixels to grey. A unit is a pixel; its elements are the channels.
 class GrayAlgorithm : public DeviceAlgorithm {
    public:
     GrayAlgorithm(const Grey &request, const plan::Operands &operands)
@@ -63,6 +63,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
     const int64_t item_;
 };
 
+// Replaces each element by its entry in a table, which is uploaded once to each device.
 class LookupAlgorithm : public DeviceAlgorithm {
    public:
     LookupAlgorithm(const Lookup &request, const plan::Operands &operands, Call &call,
@@ -118,7 +119,7 @@ void look_up(const Lookup &request, Call &call) {
     plan::HostRange in(layout, layout.views[0], false);
     in.may_upload_by_chunk = true;
     const plan::HostRange out(layout, layout.views[1], true);
-    // It goes up from the host.
+    // The table is always uploaded from the host.
     const plan::HostRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
     plan::Operands operands({in, out, table}, call, devices, true);
     LookupAlgorithm algorithm(request, operands, call, devices);

@@ -1,4 +1,4 @@
-// What the kernels of pixels stand on: a thread for each element, of whichever type.
+// Helpers of the image kernels: launches with a thread for each element, and dispatch on the element type.
 #pragma once
 
 #include "common/image.h"
@@ -8,16 +8,17 @@ namespace pk::image {
 
 constexpr int THREADS = 256;
 
+// Returns the thread's index in the grid.
 inline __device__ int64_t global_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// A thread for each of `count` elements.
+// Launches a kernel with a thread for each of `count` elements.
 template <class Kernel, class... Args>
 void launch_for(int64_t count, cudaStream_t stream, Kernel kernel, Args... args) {
     kernel<<<unsigned((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(args...);
     PK_CUDA(cudaGetLastError());
 }
 
-// Calls body(T()) for an image's type.
+// Calls body(T()) with the C++ type of an image's elements.
 template <class Body>
 void with_type(int type, Body body) {
     switch (type) {
@@ -29,7 +30,7 @@ void with_type(int type, Body body) {
 
 [[noreturn]] inline void fail_out_of_memory() {
     fail(PK_OUT_OF_MEMORY,
-         "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");
+         "other calls use too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");
 }
 
 }  // namespace pk::image

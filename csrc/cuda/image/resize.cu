@@ -1,3 +1,5 @@
+// Resizing of images on a GPU: separable resampling, along the rows and then down the columns, with sums in
+// float64.
 #include <algorithm>
 
 #include "cuda/pipeline/broadcast_buffers.h"
@@ -9,12 +11,12 @@ namespace pk::image {
 
 namespace {
 
-// Old rows that are added up between two looks at whether the call is to stop.
+// The most old rows that are added between two checks for an interrupt.
 constexpr int64_t MAX_OLD_ROWS = 1 << 20;
 
 namespace device {
 
-// Sums along each of some old rows.
+// Computes the weighted sums along old rows, an element of a new row each.
 template <class T>
 __global__ void add_along(const T *rows, int64_t row_elements, int64_t channels, pixels::Taps across,
                           int64_t count, double *along) {
@@ -24,7 +26,7 @@ __global__ void add_along(const T *rows, int64_t row_elements, int64_t channels,
     along[i] = pixels::along_row(row, channels, across, i % elements / channels);
 }
 
-// What is added up for new rows: those from `first` on, of old ones from `old_first` on.
+// Parameters of add_down(): the new rows from `first` on, and the old rows from `old_first` on.
 struct Sums {
     int64_t first, elements, height, new_height;
     int64_t old_first, old_rows;
@@ -32,12 +34,12 @@ struct Sums {
     pixels::Taps down;
 };
 
-// Adds what some old rows give; an earlier launch has added those before them.
+// Adds the weighted sums of some old rows to new rows; an earlier launch has added the rows before them.
 __global__ void add_down(Sums params, int64_t count, double *sums) {
     const int64_t i = global_index();
     if (i >= count) return;
     const int64_t row = params.first + i / params.elements, place = row % params.new_height;
-    // The first of its old rows, counted from those that are there; and which of its own are.
+    // `base` is the index of this new row's first old row among those given; taps begin to end are given.
     const int64_t base =
         row / params.new_height * params.height + params.down.first[place] - params.old_first;
     const int64_t begin = base < 0 ? -base : 0, left = params.old_rows - base;
@@ -52,6 +54,7 @@ __global__ void add_down(Sums params, int64_t count, double *sums) {
     if (begin < end) sums[i] = sum;
 }
 
+// Divides and rounds sums to the result's type.
 template <class T>
 __global__ void round_sums(const double *sums, double divisor, int64_t count, T *out) {
     const int64_t i = global_index();
@@ -60,7 +63,7 @@ __global__ void round_sums(const double *sums, double divisor, int64_t count, T 
 
 }  // namespace device
 
-// Sums that lie on the device, of elements from `first` on, rounded on their way down.
+// Rounds sums on the device, of elements from `first` on, and downloads the results.
 class RoundAlgorithm : public DeviceAlgorithm {
    public:
     RoundAlgorithm(const Layout &layout, const plan::Operands &operands, const double *sums, int64_t first,
@@ -88,7 +91,7 @@ class RoundAlgorithm : public DeviceAlgorithm {
     const double divisor_;
 };
 
-// The weights along one axis, on the device.
+// The resampling weights (taps) along one axis, on the device.
 class DeviceTaps {
    public:
     DeviceTaps(const Taps &taps, Call &call, const std::vector<int> &device) {
@@ -108,8 +111,8 @@ class DeviceTaps {
     BroadcastBuffers broadcasts_;
 };
 
-// New rows in bands, and for each the old rows that it needs, in parts if there is no room for all: sums
-// along these rows are added up to those of the new ones, which are rounded on their way down.
+// Resizes in bands of new rows. For each band, the old rows that it needs are uploaded, in parts if they do
+// not fit; their sums are accumulated in float64, and then rounded and downloaded.
 class Resizer {
    public:
     Resizer(const Resize &request, Call &call, int device, const Layout &result,
@@ -153,15 +156,17 @@ class Resizer {
     }
 
    private:
-    // This thread's line, if both the old elements and the new ones lie there.
+    // Returns the current stream if both images are resident, so that the call can be asynchronous.
     static const StreamScope *stream_scope_for(const plan::Operands &operands, int device) {
         const bool are_resident =
             operands.of(0).d_data != nullptr && operands.of(1).d_data != nullptr && !operands.of(0).copy_back;
         return are_resident ? StreamScope::current_on(device) : nullptr;
     }
 
+    // Returns the first old row of a new row's image.
     int64_t image(int64_t row) const { return row / request_.new_height * request_.height; }
 
+    // Computes new rows.
     void make(int64_t first, int64_t rows) {
         const pixels::Taps down = down_.view();
         const int64_t last = first + rows - 1;
@@ -174,7 +179,7 @@ class Resizer {
         run_pipeline(algorithm, call_, device_, {{first * elements_, rows * elements_}});
     }
 
-    // Adds old rows from `old` on, and returns how many.
+    // Adds old rows from `old` on to the sums, and returns how many.
     int64_t add(int64_t first, int64_t rows, int64_t old, int64_t end) {
         for (; part_ != 0; part_ /= 2) {
             const int64_t old_rows = std::min(part_, end - old), row_elements = request_.row_elements();
@@ -214,15 +219,15 @@ class Resizer {
     Call &call_;
     const std::vector<int> device_;
     const Layout &result_;
-    const plan::Operands &operands_;  // of the result and of the old elements
+    const plan::Operands &operands_;  // the result, and the old elements
     const Taps down_, across_;
     const DeviceTaps d_down_taps_, d_across_taps_;
     const int64_t item_, elements_;  // of a new row
-    int64_t band_, part_;            // new and old rows at once
+    int64_t band_, part_;            // new and old rows that are processed at once
     double *sums_ = nullptr, *along_ = nullptr;
     TraceLane lane_{call_};
     const Stream stream_ = make_stream();
-    const StreamScope *const stream_scope_;  // that all of it stands in, if it does
+    const StreamScope *const stream_scope_;  // null: the call is synchronous
 };
 
 }  // namespace

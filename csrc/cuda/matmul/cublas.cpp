@@ -1,3 +1,4 @@
+// Loads cuBLAS at run time and calls cublasGemmStridedBatchedEx.
 #include "cublas.h"
 
 #include <dlfcn.h>
@@ -13,10 +14,11 @@ namespace pk::cublas {
 namespace {
 
 using Handle = void *;
-enum { SUCCESS = 0, ALLOC_FAILED = 3 };  // of its statuses
+enum { SUCCESS = 0, ALLOC_FAILED = 3 };  // values of cublasStatus_t
 enum { NOT_TRANSPOSED = 0, TRANSPOSED = 1 };
 constexpr int ANY_ALGORITHM = -1;
 
+// The functions of cuBLAS that are used.
 struct Functions {
     int (*create)(Handle *) = nullptr;
     int (*set_stream)(Handle, cudaStream_t) = nullptr;
@@ -26,12 +28,12 @@ struct Functions {
     const char *(*name_of)(int) = nullptr;
 };
 
-// Never closed: at the process's exit the driver may be gone before it.
+// The open library. Never closed: at the process's exit the driver may be gone before it.
 struct Library {
     std::mutex mutex;
     Functions functions;
     bool is_open = false;
-    std::map<int, Handle> handles;  // a device's each
+    std::map<int, Handle> handles;  // by device
 };
 
 Library &library() {
@@ -48,12 +50,12 @@ bool find(void *handle, const char *name, Function &function) {
 bool open_file(const char *path, Functions &functions) {
     void *const handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return false;
-    const bool found = find(handle, "cublasCreate_v2", functions.create) &&
-                       find(handle, "cublasSetStream_v2", functions.set_stream) &&
-                       find(handle, "cublasGemmStridedBatchedEx", functions.multiply) &&
-                       find(handle, "cublasGetStatusName", functions.name_of);
-    if (!found) (void)dlclose(handle);
-    return found;
+    const bool has_all = find(handle, "cublasCreate_v2", functions.create) &&
+                         find(handle, "cublasSetStream_v2", functions.set_stream) &&
+                         find(handle, "cublasGemmStridedBatchedEx", functions.multiply) &&
+                         find(handle, "cublasGetStatusName", functions.name_of);
+    if (!has_all) (void)dlclose(handle);
+    return has_all;
 }
 
 void check(int status, const Functions &functions, const char *call) {
@@ -95,7 +97,7 @@ void multiply(const Products &products, int device, cudaStream_t stream) {
     const bool wide = products.compute == IN_FLOAT64;
     const void *const alpha = wide ? static_cast<const void *>(wide_ones) : ones;
     const void *const beta = wide ? static_cast<const void *>(wide_ones + 1) : ones + 1;
-    // cuBLAS goes column by column, and so sees transposes: of c = a b, it computes c' = b' a'.
+    // cuBLAS is column-major and so sees the transposes: for c = a b it computes c' = b' a'.
     check(functions.multiply(handle, products.transposed_b ? TRANSPOSED : NOT_TRANSPOSED,
                              products.transposed_a ? TRANSPOSED : NOT_TRANSPOSED, int(products.n),
                              int(products.m), int(products.k), alpha, products.b, products.factor,

@@ -1,4 +1,5 @@
-// How the products of a panel are computed on a device: by cuBLAS, or by the kernel.
+// The GEMM of one panel on a device, by one of five algorithms: cuBLAS, our own kernel, the same two in
+// float64, or float32 products split into TF32 products (3xTF32).
 #pragma once
 
 #include "cublas.h"
@@ -8,15 +9,17 @@
 
 namespace pk::matmul {
 
-// float32 in float64.
+// float32 matrices, multiplied and summed in float64.
 struct Float64Accumulation : Plain<float, double> {};
 
 enum class GemmAlgorithm { kernel, cublas, split, float64_kernel, float64_cublas };
 
+// Returns the number of thread blocks for `count` elements.
 inline unsigned blocks_for(int64_t count) {
     return unsigned((count + device::THREADS - 1) / device::THREADS);
 }
 
+// Enqueues the GEMM of a panel: tile += (a panel of a) @ (a panel of b).
 template <class Kind>
 struct PanelGemm {
     using Element = typename Kind::Element;
@@ -24,12 +27,12 @@ struct PanelGemm {
     const Product &product;
     GemmAlgorithm algorithm;
     int device;
-    char *scratch;             // room beside the factors
-    unsigned *d_nonfinite;     // set where a factor that was to be split is infinite or NaN
-    const unsigned *d_run_if;  // of the kernel
+    char *scratch;             // for widened or split factors
+    unsigned *d_nonfinite;     // set if a factor that is split is infinite or NaN
+    const unsigned *d_run_if;  // predicate of the kernel, see should_run()
 
-    // Adds the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. To be split, they
-    // lie side by side.
+    // Adds the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. Factors that are
+    // split must be adjacent in memory.
     void enqueue(cudaStream_t stream, const OutputTile &tile, const Panel &panel, char *a, char *b,
                  char *c) const {
         const int64_t of_a = tile.pairs * tile.rows * panel.depth;
@@ -95,6 +98,7 @@ struct PanelGemm {
         cublas::multiply(products, device, stream);
     }
 
+    // Converts the factors to float64, and multiplies these.
     void multiply_widened(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const wide = reinterpret_cast<double *>(scratch);
         device::widen<<<blocks_for(of_a), device::THREADS, 0, stream>>>(
@@ -110,8 +114,9 @@ struct PanelGemm {
         cublas::multiply(products, device, stream);
     }
 
-    // The two small terms, then the large one, added up in float32 each LEAST_DEPTH products; what is left
-    // out is smaller than float32's own error.
+    // 3xTF32, as in CUTLASS: each float32 is the sum of a large and a small TF32 number, and the product is
+    // small * large + large * small + large * large. The omitted small * small is below float32's rounding
+    // error. All three are added to the sums in float32, MIN_DEPTH products at a time.
     void multiply_split(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const large = static_cast<float *>(const_cast<void *>(products.a));
         auto *const small = reinterpret_cast<float *>(scratch);

@@ -1,4 +1,4 @@
-// Kernels around products of matrices: a tiled one for any type and shape, and what prepares cuBLAS's.
+// GEMM kernels: a tiled GEMM for any type and shape, and kernels that prepare cuBLAS's operands.
 #pragma once
 
 #include "common/matmul.h"
@@ -7,20 +7,22 @@ namespace pk::matmul::device {
 
 constexpr int TILE = 64, DEPTH = 16, SIDE = 16, EACH = TILE / SIDE, THREADS = SIDE * SIDE;
 
-// Element (i, d) of a matrix of a is at a + pair * a_pair + i * a_row + d * a_column, and so on.
+// Parameters of the tiled GEMM. Element (i, d) of matrix `pair` of a is at a + pair * a_pair + i * a_row +
+// d * a_column; those of b likewise.
 struct GemmParams {
     const void *a, *b;
     void *c;
     int64_t rows, columns, depth, pairs;
     int64_t a_pair, a_row, a_column, b_pair, b_row, b_column;
-    bool adds;                 // to what is in c
-    const unsigned *d_run_if;  // as should_run() takes it
+    bool adds;                 // c += a @ b instead of c = a @ b
+    const unsigned *d_run_if;  // see should_run()
 };
 
-// Whether a kernel is to work that was queued before anybody knew: if nothing tells, or that is set.
+// Device-side predicate: returns true if there is none, or if an earlier kernel has set it. It lets work be
+// enqueued that turns out to be needed only on the device.
 __device__ inline bool should_run(const unsigned *d_run_if) { return d_run_if == nullptr || *d_run_if != 0; }
 
-// Each sum is of one product after the other, which the CPU's loops do alike.
+// Adds a product to a sum. Sums are over one product after the other, as in the CPU's loops.
 template <class Kind>
 __device__ typename Kind::Total add(typename Kind::Total sum, typename Kind::Total a,
                                     typename Kind::Total b) {
@@ -30,7 +32,8 @@ __device__ typename Kind::Total add(typename Kind::Total sum, typename Kind::Tot
         return Kind::add(sum, a, b);
 }
 
-// A block of threads makes a tile of the result; a thread 4 x 4 of its elements, SIDE apart.
+// Tiled GEMM: a thread block computes a TILE x TILE tile of c from slices of a and b in shared memory; each
+// thread has 4 x 4 of its elements in registers, SIDE apart.
 template <class Kind>
 __global__ void multiply_tiles(GemmParams params) {
     if (!should_run(params.d_run_if)) return;
@@ -54,7 +57,7 @@ __global__ void multiply_tiles(GemmParams params) {
     }
     for (int64_t start = 0; start < params.depth; start += DEPTH) {
         for (int n = int(threadIdx.x); n < TILE * DEPTH; n += THREADS) {
-            // Neighbours read what lies side by side.
+            // Adjacent threads read adjacent elements, so that loads are coalesced.
             const int a_d = params.a_column == 1 ? n % DEPTH : n / TILE;
             const int a_i = params.a_column == 1 ? n / DEPTH : n % TILE;
             const int64_t row = top + a_i, of_a = start + a_d;
@@ -87,7 +90,7 @@ __global__ void multiply_tiles(GemmParams params) {
     }
 }
 
-// The nearest number that TF32 has; the one below where that is infinite.
+// Rounds to the nearest TF32 number; toward zero if that would overflow.
 PK_HD float round_to_tf32(float x) {
     const uint32_t bits = bit_cast<uint32_t>(x);
     const uint32_t nearest = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
@@ -95,7 +98,8 @@ PK_HD float round_to_tf32(float x) {
     return bit_cast<float>(overflows ? bits & ~0x1fffu : nearest);
 }
 
-// Replaces values by what TF32 has of them, and gives the rest, in TF32, too; notes any infinity or NaN.
+// Splits a float32 into a large and a small TF32 number, `value` and `rest`; sets `nonfinite` for infinity or
+// NaN.
 PK_HD void split_tf32(float &value, float &rest, unsigned &nonfinite) {
     const float x = value;
     if (fp_exceptions_of(x) != 0) {
@@ -107,12 +111,12 @@ PK_HD void split_tf32(float &value, float &rest, unsigned &nonfinite) {
 }
 static __global__ void split_tf32_all(float *values, float *rests, int64_t count, unsigned *nonfinite) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    unsigned mine = 0;
-    if (i < count) split_tf32(values[i], rests[i], mine);
-    if (mine != 0) atomicOr(nonfinite, mine);
+    unsigned flag = 0;
+    if (i < count) split_tf32(values[i], rests[i], flag);
+    if (flag != 0) atomicOr(nonfinite, flag);
 }
 
-// Copies rows of `columns` elements that are `pitch` apart to where they lie side by side.
+// Copies rows of `columns` elements with stride `pitch` to a dense matrix.
 template <class Element>
 __global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t columns, int64_t count,
                        const unsigned *d_run_if) {
@@ -121,7 +125,7 @@ __global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t 
     if (i < count) to[i] = from[i / columns * pitch + i % columns];
 }
 
-// Stores sums, row by row side by side, as results whose rows are `pitch` apart.
+// Converts a dense matrix of sums to results whose rows have stride `pitch`.
 template <class Kind>
 __global__ void store(const typename Kind::Total *totals, typename Kind::Element *to, int64_t pitch,
                       int64_t columns, int64_t count, const unsigned *d_run_if) {
@@ -130,18 +134,19 @@ __global__ void store(const typename Kind::Total *totals, typename Kind::Element
     if (i < count) to[i / columns * pitch + i % columns] = Kind::store(totals[i]);
 }
 
+// Converts float32 to float64.
 static __global__ void widen(const float *from, double *to, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < count) to[i] = double(from[i]);
 }
 
-// Notes what is infinite or NaN once it is stored.
+// Collects the FP exception flags of the results, converted as they will be stored: infinite or NaN.
 template <class Kind>
-__global__ void flag_exceptions(const typename Kind::Total *totals, int64_t count, unsigned *met) {
+__global__ void flag_exceptions(const typename Kind::Total *totals, int64_t count, unsigned *flags) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-    unsigned mine = 0;
-    if (i < count) mine = unsigned(fp_exceptions_of(Kind::load(Kind::store(totals[i]))));
-    if (mine != 0) atomicOr(met, mine);
+    unsigned raised = 0;
+    if (i < count) raised = unsigned(fp_exceptions_of(Kind::load(Kind::store(totals[i]))));
+    if (raised != 0) atomicOr(flags, raised);
 }
 
 }  // namespace pk::matmul::device

@@ -1,6 +1,8 @@
-// Takes a product through a GPU: panels of the factors are staged and go up while others are multiplied, by
-// cuBLAS where there is one, and parts of the result come down. What is at home is multiplied there, or stays
-// there, cut up alike.
+// The GEMM pipeline: an out-of-core matrix product on one GPU.
+//
+// Host threads stage and upload panels of both factors, double-buffered, while earlier panels are multiplied;
+// finished tiles of the result are downloaded meanwhile. Device-resident operands are used in place, with the
+// same tiling, so that results have the same bits.
 #pragma once
 
 #include <condition_variable>
@@ -20,26 +22,28 @@ namespace pk::matmul {
 
 // Bytes of a product for each host thread that it wakes.
 constexpr int64_t BYTES_PER_THREAD = 1 << 20;
-// In a profile, kernels have a lane of their own, beside those of the slots.
+// The trace lane of kernels, separate from the lanes of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
-// Bytes of a result that are touched at once, each page of them.
+// Bytes of the result that a prefault task touches, page by page.
 constexpr int64_t PREFAULT_BYTES = 2 << 20, PAGE = 4096;
-// Bytes that all memory of a device is aligned to.
+// Alignment of all device memory, in bytes.
 constexpr int64_t ALIGNMENT = 256;
-// What a thread does next: some rows of a matrix on the host, up or down; or it touches the memory that some
-// of the result will go to, which may be new, while there is little else to do.
+// A task of a host thread: upload or download some rows, or prefault pages of the result, which may be new
+// memory, while there is little else to do.
 struct Task {
     enum Kind { up_a, up_b, prefault, down } kind;
-    int64_t of;  // the panel, or the part
+    int64_t of;  // the index of the panel, or of the tile
     int64_t first, rows;
 };
 
-// The operands of a product as far as they are at home, else null, and whether the result goes down, too.
+// The device addresses of a product's resident operands (null for others), and whether the result is also
+// copied back to the host.
 struct ResidentProduct {
     Product operands;
     bool copy_back;
 };
 
+// One product on one GPU.
 template <class Kind>
 class GemmPipeline {
     using Element = typename Kind::Element;
@@ -66,15 +70,17 @@ class GemmPipeline {
         accumulates_in_place_ = can_accumulate_in_place();
     }
 
-    // Returns whether factors that were split were all finite.
+    // Runs the product. Returns false if factors that were split are not all finite: the result is invalid
+    // then.
     bool run() {
         if (stream_scope_ != nullptr) return run_async();
         StreamScope::synchronize();
-        const SyncOnExit compute(streams().compute);  // what fails leaves nothing under way at home
+        const SyncOnExit compute(
+            streams().compute);  // after a failure, no kernel still uses resident buffers
         PK_CUDA(cudaMemsetAsync(d_status(), 0, GemmTiling::STATUS_BYTES, compute.get()));
         {
             const std::lock_guard<std::mutex> lock(mutex_);
-            launch_ready_panels();  // all factors may be at home
+            launch_ready_panels();  // all factors may be resident
         }
         std::atomic<size_t> arrived{0};
         run_on_threads(int64_t(lease_->slots().size()), call_, [&] {
@@ -89,23 +95,23 @@ class GemmPipeline {
             call_.report.chunks += int64_t(tiles_.size());
             call_.advance(product_.elements());
         }
-        unsigned found[2] = {0, 0};
-        PK_CUDA(cudaMemcpyAsync(found, d_status(), sizeof(found), cudaMemcpyDeviceToHost,
+        unsigned status[2] = {0, 0};  // FP exception flags, and whether a split factor is not finite
+        PK_CUDA(cudaMemcpyAsync(status, d_status(), sizeof(status), cudaMemcpyDeviceToHost,
                                 streams().download.get()));
         PK_CUDA(cudaStreamSynchronize(streams().download.get()));
-        // All kernels as one: they follow each other, and what they wait for is told by the other stages.
+        // All kernels are traced as one: they run back to back, and their waits show in the other stages.
         float milliseconds = 0;
         PK_CUDA(cudaEventElapsedTime(&milliseconds, events_->began.get(), events_->finished[last].get()));
         TraceLane(call_).add(PK_STAGE_KERNEL, first_launch_,
                              std::min(end, first_launch_ + milliseconds * 1e-3), 0, product_.elements(),
                              device_, KERNELS_LANE);
-        if (algorithm_ == GemmAlgorithm::split && found[1] != 0) return false;
-        call_.report.exceptions |= found[0];
+        if (algorithm_ == GemmAlgorithm::split && status[1] != 0) return false;
+        call_.report.exceptions |= status[0];
         return true;
     }
 
    private:
-    // This thread's line, if all is at home.
+    // Returns the current stream if all operands are resident, so that the product can be asynchronous.
     static const StreamScope *stream_scope_for(const ResidentProduct &resident, int device) {
         const Product &at = resident.operands;
         const bool all_resident =
@@ -119,7 +125,8 @@ class GemmPipeline {
         if (splits) PK_CUDA(cudaMemsetAsync(d_status(), 0, GemmTiling::STATUS_BYTES, stream_scope_->stream));
         launch_ready_panels();
         if (splits) {
-            // An infinity has no parts: what has any is multiplied once more, as it is. Nobody here knows.
+            // An infinity cannot be split: a product that has any is computed again without splitting. Only
+            // the device knows, and so the second product is enqueued under a predicate.
             algorithm_ = GemmAlgorithm::kernel;
             d_run_if_ = d_status() + 1;
             launched_ = 0;
@@ -129,9 +136,9 @@ class GemmPipeline {
         return true;
     }
 
-    // ---- Before -------------------------------------------------------------------------------------
+    // ---- Preparation --------------------------------------------------------------------------------
 
-    // Threads, each with a slot; slots take half of the budget at most.
+    // The number of host threads, each with a slot. Slots take at most half of the budget.
     int64_t slots_wanted() const {
         const double bytes =
             double(sizeof(Element)) * double(product_.batch) *
@@ -142,8 +149,8 @@ class GemmPipeline {
         return std::min({most, tuned(Tune::threads), thread_count(), std::max<int64_t>(1, fitting)});
     }
 
-    // Takes slots, and of what they leave of the budget memory for panels and sums. Where other calls have
-    // that, the slots are given back before the next try, since those calls may need them.
+    // Takes slots, and a buffer for panels and sums from the rest of the budget. If other calls have that
+    // memory, the slots are returned before the next try, since those calls may need them.
     void take_memory() {
         for (;;) {
             lease_.emplace(Lease::default_size(Lease::staged), SlotBytes{0, 0}, device_, slots_wanted(),
@@ -156,7 +163,7 @@ class GemmPipeline {
             }
             const int64_t longest = half_bytes_ / int64_t(sizeof(double));
             if (!GemmTiling::best(product_, element_bytes_, budget_ - slots, longest, tiling_))
-                fail(PK_OUT_OF_MEMORY, "a product has no room in PYCUDAKIT_DEVICE_MEMORY: raise it");
+                fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY is too small for a matrix product: raise it");
             for (int64_t room = budget_ - slots;
                  GemmTiling::best(product_, element_bytes_, room, longest, tiling_);
                  room = std::min(room, tiling_.bytes()) / 4 * 3) {
@@ -190,7 +197,7 @@ class GemmPipeline {
                 if (resident_.b == nullptr) add_tasks(Task::up_b, panel);
                 if (!downloads_result_) continue;
                 add_prefaults(tile, d, depths);
-                // Of the part before, so that this one's panels are on their way meanwhile.
+                // The previous tile is downloaded while this one's panels are uploaded.
                 if (d == 0 && tile > 0) add_tasks(Task::down, tile - 1);
             }
         }
@@ -223,7 +230,7 @@ class GemmPipeline {
             tasks_.push_back({kind, of, first, std::min(rows, all - first)});
     }
 
-    // A panel's share of its part of the result.
+    // Adds prefault tasks for the rows of the tile that belong to one of its panels.
     void add_prefaults(int64_t tile, int64_t panel, int64_t panels) {
         const HostMatrixView host = host_matrix_of({Task::prefault, tile, 0, 0});
         const int64_t all = host.all_rows(), first = all * panel / panels;
@@ -248,10 +255,10 @@ class GemmPipeline {
         return device_buffer_->d_memory() + GemmTiling::STATUS_BYTES +
                tiling_.totals * tiling_.total_bytes() + panel % GemmTiling::PANELS * tiling_.panel_bytes();
     }
-    // cuBLAS may choose by how its operands are aligned. Where they lie at home as they would elsewhere, they
-    // are taken from there, and the same bits come out.
-    static bool same_alignment(const char *resident, const char *elsewhere) {
-        return (resident - elsewhere) % ALIGNMENT == 0;
+    // cuBLAS picks kernels by pointer alignment. A resident operand is used in place only if it has the
+    // alignment of the staged copy, so that both select the same kernel and give the same bits.
+    static bool same_alignment(const char *resident, const char *staged) {
+        return (resident - staged) % ALIGNMENT == 0;
     }
 
     char *resident_result(int64_t tile) const {
@@ -264,7 +271,8 @@ class GemmPipeline {
             can = same_alignment(resident_result(tile), staging_totals(tile));
         return can;
     }
-    // Where a panel's factor is, if it is at home: there, or copied to where it would go up to.
+    // Returns the address of a resident factor of a panel: in place, or gathered to `to`, the staged copy's
+    // address.
     char *factor_on_device(const HostMatrixView &resident, char *to, cudaStream_t stream) const {
         if (algorithm_ != GemmAlgorithm::split && resident.are_dense() && same_alignment(resident.row(0), to))
             return resident.row(0);
@@ -291,7 +299,8 @@ class GemmPipeline {
         return own.start + own.depth == product_.k;
     }
 
-    // Queues the work on each panel that has been queued to go up, in their order. The mutex is held.
+    // Enqueues the GEMM of each panel whose uploads have all been enqueued, in order. Called with the mutex
+    // held.
     void launch_ready_panels() {
         while (launched_ < int64_t(panels_.size()) && uploads_left_[size_t(launched_)] == 0) {
             const int64_t tile = panels_[size_t(launched_)].tile, before = tile - tiling_.totals;
@@ -346,7 +355,7 @@ class GemmPipeline {
 
     // ---- The host's threads -----------------------------------------------------------------------------
 
-    // One of the two halves of a slot's pinned memory, on its way up or down.
+    // One half of a slot's double-buffered pinned memory, and the task that uses it.
     struct StagingHalf {
         char *memory;
         cudaEvent_t done;
@@ -392,12 +401,12 @@ class GemmPipeline {
         for (int64_t row = task.first; row < task.first + task.rows; ++row) {
             char *const at = host.row(row);
             const int64_t bytes = host.run / int64_t(sizeof(Total)) * int64_t(sizeof(Element));
-            // It stays what it is, also if another thread stores a result there meanwhile.
+            // Adding 0 atomically keeps the value, even if another thread stores a result at the same time.
             for (int64_t i = 0; i < bytes; i += PAGE) __atomic_fetch_add(at + i, char(0), __ATOMIC_RELAXED);
         }
     }
 
-    // Waits until all work on a panel has been queued.
+    // Waits until the GEMM of a panel has been enqueued.
     void wait_for(int64_t panel) {
         std::unique_lock<std::mutex> lock(mutex_);
         while (
@@ -433,7 +442,7 @@ class GemmPipeline {
                 to += tile.pairs * tile.rows * panel.depth * element_bytes_.factor;
             }
             const cudaStream_t up = streams().upload.get();
-            // The panel that was there before has to be done with.
+            // The panel that used this buffer before must have been multiplied.
             if (task.of >= GemmTiling::PANELS) {
                 wait_for(task.of - GemmTiling::PANELS);
                 PK_CUDA(
@@ -451,7 +460,7 @@ class GemmPipeline {
         launch_ready_panels();
     }
 
-    // Waits until a half has gone its way; results are stored then.
+    // Waits for the copy of a half, and stores the results of a download.
     void finish(StagingHalf &half, const Slot &slot, TraceLane &lane, double &free_since) {
         if (half.task == nullptr) return;
         const Task &task = *half.task;
@@ -488,10 +497,10 @@ class GemmPipeline {
         call_.advance(task.rows * columns);
     }
 
-    const StreamScope *const stream_scope_;  // that the product stands in, if it does
+    const StreamScope *const stream_scope_;  // null: the product is synchronous
     const Product &product_, &resident_;
-    const bool downloads_result_;        // the result, to the host
-    bool accumulates_in_place_ = false;  // it is added up in its home
+    const bool downloads_result_;
+    bool accumulates_in_place_ = false;  // sums are in the resident result itself
     Call &call_;
     const int device_;
     GemmAlgorithm algorithm_;
@@ -501,7 +510,7 @@ class GemmPipeline {
     int64_t half_bytes_ = 0;
     GemmTiling tiling_{};
     std::optional<DeviceBuffer> device_buffer_;
-    const unsigned *d_run_if_ = nullptr;  // if given, kernels work only if this is set
+    const unsigned *d_run_if_ = nullptr;  // predicate of the kernels, if not null
     std::vector<OutputTile> tiles_;
     std::vector<Panel> panels_;
     std::vector<Task> tasks_;
@@ -509,11 +518,11 @@ class GemmPipeline {
 
     std::mutex mutex_;  // guards what follows
     std::condition_variable changed_;
-    std::vector<int64_t> uploads_left_, downloads_left_;  // that were not queued yet
+    std::vector<int64_t> uploads_left_, downloads_left_;  // tasks not enqueued yet, of each panel or tile
     int64_t launched_ = 0;                                // panels
     std::atomic<bool> is_aborted_{false};
 
-    // Of panels, and of parts, by their places in the device's memory: none of what stands in a line.
+    // Events of the panels and tiles that are on the device. An asynchronous product needs none.
     struct Events {
         Event uploaded[GemmTiling::PANELS] = {make_event(), make_event()},
               computed[GemmTiling::PANELS] = {make_event(), make_event()};

@@ -1,12 +1,13 @@
-// How a product is cut to go through a GPU: into parts of the result, which stay on the device while panels
-// of both factors, so deep each, go past them.
+// The tiling of a matrix product for a GPU: tiles of the result stay on the device, while panels of both
+// factors along K are streamed past them.
 #pragma once
 
 #include "common/matmul.h"
 
 namespace pk::matmul {
 
-// A part: some rows and columns of some pairs' results; a panel: what some of their products take.
+// A tile: rows and columns of the results of some matrix pairs. A panel: the parts of both factors that add
+// `depth` products to each element of a tile.
 struct OutputTile {
     int64_t pair, pairs, row, rows, column, columns;
 };
@@ -14,20 +15,21 @@ struct Panel {
     int64_t tile, start, depth;
 };
 
-// Bytes of an element on its way up, of a sum, and of what is beside an element of a panel.
+// Bytes of an uploaded element, of a sum, and of scratch for each element of a panel.
 struct ElementBytes {
     int64_t factor, total, scratch;
 };
 
+// The sizes of tiles and panels.
 struct GemmTiling {
-    static constexpr int64_t PANELS = 2;       // on the device at once
-    static constexpr int64_t MIN_DEPTH = 512;  // but for shallower products
+    static constexpr int64_t PANELS = 2;       // on the device at once (double buffering)
+    static constexpr int64_t MIN_DEPTH = 512;  // of a panel, unless the product is shallower
     static constexpr int64_t MIN_SIDE = 64, MAX_PAIRS = 1 << 14;
     static constexpr int64_t PANEL_BYTES = 8 << 20, MAX_PANEL_BYTES = 64 << 20, GROUP_BYTES = 16 << 20;
 
-    int64_t rows, columns, depth;  // of a part, and of its panels
-    int64_t pairs = 1;             // of small matrices, so many make a part
-    int64_t totals = 1;            // parts on the device at once
+    int64_t rows, columns, depth;  // of a tile, and of its panels
+    int64_t pairs = 1;             // matrix pairs in a tile, for small matrices
+    int64_t totals = 1;            // tiles on the device at once
 
     ElementBytes element_bytes{};
 
@@ -56,8 +58,8 @@ struct GemmTiling {
                 double(product.n) * double(tiles_down(product)));
     }
 
-    // The largest parts for which `room` bytes do, of rows and columns that are not longer than `longest`;
-    // false if there is no room.
+    // Finds the largest tiles that fit into `room` bytes, with rows and columns of at most `longest`. Returns
+    // false if none fits.
     static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t room,
                     int64_t longest, GemmTiling &tiling) {
         tiling = {std::min(product.m, longest), std::min(product.n, longest), std::min(product.k, MIN_DEPTH)};
@@ -95,7 +97,8 @@ struct GemmTiling {
         return true;
     }
 
-    // With one part on the device, its download stops the work; with two, they are smaller, and more goes up.
+    // Chooses one or two tiles on the device. With one, computing waits for its download; with two, tiles are
+    // smaller, and more elements are uploaded.
     static bool best(const Product &product, ElementBytes element_bytes, int64_t room, int64_t longest,
                      GemmTiling &tiling) {
         GemmTiling one, two;

@@ -1,4 +1,4 @@
-// Which rows of the matrices on the host, or at home, a device works on: of both factors, and of the result.
+// Views of the rows of a tile or panel, in the caller's matrices on the host or in their resident buffers.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +8,13 @@
 
 namespace pk::matmul {
 
-// Rows of a matrix on the host, and as they lie on a device: dense, pair after pair.
+// Rows of a batch of matrices. On the device they are copied to a dense array, pair after pair.
 struct HostMatrixView {
-    char *base;             // of the first row of the matrix 0
+    char *base;             // the first row of matrix 0
     int64_t matrix;         // bytes from one matrix to the next
-    const int64_t *places;  // which of them; null: one after the other
+    const int64_t *places;  // index of each pair's matrix; null: 0, 1, 2, ...
     int64_t place_step;
-    int64_t pitch, run;  // bytes from row to row on the host, and of a row
+    int64_t pitch, run;  // bytes from one row to the next on the host, and of a row
     int64_t rows;        // of each pair
     int64_t pairs;
 
@@ -25,7 +25,7 @@ struct HostMatrixView {
     }
     int64_t all_rows() const { return rows * pairs; }
 
-    // Whether they lie as on a device. Several pairs have whole matrices.
+    // Returns true if the rows are dense already. (With several pairs, each has a whole matrix.)
     bool are_dense() const {
         bool dense = pitch == run || rows == 1;
         for (int64_t pair = 1; dense && pair < pairs; ++pair)
@@ -33,7 +33,8 @@ struct HostMatrixView {
         return dense;
     }
 
-    // Calls copy(bytes on the host, offset on the device, count) for rows, dense ones of a matrix as one.
+    // Calls copy(host address, offset in the dense array, bytes) for each row, or for several dense rows at
+    // once.
     template <class Copy>
     void each(int64_t first, int64_t count, Copy copy) const {
         for (int64_t done = 0; done < count;) {
@@ -45,6 +46,7 @@ struct HostMatrixView {
     }
 };
 
+// Makes the views of a product's factors and result.
 template <class Kind>
 struct HostOperands {
     using Element = typename Kind::Element;
@@ -81,7 +83,7 @@ struct HostOperands {
                 transposed ? tile.columns : panel.depth,
                 tile.pairs};
     }
-    // Its rows are of sums, which may be longer than the results on the host.
+    // Rows of sums, whose type may be wider than that of the results on the host.
     HostMatrixView of_c(const OutputTile &tile) const {
         constexpr int64_t item = sizeof(Total);
         const int64_t start = (tile.pair * product.m + tile.row) * product.n + tile.column;

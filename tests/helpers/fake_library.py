@@ -34,4 +34,4 @@ def forget_entries():
     settle()
     for found in list(_known):
         found._entries.clear()
-    replay._known.clear()
+    replay._captured_calls.clear()

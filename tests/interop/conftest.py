@@ -65,7 +65,7 @@ def there(request):
 @pytest.fixture
 def played(there, monkeypatch):
     """Return the library that arrays are of, with a count of the calls that were played."""
-    replay._known.clear()
+    replay._captured_calls.clear()
     play, there.count = replay.CapturedCall.replay, 0
 
     def counted(self, kind):
@@ -75,4 +75,4 @@ def played(there, monkeypatch):
 
     monkeypatch.setattr(replay.CapturedCall, "replay", counted)
     yield there
-    replay._known.clear()
+    replay._captured_calls.clear()

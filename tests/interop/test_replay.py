@@ -28,7 +28,7 @@ def test_the_same_comes_out(played, monkeypatch, name):
     """What is played gives the bits that the call gives, of other arrays, too."""
     given = [arrays_of(CALLS[name]), *(shuffled(arrays_of(CALLS[name])) for _ in range(3))]
     with monkeypatch.context() as plain:
-        plain.setattr(replay, "_kind_of", lambda *_: None)
+        plain.setattr(replay, "_signature_of", lambda *_: None)
         wants = [values_of(played, CALLS[name], arrays) for arrays in given]
     assert not played.count
     gots = [values_of(played, CALLS[name], arrays) for arrays in given]
@@ -147,31 +147,31 @@ def test_memory_is_released(played):
     a = played.up(RNG.random((100, 100)))
     for _ in range(3):
         pk.einsum("ij,kj->ik", a, a)
-    assert replay._known
+    assert replay._captured_calls
     pk.release()
-    assert not replay._known
+    assert not replay._captured_calls
     assert played.down(pk.einsum("ij,kj->ik", a, a)).shape == (100, 100)
 
 
 def test_no_more_than_so_much(played, monkeypatch):
     """Of the host's memory, whose addresses are names, played have a part."""
-    monkeypatch.setattr(replay, "_MOST_IN_ALL", 100_000)
+    monkeypatch.setattr(replay, "_MAX_TOTAL_BYTES", 100_000)
     for size in range(1000, 1020):
         for _ in range(3):
             pk.diff(played.up(np.arange(size + 1.0)))
-        assert sum(each.bytes for known in replay._known.values() for each in known.idle) <= 100_000
+        assert sum(each.bytes for known in replay._captured_calls.values() for each in known.idle) <= 100_000
     assert played.count
-    monkeypatch.setattr(replay, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(replay, "_MAX_BYTES", 1000)
     for _ in range(4):
         pk.diff(played.up(np.arange(3000.0)))
-    assert not any(known.idle for key, known in replay._known.items() if "(3000,)" in str(key))
+    assert not any(known.idle for key, known in replay._captured_calls.items() if "(3000,)" in str(key))
 
 
 def test_without_end(played):
     """Of many kinds of calls, some are forgotten."""
     for size in range(1, 400):
         pk.diff(played.up(np.arange(size + 1.0)))
-    assert 0 < len(replay._known) <= 256
+    assert 0 < len(replay._captured_calls) <= 256
 
 
 FACTOR = 3.0

@@ -16,7 +16,7 @@ LARGE = 1 << 19  # float64
 
 @pytest.fixture(autouse=True)
 def rooms(monkeypatch):
-    monkeypatch.setattr(replay, "_kind_of", lambda *_: None)  # which keep their own
+    monkeypatch.setattr(replay, "_signature_of", lambda *_: None)  # which keep their own
     imported_arrays._rooms.clear()
     yield imported_arrays._rooms
     imported_arrays._rooms.clear()

@@ -17,6 +17,7 @@ __global__ void interpolate_chunk(Curve curve, const double *x, double *out, int
     if (i < count) out[i] = value_at(curve, x[i], point);
 }
 
+// Indices of the call's operands.
 enum Operand { X, OUT, XP, FP };
 
 pk_operand operand_of(const double *array) {

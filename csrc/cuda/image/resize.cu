@@ -39,7 +39,8 @@ __global__ void add_down(Sums params, int64_t count, double *sums) {
     const int64_t i = global_index();
     if (i >= count) return;
     const int64_t row = params.first + i / params.elements, place = row % params.new_height;
-    // `base` is the index of this new row's first old row among those given; taps begin to end are given.
+    // `base` is the index of the new row's first old row, relative to old_first; taps begin to end are
+    // present.
     const int64_t base =
         row / params.new_height * params.height + params.down.first[place] - params.old_first;
     const int64_t begin = base < 0 ? -base : 0, left = params.old_rows - base;

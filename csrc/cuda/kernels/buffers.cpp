@@ -37,11 +37,11 @@ Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources
                            std::max(up_end_, down_end_) <= std::min(slot.host, tuned(Tune::in_place_bytes));
     if (are_small) {
         resources.lease.emplace(slot, SlotBytes{0, 0}, device, 1, call);
-        const Slot &own = *resources.lease->slots().front();
+        const Slot &leased = *resources.lease->slots().front();
         // A slot that was created when memory was short may be too small.
-        if (all_ <= own.device_bytes) {
-            d_memory_ = own.d_memory();
-            staged_ = own.host();
+        if (all_ <= leased.device_bytes) {
+            d_memory_ = leased.d_memory();
+            staged_ = leased.host();
             return;
         }
         resources.lease.reset();

@@ -12,6 +12,7 @@ namespace pk::kernels {
 
 namespace {
 
+// The type of an argument, as the kernels record it.
 enum Kind : uint64_t { SIGNED, UNSIGNED, FLOATING, POINTER, TEXT };
 
 constexpr int MAX_WIDTH = 4096;

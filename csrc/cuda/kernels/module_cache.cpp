@@ -100,6 +100,7 @@ std::optional<Variable> variable_of(cudaLibrary_t library, std::string_view name
 
 using Key = std::pair<uint64_t, uint64_t>;
 
+// An entry of the cache.
 struct CachedModule {
     Key key;
     std::shared_ptr<Module> module;

@@ -12,6 +12,7 @@ namespace pk::matmul {
 // float32 matrices, multiplied and summed in float64.
 struct Float64Accumulation : Plain<float, double> {};
 
+// `kernel` is our own; `split` is 3xTF32 by cuBLAS.
 enum class GemmAlgorithm { kernel, cublas, split, float64_kernel, float64_cublas };
 
 // Returns the number of thread blocks for `count` elements.

@@ -295,8 +295,8 @@ class GemmPipeline {
 
     bool is_first(int64_t panel) const { return panels_[size_t(panel)].start == 0; }
     bool is_last(int64_t panel) const {
-        const Panel &own = panels_[size_t(panel)];
-        return own.start + own.depth == product_.k;
+        const Panel &current = panels_[size_t(panel)];
+        return current.start + current.depth == product_.k;
     }
 
     // Enqueues the GEMM of each panel whose uploads have all been enqueued, in order. Called with the mutex
@@ -327,15 +327,15 @@ class GemmPipeline {
         }
         const PanelGemm<Kind> product{product_, algorithm_, device_, scratch(), d_status() + 1, d_run_if_};
         const HostOperands<Kind> resident{resident_};
-        const OutputTile &own = tiles_[size_t(tile)];
+        const OutputTile &output = tiles_[size_t(tile)];
         const Panel &panel = panels_[size_t(index)];
-        char *a = factors(index), *b = a + own.pairs * own.rows * panel.depth * element_bytes_.factor;
-        if (resident_.a != nullptr) a = factor_on_device(resident.of_a(own, panel), a, compute);
-        if (resident_.b != nullptr) b = factor_on_device(resident.of_b(own, panel), b, compute);
-        product.enqueue(compute, own, panel, a, b, totals(tile));
+        char *a = factors(index), *b = a + output.pairs * output.rows * panel.depth * element_bytes_.factor;
+        if (resident_.a != nullptr) a = factor_on_device(resident.of_a(output, panel), a, compute);
+        if (resident_.b != nullptr) b = factor_on_device(resident.of_b(output, panel), b, compute);
+        product.enqueue(compute, output, panel, a, b, totals(tile));
         if (events_) PK_CUDA(cudaEventRecord(events_->computed[turn].get(), compute));
         if (!is_last(index)) return;
-        const int64_t count = own.pairs * own.rows * own.columns;
+        const int64_t count = output.pairs * output.rows * output.columns;
         const auto *const sums = reinterpret_cast<const Total *>(totals(tile));
         if constexpr (is_float_kind<Kind>) {
             if (stream_scope_ == nullptr) {
@@ -346,7 +346,7 @@ class GemmPipeline {
         }
         if (resident_.c != nullptr && !accumulates_in_place_) {
             device::store<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
-                sums, reinterpret_cast<Element *>(resident_result(tile)), product_.n, own.columns, count,
+                sums, reinterpret_cast<Element *>(resident_result(tile)), product_.n, output.columns, count,
                 d_run_if_);
             PK_CUDA(cudaGetLastError());
         }

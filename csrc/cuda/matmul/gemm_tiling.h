@@ -58,16 +58,16 @@ struct GemmTiling {
                 double(product.n) * double(tiles_down(product)));
     }
 
-    // Finds the largest tiles that fit into `room` bytes, with rows and columns of at most `longest`. Returns
-    // false if none fits.
-    static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t room,
+    // Finds the largest tiles that fit into `available` bytes, with rows and columns of at most `longest`.
+    // Returns false if none fits.
+    static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t available,
                     int64_t longest, GemmTiling &tiling) {
         tiling = {std::min(product.m, longest), std::min(product.n, longest), std::min(product.k, MIN_DEPTH)};
         tiling.element_bytes = element_bytes;
         tiling.totals = totals;
-        while (tiling.bytes() > room || tiling.panel_bytes() > MAX_PANEL_BYTES) {
+        while (tiling.bytes() > available || tiling.panel_bytes() > MAX_PANEL_BYTES) {
             int64_t &side = tiling.rows >= tiling.columns ? tiling.rows : tiling.columns;
-            const bool deep = tiling.depth > MIN_SIDE && 2 * totals * tiling.total_bytes() < room &&
+            const bool deep = tiling.depth > MIN_SIDE && 2 * totals * tiling.total_bytes() < available &&
                               tiling.panel_bytes() <= MAX_PANEL_BYTES;
             if (deep) {
                 tiling.depth = half(tiling.depth);
@@ -82,7 +82,7 @@ struct GemmTiling {
         auto grows = [&](int64_t &size, int64_t to, int64_t most_bytes) {
             const int64_t before = size;
             size = to;
-            const bool fits = tiling.panel_bytes() <= most_bytes && tiling.bytes() <= room;
+            const bool fits = tiling.panel_bytes() <= most_bytes && tiling.bytes() <= available;
             if (!fits) size = before;
             return fits;
         };
@@ -99,11 +99,11 @@ struct GemmTiling {
 
     // Chooses one or two tiles on the device. With one, computing waits for its download; with two, tiles are
     // smaller, and more elements are uploaded.
-    static bool best(const Product &product, ElementBytes element_bytes, int64_t room, int64_t longest,
+    static bool best(const Product &product, ElementBytes element_bytes, int64_t available, int64_t longest,
                      GemmTiling &tiling) {
         GemmTiling one, two;
-        const bool has_one = fit(product, element_bytes, 1, room, longest, one);
-        const bool has_two = fit(product, element_bytes, 2, room, longest, two);
+        const bool has_one = fit(product, element_bytes, 1, available, longest, one);
+        const bool has_two = fit(product, element_bytes, 2, available, longest, two);
         const double results = double(product.elements()) * double(element_bytes.total);
         const bool is_single = has_one && one.tiles(product) == 1;
         const bool slower =

@@ -41,6 +41,7 @@ class StagedCopy::Thread {
     }
 
    private:
+    // A slot, and the piece that is being copied through it.
     struct PieceInFlight {
         const Slot &slot;
         Array piece{};

@@ -60,6 +60,7 @@ const Budgets &budgets() {
     return budgets;
 }
 
+// A device buffer that no call uses, and the point in a stream after which it is idle.
 struct FreeBuffer {
     DeviceMemory memory;
     FreeMarker free_marker;

@@ -14,6 +14,7 @@ namespace {
 
 // The pool of one device.
 struct Pool {
+    // A buffer that no scope uses, and the point in a stream after which it is idle.
     struct FreeBuffer {
         DeviceMemory memory;
         FreeMarker free_marker;
@@ -53,6 +54,7 @@ struct Pool {
     }
 };
 
+// The pools of all devices.
 struct Pools {
     std::mutex mutex;
     std::map<int, Pool> of;  // by device; guarded by the mutex

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int THREADS = 128;
 
+// The bytes that one launch carries.
 struct InlineBytes {
     char data[3840];  // a launch has at most 4096 bytes of parameters
 };

@@ -13,6 +13,7 @@ namespace pk {
 
 namespace {
 
+// A constant's name, description, default and limits.
 struct Constant {
     const char *name, *text;
     int64_t default_value, min_value, max_value;
@@ -56,6 +57,7 @@ int64_t initial(const Constant &constant) {
     return value;
 }
 
+// The current values, at first from the environment.
 struct Values {
     std::atomic<int64_t> at[COUNT];
     Values() {

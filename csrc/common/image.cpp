@@ -1,3 +1,4 @@
+// Checks the arguments of the image entries, and computes the weights of a resize.
 #include "image.h"
 
 #include <algorithm>
@@ -10,9 +11,9 @@ namespace pk::image {
 
 namespace {
 
-constexpr int64_t MOST_SIDE = int64_t(1) << 30;  // so that (2 * i + 1) * side has room
+constexpr int64_t MOST_SIDE = int64_t(1) << 30;  // so that (2 * i + 1) * side does not overflow
 
-// What every entry asks of its operands and shape; returns the number of elements.
+// Checks the operands and the shape, for every entry; returns the number of elements.
 int64_t checked(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
                 int64_t least_dimensions, bool floats_too) {
     require(operands != nullptr, "operands is a null pointer");
@@ -45,7 +46,8 @@ char *dense_result(const pk_operand &operand) {
     return out;
 }
 
-// A layout's order is that of the operands that are stored to: here of one that is dense, without memory.
+// A layout in the order of the shape. Layouts take the order of the operands that are stored to, so this one
+// has a dense one, which is never accessed.
 Layout in_shape_order(const pk_operand &operand, const int64_t *shape, int64_t dimensions) {
     pk_operand both[2] = {operand, operand};
     both[1].flags = 0;
@@ -80,7 +82,7 @@ Grey::Grey(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
       grey(grey_by(weights, divisor, shape[dimensions - 1], truncates)) {
     if (size == 0) return;
     out = dense_result(operands[1]);
-    // Channels backwards, as OpenCV has them, are channels in other places.
+    // Reversed channels (a negative stride, BGR) become channels at other positions.
     pk_operand source = operands[0];
     int64_t &step = source.strides[dimensions - 1];
     if (step == -size_of(type)) {
@@ -100,14 +102,13 @@ Lookup::Lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     layout = Layout(operands, 2, shape, dimensions, {false, true});
 }
 
-// Places are compared as integers: in units of 1 / (2 * to) where centres matter, and of 1 / to where edges
-// do.
+// Positions are compared exactly, as integers: in units of 1 / (2 * to) for centres, and of 1 / to for edges.
 Taps::Taps(int64_t method, int64_t from, int64_t to) {
     first.reserve(size_t(to));
     begin.reserve(size_t(to) + 1);
     begin.push_back(0);
     const int64_t common = std::gcd(from, to);
-    const int64_t step = from / common, unit = to / common;  // a new pixel, and an old one
+    const int64_t step = from / common, unit = to / common;  // the sizes of a new and of an old pixel
     if (method == PK_RESIZE_AREA) divisor = double(step);
     for (int64_t i = 0; i < to; ++i) {
         const int64_t centre = (2 * i + 1) * from;
@@ -115,7 +116,8 @@ Taps::Taps(int64_t method, int64_t from, int64_t to) {
             first.push_back(centre / (2 * to));
             weights.push_back(1);
         } else if (method == PK_RESIZE_BILINEAR) {
-            const int64_t beyond = std::max<int64_t>(0, centre - to);  // the centre of the first old pixel
+            const int64_t beyond =
+                std::max<int64_t>(0, centre - to);  // from the centre of the first old pixel
             const int64_t at = std::min(beyond / (2 * to), from - 1);
             const double share = at == from - 1 ? 0 : double(beyond % (2 * to)) / double(2 * to);
             first.push_back(at);

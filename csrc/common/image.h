@@ -1,4 +1,4 @@
-// Images as both engines take them from their callers: the arguments of each entry, checked.
+// The checked arguments of the image entries, for both engines.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace pk::image {
 
-// pk_gray: dense pixels as a result.
+// The arguments of pk_gray. The result is dense pixels.
 struct Grey {
-    int64_t size;  // elements, with the channels
+    int64_t size;  // elements, including all channels
     int type;
     pixels::Grey grey;
-    Layout layout;  // of the elements, in the shape's order
+    Layout layout;  // of the elements, in the order of the shape
     char *out = nullptr;
 
     Grey(const pk_operand *operands, const int64_t *shape, int64_t dimensions, const int64_t *weights,
@@ -25,7 +25,7 @@ struct Grey {
     int64_t elements() const { return size; }
 };
 
-// pk_lookup.
+// The arguments of pk_lookup.
 struct Lookup {
     int64_t size;
     Layout layout;
@@ -37,12 +37,12 @@ struct Lookup {
     int64_t elements() const { return size; }
 };
 
-// pixels::Taps, in memory.
+// Owner of a pixels::Taps: the old pixels and weights of each new position along one axis.
 struct Taps {
     std::vector<int64_t> first, begin;
     std::vector<double> weights;
     int64_t most = 0;
-    double divisor = 1;  // what the weights add up to
+    double divisor = 1;  // the sum of the weights
 
     Taps(int64_t method, int64_t from, int64_t to);
     pixels::Taps view() const {
@@ -50,13 +50,13 @@ struct Taps {
     }
 };
 
-// pk_resize. Rows are counted through all images.
+// The arguments of pk_resize. Rows are counted through all images.
 struct Resize {
     int64_t size;  // elements read; 0 if there is nothing to do
     int type;
     int64_t height, width, channels, new_height, new_width, method;
     int64_t images = 0;
-    Layout layout;  // of the elements, in the shape's order
+    Layout layout;  // of the elements, in the order of the shape
     char *out = nullptr;
 
     Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions, int64_t new_height,
@@ -67,7 +67,7 @@ struct Resize {
     int64_t elements() const { return size == 0 ? 0 : new_rows() * new_row_elements(); }
 };
 
-// What each engine does of it.
+// The computations, which each engine implements.
 void make_gray(const Grey &given, Call &call);
 void look_up(const Lookup &given, Call &call);
 void resize(const Resize &given, Call &call);

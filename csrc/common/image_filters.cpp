@@ -1,3 +1,4 @@
+// Checks the arguments of pk_filter, and chooses the arithmetic of its sums.
 #include "image_filters.h"
 
 #include <algorithm>
@@ -52,7 +53,7 @@ Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight
     require(above >= 0 && above < height && left >= 0 && left < width,
             "the result's place is not in the window");
 
-    int64_t size = 1, widest = 8;  // bytes, if no dimension were 0
+    int64_t size = 1, widest = 8;  // widest: bytes, with dimensions of 0 counted as 1
     for (int d = 0; d < 4; ++d) {
         require(shape[d] >= 0, "an image's shape has a negative number");
         widest = product(widest, std::max<int64_t>(shape[d], 1), "an image is too large");
@@ -95,7 +96,8 @@ void Filter::choose_arithmetic() {
     if (!sums() || type == PK_FLOAT32) return;
     const double most = type == PK_UINT8 ? 255 : 65535;
     if (kind == PK_FILTER_BOX) {
-        // With so few elements their sum is exact in float32, and no quotient is rounded to half an integer.
+        // With so few elements the sum is exact in float32, and no quotient is so close to half an integer
+        // that its rounding matters.
         if (type == PK_UINT16 && height * width > 255) arithmetic = Sums::float64;
         return;
     }
@@ -105,7 +107,7 @@ void Filter::choose_arithmetic() {
         if (largest < 32768 && type == PK_UINT8) arithmetic = Sums::int16;
         if (largest < 0x1p24) return;
     }
-    // Half a unit is what rounding has to spare.
+    // An error below half a unit can change a rounded result by 1 at most, which the contract allows.
     const double error = double(height + width + 4) * 0x1p-24 * largest;
     if (result_type != PK_FLOAT32 && error > 0.4) arithmetic = Sums::float64;
 }

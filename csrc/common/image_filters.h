@@ -1,5 +1,5 @@
-// Filters of images, as both engines compute them: what is asked for, checked; the arithmetic that follows
-// from that alone; what lies beyond an image's border; and how results are rounded.
+// Image filters in both engines: the checked arguments, the arithmetic that follows from them, border
+// handling, and the rounding of results.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ namespace pk::image::filters {
 
 constexpr int64_t MAX_SIZE = 63;  // of a window, along an axis
 
-// Where an index beyond 0 to size - 1 is taken from, or -1 if from nowhere.
+// The index from which an element beyond the border is taken; -1 if there is none.
 PK_HD int64_t inside(int border, int64_t index, int64_t size) {
     if (index >= 0 && index < size) return index;
     if (border == PK_BORDER_NEAREST) return index < 0 ? 0 : size - 1;
@@ -29,13 +29,13 @@ PK_HD int64_t inside(int border, int64_t index, int64_t size) {
     return border == PK_BORDER_REFLECT ? period - 1 - place : period - place;
 }
 
-// How many of the `taps` indices from `first` on are from 0 to size - 1.
+// How many of the `taps` indices from `first` on are inside [0, size).
 PK_HD int64_t overlap(int64_t first, int64_t taps, int64_t size) {
     const int64_t begin = first > 0 ? first : 0, end = first + taps < size ? first + taps : size;
     return end - begin;
 }
 
-// Rounded to the nearest integer that T has, to even between two; NaN as 0. Floats are as they are.
+// Rounds to the nearest integer that T can hold, ties to even; NaN becomes 0. Floats are returned unchanged.
 template <class T, class Sum>
 PK_HD T rounded(Sum sum) {
     if constexpr (std::is_same_v<T, float>) {
@@ -50,7 +50,7 @@ PK_HD T rounded(Sum sum) {
     }
 }
 
-// Unsigned numbers in the order of the elements, any NaN first where the smallest is wanted, and else last.
+// Order-preserving key of a float: an unsigned integer. NaN comes first if `smallest`, else last.
 template <bool smallest>
 PK_HD uint32_t key_of(float element) {
     const auto bits = bit_cast<uint32_t>(element);
@@ -64,7 +64,7 @@ PK_HD float element_of(uint32_t key) {
     return bit_cast<float>(select((key >> 31) != 0, key ^ 0x80000000u, ~key));
 }
 
-// What sums are computed in. Those of int16 are exact, and so those of float32 would be the same.
+// The arithmetic of sums. Sums in int16 are exact, so they equal those in float32.
 enum class Sums { int16, float32, float64 };
 
 struct Filter {
@@ -73,9 +73,9 @@ struct Filter {
 
     bool sums() const { return kind <= PK_FILTER_BOX; }
     bool in_two_passes() const { return kind != PK_FILTER_CORRELATE && kind != PK_FILTER_MEDIAN; }
-    // The window's elements, as one pays for them.
+    // The cost of an element: window elements that are read.
     int64_t window() const { return in_two_passes() ? height + width : height * width; }
-    int64_t rank() const { return height * width / 2; }  // the median's
+    int64_t rank() const { return height * width / 2; }  // of the median
     int64_t row() const { return columns * channels; }   // elements
     int64_t image() const { return rows * row(); }
     int64_t elements() const { return batch * image(); }
@@ -90,7 +90,7 @@ struct Filter {
     const char *in;
     char *out;
     Sums arithmetic = Sums::float32;
-    // The window's; in two passes, those down a column and those along a row.
+    // Weights of the window, or, for two passes, those along a column and along a row.
     std::vector<double> weights, down, across;
 
    private:

@@ -1,4 +1,4 @@
-// The arithmetic of images, pixel by pixel: of both engines.
+// Arithmetic of image pixels, the same in both engines.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,21 @@
 
 namespace pk::image::pixels {
 
-// To the nearest integer, ties to even, of what is not negative and far below 2^52.
+// Rounds to the nearest integer, ties to even, for values that are not negative and far below 2^52.
 PK_HD double nearest(double x) { return (x + 4503599627370496.0) - 4503599627370496.0; }
 
-constexpr int64_t MOST_DIVISOR = 16384;  // so that sums have room in 31 bits, and quotients in a float
+constexpr int64_t MOST_DIVISOR = 16384;  // so that sums fit in 31 bits, and quotients in a float
 
-// How a pixel becomes grey: red, green and blue by their places in it and their weights, over a divisor.
+// Conversion to grayscale: the positions and weights of red, green and blue, and a divisor.
 struct Grey {
     int64_t channels;
     int32_t places[3], weights[3];
     int32_t divisor;
     bool truncates;
-    double shares[3];  // weights over the divisor
+    double shares[3];  // weights divided by the divisor
 };
 
-// Of integers the sum is exact, and so the quotient is the exact one, rounded once: a tie is one exactly.
+// For integers the sum is exact, so the quotient is the exact one, rounded once.
 template <class T>
 PK_HD T grey_of(const T *pixel, const Grey &grey) {
     const T red = pixel[grey.places[0]], green = pixel[grey.places[1]], blue = pixel[grey.places[2]];
@@ -37,8 +37,8 @@ PK_HD T grey_of(const T *pixel, const Grey &grey) {
     }
 }
 
-// Resizing along one axis: new place i takes weights[begin[i]] to weights[begin[i + 1]], excluded, of the old
-// places from first[i] on, `most` at most.
+// Resizing along one axis: new position i is the sum of weights[begin[i]] to weights[begin[i + 1]],
+// exclusive, times the old elements from first[i] on. `most` is the maximum number of weights.
 struct Taps {
     int64_t size, most;
     const int64_t *first, *begin;
@@ -48,7 +48,7 @@ struct Taps {
     PK_HD int64_t end(int64_t i) const { return first[i] + count(i); }
 };
 
-// The sum at new place i of a row; `row` is one channel's first element.
+// The weighted sum for new position i of a row; `row` is the first element of one channel.
 template <class T>
 PK_HD double along_row(const T *row, int64_t channels, const Taps &taps, int64_t i) {
     const T *at = row + taps.first[i] * channels;

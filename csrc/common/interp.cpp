@@ -1,3 +1,4 @@
+// Checks the arguments of pk_interp.
 #include "interp.h"
 
 #include "common/call/status.h"

@@ -1,5 +1,4 @@
-// Linear interpolation between points: what is asked for, checked, and the arithmetic, which is NumPy's and
-// the same on both engines.
+// Linear interpolation: the checked arguments of pk_interp, and NumPy's arithmetic, the same in both engines.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@
 
 namespace pk::interp {
 
-// Points in order of xp, at least one; what is left and right of them.
+// At least one point, in ascending order of xp, and the results outside of them.
 struct Curve {
     const double *xp, *fp;
     int64_t size;
@@ -26,9 +25,9 @@ struct Request {
     int64_t elements() const { return count; }
 };
 
-// The last point that is not right of x, which is not right of the last and not left of the first.
+// The last point with xp <= x, by binary search, for x between the first and the last point.
 PK_HD int64_t point_before(const Curve &curve, double x) {
-    int64_t first = 0, count = curve.size;  // it is among these
+    int64_t first = 0, count = curve.size;  // the range that contains it
     while (count > 1) {
         const int64_t half = count / 2;
         if (curve.xp[first + half] <= x) first += half;
@@ -37,11 +36,11 @@ PK_HD int64_t point_before(const Curve &curve, double x) {
     return first;
 }
 
-// The curve at x. Of neighbours, the same point is often before both: `point` is the one that was before the
-// last x, or any other, and becomes that of this one.
+// The interpolated value at x. `point` is a guess for the point before x, usually that of the element before,
+// and is updated.
 PK_HD double value_at(const Curve &curve, double x, int64_t &point) {
     const int64_t last = curve.size - 1;
-    if (x != x) return last == 0 ? curve.fp[0] : x;  // as NumPy has it
+    if (x != x) return last == 0 ? curve.fp[0] : x;  // as in NumPy
     if (x < curve.xp[0]) return curve.left;
     if (x > curve.xp[last]) return curve.right;
     const bool is_before = curve.xp[point] <= x && (point == last || x < curve.xp[point + 1]);
@@ -51,7 +50,7 @@ PK_HD double value_at(const Curve &curve, double x, int64_t &point) {
     const double x1 = curve.xp[point + 1], y1 = curve.fp[point + 1];
     const double slope = (y1 - y0) / (x1 - x0);
     double value = slope * (x - x0) + y0;
-    // An infinite point makes NaN from one side that is none from the other.
+    // If a point is infinite, the formula may give NaN from one side and not from the other.
     if (value != value) value = slope * (x - x1) + y1;
     if (value != value && y0 == y1) value = y0;
     return value;

@@ -1,3 +1,4 @@
+// Checks the arguments of pk_run_kernels and pk_kernel_info.
 #include "kernels.h"
 
 #include <algorithm>
@@ -7,7 +8,7 @@ namespace pk::kernels {
 
 namespace {
 
-constexpr int64_t MOST_LOOPS = 64;  // inside each other
+constexpr int64_t MOST_LOOPS = 64;  // of nested repetitions
 constexpr int64_t MOST = INT64_MAX;
 
 template <class T>

@@ -1,4 +1,4 @@
-// A run of the user's kernels as the C ABI gives it, checked, and what both engines say of it.
+// User kernels: the checked arguments of pk_run_kernels and pk_kernel_info, for both engines.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace pk::kernels {
 
-// An array of the caller's.
+// An array of the caller, with its length.
 template <class T>
 struct Table {
     const T *data = nullptr;
@@ -22,7 +22,8 @@ struct Table {
     const T &operator[](int64_t i) const { return data[i]; }
 };
 
-// Throws unless every index, address and size in it is right, which leaves what a kernel and a device allow.
+// A checked run: indices, addresses and sizes are valid. The limits of kernels and devices are not checked
+// here.
 class Run {
    public:
     explicit Run(const pk_run *run);
@@ -35,17 +36,17 @@ class Run {
     Table<pk_argument> arguments;
     Table<uint8_t> values;
     int64_t block_limit = 0;
-    int64_t launches = 0;  // of all rounds, INT64_MAX if there are more
+    int64_t launches = 0;  // including repetitions; INT64_MAX if there are more
 
-    // The launches' arguments: bytes of values, one after the other as in the steps' order of arguments.
+    // The bytes of an argument passed by value. Values are adjacent, in the order of the arguments.
     const uint8_t *value_of(int64_t argument) const { return values.data + value_offsets_[size_t(argument)]; }
 
-    // Calls launch(step) for every launch, in order.
+    // Calls launch(step) for every launch, in order, including repetitions.
     template <class Launch>
     void each(Launch &&launch) const {
         each(0, steps.size, launch);
     }
-    // And in as many rounds as that, for those of a step that repeats, without itself.
+    // The same for the steps [first, first + count).
     template <class Launch>
     void each(int64_t first, int64_t count, Launch &launch) const {
         for (int64_t i = first; i < first + count; ++i) {
@@ -67,10 +68,10 @@ class Run {
     int64_t count_launches(int64_t first, int64_t count, int depth);
 
     std::vector<int64_t> value_offsets_;  // of each argument
-    std::vector<int64_t> launches_;       // of each step, all rounds of it
+    std::vector<int64_t> launches_;       // of each step, including repetitions
 };
 
-// What pk_run_kernels is asked for: a run, and where what kernels print comes.
+// The arguments of pk_run_kernels: a run, and the destination of printed text.
 struct Request {
     Request(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length);
     int64_t elements() const { return run.launches; }
@@ -81,7 +82,7 @@ struct Request {
     Run run;
 };
 
-// What pk_kernel_info is asked for.
+// The arguments of pk_kernel_info.
 struct InfoRequest {
     InfoRequest(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes, pk_kernel_limits *limits);
 
@@ -90,16 +91,16 @@ struct InfoRequest {
     pk_kernel_limits &limits;
 };
 
-// Of a run's symbol: the module has no such variable; throws where its value is larger than the variable.
+// Errors of a run's symbols: the module has no such variable, or the value is larger than the variable.
 [[noreturn]] void fail_no_variable(const std::string &name);
 void require_fits(const std::string &name, int64_t variable_bytes, int64_t value_bytes);
 
 std::string_view text_of(uint64_t address, int64_t bytes);
 
-// "kernel 'blur'"
+// Returns "kernel 'blur'".
 std::string named(const pk_kernel &kernel);
 
-// The block and the grid of a launch, which may be the library's choice.
+// The block and the grid of a launch. The library chooses them if the step has a count.
 struct Shape {
     int64_t grid[3], block[3];
     int64_t threads() const { return block[0] * block[1] * block[2]; }
@@ -107,7 +108,7 @@ struct Shape {
 };
 Shape shape_of(const pk_step &step, const pk_kernel_limits &limits);
 
-// Throws unless the kernel and the device allow this launch and its arguments; the message has the numbers.
+// Throws unless the kernel and the device allow this launch and its arguments. The message has the numbers.
 void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits &limits);
 
 }  // namespace pk::kernels

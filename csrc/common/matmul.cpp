@@ -1,3 +1,4 @@
+// Checks the arguments of pk_matmul_* and pk_open_cublas.
 #include "matmul.h"
 
 #include "common/call/status.h"

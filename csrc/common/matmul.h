@@ -1,4 +1,4 @@
-// Products of matrices: what is asked for, checked, and the arithmetic of each kind of elements.
+// Matrix products: the checked arguments of pk_matmul_*, and the arithmetic of each element type.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace pk::matmul {
 
-// How elements are stored, what they are multiplied and added up as, and what a product and a sum are.
+// Arithmetic of an element type: how elements are stored, the type of sums, and multiplication and addition.
 template <class Stored, class Sum>
 struct Plain {
     using Element = Stored;
@@ -21,7 +21,7 @@ struct Plain {
     static PK_HD Stored store(Sum x) { return Stored(x); }
     static PK_HD Sum add(Sum sum, Sum a, Sum b) { return Sum(sum + a * b); }
 };
-// Unsigned, since those wrap around; of an int before the product of two short ones could overflow it.
+// Computed as unsigned, which wraps: the product of two short ints could overflow an int.
 struct Integer8 : Plain<uint8_t, uint8_t> {
     static PK_HD uint8_t add(uint8_t sum, uint8_t a, uint8_t b) { return uint8_t(sum + unsigned(a) * b); }
 };
@@ -56,16 +56,16 @@ struct Product {
     int64_t precision;
     int64_t *method;
 
-    // `item` is the bytes of an element.
+    // `item` is the number of bytes of an element.
     Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k, const int64_t *places,
             int64_t batch, int64_t flags, int64_t precision, int64_t *method, size_t item);
     int64_t elements() const { return m * n * batch; }
 };
 
-// The path that pk_open_cublas is given, checked with where it answers.
+// The path of pk_open_cublas, checked.
 std::string checked_path(const uint8_t *path, int64_t length, const int64_t *found);
 
-// What is infinite or NaN, of the bits of a float.
+// Exception flags of a result, from its bits: infinite or NaN.
 PK_HD int64_t fp_exceptions_of(float x) {
     const uint32_t bits = bit_cast<uint32_t>(x) & 0x7fffffffu;
     return bits > 0x7f800000u ? PK_FPE_INVALID : bits == 0x7f800000u ? PK_FPE_OVERFLOW : 0;
@@ -75,7 +75,7 @@ PK_HD int64_t fp_exceptions_of(double x) {
     return bits > 0x7ff0000000000000u ? PK_FPE_INVALID : bits == 0x7ff0000000000000u ? PK_FPE_OVERFLOW : 0;
 }
 
-// Returns whether there is nothing to add up, and then the results are zeros, if there are any.
+// If the product is empty (m, n, k or batch is 0), zeros the results, if any, and returns true.
 template <class Kind>
 bool clear_if_empty(const Product &given) {
     using Element = typename Kind::Element;
@@ -86,7 +86,7 @@ bool clear_if_empty(const Product &given) {
 
 }  // namespace pk::matmul
 
-// The entries' names for the types of elements, each with its C++ type and its kind.
+// The suffixes of the entries, each with its C++ type and its arithmetic.
 #define PK_MATMUL_TYPES(type)                                                                            \
     type(bool, uint8_t, Bool) type(i8, int8_t, Integer8) type(i16, int16_t, Integer16)                   \
         type(i32, int32_t, Integer32) type(i64, int64_t, Integer64) type(u8, uint8_t, Integer8)          \

@@ -1,4 +1,4 @@
-// ops.def as C++: a struct an operation, with `apply` for one element and what it reports.
+// The operations of ops.def as C++: a struct for each, with `apply` for one element and its exception flags.
 #pragma once
 
 #include "arithmetic.h"
@@ -49,7 +49,7 @@ struct NoPole {};
     };
 #include "ops.def"
 
-// Operations whose complete expression branches, in their branch-free form.
+// Branch-free forms of operations whose complete expression branches.
 template <class Op> struct fast_path { static constexpr bool exists = false; };
 #define PK_FAST(name, holds_, expression)                                       \
     template <> struct fast_path<name> {                                        \
@@ -63,7 +63,7 @@ template <class Op> struct fast_path { static constexpr bool exists = false; };
     };
 #include "ops.def"
 
-// The opcode of each operation, and the list of them all.
+// The opcode of each operation, and the list of all operations.
 enum opcode : uint16_t {
     before_first = PK_OP_FIRST - 1,
 #define PK_OP(name) op_##name,
@@ -81,7 +81,7 @@ constexpr int count = after_last - PK_OP_FIRST;
 template <class Op, class T>
 using pole_of = decltype(Op::template pole<T>(T(), T()));
 
-// Whether an operation ever reports anything about arguments of this type.
+// Whether an operation on arguments of this type can raise a flag.
 template <class Op, class T>
 constexpr bool raises = arith::is_float<T> ? !std::is_same<pole_of<Op, T>, Quiet>::value
                                            : std::is_same<pole_of<Op, T>, bool>::value;
@@ -92,18 +92,19 @@ PK_HD bool at_pole(T a, T b) {
     return false;
 }
 
-// What one element's operation reports; `b` repeats `a` where there is one argument.
+// The exception flags of one element. With one argument, `b` is `a` again.
 template <class Op, class T>
 PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unused]] T result) {
     if constexpr (!raises<Op, T>) {
         return 0;
     } else if constexpr (arith::is_float<T>) {
         const bool nan = (result != result) & (a == a) & (b == b);
-        // A step from the largest number to infinity overflows although its direction is infinite.
+        // For nextafter, a step from the largest number to infinity overflows, although its direction is
+        // infinite.
         const bool steps = std::is_same<Op, nextafter>::value || std::is_same<Op, nextafter_half>::value;
         const bool infinite =
             arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
-        // NumPy meets inf - inf where it rounds a quotient that overflowed.
+        // NumPy raises "invalid" for inf - inf, where it rounds a quotient that overflowed.
         const bool inf_minus_inf = std::is_same<Op, floor_divide>::value && arith::is_infinite(a / b);
         const uint8_t kind = at_pole<Op>(a, b)
                                  ? PK_FPE_DIVIDE_BY_ZERO
@@ -114,14 +115,14 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
     } else if constexpr (std::is_same<Op, reciprocal>::value) {
         return a == 0 ? PK_FPE_DIVIDE_BY_ZERO | PK_FPE_INVALID : 0;
     } else {
-        // Only INT_MIN / -1 gives back a dividend other than 0; a wrapped one does at any width.
+        // Only INT_MIN / -1 returns its dividend (other than 0), because it wraps.
         const bool wraps = std::is_same<Op, floor_divide>::value && arith::is_signed_int<T> && b == T(-1) &&
                            a != 0 && result == a;
         return uint8_t(at_pole<Op>(a, b) ? PK_FPE_DIVIDE_BY_ZERO : (wraps ? PK_FPE_OVERFLOW : 0));
     }
 }
 
-// What a cast reports: `result` is the cast's, as a float, if it casts to a float.
+// The exception flags of a cast. `result` is the result of a cast to a float.
 template <class To, class From>
 PK_HD uint8_t cast_exceptions([[maybe_unused]] From a, [[maybe_unused]] To result) {
     if constexpr (arith::is_float<To>) {

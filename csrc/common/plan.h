@@ -1,4 +1,4 @@
-// What the entries of plans check of their arguments.
+// Argument checks of the pk_plan_* entries.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ inline void require_import(uint64_t address, int64_t bytes, uint64_t device_addr
             "valid is not one of PK_IMPORT_...");
 }
 
-// A call of pk_plan_download or pk_plan_upload.
+// The arguments of pk_plan_download or pk_plan_upload.
 struct TransferRequest {
     uint64_t address;
     int64_t bytes;

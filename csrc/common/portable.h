@@ -1,4 +1,4 @@
-// What shared code needs to compile the same way for the host, once per instruction set, and for CUDA.
+// Portability between host compilers and CUDA: inlining, bit casts, fused multiply-add and square root.
 #pragma once
 
 #include <cmath>
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
-// Forced inlining is not for speed: a shared inline function that the linker merged across objects built
-// for different instruction sets would crash on machines that lack the newest of them.
+// Inlining is forced for correctness, not for speed: the linker would merge a shared inline function across
+// objects built for different instruction sets, and it would crash on machines that lack the newest of them.
 #if defined(__CUDACC__)
 #define PK_HD __host__ __device__ __forceinline__
 #else
@@ -24,7 +24,7 @@ PK_HD To bit_cast(From from) {
     return to;
 }
 
-// Both engines are built without contraction, so a fused multiply-add happens here and nowhere else.
+// Both engines are built without contraction, so a fused multiply-add happens only where this is called.
 PK_HD float fma(float a, float b, float c) {
 #if defined(__CUDA_ARCH__)
     return ::fmaf(a, b, c);
@@ -60,11 +60,11 @@ PK_HD double sqrt(double x) {
 PK_HD float abs(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) & 0x7fffffffu); }
 PK_HD double abs(double x) { return bit_cast<double>(bit_cast<uint64_t>(x) & 0x7fffffffffffffffu); }
 
-// The exponent of a float64 as its digits have it, 1023 more than it is; and 2 to one from -1022 to 1023.
+// The biased exponent of a float64; and 2^exponent, for exponents from -1022 to 1023.
 PK_HD int64_t biased_exponent(double x) { return int64_t(bit_cast<uint64_t>(x) >> 52 & 0x7ff); }
 PK_HD double two_to(int64_t exponent) { return bit_cast<double>(uint64_t(exponent + 1023) << 52); }
 
-// Both values are computed, so a loop over a select still vectorises.
+// Computes both values, so that a loop over a select still vectorises.
 template <class T>
 PK_HD T select(bool condition, T yes, T no) {
     return condition ? yes : no;

@@ -1,3 +1,4 @@
+// Checks an elementwise program, and allocates its registers.
 #include "program.h"
 
 #include <string>
@@ -26,7 +27,7 @@ const Signature signatures[] = {
 
 constexpr int NO_VALUE = -1;
 
-// The values' types so far, and for each the last instruction that uses it.
+// The types of the values so far, and the last instruction that uses each.
 struct Values {
     std::vector<int> types;
     std::vector<int64_t> last_use;
@@ -49,8 +50,8 @@ struct Values {
     }
 };
 
-// Registers free for the next value. A register is never handed to a result while an argument of the
-// same instruction is in it: loops over blocks read and write elements of different sizes.
+// Registers that are free for the next value. A result never gets the register of an argument of its own
+// instruction: loops over blocks read and write elements of different sizes.
 struct Registers {
     std::vector<int32_t> free;
     int32_t count = 0;
@@ -125,7 +126,8 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
     steps.reserve(size_t(instruction_count));
     Registers registers;
     std::vector<int32_t> register_of(size_t(instruction_count), NO_VALUE);
-    // A value's register is free after its last use, which may be by two arguments, or its definition.
+    // Frees a value's register after its last use, or after its definition if it has none. Both arguments may
+    // be the same value.
     auto use = [&](int64_t instruction, int32_t value) {
         int64_t &last_use = values.last_use[value];
         if (last_use == instruction && register_of[value] != NO_VALUE)

@@ -1,3 +1,4 @@
+// Checks the arguments of pk_random.
 #include "random.h"
 
 #include <vector>
@@ -6,7 +7,7 @@
 
 namespace pk::random {
 
-// The types that each can be of, and of its parameters.
+// The element types of a distribution, and the types of its parameters.
 struct Kind {
     uint32_t types;
     int parameters;

@@ -1,4 +1,4 @@
-// What a call of pk_random is, checked: for either engine.
+// The checked arguments of pk_random, for both engines.
 #pragma once
 
 #include "common/call/call.h"
@@ -22,16 +22,16 @@ struct Request {
     Layout layout;
 
     const View &out() const { return layout.views[0]; }
-    // Whether elements have 32 bits each, and not a word.
+    // Whether elements take 32 bits each instead of a whole word.
     bool takes_halves() const {
         return distribution <= PK_RANDOM_EXPONENTIAL && (type == PK_UINT32 || type == PK_FLOAT32);
     }
-    // Whether an element may take long.
+    // Whether the distribution uses rejection, so that elements differ in cost.
     bool rejects() const {
         return distribution == PK_RANDOM_POISSON || distribution == PK_RANDOM_BINOMIAL ||
                distribution == PK_RANDOM_GAMMA || distribution == PK_RANDOM_BETA;
     }
-    // Whether a parameter is the same for all elements, and then its bits.
+    // Whether a parameter is the same for all elements, and its bits.
     bool is_constant(int parameter) const;
     uint64_t constant(int parameter) const;
 };

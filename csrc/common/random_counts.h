@@ -1,5 +1,6 @@
-// Random integers: by multiplication, by inversion, or by rejection, where an element that has rejected its
-// words goes on with those of its own in the next planes.
+// Random integers: uniform integers by multiplication (Lemire 2019), Poisson and binomial numbers by
+// inversion or transformed rejection (Hoermann 1993), geometric numbers. An element that rejects its words
+// continues with its words of the next streams.
 #pragma once
 
 #include "common/math/exponential.h"
@@ -8,7 +9,7 @@
 
 namespace pk::random {
 
-// low + [0, span], of which all are as likely: Lemire's.
+// Lemire's method: an integer from low to low + span, each equally likely.
 PK_HD uint64_t integer(uint64_t low, uint64_t span, uint64_t word, const PhiloxStreams &streams,
                        uint64_t element) {
     if (span == ~uint64_t(0)) return low + word;
@@ -32,10 +33,10 @@ PK_HD double floor_of(double x) {
 #endif
 }
 
-// Of what is no likelihood, the nearest that is.
+// Clips a probability to [0, 1]; NaN becomes 0.
 PK_HD double sound(double likelihood) { return likelihood > 0 ? (likelihood < 1 ? likelihood : 1.0) : 0.0; }
 
-// Of a value that is not too large in size or NaN.
+// Converts to an integer; saturates, and NaN becomes INT64_MAX.
 PK_HD int64_t to_integer(double x) { return x < 0x1p63 ? int64_t(x > 0 ? x : 0.0) : INT64_MAX; }
 
 // log k! - (log(2 pi k) / 2 + k log k - k)
@@ -61,7 +62,7 @@ PK_HD double stirling_error(double k) {
     return (1.0 / 12 - (1.0 / 360 - (1.0 / 1260 - (1.0 / 1680 - z / 1188) * z) * z) * z) / k;
 }
 
-// k log(k / mean) + mean - k, after Loader (2000): without cancellation.
+// k log(k / mean) + mean - k, after Loader (2000), without cancellation.
 PK_HD double deviance(double k, double mean) {
     const double difference = k - mean;
     if (!(pk::abs(difference) < 0.1 * (k + mean))) return k * math::log(k / mean) + mean - k;
@@ -76,16 +77,17 @@ PK_HD double deviance(double k, double mean) {
     return sum;
 }
 
-// A distribution from 0 on, whose likelihoods follow from that of 0: each is (falling - k) * ratio / k times
-// the one before it or, if that does not fall, ratio / k times. Draws the first whose end is above a number:
-// the ends are the sums of likelihoods.
+// Inversion: draws the first k whose cumulative probability is above a uniform number. The probability of k
+// follows from that of k - 1, by the factor (falling - k) * ratio / k or, if not `falls`, ratio / k; that of
+// 0 is `first`.
 struct Inversion {
     double first, ratio, falling;
     bool falls;
 
     static constexpr double NOTHING = 0x1p-64;
 
-    // Calls visit(k, end) until that returns false or there is nothing more; returns where it ended.
+    // Calls visit(k, cumulative probability) until it returns false or the probabilities are negligible;
+    // returns the last k.
     template <class Visit>
     PK_HD int64_t for_ends(Visit visit) const {
         double likelihood = first, end = first;
@@ -105,11 +107,11 @@ struct Inversion {
     }
 };
 
-// Hoermann's transformed rejection, PTRS and BTRS: a quotient of uniform numbers whose hat is this wide.
+// Hoermann's transformed rejection (PTRS, BTRS): the parameters of the hat function.
 struct Hat {
     double a, b, centre, quick, height, most;
 
-    // A candidate; sure if it is taken whatever its likelihood, lost if it is not.
+    // A candidate. is_sure: it is accepted without the exact test; is_lost: it is rejected without it.
     PK_HD double candidate(double u, double v, bool &is_sure, bool &is_lost) const {
         const double shifted = u - 0.5, edge = 0.5 - pk::abs(shifted);
         const double k = floor_of((2 * a / edge + b) * shifted + centre);
@@ -123,7 +125,7 @@ struct Hat {
     }
 };
 
-// The first candidate that is taken, or `otherwise`.
+// The first candidate that is accepted; `otherwise` after MAX_ATTEMPTS.
 template <class Likelihood>
 PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t second,
                       const PhiloxStreams &streams, uint64_t element, Likelihood log_likelihood) {
@@ -140,7 +142,7 @@ PK_HD double accepted(const Hat &hat, double otherwise, uint64_t word, uint64_t 
     return otherwise;
 }
 
-constexpr double BY_INVERSION = 10;  // means below this
+constexpr double BY_INVERSION = 10;  // for means below this
 constexpr double TWO_PI = 0x1.921fb54442d18p+2;
 
 struct Poisson {
@@ -178,7 +180,7 @@ struct Poisson {
 
 struct Binomial {
     int64_t n;
-    bool flipped;  // the other outcome is the rarer one
+    bool flipped;  // counts the rarer outcome
     double count, p, q;
     bool inverts;
     double mode = 0, at_mode = 0;
@@ -215,7 +217,7 @@ struct Binomial {
                deviance(others, count * q) + 0.5 * math::log(count / (TWO_PI * k * others));
     }
 
-    // Successes, of k that are rarer.
+    // The number of successes, from that of the rarer outcome.
     PK_HD int64_t finished(int64_t k) const {
         const int64_t held = k < n ? k : n;
         return flipped ? n - held : held;
@@ -228,7 +230,7 @@ struct Binomial {
     }
 };
 
-// Trials up to the first success: how many of its steps an exponential time takes.
+// Trials up to the first success: an exponential time in steps, rounded up.
 PK_HD double geometric_step(double likelihood) { return -math::log1p(-sound(likelihood)); }
 PK_HD int64_t geometric(double time, double step) {
     const double steps = -floor_of(-(time / step));

@@ -1,5 +1,5 @@
-// Gamma and beta numbers: by rejection, where an element that has rejected its words goes on with those of
-// its own in the next planes.
+// Gamma and beta numbers by rejection (Marsaglia and Tsang 2000). An element that rejects its words continues
+// with its words of the next streams.
 #pragma once
 
 #include "common/math/exponential.h"
@@ -8,26 +8,27 @@
 
 namespace pk::random {
 
-// The planes of a gamma number: two for each attempt, then one that a shape below 1 needs; those of the
-// second gamma number of an element come after them.
+// The streams of a gamma number: two for each attempt, and one for shapes below 1. Those of an element's
+// second gamma number follow.
 constexpr int FALL_STREAM = 2 * MAX_ATTEMPTS, GAMMA_STREAMS = 2 * FALL_STREAM;
 
-// Marsaglia and Tsang's (2000): d (1 + c z)^3 of a normal number z, if a uniform one allows it. Of a shape
-// below 1, the number is that of a shape larger by 1, which then falls.
+// Marsaglia and Tsang's method: d (1 + c z)^3 of a normal number z, accepted by a uniform number. A shape
+// below 1 uses the number of shape + 1, scaled by a power of a uniform number (see fall).
 struct Gamma {
     double shape, d, c;
 
     PK_HD explicit Gamma(double shape)
         : shape(shape), d(select(shape < 1, shape + 1, shape) - 1.0 / 3), c(1 / pk::sqrt(9 * d)) {}
 
-    // A candidate; sure if it is taken whatever its likelihood, lost if it is not.
+    // A candidate. is_sure: it is accepted without the exact test; is_lost: it is rejected without it.
     PK_HD double candidate(double z, double u, bool &is_sure, bool &is_lost) const {
         const double root = 1 + c * z, square = z * z;
         is_lost = !(root > 0);
         is_sure = !is_lost & (u < 1 - 0.0331 * (square * square));
         return d * (root * root * root);
     }
-    // z^2 / 2 + d (1 - root^3 + log root^3); where c z is small, by the series of what is left of it.
+    // The log-likelihood z^2 / 2 + d (1 - root^3 + log root^3); for small c z by a series, without
+    // cancellation.
     PK_HD double log_likelihood(double z) const {
         const double x = c * z, root = 1 + x;
         if (pk::abs(x) < 0x1p-8) {
@@ -37,7 +38,7 @@ struct Gamma {
         return 0.5 * z * z + d * (1 - root * root * root + 3 * math::log(root));
     }
 
-    // Of the normal and the uniform number of the first two planes.
+    // Draws from the normal and the uniform number of the first two streams.
     PK_HD double draw(double z, double u, const PhiloxStreams &streams, uint64_t element,
                       int first_stream) const {
         if (!(shape < 0x1p1023)) return shape;
@@ -54,16 +55,16 @@ struct Gamma {
     }
 };
 
-// How far a number falls, as the logarithm of a factor: that of a uniform number to the power of 1 / shape.
+// For shapes below 1: the negative logarithm of the factor u^(1 / shape), and its application.
 PK_HD double fall(double shape, uint64_t word) { return exponential(word) / shape; }
 PK_HD double fallen(double gamma, double fall) { return gamma * math::exp(-fall); }
 
-// The share of the first of two gamma numbers in their sum.
+// A beta number: first / (first + second) of two gamma numbers.
 PK_HD double share(double first, double first_fall, double second, double second_fall) {
     return 1 / (1 + second / first * math::exp(first_fall - second_fall));
 }
-// Shapes so small that both numbers may be 0 are enlarged alike, which does not change their beta number: it
-// is 0 or 1.
+// Scales shapes that are so small that both gamma numbers may be 0. The beta number does not change: it is 0
+// or 1.
 PK_HD double enlarged(double shape, double other) {
     return shape * select((shape < 0x1p-500) & (other < 0x1p-500), 0x1p400, 1.0);
 }

@@ -1,5 +1,5 @@
-// Philox4x64-10 of Salmon, Moraes, Dror and Shaw (2011), as NumPy has it: a block of four words for each
-// value of a counter of 256 bits.
+// Philox4x64-10, the counter-based generator of Salmon, Moraes, Dror and Shaw (2011), as in NumPy: a block of
+// four words for each value of a 256-bit counter.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ PK_HD uint64_t high_product(uint64_t a, uint64_t b) {
 }
 
 struct Counter {
-    uint64_t part[4];  // the lowest first
+    uint64_t part[4];  // the lowest bits first
 
-    // As integers of 256 bits, modulo 2^256.
+    // Addition of 256-bit integers, modulo 2^256.
     PK_HD Counter operator+(uint64_t steps) const {
         Counter sum = *this;
         sum.part[0] += steps;

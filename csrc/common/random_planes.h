@@ -1,17 +1,17 @@
-// Where an element's words are: its own in the generator's sequence, and further ones for those that need
-// more than one, or that draw again.
+// PhiloxStreams: the words of each element, its own in the generator's sequence, and further ones for
+// elements that need more than one or reject some.
 #pragma once
 
 #include "random_philox.h"
 
 namespace pk::random {
 
-// Element i has word i of each plane: the sequences of as many counters, which differ in their highest bits,
-// and of which the first is the generator's own.
+// Element i has word i of each stream. Streams are Philox sequences whose counters differ in the highest 16
+// bits; stream 0 is the generator's own.
 struct PhiloxStreams {
     uint64_t key[2];
-    philox::Counter counter;  // of the block that has word 0
-    uint64_t skipped;         // words of that block
+    philox::Counter counter;  // of the block that contains word 0
+    uint64_t skipped;         // words of that block before word 0
 
     PK_HD philox::Block block(uint64_t index, int stream_index) const {
         philox::Counter at = counter + index;
@@ -24,7 +24,7 @@ struct PhiloxStreams {
     }
 };
 
-// Each but the first with a chance of less than 1/2, and most of 1/8, to go on.
+// Attempts of a rejection method. Each is rejected with a probability below 1/2, most of them below 1/8.
 constexpr int MAX_ATTEMPTS = 64;
 
 }  // namespace pk::random

@@ -1,22 +1,22 @@
-// What random bits become: of each element its own bits, by + - * /, sqrt and explicit fma alone, so that
-// both engines have the same numbers.
+// Transformations of random bits to uniform, normal and exponential numbers, one element from its own bits,
+// by + - * /, sqrt and explicit fma alone, so that both engines have the same bits.
 #pragma once
 
 #include "common/math/logarithm.h"
 
 namespace pk::random {
 
-// In [0, 1), as NumPy's.
+// In [0, 1), with NumPy's formula.
 PK_HD float uniform(uint32_t bits) { return float(int32_t(bits >> 8)) * 0x1p-24f; }
 PK_HD double uniform(uint64_t word) {
-    // Exact, and the vectors of older processors convert no integers of 64 bits.
+    // Exact. In two parts, because the vectors of older processors cannot convert 64-bit integers.
     const uint64_t bits = word >> 11;
     const double high = math::detail::integer_value<double>(bits >> 26);
     const double low = math::detail::integer_value<double>(bits & 0x3ffffff);
     return pk::fma(high, 0x1p-27, low * 0x1p-53);
 }
 
-// (bits + 1/2) / 2^32 of 31 bits, and (bits + 1/2) / 2^64 of 63: in (0, 1/2), to full precision wherever.
+// (bits + 1/2) / 2^32 for 31 bits, and (bits + 1/2) / 2^64 for 63 bits: in (0, 1/2), to full precision.
 PK_HD float half_unit(uint32_t bits) { return (float(int32_t(bits)) + 0.5f) * 0x1p-32f; }
 PK_HD double half_unit(uint64_t bits) {
     const double high = math::detail::integer_value<double>(bits >> 32);
@@ -34,8 +34,8 @@ PK_HD double with_sign(double x, uint64_t bits) {
     return bit_cast<double>(bit_cast<uint64_t>(x) | (bits & ~LOW63));
 }
 
-// The quantile of the standard normal distribution: x P(w), where x = 1 - 2 p, w = -log(1 - x^2), p is the
-// probability beyond, and the highest bit the sign. Minimax in w, and where w is large in its root.
+// The quantile function of the normal distribution: x P(w), where x = 1 - 2 p, w = -log(1 - x^2), p is the
+// tail probability, and the highest bit is the sign. P is minimax in w, and in its root where w is large.
 PK_HD float normal(uint32_t bits) {
     using math::detail::polynomial;
     const float p = half_unit(bits & LOW31);
@@ -51,8 +51,8 @@ PK_HD float normal(uint32_t bits) {
     return with_sign(x * select(w < 5.0f, central, tail), bits);
 }
 
-// The same in double; one in a thousand is not central.
-constexpr uint64_t TAIL = 0x20000000000000u;  // 2^-11 of all, of each sign
+// The same in double, in a central branch and a tail branch, which one in a thousand takes.
+constexpr uint64_t TAIL = 0x20000000000000u;  // 2^-11 of the numbers of each sign
 PK_HD bool is_central(uint64_t word) { return (word & LOW63) >= TAIL; }
 
 PK_HD double normal_central(uint64_t word) {
@@ -84,7 +84,7 @@ PK_HD double normal(uint64_t word) {
     return with_sign(x * root * factor, word);
 }
 
-// -log of (bits + 1/2) / 2^32, and of (word + 1/2) / 2^64: where that is above 1/2, by what is missing to 1.
+// -log of (bits + 1/2) / 2^32, and of (word + 1/2) / 2^64. Above 1/2 it is computed from the complement to 1.
 PK_HD float exponential(uint32_t bits) {
     const bool is_high = bits > LOW31;
     const float part = half_unit(select(is_high, ~bits, bits) & LOW31);

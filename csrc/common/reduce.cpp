@@ -1,3 +1,4 @@
+// Checks the arguments of pk_reduce, and combines the partials of blocks on the host.
 #include "reduce.h"
 
 #include <atomic>
@@ -78,7 +79,7 @@ void check(const pk_reduction &spec, const pk_operand *operands, int64_t operand
             "PK_REDUCE_SUM_SQUARED_DEVIATIONS takes floats");
 }
 
-// The result's own dimensions, in the order in which results come.
+// The dimensions of the result, in the order in which results are computed.
 Layout result_layout(const pk_reduction &spec, const pk_operand &operand, const int64_t *shape,
                      int64_t dimensions) {
     const int64_t item = size_of(operand.type);
@@ -233,7 +234,7 @@ void Partials::take(int64_t first_unit, int64_t units, const char *partials) {
     }
 }
 
-// Writes the results of slabs, whose partials begin so many bytes apart.
+// Finalizes and writes the results of slabs, whose partials are `apart` bytes apart.
 void Partials::write(int64_t slab, int64_t slabs, char *partials, int64_t apart) const {
     const View &view = reduction_.result.views[0];
     const int64_t inner = region_.slabs.inner;
@@ -252,7 +253,7 @@ void Partials::put(int64_t slab, int64_t slabs, const char *results) const {
     const Layout &layout = reduction_.result;
     const View &view = layout.views[0];
     const int64_t inner = region_.slabs.inner;
-    if (region_.columns == inner) {  // so that slabs' results lie side by side, too
+    if (region_.columns == inner) {  // then the results of slabs are adjacent, too
         layout.scatter(view, slab * inner, slabs * inner, results);
         return;
     }
@@ -260,8 +261,8 @@ void Partials::put(int64_t slab, int64_t slabs, const char *results) const {
         layout.scatter(view, region_.result(slab + i), inner, results + i * inner * view.item);
 }
 
-// Joins blocks [first, end) of a slab with their neighbours, those with theirs, and so on, from neighbours on
-// that are so far apart.
+// Combines the partials of blocks [first, end) of a slab pairwise, as a tree. Neighbours are `apart` blocks
+// apart, which doubles at each level.
 void Partials::join(int64_t slab, int64_t first, int64_t end, int64_t apart) const {
     const int64_t row = region_.slabs.inner * bytes_;
     char *const at = partials_.get() + slab * region_.slabs.blocks() * row;
@@ -280,7 +281,7 @@ void Partials::finish(Call &call) {
     const Slabs &slabs = region_.slabs;
     const int64_t blocks = slabs.blocks(), groups = (blocks + GROUP - 1) / GROUP;
     const int64_t of_slab = blocks * slabs.inner, all = slabs.count * of_slab;
-    // Calls work(first, end) for parts of what there is, each worth its while.
+    // A parallel loop: calls work(first, end) for parts that are worth a thread.
     auto share = [&](int64_t count, auto work) {
         const int64_t part = std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all);
         std::atomic<int64_t> next{0};

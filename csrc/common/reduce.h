@@ -1,4 +1,5 @@
-// What pk_reduce is asked for, checked, the partials of its blocks, and the results that they come to.
+// The checked arguments of pk_reduce, and Partials: the partial results of blocks, their combination and the
+// final results.
 #pragma once
 
 #include <algorithm>
@@ -12,12 +13,13 @@
 
 namespace pk {
 
-// How the partials of a kind and a type of values, of `words` words of 8 bytes, become one and a result.
+// Type-erased operations on the partials of one kind of reduction and type of values; a partial is `words`
+// words of 8 bytes.
 struct PartialOps {
     int words;
     void (*merge)(void *partial, const void *next);
     void (*write)(const pk_reduction &spec, void *partial, int64_t length, int type, void *result);
-    bool (*is_better)(const void *partial, const void *other) = nullptr;  // where kinds look for a place
+    bool (*is_better)(const void *partial, const void *other) = nullptr;  // argmin and argmax
 };
 
 struct Reduction {
@@ -26,25 +28,25 @@ struct Reduction {
     const Program program;
     const int64_t instruction_count;
     const int type;     // of the values
-    const bool masked;  // the second value says which count
+    const bool masked;  // the second value is a mask
     const PartialOps partial_ops;
-    const Layout result;  // of the one operand
-    int first_value;      // operand
+    const Layout result;  // of the result operand alone
+    int first_value;      // the operand of the first value
 
-    uint8_t *const exceptions;  // of each instruction
+    uint8_t *const exceptions;  // for each instruction
 
     Reduction(const pk_reduction *spec, const pk_instruction *instructions, int64_t instruction_count,
               const pk_operand *operands, int64_t operand_count, const int64_t *shape, int64_t dimensions,
               uint8_t *exceptions, const pk_report *report, int32_t flags = PK_OPERAND_BYTE_SWAPPED);
     int64_t elements() const { return size; }
 
-    // Nothing was met yet.
+    // Clears the exception flags.
     void clear_exceptions() const { std::fill_n(exceptions, instruction_count, uint8_t(0)); }
 
-    // If the program does nothing: the operand whose elements are the values. Else -1.
+    // The operand that the program loads as a value, if the program does nothing else. Else -1.
     int loaded(int value) const;
 
-    // Of its operands, with units of about so many elements at most.
+    // The regions of the operands, with units of about unit_elements elements at most.
     std::vector<Region> regions(int64_t unit_elements = Slabs::UNIT_ELEMENTS) const;
 
    private:
@@ -53,7 +55,7 @@ struct Reduction {
     const int64_t dimensions_;
 };
 
-// What pk_reduce_several is asked for, checked: reductions of the same values.
+// The checked arguments of pk_reduce_several: reductions of the same values.
 class Reductions {
    public:
     Reductions(const pk_reduction *spec, int64_t count, const pk_instruction *instructions,
@@ -63,24 +65,24 @@ class Reductions {
     const std::vector<std::unique_ptr<const Reduction>> &all() const { return all_; }
 
    private:
-    std::vector<std::vector<pk_operand>> operands_;  // of each, its own result the last
+    std::vector<std::vector<pk_operand>> operands_;  // for each reduction, with its own result last
     std::vector<std::unique_ptr<const Reduction>> all_;
 };
 
-// The partials of a region's blocks, until they are results.
+// The partials of the blocks of a region, until they are combined.
 class Partials {
    public:
     Partials(const Reduction &reduction, const Region &region);
 
-    // Takes the partials of some units, those of a unit after those of the one before: of a slab after the
-    // other, of each column. Every unit has room for as many as the largest. Any thread may come.
+    // Stores the partials of some units. They come unit after unit, within a unit slab after slab, and within
+    // a slab column after column, with space for those of the largest unit. Any thread may call it.
     void take(int64_t first_unit, int64_t units, const char *partials);
     int64_t bytes_per_unit() const;
-    // The same of results that were made of partials already, where slabs have one block: without gaps.
+    // The same for results that were finalized already, where each slab has one block; they are contiguous.
     void take_results(int64_t first_unit, int64_t units, const char *results) const;
     int64_t result_bytes_per_unit() const;
 
-    // When all have been taken.
+    // Combines the partials and writes the results, after all have been stored.
     void finish(Call &call);
 
    private:
@@ -91,7 +93,7 @@ class Partials {
     const Reduction &reduction_;
     const Region &region_;
     const int64_t bytes_;               // of a partial
-    std::unique_ptr<char[]> partials_;  // by slab, block and column, where slabs have several blocks
+    std::unique_ptr<char[]> partials_;  // by slab, block and column; null if slabs have one block
 };
 
 }  // namespace pk

@@ -1,7 +1,8 @@
-// What reductions compute, the same on every engine: how values gather in the lanes of a block, how lanes and
-// then blocks become one, and what the result is. Rows go to LANES lanes in turn; lanes are joined in halves,
-// neighbouring blocks in pairs. Floats gather in float64; when they are joined, and float64 from the start,
-// with an account of what every addition rounded away.
+// Arithmetic of reductions, the same in both engines: how values are accumulated in the lanes of a block, how
+// lanes and then blocks are combined, and how the result is finalized.
+// The order is fixed. Rows are dealt to LANES lanes in turn; lanes are combined in halves, and blocks in
+// pairs, as a tree. Floats are accumulated in float64; float64 values, and combinations of all floats, with
+// compensation (double-double: Dekker, Knuth).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace pk::reduction {
 
 constexpr int LANES = 16;
 
-// ---- A float64 and what it lacks -----------------------------------------------------------------------
+// ---- Double-double arithmetic --------------------------------------------------------------------------
 
 struct DoubleDouble {
     double high, low;
@@ -29,7 +30,7 @@ PK_HD DoubleDouble two_product(double a, double b) {
     return {product, fma(a, b, -product)};
 }
 PK_HD bool is_finite(double x) { return x - x == 0; }
-// Without what it lacks where that means nothing, and where it would make a plus of a minus zero.
+// high + low, unless low is meaningless because high is not finite, or would turn -0.0 into 0.0.
 PK_HD double rounded(DoubleDouble x) { return is_finite(x.high) && x.low != 0 ? x.high + x.low : x.high; }
 
 PK_HD DoubleDouble add(DoubleDouble a, DoubleDouble b) {
@@ -51,9 +52,9 @@ PK_HD DoubleDouble root(DoubleDouble a) {
     return two_sum(first, (fma(-first, first, a.high) + a.low) / (2 * first));
 }
 
-// ---- Kinds ---------------------------------------------------------------------------------------------
+// ---- Operations ----------------------------------------------------------------------------------------
 
-// Adds to a lane, which has its sum and what that lacks in two words.
+// Adds to a lane, whose first two words are the sum and its compensation.
 template <bool compensated, class V>
 PK_HD void add_to(V *lane, V value) {
     if constexpr (compensated) {
@@ -65,15 +66,15 @@ PK_HD void add_to(V *lane, V value) {
     }
 }
 
-// Each has the words that a lane gathers in, as doubles or integers, and what a block comes to, its partial;
-// `value` and `other` are converted to the word's class: double, int64_t or uint64_t.
-//   start(lane)                     a lane without values, which join() leaves the other as it is
-//   add(lane, value, other, pivot)  of the block's columns the pivot is the first value
-//   join(lane, other lane)
-//   close(lane, pivot, partial)     when all lanes are one
-//   merge(partial, the next one)
+// Each operation has the words of a lane, doubles or integers, and of a block's partial. `value` and `other`
+// are converted to the type of the words: double, int64_t or uint64_t.
+//   start(lane)                     initializes a lane to the identity of join()
+//   add(lane, value, other, pivot)  accumulates a value; the pivot is the first value of the block's column
+//   join(lane, other lane)          combines two lanes
+//   close(lane, pivot, partial)     makes the partial of the combined lanes
+//   merge(partial, the next one)    combines the partials of two blocks
 
-// The sum, and, if it is masked, the count of values whose `other` is not 0.
+// The sum and, if it is masked, the number of values whose `other` is not 0.
 template <bool compensated, bool masked>
 struct Sum {
     using Word = double;
@@ -81,7 +82,7 @@ struct Sum {
     static constexpr bool has_pivot = false;
 
     static PK_HD void start(Word *lane) {
-        lane[0] = lane[1] = -0.0;  // which, added to anything, is nothing
+        lane[0] = lane[1] = -0.0;  // the identity: -0.0 + x is x for every x
         if (masked) lane[WORDS - 1] = 0;
     }
 
@@ -102,7 +103,8 @@ struct Sum {
     static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
 };
 
-// The sum of value * other. Of exact ones the product's rounding counts, too; others' products have none.
+// The sum of value * other. If compensated, the product's rounding error is added, too; otherwise products
+// are exact.
 template <bool compensated>
 struct Dot : Sum<compensated, false> {
     template <class V>
@@ -113,16 +115,17 @@ struct Dot : Sum<compensated, false> {
     }
 };
 
-// The product as a factor of a magnitude from 1/2 to 2, what that lacks, and an exponent of 2, which
-// overflows only when the product does.
+// The product, as a factor of magnitude 1/2 to 2 with its compensation, and an exponent of 2. So it overflows
+// only if the product does.
 struct Product {
     using Word = double;
     static constexpr int WORDS = 3, PARTIAL = 3;
     static constexpr bool has_pivot = false;
 
-    // Of what all vectors have, and without conditions, of which compilers make branches.
+    // These use instructions that all vector units have, and no conditions, which compilers would turn into
+    // branches.
     static PK_HD int64_t is_negative(int64_t x) { return int64_t(uint64_t(x) >> 63); }
-    static PK_HD double as_double(int64_t few) {  // as what is added to the digits of 1.5 * 2^52
+    static PK_HD double as_double(int64_t few) {  // adds it to the mantissa of 1.5 * 2^52
         return bit_cast<double>(uint64_t(0x4338000000000000 + few)) - 0x1.8p52;
     }
     static PK_HD double either(bool condition, double yes, double no) {
@@ -144,7 +147,7 @@ struct Product {
         lane[2] += exponent - as_double(doublings);
     }
     static PK_HD void add(Word *lane, double value, double, double) {
-        // The least numbers are raised to where they have their digits as others do.
+        // Subnormal numbers are scaled up, so that their mantissa is normalized.
         const int64_t raised = 54 * is_negative(biased_exponent(value) - 1);
         const double normal = value * two_to(raised);
         const uint64_t digits = bit_cast<uint64_t>(normal) & 0x800fffffffffffffu;
@@ -168,9 +171,9 @@ struct Product {
     }
 };
 
-// The sums of the differences from the pivot and of their squares, and the count; in a partial after the
-// pivot. Exact ones count the differences' and squares' own rounding, too. A value that is masked out has an
-// `other` of 0.
+// The variance by shifted data: the sums of the differences from a pivot and of their squares, and the count;
+// a partial has the pivot first. If compensated, the rounding errors of the differences and squares are
+// added, too. `other` is 0 for a value that is masked out.
 template <bool compensated, bool masked>
 struct Moments {
     using Word = double;
@@ -213,7 +216,7 @@ struct Moments {
             for (int i = 0; i < PARTIAL; ++i) partial[i] = next[i];
             return;
         }
-        // The next one's sums about this one's pivot.
+        // The sums of the next partial, shifted to the pivot of this one.
         const DoubleDouble off = two_sum(next[0], -partial[0]), all = reduction::multiply(off, {next[5], 0});
         const DoubleDouble sum{next[1], next[2]}, squares{next[3], next[4]};
         const DoubleDouble twice{2 * sum.high, 2 * sum.low};
@@ -224,7 +227,7 @@ struct Moments {
         join(partial + 1, lane);
     }
 
-    // The sum of the squares of the differences from the mean.
+    // The sum of squared differences from the mean.
     static PK_HD DoubleDouble sum_squared_deviations(const Word *partial) {
         const DoubleDouble sum = two_sum(partial[1], partial[2]), all = two_sum(partial[3], partial[4]);
         if (!is_finite(partial[1]) || !is_finite(partial[3]))
@@ -235,7 +238,7 @@ struct Moments {
     }
 };
 
-// Integers wrap around, as NumPy's do.
+// Integers wrap, as in NumPy.
 struct SumInteger {
     using Word = uint64_t;
     static constexpr int WORDS = 1, PARTIAL = 1;
@@ -261,7 +264,7 @@ struct ProductInteger : SumInteger {
     static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
 };
 
-// Whether a comes before b among the largest, or smallest. NaN comes before all.
+// Whether a is larger than b, or smaller. NaN is better than every number.
 template <bool largest, class T>
 PK_HD auto is_better(T a, T b) {
     return (largest ? a > b : a < b) | ((a != a) & (b == b));
@@ -295,7 +298,7 @@ struct MinOrMax {
     static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
 };
 
-// The least and the largest.
+// The minimum and the maximum.
 template <class T>
 struct MinAndMax {
     using Word = T;
@@ -325,11 +328,11 @@ struct MinAndMax {
     static PK_HD void merge(Word *partial, const Word *next) { join(partial, next); }
 };
 
-// The first of the largest or smallest, and its row in its slab. Rows come in any order.
+// The largest or smallest value and its row; of several equal ones the first. Rows come in any order.
 template <class T>
 struct ValueAndIndex {
     T value;
-    int64_t row;  // -1: none yet
+    int64_t row;  // -1: no value yet
 };
 template <bool largest, class T>
 PK_HD void update_best(ValueAndIndex<T> &best, ValueAndIndex<T> other) {

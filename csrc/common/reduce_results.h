@@ -1,4 +1,4 @@
-// What the partials of reductions come to, as elements of a result.
+// Finalization of reductions: from the last partial of a column to an element of the result.
 #pragma once
 
 #include <cstring>
@@ -15,7 +15,7 @@ PK_HD void put(void *to, T value) {
     memcpy(to, &value, sizeof(value));
 }
 
-// Writes a result as an element of a type.
+// Stores a result as an element of a type.
 template <class Word>
 PK_HD void store(int type, Word value, void *to) {
     switch (type) {
@@ -28,7 +28,7 @@ PK_HD void store(int type, Word value, void *to) {
     if constexpr (std::is_same<Word, double>::value) {
         store(type, arith::cast<int64_t>(value), to);
     } else {
-        memcpy(to, &value, size_t(size_of(type)));  // the low bytes come first
+        memcpy(to, &value, size_t(size_of(type)));  // little-endian: the low bytes come first
     }
 }
 
@@ -38,13 +38,13 @@ PK_HD Word initial_of(const pk_reduction &spec) {
     return Word(spec.initial_integer);
 }
 
-// Without numbers a sum is 0, to which NumPy adds even a -0.
+// An empty sum is 0, and NumPy adds it even to a -0.0.
 PK_HD double sum_of(DoubleDouble sum) { return rounded(sum) + 0.0; }
 PK_HD double mean(DoubleDouble sum, double count) {
     return is_finite(sum.high) && count != 0 ? sum_of(divide(sum, count)) : sum.high / count;
 }
 
-// What a partial comes to.
+// The value of a partial.
 template <class Op>
 struct Result {
     using Word = typename Op::Word;
@@ -92,7 +92,7 @@ struct Result<MinAndMax<int64_t>> {
     }
 };
 
-// Where the least or largest is, as a kind: the words are those of a Placed.
+// Argmin and argmax as an operation on partials; its words are those of a ValueAndIndex.
 template <bool largest, class T>
 struct ArgMinOrMax {
     using Word = int64_t;
@@ -113,7 +113,7 @@ struct Result<ArgMinOrMax<largest, T>> {
     static PK_HD int64_t of(const pk_reduction &, const int64_t *partial, int64_t) { return partial[1]; }
 };
 
-// Calls visit with an Op: the kind by which partials of values of a type are joined.
+// Calls visit with the operation that combines partials of a kind of reduction and a type of values.
 template <class T, class Visit>
 auto visit_compared(int kind, Visit visit) {
     switch (kind) {
@@ -141,7 +141,7 @@ auto visit_kind(int kind, int type, bool masked, Visit visit) {
     return has_sign ? visit_compared<int64_t>(kind, visit) : visit_compared<uint64_t>(kind, visit);
 }
 
-// The result of a column, of so many rows, from the one partial that is left, which it may change.
+// Writes the result of a column of `length` rows from its combined partial, which it may change.
 template <class Op>
 PK_HD void write_result(const pk_reduction &spec, typename Op::Word *partial, int64_t length, int type,
                         void *result) {

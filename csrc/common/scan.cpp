@@ -1,3 +1,4 @@
+// Checks the arguments of pk_scan.
 #include "scan.h"
 
 #include "common/call/status.h"
@@ -8,7 +9,7 @@ namespace pk::scan {
 static int kind_of(int64_t operation, int from, int to) {
     const bool is_truth = to == PK_BOOL;
     const bool is_unsigned = to >= PK_UINT8 && to <= PK_UINT64;
-    // Of truths, the sum is whether any holds, and the product whether all do.
+    // For bool results, the sum is a logical or, and the product a logical and.
     if (is_truth && operation == PK_SCAN_SUM) operation = PK_SCAN_MAX;
     if (is_truth && operation == PK_SCAN_PROD) operation = PK_SCAN_MIN;
     switch (operation) {

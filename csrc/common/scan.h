@@ -1,4 +1,4 @@
-// A scan as both engines take it from its caller.
+// The checked arguments of pk_scan, for both engines.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace pk::scan {
 
 static_assert(SEGMENT * SEGMENTS == Slabs::BLOCK, "a block is made of segments");
 
-// A call, checked.
+// The checked arguments of pk_scan.
 struct Request {
     int kind;
-    int from, to;  // the operands' types
-    int term;      // PK_UINT64, PK_INT64 or PK_FLOAT64: the terms'
+    int from, to;  // of the operands
+    int term;      // the type of terms: PK_UINT64, PK_INT64 or PK_FLOAT64
     bool is_exclusive, skips_nan;
     double instead_of_nan;
     int64_t size;
     std::vector<Region> regions;
-    Region undivided;  // all of it, however many columns that are
+    Region undivided;  // the whole call as one region, however many columns it has
 
-    // Where NumPy reports what running on meets.
+    // Whether NumPy reports floating-point exceptions of this scan.
     bool reports() const { return kind == float_sum || kind == double_sum || kind == float_product; }
 
     // Whether elements must be cast to the result's type before they become terms.

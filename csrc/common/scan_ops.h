@@ -1,10 +1,10 @@
-// Scans: running sums, products, maxima and minima along an axis, in an order that the length alone fixes.
-//
-// A group of rows is up to 64 blocks, and a block up to 16 segments of 64. A segment's total is its elements
-// taken one after the other, a block's total its segments' totals likewise, and a group's its blocks'. What
-// runs before a group is the total of the groups before it, one after the other; before a block, that and the
-// totals of the group's blocks before it; before a segment, that and those of the block's segments. From
-// there on a segment runs element by element.
+// Arithmetic of scans (prefix sums, products, minima and maxima), in an order that depends on the length
+// alone, so that both engines have the same bits: a reduce-then-scan over three levels.
+// A segment has 64 rows, a block up to 16 segments, and a group up to 64 blocks. The total of a segment is
+// the sum of its elements in order, that of a block the sum of its segments' totals, and that of a group the
+// sum of its blocks' totals. The prefix of a group is the sum of the groups' totals before it; the prefix of
+// a block adds the blocks' totals before it in the group; the prefix of a segment adds the segments' totals
+// before it in the block. From its prefix, a segment is scanned element by element.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,9 @@ constexpr int64_t SEGMENTS = 16;
 constexpr int64_t GROUP = 64;  // blocks
 PK_HD int64_t segments_of(int64_t rows) { return (rows + SEGMENT - 1) / SEGMENT; }
 
-// How elements run together. A Term is an element as it is computed with; a State what runs; step() takes a
-// term into a state, combine() a later state into an earlier one, and value() is what a state stands for.
+// How elements are combined. A Term is an element in the arithmetic of the scan, and a State a running value;
+// step() adds a term to a state, combine() a later state to an earlier one, and value() is the result of a
+// state.
 template <class T>
 struct Plain {
     using Term = T;
@@ -34,7 +35,7 @@ struct Plain {
     static PK_HD bool must_run(const State &, const State &) { return false; }
 };
 
-// Modulo 2^64, which are the right bits of every narrower integer, too.
+// Modulo 2^64: the low bits are right for every narrower integer, too.
 struct IntegerSum : Plain<uint64_t> {
     static PK_HD State identity() { return {0}; }
     static PK_HD void step(State &state, Term term) { state.all += term; }
@@ -77,18 +78,18 @@ struct Minimum : Plain<T> {
     }
 };
 
-// Of floats that are shorter than float64. Zeros that are all negative have a negative sum.
+// Sums of floats that are shorter than float64. A sum of -0.0 alone is -0.0.
 struct FloatSum : Plain<double> {
     static PK_HD State identity() { return {-0.0}; }
-    template <class States, class Terms>  // one of each, or a vector
+    template <class States, class Terms>  // scalars or vectors
     static PK_HD void step(States &state, Terms term) {
         state.all += term;
     }
     static PK_HD State combine(State a, State b) { return {a.all + b.all}; }
 };
 
-// Of float64: the running sum as it is, and apart from it the sum of what was rounded away, which is NaN once
-// the first is not finite.
+// Sums of float64: the running sum, and separately the sum of its rounding errors (compensated), which is NaN
+// once the running sum is not finite.
 struct DoubleSum {
     using Term = double;
     struct State {
@@ -109,14 +110,15 @@ struct DoubleSum {
     static PK_HD double value(const State &state) {
         return select(pk::abs(state.rest) > 0, state.all + state.rest, state.all);
     }
-    // A total that is not finite may be of finite elements, of which no running sum is infinite.
+    // The total of a part may overflow although no running sum within it does: then the part must be scanned
+    // to know its end.
     static PK_HD bool must_run(const State &before, const State &total) {
         return !arith::is_finite(total.all) && arith::is_finite(before.all);
     }
 };
 
-// A mantissa, what was rounded away of it, and a power of two apart from them, so that nothing overflows on
-// the way. Mantissas of elements are at least 1 and less than 2: after a segment's product is below 2^65.
+// Products of floats: a mantissa, its rounding error, and a separate power of two, so that nothing overflows
+// on the way. The mantissas of elements are in [1, 2), and that of a segment's product below 2^65.
 struct FloatProduct {
     using Term = double;
     struct State {
@@ -154,14 +156,14 @@ struct FloatProduct {
     static PK_HD bool must_run(const State &, const State &) { return false; }
 };
 
-// The first result of an exclusive scan: where nothing was negative, 0 is not either.
+// The first result of an exclusive scan: 0, never -0.0.
 template <class Op>
 PK_HD typename Op::Term identity_of() {
     const typename Op::Term value = Op::value(Op::identity());
     return value == 0 ? typename Op::Term(0) : value;
 }
 
-// The state after a part of so many rows, whose elements are term(row), and which has that total.
+// The state after a part with `rows` rows, whose elements are term(row) and whose total is `total`.
 template <class Op, class Terms>
 PK_HD typename Op::State after(typename Op::State before, const typename Op::State &total, int64_t rows,
                                Terms term) {
@@ -170,7 +172,7 @@ PK_HD typename Op::State after(typename Op::State before, const typename Op::Sta
     return before;
 }
 
-// What a scan is about to go on from, between two blocks.
+// The carry of a scan between two blocks.
 template <class Op>
 struct Carry {
     using State = typename Op::State;
@@ -178,27 +180,27 @@ struct Carry {
     State total = Op::identity();    // of the group's blocks so far
     State running = Op::identity();  // before the next block
 
-    // Before a block, by its number in its slab.
+    // Begins a block, given its number in its slab.
     PK_HD void begin(int64_t block) {
         if (block == 0) *this = Carry();
         if (block == 0 || block % GROUP != 0) return;
         group = running = Op::must_run(group, total) ? running : Op::combine(group, total);
         total = Op::identity();
     }
-    // A block, with what runs after it.
+    // Ends a block, given its total and the state after it.
     PK_HD void end(const State &of_block, const State &after) {
         total = Op::combine(total, of_block);
         running = after;
     }
 };
 
-// As an array of that type of floats holds it.
+// Rounds to a float type.
 PK_HD double rounded(double value, int type) {
     if (type == PK_FLOAT32) return double(float(value));
     return type == PK_FLOAT16 ? double(half::round(value)) : value;
 }
 
-// What NumPy reports of an element that was taken into a result.
+// The exception flags that NumPy reports when a term is added to a result.
 PK_HD uint32_t raised(double term, double before, double result) {
     const bool is_plain = arith::is_finite(term) && arith::is_finite(before);
     const uint32_t overflow = is_plain && pk::abs(result) > std::numeric_limits<double>::max();
@@ -206,7 +208,7 @@ PK_HD uint32_t raised(double term, double before, double result) {
     return overflow * uint32_t(PK_FPE_OVERFLOW) | invalid * uint32_t(PK_FPE_INVALID);
 }
 
-// One of these for each Op.
+// The kinds of scans, one for each operation.
 enum Kind : int {
     integer_sum,
     integer_product,

@@ -1,3 +1,4 @@
+// Checks the arguments of pk_select_*.
 #include "select.h"
 
 #include "common/call/status.h"

@@ -1,5 +1,5 @@
-// Order statistics, as both engines find them: every value has a key, and a rank is narrowed to the key that
-// has it, some bits at a time, from the highest.
+// Order statistics by radix select: every value has an order-preserving key, and the key at a rank is found a
+// few bits at a time, from the highest, by counting the next bits of the keys with the same prefix.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +15,13 @@
 
 namespace pk {
 
-// An unsigned integer of an element's bits.
+// The unsigned integer with the size of an element.
 template <class T>
 using KeyOf = std::conditional_t<
     sizeof(T) == 1, uint8_t,
     std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
 
-// Unsigned numbers in the order of the values: -0.0 before 0.0, and any NaN last, as the largest key, which
-// no other value has.
+// Order-preserving keys: -0.0 comes before 0.0, and every NaN has the largest key, which no other value has.
 template <class Key>
 PK_HD Key key_of(Encoding encoding, Key bits) {
     constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
@@ -42,9 +41,8 @@ PK_HD Key bits_of_key(Encoding encoding, Key key) {
     return select((key & SIGN) != 0, Key(key ^ SIGN), Key(~key));
 }
 
-// What an entry is asked for, checked. Of the pointers, `item` is the bytes of an element. The encoding is
-// known at run time alone, as it is little work beside the selecting: so that is compiled once for each
-// width.
+// The checked arguments of pk_select_*. `item` is the number of bytes of an element. The encoding is a
+// run-time value, because encoding is a small part of the work: so the code is compiled once for each width.
 struct SelectRequest {
     Encoding encoding;
     const void *in;
@@ -62,22 +60,22 @@ struct SelectRequest {
     const int64_t *ranks_of(int64_t row) const { return ranks + (rank_rows == 1 ? 0 : row * rank_count); }
 };
 
-// The elements whose highest bits are `prefix`, and the ranks that fall among them.
+// The elements whose highest bits are `prefix`, and the ranks that are among them.
 template <class Key>
 struct PrefixGroup {
     Key prefix;
     int64_t count;
-    int64_t below;        // how many elements have less
+    int64_t below;        // elements with a smaller prefix
     int64_t first, last;  // of the ranks
 };
 
 template <class Key>
 struct RadixLevel {
-    int prefix_bits;  // bits of the prefixes
+    int prefix_bits;  // bits of a prefix
     std::vector<PrefixGroup<Key>> groups;
 };
 
-// Bits that are counted at once, and groups: so many counters that they stay in a cache.
+// The bits that are counted at once, and the groups, are limited so that the counters fit in a cache.
 constexpr int MAX_DIGITS = 16;
 constexpr int64_t MAX_GROUPS = 64, FEW_GROUPS = 8, MAX_COUNTERS = 1 << 17;
 
@@ -88,10 +86,9 @@ int digits_of(const RadixLevel<Key> &level, int64_t most_counters = MAX_COUNTERS
     return digits;
 }
 
-// Finds the keys of the ranks. count(level, digits, counters) counts, for each group, its elements by their
-// next bits; collect(level) may find the keys of all of a level's ranks by itself, and then returns true.
-// Where there are few groups, it asks for so many counters at most: at first they must tell NaN from
-// infinities.
+// Finds the keys at the ranks. count(level, digits, counters) counts the elements of each group by their next
+// `digits` bits. collect(level) may find all keys of a level directly, and then returns true. If there are
+// few groups, at most few_counters counters are used per level.
 template <class Key, class Count, class Collect>
 void radix_select(int64_t columns, const int64_t *ranks, int64_t rank_count, Key *out, Count count,
                   Collect collect, int64_t few_counters = MAX_COUNTERS) {

@@ -1,3 +1,4 @@
+// Divides the dimensions of a reduction or a scan into slabs, rows and columns.
 #include "slabs.h"
 
 #include "common/call/status.h"
@@ -9,11 +10,11 @@ namespace {
 
 struct Dimension {
     int64_t size;
-    std::vector<int64_t> strides;  // one for each operand
+    std::vector<int64_t> strides;  // for each operand
 };
 using Dimensions = std::vector<Dimension>;
 
-// Adds a dimension after the last one, or makes them one where every operand's memory allows.
+// Appends a dimension, or merges it with the last one if the memory of every operand allows.
 void add(Dimensions &to, const Dimension &next) {
     if (next.size == 1) return;
     if (!to.empty()) {
@@ -35,7 +36,7 @@ int64_t size_of(const Dimensions &dimensions) {
     return size;
 }
 
-// The layout of operands with these dimensions, from `column` of the last one on.
+// The layout of operands with these dimensions, from given offsets.
 Layout layout_of(const Dimensions &dimensions, const pk_operand *operands, int64_t operand_count,
                  int64_t virtual_from, const std::vector<int64_t> &offsets) {
     Layout layout;
@@ -80,14 +81,14 @@ int64_t size_of_shape(const int64_t *shape, int64_t dimensions) {
 std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,
                                const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows,
                                int64_t unit_elements) {
-    size_of_shape(shape, dimensions);  // throws, or it can be counted
+    size_of_shape(shape, dimensions);  // throws if the size overflows
     Dimensions groups[3];              // outer, rows, inner
     for (int64_t d = 0; d < dimensions; ++d) {
         Dimension dimension{shape[d], {}};
         for (int64_t i = 0; i < virtual_from; ++i) dimension.strides.push_back(operands[i].strides[d]);
         add(groups[d < outer ? 0 : d < outer + rows ? 1 : 2], dimension);
     }
-    // Columns lie along one dimension; the others are as good outside.
+    // Columns are along one dimension; further inner dimensions become outer ones.
     Dimensions &inner = groups[2];
     while (inner.size() > 1) {
         groups[0].push_back(inner.front());

@@ -1,7 +1,7 @@
-// How reductions and scans along axes walk their operands: slab after slab, of `length` rows each, of `inner`
-// elements a row. A result, or a running total, belongs to a column of a slab. Rows come in blocks of a fixed
-// size, so that what is computed, and in which order, follows from the length alone; blocks come in units,
-// the smallest parts that a call is cut into.
+// Slabs: the iteration space of reductions and scans along axes.
+// A call is `count` slabs of `length` rows of `inner` elements (columns). Each column of a slab has a result,
+// or a running total. Rows are grouped in blocks of a fixed size, so that the arithmetic and its order depend
+// on the length alone. Blocks are grouped in units, the smallest parts into which a call is divided.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@ namespace pk {
 
 struct Slabs {
     static constexpr int64_t BLOCK = 1024;               // rows
-    static constexpr int64_t UNIT_ELEMENTS = 128 << 10;  // about the most of a unit
+    static constexpr int64_t UNIT_ELEMENTS = 128 << 10;  // about the maximum of a unit
 
     int64_t count, length, inner;
 
-    // As many whole slabs as make up a unit that is worth its while, or 1 if a slab has several blocks.
+    // The number of whole slabs in a unit that is worth its overhead; 1 if a slab has several blocks.
     PK_HD int64_t slabs_per_unit() const {
         if (length > BLOCK) return 1;
         return std::clamp<int64_t>(UNIT_ELEMENTS / 4 / std::max<int64_t>(1, length * inner), 1, count);
@@ -31,7 +31,7 @@ struct Slabs {
     }  // of a unit
 
     struct WorkUnit {
-        int64_t slab, slabs, block, rows;  // the first of its slabs, how many; its block, and that one's rows
+        int64_t slab, slabs, block, rows;  // its first slab, their number; its block, and the rows of that
     };
     PK_HD WorkUnit unit(int64_t index) const {
         const int64_t together = slabs_per_unit(), slab = index / blocks() * together,
@@ -39,30 +39,31 @@ struct Slabs {
         return {slab, std::min(together, count - slab), block,
                 std::min(int64_t(BLOCK), length - block * BLOCK)};
     }
-    // Where a unit begins, in elements; of the one after the last, where they end.
+    // The first element of a unit; for the index after the last unit, the end of all elements.
     PK_HD int64_t start(int64_t index) const {
         const int64_t slab = std::min(index / blocks() * slabs_per_unit(), count);
         return (slab * length + index % blocks() * BLOCK) * inner;
     }
 };
 
-// The operands of a call as slabs. Columns that are too many for one slab are dealt out to several.
+// A part of a call as slabs. If there are too many columns for one slab, they are divided among several.
 struct Region {
-    Layout layout;  // whose order is the slabs'
+    Layout layout;  // in the order of the slabs
     Slabs slabs;
-    int64_t tiles, columns, first_column;  // slabs side by side; columns of all of them and of all regions
+    int64_t tiles, columns,
+        first_column;  // adjacent slabs; columns of all of them, and of all regions before
 
-    // The first of a slab's columns, among the results in their order.
+    // The index of the result of a slab's first column.
     int64_t result(int64_t slab) const {
         return slab / tiles * columns + first_column + slab % tiles * slabs.inner;
     }
 };
 
-// How many elements a shape without a 0 has; throws for others.
+// The number of elements of a shape without a 0; throws for other shapes.
 int64_t size_of_shape(const int64_t *shape, int64_t dimensions);
 
-// The shape is of `outer` dimensions, then `rows` that are reduced, in the order in which they are, then
-// others. Of operands from `virtual_from` on there is no memory: each is as dense as a region's elements.
+// The regions of a shape of `outer` dimensions, then `rows` dimensions that are reduced, in their order, then
+// others. Operands from `virtual_from` on have no memory: their elements are contiguous within a region.
 std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count, int64_t virtual_from,
                                const int64_t *shape, int64_t dimensions, int64_t outer, int64_t rows,
                                int64_t unit_elements = Slabs::UNIT_ELEMENTS);

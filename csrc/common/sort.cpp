@@ -1,4 +1,4 @@
-// Sorting as both engines do it, on what each has of its own.
+// Sorting, argsort, searchsorted and unique, by way of the functions that each engine implements.
 #include "sort.h"
 
 #include <utility>
@@ -13,8 +13,8 @@ namespace {
 
 constexpr int64_t PIECE = 256 << 10;  // elements that a thread takes at once
 
-// Where a sorted row has both zeros, puts them in the order in which they came. There may be more of them
-// than there were, if someone writes to the array meanwhile.
+// If a sorted row has zeros of both signs, restores their original order. Their number may differ from the
+// one counted, if another thread writes to the array meanwhile.
 template <class Order>
 void restore_zeros(const Order &ordering, const Rows &rows, void *out, Call &call) {
     using Key = typename Order::Key;
@@ -68,7 +68,7 @@ void sort_whole(const Rows &rows, void *out, Call &call) {
     });
 }
 
-// Of both zeros, unique_row() gave -0.0; the first of them is wanted.
+// unique_row() returns -0.0 for zeros; restores the sign of the first one in the input.
 template <class Order, class Key = typename Order::Key>
 void restore_zero(const Order &ordering, const Rows &row, Key *values, int64_t found, Call &call) {
     auto key_at = [&](int64_t i) { return ordering.key(values[i]); };
@@ -98,7 +98,7 @@ void find_values(const Order &ordering, const UniqueRequest &unique, Call &call)
     }
 }
 
-// Makes counts of where the runs of `size` elements begin.
+// Turns the first positions of runs into their lengths, where `size` is the end of the last one.
 void subtract_starts(int64_t *starts, int64_t found, int64_t size, Call &call) {
     std::vector<int64_t> ends(size_t(found / PIECE + 1), size);  // of each piece
     for (int64_t next = PIECE; next < found; next += PIECE) ends[size_t(next / PIECE - 1)] = starts[next];
@@ -108,7 +108,7 @@ void subtract_starts(int64_t *starts, int64_t found, int64_t size, Call &call) {
     });
 }
 
-// The values, and what else is wanted.
+// Computes the values, and the other results that the flags ask for.
 template <class Order>
 void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
     using Key = typename Order::Key;
@@ -118,7 +118,7 @@ void find_more(const Order &ordering, const UniqueRequest &unique, Call &call) {
     const bool counts = unique.wants(PK_UNIQUE_COUNTS);
     const Scratch<Key> sorted(size);
     const Scratch<int64_t> order(index || inverse ? size : 0);
-    // If someone writes to the array while it is sorted, the order may be none.
+    // If another thread writes to the array while it is sorted, the order may be invalid.
     auto place_in_order = [&](int64_t i) { return order[i] >= 0 && order[i] < size ? order[i] : 0; };
     if (index || inverse) {
         argsort_rows(unique, order.get(), size, false, call);

@@ -1,4 +1,5 @@
-// What the sorting entries are asked for, checked, what the engines do of it, and what they share.
+// The checked arguments of the sorting entries, the functions that each engine implements, and shared
+// helpers.
 #pragma once
 
 #include <algorithm>
@@ -20,13 +21,13 @@ namespace pk {
 struct Rows {
     KeyType type;
     const void *in;
-    int64_t count, columns;  // rows, and elements of each
+    int64_t count, columns;  // the number of rows, and elements per row
 
     Rows(KeyType type, const void *in, int64_t count, int64_t columns);
     int64_t elements() const { return count * columns; }
 };
 
-// ---- What is asked for ----
+// ---- Requests ----
 
 struct SortRequest : Rows {
     void *out;
@@ -67,31 +68,31 @@ struct UniqueRequest : Rows {
     bool splits_nan() const { return !wants(PK_UNIQUE_EQUAL_NAN); }
 };
 
-// What the engines' entries launch: the work that follows from what each engine does.
+// The work of the entries, by way of the functions that each engine implements.
 void sort(const SortRequest &request, Call &call);
 void argsort(const ArgsortRequest &request, Call &call);
 void search(const SearchRequest &request, Call &call);
 void find_unique(const UniqueRequest &request, Call &call);
 
-// ---- Of each engine ----
+// ---- Implemented by each engine ----
 
-// Sorts each row; -0.0 comes before 0.0, and every NaN is the same one.
+// Sorts each row. -0.0 comes before 0.0, and every NaN becomes the same NaN.
 void sort_rows(const Rows &rows, void *out, Call &call);
 
-// Puts the distinct elements of one row in order and returns how many; with `splits_nan`, NaN are distinct.
-// `values` has room for all. Of both zeros it gives -0.0, and every NaN is the same one.
+// Writes the distinct elements of one row in order, and returns their number. With `splits_nan`, every NaN is
+// distinct. `values` has space for all elements. Zeros become -0.0, and every NaN the same NaN.
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call);
 
-// The first `kept` of each row's stable order.
+// Computes the first `kept` indices of each row's stable order.
 void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descending, Call &call);
 
 void find_positions(const SearchRequest &request, Call &call);
 
-extern const int HOST_STAGE;  // what the engine calls the host's own part of the work
+extern const int HOST_STAGE;  // the stage of the host's own part of the work
 
 // ---- Shared ----
 
-// Calls work(index, begin, end) for every piece of [0, count), on several threads.
+// A parallel loop: calls work(index, begin, end) for every piece of [0, count).
 template <class Work>
 void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Work work) {
     const int64_t pieces = (count + piece - 1) / piece;
@@ -107,7 +108,7 @@ void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Work work) {
     });
 }
 
-// While it lives, the host works, with as many threads as take part.
+// Records the host's stage while it exists, once for each thread.
 class HostStageTimer {
    public:
     HostStageTimer(Call &call, int64_t elements)
@@ -123,7 +124,7 @@ class HostStageTimer {
     TraceLane lane_;
 };
 
-// Memory for a call, in huge pages where it is large: it is touched anew each time.
+// Scratch memory of a call, in huge pages if it is large, because its pages are touched anew each time.
 template <class T>
 class Scratch {
    public:
@@ -148,7 +149,8 @@ class Scratch {
     void *memory_ = nullptr;
 };
 
-// The first place in sorted keys whose key is not below `key`; with `right`, whose key is above it.
+// Binary search: the first position in sorted keys whose key is not below `key` or, with `right`, is above
+// it.
 template <class KeyAt, class Key>
 PK_HD int64_t place_of(KeyAt key_at, int64_t size, Key key, bool right) {
     int64_t low = 0, left = size;

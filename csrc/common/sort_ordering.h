@@ -1,4 +1,5 @@
-// The order that arrays are sorted in, as the order of unsigned integers.
+// Order-preserving encodings: maps the bits of elements to unsigned integers in the order of the sort, as
+// radix sorts need.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace pk {
 
-// What elements are, as far as their order goes.
+// The element type, as far as it matters for the order.
 struct KeyType {
     int bytes;
     bool is_signed, is_float;
@@ -19,7 +20,8 @@ struct KeyType {
           is_float(encoding == Encoding::floating) {}
 };
 
-// Maps the bits of an element to a key. NaN has one key, the last one, in either direction.
+// Encodes the bits of an element as a key, and decodes them. NaN has one key, the last one, in ascending and
+// descending order.
 template <class Bits, bool is_float>
 struct KeyEncoding {
     using Key = Bits;
@@ -30,9 +32,9 @@ struct KeyEncoding {
     static constexpr Key INFINITE = Key((ALL >> MANTISSA << MANTISSA) & Key(~TOP));  // of floats
     static constexpr Key NAN_BITS = Key(INFINITE | (INFINITE >> 1 & Key(~INFINITE)));
 
-    Key sign_mask;        // of integers: the sign's bit
-    Key descending_mask;  // all ones: the largest first
-    bool one_zero;        // -0.0 and 0.0 have one key; else -0.0 comes first
+    Key sign_mask;        // of integers: the sign bit
+    Key descending_mask;  // all ones for descending order
+    bool one_zero;        // -0.0 and 0.0 have the same key; else -0.0 comes first
 
     PK_HD Key key(Key bits) const {
         if constexpr (is_float) {
@@ -44,7 +46,7 @@ struct KeyEncoding {
         }
     }
 
-    // Where key() is one to one.
+    // The inverse of key(), except for NaN and merged zeros.
     PK_HD Key bits(Key key) const {
         if constexpr (is_float) {
             return Key(key ^ ((key & TOP) != 0 ? TOP : ALL));
@@ -54,7 +56,7 @@ struct KeyEncoding {
     }
 };
 
-// Calls body(ordering) with the type's Ordering.
+// Calls body(ordering) with the KeyEncoding of the type.
 template <class Body>
 void with_key_encoding(KeyType type, bool descending, bool one_zero, Body body) {
     auto call = [&](auto ordering) {
@@ -76,8 +78,8 @@ void with_key_encoding(KeyType type, bool descending, bool one_zero, Body body) 
     }
 }
 
-// An ordering that knows only at run time whether it is of floats. What waits for memory is as fast with it,
-// and is compiled once for each width.
+// An encoding that knows only at run time whether elements are floats. It is as fast in code that waits for
+// memory, and is compiled once for each width.
 template <class Bits>
 struct RuntimeKeyEncoding {
     using Key = Bits;
@@ -99,7 +101,7 @@ struct RuntimeKeyEncoding {
     }
 };
 
-// Calls body(ordering) with the type's LateOrdering.
+// Calls body(ordering) with the RuntimeKeyEncoding of the type.
 template <class Body>
 void with_runtime_key_encoding(KeyType type, bool descending, bool one_zero, Body body) {
     with_key_encoding(type, descending, one_zero, [&](auto known) {

@@ -1,4 +1,4 @@
-// The distinct ones of sorted elements, on several threads.
+// The distinct elements of sorted keys, found by several threads.
 #pragma once
 
 #include <utility>
@@ -8,22 +8,22 @@
 
 namespace pk {
 
-// Those runs of equal elements that begin in [begin, end).
+// The runs of equal elements that begin in [begin, end).
 struct Runs {
     int64_t begin, end;
-    int64_t before;  // how many runs begin before those
+    int64_t before;  // the number of runs before these
     int64_t count;
     const int64_t *starts;
 };
 
-// Calls put(runs) for all runs, a few at a time; returns how many there are.
+// Calls put(runs) for all runs, a few at a time; returns their number.
 template <class Order, class Put>
 int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorted, int64_t size,
                      bool splits_nan, Put put) {
     using Key = typename Order::Key;
     constexpr int64_t PIECE = 256 << 10, BLOCK = 512;
     const bool splits = Order::of_floats && splits_nan;
-    // Equal elements as equal bits. Without a branch here and below, which nobody could predict.
+    // Equal elements have equal bits. Branch-free here and below, because a branch would be unpredictable.
     auto bits_of = [](Key bits) {
         if constexpr (Order::of_floats) {
             const auto size = Key(bits & Key(~Order::TOP));
@@ -65,7 +65,7 @@ int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorte
     return found;
 }
 
-// Copies one element of each run; returns how many.
+// Copies one element of each run; returns their number.
 template <class Order, class Key = typename Order::Key>
 int64_t copy_distinct(Call &call, const Order &ordering, const Key *sorted, int64_t size, bool splits_nan,
                       Key *values) {

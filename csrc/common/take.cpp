@@ -1,3 +1,4 @@
+// Checks the arguments of pk_take and pk_put, and scatters values on the host.
 #include "take.h"
 
 #include <algorithm>
@@ -9,7 +10,7 @@
 
 namespace pk::take {
 
-static constexpr int64_t SHARE = 65536;  // indices between two looks at whether the call is to stop
+static constexpr int64_t SHARE = 65536;  // indices between two checks for cancellation
 
 Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out)
     : in(in),
@@ -41,7 +42,7 @@ Range index_range(const int64_t *indices, int64_t count, Call &call) {
     parallel_for(
         call, count, SHARE, threads, [] { return Range(); },
         [&](Range &range, int64_t first, int64_t size) {
-            Range own = range;  // in registers, as the indices may not lie in it
+            Range own = range;  // a local copy, which stays in registers
             for (int64_t i = first; i < first + size; ++i) {
                 own.least = std::min(own.least, indices[i]);
                 own.greatest = std::max(own.greatest, indices[i]);
@@ -88,7 +89,7 @@ PutRequest::PutRequest(uint8_t *array, int64_t count, int64_t width, const int64
 }
 
 void put_on_host(const PutRequest &request, Call &call) {
-    // By one thread, so that the last of several values comes last.
+    // By one thread, so that the last of several equal indices counts.
     parallel_for(
         call, request.put, SHARE, 1, [] { return 0; },
         [&](int, int64_t first, int64_t size) {

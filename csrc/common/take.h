@@ -1,5 +1,4 @@
-// Elements of an array by their indices, taken or put: what is asked for, checked, and which element an index
-// means.
+// Gather and scatter by index: the checked arguments of pk_take and pk_put, and the resolution of an index.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace pk::take {
 
-// Of `outer` arrays, one after the other, each of `count` elements of `width` bytes.
+// `outer` adjacent arrays of `count` elements of `width` bytes.
 struct Source {
     const char *elements;
     int64_t outer, count, width;
@@ -20,8 +19,8 @@ struct Request {
     Source in;
     const int64_t *indices;
     int64_t picked;
-    bool each;               // each of the arrays has indices of its own
-    bool indices_in_bounds;  // to have places
+    bool each;               // each of the arrays has its own indices
+    bool indices_in_bounds;  // the caller has checked the indices
     char *out;
 
     Request(const Source &in, const int64_t *indices, int64_t picked, int64_t flags, uint8_t *out);
@@ -31,23 +30,23 @@ struct Request {
     int64_t out_bytes() const { return elements() * in.width; }
 };
 
-// The place of an element. Another thread may change indices while a call runs: what has no place then is the
-// first element.
+// The position of an element. Another thread may change indices during the call: an index out of bounds then
+// means the first element.
 PK_HD int64_t place_of(int64_t index, int64_t count) {
     const int64_t place = index < 0 ? index + count : index;
     return place >= 0 && place < count ? place : 0;
 }
 
-// The least of all indices and the greatest.
+// The least and the greatest index.
 struct Range {
     int64_t least = std::numeric_limits<int64_t>::max(), greatest = std::numeric_limits<int64_t>::min();
 };
 Range index_range(const int64_t *indices, int64_t count, Call &call);
 
-// Refuses indices that have no place among so many elements, before anything is written.
+// Fails if an index is out of bounds for so many elements. Called before anything is written.
 void require_in_bounds(int64_t elements, const Range &indices);
 
-// What is put into an array of `count` elements of `width` bytes.
+// The arguments of pk_put: an array of `count` elements of `width` bytes, indices and values.
 struct PutRequest {
     char *array;
     int64_t count, width;
@@ -64,7 +63,7 @@ struct PutRequest {
     int64_t value_bytes() const { return value_count * width; }
 };
 
-// Puts it there, on the host; the indices have places.
+// Scatters the values on the host. The indices are in bounds.
 void put_on_host(const PutRequest &request, Call &call);
 
 }  // namespace pk::take

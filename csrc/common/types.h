@@ -1,4 +1,4 @@
-// The ABI's data types as C++ types.
+// The element types of the ABI as C++ types.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace pk {
 
-// The bytes of an element in an array.
+// The size of an element in bytes.
 PK_HD int64_t size_of(int type) {
     switch (type) {
         case PK_BOOL:
@@ -24,8 +24,8 @@ PK_HD int64_t size_of(int type) {
     }
 }
 
-// The C++ type that computes with a pk_type: a bool is a byte of 0 or 1, a float16 a float that holds a
-// float16's value.
+// The C++ type that computes with a pk_type: a byte of 0 or 1 for bool, a float with a float16's value for
+// float16.
 template <int type>
 struct type_of;
 template <>
@@ -84,11 +84,10 @@ constexpr uint32_t FLOATS = 1u << PK_FLOAT16 | 1u << PK_FLOAT32 | 1u << PK_FLOAT
 
 constexpr bool is_float_type(int type) { return (FLOATS >> type & 1u) != 0; }
 
-// How the bits of an element encode its value, for whoever puts elements in order.
+// How the bits of an element encode its value, for sorting.
 enum class Encoding { natural, integer, floating };  // unsigned; two's complement; IEEE's
 
-// The entries' names for the types that are sorted and selected among, each with its C++ type and its
-// encoding.
+// The suffixes of the entries for sortable types, each with its C++ type and its encoding.
 #define PK_SORTABLE_TYPES(type)                                                                     \
     type(i8, int8_t, integer) type(i16, int16_t, integer) type(i32, int32_t, integer)               \
         type(i64, int64_t, integer) type(u8, uint8_t, natural) type(u16, uint16_t, natural)         \

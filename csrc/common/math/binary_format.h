@@ -1,4 +1,4 @@
-// The layout of float and double, for the elementary functions that take numbers apart by their bits.
+// The bit layout of float and double, for elementary functions that split numbers by their bits.
 #pragma once
 
 #include "common/portable.h"

@@ -50,8 +50,8 @@ PK_HD T exp_tail(T r) {
     return pk::fma(r, sinh_tail(z), cosh_tail(z));
 }
 
-// x = n ln2 + r + r_low, |r| <= ln2 / 2. The first step of the subtraction is exact, so r_low is what
-// rounding took from r.
+// Cody-Waite reduction: x = n ln2 + r + r_low, |r| <= ln2 / 2. The first step of the subtraction is exact, so
+// r_low is the rounding error of r.
 template <class T>
 struct ExpReduced {
     Bits<T> n;
@@ -113,11 +113,11 @@ PK_HD T expm1(T x) {
 
 }  // namespace detail
 
-// n ln2 off x in two parts, minimax to r^6 / r^11, 2^n in two factors. Max error 0.95 / 0.93 ULP.
+// Subtracts n ln2 in two parts; minimax to r^6 / r^11; 2^n in two factors. Max error 0.95 / 0.93 ULP.
 PK_HD float exp(float x) { return detail::exp(x); }
 PK_HD double exp(double x) { return detail::exp(x); }
 
-// The same after x - n, which is exact. Max error 0.95 / 1.03 ULP.
+// The same on x - n, which is exact. Max error 0.95 / 1.03 ULP.
 PK_HD float exp2(float x) { return detail::exp2(x, 0.0f); }
 PK_HD double exp2(double x) { return detail::exp2(x, 0.0); }
 

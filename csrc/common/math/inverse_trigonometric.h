@@ -1,4 +1,4 @@
-// arcsin, arccos, arctan and arctan2: none has a branch.
+// arcsin, arccos, arctan and arctan2, branch-free.
 #pragma once
 
 #include "trigonometric.h"
@@ -33,7 +33,7 @@ PK_HD double arctan_tail(double s) {
                       0.00022302821895944306, -2.0259144841849093e-05);
 }
 
-// The selects precede the polynomials, as GCC makes two copies of what lies between selects on one condition.
+// The selects precede the polynomials, because GCC duplicates the code between selects on one condition.
 
 // The angle of a point in the upper half plane, from t = min(|x|, |y|) / max(|x|, |y|).
 template <class T>

@@ -1,4 +1,4 @@
-// The logarithm of a sum of powers, without the powers, which may be beyond all floats.
+// logaddexp and logaddexp2: the logarithm of a sum of powers, without the powers, which may overflow.
 #pragma once
 
 #include "exponential.h"
@@ -6,7 +6,7 @@
 
 namespace pk::math {
 
-// log(e^a + e^b). Where both are one infinity, their difference is NaN, but not the sum.
+// log(e^a + e^b). If both are the same infinity, their difference is NaN, but not the result.
 template <class T>
 PK_HD T logaddexp(T a, T b) {
     if (a == b) return a + T(0.693147180559945309417232121458);

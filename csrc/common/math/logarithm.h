@@ -8,7 +8,7 @@
 namespace pk::math {
 namespace detail {
 
-// 1 / ln b and ln 2 / ln b for the base b, each as a number and what rounding took from it.
+// 1 / ln b and ln 2 / ln b for the base b, each as a number and its rounding error.
 template <class T>
 struct LogBase {
     T unit, unit_low, two, two_low;
@@ -78,7 +78,7 @@ PK_HD LogReduced<T> log_reduce(T x) {
     return log_reduce_normal(select(subnormal, x * lift, x), bias);
 }
 
-// A logarithm's value inside (0, infinity), extended to all x.
+// Extends a logarithm, `inside` on (0, infinity), to all x.
 template <class T>
 PK_HD T log_extended(T x, T inside) {
     using F = Format<T>;
@@ -138,7 +138,7 @@ PK_HD double log2(double x) { return detail::log_in_base(x, detail::base_2(x)); 
 PK_HD float log10(float x) { return detail::log_in_base(x, detail::base_10(x)); }
 PK_HD double log10(double x) { return detail::log_in_base(x, detail::base_10(x)); }
 
-// log of 1 + x and of what its rounding took. Max error 1.02 / 1.00 ULP.
+// log of 1 + x and of its rounding error. Max error 1.02 / 1.00 ULP.
 PK_HD float log1p(float x) { return detail::log1p(x); }
 PK_HD double log1p(double x) { return detail::log1p(x); }
 

@@ -10,7 +10,7 @@
 namespace pk::math {
 namespace detail {
 
-// The sign of pow(x, y) for its magnitude |x|^y, and the cases that are not a matter of magnitude.
+// The sign of pow(x, y) for its magnitude |x|^y, and the special cases.
 template <class T>
 PK_HD T signed_power(T x, T y, T power) {
     using F = Format<T>;
@@ -26,7 +26,7 @@ PK_HD T signed_power(T x, T y, T power) {
 }
 
 template <class T>
-struct Log2Constants;  // 2 / ln2 and 2 / (3 ln2), each as a number and what rounding took from it
+struct Log2Constants;  // 2 / ln2 and 2 / (3 ln2), each as a number and its rounding error
 
 template <>
 struct Log2Constants<float> {

@@ -1,4 +1,4 @@
-// hypot and cbrt: neither has a branch.
+// hypot and cbrt, branch-free.
 #pragma once
 
 #include "binary_format.h"
@@ -7,8 +7,8 @@
 namespace pk::math {
 namespace detail {
 
-// Powers of two that bring numbers above kHuge or below kTiny to where squares and cubes neither overflow nor
-// underflow, and what x^(-1/3) is estimated from.
+// Powers of two that scale numbers above kHuge or below kTiny, so that squares and cubes neither overflow nor
+// underflow; and the constants of the first estimate of x^(-1/3).
 template <class T>
 struct Roots;
 

@@ -1,7 +1,6 @@
-// sin, cos and tan.
-//
-// Each comes in three parts: f(x) for every input; f_fast(x), which has no branch, so that loops over it
-// vectorise; and f_is_fast(x), which says where f_fast(x) may stand in for f(x), with the same bits.
+// sin, cos and tan, by Cody-Waite or Payne-Hanek argument reduction and a polynomial. Each has three parts:
+// f(x) for every input; f_fast(x), which has no branch, so that loops over it vectorise; and f_is_fast(x),
+// which tells where f_fast(x) has the same bits as f(x).
 #pragma once
 
 #include "binary_format.h"
@@ -69,14 +68,15 @@ PK_HD double tan_tail(double s) {
                       2.0872348365207144e-05);
 }
 
-// The angle quadrant * pi / 2 + remainder + low: low is what rounding the remainder lost.
+// The angle quadrant * pi / 2 + remainder + low, where low is the rounding error of the remainder.
 template <class T>
 struct ReducedAngle {
     T remainder, low;
     Bits<T> quadrant;
 };
 
-// x = k kHalfPi1 + rest exactly, as all terms lie on one grid: where Cody and Waite begin.
+// x = k kHalfPi1 + rest exactly, because all terms are multiples of one unit: the first step of Cody and
+// Waite's argument reduction.
 template <class T>
 struct QuadrantCount {
     T k, rest;
@@ -100,7 +100,8 @@ PK_HD ReducedAngle<T> reduce_fast(T x) {
     return {r, 0, quadrant};
 }
 
-// The same to twice the precision: low has the rounding errors of a product and of a difference (Knuth's).
+// The same to twice the precision: low has the rounding errors of a product and of a difference (Knuth's
+// TwoSum).
 template <class T>
 PK_HD ReducedAngle<T> reduce_fast_precisely(T x) {
     using C = Trigonometry<T>;
@@ -113,11 +114,11 @@ PK_HD ReducedAngle<T> reduce_fast_precisely(T x) {
     return {r, difference_error - product_error, quadrant};
 }
 
-// Payne and Hanek, for kFastLimit < |x|: x / (2 pi) without its whole part, in fixed point, from as many bits
-// of 1 / (2 pi) as matter.
+// Payne and Hanek's argument reduction, for kFastLimit < |x|: x / (2 pi) without its integer part, in fixed
+// point, from as many bits of 1 / (2 pi) as matter.
 PK_HD ReducedAngle<double> reduce_huge(double x) {
     static constexpr uint64_t kInverseTwoPi[20] = {
-        // the first word is its whole part
+        // the first word is the integer part
         0x0000000000000000, 0x28be60db9391054a, 0x7f09d5f47d4d3770, 0x36d8a5664f10e410, 0x7f9458eaf7aef158,
         0x6dc91b8e909374b8, 0x01924bba82746487, 0x3f877ac72c4a69cf, 0xba208d7d4baed121, 0x3a671c09ad17df90,
         0x4e64758e60d4ce7d, 0x272117e2ef7e4a0e, 0xc7fe25fff7816603, 0xfbcbc462d6829b47, 0xdb4d9fb3c9f2c26d,
@@ -212,8 +213,7 @@ PK_HD T sin_fast(T x) {
     return detail::sin_of(detail::reduce_fast(pk::abs(x)), x);
 }
 
-// Quadrants removed by Cody and Waite or by Payne and Hanek, then a polynomial.
-// Max error: 1.55 ULP for float, 1.50 for double.
+// Cody-Waite or Payne-Hanek reduction, then a polynomial. Max error: 1.55 ULP for float, 1.50 for double.
 template <class T>
 PK_HD T sin(T x) {
     if (sin_is_fast(x)) return sin_fast(x);
@@ -243,8 +243,7 @@ PK_HD T tan_fast(T x) {
     return detail::tan_of(detail::reduce_fast_precisely(pk::abs(x)), x);
 }
 
-// Quadrants removed as for sin, then a polynomial or its inverse.
-// Max error: 1.26 ULP for float, 1.30 for double.
+// Reduction as for sin, then a polynomial or its inverse. Max error: 1.26 ULP for float, 1.30 for double.
 template <class T>
 PK_HD T tan(T x) {
     if (tan_is_fast(x)) return tan_fast(x);

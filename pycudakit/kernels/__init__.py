@@ -1,4 +1,4 @@
-"""Kernels of your own: CUDA C, compiled at run time, called with NumPy arrays, on a GPU or without one."""
+"""User kernels in CUDA C: compiled at run time, called with NumPy arrays, on a GPU or on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel that is called like a function."""
+"""`Function`: a kernel of a `SourceModule` that is called like a Python function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pycudakit.kernels.running.run_request import Kernel, Launch, RunRequest
 
 
 class Module(Protocol):
-    """What a kernel needs of the source that it is in: a `SourceModule`."""
+    """The part of `SourceModule` that a `Function` uses."""
 
     name: str
     source: str
@@ -32,11 +32,11 @@ class Module(Protocol):
 
     @property
     def variables(self) -> dict[str, Parameter]:
-        """Its variables, by name."""
+        """The module's ``__constant__`` and ``__device__`` variables, by name."""
         ...
 
     def binary(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
-        """Return what a kernel was compiled to."""
+        """Return the binary that contains a kernel."""
         ...
 
     def _function(self, name: str) -> Function: ...
@@ -48,12 +48,12 @@ _Shape = tuple[int, int, _Size, _Size]  # elements, bytes of shared memory, grid
 
 
 def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[int, int, int]:
-    """Return the grid whose blocks cover an array: a thread at least for each element.
+    """Return the grid whose blocks cover an array with at least one thread for each element.
 
     Parameters
     ----------
     shape : int or tuple of int
-        The array's, or a number of elements. Its last axis is along x, the one before it along y.
+        The array's shape, or a number of elements. The last axis is along x, the one before it along y.
     block : int or tuple of int
         The threads of a block along x, y and z.
 
@@ -82,7 +82,7 @@ def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[in
 
 
 class _PreparedKernel:
-    """A kernel of a binary, with what calls of it need again and again."""
+    """A compiled kernel with its limits and its reusable encoded requests."""
 
     def __init__(
         self, function: Function, engine: str, device: int, isolate: bool, timeout: float | None
@@ -108,11 +108,11 @@ class _PreparedKernel:
         self._tables = Pool(self._new_tables)
 
     def is_stale(self) -> bool:
-        """Tell whether somebody removed the file that the binary is in."""
+        """Return True if the file of the binary was removed."""
         return self.engine == "cpu" and not os.path.exists(self.kernel.binary.data)
 
     def run(self, choice: EngineChoice, bound: BoundArguments, shape: _Shape, waits: bool) -> float:
-        """Run a launch with a buffer for each pointer, by tables that are kept; return its seconds."""
+        """Run a launch with a buffer for each pointer, by reused request tables; return its seconds."""
         tables = self._tables.take(choice, bound, shape)
         for index, (address, stream, size, flags, item, _, _) in enumerate(bound.buffers):
             tables.set_buffer(index, address, stream, size, flags, item)
@@ -130,7 +130,7 @@ class _PreparedKernel:
         return EncodedRequest(self.request(choice, bound, shape), choice.engine)
 
     def request(self, choice: EngineChoice, bound: BoundArguments, shape: _Shape) -> RunRequest:
-        """Return the request of a launch."""
+        """Return the run request of one launch."""
         elements, shared, grid, block = shape
         launch = Launch(self.kernel, bound.request_arguments(), grid, block, shared, elements)
         limit = block_limit() if self._is_checked else 0
@@ -138,16 +138,16 @@ class _PreparedKernel:
 
 
 class Function:
-    """A kernel, by `SourceModule.get_function`; called, it runs on NumPy arrays.
+    """A kernel that `SourceModule.get_function` returns; a call runs it on NumPy arrays.
 
     Attributes
     ----------
     module : SourceModule
-        Where it is from.
+        The module of the kernel.
     name : str
-        As it was asked for.
+        The name that `get_function` got.
     signature
-        Its name, parameters and line in the source.
+        The kernel's name, parameters and line in the source.
     """
 
     def __init__(self, module: Module, signature: Signature) -> None:
@@ -158,11 +158,11 @@ class Function:
         self._plans: dict[str, tuple[EngineChoice, engine_status.EngineStatus | None]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the module and the name: the other side compiles."""
+        """Pickle the module and the name; unpickling compiles again."""
         return _function, (self.module, self.name)
 
     def __repr__(self) -> str:
-        """Return how it is declared."""
+        """Return the kernel's declaration."""
         listed = ", ".join(f"{p.type} {p.name}".strip() for p in self.signature.parameters)
         return f"<Function {self.name}({listed})>"
 
@@ -181,19 +181,19 @@ class Function:
         isolate: bool | None = None,
         timeout: float | None = None,
     ) -> Any:
-        """Launch the kernel, and wait until it has ended and its outputs are home.
+        """Launch the kernel, and wait until its outputs are copied to the host.
 
         Parameters
         ----------
         *args
             For each parameter: for a pointer `In`, `Out` or `InOut` of an array, a bare array (`In` where the
             parameter is const, else `InOut`), or None, a null pointer; for a value a NumPy scalar of its
-            type, a Python number that fits, or a structured scalar of a struct's layout. Kernels work in
-            arrays on a GPU, of PyTorch and others, where they lie: a launch in their stream.
+            type, a Python number that fits, or a structured scalar of a struct's layout. Device arrays, of
+            PyTorch and others, are used in place, zero-copy: the launch is enqueued on their stream.
         block, grid : tuple of int
             The threads of a block, and the blocks, along x, y and z.
         stream : None
-            As in PyCUDA, but there is none: a call returns when the work is done.
+            For compatibility with PyCUDA; only None is accepted, since calls are synchronous.
         shared : int
             Bytes of dynamic shared memory.
         symbols : mapping of str to array_like, optional
@@ -203,14 +203,15 @@ class Function:
         time_kernel : bool
             Return the kernel's own milliseconds; with `out_args`, both: a tuple of the arrays, and the time.
         isolate : bool, optional
-            Run in a helper process, so that a crash does no harm here; without it as PYCUDAKIT_ISOLATE says.
+            Run in a helper process, so that a crash does not end this one; None means as PYCUDAKIT_ISOLATE
+            says.
         timeout : float, optional
-            Seconds, after which the kernel is stopped, which `isolate` is needed for and implied.
+            Seconds after which the kernel is stopped; implies `isolate`.
 
         Raises
         ------
         TypeError, ValueError
-            An argument does not suit its parameter, which is named; nothing ran.
+            An argument does not match its parameter, which the message names; nothing ran.
         """
         if stream is not None:
             raise ValueError(f"{self.name}: there are no streams: leave stream out, or give None")
@@ -235,7 +236,7 @@ class Function:
         Parameters
         ----------
         n : int
-            How many elements there are, a thread each; with none, nothing is launched.
+            The number of elements, one thread for each; with 0, nothing is launched.
         *args, shared, symbols, out_args, time_kernel, isolate, timeout
             As for a call.
         """
@@ -295,20 +296,22 @@ class Function:
     ) -> Mapping[Any, Mapping[str, Array]]:
         if not symbols:
             return {}
-        known = self.module.variables
+        variables = self.module.variables
         values = {
-            prepared.names.get(name, name): argument_binding.symbol(self.name, known.get(name), name, value)
+            prepared.names.get(name, name): argument_binding.symbol(
+                self.name, variables.get(name), name, value
+            )
             for name, value in symbols.items()
         }
         return {prepared.kernel.binary: values}
 
     def _plan(self) -> EngineChoice:
-        """Return where a call runs: what was chosen last, unless a GPU came or went."""
+        """Return the engine choice of a call, which is cached while the engines' status is unchanged."""
         engine = context.current_engine()
         status = engine_status.status("cuda") if engine == "auto" else None
-        known = self._plans.get(engine)
-        if known is not None and known[1] is status:
-            return known[0]
+        cached = self._plans.get(engine)
+        if cached is not None and cached[1] is status:
+            return cached[0]
         choice = choose(self.name, cache.why_not_cuda)
         self._plans[engine] = choice, status
         return choice
@@ -316,30 +319,30 @@ class Function:
     def prepared(
         self, engine: str, device: int = 0, *, isolate: bool = False, timeout: float | None = None
     ) -> _PreparedKernel:
-        """Return it as an engine's library takes it; compiled if it was not, and its limits known."""
+        """Return the kernel compiled for an engine, with its limits; compile it if necessary."""
         key = engine, device
-        found = self._prepared.get(key)
-        if found is None:
-            found = self._prepared.setdefault(key, _PreparedKernel(self, engine, device, isolate, timeout))
-        return found
+        kernel = self._prepared.get(key)
+        if kernel is None:
+            kernel = self._prepared.setdefault(key, _PreparedKernel(self, engine, device, isolate, timeout))
+        return kernel
 
     # ---- PyCUDA's prepared calls -------------------------------------------------------------------
 
     def prepare(self, arg_types: Any = None, texrefs: Sequence[Any] = ()) -> Function:  # noqa: ARG002
-        """Return the function itself, as PyCUDA does; the types are read from the source."""
+        """Return the function itself, as PyCUDA does; parameter types come from the source."""
         if texrefs:
             raise errors.Unsupported(f"{self.name}: there are no texture references")
         return self
 
     def prepared_call(self, grid: Any, block: Any, *args: Any, shared_size: int = 0) -> None:
-        """Call it, with its arguments in PyCUDA's order."""
+        """Launch the kernel, with the arguments in PyCUDA's order."""
         self(*args, grid=grid, block=block, shared=shared_size)
 
-    # ---- What it is --------------------------------------------------------------------------------
+    # ---- Properties --------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What it takes, as its source declares it."""
+        """The kernel's parameters, as its source declares them."""
         return self.signature.parameters
 
     @property
@@ -349,12 +352,12 @@ class Function:
 
     @property
     def shared_size_bytes(self) -> int:
-        """The bytes of shared memory that it declares."""
+        """The bytes of static shared memory."""
         return self._limit("static_shared")
 
     @property
     def max_threads_per_block(self) -> int:
-        """The most threads that a block of it may have."""
+        """The largest number of threads in a block."""
         return self._limit("threads")
 
     def _limit(self, name: str) -> int:

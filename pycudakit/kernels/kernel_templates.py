@@ -1,7 +1,8 @@
-"""PyCUDA's ready-made kernels: for each element, for a reduction, for a scan, written as expressions of C.
+"""PyCUDA's kernel templates `ElementwiseKernel` and `ReductionKernel`, and their shared helpers.
 
-Reductions and scans are cut by the number of elements alone, so that their bits are the same on each engine;
-they take their operands in order, so that an operation need not be commutative.
+The user gives C expressions. Reductions and scans are split into chunks by the number of elements only, so
+that their bits are the same on each engine; operands keep their order, so that an operation need not be
+commutative.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pycudakit.kernels.running.device_arguments import device_argument, is_on_de
 from pycudakit.kernels.running.transfers import In, Wrapper
 
 _INDEX, _OF_A_RANGE = "PK_INDEX", "pk_first + pk_thread * pk_step"
-CHUNK = 64  # elements that a thread of a reduction or a scan takes, in their order
+CHUNK = 64  # consecutive elements of one thread of a reduction or a scan
 
 _TYPES = {
     "?": "bool", "b": "signed char", "B": "unsigned char", "h": "short", "H": "unsigned short",
@@ -34,7 +35,7 @@ _TYPES = {
 
 
 def c_type(dtype: DType, argument: str) -> str:
-    """Return the name that C has for a type."""
+    """Return the C name of a dtype."""
     if dtype.kind in "iu" and dtype.itemsize == 8:
         return "long long" if dtype.kind == "i" else "unsigned long long"
     name = _TYPES.get(dtype.char)
@@ -44,7 +45,7 @@ def c_type(dtype: DType, argument: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a number as C writes it; a string is an expression already."""
+    """Return a number as a C literal; a string is already a C expression."""
     if isinstance(value, str):
         return value
     if isinstance(value, float | np.floating) and not np.isfinite(value):
@@ -53,7 +54,7 @@ def literal(value: Any) -> str:
 
 
 def prelude(preamble: str, *dtypes: DType) -> str:
-    """Return what a source begins with."""
+    """Return the first lines of a source: the header for float16 if needed, and the user's preamble."""
     half = "#include <cuda_fp16.h>\n" if any(dtype.char == "e" for dtype in dtypes) else ""
     return f"{half}{preamble}\n"
 
@@ -68,24 +69,24 @@ FUNCTION = r"""__global__ void {name}({arguments})
 
 
 class ElementwiseKernel:
-    """A kernel that does the same to each element, as PyCUDA's.
+    """A kernel that applies an operation to each element, as PyCUDA's `ElementwiseKernel`.
 
     Parameters
     ----------
     arguments : str
         The parameters, as C declares them: ``"float *z, const float *x, float a"``.
     operation : str
-        What is done, for the element of index `i` of `n`: ``"z[i] = a * x[i]"``.
+        The statement for the element with index `i` of `n`: ``"z[i] = a * x[i]"``.
     name : str
         The kernel's name, for messages.
     keep : bool
-        PyCUDA's, which changes nothing.
+        For compatibility with PyCUDA; ignored.
     options : sequence of str
-        For the compiler.
+        Options for the compiler.
     preamble : str
-        Goes before the kernel: functions, constants, ``#include``.
+        Source before the kernel: functions, constants, ``#include``.
     loop_prep, after_loop : str
-        What each thread does before and after its elements.
+        Statements that each thread runs before and after its elements.
 
     Examples
     --------
@@ -134,24 +135,24 @@ class ElementwiseKernel:
         self._parameters = self._function("pk_thread").parameters[:-4]
 
     def _function(self, index: str) -> Function:
-        """Return the kernel whose `i` is that; the one for a range is compiled when it is asked for."""
-        known = self._functions.get(index)
-        if known is None:
+        """Return the kernel for an index expression; the one for ranges is compiled at its first use."""
+        kernel = self._functions.get(index)
+        if kernel is None:
             module = SourceModule(self._text.replace(_INDEX, index), **self._making)
-            known = self._functions[index] = module.get_function(self.name)
-        return known
+            kernel = self._functions[index] = module.get_function(self.name)
+        return kernel
 
     @property
     def source(self) -> str:
-        """The kernel, in CUDA C."""
+        """The kernel's source in CUDA C."""
         return self._module.source
 
     def __repr__(self) -> str:
-        """Return how it was made."""
+        """Return the constructor call."""
         return f"ElementwiseKernel({self.arguments!r}, {self.operation!r}, name={self.name!r})"
 
     def __call__(self, *args: Any, range: Any = None, slice: Any = None, **keywords: Any) -> Any:
-        """Run it over arrays, whose elements are taken in C order.
+        """Run the kernel over arrays, whose elements are taken in C order.
 
         Parameters
         ----------
@@ -159,9 +160,9 @@ class ElementwiseKernel:
             An array for each pointer, all of one size, and a number for each other parameter. Arrays of
             parameters that are not ``const`` are written.
         range : slice, optional
-            Which `i` there are, instead of those from 0 to the arrays' size, which then may differ.
+            The values of `i`, instead of those from 0 to the arrays' size; the sizes may then differ.
         slice : slice, optional
-            As `range`, where negative and absent limits are those of NumPy's indexing.
+            As `range`, with negative and absent limits as in NumPy's indexing.
         **keywords
             As for a `SourceModule`'s function: `symbols`, `isolate`, `timeout`, `time_kernel`, `out_args`.
         """
@@ -188,7 +189,7 @@ class ElementwiseKernel:
 def checked_sizes(
     name: str, parameters: Sequence[Parameter], args: Sequence[Any], all_equal: bool
 ) -> list[int]:
-    """Return the sizes of the arrays, of which there must be one."""
+    """Return the sizes of the array arguments; raise if there is none, or if they must agree and differ."""
     if len(args) != len(parameters):
         names = ", ".join(parameter.name for parameter in parameters)
         raise TypeError(f"{name} takes {len(parameters)} arguments ({names}), and got {len(args)}")
@@ -201,36 +202,36 @@ def checked_sizes(
             else:
                 sizes[parameter.name] = np.size(foreign_arrays.read(array, name, by_numpy=False))
     if not sizes:
-        raise TypeError(f"{name}: no argument is an array, so that nothing tells how many elements there are")
+        raise TypeError(f"{name}: no argument is an array, so the number of elements is unknown")
     if all_equal and len(set(sizes.values())) > 1:
-        told = ", ".join(f"{parameter} has {size}" for parameter, size in sizes.items())
-        raise ValueError(f"{name}: the arrays differ in size: {told}; give range= if they are to")
+        listed = ", ".join(f"{parameter} has {size}" for parameter, size in sizes.items())
+        raise ValueError(f"{name}: the arrays differ in size: {listed}; give range= if they are to")
     return list(sizes.values())
 
 
 class ReductionKernel:
-    """A kernel that makes one number of arrays, as PyCUDA's.
+    """A kernel that reduces arrays to one number, as PyCUDA's `ReductionKernel`.
 
     Parameters
     ----------
     dtype_out : dtype
-        The result's type, in which it is computed.
+        The type of the result, and of the computation.
     neutral : str or number
-        What an empty array gives; combined with anything it must leave that: ``"0"`` of a sum.
+        The neutral element, which is the result for empty arrays: ``"0"`` for a sum.
     reduce_expr : str
-        How `a` and `b`, which lie in this order, are combined: ``"a+b"``. It must be associative.
+        The combination of `a` and `b`, in this order: ``"a+b"``. It must be associative.
     map_expr : str, optional
-        What is combined, for the element of index `i`: ``"x[i]*y[i]"``; else ``"in[i]"``.
+        The value that is reduced, for the element with index `i`: ``"x[i]*y[i]"``; by default ``"in[i]"``.
     arguments : str, optional
-        The parameters, as C declares them; else ``in`` alone.
+        The parameters, as C declares them; by default ``in`` alone.
     name : str
         The kernel's name, for messages.
     keep : bool
-        PyCUDA's, which changes nothing.
+        For compatibility with PyCUDA; ignored.
     options : sequence of str
-        For the compiler.
+        Options for the compiler.
     preamble : str
-        Goes before the kernel.
+        Source before the kernel.
 
     Examples
     --------
@@ -282,15 +283,15 @@ class ReductionKernel:
 
     @property
     def source(self) -> str:
-        """The kernels, in CUDA C."""
+        """The source of the kernels in CUDA C."""
         return self._module.source
 
     def __repr__(self) -> str:
-        """Return how it was made."""
+        """Return the constructor call."""
         return f"ReductionKernel({', '.join(map(repr, self._repr_arguments))}, name={self.name!r})"
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        """Return the result, a NumPy scalar.
+        """Run the reduction, and return the result as a NumPy scalar.
 
         Parameters
         ----------
@@ -302,7 +303,7 @@ class ReductionKernel:
         """
         size = checked_sizes(self.name, self._parameters, args, True)[0]
         p = Program(self.name)
-        inputs, given = _inputs(p, self._parameters, args)
+        inputs, launch_args = _inputs(p, self._parameters, args)
         function, count = self._first, size
         while True:
             chunks = max(1, -(-count // CHUNK))
@@ -312,24 +313,24 @@ class ReductionKernel:
                 if last
                 else p.temp(f"pk_{chunks}", (chunks,), self.dtype_out)
             )
-            p.launch(function, *given, count, made, threads=chunks)
+            p.launch(function, *launch_args, count, made, threads=chunks)
             if last:
                 return p(inputs, out={"pk_out": np.empty(1, self.dtype_out)}, **keywords)["pk_out"][0]
-            function, given, count = self._rest, [made], chunks
+            function, launch_args, count = self._rest, [made], chunks
 
 
 def _inputs(
     p: Program, parameters: Sequence[Parameter], args: Sequence[Any]
 ) -> tuple[dict[str, Any], list[Any]]:
-    """Declare what is given for pointers as a program's inputs; return them, and what a launch is given."""
+    """Declare the arrays among the arguments as inputs of a program; return them and a launch's arguments."""
     arrays: dict[str, Any] = {}
-    given: list[Any] = []
+    launch_args: list[Any] = []
     for parameter, value in zip(parameters, args, strict=True):
         if parameter.pointer and value is not None:
             array = value.array if isinstance(value, Wrapper) else In(value).array
             arrays[parameter.name] = array
-            known = device_argument(array, parameter.name) if is_on_device(array) else array
-            given.append(p.input(parameter.name, known.shape, known.dtype))
+            declared = device_argument(array, parameter.name) if is_on_device(array) else array
+            launch_args.append(p.input(parameter.name, declared.shape, declared.dtype))
         else:
-            given.append(value)
-    return arrays, given
+            launch_args.append(value)
+    return arrays, launch_args

@@ -1,4 +1,4 @@
-"""A source of kernels."""
+"""`SourceModule`: CUDA C source that is compiled at run time for a GPU or for the CPU."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from pycudakit.kernels.running import execute
 
 
 class SourceModule:
-    """Kernels of your own, in CUDA C, from a string; compiled for a GPU or, without one, for the CPU.
+    """A module of user kernels in CUDA C, compiled for a GPU or, without one, for the CPU.
 
-    It is compiled at once for the engine in force, and for another when a call first runs there. What was
-    compiled is kept on disk, in ``PYCUDAKIT_CACHE_DIR`` or ``~/.cache/pycudakit``.
+    It is compiled at once for the engine in force, and for another engine at the first call there. Binaries
+    are cached on disk, in ``PYCUDAKIT_CACHE_DIR`` or ``~/.cache/pycudakit``.
 
     Parameters
     ----------
     source : str
-        The text. It is put inside ``extern "C"``, except its includes.
+        The source text. It is wrapped in ``extern "C"``, except its includes.
     options : sequence of str
-        For the compiler: ``["-DN=3"]``.
+        Options for the compiler: ``["-DN=3"]``.
     include_dirs : sequence of path-like
-        Where ``#include`` looks first.
+        The folders that ``#include`` searches first.
     no_extern_c : bool
-        Leave the text as it is; templates need that.
+        Do not wrap the text; templates need that.
     arch : str, optional
-        What to compile for, ``"sm_90"``, instead of the GPU that is there.
+        The architecture to compile for, ``"sm_90"``; by default that of the GPU.
     name : str
         The file's name in messages.
     debug : bool
-        Check accesses, barriers and time on the CPU engine, and name the place of what is wrong.
+        Check accesses, barriers and time on the CPU engine, and name the source line of an error.
     nvcc, keep, code, cache_dir
-        PyCUDA's. The first two change nothing; `code` stands for `arch`; `cache_dir` is where on disk what
-        was compiled is kept, and False for nowhere.
+        For compatibility with PyCUDA. The first two are ignored; `code` is the same as `arch`; `cache_dir` is
+        the folder of the disk cache, or False for none.
 
     Raises
     ------
     CompileError
-        With the compiler's log, which counts lines as the source has them.
+        The source does not compile. The message has the compiler's log, with the source's line numbers.
 
     Examples
     --------
@@ -91,17 +91,17 @@ class SourceModule:
             }
         )
         choice = execute.choose("SourceModule", cache.why_not_cuda)
-        if self._declared.plain or not self.functions:  # templates alone wait for their arguments
+        if self._declared.plain or not self.functions:  # templates are compiled when they get their arguments
             self._compile(self._declared.plain, choice.engine, _device(choice.engine))
 
     # ---- As data -----------------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what it is made of: it is pickled without what was compiled."""
+        """Return the source and its options: binaries are not pickled."""
         return dict(self._state)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take what `__getstate__` returned; the next call compiles."""
+        """Restore the state that `__getstate__` returned; the next call compiles."""
         self._state = state
         self.source: str = state["source"]
         self.name: str = state["name"]
@@ -114,17 +114,17 @@ class SourceModule:
         self._functions: dict[str, Function] = {}
 
     def __repr__(self) -> str:
-        """Return its name and its kernels."""
+        """Return the module's name and its kernels."""
         return f"<SourceModule {self.name!r}: {', '.join(self.functions) or 'no kernels'}>"
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """The kernels' names; those of templates with their parameters: ``"scale<T>"``."""
+        """The names of the kernels; those of templates with their parameters: ``"scale<T>"``."""
         return self._declared.kernels
 
     @property
     def variables(self) -> dict[str, Parameter]:
-        """The ``__constant__`` and ``__device__`` variables, which `symbols=` of a call may set."""
+        """The ``__constant__`` and ``__device__`` variables, which a call may set by `symbols=`."""
         return self._declared.variables
 
     # ---- Kernels -----------------------------------------------------------------------------------
@@ -135,12 +135,12 @@ class SourceModule:
         Parameters
         ----------
         name : str
-            As the source has it; of a template with arguments, ``"scale<float>"``, which is compiled now.
+            The name in the source; for a template with arguments, ``"scale<float>"``, which is compiled now.
 
         Raises
         ------
         InvalidArgument
-            There is none; the message lists those that there are.
+            The source has no such kernel; the message lists those that it has.
         """
         function = self._function(name)
         if "<" in function.name:
@@ -149,21 +149,21 @@ class SourceModule:
         return function
 
     def _function(self, name: str) -> Function:
-        known = self._functions.get(name)
-        if known is not None:
-            return known
-        there = ", ".join(map(repr, self.functions)) or "none"
+        function = self._functions.get(name)
+        if function is not None:
+            return function
+        names = ", ".join(map(repr, self.functions)) or "none"
         try:
             signature = self._declared.signature(_text("name", name))
         except KeyError:
             raise errors.InvalidArgument(
-                f"{self.name} has no kernel {name!r}; there is {there}"
+                f"{self.name} has no kernel {name!r}; there is {names}"
                 + (": give a template its arguments" if self._declared.is_template(name) else "")
             ) from None
         return self._functions.setdefault(name, Function(self, signature))
 
     def get_global(self, name: str) -> NoReturn:
-        """PyCUDA's, which returns an address; here a call sets a variable, by `symbols`."""
+        """Raise `Unsupported`: PyCUDA returns an address; here a call sets a variable by `symbols`."""
         raise errors.Unsupported(
             f"get_global({name!r}): Python has no addresses of the device; give the value with each call, "
             f"symbols={{{name!r}: array}}, or pass a buffer as an argument"
@@ -172,7 +172,7 @@ class SourceModule:
     # ---- Compiling ---------------------------------------------------------------------------------
 
     def binary(self, signature: Signature, engine: str, device: int) -> cache.Loaded:
-        """Return the binary that a kernel is in; a template's instance has one of its own."""
+        """Return the binary that contains a kernel; each instance of a template has its own."""
         kernels = (signature,) if "<" in signature.name else self._declared.plain
         return self._compile(kernels, engine, device)
 
@@ -196,19 +196,19 @@ def _device(engine: str) -> int:
     return context.current_devices()[0] if engine == "cuda" else 0
 
 
-def _text(what: str, given: Any) -> str:
-    if not isinstance(given, str):
-        raise TypeError(f"{what} must be a string, and is a {type(given).__name__}")
-    if "\0" in given:
+def _text(what: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a string, and is a {type(value).__name__}")
+    if "\0" in value:
         raise ValueError(f"{what} has a null character in it")
     try:
-        given.encode()
+        value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{what} is no text that UTF-8 has: {error}") from None
-    return given
+        raise ValueError(f"{what} cannot be encoded as UTF-8: {error}") from None
+    return value
 
 
-def _texts(what: str, given: Any) -> tuple[str, ...]:
-    if isinstance(given, (str, bytes)):
-        raise TypeError(f"{what} is {given!r}; give a list of strings: [{given!r}]")
-    return tuple(_text(f"each of {what}", os.fspath(value)) for value in given or ())
+def _texts(what: str, values: Any) -> tuple[str, ...]:
+    if isinstance(values, (str, bytes)):
+        raise TypeError(f"{what} is {values!r}; give a list of strings: [{values!r}]")
+    return tuple(_text(f"each of {what}", os.fspath(value)) for value in values or ())

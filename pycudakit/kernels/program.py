@@ -1,4 +1,4 @@
-"""Programs: several launches over named buffers, in one call."""
+"""`Program`: several kernel launches over named device buffers, run by one call."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ _RESERVED = ("inputs", "out", "symbols", "isolate", "timeout", "time_kernel", "s
 
 
 class Program:
-    """Several launches over named buffers, which one call runs in their order.
+    """A sequence of kernel launches over named device buffers, run in order by one call.
 
-    Each input goes up once, each output comes down once, and temporaries live only on the device. Buffers
-    are declared by `input`, `inout`, `output` and `temp`, and launches by `launch`, in which a buffer stands
-    where the kernel has a pointer. A program can be called as often as one likes, from any thread, and can
-    be pickled.
+    Each input is uploaded once, each output is downloaded once, and temporaries exist only on the device.
+    `input`, `inout`, `output` and `temp` declare buffers; `launch` adds a launch, with a buffer for each
+    pointer of the kernel. A program can be called any number of times, from any thread, and can be pickled.
 
     Parameters
     ----------
     name : str
-        What `last_call` names.
+        The function's name in `last_call`.
 
     Examples
     --------
@@ -75,43 +74,43 @@ class Program:
 
     @property
     def has_inouts(self) -> bool:
-        """Whether a buffer goes both ways."""
+        """Whether a buffer is both uploaded and downloaded."""
         return any(memory.kind == "inout" for memory in self._memory)
 
     # ---- Buffers -----------------------------------------------------------------------------------
 
     def input(self, name: str, shape: Any, dtype: Any) -> Handle:
-        """Declare a buffer that begins as an array which each call is given.
+        """Declare a buffer that is uploaded from an argument of each call.
 
         Parameters
         ----------
         name : str
-            What the call has as a keyword.
+            The keyword of the argument.
         shape : int or tuple of int
-            The array's.
+            The shape of the array.
         dtype : dtype
-            The array's.
+            The dtype of the array.
 
         Returns
         -------
         Handle
-            What `launch` takes where a kernel has a pointer.
+            The buffer, as an argument of `launch` for a pointer of the kernel.
         """
         return self._declare("input", name, shape, dtype)
 
     def inout(self, name: str, shape: Any, dtype: Any) -> Handle:
-        """Declare a buffer that begins as an array, and whose content at the end is returned; see `input`."""
+        """Declare a buffer that is uploaded, and whose content at the end is returned; see `input`."""
         return self._declare("inout", name, shape, dtype)
 
     def output(self, name: str, shape: Any, dtype: Any, *, poison: bool = False) -> Handle:
         """Declare a buffer whose content at the end is returned; see `input`.
 
-        It begins as zeros or, with `poison`, as a pattern that shows what no kernel has written.
+        It starts as zeros or, with `poison`, as a pattern that shows elements that no kernel has written.
         """
         return self._declare("output", name, shape, dtype, poison)
 
     def temp(self, name: str, shape: Any, dtype: Any, *, poison: bool = False) -> Handle:
-        """Declare a buffer that is there for the kernels alone, and begins as an `output` does."""
+        """Declare a temporary buffer on the device, which starts as an `output` does."""
         return self._declare("temp", name, shape, dtype, poison)
 
     def _declare(self, kind: str, name: Any, shape: Any, dtype: Any, poison: bool = False) -> Handle:
@@ -140,12 +139,12 @@ class Program:
 
     @contextmanager
     def repeat(self, count: int) -> Iterator[None]:
-        """Repeat the launches of a ``with`` block so many times; blocks may be nested.
+        """Repeat the launches of a ``with`` block; blocks may be nested.
 
         Parameters
         ----------
         count : int
-            How many times, from 0.
+            The number of repetitions, from 0.
         """
         times = operator.index(count)
         if times < 0:
@@ -173,22 +172,22 @@ class Program:
         Parameters
         ----------
         function : Function
-            Of a `SourceModule`.
+            A kernel of a `SourceModule`.
         *args
-            For each of the kernel's parameters a buffer of this program, a number, a struct, or None: a null
-            pointer.
+            For each parameter of the kernel a buffer of this program, a number, a struct, or None, which is
+            a null pointer.
         block, grid : tuple of int
-            The threads of a block and the blocks, of up to three dimensions.
+            The threads of a block, and the blocks, in up to three dimensions.
         shared : int
             Bytes of dynamic shared memory.
         threads : int, optional
-            Instead of block and grid: they are of one dimension, for at least so many threads, and the block
-            is the occupancy calculator's.
+            Instead of block and grid: a one-dimensional launch of at least so many threads, with the block
+            of the occupancy calculator.
 
         Raises
         ------
         TypeError, ValueError
-            What a kernel's call would raise, which names the parameter. Nothing was added.
+            An argument does not match its parameter, which the message names. Nothing was added.
         """
         if not isinstance(function, Function):
             raise TypeError(f"launch takes a function of a SourceModule first, not {function!r}")
@@ -206,7 +205,7 @@ class Program:
                 raise TypeError(f"{function.name}: give block and grid, or threads, not both")
             count = operator.index(threads)
             if count < 0:
-                raise ValueError(f"threads is {threads}; give how many there are to be, from 0")
+                raise ValueError(f"threads is {threads}; give a number of threads, from 0")
             if not count:
                 return  # as a grid for no elements
             step = LaunchStep(function, placed, _ONE, _ONE, bytes_shared, count, f"{where} threads={count}")
@@ -226,7 +225,7 @@ class Program:
         self._prepared.clear()
 
     def _placed(self, slot: argument_binding.Slot, value: Any) -> Place | bytes | None:
-        """Return what a kernel's parameter is given, checked."""
+        """Check an argument of a launch; return a place in a buffer, the bytes of a value, or None."""
         if isinstance(value, Handle):
             if value.program is not self:
                 raise ValueError(f"{slot.title}: the buffer {value.name!r} is another program's")
@@ -255,32 +254,34 @@ class Program:
         time_kernel: bool = False,
         **arrays: Any,
     ) -> Any:
-        """Run it.
+        """Run the program.
 
         Parameters
         ----------
         inputs : mapping, optional
-            Arrays by the names of buffers; keywords do the same.
+            Arrays by the names of buffers, in place of keywords.
         out : mapping, optional
-            Arrays that results are written to, by name; other results are new arrays. One of an `inout` may
-            be written when the run begins.
+            Arrays for the results, by name; other results are new arrays. The array of an `inout` may
+            already be written when the run begins.
         symbols : mapping, optional
-            Values of ``__constant__`` and ``__device__`` variables by name, where the kernels are of one
+            Values of ``__constant__`` and ``__device__`` variables by name, if all kernels belong to one
             `SourceModule`; else a mapping from modules to such mappings.
         isolate : bool, optional
-            Whether to run in a helper process, which a kernel may crash; else as ``PYCUDAKIT_ISOLATE`` says.
+            Whether to run in a helper process, which a kernel may crash; None means as
+            ``PYCUDAKIT_ISOLATE`` says.
         timeout : float, optional
-            Seconds, after which a helper process is stopped.
+            Seconds after which a helper process is stopped.
         time_kernel : bool
             Whether to return the milliseconds of the launches, too.
         **arrays
-            What `input` and `inout` buffers begin as. Kernels work in arrays on a GPU where they lie, and
-            results then lie beside the first of them.
+            The initial contents of `input` and `inout` buffers. Device arrays are used in place; results are
+            then device arrays of the same library as the first of them.
 
         Returns
         -------
         dict of str to ndarray
-            What `inout` and `output` buffers are at the end; with `time_kernel`, that and a float.
+            The final contents of `inout` and `output` buffers; with `time_kernel`, a tuple of that and a
+            float.
 
         Raises
         ------
@@ -288,7 +289,7 @@ class Program:
             An array is missing, unknown, or of another shape or dtype. Nothing was run.
         """
         if len(self._open) > 1:
-            raise ValueError(f"{self.name} is called inside a block of repeat; call it behind the block")
+            raise ValueError(f"{self.name} is called inside a block of repeat; call it after the block")
         input_arrays = self._checked_inputs({**(inputs or {}), **arrays})
         out_arrays = self._checked_outputs(dict(out or {}))
         isolates = execute.isolates(isolate, timeout)
@@ -310,7 +311,7 @@ class Program:
             request = lowered.request(self.name, buffers, symbols)
             request.waits = time_kernel or context.current_context.get().wait
             if not buffers:
-                # What may be refused writes nothing, and neither does what a helper process runs.
+                # A run that may be refused writes nothing, and neither does one in a helper process.
                 is_safe = lowered.fits and not (isolates or symbols)
                 buffers += [
                     self._buffer(each, input_arrays, out_arrays, results, is_safe)
@@ -340,11 +341,11 @@ class Program:
 
     def _lowered(self, engine: str, isolate: bool, timeout: float | None) -> Lowered:
         device = context.current_devices()[0] if engine == "cuda" else 0
-        found = self._prepared.get((engine, device))
-        if found is None:
-            found = Lowered(self._steps, engine, device, isolate=isolate, timeout=timeout)
-            self._prepared[engine, device] = found
-        return found
+        lowered = self._prepared.get((engine, device))
+        if lowered is None:
+            lowered = Lowered(self._steps, engine, device, isolate=isolate, timeout=timeout)
+            self._prepared[engine, device] = lowered
+        return lowered
 
     def _checked_inputs(self, input_arrays: Mapping[str, Any]) -> dict[str, Any]:
         declared = [memory for memory in self._memory if memory.kind in _UP]
@@ -370,9 +371,9 @@ class Program:
                 names = ", ".join(declared) or "none"
                 raise TypeError(f"{self.name} has no output {name!r}; its outputs are: {names}")
             if is_on_device(array):
-                out[name] = found = device_argument(array, f"{self.name}: out[{name!r}]")
-                self._check(declared[name], found, "output")
-                if found.is_readonly:
+                out[name] = device_array = device_argument(array, f"{self.name}: out[{name!r}]")
+                self._check(declared[name], device_array, "output")
+                if device_array.is_readonly:
                     raise ValueError(f"{self.name}: out[{name!r}] is read-only")
                 continue
             if not isinstance(array, np.ndarray) or isinstance(array, masked_arrays()):
@@ -404,7 +405,7 @@ class Program:
         results: dict[str, Array],
         is_safe: bool,
     ) -> Buffer:
-        """Return a buffer of a run; note what becomes a result."""
+        """Return a buffer of a run on host arrays, and add its array to the results."""
         array = input_arrays.get(memory.name)
         target = out_arrays.get(memory.name)
         if memory.kind == "input":
@@ -418,8 +419,8 @@ class Program:
                 *(each for name, each in out_arrays.items() if name != memory.name),
             ]
             is_free = target is not None and not any(np.may_share_memory(target, each) for each in others)
-            place = target if is_safe and is_free and target is not None and _is_dense(target) else None
-            array = _copied(array, memory.dtype, place)
+            destination = target if is_safe and is_free and target is not None and _is_dense(target) else None
+            array = _copied(array, memory.dtype, destination)
         if memory.kind in _DOWN and array is not None:
             results[memory.name] = array
         return Buffer(
@@ -441,7 +442,7 @@ class Program:
         results: dict[str, Any],
         device_array: DeviceArgument,
     ) -> Buffer:
-        """Return a buffer of a run with arrays on a GPU; results lie beside the first of them."""
+        """Return a buffer of a run on device arrays; new results belong to the library of `device_array`."""
         if memory.kind == "output" and memory.name not in out_arrays:
             new_array = empty_like_device(device_array.owner, memory.shape, memory.dtype)
             out_arrays[memory.name] = (
@@ -450,26 +451,26 @@ class Program:
         array, target = input_arrays.get(memory.name), out_arrays.get(memory.name)
         if not isinstance(array, DeviceArgument) and not isinstance(target, DeviceArgument):
             return self._buffer(memory, _on_host(input_arrays), _on_host(out_arrays), results, is_safe=False)
-        place = array if memory.kind == "input" else target
+        argument = array if memory.kind == "input" else target
         is_same = memory.kind != "inout" or (
             isinstance(array, DeviceArgument)
             and isinstance(target, DeviceArgument)
             and array.address == target.address
         )
-        if not (isinstance(place, DeviceArgument) and is_same):
+        if not (isinstance(argument, DeviceArgument) and is_same):
             raise errors.Unsupported(
-                f"{self.name}: kernels work in the inout {memory.name!r} where it lies on a GPU: give the "
+                f"{self.name}: kernels update the inout {memory.name!r} in place on a GPU: give the "
                 f"same array as out={{{memory.name!r}: ...}}, or declare an input and an output"
             )
         if memory.kind in _DOWN:
-            results[memory.name] = place.owner
+            results[memory.name] = argument.owner
         written = (each for each in out_arrays.values() if isinstance(each, DeviceArgument))
-        is_apart = not any(may_overlap(place, each) for each in written)
+        is_apart = not any(may_overlap(argument, each) for each in written)
         return Buffer(
             memory.name,
             memory.bytes,
             memory.dtype.itemsize,
-            place,
+            argument,
             up=memory.kind in _UP,
             down=memory.kind in _DOWN,
             poison=memory.poison,
@@ -477,15 +478,15 @@ class Program:
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what it is made of."""
+        """Return the buffers and steps: compiled kernels are not pickled."""
         return {name: value for name, value in vars(self).items() if name != "_prepared"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Become what was pickled."""
+        """Restore a pickled program."""
         vars(self).update(state, _prepared={})
 
     def __repr__(self) -> str:
-        """Return its buffers and steps, a line each."""
+        """Return the buffers and steps, a line for each."""
         buffers = (f"    {each.kind} {each.name}: {each.dtype}, {each.shape}" for each in self._memory)
         return "\n".join([f"{self.name}:", *buffers, *repr_lines(self._steps, 1)])
 
@@ -495,7 +496,7 @@ def _on_host(arrays: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _copied(array: Array, dtype: DType, target: Array | None) -> Array:
-    """Copy to a dense array, or return a new one."""
+    """Copy an array to the dense array `target`, or to a new one."""
     result = allocator.empty(array.shape, dtype) if target is None else target
     if _is_dense(array):
         copy(result, array)

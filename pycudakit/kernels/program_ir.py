@@ -1,4 +1,4 @@
-"""What programs are made of: buffers, launches, loops."""
+"""The intermediate representation of a `Program`: buffers, launches, loops, and their lowering."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Outcom
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A buffer of a program, or a part of it, to launch kernels on.
+    """A buffer of a program, or a part of it, as an argument of launches.
 
-    Indexed like an array, by an integer or by a slice without a step, it is what begins there: ``u[5:]``.
+    An integer index or a slice without a step returns the part of the buffer that begins there: ``u[5:]``.
     """
 
     program: object = field(repr=False)
@@ -39,16 +39,16 @@ class Handle:
 
     @property
     def label(self) -> str:
-        """What a program's repr calls it."""
+        """The name in a program's repr."""
         return f"{self.name} + {self.offset} bytes" if self.offset else self.name
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def __getitem__(self, at: Any) -> Handle:
-        """Return a part of it, along its first dimension."""
+        """Return a part of the buffer, along its first dimension."""
         if not self.shape:
             raise IndexError(f"the buffer {self.name!r} has no dimensions to index")
         row = math.prod(self.shape[1:]) * self.dtype.itemsize
@@ -66,19 +66,19 @@ class Handle:
         return Handle(self.program, self.index, self.name, shape, self.dtype, self.offset + first * row)
 
     def __len__(self) -> int:
-        """Return the size of its first dimension."""
+        """Return the size of the first dimension."""
         if not self.shape:
             raise TypeError(f"the buffer {self.name!r} has no dimensions")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Handle]:
-        """Return its parts, one after the other."""
+        """Yield the parts along the first dimension."""
         return (self[at] for at in range(len(self)))
 
 
 @dataclass(slots=True)
 class BufferDeclaration:
-    """A buffer, as a program declares it."""
+    """The declaration of a buffer in a program."""
 
     kind: str
     name: str
@@ -89,13 +89,13 @@ class BufferDeclaration:
 
     @property
     def bytes(self) -> int:
-        """How many bytes it has."""
+        """The size in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchStep:
-    """A launch, for any engine."""
+    """A launch, independent of the engine."""
 
     function: Function
     arguments: tuple[Place | bytes | None, ...]
@@ -108,14 +108,14 @@ class LaunchStep:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Steps that are repeated, for any engine."""
+    """A loop over steps, independent of the engine."""
 
     count: int
     steps: list[LaunchStep | Loop]
 
 
 class Lowered:
-    """A program's steps, for an engine."""
+    """The steps of a program, lowered for one engine."""
 
     def __init__(
         self,
@@ -152,21 +152,21 @@ class Lowered:
         return tuple(lowered)
 
     def _kernel(self, function: Function) -> Kernel:
-        known = self._kernels.get(function)
-        if known is None:
+        kernel = self._kernels.get(function)
+        if kernel is None:
             module = function.module
             prepared = self._prepared(function)
-            known, names = prepared.kernel, prepared.names
+            kernel, names = prepared.kernel, prepared.names
             if prepared.is_stale():
                 loaded = module.binary(function.signature, self._engine, self._device)
-                known, names = (
+                kernel, names = (
                     Kernel(loaded.binary, loaded.symbols[function.name], function.name),
                     loaded.symbols,
                 )
-            self._kernels[function] = known
-            self._binaries.setdefault(module, {})[known.binary] = names
+            self._kernels[function] = kernel
+            self._binaries.setdefault(module, {})[kernel.binary] = names
             self._is_checked |= module.debug and self._engine == "cpu"
-        return known
+        return kernel
 
     def _fits(self, step: LaunchStep) -> bool:
         limits = self._prepared(step.function).limits
@@ -178,17 +178,17 @@ class Lowered:
         )
 
     def is_stale(self) -> bool:
-        """Tell whether somebody removed the file that a binary is in."""
+        """Return True if the file of a binary was removed."""
         kernels = self._kernels.values() if self._engine == "cpu" else ()
         return any(not os.path.exists(kernel.binary.data) for kernel in kernels)
 
     def request(self, name: str, buffers: list[Buffer], symbols: Mapping[Any, Any] | None) -> RunRequest:
-        """Return a run of it."""
+        """Return the request of a run."""
         limit = block_limit() if self._is_checked else 0
         return RunRequest(name, buffers, self._steps, self._symbols(name, symbols or {}), limit)
 
     def run(self, request: RunRequest, choice: EngineChoice) -> Outcome:
-        """Run a request of it in this process, by tables that are kept for the next."""
+        """Run a request in this process, by request tables that later runs reuse."""
         if request.symbols or self._is_checked:
             return run_request(request, choice)
         tables = self._tables.take(request, self._engine)
@@ -200,17 +200,18 @@ class Lowered:
         self._tables.give_back(tables)
         return outcome
 
-    def _symbols(self, name: str, given: Mapping[Any, Any]) -> dict[Binary, dict[str, Array]]:
-        if any(isinstance(key, str) for key in given):
+    def _symbols(self, name: str, symbols: Mapping[Any, Any]) -> dict[Binary, dict[str, Array]]:
+        if any(isinstance(key, str) for key in symbols):
             if len(self._binaries) != 1:
                 raise ValueError(
-                    f"{name}: its kernels are of {len(self._binaries)} modules: give symbols={{module: ...}}"
+                    f"{name}: its kernels belong to {len(self._binaries)} modules: give "
+                    "symbols={module: ...}"
                 )
-            given = {next(iter(self._binaries)): given}
+            symbols = {next(iter(self._binaries)): symbols}
         values: dict[Binary, dict[str, Array]] = {}
-        for module, its in given.items():
+        for module, its in symbols.items():
             if module not in self._binaries:
-                raise ValueError(f"{name}: symbols are given for {module!r}, of which it has no kernel")
+                raise ValueError(f"{name}: symbols has {module!r}, to which none of its kernels belongs")
             for binary, names in self._binaries[module].items():
                 values[binary] = {
                     names.get(key, key): symbol(name, module.variables.get(key), key, value)

@@ -1,4 +1,8 @@
-"""PyCUDA's ready-made scans, of an operation that is written as an expression of C."""
+"""PyCUDA's kernel templates `InclusiveScanKernel` and `ExclusiveScanKernel`.
+
+The scan is reduce-then-scan: each thread reduces a chunk, the totals are scanned recursively, and a second
+kernel scans each chunk from the total before it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ from pycudakit.kernels.running.device_arguments import device_argument, empty_li
 
 
 class _ScanKernel:
+    """Base class of the two templates."""
+
     _exclusive: bool
 
     def __init__(
@@ -32,7 +38,9 @@ class _ScanKernel:
         self.dtype: DType = np.dtype(dtype)
         self.name = name_prefix
         if neutral is None and self._exclusive:
-            raise TypeError(f"{name_prefix}: neutral is missing: it is what an exclusive scan begins with")
+            raise TypeError(
+                f"{name_prefix}: neutral is missing: it is the first element of an exclusive scan"
+            )
         self._repr_arguments = (self.dtype.name, scan_expr, neutral)
         t = c_type(self.dtype, "dtype")
         limits = f"""    const long long pk_first = pk_thread * {CHUNK};
@@ -69,13 +77,13 @@ class _ScanKernel:
 
     @property
     def source(self) -> str:
-        """The kernels, in CUDA C."""
+        """The source of the kernels in CUDA C."""
         return self._module.source
 
     def __repr__(self) -> str:
-        """Return how it was made."""
-        told = ", ".join(map(repr, self._repr_arguments))
-        return f"{type(self).__name__}({told}, name_prefix={self.name!r})"
+        """Return the constructor call."""
+        listed = ", ".join(map(repr, self._repr_arguments))
+        return f"{type(self).__name__}({listed}, name_prefix={self.name!r})"
 
     def __call__(self, input_ary: Any, output_ary: Any = None, **keywords: Any) -> Any:
         """Scan an array's elements in C order, and return the output.
@@ -83,21 +91,23 @@ class _ScanKernel:
         Parameters
         ----------
         input_ary : array
-            Of the kernel's type.
+            An array of the kernel's dtype.
         output_ary : array or "new", optional
-            Where the results go, of the input's shape; without it, into the input, as PyCUDA has it.
+            The array for the results, with the input's shape; by default the input, as in PyCUDA.
         **keywords
             As for a `Program`: `symbols`, `isolate`, `timeout`.
         """
-        is_there = is_on_device(input_ary)
-        if not is_there and (not isinstance(input_ary, np.ndarray) or isinstance(input_ary, masked_arrays())):
+        on_device = is_on_device(input_ary)
+        if not on_device and (
+            not isinstance(input_ary, np.ndarray) or isinstance(input_ary, masked_arrays())
+        ):
             raise TypeError(f"{self.name}: input_ary must be an array, and is a {type(input_ary).__name__}")
-        shape = device_argument(input_ary, f"{self.name}: input_ary").shape if is_there else input_ary.shape
+        shape = device_argument(input_ary, f"{self.name}: input_ary").shape if on_device else input_ary.shape
         if isinstance(output_ary, str) and output_ary == "new":
             output_ary = empty_like_device(input_ary, shape, self.dtype)
         elif output_ary is None:
             output_ary = input_ary
-            if not is_there and not input_ary.flags.writeable:
+            if not on_device and not input_ary.flags.writeable:
                 raise ValueError(f"{self.name}: input_ary is read-only; give output_ary, such as 'new'")
         p = Program(self.name)
         source = p.input("input_ary", shape, self.dtype)
@@ -105,10 +115,10 @@ class _ScanKernel:
         sizes, levels = [math.prod(shape)], [source]
         while sizes[-1] > CHUNK:
             count = -(-sizes[-1] // CHUNK)
-            made = p.temp(f"pk_{count}", (count,), self.dtype)
-            p.launch(self._totals, levels[-1], made, sizes[-1], threads=count)
+            totals = p.temp(f"pk_{count}", (count,), self.dtype)
+            p.launch(self._totals, levels[-1], totals, sizes[-1], threads=count)
             sizes.append(count)
-            levels.append(made)
+            levels.append(totals)
         before = None
         for level in reversed(range(len(sizes))):
             into, exclusive = (levels[level], False) if level else (target, self._exclusive)
@@ -120,22 +130,22 @@ class _ScanKernel:
 
 
 class InclusiveScanKernel(_ScanKernel):
-    """A kernel that combines each element with all before it, as PyCUDA's.
+    """An inclusive scan by an associative operation, as PyCUDA's `InclusiveScanKernel`.
 
     Parameters
     ----------
     dtype : dtype
-        The elements' type, in which it is computed.
+        The type of the elements, and of the computation.
     scan_expr : str
-        How `a` and `b`, which lie in this order, are combined: ``"a+b"``. It must be associative.
+        The combination of `a` and `b`, in this order: ``"a+b"``. It must be associative.
     neutral : str or number, optional
-        Not needed, and taken as PyCUDA takes it.
+        For compatibility with PyCUDA; not used.
     name_prefix : str
-        What the kernels' names begin with.
+        The prefix of the kernels' names.
     options : sequence of str
-        For the compiler.
+        Options for the compiler.
     preamble : str
-        Goes before the kernels.
+        Source before the kernels.
 
     Examples
     --------
@@ -150,22 +160,22 @@ class InclusiveScanKernel(_ScanKernel):
 
 
 class ExclusiveScanKernel(_ScanKernel):
-    """A kernel that combines all before each element, as PyCUDA's.
+    """An exclusive scan by an associative operation, as PyCUDA's `ExclusiveScanKernel`.
 
     Parameters
     ----------
     dtype : dtype
-        The elements' type, in which it is computed.
+        The type of the elements, and of the computation.
     scan_expr : str
-        How `a` and `b`, which lie in this order, are combined: ``"a+b"``. It must be associative.
+        The combination of `a` and `b`, in this order: ``"a+b"``. It must be associative.
     neutral : str or number
-        What there is before the first element.
+        The first element of the result.
     name_prefix : str
-        What the kernels' names begin with.
+        The prefix of the kernels' names.
     options : sequence of str
-        For the compiler.
+        Options for the compiler.
     preamble : str
-        Goes before the kernels.
+        Source before the kernels.
 
     Examples
     --------

@@ -200,7 +200,7 @@ def test_what_a_program_is_given(engine, taken):
     q = pk.Program("changed")
     q.launch(AXPY, q.inout("x", 3, float), None, 1.0, 0, threads=3)
     for given, out in ((Held(), None), (Held(), {"x": OUT}), (OUT, {"x": Held()})):
-        with pytest.raises(errors.Unsupported, match="changed: kernels work in the inout 'x' where it lies"):
+        with pytest.raises(errors.Unsupported, match="changed: kernels update the inout 'x' in place"):
             q(x=given, out=out)
 
 

@@ -170,7 +170,7 @@ def test_a_kernel_that_there_is_not(engine):
         ({"source": 3}, TypeError, "source must be a string, and is a int"),
         ({"source": b"text"}, TypeError, "source must be a string"),
         ({"source": "a\0b"}, ValueError, "null character"),
-        ({"source": "\ud800"}, ValueError, "source is no text that UTF-8 has"),
+        ({"source": "\ud800"}, ValueError, "source cannot be encoded as UTF-8"),
         (
             {"source": ADD, "options": "-O3"},
             TypeError,

@@ -20,7 +20,7 @@ bool run(const Product &product, const ResidentProduct &resident, Call &call, in
     return GemmPipeline<Kind>(product, resident, call, device, algorithm).run();
 }
 
-// Returns the host range of a factor, from its first matrix that is used to its last.
+// Return the host range of a factor, from its first matrix that is used to its last.
 plan::HostRange host_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
                               int64_t item) {
     int64_t low = INT64_MAX, high = 0;
@@ -40,7 +40,7 @@ std::vector<plan::HostRange> host_ranges_of(const Product &product) {
             {product.c, product.elements() * item, item, true}};
 }
 
-// Returns the product with the device addresses of its resident operands.
+// Return the product with the device addresses of its resident operands.
 ResidentProduct find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges,
                               const plan::Operands &operands) {
     ResidentProduct resident{product, operands.of(2).copy_back};
@@ -55,7 +55,7 @@ ResidentProduct find_resident(const Product &product, const std::vector<plan::Ho
     return resident;
 }
 
-// Returns true if three TF32 products take less time than one of float32.
+// Return true if three TF32 products take less time than one of float32.
 bool is_worth_splitting(const Product &product, int device) {
     if (std::min({product.m, product.n, product.k}) < WORTH_SPLITTING) return false;
     int major = 0;

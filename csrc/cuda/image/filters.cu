@@ -69,7 +69,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
     int64_t units() const override { return layout.size / unit_elements; }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
 
-    // Returns a range for each image if it is processed in bands: no chunk has rows of two images.
+    // Return a range for each image if it is processed in bands: no chunk has rows of two images.
     std::vector<pk_range> ranges() const {
         if (!in_bands_) return {{0, units()}};
         std::vector<pk_range> ranges;
@@ -78,7 +78,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
         return ranges;
     }
 
-    // Stages a band with its halo: the rows above and below it that the window reaches, as the border mode
+    // Stage a band with its halo: the rows above and below it that the window reaches, as the border mode
     // defines them.
     void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override {
         if (!in_bands_) return DeviceAlgorithm::stage(load, chunk, to);
@@ -125,7 +125,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
         return loads;
     }
 
-    // Returns the chunk's first row within its image.
+    // Return the chunk's first row within its image.
     int64_t first_row(const Chunk &chunk) const { return in_bands_ ? chunk.units.start % filter_.rows : 0; }
 
     device::FilterParams params_for(const Chunk &chunk) const {
@@ -173,7 +173,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
     const bool in_bands_;
 };
 
-// Returns the layout of the elements of all images, as one dimension.
+// Return the layout of the elements of all images, as one dimension.
 Layout layout_of(const Filter &filter) {
     pk_operand operands[2]{};
     const char *const addresses[] = {filter.in, filter.out};

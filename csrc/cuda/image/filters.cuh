@@ -49,7 +49,7 @@ struct Tile {
     PK_HD int64_t reach_rows() const { return ROWS<Sum> + params.height - 1; }
     PK_HD int64_t reach_columns() const { return COLUMNS + params.width - 1; }
 
-    // Returns the index of an element in the chunk, or -1 if it is outside of the image.
+    // Return the index of an element in the chunk, or -1 if it is outside of the image.
     PK_HD int64_t place(int64_t row, int64_t column) const {
         const int64_t x = inside(params.border, column, params.columns);
         int64_t y = inside(params.border, row, params.rows);
@@ -68,7 +68,7 @@ struct Tile {
         return reinterpret_cast<const float *>(params.in)[at];
     }
 
-    // Calls put(cell, element) for each element that the tile's windows reach.
+    // Call put(cell, element) for each element that the tile's windows reach.
     template <class Put>
     PK_HD void load(int thread, Put put) const {
         for (int64_t y = thread / COLUMNS; y < reach_rows(); y += THREAD_ROWS) {
@@ -247,7 +247,7 @@ struct OrderTile : Tile<uint32_t, uint32_t> {
     }
 };
 
-// Filters a tile in each thread block: load, pass along the rows, pass down the columns.
+// Filter a tile in each thread block: load, pass along the rows, pass down the columns.
 template <class Tile>
 __global__ void __launch_bounds__(THREADS) filter(__grid_constant__ const FilterParams params) {
     extern __shared__ double shared[];  // double, for the alignment of any sum

@@ -8,17 +8,17 @@ namespace pk::image {
 
 constexpr int THREADS = 256;
 
-// Returns the thread's index in the grid.
+// Return the thread's index in the grid.
 inline __device__ int64_t global_index() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// Launches a kernel with a thread for each of `count` elements.
+// Launch a kernel with a thread for each of `count` elements.
 template <class Kernel, class... Args>
 void launch_for(int64_t count, cudaStream_t stream, Kernel kernel, Args... args) {
     kernel<<<unsigned((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(args...);
     PK_CUDA(cudaGetLastError());
 }
 
-// Calls body(T()) with the C++ type of an image's elements.
+// Call body(T()) with the C++ type of an image's elements.
 template <class Body>
 void with_type(int type, Body body) {
     switch (type) {

@@ -16,7 +16,7 @@ constexpr int64_t MAX_OLD_ROWS = 1 << 20;
 
 namespace device {
 
-// Computes the weighted sums along old rows, an element of a new row each.
+// Compute the weighted sums along old rows, an element of a new row each.
 template <class T>
 __global__ void add_along(const T *rows, int64_t row_elements, int64_t channels, pixels::Taps across,
                           int64_t count, double *along) {
@@ -34,7 +34,7 @@ struct Sums {
     pixels::Taps down;
 };
 
-// Adds the weighted sums of some old rows to new rows; an earlier launch has added the rows before them.
+// Add the weighted sums of some old rows to new rows; an earlier launch has added the rows before them.
 __global__ void add_down(Sums params, int64_t count, double *sums) {
     const int64_t i = global_index();
     if (i >= count) return;
@@ -55,7 +55,7 @@ __global__ void add_down(Sums params, int64_t count, double *sums) {
     if (begin < end) sums[i] = sum;
 }
 
-// Divides and rounds sums to the result's type.
+// Divide and round sums to the result's type.
 template <class T>
 __global__ void round_sums(const double *sums, double divisor, int64_t count, T *out) {
     const int64_t i = global_index();
@@ -157,17 +157,17 @@ class Resizer {
     }
 
    private:
-    // Returns the current stream if both images are resident, so that the call can be asynchronous.
+    // Return the current stream if both images are resident, so that the call can be asynchronous.
     static const StreamScope *stream_scope_for(const plan::Operands &operands, int device) {
         const bool are_resident =
             operands.of(0).d_data != nullptr && operands.of(1).d_data != nullptr && !operands.of(0).copy_back;
         return are_resident ? StreamScope::current_on(device) : nullptr;
     }
 
-    // Returns the first old row of a new row's image.
+    // Return the first old row of a new row's image.
     int64_t image(int64_t row) const { return row / request_.new_height * request_.height; }
 
-    // Computes new rows.
+    // Compute new rows.
     void make(int64_t first, int64_t rows) {
         const pixels::Taps down = down_.view();
         const int64_t last = first + rows - 1;
@@ -180,7 +180,7 @@ class Resizer {
         run_pipeline(algorithm, call_, device_, {{first * elements_, rows * elements_}});
     }
 
-    // Adds old rows from `old` on to the sums, and returns how many.
+    // Add old rows from `old` on to the sums, and return how many.
     int64_t add(int64_t first, int64_t rows, int64_t old, int64_t end) {
         for (; part_ != 0; part_ /= 2) {
             const int64_t old_rows = std::min(part_, end - old), row_elements = request_.row_elements();

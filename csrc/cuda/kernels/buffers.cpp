@@ -49,7 +49,7 @@ Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources
     d_memory_ = allocate(device, std::max(all_, ALIGNMENT), resources.buffer, resources.memory);
 }
 
-// Packs the buffers in this order: uploaded only, uploaded and downloaded, downloaded only, and the rest.
+// Pack the buffers in this order: uploaded only, uploaded and downloaded, downloaded only, and the rest.
 void Buffers::lay_out() {
     offsets_.resize(size_t(run_.buffers.size));
     auto place = [&](bool up, bool down) {
@@ -123,7 +123,7 @@ void Buffers::upload_small(cudaStream_t stream) {
     }
 }
 
-// Initializes the buffers that are device arrays: copied, or filled. Copies come first, since they may read
+// Initialize the buffers that are device arrays: copied, or filled. Copies come first, since they may read
 // an array that is filled.
 void Buffers::begin_on_device(cudaStream_t stream) {
     each_on_device(true, [&](int64_t i, auto &buffer) {

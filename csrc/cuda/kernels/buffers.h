@@ -22,11 +22,11 @@ class Buffers {
     int64_t bytes_up() const { return bytes_up_; }
     int64_t bytes_down() const { return bytes_down_; }
 
-    // Uploads or fills the buffers. Copies of small ones are only enqueued.
+    // Upload or fill the buffers. Copies of small ones are only enqueued.
     void upload(cudaStream_t stream);
-    // Enqueues the download of small buffers, before download().
+    // Enqueue the download of small buffers, before download().
     void queue_download(cudaStream_t stream);
-    // Copies the outputs to the host, after the stream was synchronized.
+    // Copy the outputs to the host, after the stream was synchronized.
     void download(cudaStream_t stream);
 
    private:
@@ -35,7 +35,7 @@ class Buffers {
     void begin_on_device(cudaStream_t stream);
     void fill(int64_t index, cudaStream_t stream);
 
-    // Visits the host buffers with that flag, PK_BUFFER_UPLOAD or PK_BUFFER_DOWNLOAD.
+    // Visit the host buffers with that flag, PK_BUFFER_UPLOAD or PK_BUFFER_DOWNLOAD.
     template <class Visit>
     void each(int flag, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
@@ -44,7 +44,7 @@ class Buffers {
         }
     }
 
-    // Visits the buffers on the device: those whose initial values are passed, or those that are filled.
+    // Visit the buffers on the device: those whose initial values are passed, or those that are filled.
     template <class Visit>
     void each_on_device(bool as_passed, Visit visit) const {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {

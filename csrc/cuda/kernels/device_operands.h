@@ -9,7 +9,7 @@
 namespace pk::kernels {
 
 inline bool is_on_device(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_ON_DEVICE) != 0; }
-// Returns true if kernels access the array itself: it is an output, or it is not written.
+// Return true if kernels access the array itself: it is an output, or it is not written.
 inline bool is_in_place(const pk_buffer &buffer) {
     return is_on_device(buffer) && (buffer.flags & (PK_BUFFER_CONSTANT | PK_BUFFER_DOWNLOAD)) != 0;
 }
@@ -22,7 +22,7 @@ class DeviceOperands {
 
     // The distinct streams that the arrays' values are computed in.
     const std::vector<cudaStream_t> &streams() const { return streams_; }
-    // Returns true if the run needs no other device memory.
+    // Return true if the run needs no other device memory.
     bool needs_no_memory() const { return needs_no_memory_; }
 
    private:

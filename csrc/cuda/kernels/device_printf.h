@@ -15,7 +15,7 @@ struct PrintfHeader {
 // The variable of a module that prints: the address of the PrintfHeader.
 constexpr char PRINTF_SYMBOL[] = "_ZN9pycudakit7printedIvEE";
 
-// Formats the records. If more were written than fit, the text ends with a note that says so.
+// Format the records. If more were written than fit, the text ends with a note that says so.
 std::string text_of_records(const char *records, const PrintfHeader &printf_header);
 
 }  // namespace pk::kernels

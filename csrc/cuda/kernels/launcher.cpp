@@ -29,7 +29,7 @@ struct Prepared {
     std::vector<void *> arguments;
 };
 
-// Converts an array of three sizes to a dim3.
+// Convert an array of three sizes to a dim3.
 dim3 extent(const int64_t (&of)[3]) { return dim3(unsigned(of[0]), unsigned(of[1]), unsigned(of[2])); }
 
 std::string triple(const dim3 &of) {
@@ -86,7 +86,7 @@ class Launcher {
    private:
     // ---- Device arrays ------------------------------------------------------------------------------
 
-    // Returns true if the run can be enqueued in the arrays' stream without waiting: it needs no other
+    // Return true if the run can be enqueued in the arrays' stream without waiting: it needs no other
     // memory, variables or printf, and has few launches.
     bool can_run_async() const {
         const auto prints = [](const auto &module) { return module->printf_header().has_value(); };
@@ -96,7 +96,7 @@ class Launcher {
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
 
-    // Throws if a stream of the arrays is being captured in a CUDA graph, since this run synchronizes.
+    // Throw if a stream of the arrays is being captured in a CUDA graph, since this run synchronizes.
     void refuse_capture() const {
         for (const cudaStream_t stream : device_operands_.streams()) {
             if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) continue;
@@ -126,7 +126,7 @@ class Launcher {
         advance(run_.launches);
     }
 
-    // Makes this run's stream wait for the arrays' streams. (These need not wait for it: the host does.)
+    // Make this run's stream wait for the arrays' streams. (These need not wait for it: the host does.)
     void follow_streams() {
         for (const cudaStream_t stream : device_operands_.streams()) {
             if (run_state_ != nullptr && stream == nullptr) continue;
@@ -137,7 +137,7 @@ class Launcher {
 
     // ---- Preparation --------------------------------------------------------------------------------
 
-    // Locks the modules: exclusively, if a run sets their variables or they print.
+    // Lock the modules: exclusively, if a run sets their variables or they print.
     void lock_modules() {
         std::vector<std::pair<std::shared_ptr<Module>, bool>> requests;
         for (const auto &module : modules_)
@@ -153,7 +153,7 @@ class Launcher {
         }
     }
 
-    // Checks all launches before any runs.
+    // Check all launches before any runs.
     void prepare() {
         prepared_.resize(size_t(run_.steps.size));
         for (int64_t i = 0; i < run_.steps.size; ++i) {
@@ -172,7 +172,7 @@ class Launcher {
         }
     }
 
-    // Fills in the arguments of each launch, when the buffers have device addresses.
+    // Fill in the arguments of each launch, when the buffers have device addresses.
     void bind(const Buffers &buffers) {
         addresses_.reserve(size_t(run_.arguments.size));
         for (const pk_argument &argument : run_.arguments)
@@ -237,7 +237,7 @@ class Launcher {
         PK_CUDA(cudaLaunchKernelExC(&prepared.config, prepared.function, prepared.arguments.data()));
     }
 
-    // Keeps at most two batches of launches in flight, each of a few milliseconds, so that a call can be
+    // Keep at most two batches of launches in flight, each of a few milliseconds, so that a call can be
     // interrupted.
     void throttle() {
         if (run_.launches <= MAX_UNTHROTTLED || ++in_batch_ < batch_) return;
@@ -278,7 +278,7 @@ class Launcher {
 
     // ---- Failures -----------------------------------------------------------------------------------
 
-    // Waits for running kernels. If that takes too long, detaches them, with all that they use.
+    // Wait for running kernels. If that takes too long, detach them, with all that they use.
     void stop() noexcept {
         // The modules' variables no longer have their initial values.
         for (const pk_symbol &symbol : run_.symbols) unload(run_.images[symbol.image]);
@@ -297,7 +297,7 @@ class Launcher {
         (void)cudaGetLastError();
     }
 
-    // Throws the failure with the names of the kernels that may have caused it.
+    // Throw the failure with the names of the kernels that may have caused it.
     [[noreturn]] void explain(const Failure &failure) {
         if (!has_launched_ || failure.status() != PK_DEVICE_ERROR) throw failure;
         std::vector<std::string> labels;
@@ -341,7 +341,7 @@ class Launcher {
     std::string text_;
 };
 
-// Copies the printed text to the caller's buffer, as much as fits, and gives its whole length.
+// Copy the printed text to the caller's buffer, as much as fits, and give its whole length.
 void give(const std::string &text, uint8_t *to, int64_t capacity, int64_t *length) {
     *length = int64_t(text.size());
     const auto bytes = size_t(std::min(*length, capacity));

@@ -12,7 +12,7 @@ struct RunState {
     bool is_detached = false;  // a hung kernel was left running
 };
 
-// Runs on `device`, which must be current. With `run_state` (inside a residency scope) the run is
+// Run on `device`, which must be current. With `run_state` (inside a residency scope) the run is
 // synchronous, reports its progress, and does not wait for buffers whose stream is 0.
 void run(const Request &request, Call &call, int device, RunState *run_state = nullptr);
 

@@ -26,7 +26,7 @@ int attribute(cudaDeviceAttr name, int device) {
     return value;
 }
 
-// Returns the block size of highest occupancy; of several, the largest.
+// Return the block size of highest occupancy; of several, the largest.
 int64_t suggested_block(const void *function, int most) {
     int best = 0, threads = 0;
     for (int block = most / WARP * WARP; block >= WARP; block -= WARP) {

@@ -41,15 +41,15 @@ class Module {
     Module &operator=(const Module &) = delete;
 
     const LoadedKernel &kernel(std::string_view symbol, const std::string &label);
-    // Returns nothing if the module has no variable of that name.
+    // Return nothing if the module has no variable of that name.
     std::optional<Variable> variable(std::string_view name) const;
-    // Returns the value that a variable had when the module was loaded.
+    // Return the value that a variable had when the module was loaded.
     const std::vector<char> &initial_value(std::string_view name, const pk_image &image);
 
-    // Returns the variable that points to the printf buffer, or nothing if no kernel prints.
+    // Return the variable that points to the printf buffer, or nothing if no kernel prints.
     std::optional<Variable> printf_header();
 
-    // Records that a kernel was enqueued on a caller's stream, without being waited for.
+    // Record that a kernel was enqueued on a caller's stream, without being waited for.
     void mark_async() { ran_async_ = true; }
     bool ran_async() const { return ran_async_; }
 
@@ -81,7 +81,7 @@ class ModuleLock {
     bool exclusive_;
 };
 
-// Returns the module of an image, from the cache or newly loaded.
+// Return the module of an image, from the cache or newly loaded.
 std::shared_ptr<Module> load_module(const pk_image &image);
 void unload(const pk_image &image);  // drops it from the cache; unloaded when no longer in use
 void release_modules();              // unloads the modules that no call uses

@@ -22,7 +22,7 @@ class Symbols {
     Symbols(const Run &run, const Modules &modules);
 
     void set(cudaStream_t stream) const;
-    // Enqueues copies of the variables' initial values.
+    // Enqueue copies of the variables' initial values.
     void restore(cudaStream_t stream) const;
 
    private:
@@ -40,9 +40,9 @@ class DevicePrintf {
     DevicePrintf(const Modules &modules, int64_t capacity);
 
     bool is_possible() const { return !variables_.empty(); }
-    // Allocates the buffer and enqueues its address to the modules' variables.
+    // Allocate the buffer, and enqueue its address to the modules' variables.
     void begin(int device, RunResources &resources);
-    // Reads and formats the records, after all kernels; wait() synchronizes the stream.
+    // Read and format the records, after all kernels; wait() synchronizes the stream.
     template <class Wait>
     std::string read(cudaStream_t stream, Wait wait) {
         PK_CUDA(cudaMemcpyAsync(&printf_header_, memory_, sizeof(printf_header_), cudaMemcpyDeviceToHost,

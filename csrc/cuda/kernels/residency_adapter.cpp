@@ -39,7 +39,7 @@ class ResidentBuffers {
 
     Table<pk_buffer> table() const { return {buffers_.data(), int64_t(buffers_.size())}; }
 
-    // Copies outputs back and marks them valid, after the run.
+    // Copy outputs back and mark them valid, after the run.
     void commit(const Run &run, Call &call, int device) {
         for (size_t host_range = 0; host_range < owners_.size(); ++host_range) {
             const plan::DeviceOperand resident = operands_.of(int(host_range));
@@ -49,7 +49,7 @@ class ResidentBuffers {
         }
         operands_.commit();
     }
-    // Invalidates the outputs of a run that failed.
+    // Invalidate the outputs of a run that failed.
     void fail(const RunState &state) {
         if (!state.has_begun) operands_.discard();
         if (state.is_detached) operands_.poison();
@@ -60,7 +60,7 @@ class ResidentBuffers {
         return {host_address(buffer), buffer.bytes, ALIGNMENT, stored, may_be_resident};
     }
 
-    // Returns a range for each transfer: a buffer that is uploaded and downloaded has two.
+    // Return a range for each transfer: a buffer that is uploaded and downloaded has two.
     std::vector<plan::HostRange> host_ranges(int device) {
         const std::vector<bool> may_be_resident = find_residency(device);
         std::vector<plan::HostRange> host_ranges;
@@ -76,7 +76,7 @@ class ResidentBuffers {
         return host_ranges;
     }
 
-    // Decides which buffers may be resident. The buffers of one resident range must be written either all on
+    // Decide which buffers may be resident. The buffers of one resident range must be written either all on
     // the device or all on the host.
     std::vector<bool> find_residency(int device) const {
         std::vector<bool> may_be_resident(buffers_.size());
@@ -107,7 +107,7 @@ class ResidentBuffers {
         return may_be_resident;
     }
 
-    // Returns true unless the buffer overlaps another and one of them is written. Such buffers get separate
+    // Return true unless the buffer overlaps another and one of them is written. Such buffers get separate
     // copies.
     bool overlaps_nothing(size_t index) const {
         const pk_buffer &buffer = buffers_[index];

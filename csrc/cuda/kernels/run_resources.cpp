@@ -17,7 +17,7 @@ struct RunPool {
     std::vector<std::unique_ptr<RunStream>> run_streams;
     std::list<RunResources> detached;
 
-    // Frees the resources of detached runs that have ended. Called with the mutex held.
+    // Free the resources of detached runs that have ended. Called with the mutex held.
     void reap() {
         detached.remove_if([](const RunResources &resources) {
             return cudaStreamQuery(resources.stream()) != cudaErrorNotReady;

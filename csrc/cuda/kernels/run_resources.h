@@ -34,13 +34,13 @@ struct RunResources {
     cudaStream_t stream() const { return run_stream->stream.get(); }
 };
 
-// Allocates memory of the current device: a pooled buffer, or, if the budget is exhausted, cudaMalloc.
+// Allocate memory of the current device: a pooled buffer, or, if the budget is exhausted, cudaMalloc.
 char *allocate(int device, int64_t bytes, std::optional<DeviceBuffer> &buffer, DeviceMemory &memory);
 
 std::unique_ptr<RunStream> acquire_run_stream(int device);
 void give_back(std::unique_ptr<RunStream> run_stream);
 
-// Detaches resources that a running kernel still uses; they are freed after it has ended. A list of one
+// Detach resources that a running kernel still uses; they are freed after it has ended. A list of one
 // element, so that this needs no allocation and cannot fail.
 void detach(std::list<RunResources> &resources) noexcept;
 

@@ -8,7 +8,7 @@
 
 namespace pk::cublas {
 
-// Opens the library at `path`, or one that the system's loader finds, unless one is open already. Returns
+// Open the library at `path`, or one that the system's loader finds, unless one is open already. Return
 // true if one is open.
 bool open(const std::string &path);
 bool is_open();
@@ -30,7 +30,7 @@ struct Products {
     bool adds;
 };
 
-// Enqueues the products on the current device.
+// Enqueue the products on the current device.
 void multiply(const Products &products, int device, cudaStream_t stream);
 
 }  // namespace pk::cublas

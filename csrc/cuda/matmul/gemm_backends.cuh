@@ -15,7 +15,7 @@ struct Float64Accumulation : Plain<float, double> {};
 // `kernel` is our own; `split` is 3xTF32 by cuBLAS.
 enum class GemmAlgorithm { kernel, cublas, split, float64_kernel, float64_cublas };
 
-// Returns the number of thread blocks for `count` elements.
+// Return the number of thread blocks for `count` elements.
 inline unsigned blocks_for(int64_t count) {
     return unsigned((count + device::THREADS - 1) / device::THREADS);
 }
@@ -32,7 +32,7 @@ struct PanelGemm {
     unsigned *d_nonfinite;     // set if a factor that is split is infinite or NaN
     const unsigned *d_run_if;  // predicate of the kernel, see should_run()
 
-    // Adds the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. Factors that are
+    // Add the products of a panel, whose factors are at `a` and `b`, to the sums at `c`. Factors that are
     // split must be adjacent in memory.
     void enqueue(cudaStream_t stream, const OutputTile &tile, const Panel &panel, char *a, char *b,
                  char *c) const {
@@ -99,7 +99,7 @@ struct PanelGemm {
         cublas::multiply(products, device, stream);
     }
 
-    // Converts the factors to float64, and multiplies these.
+    // Convert the factors to float64, and multiply these.
     void multiply_widened(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const wide = reinterpret_cast<double *>(scratch);
         device::widen<<<blocks_for(of_a), device::THREADS, 0, stream>>>(

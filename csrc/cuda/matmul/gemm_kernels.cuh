@@ -22,7 +22,7 @@ struct GemmParams {
 // enqueued that turns out to be needed only on the device.
 __device__ inline bool should_run(const unsigned *d_run_if) { return d_run_if == nullptr || *d_run_if != 0; }
 
-// Adds a product to a sum. Sums are over one product after the other, as in the CPU's loops.
+// Add a product to a sum. Sums are over one product after the other, as in the CPU's loops.
 template <class Kind>
 __device__ typename Kind::Total add(typename Kind::Total sum, typename Kind::Total a,
                                     typename Kind::Total b) {
@@ -90,7 +90,7 @@ __global__ void multiply_tiles(GemmParams params) {
     }
 }
 
-// Rounds to the nearest TF32 number; toward zero if that would overflow.
+// Round to the nearest TF32 number; toward zero if that would overflow.
 PK_HD float round_to_tf32(float x) {
     const uint32_t bits = bit_cast<uint32_t>(x);
     const uint32_t nearest = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
@@ -98,7 +98,7 @@ PK_HD float round_to_tf32(float x) {
     return bit_cast<float>(overflows ? bits & ~0x1fffu : nearest);
 }
 
-// Splits a float32 into a large and a small TF32 number, `value` and `rest`; sets `nonfinite` for infinity or
+// Split a float32 into a large and a small TF32 number, `value` and `rest`; set `nonfinite` for infinity or
 // NaN.
 PK_HD void split_tf32(float &value, float &rest, unsigned &nonfinite) {
     const float x = value;
@@ -116,7 +116,7 @@ static __global__ void split_tf32_all(float *values, float *rests, int64_t count
     if (flag != 0) atomicOr(nonfinite, flag);
 }
 
-// Copies rows of `columns` elements with stride `pitch` to a dense matrix.
+// Copy rows of `columns` elements with stride `pitch` to a dense matrix.
 template <class Element>
 __global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t columns, int64_t count,
                        const unsigned *d_run_if) {
@@ -125,7 +125,7 @@ __global__ void gather(const Element *from, int64_t pitch, Element *to, int64_t 
     if (i < count) to[i] = from[i / columns * pitch + i % columns];
 }
 
-// Converts a dense matrix of sums to results whose rows have stride `pitch`.
+// Convert a dense matrix of sums to results whose rows have stride `pitch`.
 template <class Kind>
 __global__ void store(const typename Kind::Total *totals, typename Kind::Element *to, int64_t pitch,
                       int64_t columns, int64_t count, const unsigned *d_run_if) {
@@ -134,13 +134,13 @@ __global__ void store(const typename Kind::Total *totals, typename Kind::Element
     if (i < count) to[i / columns * pitch + i % columns] = Kind::store(totals[i]);
 }
 
-// Converts float32 to float64.
+// Convert float32 to float64.
 static __global__ void widen(const float *from, double *to, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < count) to[i] = double(from[i]);
 }
 
-// Collects the FP exception flags of the results, converted as they will be stored: infinite or NaN.
+// Collect the FP exception flags of the results, converted as they will be stored: infinite or NaN.
 template <class Kind>
 __global__ void flag_exceptions(const typename Kind::Total *totals, int64_t count, unsigned *flags) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;

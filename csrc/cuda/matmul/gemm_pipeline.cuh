@@ -70,7 +70,7 @@ class GemmPipeline {
         accumulates_in_place_ = can_accumulate_in_place();
     }
 
-    // Runs the product. Returns false if factors that were split are not all finite: the result is invalid
+    // Run the product. Return false if factors that were split are not all finite: the result is invalid
     // then.
     bool run() {
         if (stream_scope_ != nullptr) return run_async();
@@ -111,7 +111,7 @@ class GemmPipeline {
     }
 
    private:
-    // Returns the current stream if all operands are resident, so that the product can be asynchronous.
+    // Return the current stream if all operands are resident, so that the product can be asynchronous.
     static const StreamScope *stream_scope_for(const ResidentProduct &resident, int device) {
         const Product &at = resident.operands;
         const bool all_resident =
@@ -149,7 +149,7 @@ class GemmPipeline {
         return std::min({most, tuned(Tune::threads), thread_count(), std::max<int64_t>(1, fitting)});
     }
 
-    // Takes slots, and a buffer for panels and sums from the rest of the budget. If other calls have that
+    // Take slots, and a buffer for panels and sums from the rest of the budget. If other calls have that
     // memory, the slots are returned before the next try, since those calls may need them.
     void take_memory() {
         for (;;) {
@@ -230,7 +230,7 @@ class GemmPipeline {
             tasks_.push_back({kind, of, first, std::min(rows, all - first)});
     }
 
-    // Adds prefault tasks for the rows of the tile that belong to one of its panels.
+    // Add prefault tasks for the rows of the tile that belong to one of its panels.
     void add_prefaults(int64_t tile, int64_t panel, int64_t panels) {
         const HostMatrixView host = host_matrix_of({Task::prefault, tile, 0, 0});
         const int64_t all = host.all_rows(), first = all * panel / panels;
@@ -271,7 +271,7 @@ class GemmPipeline {
             can = same_alignment(resident_result(tile), staging_totals(tile));
         return can;
     }
-    // Returns the address of a resident factor of a panel: in place, or gathered to `to`, the staged copy's
+    // Return the address of a resident factor of a panel: in place, or gathered to `to`, the staged copy's
     // address.
     char *factor_on_device(const HostMatrixView &resident, char *to, cudaStream_t stream) const {
         if (algorithm_ != GemmAlgorithm::split && resident.are_dense() && same_alignment(resident.row(0), to))
@@ -299,7 +299,7 @@ class GemmPipeline {
         return current.start + current.depth == product_.k;
     }
 
-    // Enqueues the GEMM of each panel whose uploads have all been enqueued, in order. Called with the mutex
+    // Enqueue the GEMM of each panel whose uploads have all been enqueued, in order. Called with the mutex
     // held.
     void launch_ready_panels() {
         while (launched_ < int64_t(panels_.size()) && uploads_left_[size_t(launched_)] == 0) {
@@ -406,7 +406,7 @@ class GemmPipeline {
         }
     }
 
-    // Waits until the GEMM of a panel has been enqueued.
+    // Wait until the GEMM of a panel has been enqueued.
     void wait_for(int64_t panel) {
         std::unique_lock<std::mutex> lock(mutex_);
         while (
@@ -460,7 +460,7 @@ class GemmPipeline {
         launch_ready_panels();
     }
 
-    // Waits for the copy of a half, and stores the results of a download.
+    // Wait for the copy of a half, and store the results of a download.
     void finish(StagingHalf &half, const Slot &slot, TraceLane &lane, double &free_since) {
         if (half.task == nullptr) return;
         const Task &task = *half.task;

@@ -58,8 +58,8 @@ struct GemmTiling {
                 double(product.n) * double(tiles_down(product)));
     }
 
-    // Finds the largest tiles that fit into `available` bytes, with rows and columns of at most `longest`.
-    // Returns false if none fits.
+    // Find the largest tiles that fit into `available` bytes, with rows and columns of at most `longest`.
+    // Return false if none fits.
     static bool fit(const Product &product, ElementBytes element_bytes, int64_t totals, int64_t available,
                     int64_t longest, GemmTiling &tiling) {
         tiling = {std::min(product.m, longest), std::min(product.n, longest), std::min(product.k, MIN_DEPTH)};
@@ -97,7 +97,7 @@ struct GemmTiling {
         return true;
     }
 
-    // Chooses one or two tiles on the device. With one, computing waits for its download; with two, tiles are
+    // Choose one or two tiles on the device. With one, computing waits for its download; with two, tiles are
     // smaller, and more elements are uploaded.
     static bool best(const Product &product, ElementBytes element_bytes, int64_t available, int64_t longest,
                      GemmTiling &tiling) {

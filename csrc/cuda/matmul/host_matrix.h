@@ -25,7 +25,7 @@ struct HostMatrixView {
     }
     int64_t all_rows() const { return rows * pairs; }
 
-    // Returns true if the rows are dense already. (With several pairs, each has a whole matrix.)
+    // Return true if the rows are dense already. (With several pairs, each has a whole matrix.)
     bool are_dense() const {
         bool dense = pitch == run || rows == 1;
         for (int64_t pair = 1; dense && pair < pairs; ++pair)
@@ -33,7 +33,7 @@ struct HostMatrixView {
         return dense;
     }
 
-    // Calls copy(host address, offset in the dense array, bytes) for each row, or for several dense rows at
+    // Call copy(host address, offset in the dense array, bytes) for each row, or for several dense rows at
     // once.
     template <class Copy>
     void each(int64_t first, int64_t count, Copy copy) const {

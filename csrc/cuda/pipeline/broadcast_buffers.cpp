@@ -16,7 +16,7 @@ static constexpr int64_t ALIGNMENT = 256;
 // The most bytes that a thread stages at once: as many as the smallest slot holds.
 static constexpr int64_t PIECE = 256 << 10;
 
-// Returns the layout without its broadcast dimensions, those of stride 0.
+// Return the layout without its broadcast dimensions, those of stride 0.
 static Layout distinct_elements(const Layout &layout, const View &view) {
     Layout distinct = layout;
     distinct.views = {view};

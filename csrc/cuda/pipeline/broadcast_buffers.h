@@ -38,7 +38,7 @@ class BroadcastBuffers {
     int64_t add(BroadcastOperand broadcast);
     int64_t add(const Layout &layout, const View &view, int64_t start, int64_t count);  // elements
 
-    // Uploads all pieces. Returns false if the memory budget is exhausted.
+    // Upload all pieces. Return false if the memory budget is exhausted.
     bool upload(Call &call, const std::vector<int> &devices);
 
     char *d_data(int device_index) const {

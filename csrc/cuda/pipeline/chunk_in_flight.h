@@ -14,7 +14,7 @@ class ChunkInFlight {
         : algorithm_(algorithm), call_(call), lane_(lane), slot_(slot), device_index_(device_index) {}
     ChunkInFlight(const ChunkInFlight &) = delete;
 
-    // Returns the number of units that fit into a slot of these sizes.
+    // Return the number of units that fit into a slot of these sizes.
     static int64_t capacity(const DeviceAlgorithm &algorithm, SlotBytes bytes);
 
     Slot &slot() const { return slot_; }
@@ -33,13 +33,13 @@ class ChunkInFlight {
     bool has_own_stream() const {
         return algorithm_.own_stream && algorithm_.is_staged() && !algorithm_.in_order;
     }
-    // Enqueues the kernel and the download: now, or, for an in-order algorithm, when it is this chunk's turn,
+    // Enqueue the kernel and the download: now, or, for an in-order algorithm, when it is this chunk's turn,
     // and then perhaps in another thread.
     void compute();
     void compute_zero_copy();
     void compute_copied();
     void unstage();
-    // Enqueues the copies of a group of operands and of the first `before` bytes. Returns the bytes copied.
+    // Enqueue the copies of a group of operands and of the first `before` bytes. Return the bytes copied.
     int64_t copy(const std::vector<StreamedOperand> &group, int64_t before, cudaMemcpyKind kind,
                  cudaStream_t stream) const;
 

@@ -18,7 +18,7 @@ struct PipelineAborted {};
 // arrived; other threads enqueue theirs and return at once. So no thread waits for its turn.
 class InOrderExecutor {
    public:
-    // Runs the work of a chunk when all chunks before it have run, in this thread or a later one.
+    // Run the work of a chunk when all chunks before it have run, in this thread or a later one.
     void enqueue(pk_range units, std::function<void()> work) {
         std::unique_lock<std::mutex> lock(mutex_);
         waiting_[units.start] = {units.start + units.count, std::move(work)};
@@ -36,10 +36,10 @@ class InOrderExecutor {
         }
     }
 
-    // Returns true if the chunk of this unit has run.
+    // Return true if the chunk of this unit has run.
     bool has_run(int64_t unit) const { return next_ > unit; }
 
-    // Waits until the chunk of this unit has run. Throws PipelineAborted after abort().
+    // Wait until the chunk of this unit has run. Throw PipelineAborted after abort().
     void wait_for(int64_t unit, Call &call) {
         std::unique_lock<std::mutex> lock(mutex_);
         while (!changed_.wait_for(lock, Call::POLL_INTERVAL, [&] { return is_over_ || has_run(unit); })) {
@@ -50,7 +50,7 @@ class InOrderExecutor {
         if (!has_run(unit)) throw PipelineAborted();
     }
 
-    // Stops the executor, after the ticket that is running: no other runs.
+    // Stop the executor, after the ticket that is running: no other runs.
     void abort() {
         std::unique_lock<std::mutex> lock(mutex_);
         is_over_ = true;

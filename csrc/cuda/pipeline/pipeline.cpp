@@ -210,7 +210,7 @@ class PipelineWorker {
         }
     }
 
-    // Waits for the chunks that a failed call left in flight. Errors are ignored: one was already reported.
+    // Wait for the chunks that a failed call left in flight. Errors are ignored: one was already reported.
     void drain() const {
         for (const auto &chunk_in_flight : chunks_in_flight_) {
             if (chunk_in_flight->is_in_flight()) chunk_in_flight->slot().drain();
@@ -232,7 +232,7 @@ class PipelineWorker {
         chunks_in_flight_.pop_front();
     }
 
-    // Finishes the oldest chunk. Returns its slot to the pool if another thread waits for one and this thread
+    // Finish the oldest chunk. Return its slot to the pool if another thread waits for one and this thread
     // has others.
     void finish_oldest() {
         chunks_in_flight_.front()->finish();
@@ -257,7 +257,7 @@ class PipelineWorker {
     int64_t largest_ = chunking_.largest;                          // units of any chunk
 };
 
-// Enqueues an algorithm on this thread's current stream, in as many chunks as its scratch needs. Returns
+// Enqueue an algorithm on this thread's current stream, in as many chunks as its scratch needs. Return
 // false if it cannot run asynchronously: no current stream, an operand that is not resident, or no scratch.
 bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                const std::vector<pk_range> &ranges) {

@@ -44,7 +44,7 @@ struct Chunk {
     cudaStream_t stream;
     int device_index;  // the device's index in the call's list
 
-    // Returns the byte offset of an operand in the chunk's memory.
+    // Return the byte offset of an operand in the chunk's memory.
     int64_t operand(const StreamedOperand &streamed) const {
         return operands + rounded * streamed.element_offset + streamed.halo_offset;
     }
@@ -58,34 +58,34 @@ class DeviceAlgorithm {
                     std::vector<StreamedOperand> stores, int64_t status_bytes, int64_t scratch_bytes);
     virtual ~DeviceAlgorithm() = default;
 
-    // Gathers a chunk's elements of a load, and its halo, into staging memory.
+    // Gather a chunk's elements of a load, and its halo, into staging memory.
     virtual void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const {
         layout.gather(layout.views[size_t(load.operand)], chunk.start, chunk.count, to);
     }
-    // Enqueues the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
+    // Enqueue the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
     virtual void launch(const Chunk &chunk) = 0;
-    // Takes the results of a chunk, result_bytes for each unit. Several threads may call this at once.
+    // Take the results of a chunk, result_bytes for each unit. Several threads may call this at once.
     virtual void deliver(const Chunk &, const char *) {}
-    // Merges a delivered chunk's status words into the report. The words are zeroed once for each slot and
+    // Merge a delivered chunk's status words into the report. The words are zeroed once for each slot and
     // accumulate over its chunks. Called by one thread at a time.
     virtual void collect(const void *status) = 0;
     // The number of units of the call, and the first element of one. A chunk has whole units.
     virtual int64_t units() const { return layout.size; }
     virtual int64_t start(int64_t unit) const { return unit; }
 
-    // Returns the memory that the smallest chunk needs in a slot.
+    // Return the memory that the smallest chunk needs in a slot.
     SlotBytes needed() const {
         return {with_halos(bytes_of(min_units, staged_bytes)),
                 with_halos(bytes_of(min_units, streamed_bytes + scratch_bytes))};
     }
-    // Adds the halos, if any, and rounds up to a power of two, so that other calls can use the slots.
+    // Add the halos, if any, and round up to a power of two, so that other calls can use the slots.
     int64_t with_halos(int64_t bytes) const {
         if (halo_bytes == 0) return bytes;
         int64_t size = 1 << 20;
         while (size < bytes + halo_bytes) size *= 2;
         return size;
     }
-    // Returns the bytes of a chunk of so many units, with `item` bytes for each element.
+    // Return the bytes of a chunk of so many units, with `item` bytes for each element.
     int64_t bytes_of(int64_t units, int64_t item) const {
         return status_bytes + Chunk::round_up(units * result_bytes) +
                Chunk::round_up(units * unit_elements) * item;
@@ -93,9 +93,9 @@ class DeviceAlgorithm {
 
     bool is_staged() const { return staged_bytes == streamed_bytes; }  // no operand is pinned
     bool is_resident() const { return streamed_bytes == 0; }           // no operand is transferred
-    // Returns true if a warp's accesses are coalesced into whole cache lines, so that zero-copy is fast.
+    // Return true if a warp's accesses are coalesced into whole cache lines, so that zero-copy is fast.
     bool is_coalesced() const;
-    // Returns true if all chunks of a call of so many bytes are zero-copy. (In long calls, copies bring
+    // Return true if all chunks of a call of so many bytes are zero-copy. (In long calls, copies bring
     // results down faster.)
     bool uses_zero_copy(int64_t bytes) const;
 
@@ -124,10 +124,10 @@ class DeviceAlgorithm {
     InOrderExecutor executor;   // orders them
 };
 
-// Returns the devices of options.devices, by default device 0. Throws if CUDA cannot be used.
+// Return the devices of options.devices, by default device 0. Throw if CUDA cannot be used.
 std::vector<int> devices_of(const Call &call);
 
-// Runs an algorithm over ranges of its units: on the caller's stream if it can run asynchronously, else chunk
+// Run an algorithm over ranges of its units: on the caller's stream if it can run asynchronously, else chunk
 // by chunk, by several host threads.
 void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                   const std::vector<pk_range> &ranges);

@@ -14,8 +14,8 @@ class RangeQueue {
    public:
     explicit RangeQueue(const std::vector<pk_range> &ranges) : remaining_(ranges.rbegin(), ranges.rend()) {}
 
-    // Takes the next units: `run_chunks` chunks of `max_units`, or fewer near the end, so that all threads
-    // finish at about the same time. Returns an empty range if none are left or a chunk has failed.
+    // Take the next units: `run_chunks` chunks of `max_units`, or fewer near the end, so that all threads
+    // finish at about the same time. Return an empty range if none are left or a chunk has failed.
     pk_range take(int64_t threads, int64_t min_units, int64_t max_units, int64_t run_chunks) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (remaining_.empty() || !failed_.empty()) return {0, 0};
@@ -31,13 +31,13 @@ class RangeQueue {
         return taken;
     }
 
-    // Records a taken range that was not delivered, and stops the queue.
+    // Record a taken range that was not delivered, and stop the queue.
     void report_failed(pk_range range) {
         const std::lock_guard<std::mutex> lock(mutex_);
         failed_.push_back(range);
     }
 
-    // Returns the ranges that failed or were never taken.
+    // Return the ranges that failed or were never taken.
     std::vector<pk_range> report_undelivered() const {
         std::vector<pk_range> ranges = failed_;
         ranges.insert(ranges.end(), remaining_.begin(), remaining_.end());

@@ -117,7 +117,7 @@ void StagedCopy::run_pinned(cudaStream_t stream) {
     lane.add(is_up_ ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD, begin, call_.seconds(), bytes, 0);
 }
 
-// Cuts the arrays into pieces. Uploads begin with small pieces, so that the link is busy soon; downloads end
+// Cut the arrays into pieces. Uploads begin with small pieces, so that the link is busy soon; downloads end
 // with small ones, since no copy hides the unstaging of the last.
 std::vector<StagedCopy::Array> StagedCopy::cut(int64_t threads) const {
     const int64_t most =

@@ -16,7 +16,7 @@ class StagedCopy {
     StagedCopy(Call &call, int device, bool up) : call_(call), device_(device), is_up_(up) {}
 
     void add(char *host, char *device, int64_t bytes);
-    // Copies all arrays and waits. Pinned ones are copied in `stream`.
+    // Copy all arrays and wait. Pinned ones are copied in `stream`.
     void run(cudaStream_t stream);
 
    private:

@@ -15,7 +15,7 @@ namespace pk {
 
 static std::atomic<int> slots_made{0};
 
-// Returns the shared streams of the current device.
+// Return the shared streams of the current device.
 static const DeviceStreams &streams_of(int device) {
     static std::mutex mutex;
     static auto *const existing = new std::map<int, DeviceStreams>;  // never destroyed, as the pool below

@@ -59,7 +59,7 @@ class Lease {
    public:
     // staged: for operands that are staged; pinned: for pinned operands only; zero_copy: pinned memory only
     enum Kind { staged, pinned, zero_copy };
-    // Returns the default size of such slots, or `needed` if that is larger.
+    // Return the default size of such slots, or `needed` if that is larger.
     static SlotBytes default_size(Kind kind, SlotBytes needed = {0, 0});
 
     Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call &call, bool waits = true);
@@ -69,7 +69,7 @@ class Lease {
 
     const std::vector<std::unique_ptr<Slot>> &slots() const { return slots_; }
 
-    // Returns true if this is not the lease's only slot and another thread waits for one.
+    // Return true if this is not the lease's only slot and another thread waits for one.
     bool should_share(const Slot &slot) const;
     void give_back(const Slot &slot);
 
@@ -103,10 +103,10 @@ class DeviceBuffer {
     int64_t bytes_ = 0;
 };
 
-// Returns the memory and budgets of slots and buffers.
+// Return the memory and budgets of slots and buffers.
 pk_memory streaming_memory();
 
-// Frees the slots and buffers that no call uses.
+// Free the slots and buffers that no call uses.
 void release_streaming_memory();
 
 }  // namespace pk

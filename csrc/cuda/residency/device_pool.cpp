@@ -33,7 +33,7 @@ struct Pool {
         free_buffers.erase(block);
     }
 
-    // Finds a free buffer of that size that needs no waiting: preferably an idle one, else one that was freed
+    // Find a free buffer of that size that needs no waiting: preferably an idle one, else one that was freed
     // in the current stream.
     std::multimap<int64_t, FreeBuffer>::iterator find(int64_t size) {
         const auto [first, end] = free_buffers.equal_range(size);
@@ -45,7 +45,7 @@ struct Pool {
         return same_stream != end ? same_stream : free_buffers.end();
     }
 
-    // Frees buffers, the largest first, until so many bytes fit in the budget. Returns whether they do.
+    // Free buffers, the largest first, until so many bytes fit in the budget. Return whether they do.
     bool evict(int64_t bytes_needed) {
         while (bytes + bytes_needed > budget && !free_buffers.empty()) {
             drop(std::prev(free_buffers.end()));
@@ -66,33 +66,33 @@ Pools &pools() {
     return *pools;
 }
 
-// Returns PYCUDAKIT_PLAN_MEMORY, or -1 if it is not set.
+// Return PYCUDAKIT_PLAN_MEMORY, or -1 if it is not set.
 int64_t requested_budget() {
     static const int64_t bytes = integer_from_environment("PYCUDAKIT_PLAN_MEMORY", "bytes", -1, 0);
     return bytes;
 }
 
-// Returns half of the current device's free memory.
+// Return half of the current device's free memory.
 int64_t default_budget() {
     size_t free = 0, total = 0;
     PK_CUDA(cudaMemGetInfo(&free, &total));
     return int64_t(free / 2);
 }
 
-// Determines the budget of the current device's pool on first use.
+// Determine the budget of the current device's pool on first use.
 Pool &with_budget(Pool &pool) {
     if (pool.budget == 0) pool.budget = requested_budget() >= 0 ? requested_budget() : default_budget();
     return pool;
 }
 
-// Rounds up to a size class; neighbouring classes differ by an eighth at most, as those of pinned arrays.
+// Round up to a size class; neighbouring classes differ by an eighth at most, as those of pinned arrays.
 int64_t rounded(int64_t bytes) {
     int64_t step = 4096;
     while (step * 16 <= bytes) step *= 2;
     return (bytes + step - 1) / step * step;
 }
 
-// Allocates device memory; null if the device is out of memory.
+// Allocate device memory; null if the device is out of memory.
 DeviceMemory allocated(int64_t bytes) {
     try {
         return allocate_device(bytes);

@@ -33,7 +33,7 @@ class PooledBuffer {
     }
 
     char *get() const { return static_cast<char *>(memory_.get()); }
-    // Gives the memory up, never to be reused or freed: a hung kernel may still use it.
+    // Give the memory up, never to be reused or freed: a hung kernel may still use it.
     void leak();
 
    private:
@@ -43,13 +43,13 @@ class PooledBuffer {
     int64_t bytes_ = 0;
 };
 
-// Returns the pool's budget on a device, in bytes.
+// Return the pool's budget on a device, in bytes.
 int64_t budget_of(int device);
 
-// Adds the pool's sizes to the report.
+// Add the pool's sizes to the report.
 void add_memory(pk_memory &memory);
 
-// Frees the buffers that no residency scope uses.
+// Free the buffers that no residency scope uses.
 void release_memory();
 
 }  // namespace pk::plan

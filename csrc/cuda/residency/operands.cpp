@@ -27,7 +27,7 @@ bool is_dense(const Layout &layout, const View &view) {
     return true;
 }
 
-// Returns the resident buffer on the call's device that contains all of [low, high), or null.
+// Return the resident buffer on the call's device that contains all of [low, high), or null.
 ResidentBuffer *range_containing(const char *low, const char *high, const std::vector<int> &devices) {
     const std::vector<ResidentBuffer *> ranges = ResidencyScope::overlapping(low, high);
     const bool is_contained = ranges.size() == 1 && ranges[0]->contains(low, high) && devices.size() == 1 &&
@@ -35,7 +35,7 @@ ResidentBuffer *range_containing(const char *low, const char *high, const std::v
     return is_contained ? ranges[0] : nullptr;
 }
 
-// Returns the resident buffer that contains all of an operand, or null. Kernels do not swap bytes and need
+// Return the resident buffer that contains all of an operand, or null. Kernels do not swap bytes and need
 // aligned elements: other operands are staged.
 ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const std::vector<int> &devices) {
     const Extent extent(layout, view);
@@ -47,7 +47,7 @@ ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const 
     return is_aligned ? range : nullptr;
 }
 
-// Returns the resident buffer that contains a host range and is aligned to its item, or null.
+// Return the resident buffer that contains a host range and is aligned to its item, or null.
 ResidentBuffer *resident_range_of(const HostRange &host_range, const std::vector<int> &devices) {
     ResidentBuffer *const range = range_containing(host_range.low, host_range.high, devices);
     if (range == nullptr || !host_range.may_be_resident) return nullptr;

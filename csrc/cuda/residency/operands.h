@@ -35,18 +35,18 @@ struct HostRange {
     HostRange(const Layout &layout, const View &view, bool stored);
 };
 
-// Returns true if all of the ranges are device-resident.
+// Return true if all of the ranges are device-resident.
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices);
 
-// Returns the thread's StreamScope if all of the ranges are device-resident, so that the call can be
+// Return the thread's StreamScope if all of the ranges are device-resident, so that the call can be
 // asynchronous; else null.
 const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
                                     const std::vector<int> &devices);
 
-// Uploads the resident operands that a program loads and whose device copy is not valid.
+// Upload the resident operands that a program loads and whose device copy is not valid.
 void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
 
-// Downloads the ranges whose host copy is not valid.
+// Download the ranges whose host copy is not valid.
 void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
 
 // The operands of one call, resolved against the residency map on the thread that made the call.
@@ -59,7 +59,7 @@ class Operands {
    public:
     // Resolves the views that a program loads and stores.
     Operands(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
-    // Resolves ranges, each of which is an operand. Inputs are uploaded at once, unless
+    // Resolve ranges, each of which is an operand. Inputs are uploaded at once, unless
     // `may_upload_by_chunk`.
     Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
              bool can_run_async = false);
@@ -72,15 +72,15 @@ class Operands {
     Operands(const Operands &) = delete;
     Operands &operator=(const Operands &) = delete;
 
-    // Returns where an operand is; by default it is staged.
+    // Return where an operand is; by default it is staged.
     DeviceOperand of(int operand) const {
         return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : DeviceOperand();
     }
-    // Returns true if more calls of this kind are likely, so that compiling a fused kernel may pay.
+    // Return true if more calls of this kind are likely, so that compiling a fused kernel may pay.
     bool is_repeated() const { return are_caller_owned_ || ResidencyScope::current() != nullptr; }
-    // Returns true if the call is synchronous, and so reports the FP exceptions that it raised.
+    // Return true if the call is synchronous, and so reports the FP exceptions that it raised.
     bool reports_exceptions() const { return StreamScope::current() == nullptr; }
-    // Marks the outputs valid on the device, after the call has succeeded.
+    // Mark the outputs valid on the device, after the call has succeeded.
     void commit();
     // For a call that failed before it wrote anything: all copies stay as they are.
     void discard();

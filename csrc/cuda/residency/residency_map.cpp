@@ -10,7 +10,7 @@ namespace pk::plan {
 
 namespace {
 
-// Returns the layout of a plain array of bytes.
+// Return the layout of a plain array of bytes.
 Layout bytes_at(char *host, int64_t bytes) {
     Layout layout;
     layout.shape = {bytes};
@@ -30,7 +30,7 @@ class CopyOnly : public DeviceAlgorithm {
     void collect(const void *) override {}
 };
 
-// Returns operand 0, whose device side is at `d_data`.
+// Return operand 0, whose device side is at `d_data`.
 StreamedOperand at(char *d_data) {
     StreamedOperand streamed{0, 1};
     streamed.d_resident = d_data;

@@ -29,20 +29,20 @@ struct ResidentBuffer {
     bool contains(const char *low, const char *high) const { return low >= host && high <= end(); }
     char *device_address(const char *address) const { return d_data() + (address - host); }
 
-    // Uploads the range if only the host copy is valid.
+    // Upload the range if only the host copy is valid.
     void sync_to_device(Call &call);
-    // Uploads it through kernel parameters, if it is small and a stream is current. Returns whether the
+    // Upload it through kernel parameters, if it is small and a stream is current. Return whether the
     // device copy is valid then.
     bool sync_to_device_async(Call &call);
-    // Downloads the range if only the device copy is valid.
+    // Download the range if only the device copy is valid.
     void sync_to_host(Call &call);
     void invalidate_device() { host_valid = true, device_valid = false; }
 };
 
-// Copies from a device to the host, through the pipeline.
+// Copy from a device to the host, through the pipeline.
 void download(int device, char *d_data, char *host, int64_t bytes, Call &call);
 
-// Returns the device of memory of the caller's, after synchronizing `stream`, if it is not 0. Throws unless
+// Return the device of memory of the caller's, after synchronizing `stream`, if it is not 0. Throw unless
 // all of the range is device memory of one device.
 int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream);
 
@@ -57,14 +57,14 @@ class ResidencyScope {
 
     static ResidencyScope *current() { return current_; }
 
-    // Sets the device that new ranges are resident on.
+    // Set the device that new ranges are resident on.
     void set_device(int device) { device_ = device; }
-    // Makes calls asynchronous from now on, in a stream of the caller's on that device; null: synchronous
+    // Make calls asynchronous from now on, in a stream of the caller's on that device; null: synchronous
     // again.
     void set_stream(cudaStream_t stream);
     int device() const { return device_; }
 
-    // Returns the ranges of the thread's scopes that overlap [low, high).
+    // Return the ranges of the thread's scopes that overlap [low, high).
     static std::vector<ResidentBuffer *> overlapping(const char *low, const char *high);
     static ResidentBuffer *find(uint64_t address);
 

@@ -11,7 +11,7 @@
 
 namespace pk {
 
-// Returns the seconds a byte that a copy of a slot's pinned memory takes, averaged over several copies.
+// Return the seconds a byte that a copy of a slot's pinned memory takes, averaged over several copies.
 static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
     constexpr int COPIES = 12;
     void *const to = kind == cudaMemcpyHostToDevice ? slot.d_memory() : slot.host();

@@ -5,7 +5,7 @@
 
 namespace pk {
 
-// Returns the bandwidths in bytes a second; the first call for a device measures them.
+// Return the bandwidths in bytes a second; the first call for a device measures them.
 pk_link copy_bandwidth(int device);
 
 }  // namespace pk

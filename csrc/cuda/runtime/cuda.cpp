@@ -24,7 +24,7 @@ static pk_status status_of(cudaError_t error) {
     }
 }
 
-// Returns true for errors after which every later CUDA call of the process fails, too.
+// Return true for errors after which every later CUDA call of the process fails, too.
 static bool is_sticky(cudaError_t error) {
     switch (error) {
         case cudaErrorIllegalAddress:
@@ -181,7 +181,7 @@ void PinnedMemory::map(bool readable_after_fork) {
     if (!readable_after_fork) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
 }
 
-// Touches the pages, with several threads if asked: the driver would fault them in one after the other. Slots
+// Touch the pages, with several threads if asked: the driver would fault them in one after the other. Slots
 // need no further threads, since several threads make slots at once.
 void PinnedMemory::prefault(bool with_threads) {
     constexpr size_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;

@@ -9,7 +9,7 @@
 
 namespace pk {
 
-// Throws a Failure whose message has CUDA's name for the error, the call, and its file and line.
+// Throw a Failure whose message has CUDA's name for the error, the call, and its file and line.
 void check_cuda(cudaError_t error, const char *call, const char *file, int line);
 #define PK_CUDA(call) \
     ::pk::check_cuda(::pk::fault_due() ? ::pk::fault_of(#call) : (call), #call, __FILE__, __LINE__)
@@ -20,7 +20,7 @@ void arm_faults();
 bool fault_due();
 cudaError_t fault_of(const char *call);
 
-// Throws if this process can use no device: no driver, a driver too old for this build, no GPU, a process
+// Throw if this process can use no device: no driver, a driver too old for this build, no GPU, a process
 // that was forked from one that used CUDA, or a process in which a sticky error has made CUDA unusable.
 void require_cuda();
 int device_count();

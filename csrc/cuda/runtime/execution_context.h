@@ -19,18 +19,18 @@ class StreamScope {
     StreamScope(const StreamScope &) = delete;
     StreamScope &operator=(const StreamScope &) = delete;
 
-    // Returns this thread's innermost scope, or null.
+    // Return this thread's innermost scope, or null.
     static const StreamScope *current() { return current_; }
-    // Returns the current scope if it is on `device`, or on the only one of `devices`; else null.
+    // Return the current scope if it is on `device`, or on the only one of `devices`; else null.
     static const StreamScope *current_on(int device) {
         return current_ != nullptr && current_->device == device ? current_ : nullptr;
     }
     static const StreamScope *current_on(const std::vector<int> &devices) {
         return devices.size() == 1 ? current_on(devices[0]) : nullptr;
     }
-    // Synchronizes the streams of all of this thread's scopes.
+    // Synchronize the streams of all of this thread's scopes.
     static void synchronize();
-    // Throws if the current stream is being captured in a CUDA graph: a captured stream cannot be
+    // Throw if the current stream is being captured in a CUDA graph: a captured stream cannot be
     // synchronized, and a graph must not hold pooled memory that later calls reuse.
     static void refuse_capture();
 
@@ -45,14 +45,14 @@ class StreamScope {
 // The point in a stream after which a freed pooled buffer may be reused.
 class FreeMarker {
    public:
-    // Records an event on the current stream, when the buffer is freed. Without a StreamScope the buffer is
+    // Record an event on the current stream, when the buffer is freed. Without a StreamScope the buffer is
     // idle already, and nothing is recorded.
     void record(int device) noexcept;
-    // Returns true if all work before the marker has finished.
+    // Return true if all work before the marker has finished.
     bool is_ready();
-    // Returns true if the marker is in this thread's current stream: what is enqueued now follows it anyway.
+    // Return true if the marker is in this thread's current stream: what is enqueued now follows it anyway.
     bool is_same_stream() const;
-    // Makes the current stream wait for the marker; without a scope on that device, the host waits.
+    // Make the current stream wait for the marker; without a scope on that device, the host waits.
     void wait_on_stream(int device);
     void synchronize();
 

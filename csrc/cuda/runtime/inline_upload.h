@@ -14,7 +14,7 @@ namespace pk {
 // The most bytes that are uploaded this way.
 constexpr int64_t MAX_INLINE_UPLOAD = 64 << 10;
 
-// Enqueues writes of `count` bytes to memory of the current device. The bytes are copied before this returns.
+// Enqueue writes of `count` bytes to memory of the current device. The bytes are copied before this returns.
 void upload_inline(const char *bytes, int64_t count, char *to, cudaStream_t stream);
 
 }  // namespace pk

@@ -31,7 +31,7 @@ Pool &pool() {
     return *pool;
 }
 
-// Rounds up to a size class. Neighbouring classes differ by an eighth at most, so that arrays of similar size
+// Round up to a size class. Neighbouring classes differ by an eighth at most, so that arrays of similar size
 // share a free list.
 int64_t rounded(int64_t bytes) {
     int64_t step = 4096;
@@ -39,7 +39,7 @@ int64_t rounded(int64_t bytes) {
     return (bytes + step - 1) / step * step;
 }
 
-// Allocates pinned memory; if that fails, frees the pool's free arrays and tries again.
+// Allocate pinned memory; if that fails, free the pool's free arrays and try again.
 PinnedMemory take(int64_t bytes) {
     try {
         return PinnedMemory(bytes, true);

@@ -8,7 +8,7 @@
 
 namespace pk {
 
-// Returns the device of an array; throws unless it is the expected one (-1: any).
+// Return the device of an array; throw unless it is the expected one (-1: any).
 static int device_of(const void *array, int expected) {
     if (expected < 0) require_cuda();
     cudaPointerAttributes attributes{};

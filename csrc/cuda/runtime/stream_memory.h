@@ -13,10 +13,10 @@
 
 namespace pk {
 
-// Returns the device of the layout's device-resident views, or -1 if there are none. Throws if a view's
+// Return the device of the layout's device-resident views, or -1 if there are none. Throw if a view's
 // pointer is not device memory, or if the views are on several GPUs.
 int device_of(const Layout &layout);
-// Returns the device of these arrays, with the same checks.
+// Return the device of these arrays, with the same checks.
 int device_of(std::initializer_list<const void *> arrays);
 
 // A call on device arrays: while this lives, its stream is the StreamScope and its device is current.
@@ -24,7 +24,7 @@ class AsyncCall : public StreamScope {
    public:
     AsyncCall(int device, const Call &call);
 
-    // Synchronizes the stream if options.synchronous is set.
+    // Synchronize the stream if options.synchronous is set.
     void finish() const;
 
    private:
@@ -47,7 +47,7 @@ class StreamOrderedMemory {
     char *memory_ = nullptr;
 };
 
-// Returns unused memory of the pools to the driver.
+// Return unused memory of the pools to the driver.
 void release_stream_memory();
 
 // A device buffer for the status words of asynchronous calls, which are never read back: one word for each of

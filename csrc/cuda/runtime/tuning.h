@@ -24,7 +24,7 @@ enum class Tune {
     worth_compiling
 };
 
-// Returns a constant's current value.
+// Return a constant's current value.
 int64_t tuned(Tune constant);
 
 // The ABI names constants by index.

@@ -1,4 +1,4 @@
-"""Bins as the libraries take them, and the calls that count with them."""
+"""Bins in the ABI's format, and the calls that count with them: `pk_histogram` and its relatives."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_BINS = 2**31 - 256
 
 
 class Bins:
-    """Bins along one axis: a row for the library, and the edges that it points to."""
+    """Bins along one axis: a row in the ABI's format, and the array of edges that it points to."""
 
     def __init__(self, row: Array, edges: Array | None) -> None:
         self.row = row
@@ -31,6 +31,7 @@ class Bins:
 
     @property
     def count(self) -> int:
+        """The number of bins."""
         return int(self.row["count"][0])
 
 
@@ -46,12 +47,12 @@ def _bins(how: int, count: int, edges: Array | None = None, **fields: Any) -> Bi
 
 
 def integer_bins(count: int) -> Bins:
-    """Return a bin for each integer from 0."""
+    """Return one bin for each integer from 0 to `count` - 1."""
     return _bins(abi.BINS_INDEX, count)
 
 
 def edge_bins(edges: Array, values: DType) -> Bins:
-    """Return the bins between edges, which values of a dtype are compared with as NumPy does."""
+    """Return the bins between edges, in the type in which NumPy compares values with them."""
     common = np.promote_types(values, edges.dtype)
     if common.kind in "biu":
         type_ = INT64 if common.kind == "i" else UINT64
@@ -62,26 +63,26 @@ def edge_bins(edges: Array, values: DType) -> Bins:
 
 
 def with_edges_at(bins: Bins, edges: Array) -> Bins:
-    """Return the bins with their edges in another array."""
+    """Return a copy of the bins with their edges in another array."""
     row = bins.row.copy()
     row["edges"] = edges.ctypes.data
     return Bins(row, edges)
 
 
 def uniform_bins(edges: Array, first: Any, last: Any, values: DType) -> Bins | None:
-    """Return the bins that `np.histogram` makes between two numbers, or None for what is NumPy's alone."""
+    """Return the uniform bins that `np.histogram` makes between two numbers; None if only NumPy can."""
     count = len(edges) - 1
     if edges.dtype not in (np.float16, FLOAT32, FLOAT64):
         return None
     with np.errstate(all="ignore"):
         width = _difference(last, first)
-        # NumPy's own types: those of the same expression of no elements.
+        # The type of NumPy's expression, found with an empty array.
         quotient = (np.empty(0, edges.dtype) / width * count).dtype
         if not (np.isfinite(width) and np.isfinite(edges).all()):
             return None
         low, high = _limit(values, first, greatest=False), _limit(values, last, greatest=True)
     if low is None or high is None:
-        low, high = values.type(1), values.type(0)  # none is kept
+        low, high = values.type(1), values.type(0)  # an empty range: no element is inside
     stored = np.require(edges, FLOAT32 if edges.dtype == np.float16 else edges.dtype, ["C", "A"])
     return _bins(
         *(abi.BINS_UNIFORM, count, stored),
@@ -95,7 +96,7 @@ def uniform_bins(edges: Array, first: Any, last: Any, values: DType) -> Bins | N
 
 
 def _difference(last: Any, first: Any) -> Any:
-    """Return what `np.histogram` divides by: of signed integers it is unsigned."""
+    """Return the difference that `np.histogram` divides by; that of signed integers is unsigned."""
     common = np.result_type(last, first)
     if common.kind != "i":
         return np.subtract(last, first, dtype=common)
@@ -104,7 +105,7 @@ def _difference(last: Any, first: Any) -> Any:
 
 
 def _limit(dtype: Any, edge: Any, greatest: bool) -> Any:
-    """Return the least element that NumPy finds not below an edge, or the greatest not above it, or None."""
+    """Return the least (or greatest) element that NumPy finds inside an edge; None if there is none."""
     compare = np.less_equal if greatest else np.greater_equal
 
     def is_inside(value: Any) -> bool:
@@ -125,7 +126,7 @@ def _limit(dtype: Any, edge: Any, greatest: bool) -> Any:
     if not is_inside(inside):
         return None
     if abs(inside) > 2**53 and not isinstance(edge, (int, np.integer)):
-        # As floats, others are not beyond the edge, either.
+        # Rounded to floats, more integers are inside: find the last one by bisection.
         outside = most if greatest else least
         if is_inside(outside):
             return dtype.type(outside)
@@ -140,7 +141,7 @@ def _bits(element: Any) -> int:
 
 
 def table(arrays: Sequence[Array]) -> Array:
-    """Return operands of one shape as the libraries take them."""
+    """Make the operand table of arrays of one shape."""
     rows = np.zeros(len(arrays), abi.OPERAND)
     for row, array in zip(rows, arrays, strict=True):
         fill_operand_row(row, array, array.strides)
@@ -153,7 +154,7 @@ def _shape(array: Array) -> tuple[Array, int]:
 
 def value_range(chosen: EngineChoice, values: Array) -> Array:
     """Return the least and the greatest element, or NaN for both if any is NaN."""
-    if allocator.may_be_on_device():  # which the entry brings to the host
+    if allocator.may_be_on_device():  # pk_extent would download the array
         return np.array([min_max.min(values), min_max.max(values)], values.dtype.newbyteorder("="))
     bits = np.zeros(2, np.uint64)
     run(chosen, "pk_extent", table([values]), *_shape(values), bits, size=values.size)
@@ -161,8 +162,8 @@ def value_range(chosen: EngineChoice, values: Array) -> Array:
 
 
 def _elements(bits: Array, values: Array) -> Array:
-    bins_found: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
-    return bins_found
+    elements: Array = bits.view(values.dtype.newbyteorder("="))[:: 8 // values.itemsize]
+    return elements
 
 
 _FIND = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes.c_void_p)
@@ -171,21 +172,24 @@ _FIND = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint64), ctypes
 def count_over_min_max(
     chosen: EngineChoice, values: Array, count: int, find: Callable[[Array], Bins]
 ) -> Array:
-    """Return what `count` does, of as many bins as `find` makes of the least and the greatest element."""
-    raised: list[BaseException] = []
-    kept: list[Bins] = []
+    """Count elements in bins that `find` makes from the least and the greatest element, in one call.
 
-    def bins_found(value_range: Any, row: int) -> int:
+    The library calls `find` back between its two passes. The result is that of `count`.
+    """
+    raised: list[BaseException] = []
+    kept_alive: list[Bins] = []
+
+    def write_bins(value_range: Any, row: int) -> int:
         try:
             bins = find(_elements(np.array(value_range[:2], np.uint64), values))
-            kept.append(bins)
+            kept_alive.append(bins)
             ctypes.memmove(row, bins.row.ctypes.data, bins.row.nbytes)
         except BaseException as error:  # noqa: BLE001
             raised.append(error)
             return 1
         return 0
 
-    callback = _FIND(bins_found)
+    callback = _FIND(write_bins)
     address = ctypes.cast(callback, ctypes.c_void_p).value
     counts = np.empty(count + 2, np.int64)
     arguments = (table([values]), *_shape(values), address, count, counts)
@@ -200,18 +204,18 @@ def count_over_min_max(
 
 
 def arguments(values: Sequence[Array], bins: Sequence[Bins], weights: Sequence[Array]) -> tuple[Any, ...]:
-    """Return what entries of counting take before their results."""
+    """Return the leading arguments of the counting entries, before their results."""
     operands, rows = [*values, *weights], np.concatenate([axis.row for axis in bins])
     return (table(operands), len(operands), *_shape(values[0]), rows, len(bins))
 
 
 def total_bins(bins: Sequence[Bins]) -> int:
-    """Return how many there are."""
+    """Return the number of bins over all axes."""
     return math.prod(axis.count for axis in bins)
 
 
 def count(chosen: EngineChoice, values: Sequence[Array], bins: Sequence[Bins]) -> Array:
-    """Return the counts of all bins, and `pk_histogram`'s two more."""
+    """Return the counts of all bins, and the two further counts of `pk_histogram`."""
     counts = np.empty(total_bins(bins) + 2, np.int64)
     size = values[0].size
     run(chosen, "pk_histogram", *arguments(values, bins, ()), counts, size=size)
@@ -219,11 +223,11 @@ def count(chosen: EngineChoice, values: Sequence[Array], bins: Sequence[Bins]) -
     return counts
 
 
-_NO_ROOM = "counted on the host, as the GPU's budget has no room for all bins"
+_NO_ROOM = "counted on the host: the bins exceed the GPU's memory budget"
 
 
 def _report_host_fallback(chosen: EngineChoice, size: int, why: str = _NO_ROOM) -> None:
-    """Let `last_call` say why the GPU did not do it, if so."""
+    """Add to the call log why the GPU did not count, if it did not."""
     call = last_call() if chosen.engine == "cuda" and size else None
     if call is not None and call.engine == "cuda" and not call.stages.get("kernel"):
         native_call.add_reason(why)
@@ -236,22 +240,22 @@ def weighted_count(
     weights: Array,
     as_integers: bool = False,
 ) -> tuple[Array, bool]:
-    """Return the weight in each bin, as float64 or integers, and whether an element was lost."""
-    given = arguments(values, bins, (weights,))
+    """Return the sum of weights in each bin, as float64 or integers, and whether an element was in no bin."""
+    leading = arguments(values, bins, (weights,))
     total, size = total_bins(bins), values[0].size
     if as_integers:
         counts = np.empty(total + 2, np.int64)
-        run(chosen, "pk_histogram", *given, counts, size=size)
+        run(chosen, "pk_histogram", *leading, counts, size=size)
         _report_host_fallback(chosen, size, "weights are added on the host")
         return counts[:total], bool(counts[-1])
     sums, outside = np.empty(total), np.empty(2, np.int64)
-    run(chosen, "pk_weighted_histogram", *given, sums, outside, size=size)
+    run(chosen, "pk_weighted_histogram", *leading, sums, outside, size=size)
     _report_host_fallback(chosen, size, "weights are added on the host")
     return sums, bool(outside[1])
 
 
 def bin_indices(chosen: EngineChoice, values: Array, bins: Bins, right: bool, decreasing: bool) -> Array:
-    """Return how many edges come before each element."""
+    """Return, for each element, the number of edges before it."""
     result = allocator.empty(values.shape, np.int64)
     operands = table([values, result])
     run(chosen, "pk_digitize", operands, *_shape(values), bins.row, right, decreasing, size=values.size)

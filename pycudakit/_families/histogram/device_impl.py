@@ -1,4 +1,4 @@
-"""Counting where values, edges and counts lie on a device, and nobody waits for any of them."""
+"""Device implementation of counting: values, edges and counts are device-resident; calls are asynchronous."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pycudakit._runtime.engine_choice import requested_engine
 def count(
     values: Sequence[Array], bins: Sequence[binning.Bins], edges: Sequence[Array], weights: Array | None
 ) -> tuple[Array, ...]:
-    """Return the counts, or weights, of all bins, and the two numbers more that the library tells.
+    """Count, or sum weights, in all bins; return them with the library's two further counts.
 
-    The edges are those of axes that have any, in the type that the bins' own are in.
+    `edges` are the device-resident edges of those axes that have any, in the type of the bins' own edges.
     """
-    own = iter(edges)
-    bins = [each if each.edges is None else binning.with_edges_at(each, next(own)) for each in bins]
+    remaining = iter(edges)
+    bins = [each if each.edges is None else binning.with_edges_at(each, next(remaining)) for each in bins]
     total, weighs = binning.total_bins(bins), () if weights is None else (weights,)
     arguments = binning.arguments(values, bins, weighs)
     choice = requested_engine("histogram", context.checked_current_engine())
@@ -35,13 +35,13 @@ def count(
 
 
 def bin_indices(values: Array, bins: binning.Bins, edges: Array, right: bool, decreasing: bool) -> Array:
-    """Return how many edges come before each element."""
+    """Return, for each element, the number of edges before it."""
     choice = requested_engine("digitize", context.checked_current_engine())
     return binning.bin_indices(choice, values, binning.with_edges_at(bins, edges), right, decreasing)
 
 
 def may_miss_bins(bins: binning.Bins, values: DType) -> bool:
-    """Tell whether rounding may put an element beyond the bins, for which NumPy raises an error."""
+    """Return True if rounding may put an element out of all bins; NumPy raises an error for it."""
     (row,) = bins.row
     if row["kind"] != abi.BINS_UNIFORM or bins.edges is None:
         return False

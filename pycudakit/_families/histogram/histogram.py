@@ -1,4 +1,4 @@
-"""Counting: how many elements, or how much weight, each value or interval has."""
+"""NumPy's `bincount`, `histogram`, `histogram2d` and `digitize`."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine
 from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
 
-_NUMPY: Any = np  # whose annotations are narrower than what it takes
+_NUMPY: Any = np  # NumPy's annotations are narrower than its functions
 
 
-# Nanoseconds an element, NumPy's and one thread's of the CPU engine; NumPy's seconds for a call; and how many
-# calls to the library there are at most.
+# Nanoseconds per element of NumPy, and of the CPU engine on one thread; seconds per call of NumPy; and the
+# maximal number of calls to the native library.
 _RATES = {
     "bincount": (1.3, 0.6, 1e-6, 2),
     "histogram": (6.0, 1.5, 40e-6, 2),
     "histogram2d": (75.0, 15.0, 60e-6, 3),
     "digitize": (30.0, 6.0, 5e-6, 1),
 }
-_NANOSECONDS_OF_WEIGHTS = 1.0  # nanoseconds more with weights
-_SMALL_BIN_COUNT = 4096  # bins that are counted quickly, and elements by which to guess how many there are
-_MAX_ELEMENTS_OF_SAME_SUM = 65536  # elements up to which NumPy's sums of weights are ours
-_MAX_EXACT_INTEGER = 2**53  # integers up to which floats are exact
-_NO_WIDTH = "its range is beyond what its floats can tell"
+_NANOSECONDS_OF_WEIGHTS = 1.0  # more per element with weights
+_SMALL_BIN_COUNT = 4096  # bins that fit in cache; also the sample size for guessing the number of bins
+_MAX_ELEMENTS_OF_SAME_SUM = 65536  # elements up to which our sums of weights have NumPy's bits
+_MAX_EXACT_INTEGER = 2**53  # integers up to this are exact in float64
+_NO_WIDTH = "its bin width or edges are not finite floats"
 _TOO_MANY = "it has more than 2**31 bins"
 
 
 class _HistogramRequest:
-    """A call, and where it goes."""
+    """One call: its arrays, its weights and its engine."""
 
     choice: EngineChoice
 
@@ -49,34 +49,34 @@ class _HistogramRequest:
         self.function = function
         self.arrays: list[Any] = [as_array(value) for value in values]
         self.weights: Any = None if weights is None else as_array(weights)
-        self._given: list[Any] = self.arrays if weights is None else [*self.arrays, self.weights]
+        self._operands: list[Any] = self.arrays if weights is None else [*self.arrays, self.weights]
         self._numpy_call = numpy_call
 
     def uses_numpy(self, unsupported: str | None = None) -> bool:
-        """Tell whether the call is NumPy's; `foreign` says why it is NumPy's alone, and so may raise."""
-        self.choice = choose_engine(self.function, self._given, self._cost(), unsupported)
+        """Choose the engine; return True if it is NumPy. `unsupported` is why only NumPy can compute it."""
+        self.choice = choose_engine(self.function, self._operands, self._cost(), unsupported)
         return self.choice.engine == "numpy"
 
     def by_numpy(self, unsupported: str | None = None) -> Any:
-        """Compute with NumPy."""
+        """Compute the call with NumPy."""
         if unsupported is not None:
             self.uses_numpy(unsupported)
         return native_call.run_numpy(self.function, self.choice.reason, self._numpy_call)
 
     def _cost(self) -> Cost:
-        """Guess what the call takes; weights are the host's, on either engine."""
-        if any(array is None for array in self._given):
+        """Estimate the call's cost; weights are summed on the host by either engine."""
+        if any(array is None for array in self._operands):
             return Cost(None, 0.0, 0, 0)
         size = self.arrays[0].size
-        numpys, ours_each, alone, calls = _RATES[self.function]
-        ours = 1e-9 * size * (ours_each + (0 if self.weights is None else _NANOSECONDS_OF_WEIGHTS))
-        moved = sum(array.nbytes for array in self._given)
-        workers = cost_model.threads() if ours > cost_model.SHARED_WORK else 1
+        numpy_each, cpu_each, numpy_call, calls = _RATES[self.function]
+        work = 1e-9 * size * (cpu_each + (0 if self.weights is None else _NANOSECONDS_OF_WEIGHTS))
+        moved = sum(array.nbytes for array in self._operands)
+        workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
         reading = moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH)
         same = self.weights is None or size <= _MAX_ELEMENTS_OF_SAME_SUM
         return Cost(
-            alone + 1e-9 * size * numpys if same else None,
-            calls * cost_model.CALL + max(ours / workers, reading),
+            numpy_call + 1e-9 * size * numpy_each if same else None,
+            calls * cost_model.CALL + max(work / workers, reading),
             moved,
             8 * size if self.function == "digitize" else 0,
             0.0 if self.weights is None else math.inf,
@@ -91,16 +91,16 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     Parameters
     ----------
     x : array_like, 1-D
-        Integers, none of them negative.
+        Non-negative integers.
     weights : array_like, optional
-        What to add up for each element, in float64, in place of 1.
+        Weights to add up, in float64, instead of counting elements.
     minlength : int
-        How many counts there are at least.
+        The minimal length of the result.
 
     Returns
     -------
     ndarray
-        The count, or the weight, of each integer from 0 to the greatest in `x`.
+        The count, or the sum of weights, of each integer from 0 to the greatest in `x`.
 
     Examples
     --------
@@ -112,10 +112,10 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     if request.uses_numpy():
         return request.by_numpy()
     (values,), weights_ = request.arrays, request.weights
-    # What NumPy makes of no elements, and its errors.
+    # NumPy's result for no elements, and its errors.
     none_counted, end = (values[:0] if values.size and values.ndim == 1 else x), 0
     if values.size and values.dtype.kind == "f" and not isinstance(x, np.ndarray):
-        none_counted, values, end = [0.0], values.astype(INT64), 1  # where it takes lists of floats
+        none_counted, values, end = [0.0], values.astype(INT64), 1  # NumPy accepts lists of floats
     no_weights = weights_[:end] if weights_ is not None and weights_.ndim == 1 else weights_
     none = _NUMPY.bincount(none_counted, no_weights, minlength)
     if values.size == 0:
@@ -149,7 +149,7 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
 
 
 def _guess_bin_count(values: Array) -> int:
-    """Return how many bins are worth trying before the greatest element is looked for, or 0."""
+    """Return a number of bins to try before searching for the greatest element, or 0."""
     whole_type: int = 1 << (8 * values.itemsize - (values.dtype.kind == "i"))
     if values.itemsize <= 2 and whole_type <= values.size:
         return whole_type
@@ -173,21 +173,21 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     a : array_like
         The elements.
     bins : int, array_like or str
-        How many bins of equal width there are, or their edges, or the rule that NumPy finds them by, such as
-        ``"auto"``. A bin has its left edge and not its right one, but the last bin has both.
+        The number of bins of equal width, or their edges, or the name of one of NumPy's rules, such as
+        ``"auto"``. A bin includes its left edge and excludes its right one, but the last bin includes both.
     range : (float, float), optional
         The outer edges of a number of bins; by default the least and the greatest element.
     density : bool, optional
-        True divides by the bins' widths and by the sum of all.
+        Whether to divide by the bins' widths and by the total.
     weights : array_like, optional
-        What to add up for each element, in float64, in place of 1.
+        Weights to add up, in float64, instead of counting elements.
 
     Returns
     -------
     hist : ndarray
-        The count, weight or density of each bin.
+        The count, sum of weights, or density of each bin.
     bin_edges : ndarray
-        The edges, one more than there are bins.
+        The edges, one more than the bins.
 
     Examples
     --------
@@ -203,9 +203,9 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
     )
     if request.uses_numpy():
         return request.by_numpy()
-    (values,), weighed = request.arrays, request.weights
+    (values,), weight_array = request.arrays, request.weights
     dtype = values.dtype.newbyteorder("=")
-    if weighed is not None and weighed.shape != values.shape:
+    if weight_array is not None and weight_array.shape != values.shape:
         raise ValueError("weights should have the same shape as a.")
     uses_edges = not isinstance(bins, str) and np.ndim(bins) != 0
     if not uses_edges and not isinstance(bins, str) and range is not None:
@@ -223,14 +223,14 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         if unsupported is not None:
             return request.by_numpy(unsupported)
         axis_bins = binning.edge_bins(edges, dtype) if len(edges) > 1 else None
-    elif isinstance(bins, str) or range is not None or values.size == 0 or weighed is not None:
-        # As many elements as NumPy looks at for its edges: its rules take all of them.
+    elif isinstance(bins, str) or range is not None or values.size == 0 or weight_array is not None:
+        # The elements from which NumPy computes the edges: all for a rule, else the least and the greatest.
         sample = values.astype(dtype) if isinstance(bins, str) else np.empty(0, dtype)
         if range is None and values.size and not isinstance(bins, str):
             sample = binning.value_range(request.choice, values).astype(dtype)
-        rules = weighed if isinstance(bins, str) else None  # which are not for weights
+        rules = weight_array if isinstance(bins, str) else None  # NumPy refuses weights with a rule
         edges = _NUMPY.histogram_bin_edges(sample, bins, range, rules)
-        if len(edges) == 1:  # a rule whose width is infinite, or wider than nothing
+        if len(edges) == 1:  # the rule's width is infinite, or exceeds the range
             return _NUMPY.histogram(sample, bins, range, density)  # raises
         if len(edges) > binning.MAX_BINS:
             return request.by_numpy(_TOO_MANY)
@@ -239,7 +239,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
             return request.by_numpy(_NO_WIDTH)
     else:
         return _over_data_range(request, values, bins, dtype, density)
-    hist = _counted(request, values, axis_bins, weighed, uses_edges, len(edges))
+    hist = _counted(request, values, axis_bins, weight_array, uses_edges, len(edges))
     return _with_edges(hist, edges, density)
 
 
@@ -251,7 +251,7 @@ def _with_edges(hist: Array, edges: Array, density: Any) -> tuple[Array, Array]:
 
 
 def _over_data_range(request: _HistogramRequest, values: Array, bins: Any, dtype: Any, density: Any) -> Any:
-    """Return the histogram whose range is from the least to the greatest element."""
+    """Compute the histogram over the range from the least to the greatest element."""
     edges: Array = np.empty(0)
     try:
         count = operator.index(bins)
@@ -280,26 +280,26 @@ def _over_data_range(request: _HistogramRequest, values: Array, bins: Any, dtype
 
 
 class _UnsupportedBinsError(Exception):
-    """The bins are NumPy's alone."""
+    """Raised in the callback if only NumPy can compute with the bins."""
 
 
 def check_out_of_range(lost: bool, edges: int) -> None:
-    """Raise as NumPy does where an element is in none of its bins, nor outside."""
+    """Raise NumPy's error if an element is within the range but in no bin."""
     if lost:
         raise IndexError(f"an index is out of bounds for axis 0 with size {edges}")
 
 
 def why_numpy_edges(edges: Array) -> str | None:
-    """Say why values are NumPy's alone to compare with edges, if they are."""
+    """Return the reason why only NumPy can compare values with these edges, or None."""
     if as_array(edges) is None or edges.dtype.kind not in "biuf":
-        return "its edges are no bool, integers or floats of up to 64 bits"
+        return "its edges are not bool, integers or floats of up to 64 bits"
     if edges.dtype.kind == "f" and np.isnan(edges).any():
         return "its edges hold NaN"
     return _TOO_MANY if len(edges) > binning.MAX_BINS else None
 
 
 def outer_edges(sample: Array, range: Any) -> tuple[Any, Any]:
-    """Return the numbers that NumPy takes for the outer edges."""
+    """Return the numbers that NumPy uses for the outer edges."""
     if range is not None:
         first, last = range
     elif sample.size == 0:
@@ -317,7 +317,7 @@ def _counted(
     uses_edges: bool,
     edges: int,
 ) -> Array:
-    """Return the count or the weight of each bin, in NumPy's type."""
+    """Return the count or the sum of weights of each bin, in NumPy's type."""
     dtype = INT64 if weights is None else weights.dtype
     if bins is None or values.size == 0:
         return np.zeros(max(edges - 1, 0), dtype)
@@ -345,18 +345,18 @@ def histogram2d(
     x, y : array_like, 1-D
         The points' coordinates.
     bins : int, array_like, or a list of two of these
-        How many bins each axis has, or their edges.
+        The number of bins along each axis, or their edges.
     range : array_like of shape (2, 2), optional
         The outer edges along each axis; by default the least and the greatest coordinate.
     density : bool, optional
-        True divides by the bins' areas and by the sum of all.
+        Whether to divide by the bins' areas and by the total.
     weights : array_like, optional
-        What to add up for each point, in float64, in place of 1.
+        Weights to add up for each point, in float64, instead of counting points.
 
     Returns
     -------
     H : ndarray
-        The count, weight or density of each bin, float64: `x` along the first axis.
+        The count, sum of weights, or density of each bin, in float64: `x` along the first axis.
     xedges, yedges : ndarray
         The edges.
 
@@ -373,22 +373,22 @@ def histogram2d(
     )
     shapes = {array.shape for array in request.arrays if array is not None}
     are_points = len(shapes) == 1 and len(next(iter(shapes))) == 1
-    if request.uses_numpy(None if are_points or not shapes else "its points are no two lists of one length"):
+    if request.uses_numpy(None if are_points or not shapes else "x and y are not 1-D arrays of one length"):
         return request.by_numpy()
-    arrays, weighed = request.arrays, request.weights
-    if weighed is not None and weighed.shape != arrays[0].shape:
-        return request.by_numpy("its weights are not one for each point")
+    arrays, weight_array = request.arrays, request.weights
+    if weight_array is not None and weight_array.shape != arrays[0].shape:
+        return request.by_numpy("its weights do not have the shape of x")
     edges = histogram2d_edges(arrays, bins, range, lambda array: binning.value_range(request.choice, array))
     axis_bins = bins_along_axes(edges, arrays)
     if isinstance(axis_bins, str):
         return request.by_numpy(axis_bins)
-    hist = np.zeros(tuple(len(axis) + 1 for axis in edges))  # as NumPy has it, with what is outside around it
+    hist = np.zeros(tuple(len(axis) + 1 for axis in edges))  # with NumPy's border of bins for the outside
     core = hist[1:-1, 1:-1]
     if core.size and arrays[0].size:
-        if weighed is None:
+        if weight_array is None:
             result = binning.count(request.choice, arrays, axis_bins)[:-2]
         else:
-            result, _ = binning.weighted_count(request.choice, arrays, axis_bins, weighed)
+            result, _ = binning.weighted_count(request.choice, arrays, axis_bins, weight_array)
         core[...] = result.reshape(core.shape)
     if density:
         total = core.sum()
@@ -401,12 +401,12 @@ def histogram2d(
 def histogram2d_edges(
     columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Array]
 ) -> list[Array]:
-    """Return the edges that NumPy finds of two points that reach as far as all do."""
+    """Return NumPy's edges, computed from two points that span the same range as all points."""
     common = np.promote_types(columns[0].dtype, columns[1].dtype)
     sample = [np.zeros(2 if column.size else 0, common) for column in columns]
-    given: Any = bins if hasattr(bins, "__len__") and len(bins) in (1, 2) else [bins, bins]
+    per_axis: Any = bins if hasattr(bins, "__len__") and len(bins) in (1, 2) else [bins, bins]
     for i, column in enumerate(columns):
-        is_counted = len(given) > i and np.ndim(given[i]) == 0
+        is_counted = len(per_axis) > i and np.ndim(per_axis[i]) == 0
         if column.size and is_counted and (range is None or len(range) <= i or range[i] is None):
             sample[i] = extent(column).astype(common)
     edges: list[Array] = list(_NUMPY.histogram2d(*sample, bins, range)[1:])
@@ -414,14 +414,14 @@ def histogram2d_edges(
 
 
 def bins_along_axes(edges: Sequence[Array], columns: Sequence[Any]) -> list[binning.Bins] | str:
-    """Return the bins along each axis, or why they are NumPy's alone."""
+    """Return the bins along each axis, or the reason why only NumPy can compute with them."""
     common = np.promote_types(columns[0].dtype, columns[1].dtype)
     axis_bins = []
     for axis in edges:
         unsupported = why_numpy_edges(axis)
         mixed = common.kind in "biu" and np.promote_types(common, axis.dtype).kind == "f" != axis.dtype.kind
         if mixed and len(axis) and abs(int(axis[-1])) > _MAX_EXACT_INTEGER:
-            unsupported = "its edges and points are int64 and uint64"  # and equal only where floats are not
+            unsupported = "its edges and points are int64 and uint64"  # NumPy compares them as floats
         if unsupported is None and math.prod(len(e) for e in edges) > binning.MAX_BINS:
             unsupported = _TOO_MANY
         if unsupported is not None:
@@ -440,14 +440,14 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     x : array_like
         The elements.
     bins : array_like, 1-D
-        The intervals' edges, which increase or decrease.
+        The edges, which increase or decrease.
     right : bool
-        Whether an interval has its right edge, rather than its left one.
+        Whether an interval includes its right edge instead of its left one.
 
     Returns
     -------
     ndarray of int
-        For each element the index of the edge that its interval ends with; 0 and ``len(bins)`` are outside.
+        For each element the index of the edge that ends its interval; 0 and ``len(bins)`` are outside.
 
     Examples
     --------
@@ -460,7 +460,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     if request.uses_numpy(None if edges.ndim != 1 else why_numpy_edges(edges)):
         return request.by_numpy()
     (values,) = request.arrays
-    none = _NUMPY.digitize(np.empty(0, values.dtype), edges, right)  # NumPy's errors
+    none = _NUMPY.digitize(np.empty(0, values.dtype), edges, right)  # raises NumPy's errors
     if values.size == 0 or edges.size == 0:
         return np.zeros(values.shape, none.dtype)[()]
     decreasing = bool(edges[0] > edges[-1])

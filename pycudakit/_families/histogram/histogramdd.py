@@ -1,4 +1,4 @@
-"""NumPy's histogram of points of any number of dimensions."""
+"""`histogramdd`: each point's bin index by `searchsorted` along every axis, counted by `bincount`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import logged_as_one_call
 
-_NUMPY: Any = np  # whose annotations are narrower than what it takes
+_NUMPY: Any = np  # NumPy's annotations are narrower than its functions
 
 
 @numpy_for_small(np.histogramdd)
@@ -34,18 +34,18 @@ def histogramdd(
     sample : array_like of shape (N, D), or D sequences
         The points' coordinates.
     bins : int, or a sequence of D ints or arrays of edges
-        How many bins each axis has, or their edges.
+        The number of bins along each axis, or their edges.
     range : sequence of D pairs or None, optional
         The outer edges along each axis; by default the least and the greatest coordinate.
     density : bool, optional
-        True divides by the boxes' volumes and by the sum of all.
+        Whether to divide by the bins' volumes and by the total.
     weights : array_like, optional
-        What to add up for each point, in float64, in place of 1.
+        Weights to add up for each point, in float64, instead of counting points.
 
     Returns
     -------
     H : ndarray
-        The count, weight or density of each box, float64.
+        The count, sum of weights, or density of each bin, in float64.
     edges : list of ndarrays
         The edges along each axis.
 
@@ -59,40 +59,40 @@ def histogramdd(
     """
     compute = functools.partial(_NUMPY.histogramdd, sample, bins, range, density, weights)
     is_array = isinstance(sample, np.ndarray) and sample.ndim == 2
-    given = sample if is_array else np.atleast_2d(sample).T
-    wanted = [given] if weights is None else [given, weights]
-    unsupported = None if given.ndim == 2 and given.size else "it has no points"
-    arrays, answer = arrays_or_numpy_result("histogramdd", compute, *wanted, unsupported=unsupported)
+    points = sample if is_array else np.atleast_2d(sample).T
+    inputs = [points] if weights is None else [points, weights]
+    unsupported = None if points.ndim == 2 and points.size else "it has no points"
+    arrays, numpy_result = arrays_or_numpy_result("histogramdd", compute, *inputs, unsupported=unsupported)
     if not arrays:
-        return answer
+        return numpy_result
     columns = list(arrays[0].T)
     edges = edges_of(columns, bins, range, lambda column: (least(column), greatest(column)))
-    shape = tuple(len(each) + 1 for each in edges)  # with what is outside, at both ends
+    shape = tuple(len(each) + 1 for each in edges)  # with a bin for the outside at both ends
     if math.prod(shape) > np.iinfo(np.intp).max:
         raise ValueError("invalid dims: array size defined by dims is larger than the maximum possible size.")
-    places: Any = None
-    for column, own, length in zip(columns, edges, shape, strict=True):
-        place = searchsorted(own, column, side="right")
-        place = subtract(place, equal(column, own[-1]))  # the last edge is in the last box
-        places = place if places is None else add(multiply(places, length), place)
-    weighed = arrays[1] if len(arrays) > 1 else None
-    return histogram_from_counts(bincount(places, weighed, math.prod(shape)), edges, density)
+    indices: Any = None
+    for column, axis_edges, length in zip(columns, edges, shape, strict=True):
+        index = searchsorted(axis_edges, column, side="right")
+        index = subtract(index, equal(column, axis_edges[-1]))  # the last bin includes its right edge
+        indices = index if indices is None else add(multiply(indices, length), index)
+    weight_array = arrays[1] if len(arrays) > 1 else None
+    return histogram_from_counts(bincount(indices, weight_array, math.prod(shape)), edges, density)
 
 
 def histogram_from_counts(counts: Array, edges: Any, density: Any) -> tuple[Array, Any]:
-    """Return the histogram, of what is in each box and outside, at both ends of each axis."""
+    """Make the histogram from counts that include the outside at both ends of each axis."""
     shape = tuple(len(each) + 1 for each in edges)
     hist = counts.reshape(shape).astype(float)[(slice(1, -1),) * len(edges)]
     if density:
-        whole = hist.sum()
-        for axis, own in enumerate(edges):
-            hist = hist / np.diff(own).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
-        hist /= whole
+        total = hist.sum()
+        for axis, axis_edges in enumerate(edges):
+            hist = hist / np.diff(axis_edges).reshape([-1 if d == axis else 1 for d, _ in enumerate(edges)])
+        hist /= total
     return hist, edges
 
 
 def edges_of(columns: Sequence[Any], bins: Any, range: Any, extent: Callable[[Any], Any]) -> Any:
-    """Return what NumPy finds of two points that reach as far, as `extent` tells of a column."""
+    """Return NumPy's edges, computed from two points that span the columns' ranges (`extent`)."""
     limits: list[Any] = list(range) if range is not None else [None] * len(columns)
     ends = [
         (0, 0) if n < len(limits) and limits[n] is not None else extent(column)

@@ -1,4 +1,4 @@
-"""NumPy's arithmetic of quantiles, on order statistics: where in a sorted row they lie, and between what."""
+"""NumPy's quantile arithmetic: the ranks that each level needs, and the interpolation between them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from pycudakit._native.dtypes import Array
 
-# The formulas are numpy/lib/_function_base_impl.py's, operation by operation, so that every bit is NumPy's.
+# The formulas are those of numpy/lib/_function_base_impl.py, operation by operation, for the same bits.
 
 
 def _by_boundaries(index: Any, takes_lower: Any) -> Any:
@@ -27,8 +27,10 @@ def _unchanged(gamma: Any, _: Any) -> Any:
 
 
 class _Method(NamedTuple):
-    virtual_index: Callable[[int, Any], Any]  # of the quantiles in a sorted row of n, between two elements
-    gamma: Callable[[Any, Any], Any] | None  # None: it is an integer
+    """One of NumPy's quantile methods."""
+
+    virtual_index: Callable[[int, Any], Any]  # the fractional index of levels in a sorted row of n
+    gamma: Callable[[Any, Any], Any] | None  # the interpolation weight; None: the index is an integer
 
 
 METHODS = {
@@ -60,17 +62,17 @@ _PIECE = 1 << 16  # elements
 
 
 def quantile_is_valid(q: Array) -> bool:
-    """Tell whether all are from 0 to 1, as NumPy asks it."""
+    """Return True if all levels are from 0 to 1, by NumPy's test."""
     if q.ndim == 1 and q.size < 10:
         return all(0.0 <= value <= 1.0 for value in q)
     if q.size <= _PIECE:
         return bool(q.min() >= 0 and q.max() <= 1)
     pieces: Any = np.nditer(q, flags=["external_loop", "buffered"], buffersize=_PIECE)
-    return all(piece.min() >= 0 and piece.max() <= 1 for piece in pieces)  # and Ctrl-C comes in between
+    return all(piece.min() >= 0 and piece.max() <= 1 for piece in pieces)  # Ctrl-C is handled in between
 
 
 def neighbour_indexes(n: Any, q: Any, method: str, floating: bool) -> tuple[list[Any], Any]:
-    """Return places in rows of `n` elements, negative ones from the end, and how far it is between two."""
+    """Return the neighbouring indices of levels in rows of `n`, negative from the end, and the weights."""
     rule = METHODS[method]
     index = rule.virtual_index(n, q)
     if rule.gamma is None or (method == "linear" and np.issubdtype(index.dtype, np.integer)):
@@ -87,16 +89,16 @@ def neighbour_indexes(n: Any, q: Any, method: str, floating: bool) -> tuple[list
 
 
 class QuantileInterpolation:
-    """What the quantiles `q` of sorted rows of `n` elements are made of.
+    """The ranks and interpolation weights of the quantiles `q` of sorted rows of `n` elements.
 
     Attributes
     ----------
-    places
-        Of the elements that each is one of, or between.
+    indexes
+        The lower and the upper neighbour of each quantile, or just one.
     gamma
-        How far it is from the first to the second.
+        The interpolation weights between them, or None.
     ranks
-        Of the elements that are needed, ascending.
+        The ranks of the elements that are needed, ascending.
     """
 
     def __init__(self, n: int, q: Array, method: str, floating: bool) -> None:
@@ -115,9 +117,9 @@ class QuantileInterpolation:
         self._at = [np.searchsorted(self.ranks, neighbour) for neighbour in self.indexes]
 
     def interpolate(self, elements: Array, weak: bool, out: Array | None = None) -> Any:
-        """Return the quantiles; `found` has the elements of the ranks along its first axis.
+        """Compute the quantiles; `elements` has the elements of the ranks along its first axis.
 
-        `weak` says that `q` was a Python number, which leaves a float its type.
+        `weak` says that `q` was a Python number, which does not change a float's type.
         """
         if self.gamma is None:
             return np.take(elements, self._at[0], axis=0, out=out)

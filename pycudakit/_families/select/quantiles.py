@@ -1,7 +1,7 @@
 """NumPy's order statistics: medians, quantiles and percentiles, with and without NaN.
 
-The engines find the elements that sorting would put in the middle, and the like; NumPy's own arithmetic makes
-the results of these, so that every bit is NumPy's.
+The engines select the elements of the needed ranks (radix select). NumPy's own arithmetic interpolates
+between them, so that every bit is NumPy's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import as_array
 
-MASKED_MEDIAN_BELOW = 600  # NumPy takes shorter rows by way of a masked array, which adds in their own type
+MASKED_MEDIAN_BELOW = 600  # for shorter rows NumPy uses a masked array, which adds in the array's own type
 
 
 @numpy_for_small(np.median)
@@ -39,13 +39,13 @@ def median(
     a : array_like
         The values. A NaN among them makes the median NaN.
     axis : int, tuple of int or None, optional
-        Along what; None is all elements.
+        The axes along which to compute; None for all elements.
     out : ndarray, optional
         Where to put the result.
     overwrite_input : bool, optional
-        Whether `a` may be changed. The engines leave it as it is.
+        Whether `a` may be changed. The engines do not change it.
     keepdims : bool, optional
-        Keep the axes that go, as axes of length 1.
+        Whether the reduced axes stay, of length 1.
 
     Returns
     -------
@@ -68,7 +68,7 @@ def median(
 
 
 def _propagate_nan(result: Any, nans: Array, request: OrderStatisticRequest) -> Any:
-    """Make the results of rows that have a NaN NaN, as NumPy does."""
+    """Set the results of rows that have a NaN to NaN, as NumPy does."""
     if not nans.any():
         return result
     nan = request.a.dtype.newbyteorder("=").type(np.nan)
@@ -88,7 +88,7 @@ def nanmedian(
     Parameters
     ----------
     a : array_like
-        The values. Where all are NaN the median is NaN, with a RuntimeWarning.
+        The values. The median of NaN alone is NaN, with a RuntimeWarning.
     axis, out, overwrite_input, keepdims
         As for `median`.
 
@@ -148,13 +148,13 @@ def quantile(
     a : array_like
         The values. A NaN among them makes the quantiles NaN.
     q : array_like of float
-        The shares, from 0 to 1: a number, or an array of one dimension or two.
+        The quantile levels, from 0 to 1: a number, or an array of one dimension or two.
     axis, out, overwrite_input, keepdims
         As for `median`. The first dimensions of the result are those of `q`.
     method : str, optional
-        What is taken between two values: any of `numpy.quantile`'s methods.
+        The interpolation between two values: any of `numpy.quantile`'s methods.
     weights : array_like, optional
-        A weight for each value, with the method ``"inverted_cdf"``.
+        A weight for each value, for the method ``"inverted_cdf"``.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def percentile(
     Parameters
     ----------
     q : array_like of float
-        The percentages, from 0 to 100.
+        The percentage levels, from 0 to 100.
     a, axis, out, overwrite_input, method, keepdims, weights
         As for `quantile`.
 
@@ -224,7 +224,7 @@ def nanquantile(
     Parameters
     ----------
     a : array_like
-        The values. Where all are NaN the quantiles are NaN, with a RuntimeWarning.
+        The values. The quantiles of NaN alone are NaN, with a RuntimeWarning.
     q, axis, out, overwrite_input, method, keepdims, weights
         As for `quantile`.
 
@@ -259,9 +259,9 @@ def nanpercentile(
     Parameters
     ----------
     a : array_like
-        The values. Where all are NaN the percentiles are NaN, with a RuntimeWarning.
+        The values. The percentiles of NaN alone are NaN, with a RuntimeWarning.
     q : array_like of float
-        The percentages, from 0 to 100.
+        The percentage levels, from 0 to 100.
     axis, out, overwrite_input, method, keepdims, weights
         As for `quantile`.
 
@@ -280,8 +280,8 @@ def nanpercentile(
 
 def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, bool], weights: Any) -> Any:
     axis, out, _, method, keepdims = keywords
-    known_weights = None if weights is None else as_array(weights)
-    unsupported = "it has such weights" if weights is not None and known_weights is None else None
+    weight_array = None if weights is None else as_array(weights)
+    unsupported = "weights of an unsupported type" if weights is not None and weight_array is None else None
     choice, request = plan_selection(name, a, q, (axis, out, keepdims), unsupported)
     if choice.engine == "numpy" or request is None:
         return by_numpy(choice, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
@@ -295,10 +295,10 @@ def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, b
         return by_numpy(choice, lambda: getattr(np, name)(a, q, *keywords, weights=weights))
     if levels.ndim > 2:
         raise ValueError("q must be a scalar or 1d")
-    if known_weights is not None:
+    if weight_array is not None:
         skips_nan = name.startswith("nan")
         return weighted_quantiles(
-            request.a, levels, axis, out, method, request.keepdims, known_weights, skips_nan
+            request.a, levels, axis, out, method, request.keepdims, weight_array, skips_nan
         )
     weak = type(q) in (int, float)
     if name.startswith("nan"):
@@ -313,7 +313,7 @@ def _quantiles(name: str, a: Any, q: Any, keywords: tuple[Any, Any, bool, str, b
 
 
 def _quantiles_by_valid_count(selector: Selector, levels: Array, method: str, weak: bool) -> Any:
-    """Return the quantiles of each row's own number of elements."""
+    """Compute the quantiles of rows that have different numbers of valid elements, group by group."""
     request = selector.request
     dtype = request.a.dtype
     valid = selector.valid_counts()
@@ -343,9 +343,9 @@ def _quantiles_by_valid_count(selector: Selector, levels: Array, method: str, we
             group_result = points[group].interpolate(elements[:, rows], weak)
         else:
             group_result = np.full((*levels.shape, len(rows)), np.nan, dtype)
-        if result is None:  # the first row's type is that of all
+        if result is None:  # the first row's type becomes the result's
             kind = group_result.dtype if levels.ndim else group_result.dtype.newbyteorder("=")
-            # NumPy has the quantiles of a row side by side.
+            # NumPy stores the quantiles of a row adjacently.
             result = np.moveaxis(np.empty((len(valid), *levels.shape), kind), 0, -1)
         result[..., rows] = group_result
     return result.reshape(levels.shape + request.outer_shape)

@@ -1,4 +1,4 @@
-"""NumPy's quantiles of weighted values: sorted on the engine, and found by NumPy's own arithmetic."""
+"""NumPy's weighted quantiles: values are sorted on the engine, and looked up by cumulative weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pycudakit._families.select.order_statistics import warn_all_nan_slice
 from pycudakit._families.sort.sorting import argsort
 from pycudakit._native.dtypes import FLOAT64, Array
 
-_NUMPY: Any = np  # whose annotations are narrower than what it takes
+_NUMPY: Any = np  # NumPy's annotations are narrower than its functions
 
 
 def weighted_quantiles(
@@ -27,9 +27,9 @@ def weighted_quantiles(
     user_weights: Array,
     skips_nan: bool,
 ) -> Any:
-    """Return for each share the first value up to which the weights come to that share of their sum.
+    """Return, for each level, the first value at which the cumulative weight reaches that share of the total.
 
-    NaN are the last values, or none where they are skipped.
+    NaN sort last, or have no weight if `skips_nan`.
     """
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
@@ -41,13 +41,13 @@ def weighted_quantiles(
     kept_axes = [d for d in range(a.ndim) if d not in axes]
     outer_shape = tuple(a.shape[d] for d in kept_axes)
 
-    def numpys() -> Any:
+    def by_numpy() -> Any:
         return _NUMPY.nanquantile(
             a, levels, axis, out, method=method, keepdims=keepdims, weights=user_weights
         )
 
     if skips_nan and user_weights.shape != a.shape and math.prod(outer_shape) > 1:
-        return numpys()  # which refuses that of several rows
+        return by_numpy()  # NumPy raises for several rows
     values, weights = (_rows(array, kept_axes, axes) for array in (a, weights))
     order = argsort(values, axis=-1, kind="stable")
     values, weights = (np.take_along_axis(array, order, -1) for array in (values, weights))
@@ -71,7 +71,7 @@ def weighted_quantiles(
         return result[()] if result.ndim == 0 and np.isnan(result) else result
     if out.shape != result.shape:
         if skips_nan:
-            return numpys()  # which writes to a part of it, or raises
+            return by_numpy()  # NumPy writes to a part of it, or raises
         raise ValueError(
             f"Wrong shape of argument 'out', shape={result.shape} is required; got shape={out.shape}."
         )
@@ -80,17 +80,17 @@ def weighted_quantiles(
 
 
 def zero_nan_weights(values: Any, weights: Any) -> tuple[Any, Any]:
-    """Return weights of rows in order, in which NaN have none, and which rows have nothing else.
+    """Set the weights of NaN to zero in sorted rows; return them, and a mask of rows that have only NaN.
 
-    In these all weigh as much, so that what is found there is a NaN.
+    Rows of NaN alone get equal weights, so that their quantiles are NaN.
     """
     is_nan = np.isnan(values)
-    is_empty = is_nan[:, :1]  # where even the first is
+    is_empty = is_nan[:, :1]  # NaN sort last, so the whole row is NaN
     return np.where(is_nan, is_empty, weights), is_empty
 
 
 def cumulative_weights(weights: Array) -> Array:
-    """Return what the weights of rows come to, up to each, as a share of their sum."""
+    """Return the cumulative weights of rows, divided by their totals."""
     with np.errstate(invalid="ignore", divide="ignore"):
         sums: Array = weights.cumsum(axis=-1, dtype=FLOAT64)
         sums /= sums[:, -1:]
@@ -98,7 +98,7 @@ def cumulative_weights(weights: Array) -> Array:
 
 
 def quantile_indexes(sums: Array, levels: Array) -> Array:
-    """Return where rows of sums first come to each share; what weighs nothing is before the least, too."""
+    """Return the index at which each row of cumulative weights reaches each level, past leading zeros."""
     if levels.dtype.kind == "f":
         sums = sums.astype(levels.dtype)
     sums[sums == 0] = -1
@@ -110,7 +110,7 @@ def quantile_indexes(sums: Array, levels: Array) -> Array:
 
 
 def broadcast_weights(weights: Any, a: Any, axes: tuple[int, ...] | None) -> Any:
-    """Return a weight for each value."""
+    """Return a weight for each value; raise NumPy's errors."""
     if weights.shape == a.shape:
         return weights
     if axes is None:
@@ -122,7 +122,7 @@ def broadcast_weights(weights: Any, a: Any, axes: tuple[int, ...] | None) -> Any
 
 
 def _rows(array: Array, kept_axes: list[int], axes: tuple[int, ...]) -> Array:
-    """Return what is compared with each other as rows."""
+    """Return the array with the reduced axes joined to rows."""
     length = int(np.prod([array.shape[d] for d in axes], dtype=np.int64))
     rows: Array = array.transpose(*kept_axes, *sorted(axes)).reshape(-1, length)
     return rows

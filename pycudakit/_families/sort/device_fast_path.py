@@ -1,4 +1,4 @@
-"""Rows of arrays on a GPU, sorted where they lie."""
+"""The device fast path of sorts: device arrays are sorted by rows, asynchronously, in their stream."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def sort(
     stable: Any = None,
     descending: Any = None,
 ) -> Any:
-    """Sort the rows of a dense array; None where that takes more care."""
+    """Sort a device array along an axis; return None if it needs the general path."""
     return None if descending else _call("sort", a, axis, kind, order, stable)
 
 
@@ -52,24 +52,24 @@ def argsort(
     stable: Any = None,
     descending: Any = None,
 ) -> Any:
-    """Find the order of the rows of a dense array; None where that takes more care."""
+    """Argsort a device array along an axis; return None if it needs the general path."""
     return _call("argsort", a, axis, kind, order, stable, bool(descending))
 
 
 def partition(a: Any, kth: Any = None, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
-    """Sort the rows of an array, of which each element is then where it is to be."""
+    """Partition a device array by sorting it, which is a partition for every `kth`."""
     return _call("sort", a, axis, None, order, None) if _is_kth(a, kth, axis, kind) else None
 
 
 def argpartition(
     a: Any, kth: Any = None, axis: Any = -1, kind: Any = "introselect", order: Any = None
 ) -> Any:
-    """Find the order of the rows of an array."""
+    """Argpartition a device array by a stable argsort."""
     return _call("argsort", a, axis, None, order, None, False) if _is_kth(a, kth, axis, kind) else None
 
 
 def _is_kth(a: Any, kth: Any, axis: Any, kind: Any) -> bool:
-    """Tell whether a place is one in a row."""
+    """Return True if `kth` is one valid index along the axis."""
     shape = getattr(a, "shape", ())
     try:
         length = math.prod(shape) if axis is None else shape[axis]
@@ -78,21 +78,21 @@ def _is_kth(a: Any, kth: Any, axis: Any, kind: Any) -> bool:
     return kind == "introselect" and type(kth) is int and -length <= kth < length
 
 
-class _PreparedForm(NamedTuple):
-    """What is known of calls of one form."""
+class _PreparedSignature(NamedTuple):
+    """The layout of a sort for one array signature."""
 
     dtype: DType
     shape: tuple[int, ...]  # of the result
-    order: tuple[int, ...]  # of the axes, that along which is sorted last
+    order: tuple[int, ...]  # of the axes, with the sorted one last
     rows: tuple[int, ...]  # the shape in this order
-    strides: tuple[int, ...] | None  # in this order, of what is copied first: entries take rows side by side
+    strides: tuple[int, ...] | None  # in this order, if the array must be copied to contiguous rows first
 
 
 @functools.lru_cache(1024)
-def _known(fields: tuple[Any, ...], axis: Any) -> _PreparedForm | None:
-    """Return how arrays of a form are sorted; None where that takes more care."""
-    form = ArraySignature(*fields)
-    dtype, shape = numpy_dtype(form.dtype), tuple(form.shape)
+def _prepare_signature(fields: tuple[Any, ...], axis: Any) -> _PreparedSignature | None:
+    """Compute the layout for an array signature; None if it needs the general path."""
+    signature = ArraySignature(*fields)
+    dtype, shape = numpy_dtype(signature.dtype), tuple(signature.shape)
     size, dimensions = math.prod(shape), len(shape)
     along = dimensions - 1 if axis is None else axis
     if type(along) is not int or not -dimensions <= along < dimensions or dtype is None:
@@ -101,10 +101,10 @@ def _known(fields: tuple[Any, ...], axis: Any) -> _PreparedForm | None:
         return None
     order = (*(d for d in range(dimensions) if d != along % dimensions), along % dimensions)
     rows, strides = tuple(shape[d] for d in order), None
-    if form.strides is not None or order != tuple(range(dimensions)):
-        own = contiguous_strides(shape, dtype) if form.strides is None else form.strides
-        strides = tuple(own[d] for d in order)
-    return _PreparedForm(dtype, shape, order, rows, strides)
+    if signature.strides is not None or order != tuple(range(dimensions)):
+        own_strides = contiguous_strides(shape, dtype) if signature.strides is None else signature.strides
+        strides = tuple(own_strides[d] for d in order)
+    return _PreparedSignature(dtype, shape, order, rows, strides)
 
 
 def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *descending: bool) -> Any:
@@ -112,15 +112,19 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
     if library is None or engine is None or not (kind is order is None and stable in (None, True, False)):
         return None
     try:
-        seen = library.inspect(a)
+        inspected = library.inspect(a)
     except INSPECT_ERRORS:
         return None
-    known = None if seen is None or type(axis) not in (int, type(None)) else _known(seen[0], axis)
-    if seen is None or known is None:
+    prepared = (
+        None
+        if inspected is None or type(axis) not in (int, type(None))
+        else _prepare_signature(inspected[0], axis)
+    )
+    if inspected is None or prepared is None:
         return None
-    dtype, shape, axes, rows, strides = known
-    address, stream = seen[1:]
-    given = dtype if name == "sort" else _INT64
+    dtype, shape, axes, rows, strides = prepared
+    address, stream = inspected[1:]
+    result_dtype = dtype if name == "sort" else _INT64
     try:
         if strides is not None:
             copy = library.empty(rows, dtype, a)
@@ -130,7 +134,7 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
         size = math.prod(rows)
         if axis is None:
             rows, axes = (size,), (0,)
-        result = library.empty(rows, given, a)
+        result = library.empty(rows, result_dtype, a)
         pool = _pool(name, dtype, size // rows[-1], rows[-1], descending)
         work = pool.take()
         try:
@@ -139,30 +143,34 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
         finally:
             pool.give_back(work)
         if axes != tuple(range(len(axes))):
-            back = library.empty(shape, given, a)
-            own = contiguous_strides(shape, given)
-            to = library.address_of(back), tuple(own[d] for d in axes)
+            moved_back = library.empty(shape, result_dtype, a)
+            result_strides = contiguous_strides(shape, result_dtype)
+            to = library.address_of(moved_back), tuple(result_strides[d] for d in axes)
             enqueue_copy(
-                given, rows, to, (library.address_of(result), contiguous_strides(rows, given)), stream
+                result_dtype,
+                rows,
+                to,
+                (library.address_of(result), contiguous_strides(rows, result_dtype)),
+                stream,
             )
-            return back
-    except errors.OutOfMemory:  # the way over the host needs less on the GPU
+            return moved_back
+    except errors.OutOfMemory:  # the general path needs less device memory
         return None
     return result
 
 
 class _PreparedSort(NativeCall):
-    """What an entry that sorts takes of arrays of one form."""
+    """Prepared arguments of a sorting entry for device arrays of one signature."""
 
     def __init__(self, entry: str, rows: int, columns: int, descending: tuple[bool, ...]) -> None:
         super().__init__()
         self.entry = entry
         self.source, self.result = ctypes.c_void_p(), ctypes.c_void_p()
-        # Of an order, there is as much of each row as it has.
+        # An argsort also takes the number of indices to return per row, here all of them.
         self._more = rows, columns, *((columns, int(*descending)) if descending else ())
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
+        """Return the entry, bound to its arguments."""
         return abi.bound(
             library, self.entry, self.source, self.result, *self._more, self.options, self.report
         )

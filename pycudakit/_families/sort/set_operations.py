@@ -1,4 +1,4 @@
-"""NumPy's operations of sets: sorting and searching, in its order."""
+"""NumPy's set operations, by sorting and binary search; their results are sorted."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def isin(
     Parameters
     ----------
     element : array_like
-        What to look for.
+        The elements to look for.
     test_elements : array_like
-        Where to look for it.
+        The elements to look among.
     assume_unique, kind
-        As for `numpy.isin`; the answer does not depend on them.
+        As for `numpy.isin`; the result does not depend on them.
     invert : bool
-        Whether to tell which are not.
+        Whether to return the elements that are not in `test_elements`.
 
     Examples
     --------
@@ -47,41 +47,41 @@ def isin(
     arrays, result = arrays_or_numpy_result("isin", numpy, element, test_elements)
     if not arrays:
         return result
-    wanted, known = arrays
+    wanted, candidates = arrays
     if kind not in (None, "sort", "table"):
         raise ValueError(f"Invalid kind: '{kind}'. Please use None, 'sort' or 'table'.")
-    if kind == "table" and "f" in (wanted.dtype.kind, known.dtype.kind):
+    if kind == "table" and "f" in (wanted.dtype.kind, candidates.dtype.kind):
         raise ValueError(
             "The 'table' method is only supported for boolean or integer arrays. Please select 'sort' or "
             "None for kind."
         )
-    choice = plan_isin(wanted, known, may_have_table=kind != "sort")
+    choice = plan_isin(wanted, candidates, may_have_table=kind != "sort")
     if choice.engine == "numpy":
         return native_call.run_numpy(
             "isin", REASON_NUMPY_FASTER, numpy
-        )  # by its values, and not for its size
-    known = sort(_as_one_type(wanted.reshape(-1)[:0], known)[1].ravel())
-    found: Array = np.zeros(wanted.shape, bool)
-    if known.size:
-        flat, told = wanted.reshape(-1), found.reshape(-1)
-        for first in range(0, flat.size, _PIECE):  # in the memory of a piece
-            piece = flat[first : first + _PIECE].astype(known.dtype, copy=False)
-            places = np.minimum(searchsorted(known, piece), known.size - 1)
-            np.equal(known[places], piece, out=told[first : first + _PIECE])
-    return np.logical_not(found, out=found) if invert else found
+        )  # NumPy's algorithm depends on the values, not only on the size
+    candidates = sort(_as_one_type(wanted.reshape(-1)[:0], candidates)[1].ravel())
+    is_member: Array = np.zeros(wanted.shape, bool)
+    if candidates.size:
+        flat, flat_result = wanted.reshape(-1), is_member.reshape(-1)
+        for first in range(0, flat.size, _PIECE):  # in pieces, to bound the temporary memory
+            piece = flat[first : first + _PIECE].astype(candidates.dtype, copy=False)
+            indices = np.minimum(searchsorted(candidates, piece), candidates.size - 1)
+            np.equal(candidates[indices], piece, out=flat_result[first : first + _PIECE])
+    return np.logical_not(is_member, out=is_member) if invert else is_member
 
 
 _PIECE = 1 << 24  # elements
 
 
-def _as_one_type(wanted: Array, known: Array) -> tuple[Array, Array]:
-    common = np.result_type(wanted, known)
-    if common.kind == "f" and wanted.dtype.kind in "iu" and known.dtype.kind in "iu":
-        # 64 bits with a sign and without: what the type of the one has no room for is not among the other.
+def _as_one_type(wanted: Array, candidates: Array) -> tuple[Array, Array]:
+    common = np.result_type(wanted, candidates)
+    if common.kind == "f" and wanted.dtype.kind in "iu" and candidates.dtype.kind in "iu":
+        # int64 and uint64: candidates that the type of `wanted` cannot hold cannot be members.
         limits = np.iinfo(wanted.dtype)
-        fits = known >= 0 if limits.min == 0 else known <= np.uint64(limits.max)
-        return wanted, known[fits].astype(wanted.dtype)
-    return wanted.astype(common, copy=False), known.astype(common, copy=False)
+        fits = candidates >= 0 if limits.min == 0 else candidates <= np.uint64(limits.max)
+        return wanted, candidates[fits].astype(wanted.dtype)
+    return wanted.astype(common, copy=False), candidates.astype(common, copy=False)
 
 
 @numpy_for_small(np.union1d)
@@ -103,7 +103,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     arrays, result = arrays_or_numpy_result("union1d", functools.partial(np.union1d, ar1, ar2), ar1, ar2)
     if not arrays:
         return result
-    # A Python number's type is that of its company.
+    # A Python number takes the type of the other array.
     parts = [a if type(a) in (int, float) else array for a, array in zip((ar1, ar2), arrays, strict=True)]
     return unique(np.concatenate(parts, axis=None))
 
@@ -118,9 +118,9 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     ar1, ar2 : array_like
         The arrays, of any shape.
     assume_unique : bool
-        Whether the elements of each are known to be distinct.
+        Whether the elements of each array are distinct.
     return_indices : bool
-        Whether to return, too, where they are first in each flattened array.
+        Whether to also return the indices of their first occurrences in each flattened array.
 
     Examples
     --------
@@ -147,10 +147,10 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     order = argsort(both, kind="stable")
     both = both[order]
     is_common = both[1:] == both[:-1]
-    places = order[:-1][is_common], order[1:][is_common] - one.size
+    indices = order[:-1][is_common], order[1:][is_common] - one.size
     if firsts:
-        places = firsts[0][places[0]], firsts[1][places[1]]
-    return both[:-1][is_common], *places
+        indices = firsts[0][indices[0]], firsts[1][indices[1]]
+    return both[:-1][is_common], *indices
 
 
 @numpy_for_small(np.setdiff1d)
@@ -163,7 +163,7 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     ar1, ar2 : array_like
         The arrays, of any shape.
     assume_unique : bool
-        Whether the elements of each are known to be distinct; the result is then in the order of `ar1`.
+        Whether the elements of each array are distinct; the result is then in the order of `ar1`.
 
     Examples
     --------
@@ -189,7 +189,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     ar1, ar2 : array_like
         The arrays, of any shape.
     assume_unique : bool
-        Whether the elements of each are known to be distinct.
+        Whether the elements of each array are distinct.
 
     Examples
     --------
@@ -217,7 +217,7 @@ def _numpy_values(x: Any, /) -> Any:
 @numpy_for_small(_numpy_values)
 @logged_as_one_call("unique_values")
 def unique_values(x: Any) -> Any:
-    """Return the distinct elements, each NaN for itself, as the array API has it.
+    """Return the unique elements of an array, as the array API defines it: every NaN is distinct.
 
     Parameters
     ----------

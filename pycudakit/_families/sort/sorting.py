@@ -1,6 +1,6 @@
-"""NumPy's functions for sorting and order: its names, signatures, types, shapes and errors.
+"""NumPy's functions for sorting, selecting and searching, with its names, types, shapes and errors.
 
-NaN comes last, -0.0 and 0.0 are equal, and every order is the stable one.
+NaN sorts last, -0.0 and 0.0 are equal, and every sort is stable. The engines sort by radix.
 """
 
 from __future__ import annotations
@@ -38,27 +38,29 @@ from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import NO_COST, choose_engine
 from pycudakit._runtime.native_call import logged_as_one_call
 
-# Small calls go straight to NumPy: what `sort`, `argsort` and `unique` begin with is all that they cost more.
-_FEW_SORTED, _FEW_ARGSORTED = SMALL_SORT.most, SMALL_ARGSORT.most
-_MAX_EXACT_INTEGER = 2.0**53  # from here on, different integers are one float
-_LONG = 2048  # elements that NumPy takes longer to convert than a call takes us
+# Small calls go straight to NumPy; their only overhead is the check at the beginning of `sort` and others.
+_NUMPY_SORT_BELOW, _NUMPY_ARGSORT_BELOW = SMALL_SORT.most, SMALL_ARGSORT.most
+_MAX_EXACT_INTEGER = 2.0**53  # from here on, different integers convert to the same float
+_LONG = 2048  # elements whose conversion in NumPy takes longer than our Python overhead
 
 
 def _order_reversed(array: Array) -> Array:
-    """Return values whose order is the other way round, but for NaN, which stays last."""
+    """Return values that sort in the reverse order, except NaN, which stays last."""
     flipped: Array = np.negative(array) if array.dtype.kind == "f" else np.invert(array)
     return flipped
 
 
-def _descending(function: Any, numpys: Any, a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
-    """Have a function that sorts as one of NumPy's does find the descending order."""
+def _descending(
+    function: Any, numpy_function: Any, a: Any, axis: Any, kind: Any, order: Any, stable: Any
+) -> Any:
+    """Sort descending by an ascending sort function, on values in reverse order."""
     if kind is not None:
         raise ValueError("`kind` and keyword parameters can't be provided at the same time")
     array = np.asarray(a)
     if order is not None or array.dtype.kind not in "biuf":
-        return numpys(array, axis, order=order, stable=stable, descending=True)  # since NumPy 2.5
+        return numpy_function(array, axis, order=order, stable=stable, descending=True)  # since NumPy 2.5
     result = function(_order_reversed(array), axis, stable=stable)
-    return result if numpys is np.argsort else _order_reversed(result).astype(array.dtype, copy=False)
+    return result if numpy_function is np.argsort else _order_reversed(result).astype(array.dtype, copy=False)
 
 
 def _numpy_sort(
@@ -91,15 +93,15 @@ def sort(
     Parameters
     ----------
     a : array_like
-        What to sort.
+        The array to sort.
     axis : int or None
-        The axis to sort along; None sorts all elements as one list.
+        The axis to sort along; None flattens the array.
     kind, stable
-        As NumPy takes them. The engines sort stably, whatever they are.
+        As for NumPy. The engines sort stably in any case.
     order
-        NumPy's alone: for arrays with fields.
+        For arrays with fields, which only NumPy supports.
     descending : bool, optional
-        Whether the greatest come first, as NumPy 2.5 has it; NaN comes last all the same.
+        Whether to sort in descending order, as in NumPy 2.5; NaN still sorts last.
 
     Examples
     --------
@@ -113,7 +115,7 @@ def sort(
     is_stable = stable or kind in ("stable", "mergesort")
     if (
         type(a) is np.ndarray
-        and a.size <= (FEW if is_stable else _FEW_SORTED.get(a.dtype, 0))
+        and a.size <= (FEW if is_stable else _NUMPY_SORT_BELOW.get(a.dtype, 0))
         and context.fast_path_engine() == "auto"
     ):
         result = np.sort(a, axis, kind, order, stable=stable)
@@ -162,15 +164,15 @@ def argsort(
     Parameters
     ----------
     a : array_like
-        What to sort.
+        The array to sort.
     axis : int or None
-        The axis to sort along; None sorts all elements as one list.
+        The axis to sort along; None flattens the array.
     kind, stable
-        As NumPy takes them.
+        As for NumPy.
     order
-        NumPy's alone: for arrays with fields.
+        For arrays with fields, which only NumPy supports.
     descending : bool, optional
-        Whether the greatest come first, as NumPy 2.5 has it; NaN comes last all the same.
+        Whether to sort in descending order, as in NumPy 2.5; NaN still sorts last.
 
     Examples
     --------
@@ -182,7 +184,7 @@ def argsort(
         return _descending(argsort, np.argsort, a, axis, kind, order, stable)
     if (
         type(a) is np.ndarray
-        and a.size <= _FEW_ARGSORTED.get(a.dtype, 0)
+        and a.size <= _NUMPY_ARGSORT_BELOW.get(a.dtype, 0)
         and context.fast_path_engine() == "auto"
         and kind is None
         and order is None
@@ -224,7 +226,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     """
     try:
         arrays = [operands.as_array(key) for key in keys]
-    except TypeError:  # it is no sequence
+    except TypeError:  # keys is not a sequence
         return np.lexsort(keys, axis)
     ordinary = [array for array in arrays if array is not None]
     if not ordinary or len({array.shape for array in ordinary}) > 1 or ordinary[0].ndim == 0:
@@ -235,14 +237,14 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         return native_call.run_numpy("lexsort", choice.reason, lambda: np.lexsort(keys, axis))
     order = argsort_along(choice, ordinary[0], axis)
     for key in ordinary[1:]:
-        # Each order is stable, so that what came before decides among equals.
+        # Each sort is stable, so that earlier keys decide among equal elements.
         next_order = argsort_along(choice, np.take_along_axis(key, order, axis), axis)
         order = np.take_along_axis(order, next_order, axis)
     return order
 
 
 def _is_kth(kth: Any, array: Array, axis: Any) -> bool:
-    """Tell whether NumPy takes this for places along an axis; if not, it is for NumPy to say why."""
+    """Return True if `kth` is valid along the axis; if not, NumPy raises."""
     columns = axis_length(array, axis)
     try:
         positions = np.asarray(kth)
@@ -264,13 +266,13 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     Parameters
     ----------
     a : array_like
-        What to partition.
+        The array to partition.
     kth : int or sequence of ints
-        Places in the sorted array.
+        Indices in the sorted array.
     axis : int or None
-        The axis to partition along; None takes all elements as one list.
+        The axis to partition along; None flattens the array.
     kind, order
-        As NumPy takes them.
+        As for NumPy.
 
     Examples
     --------
@@ -298,13 +300,13 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     Parameters
     ----------
     a : array_like
-        What to partition.
+        The array to partition.
     kth : int or sequence of ints
-        Places in the sorted array.
+        Indices in the sorted array.
     axis : int or None
-        The axis to partition along; None takes all elements as one list.
+        The axis to partition along; None flattens the array.
     kind, order
-        As NumPy takes them.
+        As for NumPy.
 
     Examples
     --------
@@ -336,11 +338,11 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     Parameters
     ----------
     a : array_like
-        One dimension, sorted; or `sorter` sorts it.
+        One dimension, sorted ascending, or by `sorter`.
     v : array_like
-        The values.
+        The values to insert.
     side : {"left", "right"}
-        Before or after equal elements.
+        Whether to insert before or after equal elements.
     sorter : array_like of ints, optional
         The indices that sort `a`.
 
@@ -361,7 +363,7 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     if choice.engine == "numpy":
         numpy = functools.partial(_numpy_searchsorted, a, v, side, sorter)
         return native_call.run_numpy("searchsorted", choice.reason, numpy)
-    np.searchsorted(array, np.empty(0, array.dtype), side, sorter)  # which checks them
+    np.searchsorted(array, np.empty(0, array.dtype), side, sorter)  # raises NumPy's errors
     if sorter is not None:
         sorter = np.asarray(sorter)
         if values.size and sorter.size and not (sorter.min() >= 0 and sorter.max() < array.size):
@@ -378,20 +380,20 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
 
 
 def _cast_if_lossless(array: Array, values: Array) -> Array:
-    """Return few values in the type of many, if that holds them: else the many would be converted."""
+    """Convert the values to the array's type if that is lossless, so that the array is not converted."""
     if values.dtype == array.dtype or values.size >= array.size:
         return values
     common = values.astype(np.result_type(array.dtype, values.dtype))
     with np.errstate(over="ignore", invalid="ignore"):
-        held = common.astype(array.dtype)
-    is_exact = held == common
+        converted = common.astype(array.dtype)
+    is_exact = converted == common
     if common.dtype.kind == "f" and array.dtype.kind in "iu":
-        is_exact &= np.abs(common) < np.float64(_MAX_EXACT_INTEGER)  # which float16 does not hold
-    return held if is_exact.all() else values
+        is_exact &= np.abs(common) < np.float64(_MAX_EXACT_INTEGER)  # float16 cannot hold the limit
+    return converted if is_exact.all() else values
 
 
 class TopK(NamedTuple):
-    """The best elements, and where they are."""
+    """The result of `topk`: the selected elements and their indices."""
 
     values: Any
     indices: Any
@@ -400,17 +402,17 @@ class TopK(NamedTuple):
 def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
     """Return the `k` largest or smallest elements along an axis, the best first, and their indices.
 
-    Equal elements come in order of their indices. NaN comes last, be it the largest or the smallest that are
-    wanted. NumPy has no such function, and so the engine ``"numpy"`` has not.
+    Equal elements are in order of their indices. NaN sorts last, for the largest and for the smallest. NumPy
+    has no such function, so the engine ``"numpy"`` raises `Unsupported`.
 
     Parameters
     ----------
     a : array_like
         The elements.
     k : int
-        How many, from 0 to the length of the axis.
+        The number of elements, from 0 to the length of the axis.
     axis : int or None
-        The axis to choose along; None takes all elements as one list.
+        The axis to select along; None flattens the array.
     largest : bool
         False for the smallest.
 
@@ -433,7 +435,7 @@ def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
 
 
 def topk_indices(a: Any, k: Any, axis: Any, largest: Any) -> Array:
-    """Return the indices that `topk` returns."""
+    """Return the indices of the `k` largest or smallest elements along an axis."""
     array = operands.as_array(a)
     k = operator.index(k)
     if array is None:
@@ -443,5 +445,5 @@ def topk_indices(a: Any, k: Any, axis: Any, largest: Any) -> Array:
         raise errors.Unsupported("topk: NumPy has no such function; use another engine")
     flat, axis = (array.ravel(), 0) if axis is None else (array, normalize_axis_index(axis, array.ndim))
     if not 0 <= k <= flat.shape[axis]:
-        raise ValueError(f"k={k} is not from 0 to {flat.shape[axis]}, the length of the axis")
+        raise ValueError(f"k is {k}, and must be from 0 to {flat.shape[axis]}, the length of the axis")
     return argsort_along(choice, flat, axis, k, bool(largest))

@@ -1,4 +1,4 @@
-"""NumPy's `unique`."""
+"""NumPy's `unique`: distinct elements by sorting, with `pk_unique`; along an axis by `lexsort`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import logged_as_one_call
 
-_MOST = SMALL_UNIQUE.most
+_NUMPY_BELOW = SMALL_UNIQUE.most
 
 
 @numpy_for_small(np.unique)
@@ -40,14 +40,14 @@ def unique(
     ar : array_like
         The elements.
     return_index, return_inverse, return_counts : bool
-        Whether to return, too: where each first is in the flattened array; which of the distinct ones each
-        element is; how many there are of each.
+        Whether to also return the index of each first occurrence in the flattened array; the index of each
+        element in the result; and the number of occurrences.
     axis : int, optional
-        Compare what lies along an axis, element by element, instead of elements.
+        The axis along which slices are compared as a whole; by default, elements are compared.
     equal_nan : bool
-        Whether all NaN are one.
+        Whether all NaN are equal.
     sorted : bool
-        The engines return them in order, whatever it is.
+        Ignored by the engines, which always sort.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def unique(
     """
     if (
         type(ar) is np.ndarray
-        and ar.size <= _MOST.get(ar.dtype, 0)
+        and ar.size <= _NUMPY_BELOW.get(ar.dtype, 0)
         and context.fast_path_engine() == "auto"
         and (ar.size <= FEW or not (return_index or return_inverse or return_counts))
         and sorted
@@ -74,33 +74,33 @@ def unique(
     array = operands.as_array(ar)
     if array is not None and axis is not None and array.ndim > 1:
         return _along(array, by_numpy, axis, (return_index, return_inverse, return_counts))
-    wanted = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
+    flags = abi.UNIQUE_INDEX * bool(return_index) + abi.UNIQUE_INVERSE * bool(return_inverse)
     order = "stable" if return_index else ("quicksort" if return_inverse else None)
     choice = plan_unique(array, order, bool(return_counts))
     if choice.engine == "numpy" or array is None:
         return native_call.run_numpy("unique", choice.reason, by_numpy)
     if axis is not None:
         normalize_axis_index(axis, array.ndim)
-    wanted += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
+    flags += abi.UNIQUE_COUNTS * bool(return_counts) + abi.UNIQUE_EQUAL_NAN * bool(equal_nan)
     name, keys = as_keys(array.ravel())
-    values, found = np.empty_like(keys), np.empty(1, np.int64)
-    flags = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
-    index, inverse, counts = (np.empty(keys.size if wanted & flag else 0, np.int64) for flag in flags)
+    values, count = np.empty_like(keys), np.empty(1, np.int64)
+    outputs = abi.UNIQUE_INDEX, abi.UNIQUE_INVERSE, abi.UNIQUE_COUNTS
+    index, inverse, counts = (np.empty(keys.size if flags & flag else 0, np.int64) for flag in outputs)
     native_call.run(
         choice,
         f"pk_unique_{name}",
         keys,
         keys.size,
-        wanted,
+        flags,
         values,
         index,
         inverse,
         counts,
-        found,
+        count,
         size=keys.size,
     )
     for result in (values, index, counts):
-        result.resize(min(result.size, int(found[0])), refcheck=False)
+        result.resize(min(result.size, int(count[0])), refcheck=False)
     results = [values.view(array.dtype.newbyteorder("=")).astype(array.dtype, copy=False)]
     if return_index:
         results.append(index.astype(np.intp, copy=False))
@@ -112,27 +112,27 @@ def unique(
 
 
 @logged_as_one_call("unique")
-def _along(array: Array, by_numpy: Callable[[], Any], axis: int, wanted: tuple[bool, bool, bool]) -> Any:
-    """Return what is distinct along an axis; NaN is equal to nothing there, as in NumPy."""
+def _along(array: Array, by_numpy: Callable[[], Any], axis: int, requested: tuple[bool, bool, bool]) -> Any:
+    """Find the unique slices along an axis; NaN is never equal there, as in NumPy."""
     rows = np.moveaxis(array, normalize_axis_index(axis, array.ndim), 0)
     shape = rows.shape
     rows = np.ascontiguousarray(rows.reshape(len(rows), -1)) if array.size else rows
-    arrays, answer = arrays_or_numpy_result(
+    arrays, numpy_result = arrays_or_numpy_result(
         "unique", by_numpy, rows, unsupported=None if array.size else "it is empty along an axis"
     )
     if not arrays:
-        return answer
+        return numpy_result
     order = lexsort(rows.T[::-1])
     ordered = rows[order]
     is_first = np.concatenate(([True], (ordered[1:] != ordered[:-1]).any(axis=1)))
     firsts = np.flatnonzero(is_first)
     results = [np.moveaxis(ordered[firsts].reshape(-1, *shape[1:]), 0, axis)]
-    if wanted[0]:
+    if requested[0]:
         results.append(order[firsts])
-    if wanted[1]:
+    if requested[1]:
         inverse = np.empty(len(rows), np.intp)
         inverse[order] = np.cumsum(is_first) - 1
         results.append(inverse)
-    if wanted[2]:
+    if requested[2]:
         results.append(np.diff(firsts, append=len(rows)))
     return results[0] if len(results) == 1 else tuple(results)

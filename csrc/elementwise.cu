@@ -1,3 +1,5 @@
+// pk_evaluate on the CUDA engine: runs an elementwise program over host arrays chunk by chunk, or over device
+// arrays on their stream.
 #include "common/elementwise.h"
 
 #include "cuda/elementwise/interpreter.h"
@@ -8,19 +10,20 @@ namespace pk::elementwise {
 
 namespace {
 
-// A request, and the device that its operands lie on: -1 is the host.
+// A request, and the device that its operands are on; -1 is the host.
 struct Located : Request {
     template <class... Args>
     explicit Located(Args... args) : Request(args...), device(device_of(layout())) {}
     const int device;
 };
 
+// Enqueue a program over the caller's device arrays on their stream.
 void launch_async(const Evaluation &evaluation, int device, Call &call) {
     if (evaluation.layout.size == 0) return;
     const AsyncCall async_call(device, call);
     const plan::Operands operands(plan::Operands::CallerOwned(), evaluation.layout, call);
     Interpreter algorithm(evaluation, operands, call, {device}, false);
-    require(algorithm.is_resident(), "arrays lie on a device, and others on the host");
+    require(algorithm.is_resident(), "some operands are on a device, and others are on the host");
     if (!algorithm.has_memory) fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves no room for a program");
     run_pipeline(algorithm, call, {device}, {{0, algorithm.units()}});
     async_call.finish();

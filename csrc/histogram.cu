@@ -1,3 +1,5 @@
+// The histogram entries on the CUDA engine: pk_extent, pk_histogram, pk_histogram_of_extent,
+// pk_weighted_histogram and pk_digitize. If device memory is short, the host's loops compute them.
 #include "common/histogram.h"
 
 #include "cuda/histogram/weighted.cuh"
@@ -8,22 +10,24 @@ namespace {
 
 const BinLoops &host_loops() { return plain_bin_loops(); }
 
-// Each byte's value is counted, and looked up once. Returns whether a device has room.
+// Count elements of one byte: count each value of the byte, then find the bin of each of the 256 values on
+// the host. Return false if there is no device memory.
 bool count_bytes(const BinnedElements &counting, const plan::Operands &operands, Call &call,
                  const std::vector<int> &devices, int64_t *counts) {
-    int64_t of_byte[256 + 2] = {};
+    int64_t byte_counts[256 + 2] = {};
     pk_bins bytes{};
     bytes.kind = PK_BINS_INDEX;
     bytes.count = 256;
     const int type = PK_UINT8;
-    HistogramAlgorithm counter(counting.layout, &bytes, 1, &type, 256, of_byte, operands, call, devices);
+    HistogramAlgorithm counter(counting.layout, &bytes, 1, &type, 256, byte_counts, operands, call, devices);
     if (!counter.has_memory) return false;
     run_pipeline(counter, call, devices, {{0, counting.layout.size}});
     counter.finish();
-    count_values(counting.bins[0], counting.view(0).type, host_loops(), of_byte, counts);
+    count_values(counting.bins[0], counting.view(0).type, host_loops(), byte_counts, counts);
     return true;
 }
 
+// Count elements of any dtype. Return false if there is no device memory.
 bool count_elements(const BinnedElements &counting, const plan::Operands &operands, Call &call,
                     const std::vector<int> &devices, int64_t *counts) {
     const int types[2] = {counting.view(0).type, counting.axes == 2 ? counting.view(1).type : 0};
@@ -35,7 +39,7 @@ bool count_elements(const BinnedElements &counting, const plan::Operands &operan
     return true;
 }
 
-// Queues it in the thread's line, where the counts and the edges are at home, too.
+// Enqueue the counting on the thread's stream; edges and counts are device-resident, too.
 void count_async(const HistogramRequest &request, const HostRanges &host_ranges, int results, Call &call,
                  const StreamScope &stream_scope) {
     const CurrentDevice current(stream_scope.device);
@@ -50,7 +54,7 @@ void count_async(const HistogramRequest &request, const HostRanges &host_ranges,
     operands.commit();
 }
 
-// Where a device has no room for all bins, the host counts.
+// Count on the devices or, if their memory is short, on the host.
 void count(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges,
            const plan::Operands &operands, Call &call, const std::vector<int> &devices, int64_t *counts) {
     std::fill_n(counts, counting.total + 2, int64_t(0));
@@ -63,7 +67,8 @@ void count(const BinnedElements &counting, const std::vector<plan::HostRange> &h
     count_on_host(counting, host_loops(), call, counts);
 }
 
-// Between the extremes of elements that stay on a device. Returns whether it has room.
+// Count in bins between the elements' minimum and maximum: upload the elements and find these in one pass,
+// then count the elements on the device. Return false if that is not possible.
 bool count_between_extremes(const HistogramOfExtentRequest &request, const plan::Operands &operands,
                             Call &call, const std::vector<int> &devices) {
     const int type = request.type();
@@ -76,10 +81,10 @@ bool count_between_extremes(const HistogramOfExtentRequest &request, const plan:
     copier.finish();
     uint64_t extent[2];
     extent_of_keys(type, copier.keys[0], copier.keys[1], extent);
-    const pk_bins found = request.found_bins(extent);
+    const pk_bins uniform_bins = request.found_bins(extent);
     std::fill_n(request.counts, request.count + 2, int64_t(0));
-    HistogramAlgorithm counter(request.layout, &found, 1, &type, request.count, request.counts, operands,
-                               call, devices);
+    HistogramAlgorithm counter(request.layout, &uniform_bins, 1, &type, request.count, request.counts,
+                               operands, call, devices);
     if (!counter.has_memory) return false;
     const OwnStream own;
     counter.launch_all(copier.data(), own.stream.get());
@@ -95,7 +100,8 @@ void launch_extent(const ExtentRequest &request, Call &call) {
     extent_on_host(request.layout, host_loops(), call, request.extent);
 }
 
-// Weights are added where they and the elements are at home, and else by the host's threads.
+// Compute a weighted histogram on the device if elements and weights are device-resident, else by the host's
+// threads.
 template <class OnDevice, class OnHost>
 void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, Call &call,
            OnDevice add_on_device, OnHost add_on_host) {
@@ -111,7 +117,8 @@ void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &h
     operands.commit();
 }
 
-// Returns whether all lies there, and a device has room.
+// Enqueue the histogram on the thread's stream. Return false if not all operands are device-resident, or if
+// there is no device memory.
 bool histogram_async(const HistogramRequest &request, Call &call, const std::vector<int> &devices) {
     const int64_t values = request.axes + request.has_weights, total = request.total;
     HostRanges host_ranges(request.layout, values, request.bins, request.axes, true);
@@ -139,13 +146,13 @@ void launch_histogram(const HistogramRequest &request, Call &call) {
     host_ranges.add_results(request.counts, total + 2, false);
     if (request.has_weights) {
         auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
-        int64_t *const outside = request.counts + total;
+        int64_t *const out_of_range = request.counts + total;
         return weigh(
             request, host_ranges.all, call,
             [&](const plan::Operands &operands, int device) {
                 return request.adds_in_floats()
-                           ? add_on_device<double>(request, operands, call, device, sums, outside)
-                           : add_on_device<uint64_t>(request, operands, call, device, sums, outside);
+                           ? add_on_device<double>(request, operands, call, device, sums, out_of_range)
+                           : add_on_device<uint64_t>(request, operands, call, device, sums, out_of_range);
             },
             [&] { count_weights(request, host_loops(), call, request.counts); });
     }
@@ -163,8 +170,8 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
         sync_to_host(host_ranges.all, call);
         uint64_t extent[2];
         extent_on_host(request.layout, host_loops(), call, extent);
-        const pk_bins found = request.found_bins(extent);
-        count(request.counting(found), host_ranges.all, operands, call, devices, request.counts);
+        const pk_bins uniform_bins = request.found_bins(extent);
+        count(request.counting(uniform_bins), host_ranges.all, operands, call, devices, request.counts);
     }
     operands.commit();
 }
@@ -181,9 +188,10 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
         const HostRanges resident = host_ranges_of(true);
         const StreamScope *const stream_scope =
             request.layout.size == 0 ? nullptr : plan::stream_scope_for(resident.all, devices);
-        const int outside = int(resident.all.size()) - 1;
-        if (stream_scope != nullptr && add_weights_async<double, double>(request, resident, outside - 1,
-                                                                         outside, 0, call, *stream_scope))
+        const int out_of_range = int(resident.all.size()) - 1;
+        if (stream_scope != nullptr &&
+            add_weights_async<double, double>(request, resident, out_of_range - 1, out_of_range, 0, call,
+                                              *stream_scope))
             return;
     }
     weigh(
@@ -255,13 +263,13 @@ extern "C" int32_t pk_histogram_of_extent(const pk_operand *operand, const int64
 
 extern "C" int32_t pk_weighted_histogram(const pk_operand *operands, int64_t operand_count,
                                          const int64_t *shape, int64_t dimensions, const pk_bins *bins,
-                                         int64_t axes, double *sums, int64_t *outside,
+                                         int64_t axes, double *sums, int64_t *out_of_range,
                                          const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
         [&] {
             return pk::histogram::WeightedHistogramRequest(operands, operand_count, shape, dimensions, bins,
-                                                           axes, sums, outside);
+                                                           axes, sums, out_of_range);
         },
         pk::histogram::launch_weighted_histogram);
 }

@@ -1,3 +1,5 @@
+// pk_random on the CUDA engine: Philox4x64-10 (Salmon et al. 2011), whose counter gives every element its
+// words independently of all others, and NumPy's distributions.
 #include <algorithm>
 
 #include "common/random.h"
@@ -9,11 +11,11 @@ namespace pk::random {
 namespace {
 
 constexpr int THREADS = 256;
-constexpr int WORDS = THREADS * philox::WORDS;  // of a block of threads
+constexpr int WORDS = THREADS * philox::WORDS;  // random words that a block of threads computes
 
-// A parameter: the bits that all elements have, or where each has its own.
+// A parameter of a distribution, as bits: one for all elements, or one for each.
 struct Parameter {
-    const uint64_t *per_element;
+    const uint64_t *per_element;  // null: `scalar`
     uint64_t scalar;
 
     template <class T>
@@ -22,30 +24,32 @@ struct Parameter {
     }
 };
 
-// A chunk: the elements from `start` on go to `to`, `count` of them.
+// The kernel's parameters: it draws `count` elements from `start` on, and writes them to `to`.
 struct RandomParams {
     PhiloxStreams streams;
     Parameter a, b;
     void *to;
     int64_t start, count;
-    int64_t first_block;  // of the chunk's words
-    uint32_t half;
+    int64_t first_block;  // Philox block of the chunk's first word
+    uint32_t half;        // half a word that an earlier call left, if has_half
     bool has_half, has_parameters;
 };
 
 namespace device {
 
+// True if an element takes half a word: those of 32 bits.
 template <int distribution, class T>
 constexpr bool takes_halves = sizeof(T) == 4 && distribution <= PK_RANDOM_EXPONENTIAL;
 
-// How many words an element has from the start.
+// The number of Philox streams that every element has a word of. (Elements that are drawn again read further
+// streams.)
 template <int distribution>
-constexpr int planes_of = distribution == PK_RANDOM_POISSON || distribution == PK_RANDOM_BINOMIAL ||
-                                  distribution == PK_RANDOM_GAMMA || distribution == PK_RANDOM_BETA
-                              ? 2
-                              : 1;
+constexpr int streams_of = distribution == PK_RANDOM_POISSON || distribution == PK_RANDOM_BINOMIAL ||
+                                   distribution == PK_RANDOM_GAMMA || distribution == PK_RANDOM_BETA
+                               ? 2
+                               : 1;
 
-// Element i of the chunk, of 32 bits.
+// Return element i of the chunk, of 32 bits, from half a word.
 template <int distribution, class T>
 __device__ T value(const RandomParams &, int64_t, uint32_t bits, uint64_t) {
     if constexpr (distribution == PK_RANDOM_BITS) return bits;
@@ -54,7 +58,8 @@ __device__ T value(const RandomParams &, int64_t, uint32_t bits, uint64_t) {
     if constexpr (distribution == PK_RANDOM_EXPONENTIAL) return exponential(bits);
 }
 
-// Of a word, and of the one at its place in the next plane.
+// Return element i of the chunk from a word and, where the distribution takes two, the same word of the next
+// stream.
 template <int distribution, class T>
 __device__ T value(const RandomParams &params, int64_t i, uint64_t word, uint64_t second) {
     const auto element = uint64_t(params.start + i);
@@ -85,21 +90,22 @@ __device__ T value(const RandomParams &params, int64_t i, uint64_t word, uint64_
     }
 }
 
-// A thread makes a block of words; then neighbouring threads have neighbouring elements.
+// Draws the elements of a chunk. A thread computes a Philox block of words into shared memory; from there
+// neighbouring threads take neighbouring elements, so that stores are coalesced.
 template <int distribution, class T>
 __global__ void draw(RandomParams params) {
-    constexpr int PLANES = planes_of<distribution>;
-    __shared__ uint64_t words[PLANES * WORDS];
+    constexpr int STREAMS = streams_of<distribution>;
+    __shared__ uint64_t words[STREAMS * WORDS];
     const int64_t first = params.first_block + int64_t(blockIdx.x) * THREADS;
-    for (int stream_index = 0; stream_index < PLANES; ++stream_index) {
-        const philox::Block made = params.streams.block(uint64_t(first) + threadIdx.x, stream_index);
+    for (int stream_index = 0; stream_index < STREAMS; ++stream_index) {
+        const philox::Block block = params.streams.block(uint64_t(first) + threadIdx.x, stream_index);
         for (int j = 0; j < philox::WORDS; ++j) {
-            words[stream_index * WORDS + int(threadIdx.x) * philox::WORDS + j] = made.word[j];
+            words[stream_index * WORDS + int(threadIdx.x) * philox::WORDS + j] = block.word[j];
         }
     }
     __syncthreads();
     T *const to = static_cast<T *>(params.to);
-    // The first word that is the call's own may be within a block.
+    // The call's first word may be in the middle of a Philox block.
     const int64_t first_word = first * philox::WORDS - int64_t(params.streams.skipped);
     for (int k = int(threadIdx.x); k < WORDS; k += THREADS) {
         if (first_word + k < 0) continue;
@@ -113,7 +119,7 @@ __global__ void draw(RandomParams params) {
         } else {
             const int64_t i = first_word + k - params.start;
             if (i < 0 || i >= params.count) continue;
-            to[i] = value<distribution, T>(params, i, words[k], words[(PLANES - 1) * WORDS + k]);
+            to[i] = value<distribution, T>(params, i, words[k], words[(STREAMS - 1) * WORDS + k]);
         }
     }
     if constexpr (takes_halves<distribution, T>) {
@@ -124,6 +130,7 @@ __global__ void draw(RandomParams params) {
 
 }  // namespace device
 
+// The draw of a call's elements as a pipeline algorithm.
 class RandomAlgorithm : public DeviceAlgorithm {
    public:
     RandomAlgorithm(const Request &request, const plan::Operands &operands)
@@ -155,8 +162,8 @@ class RandomAlgorithm : public DeviceAlgorithm {
         }
         const auto skipped = int64_t(request_.streams.skipped);
         params.first_block = (first + skipped) / philox::WORDS;
-        const int64_t made = (last + skipped) / philox::WORDS - params.first_block + 1;
-        launch(params, unsigned((made + THREADS - 1) / THREADS), chunk.stream);
+        const int64_t philox_blocks = (last + skipped) / philox::WORDS - params.first_block + 1;
+        launch(params, unsigned((philox_blocks + THREADS - 1) / THREADS), chunk.stream);
     }
 
     void collect(const void *) override {}
@@ -223,7 +230,7 @@ class RandomAlgorithm : public DeviceAlgorithm {
     uint64_t constants_[2] = {};
 };
 
-// A parameter that all elements have is read on the host.
+// Return the operands' host ranges. A parameter that all elements share is read on the host.
 std::vector<plan::HostRange> host_ranges_of(const Request &request) {
     std::vector<plan::HostRange> host_ranges;
     for (size_t i = 0; i < request.layout.views.size(); ++i) {

@@ -1,3 +1,5 @@
+// pk_select_* on the CUDA engine: order statistics by radix select (common/select.h), of many short rows at
+// once or of one long row after the other.
 #include "common/select.h"
 
 #include <memory>
@@ -13,26 +15,27 @@ namespace pk {
 
 namespace {
 
-// A shorter row is for one block of threads, with so few ranks that it takes no more than some milliseconds.
+// Rows up to this length, with up to so many ranks, are selected from by one block of threads each, which
+// takes a few milliseconds at most.
 constexpr int64_t SHORT_ROW = 1 << 16, FEW_RANKS = 64;
 constexpr int BLOCK_THREADS = 256, MAX_BLOCKS = 4096;
-// Where blocks have counters of their own: so many, and elements of a thread.
+// The blocks of kernels with counters in shared memory, and the elements of each thread.
 constexpr unsigned OWN_BLOCKS = 1024;
-constexpr int64_t EACH = 16;
-// Elements that the blocks of one launch look at, again and again: some 20 ms, between which a call can stop.
+constexpr int64_t ELEMENTS_PER_THREAD = 16;
+// The most reads of keys in one launch: some 20 ms, after which a call can be interrupted.
 constexpr int64_t MAX_KEY_READS = int64_t(1) << 34;
 constexpr int64_t MAX_ROWS = 1 << 22;
-// Bytes of a long row that are on the device at once, at least; less is not worth trying.
+// The fewest bytes of a long row to have on the device at once; less is not worth trying.
 constexpr int64_t MIN_PART = 64 << 10;
-constexpr int64_t SPARE = 4096;  // for what is aligned
+constexpr int64_t SPARE = 4096;  // for alignment
 
-// What a call's parts share.
+// The device, the stream and the memory budget of a call.
 struct DeviceContext {
     Call &call;
     const std::vector<int> device;
     TraceLane lane{call};
     Stream stream = make_stream();
-    // What blocks may take of the budget, together.
+    // The most memory that the call's device buffers take together.
     const int64_t budget = streaming_memory().device_budget / 2;
 
     void kernel_done(double begin, int64_t elements) {
@@ -51,8 +54,8 @@ unsigned blocks_for(int64_t threads) {
     return unsigned(std::clamp<int64_t>((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, 1, MAX_BLOCKS));
 }
 
-// A row that the whole device works on. It stays there if it fits, or is at home there, and goes up again for
-// each of the passes, in parts, if not.
+// Radix select of one long row by the whole device. The row stays on the device if it fits or is resident
+// there; else it is uploaded again, in parts, for each level.
 template <class Key>
 class LongRow {
    public:
@@ -63,7 +66,7 @@ class LongRow {
           d_in_(d_in),
           columns_(selection.columns) {}
 
-    // Returns how many are NaN.
+    // Find the keys of the ranks, and return how many elements are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0 && encoding_ != Encoding::floating) return 0;
         const DeviceBuffer counters(context_.device[0], MAX_COUNTERS * int64_t(sizeof(uint32_t)));
@@ -72,17 +75,17 @@ class LongRow {
         part_ = (context_.budget - MAX_COUNTERS * int64_t(sizeof(uint32_t))) / int64_t(sizeof(Key));
         if (d_in_ != nullptr) part_ = columns_;
         part_ = std::min<int64_t>({columns_, part_, INT32_MAX});
-        // To count what stays once more takes less than to count it where all blocks have the same counters.
+        // One more level over resident elements takes less time than counting in global memory.
         const bool stays = part_ == columns_;
         radix_select<Key>(
             columns_, ranks, rank_count, out,
-            [&](const RadixLevel<Key> &level, int digits, int64_t *found) { count(level, digits, found); },
+            [&](const RadixLevel<Key> &level, int digits, int64_t *counts) { count(level, digits, counts); },
             [](const RadixLevel<Key> &) { return false; }, stays ? device::OWN_COUNTERS : MAX_COUNTERS);
         return nans_;
     }
 
    private:
-    void count(const RadixLevel<Key> &level, int digits, int64_t *found) {
+    void count(const RadixLevel<Key> &level, int digits, int64_t *counts) {
         DigitPrefixes<Key> prefixes{int64_t(level.groups.size()), level.prefix_bits, digits, {}};
         for (size_t i = 0; i < level.groups.size(); ++i) prefixes.at[i] = level.groups[i].prefix;
         std::vector<uint32_t> counters(level.groups.size() << digits);
@@ -95,7 +98,7 @@ class LongRow {
             const Key *const in =
                 d_in_ != nullptr ? d_in_ + start : reinterpret_cast<const Key *>(broadcasts_->d_data(0));
             if (int64_t(counters.size()) <= device::OWN_COUNTERS) {
-                const unsigned blocks = std::min(blocks_for(size / EACH), OWN_BLOCKS);
+                const unsigned blocks = std::min(blocks_for(size / ELEMENTS_PER_THREAD), OWN_BLOCKS);
                 device::count_few_digits<<<blocks, BLOCK_THREADS, 0, stream.get()>>>(encoding_, in, size,
                                                                                      prefixes, counters_);
             } else {
@@ -105,16 +108,16 @@ class LongRow {
             PK_CUDA(cudaGetLastError());
             PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, stream.get()));
             PK_CUDA(cudaStreamSynchronize(stream.get()));
-            for (size_t i = 0; i < counters.size(); ++i) found[i] += counters[i];
+            for (size_t i = 0; i < counters.size(); ++i) counts[i] += counters[i];
             context_.kernel_done(begin, size);
             context_.count_downloaded(int64_t(bytes));
             context_.call.advance(level.prefix_bits == 0 ? size : 0);
         }
         if (level.prefix_bits == 0 && encoding_ == Encoding::floating)
-            nans_ = found[(int64_t(1) << digits) - 1];
+            nans_ = counts[(int64_t(1) << digits) - 1];
     }
 
-    // Has the elements from `start` on the device, and returns how many.
+    // Upload the elements from `start` on, unless they are on the device, and return how many these are.
     int64_t upload_part(int64_t start) {
         const bool is_on_device = d_in_ != nullptr || (broadcasts_ != nullptr && uploaded_start_ == start);
         if (is_on_device) return std::min(part_, columns_ - start);
@@ -144,21 +147,22 @@ class LongRow {
     int64_t nans_ = 0;
 };
 
+// Select from long rows, one after the other.
 template <class Key>
 void select_long(DeviceContext &context, const SelectRequest &selection, const Key *in, const Key *d_in,
                  Key *out) {
-    std::vector<Key> found(size_t(selection.rank_count));
+    std::vector<Key> keys(size_t(selection.rank_count));
     for (int64_t row = 0; row < selection.rows; ++row) {
         const int64_t start = row * selection.columns;
         LongRow<Key> work(context, selection, in + start, d_in == nullptr ? nullptr : d_in + start);
-        selection.nans[row] = work.select(selection.ranks_of(row), selection.rank_count, found.data());
-        for (size_t i = 0; i < found.size(); ++i) {
-            out[row * selection.rank_count + int64_t(i)] = bits_of_key(selection.encoding, found[i]);
+        selection.nans[row] = work.select(selection.ranks_of(row), selection.rank_count, keys.data());
+        for (size_t i = 0; i < keys.size(); ++i) {
+            out[row * selection.rank_count + int64_t(i)] = bits_of_key(selection.encoding, keys[i]);
         }
     }
 }
 
-// Many rows at once, a block of threads each. Returns false, at some row, if there is no room for one.
+// Radix select of many short rows at once, one block of threads for each.
 template <class Key>
 class ShortRows {
    public:
@@ -192,6 +196,7 @@ class ShortRows {
     }
 
    private:
+    // Select from some rows. Return false if there is no memory for so many.
     bool select(int64_t start, int64_t rows) {
         BroadcastBuffers broadcasts;
         const int64_t elements = rows * selection_.columns, results = rows * selection_.rank_count;
@@ -203,12 +208,12 @@ class ShortRows {
             (selection_.rank_rows == 1 ? selection_.rank_count : results) * int64_t(sizeof(int64_t)));
         if (!broadcasts.upload(context_.call, context_.device)) return false;
         const size_t nans_bytes = size_t(rows) * sizeof(int64_t), out_bytes = size_t(results) * sizeof(Key);
-        const DeviceBuffer found(context_.device[0], int64_t(nans_bytes + out_bytes));
-        if (found.d_memory() == nullptr) return false;
+        const DeviceBuffer buffer(context_.device[0], int64_t(nans_bytes + out_bytes));
+        if (buffer.d_memory() == nullptr) return false;
         const SyncOnExit stream(context_.stream);
         const double begin = context_.call.seconds();
-        auto *nans = reinterpret_cast<int64_t *>(found.d_memory());
-        auto *out = reinterpret_cast<Key *>(found.d_memory() + nans_bytes);
+        auto *nans = reinterpret_cast<int64_t *>(buffer.d_memory());
+        auto *out = reinterpret_cast<Key *>(buffer.d_memory() + nans_bytes);
         const device::SelectRowsParams<Key> params{
             selection_.encoding,
             d_in_ != nullptr ? d_in_ + start * selection_.columns
@@ -242,7 +247,7 @@ class ShortRows {
     int64_t per_row_ = 0, most_ = 0;
 };
 
-// What is looked at is found at home; results are written on the host.
+// Return the call's host ranges: the values may be device-resident; results are written on the host.
 std::vector<plan::HostRange> host_ranges_of(const SelectRequest &selection, int64_t item) {
     const int64_t word = sizeof(int64_t);
     return {{selection.in, selection.elements() * item, item, false},

@@ -1,5 +1,5 @@
-// Elements by their indices on a GPU: the array and the indices go up once, and what is taken streams down.
-// What is put is put where the array is.
+// pk_take and pk_put on the CUDA engine. Take uploads the array and the indices once, gathers, and downloads
+// the results chunk by chunk. Put scatters on the device if the array is resident there, else on the host.
 #include <algorithm>
 
 #include "common/take.h"
@@ -13,14 +13,15 @@ namespace {
 
 constexpr int THREADS = 256;
 
-// An element is copied in units, of as many bytes as a thread copies at once.
+// The gather's parameters. An element is copied as `units` words of the width that a thread copies at once.
 struct GatherParams {
     Source in;
     const int64_t *indices;
     int64_t picked, units;
-    bool each;
+    bool each;  // each outer array has indices of its own
 };
 
+// Gathers one chunk of the results, one word a thread.
 template <class Unit>
 __global__ void take_chunk(GatherParams args, Unit *out, int64_t start, int64_t count) {
     const int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -32,6 +33,7 @@ __global__ void take_chunk(GatherParams args, Unit *out, int64_t start, int64_t 
     out[i] = reinterpret_cast<const Unit *>(args.in.elements)[from * args.units + unit];
 }
 
+// Finds the least and the greatest index.
 __global__ void find_range(const int64_t *indices, int64_t count, long long *range) {
     const int64_t first = int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
     long long least = indices[0], greatest = indices[0];
@@ -40,9 +42,9 @@ __global__ void find_range(const int64_t *indices, int64_t count, long long *ran
         least = index < least ? index : least;
         greatest = index > greatest ? index : greatest;
     }
-    for (int apart = warpSize / 2; apart > 0; apart /= 2) {
-        const long long low = __shfl_down_sync(~0u, least, apart);
-        const long long high = __shfl_down_sync(~0u, greatest, apart);
+    for (int distance = warpSize / 2; distance > 0; distance /= 2) {
+        const long long low = __shfl_down_sync(~0u, least, distance);
+        const long long high = __shfl_down_sync(~0u, greatest, distance);
         least = low < least ? low : least;
         greatest = high > greatest ? high : greatest;
     }
@@ -51,40 +53,42 @@ __global__ void find_range(const int64_t *indices, int64_t count, long long *ran
     atomicMax(range + 1, greatest);
 }
 
-// Of indices that lie on a device.
+// Return the range of device-resident indices.
 Range range_on_device(const int64_t *indices, int64_t count, int device, Call &call) {
     constexpr int64_t MAX_BLOCKS = 1024;
     const CurrentDevice current(device);
     Range range;
-    const DeviceBuffer found(device, sizeof(range));
-    if (found.d_memory() == nullptr) {
+    const DeviceBuffer buffer(device, sizeof(range));
+    if (buffer.d_memory() == nullptr) {
         fail(PK_OUT_OF_MEMORY,
-             "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to look at "
+             "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to check "
              "indices");
     }
     StreamScope::synchronize();
     const Stream own_stream = make_stream();
     const SyncOnExit stream(own_stream);
-    // What bytes of 0x7f and 0x80 mean is beyond any index that has a place.
-    PK_CUDA(cudaMemsetAsync(found.d_memory(), 0x7f, sizeof(range.least), stream.get()));
+    // Bytes of 0x7f and 0x80 make initial values above and below any valid index.
+    PK_CUDA(cudaMemsetAsync(buffer.d_memory(), 0x7f, sizeof(range.least), stream.get()));
     PK_CUDA(
-        cudaMemsetAsync(found.d_memory() + sizeof(range.least), 0x80, sizeof(range.greatest), stream.get()));
+        cudaMemsetAsync(buffer.d_memory() + sizeof(range.least), 0x80, sizeof(range.greatest), stream.get()));
     const auto blocks = unsigned(std::min(MAX_BLOCKS, (count + THREADS - 1) / THREADS));
     find_range<<<blocks, THREADS, 0, stream.get()>>>(indices, count,
-                                                     reinterpret_cast<long long *>(found.d_memory()));
+                                                     reinterpret_cast<long long *>(buffer.d_memory()));
     PK_CUDA(cudaGetLastError());
-    PK_CUDA(cudaMemcpyAsync(&range, found.d_memory(), sizeof(range), cudaMemcpyDeviceToHost, stream.get()));
+    PK_CUDA(cudaMemcpyAsync(&range, buffer.d_memory(), sizeof(range), cudaMemcpyDeviceToHost, stream.get()));
     PK_CUDA(cudaStreamSynchronize(stream.get()));
     call.report.bytes_down += int64_t(sizeof(range));
     return range;
 }
 
+// Return the widest word, up to 8 bytes, that both addresses and the element's width are multiples of.
 int64_t unit_of(const void *one, const void *other, int64_t width) {
     const auto places =
         reinterpret_cast<uintptr_t>(one) | reinterpret_cast<uintptr_t>(other) | uintptr_t(width);
     return int64_t(places & 7 ? (places & 3 ? (places & 1 ? 1 : 2) : 4) : 8);
 }
 
+// Return the result as a dense operand of words.
 pk_operand operand_of(const Request &args, int64_t unit) {
     pk_operand operand{};
     operand.address = reinterpret_cast<uint64_t>(args.out);
@@ -93,6 +97,7 @@ pk_operand operand_of(const Request &args, int64_t unit) {
     return operand;
 }
 
+// The gather of all results as a pipeline algorithm.
 class TakeAlgorithm : public DeviceAlgorithm {
    public:
     TakeAlgorithm(const Layout &layout, const Request &args, const plan::Operands &operands, Call &call,
@@ -137,7 +142,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
     const plan::Operands &operands_;
     GatherParams gather_{};
     BroadcastBuffers broadcasts_;
-    int64_t in_ = -1, indices_ = -1;  // where they are in there; at home, if nowhere
+    int64_t in_ = -1, indices_ = -1;  // offsets in broadcasts_; -1: device-resident
 };
 
 void launch(const Request &args, Call &call) {
@@ -148,7 +153,7 @@ void launch(const Request &args, Call &call) {
     const Layout layout(&operand, 1, &units, 1, {true});
     const int64_t word = sizeof(int64_t);
     const plan::HostRange indices(args.indices, args.index_count() * word, word, false);
-    // Before anything is written they are looked at: where they are at home, there.
+    // Check the indices before anything is written: on the device if they are resident there.
     const bool are_indices_resident = plan::all_resident({indices}, devices);
     if (!are_indices_resident) {
         plan::sync_to_host({indices}, call);
@@ -169,19 +174,21 @@ void launch(const Request &args, Call &call) {
 
 // ---- Put ------------------------------------------------------------------------------------------------
 
-// What is put, in units.
+// The scatter's parameters. An element is copied as `units` words.
 struct ScatterParams {
     const int64_t *indices;
     int64_t put, count, value_count, units;
 };
 
-// Of each element, the number of the last value that it is given, from 1 on.
+// Finds, for each element, the number of the last value that is put to it, from 1 on. As in NumPy, the
+// last value counts.
 __global__ void find_last(ScatterParams args, unsigned long long *last) {
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < args.put;
          i += int64_t(gridDim.x) * blockDim.x)
         atomicMax(last + place_of(args.indices[i], args.count), (unsigned long long)(i + 1));
 }
 
+// Scatters the values, of each element only the last one. Without `last` all values are the same.
 template <class Unit>
 __global__ void put_last(ScatterParams args, const unsigned long long *last, const Unit *values,
                          Unit *array) {
@@ -208,7 +215,8 @@ void put_units(const ScatterParams &args, const unsigned long long *last, const 
     PK_CUDA(cudaGetLastError());
 }
 
-// Puts values where the array is at home; false where there is no room for what that takes.
+// Put values into a device-resident array. Return false if that is not possible, for example for lack of
+// memory.
 bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &devices) {
     const int64_t unit = unit_of(args.array, args.values, args.width), word = sizeof(int64_t);
     const plan::HostRange indices(args.indices, args.index_bytes(), word, false);
@@ -234,7 +242,7 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
                              indices,
                              values},
                             call, devices);
-    if (operands.of(1).d_data == nullptr) {  // whose elements are not aligned there
+    if (operands.of(1).d_data == nullptr) {  // the words are not aligned on the device
         operands.discard();
         return false;
     }
@@ -251,19 +259,19 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     const char *const at = indices_at < 0 ? operands.of(2).d_data : streamed.d_data(0) + indices_at;
     const ScatterParams scatter{reinterpret_cast<const int64_t *>(at), args.put, args.count, args.value_count,
                                 args.width / unit};
-    auto *const found = reinterpret_cast<unsigned long long *>(last.get());
+    auto *const d_last = reinterpret_cast<unsigned long long *>(last.get());
     if (has_last) {
-        PK_CUDA(cudaMemsetAsync(found, 0, size_t(args.count * word), stream.get()));
-        find_last<<<blocks_for(args.put), THREADS, 0, stream.get()>>>(scatter, found);
+        PK_CUDA(cudaMemsetAsync(d_last, 0, size_t(args.count * word), stream.get()));
+        find_last<<<blocks_for(args.put), THREADS, 0, stream.get()>>>(scatter, d_last);
         PK_CUDA(cudaGetLastError());
     }
     const char *const from = values_at < 0 ? operands.of(3).d_data : streamed.d_data(0) + values_at;
     char *const array = operands.of(1).d_data;
     switch (unit) {
-        case 1: put_units<uint8_t>(scatter, found, from, array, stream.get()); break;
-        case 2: put_units<uint16_t>(scatter, found, from, array, stream.get()); break;
-        case 4: put_units<uint32_t>(scatter, found, from, array, stream.get()); break;
-        default: put_units<uint64_t>(scatter, found, from, array, stream.get());
+        case 1: put_units<uint8_t>(scatter, d_last, from, array, stream.get()); break;
+        case 2: put_units<uint16_t>(scatter, d_last, from, array, stream.get()); break;
+        case 4: put_units<uint32_t>(scatter, d_last, from, array, stream.get()); break;
+        default: put_units<uint64_t>(scatter, d_last, from, array, stream.get());
     }
     PK_CUDA(cudaStreamSynchronize(stream.get()));
     const bool copy_back = operands.of(1).copy_back;
@@ -286,7 +294,7 @@ void launch_put(const PutRequest &args, Call &call) {
     operand.type = PK_UINT8;
     operand.strides[0] = 1;
     const int64_t bytes = args.array_bytes();
-    plan::Operands operands(Layout(&operand, 1, &bytes, 1, {true}), call);  // which brings it down
+    plan::Operands operands(Layout(&operand, 1, &bytes, 1, {true}), call);  // downloads it if it is resident
     put_on_host(args, call);
     operands.commit();
 }

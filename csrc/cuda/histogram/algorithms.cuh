@@ -1,4 +1,4 @@
-// What counting has the streaming engine do.
+// The pipeline algorithms of the histogram family: count, digitize, and copy with minimum and maximum.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,8 @@ namespace pk::histogram {
 constexpr int THREADS = 256;
 
 inline unsigned blocks_for(int64_t count) {
-    constexpr int64_t EACH = 8,
-                      MAX_BLOCKS = 512;  // elements of a thread; blocks, each of which has a table to add
-    return unsigned(std::clamp<int64_t>(count / (THREADS * EACH), 1, MAX_BLOCKS));
+    constexpr int64_t ELEMENTS_PER_THREAD = 8, MAX_BLOCKS = 512;  // each block adds its table in the end
+    return unsigned(std::clamp<int64_t>(count / (THREADS * ELEMENTS_PER_THREAD), 1, MAX_BLOCKS));
 }
 
 inline int64_t edges_bytes(const pk_bins &bins) {
@@ -25,7 +24,7 @@ inline int64_t edges_bytes(const pk_bins &bins) {
     return item * (bins.count + 1);
 }
 
-// Where kernels find the edges of bins, if these have any: at home, or among what stays on the devices.
+// The device address of an axis's edges, if its bins have any: device-resident, or uploaded for the call.
 class Edges {
    public:
     Edges() = default;
@@ -35,8 +34,8 @@ class Edges {
         at_ = broadcasts.add(reinterpret_cast<const void *>(bins.edges), edges_bytes(bins));
     }
     uint64_t d_address(const char *broadcasts) const {
-        const char *const found = at_ < 0 ? d_resident_ : broadcasts + at_;
-        return reinterpret_cast<uint64_t>(found);
+        const char *const edges = at_ < 0 ? d_resident_ : broadcasts + at_;
+        return reinterpret_cast<uint64_t>(edges);
     }
 
    private:
@@ -44,6 +43,7 @@ class Edges {
     int64_t at_ = -1;
 };
 
+// Return the kernels' description of an axis.
 inline device::Axis axis_on(const char *broadcasts, const pk_bins &bins, const Edges &edges, int64_t offset,
                             int type) {
     device::Axis axis{bins, offset, type, int32_t(size_of(type))};
@@ -51,12 +51,12 @@ inline device::Axis axis_on(const char *broadcasts, const pk_bins &bins, const E
     return axis;
 }
 
-// What a call works on, as spans: its values, the edges that there are, and its results.
+// The host ranges of a call: its values, its edges if it has any, and its results.
 struct HostRanges {
     std::vector<plan::HostRange> all;
     int edges[2] = {-1, -1};
 
-    // Kernels find the values at home; and, of what lies there altogether, the rest.
+    // Values may always be device-resident; edges and results only if the whole call is (`is_resident`).
     HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_resident);
     int add_results(const void *results, int64_t count, bool is_resident) {
         all.emplace_back(results, count * 8, 8, true, is_resident);
@@ -68,7 +68,7 @@ inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bin
                               bool is_resident) {
     for (int64_t i = 0; i < values && layout.size != 0; ++i) {
         all.emplace_back(layout, layout.views[size_t(i)], false);
-        all.back().item = std::max<int64_t>(all.back().item, 4);  // bytes are read by words
+        all.back().item = std::max<int64_t>(all.back().item, 4);  // bytes are read as words
     }
     for (int64_t i = 0; i < axes; ++i) {
         if (bins[i].kind == PK_BINS_INDEX) continue;
@@ -78,21 +78,21 @@ inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bin
     }
 }
 
-// Where a chunk's elements of an operand are, from the chunk's memory on: in it, or at home.
+// Return the offset of a chunk's elements of an operand from the chunk's memory; they may be device-resident.
 inline int64_t offset_of(const DeviceAlgorithm &work, const plan::Operands &operands, int operand,
                          const Chunk &chunk) {
     const auto at = reinterpret_cast<uintptr_t>(operands.d_data(work, chunk, operand));
     return int64_t(at - reinterpret_cast<uintptr_t>(chunk.d_memory));
 }
 
-// Edges, as spans say, and a table that are at home.
+// The device-resident edges and table of a call.
 struct ResidentHistogram {
     const HostRanges *host_ranges = nullptr;
     char *table = nullptr;
 };
 
-// Counts values of a layout; what is in the table, which is zero at first, comes back with finish(), unless
-// it is at home.
+// Counts the elements of a layout in bins. The table of counts must be zero. It is uploaded, and downloaded
+// by finish(), unless it is device-resident.
 class HistogramAlgorithm : public DeviceAlgorithm {
    public:
     HistogramAlgorithm(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types,
@@ -127,7 +127,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
         launch_on(broadcasts_.d_data(chunk.device_index), chunk.d_memory, offsets, chunk.count, chunk.stream);
     }
 
-    // For all elements of one axis, which are on the first device.
+    // Count all elements of one axis, which are on the first device.
     void launch_all(const char *elements, cudaStream_t stream) const {
         const int64_t offset = 0;
         launch_on(broadcasts_.d_data(0), elements, &offset, layout.size, stream);
@@ -135,14 +135,14 @@ class HistogramAlgorithm : public DeviceAlgorithm {
 
     void collect(const void *) override {}
 
-    // Once every chunk was computed.
+    // Add up the devices' tables, when all chunks have been counted.
     void finish() {
-        std::vector<int64_t> one(size_t(total_ + 2));
-        for (size_t place = 0; place < devices_.size(); ++place) {
-            const CurrentDevice current(devices_[place]);
-            const char *const from = broadcasts_.d_data(int(place)) + table_at_;
-            PK_CUDA(cudaMemcpy(one.data(), from, size_t(table_bytes()), cudaMemcpyDeviceToHost));
-            for (size_t i = 0; i < one.size(); ++i) table_[i] += one[i];
+        std::vector<int64_t> device_table(size_t(total_ + 2));
+        for (size_t index = 0; index < devices_.size(); ++index) {
+            const CurrentDevice current(devices_[index]);
+            const char *const from = broadcasts_.d_data(int(index)) + table_at_;
+            PK_CUDA(cudaMemcpy(device_table.data(), from, size_t(table_bytes()), cudaMemcpyDeviceToHost));
+            for (size_t i = 0; i < device_table.size(); ++i) table_[i] += device_table[i];
             call_.report.bytes_down += table_bytes();
         }
         table_[total_ + 1] = table_[total_ + 1] != 0;
@@ -151,7 +151,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
     bool has_memory = false;
 
    private:
-    static constexpr int64_t SHARED = 10 << 10;  // counts in a block's shared memory
+    static constexpr int64_t SHARED = 10 << 10;  // most counts in a block's shared memory
 
     void launch_on(char *broadcasts, const char *memory, const int64_t *offsets, int64_t count,
                    cudaStream_t stream) const {
@@ -192,9 +192,10 @@ class HistogramAlgorithm : public DeviceAlgorithm {
     char *const d_table_;
 };
 
+// Writes the index of each element's bin.
 class DigitizeAlgorithm : public DeviceAlgorithm {
    public:
-    // The edges are there already.
+    // The edges are on the devices already.
     DigitizeAlgorithm(const DigitizeRequest &request, const plan::Operands &operands,
                       const BroadcastBuffers &broadcasts, const Edges &edges)
         : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
@@ -232,7 +233,8 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
     const Edges edges_;
 };
 
-// Takes all elements to a device, where they stay, unless they are at home; and finds the extent.
+// Uploads all elements to a device buffer, unless they are device-resident, and finds their minimum and
+// maximum.
 class CopyMinMaxAlgorithm : public DeviceAlgorithm {
    public:
     CopyMinMaxAlgorithm(const Layout &layout, const plan::Operands &operands, Call &call,
@@ -261,7 +263,7 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
 
     void collect(const void *) override {}
 
-    // Once every chunk was computed.
+    // Download the keys of the minimum and maximum, when all chunks have been computed.
     void finish() {
         PK_CUDA(cudaMemcpy(keys, broadcasts_.d_data(0) + keys_at_, sizeof(keys), cudaMemcpyDeviceToHost));
     }
@@ -284,7 +286,7 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
     int64_t keys_at_ = 0;
 };
 
-// A queue whose work is done when it ends, whatever failed.
+// A stream that is synchronized when it is destroyed, even after an error.
 struct OwnStream {
     Stream stream = make_stream();
     ~OwnStream() { (void)cudaStreamSynchronize(stream.get()); }

@@ -1,4 +1,4 @@
-// Counting on the device: in which bins the elements of a chunk are, and how many are in each.
+// Histogram kernels: they find the bins of a chunk's elements and count them, in shared memory first.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,13 +7,14 @@
 
 namespace pk::histogram::device {
 
-// Where the values of an axis lie in a chunk's memory, and their bins, whose edges are on the device.
+// One axis: the offset of its values in the chunk's memory, and its bins, whose edges are on the device.
 struct Axis {
     pk_bins bins;
     int64_t offset;
     int32_t type, item;
 };
 
+// The parameters of the counting kernels.
 struct HistogramParams {
     Axis axes[2];
     int32_t axis_count;
@@ -21,10 +22,10 @@ struct HistogramParams {
     int32_t copies;  // of the table in shared memory, a power of two; 0: there is none
     const char *memory;
     int64_t count;
-    unsigned long long *table;  // total + 2
+    unsigned long long *table;  // counts of the bins, of elements out of range, and a flag: beyond the bins
 };
 
-// Reads elements that are `step` apart, as many as there are, all before any is looked at: their bits.
+// Load the bits of elements `step` apart, up to `end`. All loads are issued before the first is used.
 template <int COUNT>
 __device__ __forceinline__ void read(const Axis &axis, const char *memory, int64_t first, int64_t step,
                                      int64_t end, uint64_t (&bits)[COUNT]) {
@@ -50,6 +51,7 @@ __device__ __forceinline__ uint64_t bits_of(const Axis &axis, const char *memory
     return bits[0];
 }
 
+// Call body(raw, type) with an element's bits in the storage type of its dtype.
 template <class Body>
 __device__ __forceinline__ auto with_element(const Axis &axis, uint64_t bits, Body body) {
 #define PK_ELEMENT(type)                                       \
@@ -90,7 +92,8 @@ __device__ __forceinline__ int32_t passed_as(const Axis &axis, uint64_t bits, bo
     return as_bin ? bins::between(passed, value, edges[count], count) : passed;
 }
 
-// How many edges are passed; or the bin after them.
+// Return how many edges are below a value, or equal to it if `or_equals`, by binary search. With `as_bin`,
+// return the bin of the value.
 __device__ __forceinline__ int32_t passed(const Axis &axis, uint64_t bits, bool or_equals, bool as_bin) {
     switch (bins::compare_type(axis.bins.type)) {
         case bins::AS_INT64: return passed_as<int64_t>(axis, bits, or_equals, as_bin);
@@ -100,8 +103,9 @@ __device__ __forceinline__ int32_t passed(const Axis &axis, uint64_t bits, bool 
     }
 }
 
+// Return the bin of a value among bins of equal width, by arithmetic.
 template <int kind>
-__device__ __forceinline__ int32_t by_width_as(const Axis &axis, uint64_t bits, uint32_t &lost) {
+__device__ __forceinline__ int32_t by_width_as(const Axis &axis, uint64_t bits, uint32_t &is_beyond_bins) {
     const auto width =
         bins::uniform_bins_with<kind>(axis.bins, reinterpret_cast<const void *>(axis.bins.edges));
     using Edge = typename std::decay<decltype(*width.edges)>::type;
@@ -111,44 +115,48 @@ __device__ __forceinline__ int32_t by_width_as(const Axis &axis, uint64_t bits, 
         return bins::in_range_or_nan<Edge>(bins::element<code>::value(raw), bins::element_of<code>(low),
                                            bins::element_of<code>(high));
     });
-    return width.index(value, lost);
+    return width.index(value, is_beyond_bins);
 }
 
-__device__ __forceinline__ int32_t bin_of(const Axis &axis, uint64_t bits, uint32_t &lost) {
+// Return the bin of a value on one axis; `count` for none.
+__device__ __forceinline__ int32_t bin_of(const Axis &axis, uint64_t bits, uint32_t &is_beyond_bins) {
     if (axis.bins.kind == PK_BINS_INDEX) {
         const int32_t count = int32_t(axis.bins.count);
         return bins::by_index(value_of<int64_t>(axis, bits), count);
     }
     if (axis.bins.kind == PK_BINS_EDGES) return passed(axis, bits, true, true);
     switch (bins::uniform_kind(axis.bins.type, axis.bins.compute_type)) {
-        case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, bits, lost);
-        case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, bits, lost);
-        case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, bits, lost);
-        case bins::HALF_HALF: return by_width_as<bins::HALF_HALF>(axis, bits, lost);
-        case bins::HALF_FLOAT: return by_width_as<bins::HALF_FLOAT>(axis, bits, lost);
-        default: return by_width_as<bins::HALF_DOUBLE>(axis, bits, lost);
+        case bins::FLOAT_FLOAT: return by_width_as<bins::FLOAT_FLOAT>(axis, bits, is_beyond_bins);
+        case bins::FLOAT_DOUBLE: return by_width_as<bins::FLOAT_DOUBLE>(axis, bits, is_beyond_bins);
+        case bins::DOUBLE_DOUBLE: return by_width_as<bins::DOUBLE_DOUBLE>(axis, bits, is_beyond_bins);
+        case bins::HALF_HALF: return by_width_as<bins::HALF_HALF>(axis, bits, is_beyond_bins);
+        case bins::HALF_FLOAT: return by_width_as<bins::HALF_FLOAT>(axis, bits, is_beyond_bins);
+        default: return by_width_as<bins::HALF_DOUBLE>(axis, bits, is_beyond_bins);
     }
 }
 
-// The place of an element's bin among the bins of all axes; `total` for none.
+// Return the index of an element's bin among those of all axes; `total` for none.
 __device__ __forceinline__ int32_t place_of(const Axis *axes, int32_t axis_count, int32_t total,
-                                            uint64_t bits, uint64_t other_bits, uint32_t &lost) {
-    const int32_t at = bin_of(axes[0], bits, lost);
+                                            uint64_t bits, uint64_t other_bits, uint32_t &is_beyond_bins) {
+    const int32_t at = bin_of(axes[0], bits, is_beyond_bins);
     if (axis_count == 1) return at;
-    const int32_t other = bin_of(axes[1], other_bits, lost);
+    const int32_t other = bin_of(axes[1], other_bits, is_beyond_bins);
     const int32_t first = int32_t(axes[0].bins.count), second = int32_t(axes[1].bins.count);
     return at == first || other == second ? total : at * second + other;
 }
 
-// A block counts in shared memory first, where neighbouring threads have tables of their own, interleaved.
+// A block of threads counts in shared memory first. Neighbouring threads count in different copies of the
+// table, which are interleaved, so that their atomic additions rarely collide.
 extern __shared__ uint32_t counts[];
 
+// Clear the block's tables.
 __device__ __forceinline__ void begin_counts(const HistogramParams &params) {
     const int32_t places = (params.total + 1) * params.copies;
     for (int32_t i = int32_t(threadIdx.x); i < places; i += int32_t(blockDim.x)) counts[i] = 0;
     __syncthreads();
 }
 
+// Add the block's tables to the call's.
 __device__ __forceinline__ void add_counts(const HistogramParams &params) {
     __syncthreads();
     for (int32_t place = int32_t(threadIdx.x); place <= params.total; place += int32_t(blockDim.x)) {
@@ -158,12 +166,12 @@ __device__ __forceinline__ void add_counts(const HistogramParams &params) {
     }
 }
 
-// Counts a chunk into the call's table. A thread has so many reads under way.
+// Counts the elements of a chunk into the call's table.
 constexpr int LOADS_IN_FLIGHT = 4;
 __global__ void count(const __grid_constant__ HistogramParams params) {
     const int32_t copies = params.copies;
     begin_counts(params);
-    uint32_t lost = 0;
+    uint32_t is_beyond_bins = 0;
     const int32_t own = int32_t(threadIdx.x) & (copies - 1);
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count;
@@ -175,7 +183,7 @@ __global__ void count(const __grid_constant__ HistogramParams params) {
         for (int k = 0; k < LOADS_IN_FLIGHT; ++k) {
             if (i + k * step >= params.count) break;
             const int32_t at =
-                place_of(params.axes, params.axis_count, params.total, bits[k], others[k], lost);
+                place_of(params.axes, params.axis_count, params.total, bits[k], others[k], is_beyond_bins);
             if (copies != 0) {
                 atomicAdd(&counts[at * copies + own], 1u);
             } else {
@@ -183,11 +191,11 @@ __global__ void count(const __grid_constant__ HistogramParams params) {
             }
         }
     }
-    if (lost != 0) atomicOr(&params.table[params.total + 1], 1ull);
+    if (is_beyond_bins != 0) atomicOr(&params.table[params.total + 1], 1ull);
     if (copies != 0) add_counts(params);
 }
 
-// The same where each byte is its own bin: by words, so that a warp asks the link for whole lines.
+// Counts bytes, each of which is its own bin. Loads are of 4 bytes, so that a warp reads whole cache lines.
 __global__ void count_bytes(const __grid_constant__ HistogramParams params) {
     const char *const bytes = params.memory + params.axes[0].offset;
     const auto *const words = reinterpret_cast<const uint32_t *>(bytes);
@@ -203,15 +211,16 @@ __global__ void count_bytes(const __grid_constant__ HistogramParams params) {
     add_counts(params);
 }
 
+// The parameters of copy_min_max().
 struct CopyMinMaxParams {
     Axis axis;
     const char *memory;
-    char *to;  // null: they stay where they are
+    char *to;  // null: the elements are resident, and not copied
     int64_t count;
-    long long *extent;  // keys: the least, the greatest
+    long long *extent;  // keys of the minimum and the maximum
 };
 
-// Copies a chunk to where it stays, and widens the extent.
+// Copies a chunk to the device buffer, and updates the minimum and maximum in the same pass.
 __global__ void copy_min_max(const __grid_constant__ CopyMinMaxParams params) {
     __shared__ long long extent[2];
     if (threadIdx.x == 0) {
@@ -245,6 +254,7 @@ __global__ void copy_min_max(const __grid_constant__ CopyMinMaxParams params) {
     }
 }
 
+// The parameters of digitize().
 struct DigitizeParams {
     Axis axis;
     bool or_equals, decreasing;
@@ -253,14 +263,15 @@ struct DigitizeParams {
     int64_t result;  // its offset
 };
 
+// Writes the index of each value's bin, as numpy.digitize counts them.
 __global__ void digitize(const __grid_constant__ DigitizeParams params) {
     const int64_t step = int64_t(gridDim.x) * blockDim.x;
     auto *const to = reinterpret_cast<int64_t *>(params.memory + params.result);
     const int64_t edges = params.axis.bins.count + 1;
     for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < params.count; i += step) {
-        const int64_t found =
+        const int64_t edges_passed =
             passed(params.axis, bits_of(params.axis, params.memory, i), params.or_equals, false);
-        to[i] = params.decreasing ? edges - found : found;
+        to[i] = params.decreasing ? edges - edges_passed : edges_passed;
     }
 }
 

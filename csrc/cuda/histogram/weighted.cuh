@@ -1,4 +1,6 @@
-// Weights that lie on a device, added there in the order that pk_weighted_histogram has.
+// Weighted histograms of device-resident operands. The order of additions is that of pk_weighted_histogram:
+// elements are cut into segments, each bin's weights are added in order within a segment, and segments' sums
+// in order.
 #pragma once
 
 #include <type_traits>
@@ -11,16 +13,17 @@ namespace device {
 
 constexpr int32_t WARPS = 8, TILE = 1024;  // elements
 
+// The parameters of accumulate_segments().
 struct WeightedParams {
     Axis axes[2], weights;
     int32_t axis_count, total;
     const char *memory;
     int64_t count, segment;
-    void *sums;                   // a run's, and then the next one's
-    unsigned long long *outside;  // 2
+    void *sums;                        // one table for each segment
+    unsigned long long *out_of_range;  // the count of elements out of range, and a flag: beyond the bins
 };
 
-// A part of a run: where each element's weight goes, and the elements that each warp adds, in their order.
+// A tile of a segment: each element's bin and weight, and the elements that each warp adds, in their order.
 template <class Sum>
 struct Tile {
     int32_t places[TILE];
@@ -35,28 +38,30 @@ __device__ __forceinline__ Sum weight_of(const WeightedParams &params, int64_t i
     return Sum(value_of<int64_t>(params.weights, bits));
 }
 
-// Each bin is one warp's, so that its weights are added in order. Returns how many elements are the warp's.
+// List the elements whose bins belong to a warp, in order, and return how many these are. Each bin belongs to
+// one warp, so that its weights are added in order.
 template <class Sum>
 __device__ __forceinline__ int32_t select_own_bins(Tile<Sum> &tile, int32_t count, int32_t total,
                                                    int32_t warp, int32_t lane) {
-    int32_t found = 0;
+    int32_t own_count = 0;
     for (int32_t first = 0; first < count; first += 32) {
         const int32_t i = first + lane, place = i < count ? tile.places[i] : total;
         const bool is_own = place != total && place % WARPS == warp;
         const uint32_t own = __ballot_sync(~0u, is_own);
-        if (is_own) tile.own[warp][found + __popc(own & ((1u << lane) - 1))] = uint16_t(i);
-        found += __popc(own);
+        if (is_own) tile.own[warp][own_count + __popc(own & ((1u << lane) - 1))] = uint16_t(i);
+        own_count += __popc(own);
     }
     __syncwarp();
-    return found;
+    return own_count;
 }
 
-// Of those of one bin among 32, the first one's thread adds all.
+// Add a warp's elements to the sums, 32 at a time. The thread of a bin's first element among these adds all
+// weights of the bin, in order.
 template <class Sum>
-__device__ __forceinline__ void add_own_bins(const Tile<Sum> &tile, int32_t found, int32_t warp, int32_t lane,
-                                             Sum *sums) {
-    for (int32_t first = 0; first < found; first += 32) {
-        const bool is_active = first + lane < found;
+__device__ __forceinline__ void add_own_bins(const Tile<Sum> &tile, int32_t own_count, int32_t warp,
+                                             int32_t lane, Sum *sums) {
+    for (int32_t first = 0; first < own_count; first += 32) {
+        const bool is_active = first + lane < own_count;
         const uint16_t *const own = tile.own[warp] + first;
         const int32_t place = is_active ? tile.places[own[lane]] : -1;
         const uint32_t alike = __match_any_sync(~0u, place);
@@ -71,7 +76,7 @@ __device__ __forceinline__ void add_own_bins(const Tile<Sum> &tile, int32_t foun
     }
 }
 
-// A block adds a run.
+// Adds up the weights of one segment in each block of threads.
 template <class Sum>
 __global__ void __launch_bounds__(WARPS * 32)
     accumulate_segments(const __grid_constant__ WeightedParams params) {
@@ -82,7 +87,7 @@ __global__ void __launch_bounds__(WARPS * 32)
     const int64_t begin = int64_t(blockIdx.x) * params.segment,
                   end = min(begin + params.segment, params.count);
     unsigned long long out_of_range = 0;
-    uint32_t lost = 0;
+    uint32_t is_beyond_bins = 0;
     for (int64_t start = begin; start < end; start += TILE) {
         const int32_t count = int32_t(min(end - start, int64_t(TILE)));
         __syncthreads();
@@ -90,20 +95,21 @@ __global__ void __launch_bounds__(WARPS * 32)
             const uint64_t bits = bits_of(params.axes[0], params.memory, start + i);
             const uint64_t other =
                 params.axis_count == 1 ? 0 : bits_of(params.axes[1], params.memory, start + i);
-            const int32_t place = place_of(params.axes, params.axis_count, params.total, bits, other, lost);
+            const int32_t place =
+                place_of(params.axes, params.axis_count, params.total, bits, other, is_beyond_bins);
             tile.places[i] = place;
             tile.weights[i] = weight_of<Sum>(params, start + i);
             out_of_range += place == params.total;
         }
         __syncthreads();
-        const int32_t found = select_own_bins(tile, count, params.total, warp, lane);
-        add_own_bins(tile, found, warp, lane, sums);
+        const int32_t own_count = select_own_bins(tile, count, params.total, warp, lane);
+        add_own_bins(tile, own_count, warp, lane, sums);
     }
-    if (out_of_range != 0) atomicAdd(&params.outside[0], out_of_range);
-    if (lost != 0) atomicOr(&params.outside[1], 1ull);
+    if (out_of_range != 0) atomicAdd(&params.out_of_range[0], out_of_range);
+    if (is_beyond_bins != 0) atomicOr(&params.out_of_range[1], 1ull);
 }
 
-// One run's sum after the other.
+// Adds up the sums of all segments for each bin, in order.
 template <class Sum, class Total>
 __global__ void combine_segments(const Sum *sums, int64_t segments, int32_t total, bool is_signed,
                                  Total *to) {
@@ -124,7 +130,7 @@ __global__ void combine_segments(const Sum *sums, int64_t segments, int32_t tota
 
 }  // namespace device
 
-// Queues what adds the weights of elements that are at home with them.
+// Enqueues a weighted histogram of device-resident elements and weights.
 template <class Sum>
 class WeightedHistogram {
    public:
@@ -137,10 +143,10 @@ class WeightedHistogram {
     int64_t segments() const { return (counting_.layout.size + segment_ - 1) / segment_; }
     int64_t sums_bytes() const { return segments() * counting_.total * WORD; }
 
-    // `outside` is zero.
+    // Enqueue both kernels. `out_of_range` must be zero.
     template <class Total>
     void enqueue(const plan::Operands &operands, const std::vector<Edges> &edges, const char *broadcasts,
-                 char *sums, Total *totals, char *outside, cudaStream_t stream) const {
+                 char *sums, Total *totals, char *out_of_range, cudaStream_t stream) const {
         device::WeightedParams params{};
         params.memory = operands.of(0).d_data;
         auto offset = [&](int64_t operand) {
@@ -158,7 +164,7 @@ class WeightedHistogram {
         params.count = counting_.layout.size;
         params.segment = segment_;
         params.sums = sums;
-        params.outside = reinterpret_cast<unsigned long long *>(outside);
+        params.out_of_range = reinterpret_cast<unsigned long long *>(out_of_range);
         device::accumulate_segments<Sum><<<unsigned(segments()), device::WARPS * 32, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
         device::combine_segments<<<blocks_for(params.total * 8), THREADS, 0, stream>>>(
@@ -172,31 +178,32 @@ class WeightedHistogram {
     const int type_;
 };
 
-// Adds them, and brings the sums down. Returns whether a device has room.
+// Compute the sums on the device and download them. Return false if there is no device memory.
 template <class Sum, class Total>
 bool add_on_device(const BinnedElements &counting, const plan::Operands &operands, Call &call, int device,
-                   Total *to, int64_t *outside) {
+                   Total *to, int64_t *out_of_range) {
     const WeightedHistogram<Sum> weighted(counting);
     const int64_t total = counting.total, word = weighted.WORD;
     const CurrentDevice current(device);
     BroadcastBuffers broadcasts;
-    outside[0] = outside[1] = 0;
-    const int64_t outside_at = broadcasts.add(outside, 2 * word);
+    out_of_range[0] = out_of_range[1] = 0;
+    const int64_t out_of_range_at = broadcasts.add(out_of_range, 2 * word);
     std::vector<Edges> edges;
     for (int64_t i = 0; i < counting.axes; ++i) edges.emplace_back(counting.bins[i], nullptr, broadcasts);
     const DeviceBuffer buffer(device, weighted.sums_bytes() + total * word);
     if (buffer.d_memory() == nullptr || !broadcasts.upload(call, {device})) return false;
-    char *const d_outside = broadcasts.d_data(0) + outside_at;
+    char *const d_out_of_range = broadcasts.d_data(0) + out_of_range_at;
     auto *const totals = reinterpret_cast<Total *>(buffer.d_memory() + weighted.sums_bytes());
 
     TraceLane lane(call);
     const Stream own_stream = make_stream();
     const SyncOnExit stream(own_stream);
     const double begin = call.seconds();
-    weighted.enqueue(operands, edges, broadcasts.d_data(0), buffer.d_memory(), totals, d_outside,
+    weighted.enqueue(operands, edges, broadcasts.d_data(0), buffer.d_memory(), totals, d_out_of_range,
                      stream.get());
     PK_CUDA(cudaMemcpyAsync(to, totals, size_t(total * word), cudaMemcpyDeviceToHost, stream.get()));
-    PK_CUDA(cudaMemcpyAsync(outside, d_outside, size_t(2 * word), cudaMemcpyDeviceToHost, stream.get()));
+    PK_CUDA(cudaMemcpyAsync(out_of_range, d_out_of_range, size_t(2 * word), cudaMemcpyDeviceToHost,
+                            stream.get()));
     PK_CUDA(cudaStreamSynchronize(stream.get()));
     const int64_t size = counting.layout.size;
     lane.add(PK_STAGE_KERNEL, begin, call.seconds(), 0, size);
@@ -206,10 +213,12 @@ bool add_on_device(const BinnedElements &counting, const plan::Operands &operand
     return true;
 }
 
-// Queues it in the thread's line, where the results are at home, too. Returns whether a device has room.
+// Enqueue the sums on the thread's stream; results are device-resident, too. Return false if there is no
+// device memory.
 template <class Sum, class Total>
 bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ranges, int results,
-                       int outside, int64_t outside_at, Call &call, const StreamScope &stream_scope) {
+                       int out_of_range, int64_t out_of_range_at, Call &call,
+                       const StreamScope &stream_scope) {
     const WeightedHistogram<Sum> weighted(counting);
     const CurrentDevice current(stream_scope.device);
     const DeviceBuffer sums(stream_scope.device, weighted.sums_bytes(), false, true);
@@ -221,9 +230,9 @@ bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ra
         edges.emplace_back(counting.bins[i], operands.of(host_ranges.edges[i]).d_data, none);
     }
     auto *const totals = reinterpret_cast<Total *>(operands.of(results).d_data);
-    char *const d_outside = operands.of(outside).d_data + outside_at;
-    PK_CUDA(cudaMemsetAsync(d_outside, 0, size_t(2 * weighted.WORD), stream_scope.stream));
-    weighted.enqueue(operands, edges, nullptr, sums.d_memory(), totals, d_outside, stream_scope.stream);
+    char *const d_out_of_range = operands.of(out_of_range).d_data + out_of_range_at;
+    PK_CUDA(cudaMemsetAsync(d_out_of_range, 0, size_t(2 * weighted.WORD), stream_scope.stream));
+    weighted.enqueue(operands, edges, nullptr, sums.d_memory(), totals, d_out_of_range, stream_scope.stream);
     call.advance(counting.layout.size);
     operands.commit();
     return true;

@@ -1,10 +1,13 @@
-// Kernels of order statistics: counting by the bits of keys, from the highest on.
+// Radix select kernels (order statistics): they count elements by the digits of their keys, the most
+// significant digit first.
 #pragma once
 
 #include "common/select.h"
 
 namespace pk {
 
+// The prefixes of a level, in order: elements that begin with one of them are counted by their next `digits`
+// bits.
 template <class Key>
 struct DigitPrefixes {
     int64_t count;
@@ -14,11 +17,12 @@ struct DigitPrefixes {
 
 namespace device {
 
-// Counters that a block of threads has in shared memory: with so many first digits, NaN of any type has a
-// counter of its own.
+// The counters that a block of threads has in shared memory. They are enough for NaN of any dtype to have a
+// counter of their own in the first level.
 constexpr int64_t OWN_COUNTERS = 1 << 13;
 
-// Adds the elements that begin with each prefix to its counters, by their next digits.
+// Count the elements that begin with each prefix, by their next digits. A binary search finds an element's
+// prefix.
 template <class Key>
 __device__ void add_digits(Encoding encoding, const Key *in, int64_t size, const DigitPrefixes<Key> &prefixes,
                            uint32_t *counters) {
@@ -46,28 +50,29 @@ __device__ void add_digits(Encoding encoding, const Key *in, int64_t size, const
     }
 }
 
+// Counts in global memory.
 template <class Key>
 __global__ void count_digits(Encoding encoding, const Key *in, int64_t size,
                              const __grid_constant__ DigitPrefixes<Key> prefixes, uint32_t *counters) {
     add_digits(encoding, in, size, prefixes, counters);
 }
 
-// The same of so few counters that each block has its own first: many elements begin alike.
+// Counts in shared memory first, for levels with few counters, where many elements have the same prefix.
 template <class Key>
 __global__ void count_few_digits(Encoding encoding, const Key *in, int64_t size,
                                  const __grid_constant__ DigitPrefixes<Key> prefixes, uint32_t *counters) {
-    __shared__ uint32_t mine[OWN_COUNTERS];
+    __shared__ uint32_t block_counters[OWN_COUNTERS];
     const int64_t count = prefixes.count << prefixes.digits;
-    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) mine[i] = 0;
+    for (int64_t i = threadIdx.x; i < count; i += blockDim.x) block_counters[i] = 0;
     __syncthreads();
-    add_digits(encoding, in, size, prefixes, mine);
+    add_digits(encoding, in, size, prefixes, block_counters);
     __syncthreads();
     for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-        if (mine[i] != 0) atomicAdd(counters + i, mine[i]);
+        if (block_counters[i] != 0) atomicAdd(counters + i, block_counters[i]);
     }
 }
 
-// What select_rows works on. Row i has its own ranks at ranks + i * rank_stride.
+// The parameters of select_rows(). The ranks of row i begin at ranks + i * rank_stride.
 template <class Key>
 struct SelectRowsParams {
     Encoding encoding;
@@ -79,7 +84,8 @@ struct SelectRowsParams {
     int64_t *nans;
 };
 
-// A block for each row: counts, for each rank, the elements by eight bits, from the highest on.
+// Radix select of short rows, one block of threads for each: for each rank it counts eight bits of the keys
+// at a time, the most significant first.
 template <class Key>
 __global__ void select_rows(SelectRowsParams<Key> params) {
     constexpr int WIDTH = 8 * sizeof(Key), DIGITS = 8;
@@ -94,16 +100,16 @@ __global__ void select_rows(SelectRowsParams<Key> params) {
         if (threadIdx.x == 0) nans = 0;
         __syncthreads();
         if (params.encoding == Encoding::floating) {
-            uint32_t mine = 0;
+            uint32_t thread_nans = 0;
             for (int64_t i = threadIdx.x; i < params.columns; i += blockDim.x) {
-                mine += key_of(params.encoding, in[i]) == Key(~Key(0));
+                thread_nans += key_of(params.encoding, in[i]) == Key(~Key(0));
             }
-            if (mine != 0) atomicAdd(&nans, mine);
+            if (thread_nans != 0) atomicAdd(&nans, thread_nans);
             __syncthreads();
         }
         if (threadIdx.x == 0) params.nans[row] = nans;
         for (int64_t j = 0; j < params.rank_count; ++j) {
-            uint64_t prefix = 0;  // the bits that are known, where the key has them
+            uint64_t prefix = 0;  // the key's bits so far, in place
             int64_t rank = ranks[j];
             for (int shift = WIDTH - DIGITS; shift >= 0; shift -= DIGITS) {
                 for (int i = threadIdx.x; i < 1 << DIGITS; i += blockDim.x) counters[i] = 0;

@@ -1,5 +1,5 @@
-# What other programs find the libraries by: beside lib/, in the build folder as where they are installed, the
-# header, a package for CMake's find_package, and one for pkg-config for each library.
+# Writes what other programs need to find and link the libraries: the header, a package for CMake's find_package, and a
+# pkg-config file for each library. They have the same places beside lib/ in the build folder and where it is installed.
 configure_file(csrc/pycudakit.h ${PROJECT_BINARY_DIR}/include/pycudakit.h COPYONLY)
 configure_file(cmake/pycudakit-config.cmake
   ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/cmake/pycudakit/pycudakit-config.cmake COPYONLY)
@@ -11,7 +11,7 @@ set(engines cpu)
 if(PYCUDAKIT_CUDA_FOUND)
   list(APPEND engines cuda)
 endif()
-file(REMOVE ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pkgconfig/pycudakit_cuda.pc) # of an earlier build here
+file(REMOVE ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pkgconfig/pycudakit_cuda.pc) # left by an earlier build
 foreach(engine IN LISTS engines)
   configure_file(cmake/pycudakit.pc.in
     ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pkgconfig/pycudakit_${engine}.pc @ONLY)

@@ -1,5 +1,5 @@
-# Finds nvcc and the architectures to build for. nvcc is, in this order: the one named by CMAKE_CUDA_COMPILER
-# or CUDACXX; the cuda-toolkit wheels of the Python that runs the build; the system's.
+# Finds nvcc, and chooses the GPU architectures to build for. nvcc is the first of these that exists: the one that
+# CMAKE_CUDA_COMPILER or CUDACXX names; the cuda-toolkit wheels' of the Python that runs the build; the system's.
 
 set(default "$ENV{PYCUDAKIT_CUDA}")
 if(default STREQUAL "")
@@ -26,7 +26,7 @@ if(NOT CMAKE_CUDA_COMPILER)
   if(NOT "$ENV{CUDACXX}" STREQUAL "")
     set(origin "named by CUDACXX")
   else()
-    # A namespace package, perhaps incomplete (PyTorch brings nvidia.cu13 without nvcc).
+    # nvidia.cu13 is a namespace package, which may be incomplete: PyTorch brings it without nvcc.
     set(find_wheels [[
 import pathlib
 import nvidia.cu13
@@ -42,7 +42,8 @@ print(roots[0].as_posix())
     endif()
     if(wheels)
       set(origin "from the cuda-toolkit wheels")
-      # pip unpacks them elsewhere each time. By a link, commands stay the same, and so do objects.
+      # pip unpacks the wheels in another folder each time. Through a link the commands stay the same, so that objects
+      # need not be built again.
       file(CREATE_LINK ${wheels} ${PROJECT_BINARY_DIR}/cuda-toolkit SYMBOLIC)
       set(CMAKE_CUDA_COMPILER ${PROJECT_BINARY_DIR}/cuda-toolkit/bin/nvcc)
     else()
@@ -68,8 +69,8 @@ else()
   set(nvcc ${CMAKE_CUDA_COMPILER})
 endif()
 
-# The wheels keep libcudart_static.a where nvcc does not search by itself: the variable is for CMake's trial
-# compilation, the library directory for the real one.
+# nvcc does not search the folder where the wheels have libcudart_static.a. The variable is for CMake's trial
+# compilation, the library directory for the build.
 find_program(nvcc_path ${nvcc} NO_CACHE)
 get_filename_component(PYCUDAKIT_CUDA_LIBRARY_DIR "${nvcc_path}/../../lib" ABSOLUTE)
 if(EXISTS ${PYCUDAKIT_CUDA_LIBRARY_DIR}/libcudart_static.a)
@@ -78,8 +79,9 @@ else()
   set(PYCUDAKIT_CUDA_LIBRARY_DIR "")
 endif()
 
-# All generations of GPUs, or those of the GPUs here, as far as this nvcc knows them, and the last one's PTX, for newer
-# ones. Where there is no GPU, the first generation's PTX alone, which a driver compiles for the GPU it meets.
+# Build for all generations of GPUs, or for those of this machine's GPUs, as far as this nvcc knows them, and add the
+# PTX of the last one for newer GPUs. On a machine without a GPU build the PTX of the first generation only, which the
+# driver compiles for any GPU.
 if(NOT CMAKE_CUDA_ARCHITECTURES AND "$ENV{CUDAARCHS}" STREQUAL "")
   if(PYCUDAKIT_ALL_GPUS)
     set(wanted 75 80 90 100 120)
@@ -102,7 +104,7 @@ if(NOT CMAKE_CUDA_ARCHITECTURES AND "$ENV{CUDAARCHS}" STREQUAL "")
   string(REGEX REPLACE "-real$" "" CMAKE_CUDA_ARCHITECTURES "${CMAKE_CUDA_ARCHITECTURES}") # the last one's PTX, too
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 75-virtual)
-    message(STATUS "pycudakit: no GPU is visible, so a GPU's driver will compile what calls use at their first; "
+    message(STATUS "pycudakit: no GPU is visible, so only PTX is built, which the driver compiles at first use; "
                    "PYCUDAKIT_ALL_GPUS=ON builds for all generations")
   endif()
 endif()

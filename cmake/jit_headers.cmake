@@ -1,4 +1,5 @@
-# Writes jit_headers.h: the headers that NVRTC compiles passes from, as text, so that a library brings its own.
+# Generates jit_headers.h, which has the headers that fused kernels include as string literals: NVRTC compiles these
+# kernels at run time, without the sources.
 set(jit_headers csrc/pycudakit.h csrc/ops.def)
 foreach(name IN ITEMS arithmetic half operations portable types)
   list(APPEND jit_headers csrc/common/${name}.h)

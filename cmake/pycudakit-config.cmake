@@ -1,4 +1,4 @@
-# find_package(pycudakit): the targets pycudakit::cpu and, where that was built, pycudakit::cuda.
+# The package for find_package(pycudakit): defines the targets pycudakit::cpu and, if it was built, pycudakit::cuda.
 get_filename_component(pycudakit_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 get_filename_component(pycudakit_include "${pycudakit_lib}/../include" ABSOLUTE)
 foreach(pycudakit_engine IN ITEMS cpu cuda)

@@ -1,5 +1,5 @@
-# Finds nvcc, and chooses the GPU architectures to build for. nvcc is the first of these that exists: the one that
-# CMAKE_CUDA_COMPILER or CUDACXX names; the cuda-toolkit wheels' of the Python that runs the build; the system's.
+# Finds nvcc, and chooses the GPU architectures to build for. The order of search for nvcc: CMAKE_CUDA_COMPILER,
+# CUDACXX, the cuda-toolkit wheels of the Python that runs the build, the system.
 
 set(default "$ENV{PYCUDAKIT_CUDA}")
 if(default STREQUAL "")

@@ -15,8 +15,8 @@ namespace pk {
 
 namespace {
 
-// Rows up to this length, with up to so many ranks, are selected from by one block of threads each, which
-// takes a few milliseconds at most.
+// One block of threads selects from a row up to this length, for up to this number of ranks, in a few
+// milliseconds at most.
 constexpr int64_t SHORT_ROW = 1 << 16, FEW_RANKS = 64;
 constexpr int BLOCK_THREADS = 256, MAX_BLOCKS = 4096;
 // The blocks of kernels with counters in shared memory, and the elements of each thread.
@@ -196,7 +196,7 @@ class ShortRows {
     }
 
    private:
-    // Select from some rows. Return false if there is no memory for so many.
+    // Select from some rows. Return false if there is no memory for that many.
     bool select(int64_t start, int64_t rows) {
         BroadcastBuffers broadcasts;
         const int64_t elements = rows * selection_.columns, results = rows * selection_.rank_count;

@@ -51,7 +51,7 @@ struct Registers {
     }
 };
 
-// What a step needs to run over the elements of one thread.
+// The parameters, the registers and the elements of one thread, which every step needs.
 struct Context {
     const InterpreterParams &call;
     const Registers &registers;

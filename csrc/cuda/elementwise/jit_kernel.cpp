@@ -19,6 +19,7 @@ namespace {
 // The cache is cleared once it holds more kernels than this.
 constexpr size_t MAX_KERNELS = 1024;
 
+// All fused kernels, and those that wait to be compiled, oldest first.
 struct KernelCache {
     std::mutex mutex;
     std::unordered_map<std::string, std::shared_ptr<FusedKernel>> kernels;  // by the bytes of their steps
@@ -198,7 +199,7 @@ std::string FusedKernel::source() const {
 bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
     const void *const compiled = is_compiled() ? kernel() : nullptr;
     if (compiled == nullptr) {
-        // However short the calls are, so many of them reach the threshold.
+        // Short calls reach the threshold, too, after at most this number of them.
         constexpr int64_t MAX_CALLS = 512;
         const int64_t least = tuned(Tune::worth_compiling);
         const int64_t more = std::max(params.count * int64_t(steps_.size()), least / MAX_CALLS);

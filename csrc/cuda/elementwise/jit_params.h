@@ -5,6 +5,7 @@
 
 namespace pk::device {
 
+// Passed by value, so that a launch needs no upload.
 struct JitParams {
     static constexpr int MAX_OPERANDS = 96, MAX_COORDINATES = 96, THREADS = 256;
 

@@ -62,7 +62,10 @@ struct Elements {
     }
 };
 
-// Access patterns of operands: each finds the address of an element. `index` is the operand's in the params.
+// Access patterns of operands: find() returns the address of an element. `index` is the operand's index in
+// the params.
+
+// Contiguous elements.
 struct Dense {
     int index;
     template <class T, class E>
@@ -70,6 +73,7 @@ struct Dense {
         return reinterpret_cast<T *>(elements.params.operands[index]) + elements[e];
     }
 };
+// From the first element on, at an offset that follows from the coordinates.
 struct Strided {
     int index, strides;
     template <class T, class E>
@@ -77,6 +81,7 @@ struct Strided {
         return reinterpret_cast<T *>(elements.params.operands[index] + elements.byte_offset(e, strides));
     }
 };
+// Distinct elements that repeat, found by a BroadcastOperand's table.
 struct Broadcast {
     int index;  // of the table's address; the next one is the distinct elements' address
     template <class T, class E>
@@ -86,6 +91,7 @@ struct Broadcast {
                broadcast_index(table, elements.params.start + elements[e]);
     }
 };
+// One value, which is in the params themselves.
 struct Constant {
     int index;
     template <class T, class E>
@@ -118,6 +124,7 @@ __device__ auto cast(const Values<T, count> &values, unsigned &exceptions) {
     return results;
 }
 
+// The results of the slow path, and the exceptions raised.
 template <class T, int count>
 struct OpResult {
     Values<T, count> results;

@@ -43,6 +43,7 @@ struct Results {
 
 namespace device {
 
+// The partial of a block.
 template <class Op>
 struct Partial {
     typename Op::Word words[Op::PARTIAL];
@@ -50,7 +51,7 @@ struct Partial {
 
 constexpr int WARP = 32;
 
-// Threads in a block of combine(), each of which combines two partials first: a power of two.
+// The number of threads in a block of combine(), a power of two. Each thread combines two partials first.
 template <class Op>
 constexpr int PAIRS = sizeof(Partial<Op>) <= 32 ? 1024 : 512;
 

@@ -44,9 +44,10 @@ template <class Item, class Less>
 Item *merge(Call &call, std::vector<SortedRun> runs, Item *items, Item *other, int64_t kept, Less less) {
     constexpr int64_t PIECE = 128 << 10;
     while (runs.size() > 1) {
+        // A range of the output of merging runs a and b, for one thread.
         struct MergePiece {
             SortedRun a, b;
-            int64_t begin, end;  // of the two merged
+            int64_t begin, end;  // in the merged output
         };
         std::vector<MergePiece> pieces;
         std::vector<SortedRun> merged;

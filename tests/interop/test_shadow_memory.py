@@ -1,4 +1,4 @@
-"""The host's memory that stands for arrays on a GPU, by a stand-in for one: large parts of it serve again."""
+"""Shadow memory of device arrays, on a fake GPU: large host ranges are reused."""
 
 import sys
 import threading
@@ -16,10 +16,10 @@ LARGE = 1 << 19  # float64
 
 @pytest.fixture(autouse=True)
 def rooms(monkeypatch):
-    monkeypatch.setattr(replay, "_signature_of", lambda *_: None)  # which keep their own
-    imported_arrays._rooms.clear()
-    yield imported_arrays._rooms
-    imported_arrays._rooms.clear()
+    monkeypatch.setattr(replay, "_signature_of", lambda *_: None)  # captured calls keep their own ranges
+    imported_arrays._free_shadows.clear()
+    yield imported_arrays._free_shadows
+    imported_arrays._free_shadows.clear()
 
 
 def there(size, first=0.0):
@@ -35,7 +35,7 @@ def test_they_serve_again(gpu, rooms):
     a, b = there(LARGE), there(LARGE, 5)
     both(a, b)
     known = {id(room) for room in rooms}
-    assert len(known) == 3  # two arguments' and the result's
+    assert len(known) == 3  # of two arguments and the result
     for _ in range(3):
         assert_array_equal(both(a, b).values, a.values * 2 + b.values)
         assert {id(room) for room in rooms} == known
@@ -62,7 +62,7 @@ def test_what_was_touched_is_not_kept(gpu, rooms):
     assert not rooms
 
 
-def test_what_somebody_holds_is_left_to_him(gpu, rooms):
+def test_memory_in_use_is_not_reused(gpu, rooms):
     a = there(LARGE)
     both(a, a)
     held = rooms[0]

@@ -1,1 +1,1 @@
-"""Arrays in a fused function: what stands for them, what was asked of them, and whose memory they are in."""
+"""Tracers, deferred nodes and buffers: the arrays of a fused function, and where their values are."""

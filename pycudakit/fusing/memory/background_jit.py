@@ -1,4 +1,8 @@
-"""Passes that NVRTC compiles in the background: until they are there, the interpreter gives the same bits."""
+"""Background compilation of fused kernels by NVRTC.
+
+Until a kernel is compiled, the interpreter kernel runs instead, with the same bits. The C library requests a
+kernel once it has done much work.
+"""
 
 from __future__ import annotations
 
@@ -12,36 +16,36 @@ import numpy as np
 
 from pycudakit import errors
 
-# For the 128 bits in which huge angles are reduced.
+# For the 128-bit argument reduction of huge angles.
 _OPTIONS = ("--device-int128",)
 
-_busy = threading.Lock()  # while a thread compiles
+_busy = threading.Lock()  # held while a thread compiles
 _worker: threading.Thread | None = None
 
 
 def compile_requested(library: ctypes.CDLL) -> None:
-    """Begin to compile the passes that have done much work, if there are any and nobody does."""
+    """Start to compile the requested kernels in a thread, unless none is requested or a thread is busy."""
     global _worker  # noqa: PLW0603
-    if _busy.locked() or not _wanted(library, np.empty(0, np.uint8))[0]:
+    if _busy.locked() or not _next_request(library, np.empty(0, np.uint8))[0]:
         return
     if not _busy.acquire(blocking=False):
         return
-    # The process waits for it at its end: NVRTC would not survive that.
+    # Not a daemon thread: NVRTC must not run while the process exits.
     _worker = threading.Thread(target=_compile_all, args=(library,), name="pycudakit-compile", daemon=False)
     try:
         _worker.start()
-    except RuntimeError:  # there are too many threads, or the process ends
+    except RuntimeError:  # too many threads, or the interpreter is shutting down
         _busy.release()
 
 
 def wait() -> None:
-    """Wait for the passes that are being compiled."""
+    """Wait until the running compilation ends."""
     if _worker is not None and _worker.ident is not None:
         _worker.join()
 
 
-def _wanted(library: ctypes.CDLL, source: Any) -> tuple[int, int]:
-    """Return the bytes and the number of the source that comes next, which is written if there is room."""
+def _next_request(library: ctypes.CDLL, source: Any) -> tuple[int, int]:
+    """Return the size and the number of the next requested source; write it to `source` if it fits."""
     size, number = ctypes.c_int64(), ctypes.c_uint64()
     library.pk_plan_jit_request(source, len(source), ctypes.byref(size), ctypes.byref(number))
     return size.value, number.value
@@ -51,7 +55,7 @@ def _compile_all(library: ctypes.CDLL) -> None:
     try:
         source = np.empty(1 << 18, np.uint8)
         while True:
-            size, number = _wanted(library, source)
+            size, number = _next_request(library, source)
             if size > len(source):
                 source = np.empty(2 * size, np.uint8)
             elif size:
@@ -59,19 +63,19 @@ def _compile_all(library: ctypes.CDLL) -> None:
                 library.pk_plan_jit_install(number, np.frombuffer(image or b"\0", np.uint8), len(image))
             else:
                 return
-    except errors.Error:  # of a GPU that is lost: then nobody waits for it
+    except errors.Error:  # the GPU is lost: the kernels are no longer needed
         return
     finally:
         _busy.release()
 
 
 def _compiled(text: str) -> bytes:
-    """Return the image of a source; an empty one where it cannot be had: the interpreter serves as well."""
+    """Compile a source; return its binary, empty if that fails: the interpreter kernel runs instead."""
     cache = importlib.import_module("pycudakit.kernels.compiling.cache")
     source = importlib.import_module("pycudakit.kernels.compiling.source")
     with contextlib.suppress(errors.Error):
         kernel = source.Signature("pass", (), 1)
-        asked = source.Source(text, "pass", _OPTIONS, (), True, False, cache.arch(0), (kernel,))
-        image: bytes = cache.get(asked, "cuda").binary.data
+        request = source.Source(text, "pass", _OPTIONS, (), True, False, cache.arch(0), (kernel,))
+        image: bytes = cache.get(request, "cuda").binary.data
         return image
     return b""

@@ -1,4 +1,4 @@
-"""The memory of arrays while a function is fused: whose it is, and where its newest values are."""
+"""Buffers of the arrays of a fused function: their owners, and whether host or device is up to date."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pycudakit._native.abi import IMPORT_DEVICE_VALID, IMPORT_HOST_VALID, addres
 from pycudakit._native.dtypes import Array
 from pycudakit.fusing.memory.residency import ResidencyScope
 
-_MIN_TRACERS = 64  # tracers, of which those that are no more are then forgotten
+_MIN_TRACERS = 64  # from this many weak references on, dead ones are removed
 
 
 class Buffer:
-    """Memory that arrays are views of.
+    """A range of host memory that arrays are views of, with an optional device copy.
 
     Parameters
     ----------
     array
-        One that lies in it.
+        An array in the buffer.
     scope
-        What knows of it on the device.
-    is_given
-        Whether it is the caller's.
+        The residency scope, which holds the device copy.
+    is_caller_owned
+        Whether the memory is the caller's.
     """
 
     __slots__ = (
@@ -52,24 +52,24 @@ class Buffer:
         self.scope = scope
         self.is_caller_owned = is_caller_owned
         self.may_be_resident = True
-        self.is_resident = False  # on the device
-        self.scalar_reads = 0  # elements that were asked for one by one
-        self.has_escaped = False  # with others, who may write to it unseen
-        self.overlapping_writes = 0  # writes that read other elements of it
-        self.double_buffer: Any = None  # its Twin
-        self.may_double_buffer = is_caller_owned  # to a twin: what stands for its arrays is remembered
+        self.is_resident = False  # has a device copy
+        self.scalar_reads = 0  # reads of single elements
+        self.has_escaped = False  # code outside of the trace may read and write it
+        self.overlapping_writes = 0  # writes whose value reads other elements of this buffer
+        self.double_buffer: Any = None  # a DoubleBuffer
+        self.may_double_buffer = is_caller_owned  # then the tracers of its arrays are remembered
         self.tracers: list[weakref.ref[Any]] = []
         self.max_tracers = _MIN_TRACERS
-        self.full_view: Array | None = None  # what is all of it, side by side
+        self.full_view: Array | None = None  # a C-contiguous array of the whole buffer
         self.begin, self.end = byte_bounds(array)
 
     def __del__(self) -> None:
-        """Let the device forget it."""
+        """Free the device copy."""
         if self.is_resident:
             self.scope.drop(self.begin)
 
     def extend(self, array: Array) -> None:
-        """Learn of another array that lies in it."""
+        """Extend the buffer to contain another array of the same memory."""
         first, last = byte_bounds(array)
         if self.begin == self.end:
             self.begin, self.end = first, last
@@ -79,7 +79,7 @@ class Buffer:
             self.full_view = array
 
     def add_tracer(self, tracer: Any) -> None:
-        """Learn of what stands for an array in it."""
+        """Remember a tracer of an array in this buffer, for double buffering."""
         tracers = self.tracers
         if self.may_double_buffer:
             if len(tracers) >= self.max_tracers:
@@ -88,41 +88,41 @@ class Buffer:
             tracers.append(weakref.ref(tracer))
 
     def make_resident(self, intent: int) -> None:
-        """Let the device keep it, if it has room."""
+        """Make the buffer resident, if the device has room."""
         if not self.is_resident and self.may_be_resident:
             self.is_resident = self.scope.make_resident(self.begin, self.end - self.begin, intent)
             if self.is_resident and self.scope.listener is not None:
                 self.scope.listener.keep_alive(self.owner)
 
     def sync_to_host(self) -> None:
-        """Bring what the device alone has to the host."""
+        """Download values that only the device has."""
         if self.is_resident:
             self.scope.sync_to_host(self.begin)
 
     def sync_to_caller(self) -> None:
-        """Bring it to where the caller has it."""
+        """Make the caller's memory up to date."""
         if self.double_buffer is not None:
             self.double_buffer.sync_to_caller()
         self.sync_to_host()
 
     def mark_host_dirty(self) -> None:
-        """Say that the host's memory was written to, by others than the engine."""
+        """Mark the host's values as newer than the device copy."""
         if self.is_resident:
             self.scope.mark_host_dirty(self.begin)
 
     def evict(self) -> None:
-        """Bring it to the host, and let the device forget it."""
+        """Download the newest values and free the device copy."""
         self.sync_to_host()
         self.release()
 
     def release(self) -> None:
-        """Let the device forget it."""
+        """Free the device copy without a download."""
         if self.is_resident:
             self.scope.drop(self.begin)
         self.is_resident = False
 
     def mark_escaped(self) -> None:
-        """Keep it on the host from now on, where others read it, too."""
+        """Keep the buffer on the host from now on: code outside of the trace can reach it."""
         if self.double_buffer is not None:
             self.double_buffer.sync_to_caller()
         self.evict()
@@ -130,7 +130,7 @@ class Buffer:
         self.has_escaped = True
 
     def overlaps_node(self, node: Any) -> bool:
-        """Tell whether some of a node's array lies in this memory."""
+        """Return True if a node's array overlaps this buffer."""
         buffer = node.buffer
         if buffer is self:
             return True
@@ -143,30 +143,31 @@ class Buffer:
         return self.overlaps(node.array)
 
     def overlaps(self, array: Array) -> bool:
-        """Tell whether some of an array lies in this memory."""
+        """Return True if an array overlaps this buffer."""
         first, last = byte_bounds(array)
         return first < self.end and self.begin < last
 
     def contains(self, array: Array) -> bool:
-        """Tell whether all of an array lies in this memory."""
+        """Return True if all of an array is in this buffer."""
         first, last = byte_bounds(array)
         return self.begin <= first and last <= self.end
 
 
 class ImportedBuffer(Buffer):
-    """Memory that stands for the caller's own on a device: its pages are touched only on the way of copies.
+    """A device buffer of another library, which the caller owns.
 
-    The device is told of it when an entry is to find it, or somebody looks at it. Until then its newest
-    values are where the caller has them, and calls may be queued there.
+    A host range of the same size, the shadow allocation, is its key in the C library's residency table. Its
+    pages are touched only when values must be copied to the host. The buffer is registered in that table
+    lazily: until then, calls can be enqueued on the device address directly.
 
     Parameters
     ----------
     array
-        All of it.
-    home
-        The device's memory.
+        The shadow allocation.
+    device_address
+        The address of the device buffer.
     streams
-        Those that the home's values come in.
+        The streams in which the buffer's values are produced.
     """
 
     __slots__ = ("_device_address", "_is_registered", "streams", "was_never_registered")
@@ -177,21 +178,21 @@ class ImportedBuffer(Buffer):
         super().__init__(array, scope, is_caller_owned=True)
         self._device_address, self.streams = device_address, tuple(streams)
         self._is_registered = False
-        self.was_never_registered = True  # as long as no entry was told of it
-        self.is_resident = True  # but for what is lost on the way
+        self.was_never_registered = True  # no library call has found it in the table yet
+        self.is_resident = True  # until it is evicted
 
     def __del__(self) -> None:
-        """Let the device forget it."""
+        """Remove the buffer from the residency table."""
         if self._is_registered:
             self.scope.drop(self.begin)
 
     @property
     def stream(self) -> int:
-        """One of its streams."""
+        """The first of its streams."""
         return self.streams[0]
 
     def device_address_of(self, array: Array, stream: int) -> int:
-        """Return where an array's values are on the device, for a kernel in a stream; else 0."""
+        """Return an array's device address for a kernel in `stream`; 0 if that kernel may not use it."""
         if self._is_registered or not self.is_resident or any(each != stream for each in self.streams):
             return 0
         device_address, item = self._device_address + address_of(array) - self.begin, array.itemsize
@@ -199,7 +200,7 @@ class ImportedBuffer(Buffer):
         return device_address if is_aligned and array.dtype.isnative else 0
 
     def device(self) -> int:
-        """Return which device it lies on; nothing waits for that."""
+        """Return the index of its device, without synchronizing."""
         device = self.scope.import_buffer(
             self.begin, self.end - self.begin, self._device_address, 0, IMPORT_DEVICE_VALID
         )
@@ -207,7 +208,7 @@ class ImportedBuffer(Buffer):
         return device
 
     def register(self) -> None:
-        """Let entries find it, with what its streams are to do before."""
+        """Register the buffer in the residency table, ordered after the work in its streams."""
         streams = (0,) if self.scope.is_async else self.streams
         for stream in streams if self.is_resident and not self._is_registered else ():
             if self._is_registered:
@@ -219,29 +220,29 @@ class ImportedBuffer(Buffer):
         self.scope.import_buffer(self.begin, self.end - self.begin, self._device_address, stream, valid)
 
     def make_resident(self, intent: int) -> None:  # noqa: ARG002
-        """Let entries find it."""
+        """Register the buffer: it is on the device already."""
         self.register()
 
     def sync_to_host(self) -> None:
-        """Bring what the device alone has to the host."""
+        """Download values that only the device has to the shadow allocation."""
         self.register()
         super().sync_to_host()
 
     def mark_host_dirty(self) -> None:
-        """Say that the host's memory was written to, by others than the engine."""
+        """Mark the shadow allocation's values as newer than the device buffer."""
         self.register()
         super().mark_host_dirty()
 
     def evict(self) -> None:
-        """Bring it to the host, and let the device forget it until the end."""
+        """Download the newest values, and use the shadow allocation until the call ends."""
         super().evict()
         self._is_registered = False
 
     def sync_to_caller(self) -> None:
-        """Stay: its home is the device."""
+        """Do nothing: the caller's memory is the device buffer."""
 
     def return_to_owner(self) -> None:
-        """Leave the device's memory to the caller, with the newest values."""
+        """Write the newest values to the device buffer, and end its registration."""
         if not self.is_resident:
             self._register(0, IMPORT_HOST_VALID)
         if self._is_registered:
@@ -251,7 +252,7 @@ class ImportedBuffer(Buffer):
 
 
 def byte_bounds(array: Array) -> tuple[int, int]:
-    """Return the first byte's address and the one after the last; (0, 0) of no elements."""
+    """Return the addresses of an array's first byte and behind its last; (0, 0) for an empty array."""
     if not array.size:
         return (0, 0)
     first = last = address_of(array)
@@ -266,7 +267,7 @@ def byte_bounds(array: Array) -> tuple[int, int]:
 
 
 def is_c_ordered(array: Array) -> bool:
-    """Tell whether its elements lie in C order, though perhaps not side by side."""
+    """Return True if an array's elements are in C order, perhaps with gaps."""
     strides = array.strides
     return array.flags.c_contiguous or all(
         outer >= inner > 0 for outer, inner in zip(strides, (*strides[1:], 1), strict=True)
@@ -274,7 +275,7 @@ def is_c_ordered(array: Array) -> bool:
 
 
 def owner_of(array: Any) -> Array:
-    """Return an array of the whole memory that an array is a view of, as far as that is NumPy's."""
+    """Return the array at the end of the chain of `base` attributes, as far as these are NumPy's."""
     owner: Any = array
     while type(owner.base) is np.ndarray:
         owner = owner.base

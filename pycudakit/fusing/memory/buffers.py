@@ -1,4 +1,4 @@
-"""The arrays of a fused function: the caller's, and those that it makes on the way."""
+"""Table of the buffers of one call: those of the caller's arrays, and those of intermediate results."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from pycudakit.fusing.memory.double_buffer import DoubleBuffer
 
 
 class BufferTable:
-    """What memory the arrays of a call lie in."""
+    """The buffers of a call, by the id of the array that owns the memory."""
 
     def __init__(self) -> None:
         self.scope = residency.ResidencyScope()
-        self.written: list[Buffer] = []  # the caller's that were written to
+        self.written: list[Buffer] = []  # the caller's buffers that were written to
         self._buffers: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
         self._arguments: list[Buffer] = []
-        self.stream = 0  # of memory that stands for some on a device, if there is any
+        self.stream = 0  # of the imported device buffers; 0 without any
         self._labels: Mapping[int, str] = {}
         self._names: weakref.WeakKeyDictionary[Buffer, str] = weakref.WeakKeyDictionary()
         self._unnamed = 0
         self._double_buffers: list[DoubleBuffer] = []
-        # Looks for arrays that the function reads by other ways than its arguments, before these move.
+        # Finds arrays that the function can also reach otherwise than as arguments; called once, before a
+        # write.
         self.find_aliased_arrays: Callable[[], Iterable[Array]] | None = None
 
     def label(self, names: Mapping[int, str]) -> None:
-        """Learn the arguments' names, by the identity of their arrays."""
+        """Set the arguments' names, by the id of their arrays."""
         self._labels = names
 
     def add_arguments(self, arrays: Sequence[Array]) -> None:
-        """Learn of the arguments."""
+        """Add the arguments' buffers."""
         for array in arrays:
             buffer = self.buffer_of(array)
             if buffer is None:
@@ -42,23 +43,23 @@ class BufferTable:
                 if id(array) in self._labels:
                     self._names[buffer] = self._labels[id(array)]
             buffer.extend(array)
-        for i, one in enumerate(self._arguments):  # memory that NumPy does not know to be one
+        for i, one in enumerate(self._arguments):  # overlaps that NumPy's `base` does not show
             for other in self._arguments[:i]:
                 if one.begin < other.end and other.begin < one.end:
                     one.may_be_resident = other.may_be_resident = False
 
     def add_imported(self, buffer: ImportedBuffer) -> None:
-        """Learn of memory that stands for some on a device."""
+        """Add an imported device buffer."""
         self._buffers[id(buffer.owner)] = buffer
         self.stream = self.stream or buffer.stream
 
     def device_address_of(self, array: Array) -> int:
-        """Return where an array lies on a device, if a call that is queued there may use it; else 0."""
+        """Return an array's device address, if a kernel enqueued in `stream` may use it; else 0."""
         buffer = self._buffers.get(id(owner_of(array)))
         return buffer.device_address_of(array, self.stream) if type(buffer) is ImportedBuffer else 0
 
     def register(self, arrays: Iterable[Array]) -> None:
-        """Let entries find what lies on a device."""
+        """Register the imported buffers of these arrays in the residency table."""
         for array in arrays if self.stream else ():
             buffer = self.buffer_of(array)
             if type(buffer) is ImportedBuffer:
@@ -70,7 +71,7 @@ class BufferTable:
         before_write: Callable[[Buffer], None],
         copy: Callable[[Array, Array], None],
     ) -> DoubleBuffer | None:
-        """Return what a memory has beside it from now on, if it can."""
+        """Return the double buffer of a buffer, created if need be; None if that is impossible."""
         full_view = buffer.full_view
         is_free = buffer.may_be_resident and not buffer.has_escaped and type(buffer) is Buffer
         if buffer.double_buffer is None and full_view is not None and is_free:
@@ -85,23 +86,23 @@ class BufferTable:
         return None if pair is None or pair.original.has_escaped else pair
 
     def end_double_buffering(self) -> None:
-        """Have arrays that have two memories be in the caller's alone."""
+        """End all double buffers; the arrays are in the caller's memory again."""
         for double_buffer in self._double_buffers:
             double_buffer.end()
         self._double_buffers.clear()
 
     def latest(self, array: Array, buffer: Buffer) -> tuple[Array, Buffer]:
-        """Return an array's elements where they are now."""
+        """Return the array and the buffer that have the newest values of an array's elements."""
         return (array, buffer) if buffer.double_buffer is None else buffer.double_buffer.latest(array, buffer)
 
     def buffer_of(self, array: Array) -> Buffer | None:
-        """Return the known memory that an array lies in, as far as NumPy knows."""
+        """Return the buffer of an array by its NumPy `base`; None if the table has none."""
         owner = owner_of(array)
         buffer = self._buffers.get(id(owner))
         return buffer if buffer is not None and buffer.owner is owner else None
 
     def buffer_for(self, array: Array) -> Buffer:
-        """Return the memory of an array, known from now on."""
+        """Return the buffer of an array, added to the table if need be."""
         buffer = self.buffer_of(array)
         if buffer is None:
             buffer = Buffer(array, self.scope)
@@ -109,38 +110,38 @@ class BufferTable:
         return buffer
 
     def mark_escaped(self, array: Array) -> None:
-        """Keep what overlaps an array on the host, where others read it, too."""
+        """Mark the arguments that overlap an array as escaped."""
         for argument in self._arguments:
             if argument.overlaps(array):
                 argument.mark_escaped()
 
     def make_resident(self, arrays: Iterable[Array]) -> None:
-        """Let the device keep what a pass reads, for the next ones."""
+        """Make the inputs of a kernel resident, for the next kernels."""
         for array in arrays if self.scope.is_open else ():
             buffer = self.buffer_of(array)
             if buffer is not None and buffer.contains(array):
                 buffer.make_resident(residency.INPUT)
 
     def mark_written(self, buffer: Buffer) -> None:
-        """Note that the caller's memory is written to."""
+        """Record that the caller's memory is written to."""
         if buffer.is_caller_owned and buffer not in self.written:
             self.written.append(buffer)
             if self.scope.is_open:
                 self._mark_aliased_arguments()
 
     def _mark_aliased_arguments(self) -> None:
-        """Keep on the host the arguments that the function reads there, too: as attributes, say."""
+        """Mark the arguments as escaped that the function can also reach otherwise (as an attribute, say)."""
         find_aliased_arrays, self.find_aliased_arrays = self.find_aliased_arrays, None
         for array in () if find_aliased_arrays is None else find_aliased_arrays():
             self.mark_escaped(array)
 
     def sync_all_to_caller(self) -> None:
-        """Bring to the host what the device alone has and somebody may still ask for."""
+        """Make all host memory up to date that may still be read."""
         for buffer in [*self.written, *self._buffers.values()]:
             buffer.sync_to_caller()
 
     def name_of(self, array: Array) -> str:
-        """Return what to call an array."""
+        """Return the name of an array for `explain`: its argument's, or t1, t2, ..."""
         buffer = self.buffer_of(array)
         if buffer is None:
             return "a number" if array.size == 1 else "an array"

@@ -1,9 +1,8 @@
-"""Second memories of arrays that are written over and over from what is beside each element, as stencils are.
+"""Double buffering for in-place stencils.
 
-A write that reads other elements of its own array needs a copy of what it reads, or of what it writes. So an
-argument that is written like that again and again gets a twin: what is new goes to the memory that is not
-read, and that is the array from then on. What was deferred before still reads the other memory, and need not
-be computed first.
+A write that reads other elements of the same array would need a copy of its input or output. So an argument
+gets a second buffer after `MIN_OVERLAPPING_WRITES` such writes: each step reads one buffer, the front, writes
+the other, and swaps them. Deferred operations still read the old buffer, and need not be computed first.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from pycudakit._native.dtypes import Array
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import Node, leaf
 
-MIN_OVERLAPPING_WRITES = 2  # such writes that come before a twin
-_MAX_STALE_REGIONS = 8  # that are told apart
-_MAX_CACHED = 128  # arrays, of steps that are likely to come again
+MIN_OVERLAPPING_WRITES = 2  # writes that need a copy, before the second buffer is allocated
+_MAX_STALE_REGIONS = 8  # tracked separately; above that, the whole array is stale
+_MAX_CACHED = 128  # views and counterparts, of steps that are likely to repeat
 
 
 class DoubleBuffer:
-    """A caller's memory and the one beside it: of one of them is the array, as of now.
+    """The caller's buffer and a second one; the front buffer of the two has the array's newest values.
 
     Parameters
     ----------
-    own
-        The caller's.
-    whole
-        All of it.
+    original
+        The caller's buffer.
+    full_view
+        An array of the whole buffer.
     before_write
-        Has what is deferred and reads some memory computed.
+        Computes the deferred nodes that read a buffer.
     copy
         Copies an array's elements to another array.
     """
@@ -55,36 +54,36 @@ class DoubleBuffer:
         self.front = original
         self._full_views = {id(original): full_view, id(self.second): second_array}
         self._bytes = {key: array.reshape(-1).view(np.uint8) for key, array in self._full_views.items()}
-        self._stale = [full_view]  # places of the array that the other memory has older values of
-        self._counterparts: dict[Node, Node] = {}  # of both memories, what is at the same places
-        self._views: dict[tuple[Any, ...], Node] = {}  # by what they are of, and the index
+        self._stale = [full_view]  # regions in which the back buffer has older values
+        self._counterparts: dict[Node, Node] = {}  # nodes of the same region in both buffers
+        self._views: dict[tuple[Any, ...], Node] = {}  # views of nodes, by node and index
         original.double_buffer = self.second.double_buffer = self
 
     @property
     def back(self) -> Buffer:
-        """The memory that is not the array's now."""
+        """The buffer that the next step writes to."""
         return self.original if self.front is self.second else self.second
 
     def counterpart_in(self, buffer: Buffer, array: Array) -> Array:
-        """Return the elements of one memory that are at the places of an array of the other one."""
+        """Return the view of `buffer` at the same offset as an array of the other buffer."""
         first = self.original.begin if buffer is self.second else self.second.begin
         offset = address_of(array) - first
         same: Array = np.ndarray(array.shape, array.dtype, self._bytes[id(buffer)], offset, array.strides)
         return same
 
     def latest(self, array: Array, buffer: Buffer) -> tuple[Array, Buffer]:
-        """Return an array's elements where they are now."""
+        """Return the array and the buffer that have the newest values of an array's elements."""
         if buffer is self.front or not buffer.contains(array):
             return array, buffer
         return self.counterpart_in(self.front, array), self.front
 
     def view(self, node: Node, index: Any) -> Node | None:
-        """Return the view at a plain index of what is in one of both, if it is one."""
+        """Return the node of the view of a node at a basic index, cached; None if the index makes no view."""
         parts = index if type(index) is tuple else (index,)
         key = (node, *[(p.start, p.stop, p.step) if type(p) is slice else p for p in parts])
         try:
             cached = self._views.get(key)
-        except TypeError:  # what has an index, and no hash
+        except TypeError:  # an index that is not hashable
             return None
         if cached is None and node.array is not None:
             array = node.array[index]
@@ -98,25 +97,25 @@ class DoubleBuffer:
     # ---- Writes --------------------------------------------------------------------------------------
 
     def mark_written(self, array: Array) -> None:
-        """Learn that some of the array was written to, where it is."""
+        """Record a write to a region of the front buffer."""
         if not any(_are_same_region(array, region) for region in self._stale):
             self._stale.append(array)
         if len(self._stale) > _MAX_STALE_REGIONS:
             self.mark_all_written()
 
     def mark_all_written(self) -> None:
-        """Learn that whatever was written to."""
+        """Record a write to an unknown region of the front buffer."""
         self._stale = [self._full_views[id(self.front)]]
 
     def refresh_back(self, except_region: Array) -> None:
-        """Have the other memory be as new as the array, but for what is about to be written."""
-        for place in self._stale:
-            if not _are_same_region(place, except_region):
-                self._copy(place, self.counterpart_in(self.back, place))
+        """Copy the stale regions to the back buffer, except the one that is about to be written."""
+        for region in self._stale:
+            if not _are_same_region(region, except_region):
+                self._copy(region, self.counterpart_in(self.back, region))
         self._stale = []
 
     def swap(self, written: Array) -> None:
-        """Have the array be in the other memory, of which some was just written."""
+        """Make the back buffer, to which `written` was just written, the front buffer."""
         before, after = self.front, self.back
         counterparts = self._counterparts if len(self._counterparts) < _MAX_CACHED else {}
         for ref in before.tracers:
@@ -135,18 +134,18 @@ class DoubleBuffer:
         self._stale = [written]
 
     def sync_to_caller(self) -> None:
-        """Have the array be in the caller's memory."""
+        """Make the caller's buffer the front buffer, with the newest values."""
         if self.front is self.original:
             return
         self._before_write(self.original)
         stale = self._stale
-        for place in stale:
-            self._copy(place, self.counterpart_in(self.original, place))
+        for region in stale:
+            self._copy(region, self.counterpart_in(self.original, region))
         self.swap(stale[0])
         self._stale = []
 
     def end(self) -> None:
-        """Leave the array to the caller's memory alone."""
+        """End double buffering; the array is in the caller's buffer."""
         self.sync_to_caller()
         self.original.double_buffer = self.second.double_buffer = None
         self.second.release()

@@ -1,4 +1,9 @@
-"""Arrays on a GPU among the arguments of a function: what stands for them, and results beside them."""
+"""Import of the device arrays among a function's arguments, and allocation of results on their device.
+
+Each group of overlapping device arrays gets a shadow allocation: a host range of the same size, whose address
+names the device buffer in the C library's residency table. Its pages are touched only when values must be
+copied to the host.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +31,23 @@ from pycudakit._runtime import context
 from pycudakit.fusing.memory.buffer import ImportedBuffer
 from pycudakit.fusing.memory.buffers import BufferTable
 
-_ALIGNED = 256  # bytes: an array is aligned on the host as it is on the device
-_LARGE = 1 << 20  # bytes, which the system is asked for: that can take as long as the rest of a call
+_ALIGNMENT = 256  # bytes: shadow allocations have the alignment of their device buffers
+_LARGE = 1 << 20  # bytes: a new allocation of this size can take as long as the rest of a call
 
-# The host's memory that nobody touched while it stood for large arrays, for those of the next calls.
-_rooms: deque[Array] = deque(maxlen=8)
-hardware.on_release.append(_rooms.clear)
+# Large shadow allocations whose pages were never touched, for reuse by later calls.
+_free_shadows: deque[Array] = deque(maxlen=8)
+hardware.on_release.append(_free_shadows.clear)
 
 
 class ImportedArrays:
-    """The device arrays of a call, which begins and ends with it.
+    """The device arrays of one call, imported at its start and returned to their owners at its end.
 
     Parameters
     ----------
-    memory
-        Of the call.
+    buffers
+        The call's buffer table.
     values
-        Other libraries' objects, each of which lies on a device.
+        Device arrays of other libraries.
     """
 
     def __init__(self, buffers: BufferTable, values: Sequence[Any]) -> None:
@@ -51,96 +56,99 @@ class ImportedArrays:
         self._imported: list[ImportedBuffer] = []
         self._first = values[0]
         self._arrays: dict[int, Array] = {}
-        found = map(as_device_view, values)
-        self._found = [known for known in found if known is not None]  # which live as long
-        self._import(self._found)
+        views = map(as_device_view, values)
+        self._views = [view for view in views if view is not None]  # kept alive during the call
+        self._import(self._views)
         devices = {0} if has_one_device() else {buffer.device() for buffer in self._imported}
         if len(devices) > 1:
             listed = " and ".join(map(str, sorted(devices)))
-            raise errors.InvalidArgument(f"the arrays lie on GPUs {listed}: bring them to one of them first")
+            raise errors.InvalidArgument(f"the arrays are on GPUs {listed}: copy them to one GPU first")
         self.device = min(devices, default=0)
 
     def has(self, value: Any) -> bool:
-        """Tell whether an object is one of them."""
+        """Return True if an object is one of the imported arrays."""
         return id(value) in self._arrays
 
     def array_of(self, value: Any) -> Array:
-        """Return the array that stands for an object."""
+        """Return the shadow array of an object."""
         return self._arrays[id(value)]
 
     def new(self, shape: tuple[int, ...], dtype: DType) -> tuple[Any, Array] | None:
-        """Return a new object of the first one's library, and the array that stands for it.
+        """Allocate an array of the first array's library; return it with its shadow array.
 
-        None if that library has no arrays which others may write.
+        Return None if that library's arrays are immutable.
         """
         make = ALLOCATORS.get(library_of(self._first))
         if make is None:
             return None
-        made = make(shape, dtype, self._first)
-        library = library_of_type(type(made))
+        array = make(shape, dtype, self._first)
+        library = library_of_type(type(array))
         if library is None:
-            known = as_device_view(made)
-        else:  # of which a look would take longer
+            view = as_device_view(array)
+        else:  # faster than an inspection of the new array
             strides = contiguous_strides(shape, dtype)
-            address, stream = library.address_of(made), self._found[0].stream
-            known = DeviceView(made, address, shape, strides, dtype, stream=stream)
-        if known is None:
+            address, stream = library.address_of(array), self._views[0].stream
+            view = DeviceView(array, address, shape, strides, dtype, stream=stream)
+        if view is None:
             return None
-        if (known.stream or LEGACY_STREAM) != self._buffers.stream:
-            self._buffers.scope.enqueue_on(0)  # whoever reads it there waits for its own stream alone
+        if (view.stream or LEGACY_STREAM) != self._buffers.stream:
+            self._buffers.scope.enqueue_on(
+                0
+            )  # synchronize: a reader in the new array's stream waits for that stream only
         if self._buffers.scope.listener is not None:
-            self._buffers.scope.listener.on_allocated(made, known.address, shape, dtype)
-        self._import([known])
-        return made, self.array_of(made)
+            self._buffers.scope.listener.on_allocated(array, view.address, shape, dtype)
+        self._import([view])
+        return array, self.array_of(array)
 
     def enter_async(self) -> None:
-        """Have calls queued where the arrays' values come, if that is one stream, and nobody is to wait.
+        """Make the call asynchronous, in the stream of its arrays, if they have one and `wait` is off.
 
-        Memory of other libraries may be freed before what was queued is done.
+        This needs libraries whose allocators are stream-ordered: others may free memory before enqueued
+        work has finished.
         """
         streams = {stream for buffer in self._imported for stream in buffer.streams}
-        are_in_order = all(library_of_type(type(each.owner)) is not None for each in self._found)
+        are_in_order = all(library_of_type(type(each.owner)) is not None for each in self._views)
         if are_in_order and len(streams) == 1 and not context.current_context.get().wait:
             self._buffers.scope.enqueue_on(*streams)
 
     def return_to_owners(self) -> None:
-        """Leave all to their owners, with the newest values."""
+        """Return all buffers to their owners, with the newest values."""
         while self._imported:
             buffer = self._imported.pop()
             buffer.return_to_owner()
             if buffer.was_never_registered and buffer.owner.nbytes > _LARGE:
-                _rooms.append(buffer.owner)
+                _free_shadows.append(buffer.owner)
 
     def _import(self, arrays: Sequence[DeviceView]) -> None:
         for group, low, high in _overlapping_groups(arrays):
-            room = _room(high - low + _ALIGNED)
-            start = (low - address_of(room)) % _ALIGNED
-            memory = room[start : start + high - low]
+            shadow = _allocate_shadow(high - low + _ALIGNMENT)
+            start = (low - address_of(shadow)) % _ALIGNMENT
+            memory = shadow[start : start + high - low]
             for array in group:
-                self._arrays[id(array.owner)] = _standing(memory, array, low)
+                self._arrays[id(array.owner)] = _shadow_view(memory, array, low)
             if high > low:
                 streams = {array.stream or LEGACY_STREAM for array in group}
                 if self._buffers.scope.listener is not None:
-                    self._buffers.scope.listener.keep_alive(room)
+                    self._buffers.scope.listener.keep_alive(shadow)
                 buffer = ImportedBuffer(memory, self._buffers.scope, low, streams)
                 self._buffers.add_imported(buffer)
                 self._imported.append(buffer)
 
 
-def _room(size: int) -> Array:
-    """Return as much of the host's memory."""
-    for _ in range(len(_rooms) if size > _LARGE else 0):
+def _allocate_shadow(size: int) -> Array:
+    """Return a shadow allocation of `size` bytes, a free one if possible."""
+    for _ in range(len(_free_shadows) if size > _LARGE else 0):
         try:
-            room = _rooms.popleft()
-        except IndexError:  # another thread has them
+            shadow = _free_shadows.popleft()
+        except IndexError:  # another thread took it
             break
-        if room.size == size and sys.getrefcount(room) == 2:  # `room`, and what is given here
-            return room
-        _rooms.append(room)
+        if shadow.size == size and sys.getrefcount(shadow) == 2:  # `shadow`, and the argument of this call
+            return shadow
+        _free_shadows.append(shadow)
     return np.empty(size, np.uint8)
 
 
-def _standing(memory: Array, array: DeviceView, low: int) -> Array:
+def _shadow_view(memory: Array, array: DeviceView, low: int) -> Array:
     if array.size == 0:
         return np.empty(array.shape, array.dtype)
     view: Array = np.ndarray(array.shape, array.dtype, memory, array.address - low, array.strides)
@@ -149,7 +157,7 @@ def _standing(memory: Array, array: DeviceView, low: int) -> Array:
 
 
 def _extent(array: DeviceView) -> tuple[int, int]:
-    """Return where its memory begins and ends."""
+    """Return the begin and end addresses of an array's memory."""
     if 0 in array.shape:
         return 0, 0
     low, high = byte_extent(array.shape, array.strides)
@@ -157,7 +165,7 @@ def _extent(array: DeviceView) -> tuple[int, int]:
 
 
 def _overlapping_groups(arrays: Sequence[DeviceView]) -> list[tuple[list[DeviceView], int, int]]:
-    """Return them in groups whose memory overlaps, and where that begins and ends."""
+    """Group arrays by overlapping memory; return each group with its begin and end addresses."""
     if len(arrays) == 1:
         return [([*arrays], *_extent(arrays[0]))]
     groups: list[tuple[list[DeviceView], int, int]] = []

@@ -1,4 +1,4 @@
-"""What was asked of arrays and not computed yet, and the functions that compute it in one pass."""
+"""Nodes of the traced graph, and `FusedKernel`: the program that computes several nodes in one pass."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.operands import Layout, allocate, layout_of
 from pycudakit.fusing.memory.buffer import Buffer
 
-# "C", "F", or axes from the outermost.
+# Memory order: "C", "F", or the axes from the outermost to the innermost.
 Order = str | tuple[int, ...] | None
 _BYTE = np.dtype(np.uint8)
 
-MAX_STEPS = 256  # of a node that is still deferred: longer programs gain nothing more
+MAX_STEPS = 256  # operations of a deferred node: longer programs gain nothing more
 
 
 class Node:
-    """An element of each array that goes in, and what becomes of it.
+    """A node of the traced graph: an array, or a deferred operation on other nodes.
 
-    It is deferred while `array` is None: then `function` of the `arguments`, which are nodes and Python's
-    numbers, will be its value.
+    A node is deferred while `array` is None. Its value is then `function` of `arguments`, which are nodes and
+    Python numbers, or the result of `reduction`, or the `view` of its only argument.
     """
 
     __slots__ = (
@@ -49,25 +49,25 @@ class Node:
     ) -> None:
         self.function = function
         self.arguments = arguments
-        self.options = options  # the `dtype` and `casting` that it was called with
+        self.options = options  # the `dtype` and `casting` of the call
         self.dtype = dtype
         self.shape = shape
         self.array: Array | None = None
-        self.layout: Layout | None = None  # of the array, if a pass asked for it
-        self.buffer: Buffer | None = None  # of the array, if others may see it
-        self.reduction: ReduceOp | None = None  # that its array will be the result of
-        self.view: Callable[[Array], Array] | None = None  # that it will be, of its argument
-        self.views: list[weakref.ref[Node]] = []  # of what will be its array
-        self.is_broadcast = False  # by what needs it
-        # How its elements lie in memory, or will; None, if nobody knows yet.
+        self.layout: Layout | None = None  # of the array, once a kernel has used it
+        self.buffer: Buffer | None = None  # of the array, if it is known to the buffer table
+        self.reduction: ReduceOp | None = None  # the deferred reduction
+        self.view: Callable[[Array], Array] | None = None  # makes the deferred view of the argument
+        self.views: list[weakref.ref[Node]] = []  # the deferred views of this node
+        self.is_broadcast = False  # its readers broadcast it
+        # The memory order of the elements; None if it is not yet known.
         self.order = _common_order(arguments, shape)
-        self.recomputations = 0  # how often it was computed, and not kept
-        self.steps = steps  # that it takes, with what it needs: none, for an array
-        if steps > MAX_STEPS:  # what several steps share was counted for each
+        self.recomputations = 0  # evaluations that were not stored
+        self.steps = steps  # operations of the node and its deferred inputs; 0 for an array
+        if steps > MAX_STEPS:  # shared inputs were counted several times: count exactly
             self.steps = sum(node.array is None for node in self.ancestors())
 
     def set_result(self, array: Array, buffer: Buffer | None = None) -> None:
-        """From now on, it is an array, and its views are views of that."""
+        """Set the computed array; deferred views of the node become views of it."""
         self.array, self.layout, self.buffer = array, None, buffer
         self.order = _order_of(array)
         self.function, self.arguments, self.steps, self.reduction, self.view = None, (), 0, None, None
@@ -75,46 +75,46 @@ class Node:
         for ref in views:
             node = ref()
             if node is not None and node.view is not None:
-                made = node.view(array)
-                is_same = buffer is not None and buffer.contains(made)
-                node.set_result(made, buffer if is_same else None)
+                view = node.view(array)
+                is_in_buffer = buffer is not None and buffer.contains(view)
+                node.set_result(view, buffer if is_in_buffer else None)
 
     @property
     def is_fusion_barrier(self) -> bool:
-        """Whether it is deferred, and computed by itself before what needs it."""
+        """Whether the node is deferred and cannot be fused into the kernels that read it."""
         is_other = self.reduction is not None or self.view is not None
         return is_other or (self.is_broadcast and self.array is None)
 
     @property
     def size(self) -> int:
-        """As of an array."""
+        """The attribute of a NumPy array."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """As of an array."""
+        """The attribute of a NumPy array."""
         return self.size * self.dtype.itemsize
 
     def redefine_as(self, function: ElementFunction, operand: Node) -> None:
-        """From now on, it is a function of one argument."""
+        """Turn the node into a function of one operand."""
         self.function, self.arguments, self.options, self.steps = function, (operand,), DEFAULT_OPTIONS, 1
         self.order = operand.order
 
     def ancestors(self) -> Iterator[Node]:
-        """Yield the nodes that it needs, and itself."""
+        """Yield the node and all nodes that it depends on."""
         return _ancestors([self])
 
     def layout_arrays(self) -> list[Array]:
-        """Return arrays that a new one for its value lies in memory as."""
+        """Return arrays whose memory order an array of the node's value takes."""
         return self.leaves() if self.order is None else [_layout_stub(self)]
 
     def leaves(self) -> list[Array]:
-        """Return the arrays that it reads."""
+        """Return the arrays that the node reads."""
         return [node.array for node in self.ancestors() if node.array is not None]
 
 
 def _ancestors(nodes: list[Node]) -> Iterator[Node]:
-    """Yield these nodes, and those that they need."""
+    """Yield these nodes and all that they depend on."""
     seen, pending = set(nodes), nodes
     while pending:
         node = pending.pop()
@@ -127,29 +127,29 @@ def _ancestors(nodes: list[Node]) -> Iterator[Node]:
 
 
 def reads(buffer: Buffer, nodes: list[Node]) -> bool:
-    """Tell whether some of these nodes read memory."""
+    """Return True if one of these nodes reads a buffer."""
     return any(node.array is not None and buffer.overlaps_node(node) for node in _ancestors(nodes))
 
 
 class ReduceOp(NamedTuple):
-    """A reduction that is deferred, so that others of the same values go with it."""
+    """A deferred reduction; reductions of the same operand are computed together."""
 
     name: str
     operand: Node
     axes: tuple[int, ...]
-    compute: Callable[[Any], Any]  # called with what it reduces
+    compute: Callable[[Any], Any]  # called with the operand's values
 
 
 def view_of(node: Node, make: Callable[[Array], Array], shape: tuple[int, ...]) -> Node:
-    """Return the node of a view of what a node, which is deferred, will be."""
-    made = Node(None, (node,), DEFAULT_OPTIONS, node.dtype, shape, node.steps)
-    made.view = make
-    node.views.append(weakref.ref(made))
-    return made
+    """Return a node for a view of a deferred node."""
+    view = Node(None, (node,), DEFAULT_OPTIONS, node.dtype, shape, node.steps)
+    view.view = make
+    node.views.append(weakref.ref(view))
+    return view
 
 
 def leaf(array: Array, buffer: Buffer | None = None) -> Node:
-    """Return the node of an array."""
+    """Return a node that holds an array."""
     dtype = array.dtype
     node = Node(
         None, (), DEFAULT_OPTIONS, dtype if dtype.isnative else dtype.newbyteorder("="), array.shape, 0
@@ -160,7 +160,7 @@ def leaf(array: Array, buffer: Buffer | None = None) -> Node:
 
 
 def _order_of(array: Array) -> Order:
-    """Return the order in which a new array lies that is made of this one."""
+    """Return the memory order that NumPy gives a result of this array."""
     flags = array.flags
     if flags.c_contiguous or array.ndim < 2:
         return "C"
@@ -173,30 +173,30 @@ def _order_of(array: Array) -> Order:
 
 
 def _common_order(arguments: tuple[Any, ...], shape: tuple[int, ...]) -> Order:
-    """Return the order in which NumPy lays out what a function makes of arguments."""
+    """Return the memory order that NumPy gives a function's result for these arguments."""
     order: Order = ""
-    is_one = True
+    is_uniform = True
     for argument in arguments:
         if type(argument) is Node and argument.shape:
-            is_one = is_one and order in ("", argument.order)
+            is_uniform = is_uniform and order in ("", argument.order)
             order = argument.order
             if order is None:
                 return None
-    if is_one and order in ("", "C", "F"):
+    if is_uniform and order in ("", "C", "F"):
         return order or "C"
     return _order_by([_layout_stub(each) for each in arguments if type(each) is Node], shape)
 
 
 def _order_by(arrays: list[Array], shape: tuple[int, ...]) -> Order:
-    made = allocate(_BYTE, shape, arrays)
-    if made.flags.c_contiguous:
+    result = allocate(_BYTE, shape, arrays)
+    if result.flags.c_contiguous:
         return "C"
-    strides = made.strides
-    return "F" if made.flags.f_contiguous else tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
+    strides = result.strides
+    return "F" if result.flags.f_contiguous else tuple(sorted(range(len(shape)), key=lambda d: -strides[d]))
 
 
 def _layout_stub(node: Node) -> Array:
-    """Return what lies in memory as a node whose order is known, and is not to be read."""
+    """Return an array with a node's memory order, for its layout only."""
     if node.array is not None:
         return node.array
     order = node.order
@@ -208,143 +208,143 @@ def _layout_stub(node: Node) -> Array:
 
 
 def have_same_order(one: Node, other: Node) -> bool:
-    """Tell whether two nodes of one shape have, or will have, their elements in the same order in memory."""
+    """Return True if two nodes of one shape have the same known memory order."""
     return one.order is not None and one.order == other.order
 
 
-DEFAULT_OPTIONS: tuple[None, str] = (None, "same_kind")  # how functions are called unless they are told
+DEFAULT_OPTIONS: tuple[None, str] = (None, "same_kind")  # the `dtype` and `casting` of a plain call
 
-# A step: the function with what it was called with, and the places of its arguments: of earlier steps from 0,
-# of inputs from -1 down.
+# A function, its options, and its arguments as indices: from 0 up for earlier instructions, from -1 down for
+# inputs.
 _Instruction = tuple[ElementFunction, tuple[DType | None, str], tuple[int, ...]]
 
 
 class FusedKernel:
-    """Nodes that are computed together: a function, and its inputs."""
+    """Nodes that one kernel computes: a program as an `ElementFunction`, and its inputs."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self._slots: dict[Node, int] = {}
         self._instructions: list[_Instruction] = []
         self._inputs: dict[tuple[Any, ...], int] = {}
         self.inputs: list[Any] = []
-        self.layouts: list[Layout | None] = []  # of those that are arrays
-        self.arrays: list[Array] = []  # among them
+        self.layouts: list[Layout | None] = []  # of the inputs that are arrays
+        self.arrays: list[Array] = []  # the inputs that are arrays
         self._types: list[Any] = []
         results = tuple([self._slot_of(node) for node in nodes])
         self.function = _function(tuple(self._instructions), results)
 
     def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
-        """Return what computes it, to arrays of these types."""
+        """Return the compiled program for outputs of these dtypes."""
         return compile_function(self.function, tuple(self._types), outs, False, None, "same_kind")
 
     def bind_outputs(self, outs: Sequence[Array]) -> tuple[ElementProgram, list[Any], list[Layout | None]]:
-        """Return what computes it into arrays: a program, its operands, and how those that are arrays lie."""
+        """Return the program for these output arrays, its operands, and the operands' layouts."""
         program = self.program(tuple([out.dtype.newbyteorder("=") for out in outs]))
         return program, [*outs, None, *self.inputs], [*map(layout_of, outs), None, *self.layouts]
 
     def _slot_of(self, root: Node) -> int:
-        """Return the place of a node, after those that it needs."""
-        places = self._slots
-        pending = [] if root in places else [root]
+        """Return the slot of a node; add instructions for the deferred nodes that it needs (postorder)."""
+        slots = self._slots
+        pending = [] if root in slots else [root]
         while pending:
             node = pending[-1]
             if node.array is not None:
-                places[node] = self._array(node, node.array)
+                slots[node] = self._array(node, node.array)
                 pending.pop()
                 continue
             arguments: list[Any] = []
             for argument in node.arguments:
-                place = places.get(argument)
-                if place is None:
+                slot = slots.get(argument)
+                if slot is None:
                     if type(argument) is not Node:
-                        place = self._number(argument)
+                        slot = self._number(argument)
                     elif argument.array is None:
                         pending.append(argument)
                         break
                     else:
-                        place = places[argument] = self._array(argument, argument.array)
-                arguments.append(place)
+                        slot = slots[argument] = self._array(argument, argument.array)
+                arguments.append(slot)
             else:
-                places[node] = len(self._instructions)
+                slots[node] = len(self._instructions)
                 self._instructions.append((node.function, node.options, tuple(arguments)))  # type: ignore[arg-type]
                 pending.pop()
-        return places[root]
+        return slots[root]
 
     def _array(self, node: Node, array: Array) -> int:
         layout = node.layout
         if layout is None:
             layout = node.layout = layout_of(array)
-        known = self._inputs.get(layout)
-        if known is not None:
-            return known
+        slot = self._inputs.get(layout)
+        if slot is not None:
+            return slot
         self.arrays.append(array)
         return self._add(layout, array, node.dtype, layout)
 
     def _number(self, number: Any) -> int:
         kind = type(number)
         key = (kind, number or str(number))  # 0.0 is not -0.0
-        known = self._inputs.get(key)
-        return self._add(key, number, kind, None) if known is None else known
+        slot = self._inputs.get(key)
+        return self._add(key, number, kind, None) if slot is None else slot
 
     def _add(self, key: Any, value: Any, type_: Any, layout: Layout | None) -> int:
         self.inputs.append(value)
         self.layouts.append(layout)
         self._types.append(type_)
-        place = self._inputs[key] = -len(self.inputs)
-        return place
+        slot = self._inputs[key] = -len(self.inputs)
+        return slot
 
 
 @functools.lru_cache(4096)
-def _function(steps: tuple[_Instruction, ...], results: tuple[int, ...]) -> ElementFunction:
-    """Return the function that takes these steps."""
+def _function(instructions: tuple[_Instruction, ...], results: tuple[int, ...]) -> ElementFunction:
+    """Return the `ElementFunction` that runs these instructions."""
 
     def write(builder: Builder, *arguments: Value | WeakScalar, **_: Any) -> tuple[Value, ...]:
         values: list[Any] = []
 
-        def value(place: int) -> Any:
-            return values[place] if place >= 0 else arguments[-place - 1]
+        def value(slot: int) -> Any:
+            return values[slot] if slot >= 0 else arguments[-slot - 1]
 
-        for function, (dtype, casting), places in steps:
-            operands = [value(place) for place in places]
+        for function, (dtype, casting), slots in instructions:
+            operands = [value(slot) for slot in slots]
             (result,) = function.write(builder, *operands, out=(None,), dtype=dtype, casting=casting)
             values.append(result)
-        return tuple(value(place) for place in results)
+        return tuple(value(slot) for slot in results)
 
-    names = dict.fromkeys(function.name for function, _, _ in steps)
-    name = ", ".join(names) if steps else "copy"
+    names = dict.fromkeys(function.name for function, _, _ in instructions)
+    name = ", ".join(names) if instructions else "copy"
     return ElementFunction(
-        name, _by_numpy(steps, results), write, outputs=len(results), types_python_scalars=False
+        name, _by_numpy(instructions, results), write, outputs=len(results), types_python_scalars=False
     )
 
 
-def _by_numpy(steps: tuple[_Instruction, ...], results: tuple[int, ...]) -> Callable[..., Any]:
-    """Return what takes the steps in NumPy; named for what its outputs' casts may warn of."""
+def _by_numpy(instructions: tuple[_Instruction, ...], results: tuple[int, ...]) -> Callable[..., Any]:
+    """Return a NumPy implementation of these instructions. It is called `cast`, the name in cast warnings."""
 
     def computed(inputs: tuple[Any, ...]) -> list[Any]:
         values: list[Any] = []
 
-        def value(place: int) -> Any:
-            return values[place] if place >= 0 else inputs[-place - 1]
+        def value(slot: int) -> Any:
+            return values[slot] if slot >= 0 else inputs[-slot - 1]
 
-        for function, (dtype, rule), places in steps:
+        for function, (dtype, rule), slots in instructions:
             keywords: dict[str, Any] = {} if dtype is None else {"dtype": dtype}
             if rule != "same_kind":
                 keywords["casting"] = rule
-            values.append(function.numpy(*(value(place) for place in places), **keywords))
-        return [value(place) for place in results]
+            values.append(function.numpy(*(value(slot) for slot in slots), **keywords))
+        return [value(slot) for slot in results]
 
     def cast(*inputs: Any, out: Any = None) -> Any:
         outs = out if isinstance(out, tuple) else () if out is None else (out,)
         try:
-            found = computed(inputs)
+            computed_values = computed(inputs)
         except FloatingPointError:
-            if outs:  # to which a ufunc has written by then
+            if outs:  # a ufunc has written its outputs when it raises
                 with np.errstate(all="ignore"):
                     _copy(computed(inputs), outs)
             raise
         if out is None:
-            return found[0] if len(found) == 1 else tuple(found)
-        _copy(found, outs)
+            return computed_values[0] if len(computed_values) == 1 else tuple(computed_values)
+        _copy(computed_values, outs)
         return out
 
     return cast

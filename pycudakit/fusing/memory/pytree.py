@@ -1,4 +1,4 @@
-"""Arguments and results of fused functions, nested in tuples, lists and dicts: what is in them."""
+"""Pytrees: arguments and results of fused functions, nested in tuples, lists and dicts."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from pycudakit._interop.foreign_arrays import accept_foreign_arrays, is_device_a
 from pycudakit._native.dtypes import CODES
 from pycudakit.fusing.memory.tracer import Tracer
 
-Copies = dict[int, tuple[Any, Any]]  # lists and dicts, by their identity, each with what takes its place
+Copies = dict[int, tuple[Any, Any]]  # by id: each list or dict, with its replacement
 
 
 def tree_map(value: Any, replace: Callable[[Any], Any], copies: Copies | None = None) -> Any:
-    """Return a value with the parts of tuples, lists and dicts replaced; itself, where nothing is.
+    """Apply `replace` to the leaves of nested tuples, lists and dicts; keep unchanged parts as they are.
 
-    Lists and dicts go to `copies`; what is there already takes the place of one that comes again.
+    `copies` collects the replacements of lists and dicts, so that one that occurs twice is replaced once.
     """
     kind = type(value)
     if copies is not None and id(value) in copies:
         return copies[id(value)][1]
     if kind in (tuple, list):
         parts = [tree_map(part, replace, copies) for part in value]
-        same = all(a is b for a, b in zip(parts, value, strict=True))
-        new = value if same else kind(parts)
+        is_unchanged = all(a is b for a, b in zip(parts, value, strict=True))
+        new = value if is_unchanged else kind(parts)
     elif kind is dict:
         values = {key: tree_map(part, replace, copies) for key, part in value.items()}
         new = value if all(values[key] is part for key, part in value.items()) else values
@@ -42,29 +42,29 @@ def tree_map(value: Any, replace: Callable[[Any], Any], copies: Copies | None = 
 
 
 def all_tracers(value: Any) -> list[Tracer]:
-    """Return the tracers in tuples, named ones too, lists and dicts."""
-    found: list[Tracer] = []
-    tree_map(value, lambda part: found.append(part) if type(part) is Tracer else part)
-    return found
+    """Return the tracers in nested tuples (named tuples too), lists and dicts."""
+    tracers: list[Tracer] = []
+    tree_map(value, lambda part: tracers.append(part) if type(part) is Tracer else part)
+    return tracers
 
 
 def arrays_in(parts: Iterable[Any]) -> list[Any]:
-    """Return the arrays in tuples, lists and dicts."""
-    found: list[Any] = []
+    """Return the NumPy arrays of supported dtypes in nested tuples, lists and dicts."""
+    arrays: list[Any] = []
     for part in parts:
         kind = type(part)
         if kind is np.ndarray or kind is np.memmap:
             if part.dtype in CODES:
-                found.append(part)
+                arrays.append(part)
         elif isinstance(part, (tuple, list)):
-            found += arrays_in(part)
+            arrays += arrays_in(part)
         elif kind is dict:
-            found += arrays_in(part.values())
-    return found
+            arrays += arrays_in(part.values())
+    return arrays
 
 
 def copied(value: Any) -> Any:
-    """Return a copy of an array or a generator, and anything else as it is."""
+    """Return a copy of an array or a generator; return other values as they are."""
     if is_array(value):
         return value.copy()
     if is_on_device(value):
@@ -73,29 +73,29 @@ def copied(value: Any) -> Any:
 
 
 def as_plain_array(array: Any) -> Any:
-    """Return an array as one of NumPy's own kind."""
+    """Return a memmap as a plain ndarray; return other arrays as they are."""
     return array.view(np.ndarray) if type(array) is np.memmap else array
 
 
 def is_on_device(value: Any) -> bool:
-    """Tell whether a value lies on a GPU."""
+    """Return True if a value is a device array."""
     return not is_ordinary(value) and is_device_array(value)
 
 
 def device_arrays_in(arguments: Any) -> list[Any]:
-    """Return the arrays on a GPU in tuples, lists and dicts, each once."""
-    found: dict[int, Any] = {}
-    tree_map(arguments, lambda part: found.setdefault(id(part), part) if is_on_device(part) else part)
-    return list(found.values())
+    """Return the device arrays in nested tuples, lists and dicts, each once."""
+    device_arrays: dict[int, Any] = {}
+    tree_map(arguments, lambda part: device_arrays.setdefault(id(part), part) if is_on_device(part) else part)
+    return list(device_arrays.values())
 
 
 def is_array(value: Any) -> bool:
-    """Tell whether a value is an array that the engines take."""
+    """Return True if a value is an array that the engines accept."""
     return type(value) in (np.ndarray, np.memmap) and value.dtype in CODES
 
 
 def is_generator(value: Any) -> bool:
-    """Tell whether a value is a generator of random numbers, NumPy's or pycudakit's."""
+    """Return True if a value is a random generator of NumPy or pycudakit."""
     if isinstance(value, np.random.Generator):
         return True
     kind = type(value)
@@ -103,26 +103,26 @@ def is_generator(value: Any) -> bool:
 
 
 def names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
-    """Return the names of the arrays among the arguments, by their identity."""
+    """Return the parameter names of the arrays among the arguments, by the arrays' ids."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs).arguments
     except (TypeError, ValueError):
         return {}
     names: dict[int, str] = {}
     for name, value in bound.items():
-        for place, array in enumerate(arrays_in([value])):
-            names.setdefault(id(array), name if array is value else f"{name}[{place}]")
+        for index, array in enumerate(arrays_in([value])):
+            names.setdefault(id(array), name if array is value else f"{name}[{index}]")
     return names
 
 
 def save_rng_state(arguments: list[Any]) -> Callable[[], None]:
-    """Return what has the generators among arguments draw again what they draw from now on."""
-    found: list[Any] = []
-    tree_map(arguments, lambda part: found.append(part) if is_generator(part) else part)
-    copies = [copy.deepcopy(each) for each in found]
+    """Snapshot the RNG states in the arguments; return a function that restores them."""
+    generators: list[Any] = []
+    tree_map(arguments, lambda part: generators.append(part) if is_generator(part) else part)
+    copies = [copy.deepcopy(each) for each in generators]
 
     def restore_rng_state() -> None:
-        for each, saved in zip(found, copies, strict=True):
+        for each, saved in zip(generators, copies, strict=True):
             if isinstance(each, np.random.Generator):
                 each.bit_generator.state = saved.bit_generator.state
             else:

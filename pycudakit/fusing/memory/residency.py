@@ -1,4 +1,7 @@
-"""What a fused function keeps on the device between its passes: the C library's, and for its time alone."""
+"""Residency scope: the buffers that the device keeps between the kernels of one fused call.
+
+The C library owns the device memory (`pk_run_plan` and the `pk_plan_*` entries); host addresses are the keys.
+"""
 
 from __future__ import annotations
 
@@ -21,33 +24,33 @@ from pycudakit._runtime.native_call import log_call
 from pycudakit.fusing.memory.background_jit import compile_requested
 
 INPUT, TEMPORARY, RESULT = range(3)
-TO_THE_HOST = "to the host"  # what records call it
-MIN_RESIDENT_BYTES = 64 << 10  # bytes that are worth keeping, where the rest goes over the link
-_MIN_ASYNC_INPUT_BYTES = 16  # bytes of two of them
-MAX_INLINE_UPLOAD_BYTES = 64 << 10  # bytes that go up to what is queued, and nobody waits
-_KERNELS_BETWEEN_COMPILES = 32  # passes
+TO_THE_HOST = "to the host"  # the function's name in the call log
+MIN_RESIDENT_BYTES = 64 << 10  # smaller buffers are transferred with each call
+_MIN_ASYNC_INPUT_BYTES = 16  # more than one number
+MAX_INLINE_UPLOAD_BYTES = 64 << 10  # uploads that do not synchronize an asynchronous call
+_KERNELS_BETWEEN_COMPILES = 32  # kernels
 
 
 class CaptureListener(Protocol):
-    """Who hears of what is kept while a function runs."""
+    """Callbacks for the buffer operations of a call that is being captured for replay."""
 
     def mark_not_replayable(self) -> None:
-        """Hear that the host looked at what is kept, or wrote to it."""
+        """Note that the host read or wrote a resident buffer."""
 
     def keep_alive(self, owner: Array) -> None:
-        """Hear whose memory has a home."""
+        """Keep a shadow allocation, or the owner of a resident buffer, alive."""
 
     def on_resident(self, address: int, size: int, intent: int) -> None:
-        """Hear of memory that is kept."""
+        """Note that a buffer was made resident."""
 
     def on_imported(self, address: int, size: int, device_address: int, valid: int) -> None:
-        """Hear of memory that stands for the caller's own."""
+        """Note that a device buffer of the caller was imported."""
 
     def on_dropped(self, address: int) -> None:
-        """Hear of memory that is kept no longer."""
+        """Note that a buffer was dropped."""
 
     def on_allocated(self, new: Any, address: int, shape: tuple[int, ...], dtype: DType) -> None:
-        """Hear of a new array beside the caller's."""
+        """Note that a new array was allocated on the device of the caller's arrays."""
 
 
 class _Local(threading.local):
@@ -59,7 +62,7 @@ _local = _Local()
 
 @contextlib.contextmanager
 def listened_to_by(listener: CaptureListener) -> Iterator[None]:
-    """Tell somebody of what functions keep that the thread runs in a block."""
+    """Install a listener for the calls that this thread makes within a block."""
     outer, _local.listener = _local.listener, listener
     try:
         yield
@@ -68,34 +71,32 @@ def listened_to_by(listener: CaptureListener) -> Iterator[None]:
 
 
 def has_listener() -> bool:
-    """Tell whether somebody hears of what the thread's functions keep."""
+    """Return True if this thread has a listener."""
     return _local.listener is not None
 
 
 class ResidencyScope:
-    """What is kept, while a function runs; on the CPU engine, nothing needs to be."""
+    """The resident buffers of one call. On the CPU engine the scope stays closed and does nothing."""
 
     def __init__(self) -> None:
         self.listener = _local.listener
         self._library: ctypes.CDLL | None = None
-        self.device = 0  # that keeps
-        self.has_imports = False  # memory for arrays that lie there: then nothing need go over the link
-        self.is_async = (
-            False  # in their stream, what lies there: nobody waits for that, nor is told what it meets
-        )
-        self.peak_resident_bytes = 0  # at most, at once
+        self.device = 0  # that holds the buffers
+        self.has_imports = False  # device arrays are among the arguments: all temporaries stay on the device
+        self.is_async = False  # calls are enqueued without waiting, and without a check of FP flags
+        self.peak_resident_bytes = 0  # the maximum over the call
         self._resident_sizes: dict[int, int] = {}
         self._kernel_count = 0
 
     @property
     def is_open(self) -> bool:
-        """Whether anything can be kept."""
+        """Whether buffers can be resident."""
         return self._library is not None
 
     def run(self, engine: str, body: Callable[[], Any], devices: tuple[int, ...] = (0,)) -> Any:
-        """Run a body, on its engine, with a device that keeps things for it.
+        """Run a body within the scope, open if the engine is `cuda` with one device.
 
-        None of several does: a call that they share goes over the host's memory.
+        With several devices the scope stays closed: their shards exchange data through host memory.
         """
         if engine != "cuda" or len(devices) > 1:
             return body()
@@ -112,25 +113,25 @@ class ResidencyScope:
         return body()
 
     def set_device(self, device: int) -> None:
-        """Have another device keep what is kept from now on."""
+        """Select the device for buffers that are made resident from now on."""
         if self._library is not None and device != self.device:
             self._library.pk_plan_set_device(device)
             self.device = device
 
     def enqueue_on(self, stream: int) -> None:
-        """Have calls queued in a stream from now on; 0: have what was queued done, and no more be."""
+        """Enqueue calls in a stream from now on. 0 synchronizes, and makes calls synchronous again."""
         if self._library is not None and (stream or self.is_async):
             self._library.pk_plan_set_stream(stream)
             self.is_async = bool(stream)
 
     def count_kernel(self) -> None:
-        """Have passes compiled that are worth it, now and then in a long function."""
+        """Count a kernel; from time to time, start the compilation of frequent kernels."""
         self._kernel_count += 1
         if self._library is not None and self._kernel_count % _KERNELS_BETWEEN_COMPILES == 0:
             compile_requested(self._library)
 
     def make_resident(self, address: int, size: int, intent: int) -> bool:
-        """Have the device keep memory, if it has room."""
+        """Make a host range resident; return False if it is too small or the device has no room."""
         if self._library is None or size < self._min_bytes(intent):
             return False
         is_resident = ctypes.c_int32()
@@ -143,15 +144,15 @@ class ResidencyScope:
         return bool(is_resident.value)
 
     def _min_bytes(self, intent: int) -> int:
-        """Return from how many bytes on memory is kept; an input of what is queued is more than a number."""
+        """Return the size from which buffers of an intent are made resident."""
         if self.has_imports and intent == TEMPORARY:
             return 1
         return _MIN_ASYNC_INPUT_BYTES if self.is_async and intent == INPUT else MIN_RESIDENT_BYTES
 
     def import_buffer(self, address: int, size: int, device_address: int, stream: int, valid: int) -> int:
-        """Have memory stand for the caller's own on a device, and return which device that is."""
+        """Register a device buffer of the caller under a host address; return the index of its device."""
         if self._library is None:
-            raise errors.Unsupported("arrays on a GPU are for the engine 'cuda'")
+            raise errors.Unsupported("arrays on a GPU need the engine 'cuda'")
         device = ctypes.c_int32()
         self._library.pk_plan_import(address, size, device_address, stream, valid, ctypes.byref(device))
         if self.listener is not None:
@@ -159,11 +160,11 @@ class ResidencyScope:
         return device.value
 
     def sync_to_device(self, address: int) -> None:
-        """Bring what the host alone has to the device."""
+        """Upload values that only the host has."""
         self._move("pk_plan_upload", address, "to the device", "bytes_up")
 
     def sync_to_host(self, address: int) -> None:
-        """Bring what the device alone has to the host."""
+        """Download values that only the device has."""
         self._move("pk_plan_download", address, TO_THE_HOST, "bytes_down")
 
     def _move(self, entry: str, address: int, function: str, bytes_moved: str) -> None:
@@ -182,14 +183,14 @@ class ResidencyScope:
             )
 
     def mark_host_dirty(self, address: int) -> None:
-        """Say that the host's memory is newer."""
+        """Mark the host's values as newer than the device's."""
         if self._library is not None:
             self._library.pk_plan_invalidate(address)
             if self.listener is not None:
                 self.listener.mark_not_replayable()
 
     def drop(self, address: int) -> None:
-        """Keep memory no longer."""
+        """Drop a buffer from the residency table."""
         self._resident_sizes.pop(address, None)
         if self._library is not None:
             self._library.pk_plan_drop(address)
@@ -198,20 +199,20 @@ class ResidencyScope:
 
 
 def budget() -> int:
-    """Return how many bytes a device may keep: outside of a plan, 0 where that is not known yet."""
+    """Return how many bytes may be resident on a device; 0 outside of a scope if that is not yet known."""
     row = np.zeros(1, abi.MEMORY)
     loader.library("cuda").pk_memory_info(row)
     return int(row["plan_budget"][0])
 
 
 def run_in_residency_scope(library: ctypes.CDLL, body: Callable[[], Any]) -> Any:
-    """Call pk_run_plan, and return or raise what the body does."""
+    """Run a body inside `pk_run_plan`; return its result or raise its exception."""
     result: Any = None
     error: BaseException | None = None
 
     def run() -> Generator[int, Any, None]:
-        # A signal's handler runs, and raises, where Python code is entered: in a generator that is inside the
-        # `try`, in a function before it, and ctypes would drop the exception.
+        # A signal handler runs, and may raise, where Python code is entered. In a generator that is already
+        # inside the `try`; in a function it would be before the `try`, and ctypes would drop the exception.
         nonlocal result, error
         try:
             yield 0
@@ -223,7 +224,7 @@ def run_in_residency_scope(library: ctypes.CDLL, body: Callable[[], Any]) -> Any
     steps = run()
     next(steps)
     entry = abi.PLAN_BODY(steps.send)
-    with contextlib.suppress(errors.Interrupted):  # which says that the body raised
+    with contextlib.suppress(errors.Interrupted):  # it only says that the body raised
         library.pk_run_plan(entry, None)
     if error is not None:
         try:

@@ -1,4 +1,4 @@
-"""What stands for an array in a fused function: it writes down what is asked of it."""
+"""`Tracer`: the proxy of an array in a traced function, which records operations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Tracer(LazyArray):
-    """An array of a fused function: what NumPy's array does, when it is needed."""
+    """A proxy of an array during tracing. It has the interface of `ndarray`, and defers its operations."""
 
     __slots__ = ("__weakref__", "is_scalar", "node", "owning_trace")
     __array_priority__ = 1000.0
@@ -26,24 +26,24 @@ class Tracer(LazyArray):
     def __init__(self, trace: Any, node: Node, is_scalar: bool = False) -> None:
         self.owning_trace = trace
         self.node = node
-        self.is_scalar = is_scalar  # what NumPy would have returned as a number
+        self.is_scalar = is_scalar  # NumPy would have a scalar here
         if node.buffer is not None:
             node.buffer.add_tracer(self)
 
     def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
-        """Write a function down."""
+        """Record an elementwise function."""
         return self.owning_trace.apply(function, inputs)
 
-    # ---- What is known without a look ----------------------------------------------------------------
+    # ---- Attributes known without computing ----------------------------------------------------------
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """NumPy's array, or the type of a number, for those who ask with `isinstance`."""
+        """`ndarray`, or the type of a NumPy scalar, for `isinstance`."""
         return self.dtype.type if self.is_scalar else np.ndarray
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.node.shape
 
     @shape.setter
@@ -52,7 +52,7 @@ class Tracer(LazyArray):
 
     @property
     def dtype(self) -> DType:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         array = self.node.array
         return self.node.dtype if array is None else array.dtype
 
@@ -62,12 +62,12 @@ class Tracer(LazyArray):
 
     @property
     def ndim(self) -> int:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return len(self.node.shape)
 
     @property
     def size(self) -> int:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         size = 1
         for length in self.node.shape:
             size *= length
@@ -75,17 +75,17 @@ class Tracer(LazyArray):
 
     @property
     def itemsize(self) -> int:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.node.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.size * self.itemsize
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.owning_trace.materialize(self).strides  # type: ignore[no-any-return]
 
     @strides.setter
@@ -94,22 +94,22 @@ class Tracer(LazyArray):
 
     @property
     def flags(self) -> Any:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.owning_trace.materialize(self).flags
 
     @property
     def T(self) -> Any:  # noqa: N802
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.owning_trace.view(self, np.transpose)
 
     @property
     def mT(self) -> Any:  # noqa: N802
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.owning_trace.view(self, lambda array: array.mT)
 
     @property
     def real(self) -> Any:
-        """As of an array: itself, since none is complex."""
+        """The array itself: no supported dtype is complex."""
         return self
 
     @real.setter
@@ -118,7 +118,7 @@ class Tracer(LazyArray):
 
     @property
     def imag(self) -> Any:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.owning_trace.attribute(self, "imag")
 
     @imag.setter
@@ -127,7 +127,7 @@ class Tracer(LazyArray):
 
     @property
     def flat(self) -> Any:
-        """As of an array."""
+        """The attribute of `ndarray`."""
         return self.owning_trace.attribute(self, "flat")
 
     @flat.setter
@@ -143,89 +143,89 @@ class Tracer(LazyArray):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Any]:
-        """Yield what lies along the first axis."""
+        """Iterate over the first axis."""
         if self.is_scalar:
             raise TypeError(f"'numpy.{self.dtype.type.__name__}' object is not iterable")
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return (self[index] for index in range(self.shape[0]))
 
-    # ---- Looks ---------------------------------------------------------------------------------------
+    # ---- Concretization: operations that need values on the host -------------------------------------
 
     def resolved(self) -> Array:
-        """Return it as an array that functions can read."""
+        """Return the computed array, on the host."""
         return self.owning_trace.to_host(self)  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """Return it as an array of NumPy's."""
+        """Compute, and return a NumPy array."""
         array = self.owning_trace.concretize(self, "numpy.asarray()")
-        self.owning_trace.mark_escaped(self)  # whoever has the array may write to it
+        self.owning_trace.mark_escaped(self)  # the caller may write to the array
         if dtype is not None and array.dtype != dtype:
             if copy is False:
                 raise ValueError("Unable to avoid copy while creating an array as requested.")
             return array.astype(dtype)  # type: ignore[no-any-return]
         return array.copy() if copy else array  # type: ignore[no-any-return]
 
-    def _number(self, what: str) -> Any:
-        array = self.owning_trace.concretize(self, what)
+    def _number(self, operation: str) -> Any:
+        array = self.owning_trace.concretize(self, operation)
         return array[()] if array.ndim == 0 else array
 
     def __bool__(self) -> bool:
-        """Look at its truth."""
-        return bool(self._number("the truth of an array, as `if` and `while` ask for it,"))
+        """Compute, and return the truth value."""
+        return bool(self._number("the truth value of an array, in `if` or `while`,"))
 
     def __float__(self) -> float:
-        """Look at its value."""
+        """Compute, and convert the value."""
         return float(self._number("float()"))
 
     def __int__(self) -> int:
-        """Look at its value."""
+        """Compute, and convert the value."""
         return int(self._number("int()"))
 
     def __trunc__(self) -> Any:
-        """Look at its value."""
+        """Compute, and convert the value."""
         return math.trunc(self._number("int()"))
 
     def __complex__(self) -> complex:
-        """Look at its value."""
+        """Compute, and convert the value."""
         return complex(self._number("complex()"))
 
     def __index__(self) -> int:
-        """Look at its value."""
+        """Compute, and convert the value."""
         return operator.index(self._number("an index"))
 
     def __round__(self, digits: int | None = None) -> Any:
-        """Look at its value."""
+        """Compute, and convert the value."""
         return round(self._number("round()"), *([] if digits is None else [digits]))
 
     def __repr__(self) -> str:
-        """Look at its elements."""
+        """Compute, and format the elements."""
         return repr(self._number("repr()"))
 
     def __str__(self) -> str:
-        """Look at its elements."""
-        return str(self._number("str(), as print() asks for it,"))
+        """Compute, and format the elements."""
+        return str(self._number("str(), as called by print(),"))
 
     def __format__(self, spec: str) -> str:
-        """Look at its elements."""
+        """Compute, and format the elements."""
         return format(self._number("format()"), spec)
 
     def __bytes__(self) -> bytes:
-        """Look at the bytes of its elements."""
+        """Compute, and return the bytes of the elements."""
         return bytes(self._number("bytes()"))
 
     def __hash__(self) -> int:
-        """Look at its value, if it is a number."""
+        """Compute, and hash a scalar."""
         if self.is_scalar:
             return hash(self._number("hash()"))
         raise TypeError("unhashable type: 'numpy.ndarray'")
 
     def __contains__(self, value: Any) -> bool:
-        """Look for a value."""
+        """Compute, and search for a value."""
         return value in self.owning_trace.concretize(self, "`in`")
 
     def __reduce__(self) -> Any:
-        """Pickle what it stands for."""
+        """Pickle the computed array."""
         value = self._number("pickling")
         return value.__reduce__()
 
@@ -238,7 +238,7 @@ class Tracer(LazyArray):
         return self.copy()
 
     def __getattr__(self, name: str) -> Any:
-        """Look, for what an array has beside what is here."""
+        """Compute, and return any other attribute of `ndarray`."""
         kind = self.__class__
         if name.startswith("__") or not hasattr(kind, name):
             raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
@@ -247,21 +247,21 @@ class Tracer(LazyArray):
     # ---- NumPy's functions ---------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
-        """Write a ufunc down (NEP 13)."""
+        """Record a ufunc (NEP 13)."""
         return self.owning_trace.ufunc(ufunc, method, inputs, keywords)
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
-        """Write another function of NumPy's down (NEP 18)."""
+        """Record another NumPy function (NEP 18)."""
         return self.owning_trace.call(function, arguments, keywords)
 
     # ---- Indexing ------------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a view, or the elements at some places."""
+        """Return a view, or the selected elements."""
         return self.owning_trace.get(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Write to a view."""
+        """Write to the selected elements."""
         if self.is_scalar:
             raise TypeError(f"'numpy.{self.dtype.type.__name__}' object does not support item assignment")
         self.owning_trace.set(self, index, value)
@@ -296,14 +296,14 @@ def _times(swapped: bool = False) -> Callable[[Tracer, Any], Any]:
     multiply = _binary("multiply", swapped)
 
     def operate(self: Tracer, other: Any) -> Any:
-        if self.is_scalar and isinstance(other, _REPEATED):  # as often as a number says
-            return other * self._number("how often to repeat a sequence")
+        if self.is_scalar and isinstance(other, _REPEATED):  # sequence repetition
+            return other * self._number("the repetition of a sequence")
         return multiply(self, other)
 
     return operate
 
 
-def _equality(name: str, numpys: Callable[[Any, Any], Any]) -> Callable[[Tracer, Any], Any]:
+def _equality(name: str, operator_function: Callable[[Any, Any], Any]) -> Callable[[Tracer, Any], Any]:
     compare = _binary(name)
 
     def operate(self: Tracer, other: Any) -> Any:
@@ -311,8 +311,8 @@ def _equality(name: str, numpys: Callable[[Any, Any], Any]) -> Callable[[Tracer,
             return compare(self, other)
         except errors.Unsupported:
             raise
-        except TypeError:  # of NumPy's ufunc; its operator finds numbers and texts unequal
-            return self.owning_trace.on_host(numpys, (self, other), {})
+        except TypeError:  # NumPy's ufunc raises for strings, its operator returns unequal
+            return self.owning_trace.on_host(operator_function, (self, other), {})
 
     return operate
 
@@ -321,7 +321,7 @@ def _in_place(name: str) -> Callable[[Tracer, Any], Any]:
     ufunc = getattr(np, name)
 
     def operate(self: Tracer, other: Any) -> Any:
-        if self.is_scalar:  # a number does not change: the name gets another one
+        if self.is_scalar:  # scalars are immutable: the name is bound to a new one
             return self.owning_trace.operate(ufunc, (self, other))
         return self.owning_trace.operate_in_place(ufunc, self, other)
 
@@ -404,11 +404,11 @@ def _view(self: Tracer, *arguments: Any, **keywords: Any) -> Any:
     return self.owning_trace.view_as(self, *arguments)
 
 
-def _is_type(given: Any) -> bool:
-    """Tell whether it names one of the types that tracers have."""
+def _is_type(value: Any) -> bool:
+    """Return True if the argument names a supported dtype."""
     try:
-        return np.dtype(given) in CODES
-    except TypeError:  # it is a class of arrays
+        return np.dtype(value) in CODES
+    except TypeError:  # a subclass of ndarray
         return False
 
 
@@ -444,7 +444,9 @@ def _fill(self: Tracer, value: Any) -> None:
     if self.is_scalar:
         self.__getattr__("fill")(value)
     elif type(value) in (list, tuple) or np.ndim(value) or not self.flags.writeable:
-        self.owning_trace.write_by_numpy(np.ndarray.fill, self, (value,))  # which takes few of them
+        self.owning_trace.write_by_numpy(
+            np.ndarray.fill, self, (value,)
+        )  # NumPy decides which of these it takes
     else:
         self.owning_trace.set(self, ..., value)
 

@@ -1,4 +1,4 @@
-"""Kernels that work in other libraries' arrays on a GPU; test_on_device.py has the kit's functions."""
+"""User kernels on other libraries' device arrays; test_on_device.py tests the functions of pycudakit."""
 
 import ctypes
 import threading
@@ -39,7 +39,7 @@ MODULE = pk.SourceModule(
     """
 )
 AXPY, TURNED, COUNTED, SCALED = map(MODULE.get_function, ["axpy", "turned", "counted", "scaled"])
-# Whose runs are waited for, as nobody knows which of its kernels print.
+# Its runs are synchronized, as any of its kernels may print.
 PRINTING = pk.SourceModule(
     """
     __global__ void told(const double *x) { printf("%g", x[0]); }
@@ -101,12 +101,12 @@ def test_the_cpu_library_refuses_them():
         )
 
 
-# ---- How arguments are bound, which needs none either --------------------------------------------------
+# ---- Binding of arguments, which needs no GPU either ---------------------------------------------------
 
 
 @pytest.fixture
 def taken(monkeypatch):
-    """Have arrays on a GPU be taken, which nobody reads."""
+    """Accept device arrays, which are never read."""
     monkeypatch.setattr(foreign_arrays, "can_use_device_arrays", lambda: True)
 
 
@@ -137,7 +137,7 @@ def test_what_is_said_of_them(taken):
     assert flags(bound(AXPY, Out(y), In(x), 1.0, 3)) == [DOWN, UP | CONSTANT]
     assert flags(bound(AXPY, Out(y, poison=True), x, 1.0, 3)) == [DOWN | POISON, UP | CONSTANT]
     assert flags(bound(AXPY, InOut(y), x, 1.0, 3)) == [UP | DOWN, UP | CONSTANT]
-    assert flags(bound(AXPY, In(y), x, 1.0, 3)) == [UP, UP | CONSTANT]  # of which a kernel gets a copy
+    assert flags(bound(AXPY, In(y), x, 1.0, 3)) == [UP, UP | CONSTANT]  # the kernel gets a copy
 
 
 def test_what_is_read_while_it_is_written_is_a_copy(taken):
@@ -171,7 +171,7 @@ def test_what_no_kernel_takes(taken, case):
 
 def test_what_is_dense_or_never_written(taken):
     assert flags(bound(AXPY, Held(), Held(data=(AT + 4096, True)), 1.0, 3)) == [UP | DOWN, UP | CONSTANT]
-    one = Held(shape=(1, 3, 1), strides=(1, 8, 5))  # strides of one element say nothing
+    one = Held(shape=(1, 3, 1), strides=(1, 8, 5))  # strides of axes of length 1 do not matter
     assert flags(bound(AXPY, one, OUT, 1.0, 3))[0] == UP | DOWN
     assert bound(AXPY, Held(shape=(0,), data=(0, False)), OUT, 1.0, 0).has_device_arrays
 
@@ -183,9 +183,9 @@ def test_no_value_is_an_array(taken):
 
 def test_no_helper_reaches_them(engine, taken):
     for how in ({"isolate": True}, {"timeout": 9}):
-        with pytest.raises(errors.Unsupported, match="axpy: an array lies on a GPU, where a helper process"):
+        with pytest.raises(errors.Unsupported, match="axpy: an array is on a GPU, and a helper process"):
             AXPY.launch(3, Held(), OUT, 1.0, 3, **how)
-        with pytest.raises(errors.Unsupported, match="tripled: an array lies on a GPU, where a helper"):
+        with pytest.raises(errors.Unsupported, match="tripled: an array is on a GPU, and a helper"):
             program()(x=Held(), **how)
 
 
@@ -275,7 +275,7 @@ def test_beside_numpys_arrays(library):
 def test_symbols_and_times_and_text(library, capsys):
     x = numbers(SIZE)
     a = library.up(x)
-    AXPY.launch(SIZE, a, library.up(x), 1.0, SIZE)  # queued before the symbol is set
+    AXPY.launch(SIZE, a, library.up(x), 1.0, SIZE)  # enqueued before the symbol is set
     SCALED.launch(SIZE, a, SIZE, symbols={"factor": 0.5})
     assert_array_equal(library.down(a), x)
     assert AXPY.launch(SIZE, a, a, 1.0, SIZE, time_kernel=True) > 0
@@ -354,13 +354,13 @@ def test_what_lies_on_no_device():
 def test_nothing_waits_for_the_host(waits):
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     stream, gate = cupy.cuda.Stream(non_blocking=True), threading.Event()
     with pk.engine("cuda", wait=waits), stream:
         a, b = cupy.ones(1000), cupy.ones(1000)
         AXPY.launch(1000, a, b, 1.0, 1000)
         stream.synchronize()
-        stream.launch_host_func(lambda _: gate.wait(20), None)  # until which all that is queued waits
+        stream.launch_host_func(lambda _: gate.wait(20), None)  # the stream is blocked until the gate opens
         if waits:
             threading.Timer(0.2, gate.set).start()
         AXPY.launch(1000, a, b, 1.0, 1000)
@@ -371,10 +371,10 @@ def test_nothing_waits_for_the_host(waits):
 
 @on_a_gpu
 def test_the_streams_order():
-    """What is queued before a call is done before its kernel reads, whether the call waits or not."""
+    """Work enqueued before a call is done before its kernel reads, whether the call synchronizes or not."""
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     size, host = 1 << 22, np.zeros(1 << 22)
     with pk.engine("cuda"):
         for target in (None, host):
@@ -394,7 +394,7 @@ def test_the_streams_order():
 def test_two_streams():
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     size = 1 << 22
     torch = pytest.importorskip("torch")
     with pk.engine("cuda"):
@@ -450,7 +450,7 @@ def test_what_cannot_be_captured():
     with pk.engine("cuda"):
         a, b = (torch.full((4,), x, dtype=torch.float64, device="cuda") for x in (1.0, 2.0))
         SILENT(a, block=4)
-        AXPY(torch.zeros_like(a), b, 1.0, 4, block=4)  # which loads it
+        AXPY(torch.zeros_like(a), b, 1.0, 4, block=4)  # loads it
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             with pytest.raises(errors.Unsupported, match=r"cannot be captured .*kernels that do not print"):
@@ -458,7 +458,7 @@ def test_what_cannot_be_captured():
             with pytest.raises(errors.Unsupported, match=r"cannot be captured .*without time_kernel"):
                 AXPY(a, b, 1.0, 4, block=4, time_kernel=True)
             with pytest.raises(errors.Unsupported, match=r"captured .*written as another parameter"):
-                AXPY(a, a, 1.0, 4, block=4)  # which would read a copy
+                AXPY(a, a, 1.0, 4, block=4)  # it would read a copy
             AXPY(a, b, 1.0, 4, block=4)
         graph.replay()
         torch.cuda.synchronize()

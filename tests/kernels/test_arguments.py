@@ -362,7 +362,7 @@ READ_ONLY.flags.writeable = False
         ("float *n", lambda: "text", TypeError, "of type str"),
         ("float *n", lambda: np.ma.ones(3, "f4"), TypeError, "masked"),
         ("void *n", lambda: np.array([None]), TypeError, "takes no array of object"),
-        ("float **n", lambda: F32, TypeError, "points to pointers of the device"),
+        ("float **n", lambda: F32, TypeError, "points to device pointers"),
         ("Body *n", lambda: np.array(["a"], object), TypeError, "takes no array of object"),
     ],
 )

@@ -58,10 +58,10 @@ def test_a_missing_header_has_a_hint(on_cpu, tmp_path):
 @pytest.mark.parametrize(
     ("given", "declared", "advice"),
     [
-        ("uint32", "int *x", r"look at it, as with .view\(np.int32\)"),
-        ("int64", "unsigned long long *x", r"look at it, as with .view\(np.uint64\)"),
-        ("float64", "float *x", r"convert it, as with .astype\(np.float32\), and keep the new one"),
-        ("float32", "int *x", r"convert it, as with .astype\(np.int32\), and keep the new one"),
+        ("uint32", "int *x", r"reinterpret it, as with .view\(np.int32\)"),
+        ("int64", "unsigned long long *x", r"reinterpret it, as with .view\(np.uint64\)"),
+        ("float64", "float *x", r"convert it, as with .astype\(np.float32\), and use the converted array"),
+        ("float32", "int *x", r"convert it, as with .astype\(np.int32\), and use the converted array"),
         ("uint32", "const int *x", r"convert it, as with .astype\(np.int32\)$"),
     ],
 )

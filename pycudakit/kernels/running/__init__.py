@@ -1,1 +1,1 @@
-"""Arguments, launches, and where they run."""
+"""Running kernels: argument binding, request encoding, launches in this process or in a helper process."""

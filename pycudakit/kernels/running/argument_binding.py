@@ -1,4 +1,7 @@
-"""What kernels are given, checked against their parameters: arrays become buffers, all else bytes."""
+"""Argument binding: checks a call's arguments against a kernel's parameters.
+
+Arrays become buffers; numbers, vectors and structs become bytes in the parameter's type.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,8 @@ from pycudakit.kernels.running.device_arguments import DeviceArgument, device_ar
 from pycudakit.kernels.running.run_request import Buffer, Place
 from pycudakit.kernels.running.transfers import In, InOut, Out, Wrapper, as_array
 
-_MAX_GRID_SIZE = 1 << 31  # blocks and threads along an axis, whatever the device
-_CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # what a char may be
+_MAX_GRID_SIZE = 1 << 31  # a limit of blocks or threads along an axis for every device
+_CHARS = frozenset(np.dtype(name) for name in ("int8", "uint8", "S1"))  # the dtypes for a char
 _COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dtype("complex128")}
 
 
@@ -36,7 +39,7 @@ _COMPLEX: dict[str, DType] = {"float2": np.dtype("complex64"), "double2": np.dty
 
 
 def dimensions(name: str, value: Any) -> tuple[int, int, int]:
-    """Return a block or a grid as three integers, or raise."""
+    """Return the dimensions of a block or a grid as three integers, or raise."""
     if type(value) is tuple and len(value) == 3:
         x, y, z = value
         if (
@@ -67,18 +70,18 @@ def dimensions(name: str, value: Any) -> tuple[int, int, int]:
 
 
 class BoundArguments:
-    """A call's arguments, as they go to a library.
+    """The arguments of one call, in the form that the encoded request takes.
 
     Attributes
     ----------
     buffers
-        Of each its address, stream, bytes, flags, bytes of an element, label and array.
+        For each its address, stream, bytes, flags, bytes of an element, label and array.
     arguments
-        A buffer's index, the bytes of a value, or None.
+        For each a buffer's index, the bytes of a value, or None.
     outputs
         The arrays that are written.
     has_device_arrays
-        Whether an array lies on a GPU.
+        Whether there is a device array.
     """
 
     __slots__ = (
@@ -86,8 +89,8 @@ class BoundArguments:
         "_unpacked",
         "arguments",
         "buffers",
-        "is_plain",
         "has_device_arrays",
+        "is_plain",
         "outputs",
         "values",
     )
@@ -97,23 +100,23 @@ class BoundArguments:
         self.arguments: list[int | bytes | None] = []
         self.values: list[bytes] = []
         self.outputs: list[Any] = []
-        self.is_plain = True  # each pointer has a buffer of its own
+        self.is_plain = True  # each pointer has its own buffer
         self.has_device_arrays = False
         self._unpacked: list[tuple[Array, Array]] = []
-        self._inouts: list[tuple[int, Array]] = []  # that come home, and where they are in `buffers`
+        self._inouts: list[tuple[int, Array]] = []  # downloaded arrays, with their index in `buffers`
 
     @property
     def has_inouts(self) -> bool:
-        """Whether an array goes both ways."""
+        """Whether an array is both uploaded and downloaded."""
         return bool(self._inouts)
 
     def unpack(self) -> None:
-        """After the run: bring home what was packed, in the parameters' order."""
+        """Copy the results of packed arrays back after the run, in the parameters' order."""
         for target, dense in self._unpacked:
             np.copyto(target, dense, casting="unsafe")
 
     def request_buffers(self) -> list[Buffer]:
-        """Return the buffers as a request has them."""
+        """Return the buffers in the form of a `RunRequest`."""
         return [
             Buffer(
                 label,
@@ -129,11 +132,11 @@ class BoundArguments:
         ]
 
     def request_arguments(self) -> tuple[Place | bytes | None, ...]:
-        """Return the arguments as a launch has them."""
+        """Return the arguments in the form of a `Launch`."""
         return tuple(Place(a) if isinstance(a, int) else a for a in self.arguments)
 
     def add(self, slot: Slot, array: Array, flags: int) -> None:
-        """Add an array that a pointer points to."""
+        """Add a host array as the argument of a pointer."""
         layout = array.flags
         is_written = flags & BUFFER_DOWNLOAD
         if is_written:
@@ -156,7 +159,7 @@ class BoundArguments:
         self.buffers.append((address, 0, source.nbytes, flags, source.itemsize, slot.name, source))
 
     def add_device_array(self, slot: Slot, array: DeviceArgument, flags: int) -> None:
-        """Add an array on a GPU that a pointer points to."""
+        """Add a device array as the argument of a pointer."""
         if flags & BUFFER_DOWNLOAD:
             if array.is_readonly:
                 raise _readonly(slot)
@@ -169,7 +172,7 @@ class BoundArguments:
         )
 
     def separate_aliased_outputs(self) -> None:
-        """Have kernels read a copy of what they write as another parameter, as of arrays on the host."""
+        """Give a read-only device array that overlaps an output a buffer of its own, as for host arrays."""
         written = [
             (address, address + size)
             for address, _, size, flags, *_ in self.buffers
@@ -181,7 +184,7 @@ class BoundArguments:
                 self.buffers[index] = (address, stream, size, flags & ~BUFFER_CONSTANT, *rest)  # type: ignore[assignment]
 
     def _reuse_buffer_of(self, array: Array) -> bool:
-        """Add an array that is another parameter's, too, as the buffer of that."""
+        """Use the buffer of an earlier parameter if it has the same array; return whether that was done."""
         for index, other in self._inouts:
             if _is_same(array, other):
                 self.arguments.append(index)
@@ -203,16 +206,16 @@ def _is_same(a: Array, b: Array) -> bool:
 
 
 class Slot:
-    """A kernel's parameter, and how it takes what it is given.
+    """A parameter of a kernel: converts an argument to a buffer or to bytes, or raises.
 
     Parameters
     ----------
     kernel
         The kernel's name, for messages.
     index
-        From 0.
+        The position, from 0.
     size
-        The bytes of the parameter, if that is known; else 0.
+        The bytes of the parameter if known, else 0.
     """
 
     def __init__(self, kernel: str, index: int, parameter: Parameter, size: int = 0) -> None:
@@ -230,7 +233,7 @@ class Slot:
         self.title = f"{kernel}: parameter {name} ({parameter.type})"
 
     def add(self, bound: BoundArguments, argument: Any) -> None:
-        """Add what is given for it to a call's arguments, or raise."""
+        """Check an argument, and add it to the arguments of a call."""
         kind = type(argument)
         if not self._is_pointer:
             value = argument.tobytes() if kind is self._scalar else self.value(argument)
@@ -282,30 +285,32 @@ class Slot:
         )
 
     def check(self, dtype: DType, shape: tuple[int, ...] = (0,)) -> None:
-        """Raise unless it is a pointer to elements of this type."""
+        """Raise unless the parameter is a pointer to elements of this dtype."""
         if not self._is_pointer:
             raise TypeError(f"{self.title} is a value, and takes no array")
-        own, element = self.parameter.dtype, self.parameter.element
+        declared, element = self.parameter.dtype, self.parameter.element
         native = dtype.newbyteorder("=")
-        if native == own:
+        if native == declared:
             return
         if native.hasobject or not native.itemsize:
             raise TypeError(f"{self.title} takes no array of {dtype}")
         if element.endswith("*"):
-            raise TypeError(
-                f"{self.title} points to pointers of the device, which Python has none of: give None"
-            )
+            raise TypeError(f"{self.title} points to device pointers, which Python cannot give: give None")
         if element == "char" and native in _CHARS:
             return
-        if own is not None:
-            # A copy would keep what the kernel writes from the caller.
-            are_integers = own.kind in "iu" and native.kind in "iu" and own.itemsize == native.itemsize
-            how = f"convert it, as with .astype(np.{own})"
+        if declared is not None:
+            # The results in a converted copy would not reach the caller's array.
+            are_integers = (
+                declared.kind in "iu" and native.kind in "iu" and declared.itemsize == native.itemsize
+            )
+            how = f"convert it, as with .astype(np.{declared})"
             if not self.parameter.const:
                 how = (
-                    f"look at it, as with .view(np.{own})" if are_integers else f"{how}, and keep the new one"
+                    f"reinterpret it, as with .view(np.{declared})"
+                    if are_integers
+                    else f"{how}, and use the converted array"
                 )
-            raise TypeError(f"{self.title} takes {own} arrays, and the one given is of {dtype}: {how}")
+            raise TypeError(f"{self.title} takes {declared} arrays, and the one given is of {dtype}: {how}")
         vector = VECTORS.get(element)
         if vector is not None and not _is_vector(native, shape, *vector, _COMPLEX.get(element)):
             base, count = vector
@@ -315,7 +320,7 @@ class Slot:
             )
 
     def value(self, argument: Any) -> bytes:
-        """Return the bytes of a value, or raise."""
+        """Convert a value to the parameter's bytes, or raise."""
         if self._is_pointer:
             raise TypeError(f"{self.title} is a pointer, and takes no value")
         dtype = self._dtype
@@ -359,7 +364,7 @@ class Slot:
         return OverflowError(f"{self.title}: {_shown(number)} does not fit in {self._dtype}")
 
     def _numpys(self, array: Array) -> bytes:
-        """Return the bytes of a NumPy scalar, or an array that stands for one."""
+        """Return the bytes of a NumPy scalar or a 0-d array."""
         native = array.dtype.newbyteorder("=")
         dtype, element = self._dtype, self.parameter.element
         if dtype is None and element in VECTORS and native.names is None:
@@ -424,7 +429,7 @@ def _shown(argument: Any) -> str:
 
 
 def slots_of(signature: Signature, sizes: Sequence[int] = ()) -> tuple[Slot, ...]:
-    """Return a kernel's parameters; `sizes` are the bytes of each, if they are known."""
+    """Return the slots of a kernel's parameters; `sizes` are the bytes of each, if known."""
     parameter_sizes = sizes if len(sizes) == len(signature.parameters) else [0] * len(signature.parameters)
     return tuple(
         Slot(signature.name, index, parameter, size)
@@ -433,7 +438,7 @@ def slots_of(signature: Signature, sizes: Sequence[int] = ()) -> tuple[Slot, ...
 
 
 def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> BoundArguments:
-    """Check a call's arguments, and return them as they go to a library."""
+    """Check the arguments of a call, and bind them to a kernel's parameters."""
     if len(args) != len(slots):
         raise TypeError(wrong_count(signature, len(args)))
     bound = BoundArguments()
@@ -445,13 +450,13 @@ def bind(signature: Signature, slots: Sequence[Slot], args: Sequence[Any]) -> Bo
 
 
 def wrong_count(signature: Signature, count: int) -> str:
-    """Return what a call with so many arguments raises."""
+    """Return the message for a call with a wrong number of arguments."""
     listed = ", ".join(f"{p.type} {p.name}".strip() for p in signature.parameters)
     return f"{signature.name} takes {len(signature.parameters)} arguments ({listed}), and {count} were given"
 
 
 def symbol(kernel: str, parameter: Parameter | None, name: str, argument: Any) -> Array:
-    """Return the value of a ``__constant__`` or ``__device__`` variable, dense."""
+    """Return the value of a ``__constant__`` or ``__device__`` variable as a contiguous array."""
     if isinstance(argument, Wrapper):
         argument = argument.array
     if parameter is None or parameter.dtype is None or isinstance(argument, (np.ndarray, np.generic)):

@@ -1,4 +1,4 @@
-"""Arrays on a GPU that kernels work in, where they lie."""
+"""Device arrays of other libraries as kernel arguments, which kernels use in place, zero-copy."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _DENSE = {
 
 
 class DeviceArgument(NamedTuple):
-    """A dense array on a GPU.
+    """A C-contiguous device array.
 
     Parameters
     ----------
     owner
         The other library's array.
     stream
-        The address of the stream that its values come in, and what is computed of them goes to.
+        The stream on which its values are computed, and on which the launch is enqueued.
     keeps
-        What must live as long as the call.
+        An object that must live as long as the call.
     """
 
     owner: Any
@@ -41,7 +41,7 @@ class DeviceArgument(NamedTuple):
 
 
 def is_on_device(value: Any) -> bool:
-    """Tell whether a value lies on a GPU, and kernels may work in it there."""
+    """Return True if a value is a device array and the engine in force can use it."""
     return (
         foreign_arrays.can_use_device_arrays()
         and not foreign_arrays.is_ordinary(value)
@@ -50,45 +50,49 @@ def is_on_device(value: Any) -> bool:
 
 
 def device_argument(value: Any, title: str) -> DeviceArgument:
-    """Return where a value lies on a GPU, or refuse what no kernel takes.
+    """Return a device array as an argument; raise if kernels cannot use it.
 
     Parameters
     ----------
     title
-        What errors call it.
+        The argument's name in error messages.
     """
     try:
-        found = as_device_view(value)
+        view = as_device_view(value)
     except errors.Error as error:
         raise type(error)(f"{title}: {error}") from None
-    if found is None:
-        raise TypeError(f"{title}: a {type(value).__name__} lies on no GPU")
-    dense = contiguous_strides(found.shape, found.dtype)
-    used = [(n, own, want) for n, own, want in zip(found.shape, found.strides, dense, strict=True) if n > 1]
-    if found.size and any(own != want for _, own, want in used):
+    if view is None:
+        raise TypeError(f"{title}: a {type(value).__name__} is not on a GPU")
+    dense = contiguous_strides(view.shape, view.dtype)
+    used = [
+        (n, stride, dense_stride)
+        for n, stride, dense_stride in zip(view.shape, view.strides, dense, strict=True)
+        if n > 1
+    ]
+    if view.size and any(stride != dense_stride for _, stride, dense_stride in used):
         way = _DENSE.get(foreign_arrays.library_of(value), "a copy in C order")
         raise errors.Unsupported(
-            f"{title}: a kernel takes the elements of an array on a GPU where they lie, in C order one after "
-            f"the other, and those given have the strides {found.strides}: give {way}"
+            f"{title}: a kernel uses a device array in place, which must be C-contiguous, and this one has "
+            f"the strides {view.strides}: give {way}"
         )
-    if not found.dtype.isnative:
+    if not view.dtype.isnative:
         raise errors.Unsupported(
-            f"{title}: the bytes of an array on a GPU are swapped, of {found.dtype.str!r}: convert it first"
+            f"{title}: the device array is byte-swapped, of {view.dtype.str!r}: convert it first"
         )
     return DeviceArgument(
         value,
-        found.address,
-        found.stream or LEGACY_STREAM,
-        found.shape,
-        found.dtype,
-        found.size * found.dtype.itemsize,
-        found.is_readonly,
-        found.keep_alive,
+        view.address,
+        view.stream or LEGACY_STREAM,
+        view.shape,
+        view.dtype,
+        view.size * view.dtype.itemsize,
+        view.is_readonly,
+        view.keep_alive,
     )
 
 
 def empty_like_device(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
-    """Return a new array of the library that a value is of; NumPy's, if others may not write that one's."""
+    """Return a new array of a value's library; a NumPy array if that library's arrays are immutable."""
     make = ALLOCATORS.get(foreign_arrays.library_of(value))
     if make is None or code_of(dtype) is None:
         return allocator.empty(shape, dtype)
@@ -96,14 +100,14 @@ def empty_like_device(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
 
 
 def may_overlap(a: DeviceArgument, b: DeviceArgument) -> bool:
-    """Tell whether two arrays have memory in common."""
+    """Return True if two device arrays share memory."""
     return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
 
 def refuse_isolated_device_arrays(name: str, isolates: bool) -> None:
-    """Refuse a helper process for arrays on a GPU."""
+    """Raise if a call on device arrays is to run in a helper process."""
     if isolates:
         raise errors.Unsupported(
-            f"{name}: an array lies on a GPU, where a helper process does not reach it: leave isolate and "
-            "timeout out, or bring the array home first"
+            f"{name}: an array is on a GPU, and a helper process cannot access it: leave isolate and "
+            "timeout out, or copy the array to the host first"
         )

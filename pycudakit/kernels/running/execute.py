@@ -1,4 +1,4 @@
-"""Have a library run a request."""
+"""Execution of a run request: engine choice, isolation, fallback, and the native call."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Say = Callable[[str], object]
 
 
 def choose(function: str, why_not_cuda: Callable[[], str | None]) -> EngineChoice:
-    """Return where kernels run, or raise why they cannot.
+    """Choose the engine for kernels, or raise.
 
     Parameters
     ----------
     function
-        What `last_call` names.
+        The function's name in `last_call`.
     why_not_cuda
-        Returns what there is beside a GPU that is missing.
+        Returns what is missing to compile kernels for a GPU, or None.
     """
     engine = context.checked_current_engine()
     if engine == "numpy":
@@ -49,8 +49,8 @@ def choose(function: str, why_not_cuda: Callable[[], str | None]) -> EngineChoic
 
 
 def fall_back(error: errors.Error, choice: EngineChoice, has_inouts: bool) -> EngineChoice:
-    """Return where kernels run that the CUDA engine could not, with a warning, or raise why it could not."""
-    # Memory may run out on the way home, when what goes both ways is not what it was.
+    """Warn, and return the choice of the CPU engine after a failure on CUDA; or raise the failure."""
+    # Memory may run out in the download, after arrays that are both inputs and outputs have changed.
     is_intact = isinstance(error, errors.NoDevice) or not has_inouts
     if not (choice.automatic and is_intact):
         raise error
@@ -59,29 +59,30 @@ def fall_back(error: errors.Error, choice: EngineChoice, has_inouts: bool) -> En
 
 
 def block_limit() -> int:
-    """Return the milliseconds that a block may take where kernels are checked."""
-    given = os.environ.get("PYCUDAKIT_BLOCK_LIMIT")
+    """Return the time limit of a block in checked kernels, in milliseconds."""
+    setting = os.environ.get("PYCUDAKIT_BLOCK_LIMIT")
     try:
-        seconds = _BLOCK_LIMIT if given is None else float(given)
+        seconds = _BLOCK_LIMIT if setting is None else float(setting)
         return round(seconds * 1000)
     except (ValueError, OverflowError):
         raise errors.InvalidArgument(
-            f"PYCUDAKIT_BLOCK_LIMIT is {given!r}; give seconds, such as 10, or 0 for no limit"
+            f"PYCUDAKIT_BLOCK_LIMIT is {setting!r}; give seconds, such as 10, or 0 for no limit"
         ) from None
 
 
 def isolates(isolate: bool | None, timeout: float | None) -> bool:
-    """Tell whether a run is to be in a helper process: what is asked for, or else PYCUDAKIT_ISOLATE."""
+    """Return True if a run needs a helper process: by its arguments, or else by PYCUDAKIT_ISOLATE."""
     if timeout is not None:
         if not isinstance(timeout, (int, float, np.number)):
             raise TypeError(f"timeout is {timeout!r}; give seconds, or None")
         if not 0 < timeout <= _MAX_TIMEOUT_SECONDS:
             raise errors.InvalidArgument(
-                f"timeout is {timeout!r}; give seconds, more than 0 and at most {_MAX_TIMEOUT_SECONDS:,}, or None"
+                f"timeout is {timeout!r}; give seconds, more than 0 and at most {_MAX_TIMEOUT_SECONDS:,}, "
+                "or None"
             )
         if isolate is False:
             raise errors.InvalidArgument(
-                "timeout is given with isolate=False: what runs in this process cannot be stopped"
+                "timeout is given with isolate=False: a kernel in this process cannot be stopped"
             )
         return True
     if isolate is None:
@@ -92,12 +93,12 @@ def isolates(isolate: bool | None, timeout: float | None) -> bool:
 def limits_of(
     kernel: Kernel, engine: str, device: int, *, isolate: bool = False, timeout: float | None = None
 ) -> Any:
-    """Return a kernel's limits, for which it is loaded: that runs what its source has of static objects.
+    """Return a kernel's limits. This loads the binary, which runs the constructors of its static objects.
 
     Parameters
     ----------
     isolate, timeout
-        As for a run: whether that is done in a helper process alone, and for how many seconds at most.
+        As for a run: whether to load it in a helper process only, and the timeout in seconds.
     """
     if isolate:
         request = RunRequest(kernel.label, [], (), limits_query=kernel)
@@ -115,14 +116,14 @@ def limits_of(
 def run_request(
     request: RunRequest, choice: EngineChoice, *, isolate: bool | None = False, timeout: float | None = None
 ) -> Outcome:
-    """Run, record the call, and print what kernels print.
+    """Run a request, record the call, and print the kernels' output.
 
     Parameters
     ----------
     isolate
-        Whether to run in a helper process; None: as PYCUDAKIT_ISOLATE says.
+        Whether to run in a helper process; None means as PYCUDAKIT_ISOLATE says.
     timeout
-        Seconds, after which a helper process is stopped.
+        Seconds after which a helper process is stopped.
     """
     if isolates(isolate, timeout):
         from pycudakit.kernels.running import worker_pool  # noqa: PLC0415  (few need it)

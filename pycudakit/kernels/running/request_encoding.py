@@ -1,4 +1,4 @@
-"""A run of kernels as a library takes it."""
+"""Encoding of a run request as the tables of the C entry `pk_run_kernels`."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running.device_arguments import DeviceArgument
 from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Place, Repeat, RunRequest
 
-_MAX_TEXT_BYTES = 1 << 20  # bytes of what a run's kernels print
+_MAX_TEXT_BYTES = 1 << 20  # capacity for the text that a run's kernels print
 _BUFFER = struct.Struct("=QQqii")  # address, stream, bytes, flags and item of a pk_buffer
 _STEP = struct.Struct("=12q")  # a pk_step
 _BUFFER_BYTES = abi.BUFFER.itemsize
 
 
 def print_text(text: str) -> None:
-    """Write what kernels print where Python prints."""
+    """Write the kernels' output to Python's stdout."""
     if text and sys.stdout is not None:
         sys.stdout.write(text)
 
 
 class EncodedRequest(NativeCall):
-    """A request as a library takes it, for calls one by one: between them, what is in it may change.
+    """A reusable encoded request: buffers, shapes and values may be changed between calls.
 
     Parameters
     ----------
     request
-        Its arrays are kept by whoever calls.
+        The request. The caller keeps its arrays alive.
     engine
-        The one that its binaries are for.
+        The engine of its binaries.
     """
 
     entry = "pk_run_kernels"
-    falls_back = False  # what has run may have written already
+    falls_back = False  # kernels that ran may already have written
     max_devices = 1
 
     def __init__(self, request: RunRequest, engine: str) -> None:
@@ -103,42 +103,42 @@ class EncodedRequest(NativeCall):
         self._seconds = stages[at : at + 1]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
+        """Return the entry, bound to its arguments."""
         return abi.bound(
             *(library, self.entry, self._run_table),
             *(self._printed, ctypes.c_int64(_MAX_TEXT_BYTES), ctypes.byref(self._length)),
             *(self.options, self.report),
         )
 
-    # ---- What may change ---------------------------------------------------------------------------
+    # ---- Changes between calls ---------------------------------------------------------------------
 
     def set_buffer(self, index: int, address: int, stream: int, size: int, flags: int, item: int) -> None:
-        """Say where a buffer's array lies, how it begins and ends, and how large an element is."""
+        """Set a buffer's address, stream, size, flags and element size."""
         _BUFFER.pack_into(self._buffer_bytes, index * _BUFFER_BYTES, address, stream, size, flags, item)
 
     def set_blocking(self, waits: bool) -> None:
-        """Say whether a run of arrays on a GPU has ended when the call returns."""
+        """Set whether a run on device arrays is synchronous."""
         self.options["synchronous"] = waits
 
     def shape(self, elements: int, shared: int, grid: Sequence[int], block: Sequence[int]) -> None:
-        """Give the only launch its shape."""
+        """Set the shape of the only launch."""
         count = len(self._arguments)
         _STEP.pack_into(self._step_bytes, 0, 0, elements, 0, 0, count, shared, *grid, *block)
 
     def set_values(self, values: bytes) -> None:
-        """Give the only launch its values, one after the other."""
+        """Set the values of the only launch, concatenated."""
         self._value_bytes[:] = values
 
-    # ---- How it is made ----------------------------------------------------------------------------
+    # ---- Encoding ----------------------------------------------------------------------------------
 
     def _add(self, steps: Sequence[Launch | Repeat]) -> None:
         for step in steps:
             if isinstance(step, Repeat):
-                place = len(self._steps)
+                index = len(self._steps)
                 self._steps.append(())
                 self._add(step.steps)
-                length = len(self._steps) - place - 1
-                self._steps[place] = (abi.STEP_REPEAT, step.count, length, 0, 0, 0, (0, 0, 0), (0, 0, 0))
+                length = len(self._steps) - index - 1
+                self._steps[index] = (abi.STEP_REPEAT, step.count, length, 0, 0, 0, (0, 0, 0), (0, 0, 0))
                 continue
             first = len(self._arguments)
             for argument in step.arguments:
@@ -172,11 +172,11 @@ class EncodedRequest(NativeCall):
 
     @property
     def seconds(self) -> float:
-        """The time of the steps of the last run."""
+        """The duration of the steps in the last run."""
         return float(self._seconds.item())
 
     def run_and_print(self, choice: EngineChoice) -> str:
-        """Run, and print what kernels print, if they fail, too; return that."""
+        """Run, and print the kernels' output, also if they fail; return the output."""
         self._length.value = 0
         try:
             self.run(choice, self._launches)
@@ -194,7 +194,7 @@ class EncodedRequest(NativeCall):
 
 
 def buffer_fields(buffer: Buffer) -> tuple[int, int, int, int, int]:
-    """Return what `EncodedRequest.aim` takes of a buffer."""
+    """Return the arguments of `EncodedRequest.set_buffer` for a buffer, but for its index."""
     flags = (
         abi.BUFFER_UPLOAD * buffer.up
         | abi.BUFFER_DOWNLOAD * buffer.down
@@ -225,5 +225,5 @@ def _table(dtype: np.dtype[Any], rows: Sequence[tuple[Any, ...]]) -> Array:
 
 
 def _cut(text: str, size: int) -> bytes:
-    """Return a text as so many bytes hold it, with a zero at the end."""
+    """Encode a text, truncated to `size` bytes with a terminating zero."""
     return text.encode()[: size - 1].decode("utf-8", "ignore").encode()

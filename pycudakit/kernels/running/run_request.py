@@ -1,4 +1,4 @@
-"""A run of kernels, as Python describes it: arrays, names and numbers, which any process can run."""
+"""The description of a run of kernels: plain data, which this or a helper process can execute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pycudakit.kernels.running.device_arguments import DeviceArgument
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A function in a binary: its symbol, and the name that messages have."""
+    """A kernel in a binary: its symbol, and its name in messages."""
 
     binary: Binary
     symbol: str
@@ -22,24 +22,24 @@ class Kernel:
 
 @dataclass(slots=True)
 class Buffer:
-    """Memory that kernels see, for a run.
+    """A device buffer of one run.
 
     Parameters
     ----------
     label
         Its name in messages.
     bytes
-        How many.
+        The size in bytes.
     item
-        Bytes of an element, for messages.
+        The size of an element in bytes, for messages.
     array
-        A dense array of as many bytes, on the host or on a GPU, or None: it neither goes up nor comes down.
+        A contiguous array of the same size, on the host or on a GPU, or None for a temporary buffer.
     up, down
-        Whether it begins as the array's, and whether it is the array's at the end.
+        Whether the array is uploaded before the run, and whether it is downloaded after it.
     poison
-        Without `up`, it begins as bytes of 0xA5 instead of zeros.
+        Whether, without `up`, the buffer is filled with bytes of 0xA5 instead of zeros.
     constant
-        No kernel writes it.
+        Whether no kernel writes the buffer.
     """
 
     label: str
@@ -54,7 +54,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An argument that is an address: of a buffer, by its index, and bytes from there."""
+    """A pointer argument: the index of a buffer, and an offset in bytes."""
 
     buffer: int
     offset: int = 0
@@ -67,10 +67,10 @@ class Launch:
     Parameters
     ----------
     arguments
-        A place in a buffer, the bytes of a value, or None for a null pointer, each.
+        Each is a `Place`, the bytes of a value, or None for a null pointer.
     elements
-        If not 0, the library chooses the block, and a grid of one dimension for so many threads; `grid` and
-        `block` are not read.
+        If not 0, the library chooses the block, and a one-dimensional grid for so many threads; `grid` and
+        `block` are ignored.
     """
 
     kernel: Kernel
@@ -83,7 +83,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Steps that are run so many times."""
+    """Steps that are repeated."""
 
     count: int
     steps: Sequence[Launch | Repeat]
@@ -91,20 +91,20 @@ class Repeat:
 
 @dataclass(slots=True)
 class RunRequest:
-    """All of a run.
+    """A run: its steps, buffers, symbols and settings.
 
     Parameters
     ----------
     function
-        What `last_call` names.
+        The function's name in `last_call`.
     symbols
-        Of a binary, the values of its variables, dense arrays, by their names in it.
+        For each binary, the values of its variables, contiguous arrays, by their symbols.
     block_limit
-        Milliseconds that a block may take on the CPU where it was compiled to be checked; 0: no limit.
+        The time limit of a block in checked kernels on the CPU, in milliseconds; 0 for no limit.
     waits
-        Whether a run of arrays on a GPU has ended when the call returns.
+        Whether a run on device arrays is synchronous.
     limits_query
-        The kernel whose limits are asked for; then nothing runs.
+        A kernel whose limits are queried; then nothing runs.
     """
 
     function: str
@@ -118,16 +118,16 @@ class RunRequest:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run told.
+    """The outcome of a run.
 
     Parameters
     ----------
     seconds
-        The time of the steps.
+        The duration of the steps.
     text
-        What kernels printed.
+        The output of the kernels.
     limits
-        What was asked for, if that was limits.
+        The limits of the kernel, if they were queried.
     """
 
     seconds: float

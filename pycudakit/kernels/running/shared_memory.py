@@ -1,4 +1,4 @@
-"""What a process and its helper share: requests as messages, and memory."""
+"""Communication with a helper process: pickled requests, and arrays in shared memory."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from pycudakit._runtime import context, native_call
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running.run_request import Buffer
 
-_MAX_KEPT_BYTES = 128 << 20  # bytes that are shared between runs
+_MAX_KEPT_BYTES = 128 << 20  # shared memory that is kept between runs
 _ALIGNMENT = 256
-_THREADED_COPY_BYTES = 1 << 20  # bytes that are worth threads
+_THREADED_COPY_BYTES = 1 << 20  # smaller copies run on the calling thread
 _COPY = copy_function("copyto", np.copyto)
 
 
 def copy(target: Array, source: Array) -> None:
-    """Copy one dense array to another of as many bytes; a large one on the CPU engine's threads."""
-    into, what = _bytes_of(target), _bytes_of(source)
-    if what.nbytes < _THREADED_COPY_BYTES or not engine_status.status("cpu"):
-        into[:] = what
+    """Copy one contiguous array to another of the same size; a large one on the CPU engine's threads."""
+    into, data = _bytes_of(target), _bytes_of(source)
+    if data.nbytes < _THREADED_COPY_BYTES or not engine_status.status("cpu"):
+        into[:] = data
         return
-    # Nobody asked for this call.
+    # The user did not make this call, so it is not logged.
     with native_call.collect_calls(), context.override(engine="cpu", progress=None, profiles=()):
-        call(_COPY, (what,), into, numpy_call=lambda values: np.copyto(into, values))
+        call(_COPY, (data,), into, numpy_call=lambda values: np.copyto(into, values))
 
 
 def _bytes_of(array: Array) -> Array:
@@ -43,7 +43,7 @@ def _bytes_of(array: Array) -> Array:
 
 
 class Packer(pickle.Pickler):
-    """Pickles a request, and leaves out what the other side has: binaries, and the arrays of buffers."""
+    """Pickles a request without known binaries, which are replaced by keys, and without arrays."""
 
     def __init__(self, file: IO[bytes], known: dict[bytes, Binary]) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -61,7 +61,7 @@ class Packer(pickle.Pickler):
 
 
 class Unpacker(pickle.Unpickler):
-    """Unpickles what `Packer` pickled."""
+    """Unpickles a request of `Packer`."""
 
     def __init__(self, file: IO[bytes], known: dict[bytes, Binary]) -> None:
         super().__init__(file)
@@ -72,8 +72,8 @@ class Unpacker(pickle.Unpickler):
         return self._known[key]
 
 
-def places(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
-    """Return where in the shared memory each buffer's array lies, and how many bytes all take."""
+def buffer_offsets(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
+    """Return the offset of each buffer's array in the shared memory, and the total size."""
     offsets, end = [], 0
     for buffer in buffers:
         offsets.append(end)
@@ -83,7 +83,7 @@ def places(buffers: Sequence[Buffer]) -> tuple[list[int], int]:
 
 
 class Shared:
-    """Memory that two processes share: a file that has no name."""
+    """A shared memory mapping of an anonymous file."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -91,37 +91,37 @@ class Shared:
         self._mapped = 0
 
     def grow(self, size: int) -> None:
-        """Have at least so many bytes."""
+        """Grow the mapping to at least `size` bytes."""
         size = -(-max(size, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
         try:
             if os.fstat(self._file).st_size < size:
                 os.ftruncate(self._file, size)
             if self._mapped < size:
-                self._map = mmap.mmap(self._file, size)  # the old one goes with the last array in it
+                self._map = mmap.mmap(self._file, size)  # the old mapping lives as long as arrays in it
                 self._mapped = size
         except (OSError, ValueError, OverflowError) as error:
             raise errors.OutOfMemory(f"isolate=True: {size:,} bytes to share: {error}") from None
 
     def shrink(self) -> None:
-        """Give back what is more than is kept."""
+        """Free the memory if it exceeds the amount that is kept."""
         if self._mapped > _MAX_KEPT_BYTES:
             self._map, self._mapped = None, 0
             os.ftruncate(self._file, 0)
 
     def forget(self, size: int) -> None:
-        """Unmap what the other side may have given back."""
+        """Unmap memory that the other process may have freed by `shrink`."""
         if size > _MAX_KEPT_BYTES:
             self._map, self._mapped = None, 0
 
     def array(self, offset: int, size: int) -> Array:
-        """Return bytes of it."""
+        """Return a part of the memory as an array of bytes."""
         assert self._map is not None  # noqa: S101  (grow was called)
         return np.frombuffer(self._map, np.uint8, size, offset)
 
 
 def memory_file() -> int:
-    """Open a file in memory."""
-    with contextlib.suppress(OSError, AttributeError):  # where there is none, or it is forbidden
+    """Open an anonymous file: in memory, or else a temporary file."""
+    with contextlib.suppress(OSError, AttributeError):  # not supported or not permitted
         return os.memfd_create("pycudakit", os.MFD_CLOEXEC)
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())

@@ -1,4 +1,4 @@
-"""Arrays with what becomes of them in a call of a kernel."""
+"""`In`, `Out` and `InOut`: arrays with the direction of their transfer in a kernel call."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ from pycudakit.kernels.running.device_arguments import is_on_device
 
 
 class Wrapper:
-    """An array with what becomes of it."""
+    """Base class of the three wrappers: an array with the direction of its transfer."""
 
     __slots__ = ("array",)
 
-    array: Any  # of NumPy, or on a GPU
+    array: Any  # a NumPy array or a device array
 
     def __repr__(self) -> str:
-        """Return what makes it."""
+        """Return the constructor call."""
         return f"{type(self).__name__}({self.array!r})"
 
     def settled(self) -> Wrapper:
-        """Return it as one of an array that is there: in a fused function, it may be of one that is not."""
+        """Return a wrapper of the computed array, if this one wraps a tracer of a fused function."""
         return self
 
 
 class In(Wrapper):
-    """An array that a kernel reads: it goes to the device, and what the kernel changes there is dropped.
+    """An array that a kernel reads: it is uploaded, and changes by the kernel are dropped.
 
     Parameters
     ----------
     array : array_like
-        Of any layout; the kernel sees its elements in C order, one after the other. One on a GPU is dense.
+        An array of any layout; the kernel sees its elements contiguous in C order. A device array must be
+        C-contiguous.
     """
 
     __slots__ = ()
@@ -43,14 +44,14 @@ class In(Wrapper):
 
 
 class Out(Wrapper):
-    """An array that a kernel writes: it begins as zeros on the device, and replaces the whole of `array`.
+    """An array that a kernel writes: the buffer starts as zeros, and then replaces the whole of `array`.
 
     Parameters
     ----------
     array : ndarray
-        Of any layout; or a dense array on a GPU, which is written where it lies.
+        An array of any layout; or a C-contiguous device array, which is written in place.
     poison : bool
-        Begin as bytes of 0xA5 instead, which shows what no kernel has written.
+        Fill the buffer with bytes of 0xA5 instead, which shows elements that no kernel has written.
     """
 
     __slots__ = ("poison",)
@@ -61,13 +62,13 @@ class Out(Wrapper):
 
 
 class InOut(Wrapper):
-    """An array that a kernel reads and writes: it goes to the device and comes back.
+    """An array that a kernel reads and writes: it is uploaded and downloaded.
 
     Parameters
     ----------
     array : ndarray
-        Of any layout. An array that is given for several parameters is one buffer. One on a GPU is dense,
-        and the kernel works in it where it lies.
+        An array of any layout. An array that is given for several parameters is one buffer. A device array
+        must be C-contiguous, and is updated in place.
     """
 
     __slots__ = ()
@@ -77,9 +78,9 @@ class InOut(Wrapper):
 
 
 def as_array(value: Any) -> Array:
-    """Return an array, or refuse what a kernel cannot take."""
+    """Convert a value to an array, or raise if a kernel cannot take it."""
     if isinstance(value, masked_arrays()):
-        raise TypeError("a masked array has no form that a kernel takes: give its .data or .filled()")
+        raise TypeError("a kernel takes no masked array: give its .data or .filled()")
     return np.asarray(foreign_arrays.read(value, "a kernel's array", by_numpy=False))
 
 
@@ -87,6 +88,6 @@ def _as_target(value: Any, name: str) -> Any:
     if is_on_device(value):
         return value
     if not isinstance(value, np.ndarray):
-        foreign_arrays.read(value, name)  # which says what to do about an array on a GPU
+        foreign_arrays.read(value, name)  # its error names the remedy for a device array
         raise TypeError(f"{name} takes a NumPy array, which is written, and not {type(value).__name__}")
     return as_array(value)

@@ -1,4 +1,4 @@
-"""The helper process that `helpers` starts: it runs one request after the other."""
+"""The main loop of a helper process, which `worker_pool` starts: it runs requests one by one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pycudakit.kernels.running.run_request import Outcome, RunRequest
 
 
 def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
-    """Answer until the other side is gone."""
+    """Run requests until the connection closes."""
     threading.Thread(target=_end_with_parent, args=(lifeline, parent), daemon=True).start()
     _dump_no_core()
     connection: Connection[bytes, bytes] = Connection(socket)
@@ -38,7 +38,7 @@ def main(socket: int, lifeline: int, memory: int, parent: int) -> None:
             result = _answer(connection, shared, request, worker_context)
             connection.send_bytes(_packed(result))
             if worker_context.choice.engine == "cuda" and isinstance(result.error, worker_pool.DEVICE_LOST):
-                break  # CUDA is lost here
+                break  # CUDA is unusable in this process from now on
             del request
     _end()
 
@@ -53,25 +53,25 @@ def _answer(
     outcome: Outcome | None = None
     error: BaseException | None = None
     calls: list[native_call.CallRecord] = []
-    with contextlib.redirect_stdout(printed), _as_there(worker_context):
+    with contextlib.redirect_stdout(printed), _callers_context(worker_context):
         try:
             for device in worker_context.devices[:1]:
-                hardware.link_speed(device)  # so that what comes first does not count against a timeout
-        except errors.Error as met:
-            error = met
+                hardware.link_speed(device)  # starts CUDA, so that this does not count against the timeout
+        except errors.Error as caught:
+            error = caught
         connection.send_bytes(worker_pool.BEGUN)
         try:
             if error is None:
                 _lay_out(shared, request)
                 with native_call.collect_calls() as calls:
                     outcome = execute.run_request(request, worker_context.choice)
-        except Exception as met:  # noqa: BLE001
-            error = met
+        except Exception as caught:  # noqa: BLE001
+            error = caught
     return worker_pool.WorkerResult(outcome, error, printed.getvalue(), calls)
 
 
 def _lay_out(shared: shared_memory.Shared, request: RunRequest) -> None:
-    offsets, size = shared_memory.places(request.buffers)
+    offsets, size = shared_memory.buffer_offsets(request.buffers)
     shared.grow(size)
     for buffer, offset in zip(request.buffers, offsets, strict=True):
         if buffer.up or buffer.down:
@@ -79,7 +79,7 @@ def _lay_out(shared: shared_memory.Shared, request: RunRequest) -> None:
     shared.forget(size)
 
 
-def _as_there(worker_context: worker_pool.WorkerContext) -> contextlib.AbstractContextManager[None]:
+def _callers_context(worker_context: worker_pool.WorkerContext) -> contextlib.AbstractContextManager[None]:
     profiles: tuple[list[Any], ...] = ([],) if worker_context.profiled else ()
     return context.override(
         engine=worker_context.choice.engine, devices=worker_context.devices or None, profiles=profiles
@@ -103,7 +103,7 @@ def _end_with_parent(lifeline: int, parent: int) -> None:
 
 
 def _end() -> None:
-    """End at once: a kernel may run that does not end."""
+    """End the process at once, even while a kernel runs."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 

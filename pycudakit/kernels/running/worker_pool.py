@@ -1,8 +1,8 @@
-"""Run kernels in a helper process, which they may crash, or not end in.
+"""The pool of helper processes, in which kernels run isolated: they may crash or hang there.
 
-The arrays lie in memory that the two processes share; all else goes through a socket. A helper is kept for
-the next run. It ends when this process does, however that ends: it then reads the end of a pipe, or, where a
-fork has that pipe, too, finds that its parent is another one.
+Arrays are in shared memory; everything else goes through a socket. A helper is reused for later runs. It ends
+with this process, whatever the cause: it reads the end of a pipe or, if a forked child holds the pipe open,
+finds that its parent has changed.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit.kernels.compiling.source import Binary
 from pycudakit.kernels.running import request_encoding
 from pycudakit.kernels.running.run_request import Launch, Outcome, Repeat, RunRequest
-from pycudakit.kernels.running.shared_memory import Packer, Shared, copy, memory_file, places
+from pycudakit.kernels.running.shared_memory import Packer, Shared, buffer_offsets, copy, memory_file
 
-MAX_WORKERS = 4  # helpers at a time, each with a CUDA context of its own
-_BINARIES = 256  # that a helper remembers
+MAX_WORKERS = 4  # each has its own CUDA context
+_BINARIES = 256  # binaries that a helper remembers
 STARTED, BEGUN = b"started", b"begun"
-_START_SECONDS = 60.0  # seconds for a helper to start, and to wake a GPU
-_POLL_SECONDS = 0.25  # seconds between looks at whether it is stopped
-_EXIT_SECONDS = 2.0  # seconds that one which was killed is waited for
-_ISOLATE_HINT = "; with isolate=True"  # what the CUDA library says where it is not
-DEVICE_LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is lost in a process
+_START_SECONDS = 60.0  # time limit for a helper to start and to wake a GPU
+_POLL_SECONDS = 0.25  # interval of the checks whether a helper is stopped
+_EXIT_SECONDS = 2.0  # time limit for a killed helper to end
+_ISOLATE_HINT = "; with isolate=True"  # the CUDA library's advice for calls without it
+DEVICE_LOST = (errors.DeviceError, errors.NoDevice)  # after these, CUDA is unusable in the process
 
-# The child finds this package and NumPy where we do.
+# The child gets this process's `sys.path`, so that it imports the same package and NumPy.
 _MAIN = (
     "import sys; sys.path[:] = sys.argv[5:]; from pycudakit.kernels.running import worker_main; "
     "worker_main.main(*map(int, sys.argv[1:5]))"
@@ -54,7 +54,7 @@ _MAIN = (
 
 @dataclass(frozen=True, slots=True)
 class WorkerContext:
-    """What is in force here, and is to be there."""
+    """The settings of the caller's context that apply to the run in the helper."""
 
     choice: EngineChoice
     devices: tuple[int, ...]
@@ -63,16 +63,16 @@ class WorkerContext:
 
 @dataclass(frozen=True, slots=True)
 class WorkerResult:
-    """What a helper answers.
+    """The answer of a helper.
 
     Parameters
     ----------
     error
-        What the run raised, if it did.
+        The exception of the run, or None.
     text
-        What kernels had printed then.
+        The output of the kernels until then.
     calls
-        What is recorded of it.
+        The records of the run's calls.
     """
 
     outcome: Outcome | None
@@ -82,17 +82,17 @@ class WorkerResult:
 
 
 def run_in_worker(request: RunRequest, choice: EngineChoice, timeout: float | None = None) -> Outcome:
-    """Run in a helper process; record the call.
+    """Run a request in a helper process, and record the call.
 
     Parameters
     ----------
     timeout
-        Seconds, from when the helper has begun, after which it is stopped.
+        Seconds after the start of the run after which the helper is stopped.
 
     Raises
     ------
     DeviceError
-        The helper crashed, or did not end in time; nothing was written. The next run has a new one.
+        The helper crashed, or exceeded the timeout; nothing was written. The next run starts a new helper.
     """
     profiled = bool(context.current_context.get().profiles)
     devices = context.current_devices() if choice.engine == "cuda" else ()
@@ -109,7 +109,7 @@ def run_in_worker(request: RunRequest, choice: EngineChoice, timeout: float | No
 
 
 def _translated_error(error: BaseException | None, request: RunRequest) -> BaseException:
-    """Return what a helper raised, as it is told here."""
+    """Translate an exception of a helper to one for the caller."""
     if error is None:
         return errors.DeviceError(f"{_names(request)}: a helper process gave no answer")
     why, remedy, _ = str(error).partition(_ISOLATE_HINT)
@@ -122,7 +122,7 @@ def _translated_error(error: BaseException | None, request: RunRequest) -> BaseE
 
 
 def release() -> None:
-    """End the helpers that nobody uses."""
+    """End idle helpers."""
     _workers.close_idle()
 
 
@@ -145,12 +145,12 @@ def _names(request: RunRequest) -> str:
 
 
 class Worker:
-    """A process that runs kernels, one request at a time."""
+    """A helper process, which runs one request at a time."""
 
     def __init__(self) -> None:
         self.lost_device = False
         self._binaries: dict[bytes, Binary] = {}
-        with contextlib.ExitStack() as files:  # closed, unless all is there
+        with contextlib.ExitStack() as files:  # closed if an exception occurs
             try:
                 self._process = self._start(files)
             except OSError as error:
@@ -167,13 +167,13 @@ class Worker:
             raise
 
     def _start(self, files: contextlib.ExitStack) -> subprocess.Popen[bytes]:
-        """Start the process, and open what leads to it."""
+        """Start the process, and open the files of the connection."""
         self._memory = memory_file()
         files.callback(os.close, self._memory)
         self._shared = Shared(self._memory)
         self._stderr = files.enter_context(os.fdopen(memory_file(), "r+b"))
         self._end, theirs = socket.socketpair()
-        files.enter_context(self._end)  # whose options are the connection's
+        files.enter_context(self._end)  # the same socket as the connection's
         with theirs:
             self._connection: Connection[bytes, bytes] = files.enter_context(
                 Connection(os.dup(self._end.fileno()))
@@ -192,7 +192,7 @@ class Worker:
                     stderr=self._stderr,
                     env=variables,
                     pass_fds=handed,
-                    start_new_session=True,  # Ctrl-C is ours
+                    start_new_session=True,  # Ctrl-C reaches this process only
                 )
             finally:
                 os.close(lifeline)
@@ -202,7 +202,7 @@ class Worker:
             raise EOFError
 
     def _poll(self, patience: float | None, stopped_for: float = _START_SECONDS) -> bool:
-        """Wait for its next words, if it is not stopped for longer, as SIGSTOP does: then it is given up."""
+        """Wait for data, at most `patience` seconds; raise EOFError if the helper stays stopped (SIGSTOP)."""
         began = time.monotonic()
         stopped = 0.0
         while not self._connection.poll(_POLL_SECONDS if patience is None else min(_POLL_SECONDS, patience)):
@@ -214,7 +214,7 @@ class Worker:
         return True
 
     def _set_timeout(self, seconds: float) -> None:
-        """Have what is sent and received fail when the other side has not gone on for so long."""
+        """Set the timeout of the socket, for sending and receiving."""
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", int(seconds) + 1, 0))
         self._end.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", int(seconds) + 1, 0))
 
@@ -225,12 +225,12 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self._process.poll() is None
 
     def run(self, request: RunRequest, worker_context: WorkerContext, timeout: float | None) -> WorkerResult:
-        """Run a request; whoever gets an exception closes the helper."""
-        offsets, size = places(request.buffers)
+        """Run a request; after an exception the caller must close the helper."""
+        offsets, size = buffer_offsets(request.buffers)
         self._shared.grow(size)
         for buffer, offset in zip(request.buffers, offsets, strict=True):
             if isinstance(buffer.array, np.ndarray) and buffer.up and buffer.bytes:
@@ -289,7 +289,7 @@ class Worker:
         )
 
     def close(self) -> None:
-        """End it."""
+        """End the process."""
         with contextlib.suppress(OSError):
             self._process.kill()
         try:
@@ -300,14 +300,14 @@ class Worker:
         self._files.close()
 
     def detach_after_fork(self) -> None:
-        """In the child of a fork: it is the parent's."""
+        """Detach from the process in the child of a fork: it belongs to the parent."""
         with contextlib.suppress(OSError):
             self._files.close()
-        self._process.returncode = 0  # nobody waits for it here
+        self._process.returncode = 0  # so that `subprocess` does not wait for it
 
 
 def _is_stopped(process: int) -> bool:
-    """Tell whether somebody stopped a child, where the system says that."""
+    """Return True if a child process is stopped by a signal; False where the system cannot say."""
     if not hasattr(os, "waitid"):
         return False
     about = os.waitid(os.P_PID, process, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
@@ -322,11 +322,11 @@ def _signal_name(number: int) -> str:
     return f"{name} ({signal.strsignal(number)})"
 
 
-# ---- All of them -----------------------------------------------------------------------------------
+# ---- The pool --------------------------------------------------------------------------------------
 
 
 class _WorkerPool:
-    """The helpers of this process: as many as there are runs at a time, up to `MOST`."""
+    """The helpers of this process: one for each concurrent run, up to `MAX_WORKERS`."""
 
     def __init__(self) -> None:
         self._free = threading.BoundedSemaphore(MAX_WORKERS)
@@ -336,7 +336,7 @@ class _WorkerPool:
 
     @contextlib.contextmanager
     def borrow(self) -> Iterator[Worker]:
-        """Have a helper for a run; one that met an exception, or is to go, is not kept."""
+        """Borrow a helper for a run; after an exception, or if it is to end, it is discarded."""
         with self._free:
             worker = self._take()
             try:
@@ -369,14 +369,14 @@ class _WorkerPool:
         worker.close()
 
     def close_idle(self) -> None:
-        """End those that nobody uses."""
+        """End idle helpers."""
         with self._lock:
             idle, self._idle = self._idle, []
         for worker in idle:
             self._discard(worker)
 
     def detach_after_fork(self) -> None:
-        """In the child of a fork: have none."""
+        """Drop all helpers in the child of a fork: they belong to the parent."""
         for worker in list(self._all):
             worker.detach_after_fork()
 

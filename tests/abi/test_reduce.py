@@ -342,7 +342,10 @@ SEVERAL_BAD = {
         several(2, different("outer", 0)),
         "not of the same values along the same dimensions",
     ),
-    "other values": (several(2, different("value_count", 2)), "not of the same values along the same dimensions"),
+    "other values": (
+        several(2, different("value_count", 2)),
+        "not of the same values along the same dimensions",
+    ),
     "an unknown kind": (several(2, different("kind", 99)), "reduction.kind"),
 }
 

@@ -360,7 +360,7 @@ def test_products_over_the_host(plan):
 
 FAULTS = """
 import os
-from helpers.plans import Plan
+from helpers.residency import Plan
 from abi.test_plan_families import draw, factors, multiply
 from pycudakit import errors
 from pycudakit._native import abi

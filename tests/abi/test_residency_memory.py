@@ -258,7 +258,7 @@ def test_the_budget_of_plans(plan, engine, budget):
 
 FAULTS = """
 import ctypes
-from helpers.plans import Plan, numbers
+from helpers.residency import Plan, numbers
 from pycudakit import errors
 from pycudakit._native import abi
 plan = Plan("cuda")

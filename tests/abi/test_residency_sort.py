@@ -291,7 +291,7 @@ def test_what_is_not_put(plan):
 
 FAULTS = """
 import os
-from helpers.plans import Plan
+from helpers.residency import Plan
 from abi.test_plan_ordering import *
 plan = Plan("cuda")
 x, indices = made((1, 200_000), np.float32), np.random.default_rng(1).integers(-200_000, 200_000, 50_000)

@@ -136,7 +136,7 @@ def families(monkeypatch):
     if not FOLDER.is_dir():
         pytest.skip("benchmarks/ is not beside the tests")
     monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module("families")
+    return importlib.import_module("peer_families")
 
 
 def test_peers_of_large_arrays(tmp_path):
@@ -230,7 +230,7 @@ def test_order_statistics(tmp_path):
 
 
 def test_middle(tmp_path):
-    lines = run("middle", "--quick", "--engine", "auto", "--only", "cumsum", folder=tmp_path).splitlines()
+    lines = run("medium_arrays", "--quick", "--engine", "auto", "--only", "cumsum", folder=tmp_path).splitlines()
     assert {"cpu", "NumPy"} <= {line.split()[7] for line in lines if line.startswith("cumsum of 1M")}
 
 

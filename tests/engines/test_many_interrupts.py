@@ -49,7 +49,7 @@ WORKS = {
     "scan": lambda: pk.cumsum(x),
     "order": lambda: pk.argsort(x),
     "expression": lambda: pk.evaluate("x * x + 1"),
-    "large memory": lambda: [result_memory.empty(large, np.uint8) for _ in range(20)],
+    "large memory": lambda: [allocator.empty(large, np.uint8) for _ in range(20)],
 }
 WORK = WORKS["NAME"]
 random.seed(1)
@@ -70,7 +70,7 @@ while raised < int("MOST") and time.monotonic() < until:
     except BaseException as error:
         others.append(f"{type(error).__name__}: {error}"[:200])
 signal.setitimer(signal.ITIMER_REAL, 0)
-handlers = result_memory._handlers()
+handlers = allocator._handlers()
 usual = handlers is None or handlers.get() is handlers.default
 right = bool((pk.sqrt(x) == np.sqrt(x)).all())
 print(json.dumps([raised, caught, others[:5], unraisable[:5], usual, right]))

@@ -22,7 +22,7 @@ pytestmark = [
 START = f"""
 import contextlib, ctypes, io, resource
 sys.path.insert(0, {str(Path(system_call_failures.__file__).parents[1])!r})
-from helpers import failing
+from helpers import system_call_failures as failures
 import numpy.testing
 import pycudakit as pk
 pk.set_engine("cpu")
@@ -30,7 +30,7 @@ known = {{}}
 
 def all_are_right():
     with contextlib.redirect_stdout(io.StringIO()):
-        for name, call in failing.OPERATIONS.items():
+        for name, call in failures.OPERATIONS.items():
             got = call()
             np.testing.assert_array_equal(got, known.setdefault(name, got), name, strict=True)
 
@@ -41,7 +41,7 @@ def new_kernel():
     return x.tolist() == [2] * 4
 
 def in_helper():
-    return bool((failing.scaled(isolate=True) == failing.scaled()).all())
+    return bool((failures.scaled(isolate=True) == failures.scaled()).all())
 
 def told(call):
     try:
@@ -122,7 +122,7 @@ raised = 0
 for more in (2, 8, 32, 128):
     pages = int(open("/proc/self/statm").read().split()[0])
     unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (more << 20))
-    for name, call in failing.OPERATIONS.items():
+    for name, call in failures.OPERATIONS.items():
         try:
             np.testing.assert_array_equal(call(), known[name], name)
         except MemoryError:
@@ -159,12 +159,12 @@ def large():
 def test_kernels_for_which_there_is_no_room():
     code = f"""
 {LARGE}
-scaled = failing.scaled()
+scaled = failures.scaled()
 pages = int(open("/proc/self/statm").read().split()[0])
 unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (32 << 20))
 without = told(large)
 unlimited()
-print(json.dumps([without, large(), bool((failing.scaled() == scaled).all())]))
+print(json.dumps([without, large(), bool((failures.scaled() == scaled).all())]))
 """
     python(f"{LARGE}\nlarge()")  # compiles
     without, *after = json.loads(python(code))

@@ -21,7 +21,7 @@ def measured(monkeypatch):
     monkeypatch.setattr(cost, "_CONCLUSIVE_RATIO", 1e9)
     monkeypatch.setattr(cost, "_TRACE_OP", 0)
     monkeypatch.setattr(cost, "_KERNEL", 0)
-    monkeypatch.setattr(cost.present, "status", lambda name: cost.present.EngineStatus(name == "cpu", ""))
+    monkeypatch.setattr(cost.engine_status, "status", lambda name: cost.engine_status.EngineStatus(name == "cpu", ""))
 
 
 def engines_of(function, *arguments):

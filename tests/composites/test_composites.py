@@ -1,4 +1,4 @@
-"""Functions that are made of others, each against NumPy's."""
+"""Composites, compared with NumPy."""
 
 import functools
 import operator
@@ -28,7 +28,7 @@ def numbers(shape, dtype, seed=0):
 
 
 def compare(name, *arguments, rtol=0.0, **keywords):
-    """Compare results within a share of their greatest, shapes, types, and errors with their words."""
+    """Compare results (within a fraction of the largest), shapes, dtypes, and error messages."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         ours = outcome(getattr(pk, name), *arguments, **keywords)
@@ -141,7 +141,7 @@ def test_covariances_in_other_types_than_floats_are_numpys(engine, name, dtype):
 
 def test_a_bias_that_is_no_bool(engine):
     x = np.array([[1.0, 2.0, 4.0], [3.0, 4.0, 4.0]])
-    for bias in (None, 0, 1, 0.0, 2):  # NumPy asks whether it is 0
+    for bias in (None, 0, 1, 0.0, 2):  # NumPy compares it with 0
         compare("cov", x, bias=bias, rtol=1e-15)
 
 
@@ -200,7 +200,7 @@ def test_sequences_that_are_not_finite(engine, name, mode):
 @pytest.mark.parametrize("mode", ["full", "same"])
 @pytest.mark.parametrize("dtype", ["float64", "int8"])
 def test_zeros_at_the_ends_are_those_of_products_that_are_left_out(engine, mode, dtype):
-    """What slides is finite here, and so slides over zeros; each sum is that of the products inside."""
+    """The filter is finite, so it may slide over padding; each sum is that of the products inside."""
     rng = np.random.default_rng(2)
     values = np.array([0.0, -0.0, 1.0, -1.0, 3.0, -1e-200]).astype(dtype)
     for n, m in 10 * [(3, 3), (7, 2), (9, 8), (1, 1), (30, 1)]:
@@ -234,7 +234,7 @@ def test_long_sequences(engine):
     ],
 )
 def test_auto_knows_numpys_own_loops(monkeypatch, count, taps, dtype, wanted):
-    """On few threads they are quicker than the steps that a fused function takes."""
+    """On few threads they are faster than the kernels of a fused function."""
     monkeypatch.setattr(signals, "threads", lambda: count)
     monkeypatch.setattr(engine_status, "status", lambda name: engine_status.EngineStatus(name == "cpu", ""))
     arrays = [np.ones(taps, dtype), np.broadcast_to(np.ones((), dtype), 20_000_000)]
@@ -272,15 +272,15 @@ def test_the_type_of_covariances_has_no_byte_order(engine):
 
 def test_errors_of_sequences(engine):
     for name in ("convolve", "correlate"):
-        if name == "correlate" or has_numpy("2.4"):  # until then, convolve names the other one
+        if name == "correlate" or has_numpy("2.4"):  # before, convolve names the other argument
             compare(name, [], [1.0])
             compare(name, [1.0], [])
         compare(name, np.ones((2, 2)), [1.0])
-        if has_numpy("2.3"):  # until then, "some" is "same"
+        if has_numpy("2.3"):  # before, "some" is taken for "same"
             compare(name, np.ones(5), np.ones(2), "some")
 
 
-# ---- Put together ----------------------------------------------------------------------------------------
+# ---- Joining ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", EACH)
@@ -392,7 +392,7 @@ def test_where_it_runs(engine, name):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_in_a_fused_function(engine, name):
-    """To the bits of the call alone, by NumPy's name and by ours, and without a break."""
+    """The bits are those of a single call, by NumPy's name and by ours, without a graph break."""
     x = np.random.default_rng(0).standard_normal((100, 600))
     want = CALLS[name](getattr(pk, name), x * 2)
     for kit in (np, pk):
@@ -418,7 +418,7 @@ def test_lists_are_arrays(engine):
 
 @pytest.mark.parametrize("name", ["cov", "corrcoef", "gradient", "trapezoid"])
 def test_arrays_that_could_have_a_mask(name):
-    """They have NumPy decide, under `auto`."""
+    """NumPy handles them under `auto`."""
     masked = np.ma.array(np.arange(12.0).reshape(3, 4) ** 2)
     with pk.engine("auto"):
         got, want = (getattr(kit, name)(masked) for kit in (pk, np))

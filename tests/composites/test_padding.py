@@ -1,4 +1,4 @@
-"""Borders around arrays, against NumPy's."""
+"""`pad` in all modes, compared with NumPy."""
 
 import numpy as np
 import pytest

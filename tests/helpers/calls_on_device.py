@@ -1,4 +1,4 @@
-"""Calls of arrays that stay on a GPU, and the arrays."""
+"""Tables of calls on device arrays, by what they move over the link, and the arrays that they name."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ import pycudakit as pk
 from helpers.numpy_versions import has_numpy
 
 RNG = np.random.default_rng(1)
-SIZE = 100_003  # so that masks, too, are long enough to have a place there
+SIZE = 100_003  # large enough that masks, too, get a device buffer
 ARRAYS = {
     "a": RNG.random(SIZE) * 100,
     "b": RNG.random(SIZE) * 100 + 1,
@@ -35,12 +35,12 @@ CDF = "inverted_cdf"
 
 
 def arrays_of(call):
-    """Return copies of the arrays that a call names."""
+    """Return copies of the arrays that a call names as its parameters."""
     return {name: ARRAYS[name].copy() for name in inspect.signature(call).parameters if name in ARRAYS}
 
 
 def parts_of(result):
-    """Return the arrays of a result of one or several."""
+    """Return a result as a list of arrays."""
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -60,7 +60,7 @@ def with_a_scalar(x, y):
     return first + y
 
 
-# Nothing goes over the link, but results of a few bytes.
+# Nothing goes over the link but results of a few bytes.
 STAYS = {
     "cumsum": lambda a, **_: pk.cumsum(a),
     "cumsum axis": lambda m, **_: pk.cumsum(m, 0),
@@ -312,7 +312,7 @@ STAYS = {
     "fuse a scan and more": fused(lambda x, y: np.cumsum(x - np.mean(x))[::-1] * y),
 }
 
-# Products of floats, which the CPU engine has NumPy multiply: they are close.
+# Products of floats: the CPU engine uses NumPy's BLAS, so results are close, not equal.
 PRODUCTS = {
     "matmul that is split": lambda f, **_: pk.matmul(f[:, :1030], f[:, 10:]),
     "matmul": lambda m, s, **_: pk.matmul(m, s),
@@ -335,7 +335,7 @@ PRODUCTS = {
     "einsum of stacks": lambda t, **_: pk.einsum("bij,bik->bjk", t, t),
 }
 
-# What named engines leave to NumPy, of arrays on the host: it is what these calls are compared with.
+# Calls that named engines do not support for host arrays: results are compared with NumPy's.
 EINSUMS = {
     "einsum of integers": lambda kit, q, i, **_: kit.einsum("ij,kj,j->ik", q, q[:200], i[:90]),
     "einsum of bools": lambda kit, q, **_: kit.einsum(
@@ -379,7 +379,7 @@ EINSUMS = {
     ),
 }
 
-if has_numpy("2.4"):  # whose paths heed types
+if has_numpy("2.4"):  # its contraction paths respect dtype=
     EINSUMS |= {
         "einsum of three optimized, in float64": lambda kit, p, q, **_: kit.einsum(
             "ij,ik,kl->jl", p[:, :90], q[:260], q[:90], optimize=True, dtype=np.float64
@@ -401,21 +401,21 @@ if has_numpy("2.4"):  # whose paths heed types
         ),
     }
 
-# All of them, of which each takes the arrays that it names.
+# All calls; each takes the arrays that its parameters name.
 CALLS = {
     **STAYS,
     **PRODUCTS,
     **{f"by {name}": functools.wraps(call)(functools.partial(call, pk)) for name, call in EINSUMS.items()},
 }
-# What looks at something on the host, and so has waited when it returns.
+# Calls that read a value on the host, so that they have synchronized when they return.
 LOOKS_AT = re.compile(
-    # how many there are, and how far they reach
+    # the number of results, or the range of the values
     r"(?!histogram$|.*histogram of edges|histogram weighted by integers|weighted histogram of many bins)"
     r"(?!histogram2d of edges and ranges)"
     r"((weighted )?(bincount|histogram)|union1d|intersect1d|setdiff1d|setxor1d|sets |unique|nonzero|compress"
-    # a number that it returns, or that tells what NumPy refuses
+    # a number that is returned, or that decides whether NumPy raises
     r"|allclose|array_equal|weighted average|choice of one|take by indices there|isin"
     r"|normal around|exponential|poisson|gamma|beta|uniform|power of integers|evaluate a power"
-    # weights that NumPy may refuse, or an error where nothing is left
+    # weights that NumPy may reject, or an error for an empty result
     r"|weighted (nan)?(quantile|percentile)|nanarg|norm of order 3|digitize by edges there)"
 )

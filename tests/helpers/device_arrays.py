@@ -1,4 +1,4 @@
-"""Arrays on a GPU, of libraries that keep them there, and what says that it lies there, and does not."""
+"""Device arrays of other libraries, and fakes that claim to be device arrays."""
 
 import ctypes
 import importlib
@@ -10,7 +10,7 @@ import pycudakit as pk
 
 
 class Held:
-    """What says that it lies on a GPU, and does not: nobody may read it."""
+    """A fake with `__cuda_array_interface__` that has no device memory: it must not be read."""
 
     def __init__(self, **changes):
         given = {"shape": (3,), "typestr": "<f8", "data": (1 << 40, False), "version": 3, "strides": None}
@@ -19,7 +19,7 @@ class Held:
 
 
 class Capsule:
-    """The same, by DLPack alone."""
+    """A fake with DLPack only."""
 
     def __dlpack_device__(self):
         return (2, 0)
@@ -52,7 +52,7 @@ SIZE = 100_003
 
 
 class Library:
-    """One that keeps arrays on a GPU."""
+    """A library of device arrays: CuPy, PyTorch, Numba or another, with upload and download."""
 
     def __init__(self, name):
         self.module = importlib.import_module(name)
@@ -65,7 +65,7 @@ class Library:
         return self._down(self.module, x)
 
     def moved(self):
-        """Return how many bytes the last call moved over the link."""
+        """Return the number of bytes that the last call moved over the link."""
         return pk.last_call().bytes_up + pk.last_call().bytes_down
 
 

@@ -1,4 +1,4 @@
-"""What a test's file prints of its results in a process of its own, under other settings."""
+"""Digests of results, computed by a test file in another process under other settings."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def digest_in_process(file, **settings):
-    """Call a test file's `digest` on the engine cpu; return what that is, and the lines printed."""
+    """Call `digest` of a test file on the cpu engine in a new process; return it and the lines printed."""
     path = Path(file)
     code = f"import sys; sys.path[:0] = {[str(path.parent), *sys.path]!r}\n"
     code += f"import pycudakit as pk, {path.stem} as tests\n"

@@ -1,4 +1,4 @@
-"""What reductions of floats come to, as fractions, and how far a result is from that."""
+"""Exact values of float reductions, as fractions, and the error of a result."""
 
 import functools
 import math
@@ -27,7 +27,7 @@ def power_of_two(exponent):
 
 
 def total(values):
-    """Return the sum, and that of the magnitudes, of floats of which none is NaN."""
+    """Return the sum and the sum of magnitudes of floats without NaN."""
     values = np.asarray(values, np.float64)
     infinite = values[np.isinf(values)]
     if infinite.size:
@@ -39,7 +39,7 @@ def total(values):
 
 
 def inner(a, b):
-    """Return the sum of products, and that of their magnitudes."""
+    """Return the sum of products and the sum of their magnitudes."""
     a, b = (np.asarray(x, np.float64) for x in (a, b))
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         with np.errstate(all="ignore"):
@@ -51,7 +51,7 @@ def inner(a, b):
 
 
 def squares(values, about_mean=True):
-    """Return the sum of squares of the differences from the mean, and a bound for that of the values."""
+    """Return the sum of squared deviations from the mean, and a bound for its magnitudes."""
     if not np.isfinite(values).all():
         return math.nan, INFINITY
     wholes, least = parts(values)
@@ -85,7 +85,7 @@ def root(value):
 
 
 def unit_at(value, dtype):
-    """Return the distance of a type's numbers at a fraction."""
+    """Return the unit in the last place of a dtype at a value."""
     info = np.finfo(dtype)
     if not value:
         return Fraction(float(info.smallest_subnormal))
@@ -96,14 +96,14 @@ def unit_at(value, dtype):
 
 
 def error(got, value):
-    """Return how far a float is from a fraction, or from what is no number."""
+    """Return the distance of a float from a fraction, an infinity or NaN."""
     if math.isnan(got) or not isinstance(value, Fraction):
         return 0 if got == value or (math.isnan(got) and math.isnan(value)) else INFINITY
     return INFINITY if math.isinf(got) else abs(Fraction(float(got)) - value)
 
 
 def agrees(got, value, slack, ulps=0.501):
-    """Tell whether a float is a value, rounded to its type, but for units in the last place and slack."""
+    """Return True if a float is the rounded value, within some ulps and a slack."""
     if slack == INFINITY:
         return True
     if isinstance(value, Fraction):
@@ -116,15 +116,15 @@ def agrees(got, value, slack, ulps=0.501):
 
 
 def slack_of(kind, largest, size):
-    """Return what gathering in float64 may lose of magnitudes; of short floats there is no account."""
+    """Return the error bound of accumulation in float64, relative to the magnitudes."""
     tiny = power_of_two(-1073) * size
     if largest == INFINITY or largest >= power_of_two(1023):
-        return INFINITY  # where a sum overflows on its way
+        return INFINITY  # a partial sum overflows
     return largest * power_of_two(-92 if kind == np.float64 else -46) + tiny
 
 
 def expected(name, values, ddof=0, initial=None):
-    """Return what a function of values of a row comes to, and the slack; ddof and initial as for NumPy."""
+    """Return the exact value of a function of a row, and the slack; ddof and initial as in NumPy."""
     skips_nan = name.startswith("nan") and values.dtype.kind == "f"
     kind = values.dtype if values.dtype.kind == "f" else np.dtype(np.float64)
     values = values.astype(np.float64)
@@ -167,7 +167,7 @@ def expected(name, values, ddof=0, initial=None):
 
 
 def rows_of(array, axis, where=None):
-    """Yield the elements that become a result, one result's after the other's."""
+    """Yield the elements of each result in turn."""
     axes = range(array.ndim) if axis is None or not array.ndim else normalize_axis_tuple(axis, array.ndim)
     kept = [d for d in range(array.ndim) if d not in axes]
     order = [*kept, *sorted(axes)]
@@ -188,7 +188,7 @@ def function(kit, name):
 
 
 def both(name, *arguments, warnings=True, words=False, **keywords):
-    """Compare a call's outcome with NumPy's, but for floats that add up, which must be right; return ours."""
+    """Compare a call with NumPy; float sums are compared with the exact value. Return our outcome."""
     out = keywords.pop("out", None)
     outs = (None, None) if out is None else (out, out.copy())
     ours, numpys = (
@@ -210,7 +210,7 @@ def both(name, *arguments, warnings=True, words=False, **keywords):
         if warnings and np.array_equal(np.isfinite(ours[1]), np.isfinite(numpys[1])):
             told, wanted = (
                 {text.replace("scalar ", "").rstrip(".") for text in o[2]} for o in (ours, numpys)
-            )  # NumPy has a full stop until 2.4
+            )  # NumPy ends the message with a full stop until 2.4
             assert told == wanted, f"{context}: warned {told}, not {wanted}"
     else:
         if not warnings:
@@ -224,7 +224,7 @@ def both(name, *arguments, warnings=True, words=False, **keywords):
 
 
 def check_rows(name, got, numpys, array, keywords, context):
-    """Compare results with what they must be, along an axis."""
+    """Compare results along an axis with the exact values."""
     assert got.dtype == numpys.dtype, f"{context}: {got.dtype}, not {numpys.dtype}"
     assert got.shape == numpys.shape, f"{context}: {got.shape}, not {numpys.shape}"
     where = keywords.get("where")
@@ -232,7 +232,7 @@ def check_rows(name, got, numpys, array, keywords, context):
     ddof, initial = keywords.get("ddof", 0), keywords.get("initial")
     for i, row in enumerate(rows):
         value, slack = expected(name, row, ddof, initial)
-        # A float that is rounded on the way to a shorter one.
+        # Double rounding: by way of a wider float to a shorter one.
         ulps = 1.6 if name in TWICE_ROUNDED else 0.501
         result = got.reshape(-1)[i]
         close = agrees(result, value, slack, ulps)

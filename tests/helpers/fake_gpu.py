@@ -1,7 +1,8 @@
-"""A GPU that is none: the CPU library in the CUDA one's place, and what is "there" hidden from the host.
+"""A fake GPU: the CPU library in place of the CUDA library, with device memory hidden from the host.
 
-Memory that only the device has is overwritten on the host while no entry of the library runs, so that whoever
-looks at it without bringing it home has wrong values, as on a GPU. What goes over the link is counted.
+The host copy of device-resident memory is overwritten with wrong values except while an entry of the library
+runs. So code that reads it without a download gets wrong values, as on a GPU. Bytes moved over the link are
+counted.
 """
 
 import ctypes
@@ -15,11 +16,11 @@ from helpers.fake_library import forget_entries, number_of
 from pycudakit._native import abi, driver_jit, loader
 
 _HIDDEN = 0xA5
-# The entries that find what has a home there.
+# The entries that look up device-resident buffers.
 _NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
 lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique
 weighted_histogram"""
-_AT_HOME = frozenset(_NAMES.split())
+_RESIDENCY_AWARE = frozenset(_NAMES.split())
 _OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
 _OPTIONS = {"pk_evaluate": -3}
 
@@ -29,30 +30,30 @@ def _bytes_at(address, size):
 
 
 class _Range:
-    """The host's memory that has a home on the device."""
+    """A range of host memory that has a device buffer."""
 
-    def __init__(self, address, size, home, on_host, on_device):
-        self.host, self.home = _bytes_at(address, size), home
+    def __init__(self, address, size, device_copy, on_host, on_device):
+        self.host, self.device_copy = _bytes_at(address, size), device_copy
         self.on_host, self.on_device = on_host, on_device
 
     def show(self):
-        """Let an entry find the values."""
+        """Make the values visible to an entry."""
         if self.on_device:
-            self.host[:] = self.home
+            self.host[:] = self.device_copy
         else:
-            self.home[:] = self.host
+            self.device_copy[:] = self.host
         self.before = self.host.copy()
 
-    def come_home(self):
-        """Let the host have the values, and write others."""
+    def download(self):
+        """Download: make the values visible to the host, which may then write others."""
         if not self.on_host:
-            self.host[:] = self.home
+            self.host[:] = self.device_copy
         self.on_host, self.on_device = True, False
 
     def hide(self):
-        """Let nobody else."""
+        """Overwrite the host copy, so that only entries see the values."""
         if not np.array_equal(self.before, self.host):
-            self.home[:] = self.host
+            self.device_copy[:] = self.host
             self.on_host, self.on_device = False, True
         elif self.on_device is False:
             self.on_device = True
@@ -61,6 +62,8 @@ class _Range:
 
 
 class _Entry:
+    """An entry of the library, run with its operands made visible."""
+
     def __init__(self, gpu, name, function):
         self.__dict__.update(gpu=gpu, name=name, function=function)
 
@@ -76,31 +79,31 @@ def _plain(value):
 
 
 class _Local(threading.local):
-    """What a thread has: plans are a thread's own."""
+    """The state of a thread: the ranges of its open plan."""
 
     def __init__(self):
         self.ranges, self.device, self.stream = {}, 0, 0
 
 
 class FakeGpu:
-    """The library, with one GPU or several."""
+    """The library with one or several fake GPUs."""
 
     def __init__(self, count=1):
         self._cpu = loader.library("cpu")
         self._local, self._count = _Local(), count
         self.devices = []  # of each call of `_OPERANDS`
-        self.bytes_up = self.bytes_down = self.queued = self.lent = 0
-        self.waits = False  # whether the last call that was queued was to wait
+        self.bytes_up = self.bytes_down = self.queued = self.imported = 0
+        self.waits = False  # whether the last enqueued call was to synchronize
 
     @property
     def _ranges(self):
         return self._local.ranges
 
     def __getitem__(self, name):
-        own = getattr(type(self), name, None)
-        if own is None:
+        method = getattr(type(self), name, None)
+        if method is None:
             return _Entry(self, name, self._cpu[name])
-        return lambda *given: own(self, *map(_plain, given)) or 0
+        return lambda *arguments: method(self, *map(_plain, arguments)) or 0
 
     def __getattr__(self, name):
         function = getattr(self._cpu, name)
@@ -114,29 +117,29 @@ class FakeGpu:
             self._local.device = 0
             try:
                 return function(*arguments)
-            finally:  # a plan keeps nothing for longer
+            finally:  # buffers live no longer than the plan
                 self._local.ranges = {first: one for first, one in self._ranges.items() if first in before}
                 self._local.device, self._local.stream = outer
         entry = name.removeprefix("pk_")
-        is_at_home = not _AT_HOME.isdisjoint((entry, entry.rpartition("_")[0]))
-        devices = self._devices(name, arguments) if is_at_home else []
-        for one in self._ranges.values() if is_at_home and devices != [self._local.device] else ():
-            one.come_home()
-        shown = list(self._ranges.values()) if is_at_home and devices == [self._local.device] else []
+        sees_residency = not _RESIDENCY_AWARE.isdisjoint((entry, entry.rpartition("_")[0]))
+        devices = self._devices(name, arguments) if sees_residency else []
+        for one in self._ranges.values() if sees_residency and devices != [self._local.device] else ():
+            one.download()
+        shown = list(self._ranges.values()) if sees_residency and devices == [self._local.device] else []
         for one in shown:
             one.show()
         try:
             done = self._queued(name, function, arguments)
-            if is_at_home and self._local.stream:
+            if sees_residency and self._local.stream:
                 report = _bytes_at(number_of(arguments[-1]), abi.REPORT.itemsize).view(abi.REPORT)
-                report["chunks"] = 0  # of what is queued nobody counts any
+                report["chunks"] = 0  # an asynchronous call reports no chunks
             return done
         finally:
             for one in shown:
                 one.hide()
 
     def _queued(self, name, function, arguments):
-        """Run an entry with arrays "on the device", which lie on the host as well."""
+        """Run an entry with arrays "on the device", which are host memory as well."""
         if name.startswith(("pk_sort", "pk_argsort")):
             return self._sorted(function, arguments)
         if name not in _OPERANDS:
@@ -146,22 +149,22 @@ class FakeGpu:
         size = 2 if count is None else number_of(arguments[count])
         address = number_of(operands)
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
-        there = table["flags"] & abi.OPERAND_ON_DEVICE
-        self.queued += bool(there.any())
+        device_flags = table["flags"] & abi.OPERAND_ON_DEVICE
+        self.queued += bool(device_flags.any())
         self.waits = bool(self._options(name, arguments)["synchronous"])
         table["flags"] &= ~abi.OPERAND_ON_DEVICE
         try:
             return function(*arguments)
         finally:
-            table["flags"] |= there
+            table["flags"] |= device_flags
 
     def _options(self, name, arguments):
         address = number_of(arguments[_OPTIONS.get(name, -2)])
         return _bytes_at(address, abi.OPTIONS.itemsize).view(abi.OPTIONS)
 
     def _devices(self, name, arguments):
-        """Return the GPUs that a call is to use."""
-        if name not in _OPERANDS:  # of which options are found
+        """Return the GPUs that a call shall use."""
+        if name not in _OPERANDS:  # only these entries have options
             return [self._local.device]
         options = self._options(name, arguments)
         address, count = int(options["devices"][0]), int(options["device_count"][0])
@@ -170,7 +173,7 @@ class FakeGpu:
         return devices
 
     def _sorted(self, function, arguments):
-        """Run an entry that has no table: `options` say in which stream the arrays are."""
+        """Run an entry without an operand table: `options` name the stream of the arrays."""
         options = self._options("", arguments)
         self.waits = bool(options["synchronous"])
         stream = options["stream"].copy()
@@ -196,10 +199,10 @@ class FakeGpu:
         )
         kept._obj.value = 1
 
-    def pk_plan_import(self, address, size, home, _, valid, device):
-        self.lent += 1
+    def pk_plan_import(self, address, size, source, _, valid, device):
+        self.imported += 1
         on_host = valid == abi.IMPORT_HOST_VALID
-        self._ranges[address] = one = _Range(address, size, _bytes_at(home, size), on_host, not on_host)
+        self._ranges[address] = one = _Range(address, size, _bytes_at(source, size), on_host, not on_host)
         if not on_host:
             one.host[:] = _HIDDEN
         device._obj.value = 0
@@ -238,11 +241,11 @@ class FakeGpu:
         self._ranges.pop(address, None)
 
 
-# ---- What keeps arrays there ---------------------------------------------------------------------------
+# ---- A library of arrays on the fake GPU ---------------------------------------------------------------
 
 
 def _aligned(shape, dtype):
-    """Return an array that lies as one on a GPU would."""
+    """Return an array aligned like a device allocation."""
     dtype = np.dtype(dtype)
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     room = np.empty(size + 256, np.uint8)
@@ -253,7 +256,7 @@ def _aligned(shape, dtype):
 
 
 class ndarray:
-    """An array of a library that is known to keep its arrays on a GPU."""
+    """A fake CuPy array: its type and module name say that it is on a GPU."""
 
     def __init__(self, shape, dtype=np.float64, values=None):
         self.values = values = _aligned(shape, dtype) if values is None else values
@@ -315,7 +318,7 @@ def _as_array(x):
 
 
 def module():
-    """Return what stands for CuPy."""
+    """Return a fake `cupy` module."""
     made = types.ModuleType("cupy")
     made.ndarray = ndarray
     made.asarray = _as_array
@@ -327,7 +330,7 @@ def module():
 
 
 def put(monkeypatch, count=1):
-    """Put both in their places; return the GPU, or several."""
+    """Install the fake library and the fake `cupy`; return the fake GPU."""
     forget_entries()
     gpu, real = FakeGpu(count), loader.library
     monkeypatch.setattr(loader, "library", lambda name: gpu if name == "cuda" else real(name))

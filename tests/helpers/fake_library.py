@@ -1,4 +1,4 @@
-"""For stand-ins for a library: what its entries are given, and who has them already."""
+"""Helpers for fake libraries: decode ctypes arguments, and reset callers that hold entries already."""
 
 import gc
 import weakref
@@ -10,27 +10,27 @@ from pycudakit.fusing import replay
 
 
 def number_of(argument):
-    """Return a number or an address, in whatever form it goes to ctypes."""
+    """Return a number or an address from any form of ctypes argument."""
     if isinstance(argument, np.ndarray):
         return argument.ctypes.data
     value = getattr(argument, "value", argument)
     if isinstance(value, int):
         return value
-    return int(repr(argument).partition("(")[2].rstrip(")>"), 0)  # ctypes tells it nowhere else
+    return int(repr(argument).partition("(")[2].rstrip(")>"), 0)  # ctypes shows the address nowhere else
 
 
-_known = weakref.WeakSet()  # what is prepared, among what later searches through memory leave out
+_known = weakref.WeakSet()  # prepared calls that existed before the test; later searches skip them
 
 
 def settle():
-    """Take what there is out of all later searches through memory."""
-    # A proxy of what is no more cannot be asked for its class.
+    """Freeze the existing objects, so that later searches through memory skip them."""
+    # A proxy of a dead object has no class.
     _known.update(found for found in gc.get_objects() if issubclass(type(found), NativeCall))
     gc.freeze()
 
 
 def forget_entries():
-    """Have what is prepared for many calls ask for its library again."""
+    """Make prepared calls look up their library entries again."""
     settle()
     for found in list(_known):
         found._entries.clear()

@@ -1,4 +1,4 @@
-"""Kernels for helper processes, and what tells of those."""
+"""Kernels that run in helper processes, and helpers to observe these processes."""
 
 import functools
 import os
@@ -41,7 +41,7 @@ def doubled(x, **keywords):
 
 
 def processes():
-    """Return the processes of this one's helpers."""
+    """Return the helper processes of this process."""
     return [helper._process.pid for helper in worker_pool._workers._all]
 
 
@@ -66,7 +66,7 @@ def runs(process):
 
 
 def end(*pids):
-    """Tell whether all these processes end, of themselves and soon; a busy machine lets them wait."""
+    """Return True if all these processes end by themselves within a time that suits a busy machine."""
     deadline = time.monotonic() + 60
     while any(map(runs, pids)):
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""Calls by keyword of arrays on a GPU, and calls with `out`, of which nothing goes over the link either."""
+"""Tables of calls on device arrays with keywords and with `out=`, which move nothing over the link either."""
 
 import numpy as np
 
@@ -66,7 +66,7 @@ def _into(name, **keywords):
 _SHAPE, _ROWS = (300, 400), (300,)
 FLOAT, INDEX, BOOL = np.float64, np.int64, np.bool_
 
-# With the shape and the type of `out`.
+# Each with the shape and the dtype of `out`.
 INTO = {
     **{f"{name} axis": (_into(name, axis=1), _ROWS, FLOAT) for name in (*_SUMS, *_EXTREMES, "ptp")},
     **{f"{name} of all": (_into(name), (), FLOAT) for name in (*_SUMS, *_EXTREMES)},
@@ -106,14 +106,14 @@ INTO = {
     "round": (lambda w, out: pk.round(w, 1, out=out), _SHAPE, FLOAT),
     "clip": (lambda w, out: pk.clip(w, 0.2, 0.7, out=out), _SHAPE, FLOAT),
 }
-# Forms of `out`: how much longer what it is taken from is, along its last axis, and which of that it is.
+# Forms of `out`: the extra length of its base along the last axis, and the index that selects `out`.
 FORMS = {
     "dense": (1, slice(None)),
     "of a wider one": (2, slice(0, None, 2)),
     "every third": (3, slice(1, None, 3)),
 }
 OTHER_TYPES = {FLOAT: np.float32, INDEX: np.int16, np.float32: np.float64}
-# Of which NumPy's own steps go by `out`.
+# Functions whose intermediate dtypes in NumPy depend on `out`.
 EXACT = {
     "median",
     "quantile",

@@ -1,4 +1,4 @@
-"""Calls that take about as long as a test asks for, on whatever machine."""
+"""Calls that take about a given time on any machine."""
 
 import os
 import time
@@ -24,7 +24,7 @@ def _expression(terms):
 
 
 def _seconds(call):
-    """Return what a call takes; on the CPU engine, where nothing else is at work, as it may be now."""
+    """Return the seconds of a call; on the CPU engine, at most its CPU time per thread."""
     began, used = time.perf_counter(), time.process_time()
     call()
     taken, used = time.perf_counter() - began, time.process_time() - used
@@ -34,23 +34,23 @@ def _seconds(call):
 
 
 def long_call(seconds):
-    """Return a call that takes at least about so many seconds on the engine in force."""
+    """Return a call that takes at least about this many seconds on the current engine."""
     size, terms = 30_000, 1
 
     def call():
         return pk.evaluate(text, {"a": a})
 
     a, text = np.linspace(0, 1, size), _expression(terms)
-    call()  # the first wakes the engine up
+    call()  # the first call starts the engine
     while True:
         a, text = np.linspace(0, 1, size), _expression(terms)
         taken = _seconds(call)
-        if pk.last_call().engine != "cpu":  # which may be busy for a moment
+        if pk.last_call().engine != "cpu":  # the GPU may be busy for a moment
             again = 3 if taken < 0.1 * seconds else int(taken > seconds)
             taken = min([taken, *(_seconds(call) for _ in range(again))])
         if taken > seconds or (size, terms) == (MOST_ELEMENTS, MOST_TERMS):
             return call
-        # Small calls say little of large ones.
+        # The time of a small call does not predict that of a large one.
         longer = min(1.2 * seconds / taken, 10)
         wanted, size = size * longer, min(MOST_ELEMENTS, int(size * longer))
         terms = min(MOST_TERMS, max(terms, int(terms * wanted / size)))

@@ -1,4 +1,4 @@
-"""Code in fresh processes."""
+"""Run code in fresh interpreter processes."""
 
 import atexit
 import functools
@@ -21,8 +21,8 @@ from pycudakit._native import loader
 LIBRARY = loader.find("cpu")
 
 
-# A fork leaves the locks of ASan's memory as they are, and a worker that begins, or ends its call, may have
-# one: the child would wait for it forever. So the others sleep first.
+# A fork copies the allocator locks of ASan as they are. A worker that begins or ends a call may hold one, and
+# the child would wait for it forever. So the other threads sleep first.
 SETTLED_FORK = """
 def settled_fork(fork=os.fork):
     def awake(thread):
@@ -45,7 +45,7 @@ os.fork = settled_fork
 def python(code, *, check=True, env=None, timeout=240, cwd=None):
     """Run code in a fresh interpreter, with variables added, or removed where None; return its output.
 
-    The timeout is there for what hangs: it is far from what a machine needs that is busy with other things.
+    The timeout catches hangs: it is far longer than even a busy machine needs.
     """
     variables = {
         **os.environ,
@@ -55,7 +55,7 @@ def python(code, *, check=True, env=None, timeout=240, cwd=None):
     }
     variables = {k: v for k, v in variables.items() if v is not None}
     prelude = "import faulthandler, json, os, sys, threading, time\nimport numpy as np\n"
-    prelude += f"faulthandler.dump_traceback_later({timeout - 5}, exit=True)\n"  # what hangs tells where
+    prelude += f"faulthandler.dump_traceback_later({timeout - 5}, exit=True)\n"  # a hang prints its traceback
     if SANITIZED:
         prelude += SETTLED_FORK
     done = subprocess.run(
@@ -68,7 +68,7 @@ def python(code, *, check=True, env=None, timeout=240, cwd=None):
 
 @functools.cache
 def failing_calls():
-    """Return a library to preload, system_call_failures.cpp; a test is skipped where there is none."""
+    """Return the preload library of system_call_failures.cpp; skip the test where it cannot be built."""
     if platform.libc_ver()[0] != "glibc":
         pytest.skip("takes the place of glibc's functions")
     if pk.build_info()["cpu"]["sanitizers"]:
@@ -84,7 +84,7 @@ def failing_calls():
     return str(made)
 
 
-# Code by which root loses some of Linux's capabilities, by their bits, and others nothing.
+# Code that drops Linux capabilities, given by their bits, if the process is root.
 WITHOUT = """
 import ctypes
 if os.getuid() == 0:
@@ -119,7 +119,7 @@ ENDS = {
 
 
 def ends_well(array, end):
-    """A process ends without a word when an array is still there in one of these ways."""
+    """Check that a process exits silently while an array is still alive in one of several ways."""
     code = f"import pycudakit as pk\na = {array}; a[...] = 1\n{ENDS[end]}\n"
     done = python(code, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,4 +1,4 @@
-"""What tests of plans share: a plan's calls through the C ABI, and what they moved."""
+"""Helpers for tests of plans: calls of a plan through the C ABI, and the bytes that they moved."""
 
 import ctypes
 import functools
@@ -13,12 +13,12 @@ from pycudakit._element_programs.values import operations
 from pycudakit._native import abi, loader
 
 SMALL, LARGE = 1000, 700_001
-NOTES = 1 << 12  # bytes at most that a call's notes and partials take on their way down
+NOTES = 1 << 12  # upper bound of the bytes of reports and partial results that a call downloads
 KINDS = {"temporary": abi.RESIDENT_TEMPORARY, "input": abi.RESIDENT_INPUT, "result": abi.RESIDENT_OUTPUT}
 
 
 class Plan:
-    """What a plan's body does, and what the calls in it moved."""
+    """An open plan: its calls, and the bytes that they moved."""
 
     def __init__(self, engine):
         self.library = loader.library(engine)
@@ -103,7 +103,7 @@ class Plan:
         return out, self.reduce(out, view, *others, kind=kind, outer=0)
 
     def reduce(self, out, *views, kind=abi.REDUCE_SUM, outer=0):
-        """Reduce the dimensions behind the `outer` first ones."""
+        """Reduce all dimensions after the first `outer` ones."""
         count, dims = len(views), views[0].ndim
         code = abi.TYPES.index(views[0].dtype)
         program = [(abi.OP_LOAD, code, code, i, 0, 0) for i in range(count)]
@@ -153,7 +153,7 @@ def in_plan(test):
 
 
 def fail_each_call(plan, code):
-    """Run code that has each CUDA call of a plan fail in turn, in a process of its own."""
+    """Run code in a process of its own in which each CUDA call of a plan fails in turn."""
     if not plan.is_cuda:
         pytest.skip("it keeps nothing")
     found = f"import sys\nsys.path[:0] = {[str(Path(__file__).parents[1])]}\n"
@@ -165,12 +165,12 @@ def same_bits(x, y):
 
 
 def fetched(plan, array):
-    """Bring an array to the host, and return how many bytes that took."""
+    """Download an array; return the number of bytes."""
     return plan.fetch(array)[1]
 
 
 def table(*views):
-    """Return operands that are these views."""
+    """Return an operand table of these views."""
     operands = np.zeros(len(views), abi.OPERAND)
     for row, view in zip(operands, views, strict=True):
         row["address"] = view.__array_interface__["data"][0]

@@ -1,4 +1,4 @@
-"""Bodies of several passes over the same rows, and what tests of blocks of rows share."""
+"""Bodies that fuse to several kernels over the same rows, for tests of row tiling."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def cut(monkeypatch, size=1 << 14):
 
 
 def whole(function, *arguments):
-    """Return what a function gives where nothing is cut."""
+    """Return the result of a function without row tiling."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(tile_rows.TiledScheduler, "_run_tiled", lambda *_: False)
         patched.setattr(tile_rows.TiledScheduler, "depends_on_row_reductions", lambda *_: False)
@@ -28,7 +28,7 @@ def whole(function, *arguments):
 
 
 def same(ours, theirs):
-    """Compare values to the bit, NaN for NaN; under `auto`, small passes may be NumPy's, to other bits."""
+    """Compare bit by bit, NaN equal to NaN; under `auto`, NumPy may compute small kernels to other bits."""
     assert type(ours) is type(theirs)
     if isinstance(ours, tuple):
         for one, other in zip(ours, theirs, strict=True):
@@ -186,7 +186,7 @@ def same_as_whole(body, layout="C", dtype="float32"):
 
 
 def put_gpus(monkeypatch, count=1, size=1 << 14, budget=40_000):
-    """Put GPUs that are none in their places, with little memory."""
+    """Install fake GPUs with little memory."""
     gpu = fake_gpu.put(monkeypatch, count)
     monkeypatch.setattr(residency, "MIN_RESIDENT_BYTES", 1)
     monkeypatch.setattr(residency, "budget", lambda: budget)

@@ -1,4 +1,4 @@
-"""Whether a library was built with sanitizers, under which all takes several times as long."""
+"""Detection of sanitizer builds, which are several times slower."""
 
 import pycudakit as pk
 

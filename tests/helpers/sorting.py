@@ -1,10 +1,10 @@
-"""What tests of sorting share."""
+"""Helpers for tests of sorting."""
 
 from hypothesis import strategies as st
 
 from helpers.strategies import build
 
-LONG = 70_001  # elements of a row that all threads sort
+LONG = 70_001  # elements: long enough that all threads sort one row
 
 
 def draw_axis(data, array):
@@ -12,7 +12,7 @@ def draw_axis(data, array):
 
 
 def mixed(dtype, size):
-    """Return values with many equal ones and all special ones."""
+    """Return values with many duplicates and all special values."""
     array = build(dtype, (size,), "special", 3)
     array[::3] = build(dtype, (len(array[::3]),), "ordinary", 4)
     return array

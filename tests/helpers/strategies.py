@@ -1,4 +1,4 @@
-"""Arrays of every type, shape, layout and kind of value, and how results are compared."""
+"""Hypothesis strategies for arrays of every dtype, shape, layout and kind of value; comparison of results."""
 
 import warnings
 
@@ -10,7 +10,7 @@ INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uin
 FLOATS = ["float16", "float32", "float64"]
 DTYPES = ["bool", *INTEGERS, *FLOATS]
 
-# Around the edges of vectors and blocks, in one dimension.
+# 1-d sizes around the edges of vectors and blocks.
 EDGES = [7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 1023, 1024, 1025, 4095, 4096, 4097]
 
 dtypes = st.sampled_from(DTYPES)
@@ -28,7 +28,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def special_values(dtype):
-    """The values at which a type's arithmetic is most likely to go wrong."""
+    """Return the values at which the arithmetic of a dtype is most likely to go wrong."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return np.array([False, True])
@@ -45,7 +45,7 @@ def special_values(dtype):
 
 
 def values(dtype, size, kind, seed):
-    """Return `size` values of a kind, a different list for each seed."""
+    """Return `size` values of a kind, different for each seed."""
     dtype = np.dtype(dtype)
     rng = np.random.default_rng(seed)
     if dtype.kind == "b":
@@ -103,13 +103,13 @@ def build(dtype, shape, kind="ordinary", seed=0, layout=()):
 
 @st.composite
 def arrays(draw, dtype=dtypes, shape=shapes, kind=kinds, layout=layouts):
-    """Arrays of every sort."""
+    """Draw an array."""
     return build(draw(dtype), draw(shape), draw(kind), draw(seeds), draw(layout))
 
 
 @st.composite
 def broadcast_shapes(draw, count):
-    """Shapes that broadcast together, to the shape of at least one of them."""
+    """Draw shapes that broadcast to the shape of one of them."""
     full = draw(shapes)
     result = [full]
     for _ in range(count - 1):
@@ -122,15 +122,15 @@ def broadcast_shapes(draw, count):
 
 @st.composite
 def operands(draw, count, dtype=dtypes, kind=kinds):
-    """Arrays that broadcast together."""
+    """Draw arrays that broadcast together."""
     return [draw(arrays(dtype=dtype, shape=st.just(s), kind=kind)) for s in draw(broadcast_shapes(count))]
 
 
-# ---- Comparing --------------------------------------------------------------------------------------
+# ---- Comparison -------------------------------------------------------------------------------------
 
 
 def each_with_smoke(values, chosen="float32"):
-    """Return the values as parameters; one of them is enough for tools under which everything is slow."""
+    """Return the values as test parameters; `chosen` alone is a smoke test for slow tools."""
     return [pytest.param(value, marks=[pytest.mark.smoke] * (value == chosen)) for value in values]
 
 
@@ -150,7 +150,7 @@ def _native(array):
 
 
 def ordinals(array):
-    """Map floats to integers in their order, neighbours to neighbours, both zeros to 0."""
+    """Map floats to integers monotonically: neighbours to neighbours, both zeros to 0."""
     bits = array.view(f"i{array.itemsize}").astype(np.int64)
     if array.itemsize == 8:
         return np.where(bits < 0, np.int64(np.iinfo(np.int64).min) - bits, bits)
@@ -200,7 +200,7 @@ def assert_same_outcome(ours, numpys, ulp=0, free_zero=False, strides=True, cont
 
 
 def describe(*arguments):
-    """Say what arguments are, for a failure's message."""
+    """Describe arguments for the message of a failure."""
     return ", ".join(
         f"{a.dtype.str}{list(a.shape)}/{list(a.strides)}" if isinstance(a, np.ndarray) else repr(a)
         for a in arguments
@@ -208,5 +208,5 @@ def describe(*arguments):
 
 
 def numpys(seed=0, **keywords):
-    """Return NumPy's generator of the numbers that ours has."""
+    """Return the NumPy generator (Philox) with the numbers of the pycudakit one."""
     return np.random.Generator(np.random.Philox(seed, **keywords))

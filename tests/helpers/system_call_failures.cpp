@@ -1,5 +1,5 @@
-// To be preloaded: fails calls by which one library asks the system for memory, threads and files, and knows
-// what of that it has not given back. For glibc.
+// A preload library (glibc) that fails the system calls by which one library acquires memory, threads and files,
+// and counts the memory and descriptors that the library has not released.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>
@@ -30,7 +30,7 @@ uintptr_t code_begin = 0, code_end = 0;  // the library's
 std::atomic<int64_t> calls{0}, first{INT64_MAX}, last{INT64_MAX};
 std::atomic<const char *> failed{""};
 
-// Addresses that the library was given and that nobody gave back, each where its hash says or after that.
+// Addresses that the library has allocated and not freed: a hash table with linear probing.
 constexpr size_t PLACES = size_t(1) << 18;
 void *const GONE = reinterpret_cast<void *>(1);
 void *live[PLACES];
@@ -148,7 +148,7 @@ int mprotect(void *memory, size_t bytes, int protection) {
     return int(syscall(SYS_mprotect, memory, bytes, protection));
 }
 
-// Where it says so, as Linux does before 6.13: without MADV_GUARD_INSTALL.
+// If set, MADV_GUARD_INSTALL fails, as on Linux before 6.13.
 int madvise(void *memory, size_t bytes, int what) {
     if (what == 102 && getenv("FAILING_GUARDS") != nullptr) {
         errno = EINVAL;
@@ -180,7 +180,7 @@ FILE *fopen64(const char *path, const char *mode) {
 
 // ---- For the tests ----
 
-// Whose calls are meant: the library whose path ends so. Answers whether there is one.
+// Selects the library whose path ends so. Returns whether it is loaded.
 int failing_library(const char *name) {
     return dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *data) {
@@ -198,7 +198,7 @@ int failing_library(const char *name) {
         const_cast<char *>(name));
 }
 
-// From now on, of the library's calls those with these numbers fail, counted from 1.
+// Makes the calls of the library with these numbers fail from now on, counted from 1.
 void failing_calls(int64_t from, int64_t to) {
     calls = 0;
     failed = "";
@@ -206,7 +206,7 @@ void failing_calls(int64_t from, int64_t to) {
     last = to;
 }
 
-// Ends that; answers how many calls there were.
+// Ends that; returns the number of calls.
 int64_t failing_none() {
     first = last = INT64_MAX;
     return calls;

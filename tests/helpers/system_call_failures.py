@@ -1,4 +1,4 @@
-"""Operations whose calls to the system fail, by system_call_failures.cpp; in a process that has that preloaded."""
+"""Run operations while their system calls fail; the process has system_call_failures.cpp preloaded."""
 
 import contextlib
 import ctypes
@@ -92,7 +92,7 @@ def drawn(name, *arguments):
     return getattr(pk.random.default_rng(3), name)(*arguments, size=100_000)
 
 
-# What is called on the engine `cpu`.
+# The operations that are called on the `cpu` engine.
 OPERATIONS = {
     "add": lambda: pk.add(X, Y),
     "add a row": lambda: pk.add(GRID, GRID[0]),
@@ -155,18 +155,18 @@ OPERATIONS = {
 
 _shim = ctypes.CDLL(None)
 _NEVER = 1 << 62
-_known = {}  # what each operation gives when it is let alone
-_lost = []  # exceptions that nobody got
+_known = {}  # the result of each operation without failures
+_lost = []  # unraisable exceptions
 
 
 def _begin():
-    """Say whose calls fail; before the first of its calls."""
+    """Choose the process whose calls fail, before its first call."""
     _shim.failing_library.argtypes = [ctypes.c_char_p]
     _shim.failing_calls.argtypes = [ctypes.c_int64] * 2
     _shim.failing_last.restype = ctypes.c_char_p
     _shim.failing_none.restype = _shim.failing_live.restype = ctypes.c_int64
     loader.library("cpu")
-    for public in pk.__all__:  # has modules imported once, and not by each child
+    for public in pk.__all__:  # imports modules once, instead of in each child
         getattr(pk, public)
     assert _shim.failing_library(os.fsencode(loader.find("cpu").name))
     warnings.simplefilter("error")
@@ -174,7 +174,7 @@ def _begin():
 
 
 def _let_alone(name):
-    """Return how many calls an operation makes."""
+    """Run an operation without failures; return the number of its system calls."""
     with pk.engine("cpu"):
         _shim.failing_calls(_NEVER, _NEVER)
         got = OPERATIONS[name]()
@@ -185,7 +185,7 @@ def _let_alone(name):
 
 
 def _fail(name, number, later):
-    """Have a call of an operation fail, or that and all later ones; return whether the operation raised."""
+    """Make one call of an operation fail, or that and all later ones; return True if the operation raised."""
     raised = False
     with pk.engine("cpu"):
         _shim.failing_calls(number, _NEVER if later else number)
@@ -207,28 +207,28 @@ def _check(name, got):
 
 
 def _left():
-    """Return the pieces of memory that the library has, and the descriptors, when all is released."""
+    """Return the memory blocks and file descriptors that remain after everything is released."""
     gc.collect()
     pk.release()
     return _shim.failing_live(), len(os.listdir("/proc/self/fd"))
 
 
 def _failures(count, most):
-    """Return which calls fail, each alone and with all later ones; not all, if that were too many.
+    """Return the calls that shall fail, each alone and with all later ones; a sample if there are too many.
 
-    The first is among them, so that one of the failures is sure to raise: threads that don't start, say, may
-    be done without, and how many calls there are is different each time.
+    The first call is among them, so that one failure is sure to raise. Others need not raise: an operation
+    can do without a thread that fails to start, and the number of calls varies.
     """
-    numbers = range(1, count + 3)  # and past the last
+    numbers = range(1, count + 3)  # and beyond the last
     if len(numbers) > most:
         numbers = [1, *sorted(random.Random(count).sample(numbers[1:], most - 1))]
     return [(number, later) for number in numbers for later in (False, True)]
 
 
 def _warm(name, most):
-    """Fail calls of an operation that ran before; return how many, and how many times it raised."""
+    """Fail calls of an operation that ran before; return the number of failures and of exceptions."""
     for _ in range(2):
-        pk.release()  # so that what is kept is asked for again
+        pk.release()  # so that cached resources are acquired again
         count = _let_alone(name)
     before = _left()
     raised = []
@@ -246,7 +246,7 @@ def _warm(name, most):
 
 
 def _cold(name, most):
-    """Fail calls of an operation that is the first of its process; return the same."""
+    """Fail calls of the first operation of a process; return the same numbers."""
     count, _known[name] = _in_child(lambda: (_let_alone(name), _known[name]))
     raised = [
         _in_child(lambda number=number, later=later: _fail(name, number, later))
@@ -256,7 +256,7 @@ def _cold(name, most):
 
 
 def _in_child(work):
-    """Return what a function returns in the child of a fork, where the library did nothing yet."""
+    """Run a function in a forked child in which the library has not been used; return its result."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -276,7 +276,7 @@ def _in_child(work):
 
 
 def main():
-    """Fail calls; of a way, at most how many, and operations. What was tried is written to stdout."""
+    """Fail calls of operations; the command line gives the mode, the maximum number and the operations."""
     way, most, *names = sys.argv[1:]
     _begin()
     attack = {"warm": _warm, "cold": _cold}[way]

@@ -1,10 +1,10 @@
-"""Several threads at once."""
+"""Run a function in several threads at once."""
 
 import threading
 
 
 def run_in_threads(work, arguments):
-    """Call a function with each argument, in a thread each, and raise what the first of them raised."""
+    """Call a function with each argument in a thread of its own; raise the first exception."""
     raised = []
 
     def call(argument):

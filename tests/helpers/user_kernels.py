@@ -1,4 +1,4 @@
-"""What tests of user kernels share: modules, compiled once for each engine."""
+"""Helpers for tests of user kernels: modules, compiled once for each engine."""
 
 import functools
 import os
@@ -13,13 +13,13 @@ import pycudakit as pk
 from pycudakit import In, Out, SourceModule
 from pycudakit._runtime import context
 
-# NVRTC's words for a header that is not installed beside it.
+# The message of NVRTC for a header that is not installed.
 _HEADERS = "curand_kernel|cuda_fp16|cooperative_groups|cuComplex"
 _NOT_INSTALLED = re.compile(rf'cannot open source file "({_HEADERS})\.h"')
 
 
 def module(source, **options):
-    """Return the module of a source; skip where CUDA's headers that it includes are not installed."""
+    """Compile a module; skip the test where the CUDA headers that it includes are not installed."""
     try:
         return _compiled(source, context.checked_current_engine(), **options)
     except pk.errors.CompileError as error:
@@ -42,7 +42,7 @@ __global__ void add(const float *a, const float *b, float *out, int n) {
 
 
 def operands(n=1000):
-    """Return what the kernel of ADD takes: two arrays, and one for their sum."""
+    """Return the arguments of the kernel of ADD: two arrays, and one for their sum."""
     return np.arange(n, dtype=np.float32), np.full(n, 0.5, np.float32), np.empty(n, np.float32)
 
 
@@ -57,7 +57,7 @@ RNG = np.random.default_rng(6)
 
 
 def run(source, name, *arguments, block=(32, 1, 1), grid=(1, 1), no_extern_c=False, **keywords):
-    """Run a kernel of a source; an output is given as a count and a dtype, and returned."""
+    """Run a kernel of a source; an output argument is (count, dtype), and is returned."""
     bound = [Out(np.empty(*a)) if isinstance(a, tuple) else a for a in arguments]
     function = SourceModule(source, no_extern_c=no_extern_c).get_function(name)
     made = function(*bound, block=block, grid=grid, out_args=True, **keywords)
@@ -66,7 +66,7 @@ def run(source, name, *arguments, block=(32, 1, 1), grid=(1, 1), no_extern_c=Fal
 
 
 def each(kind, expressions, result=None):
-    """Return a source whose kernel computes each expression of x and y, in rows of the output."""
+    """Return a source whose kernel computes each expression of x and y into one row of the output."""
     lines = "".join(f"    out[{i} * n + i_] = {e};\n" for i, e in enumerate(expressions))
     return (
         f"__global__ void each(const {kind} *x_, const {kind} *y_, {result or kind} *out, int n) {{\n"

@@ -1,4 +1,4 @@
-"""What tests of other libraries' arrays share."""
+"""Fixtures for tests of other libraries' arrays: real and fake device arrays, and replay counting."""
 
 import warnings
 
@@ -21,7 +21,7 @@ def library(request):
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """Return a GPU that is none, on the engine "cuda"."""
+    """Return a fake GPU, on the "cuda" engine."""
     if not pk.engines()["cpu"]:
         pytest.skip("needs the CPU library")
     if pk.engines()["cuda"]:
@@ -36,8 +36,8 @@ def gpu(monkeypatch):
     engine_status.status.cache_clear()
 
 
-class _StandingFor(Library):
-    """What keeps arrays on a GPU that is none."""
+class _FakeLibrary(Library):
+    """The library of arrays on the fake GPU."""
 
     def __init__(self, gpu):
         super().__init__("cupy")
@@ -53,18 +53,18 @@ class _StandingFor(Library):
 
 @pytest.fixture
 def there(request):
-    """Return CuPy; where there is no GPU, what stands for both."""
+    """Return CuPy; without a GPU, the fakes of both."""
     if pk.engines()["cuda"]:
         pytest.importorskip("cupy")
         with pk.engine("cuda"):
             yield Library("cupy")
     else:
-        yield _StandingFor(request.getfixturevalue("gpu"))
+        yield _FakeLibrary(request.getfixturevalue("gpu"))
 
 
 @pytest.fixture
-def played(there, monkeypatch):
-    """Return the library that arrays are of, with a count of the calls that were played."""
+def replayed(there, monkeypatch):
+    """Return the array library, with a count of the replayed calls."""
     replay._captured_calls.clear()
     play, there.count = replay.CapturedCall.replay, 0
 

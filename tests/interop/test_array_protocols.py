@@ -1,4 +1,4 @@
-"""Operands that decide themselves what NumPy's functions make of them (NEP 13 and 18)."""
+"""Operands that override NumPy functions (`__array_ufunc__`, NEP 13; `__array_function__`, NEP 18)."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
 
 
 class Tagged(np.ndarray):
-    """An array of one's own type."""
+    """A subclass of ndarray with a tag."""
 
     def __new__(cls, values):
         return np.asarray(values).view(cls)
@@ -30,7 +30,7 @@ class TaggedFunction(Tagged):
 
 
 class Ufunc:
-    """What is no array, and decides of ufuncs."""
+    """An object, not an array, that overrides ufuncs."""
 
     def __init__(self, values):
         self.values = values
@@ -56,7 +56,7 @@ class Mapped(np.memmap):
 
 KINDS = [Tagged, TaggedUfunc, TaggedFunction, Ufunc, Both, Refusing, Mapped, np.matrix]
 
-# Of each family, and of each place that an operand may have.
+# Calls of each family, with the operand at each position.
 CALLS = {
     "add": lambda k, x: k.add(x, 1.0),
     "add second": lambda k, x: k.add(X, x),
@@ -219,6 +219,6 @@ def test_pandas_labels_are_not_lost(engine, name):
         with pytest.raises(errors.Unsupported, match=r"DataFrame has labels, .*\.to_numpy\(\) first"):
             (calls.get(name) or CALLS[name])(pk, pd.DataFrame(X))
     with pytest.raises(errors.Unsupported, match="cumsum: DataFrame has labels"):
-        pk.cumsum(pd.DataFrame(X))  # which pandas adds up by columns, and NumPy would as one row
+        pk.cumsum(pd.DataFrame(X))  # pandas adds by columns, NumPy over the flattened array
     assert pk.sum(pd.Series(X[0])) == 6.0
     np.testing.assert_array_equal(pk.gradient(pd.Series(X[0])), np.gradient(X[0]))

@@ -1,4 +1,4 @@
-"""Calls of other libraries' arrays on a GPU that return once they are queued."""
+"""Single calls on device arrays are asynchronous: they return once they are enqueued."""
 
 import threading
 
@@ -31,7 +31,7 @@ QUEUED = {
 @pytest.mark.parametrize("name", QUEUED)
 def test_queued(library, name):
     want = QUEUED[name](np.array)
-    for _ in range(2):  # the second time, what is prepared is known
+    for _ in range(2):  # the second call uses the prepared call
         got = QUEUED[name](library.up)
         assert_array_equal(library.down(got), want, strict=True)
     assert (pk.last_call().engine, pk.last_call().bytes_up, pk.last_call().bytes_down) == ("cuda", 0, 0)
@@ -59,17 +59,17 @@ def test_reductions_and_scans_are_captured():
 @on_a_gpu
 @pytest.mark.parametrize("name", ["sum", "cumsum", "fuse"])
 def test_what_else_is_queued(name):
-    """Nothing waits for the host: a stream that is held up holds no call up."""
+    """Calls do not synchronize: they return although the stream is blocked."""
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     stream, gate = cupy.cuda.Stream(non_blocking=True), threading.Event()
     call = {"sum": pk.sum, "cumsum": pk.cumsum, "fuse": pk.fuse(lambda x: x * 2 + 1)}[name]
     with pk.engine("cuda"), stream:
         a = cupy.ones(100_000)
         want = cupy.asnumpy(call(a))
         stream.synchronize()
-        stream.launch_host_func(lambda _: gate.wait(20), None)  # until which all that is queued waits
+        stream.launch_host_func(lambda _: gate.wait(20), None)  # the stream is blocked until the gate opens
         got = call(a)
         assert not stream.done
         gate.set()
@@ -78,7 +78,7 @@ def test_what_else_is_queued(name):
 
 @on_a_gpu
 def test_queued_passes_are_compiled(library):
-    """The bits stay, when the compiled pass takes the interpreter's place."""
+    """The bits stay the same when the compiled kernel replaces the interpreter."""
     x = np.random.default_rng(0).standard_normal(1 << 22).astype(np.float32)
     a = library.up(x)
     want = pk.evaluate("tanh(a) * a + exp(-a*a)", {"a": x})
@@ -96,13 +96,13 @@ def test_queued_passes_are_compiled(library):
 def test_nothing_waits_for_the_host(waits, call):
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     stream, gate = cupy.cuda.Stream(non_blocking=True), threading.Event()
     with pk.engine("cuda", wait=waits), stream:
         a = cupy.ones(1000)
         want = cupy.asnumpy(call(a))
         stream.synchronize()
-        stream.launch_host_func(lambda _: gate.wait(20), None)  # until which all that is queued waits
+        stream.launch_host_func(lambda _: gate.wait(20), None)  # the stream is blocked until the gate opens
         if waits:
             threading.Timer(0.2, gate.set).start()
         got = call(a)
@@ -118,7 +118,7 @@ def test_the_order_in_pytorchs_streams():
     if not torch.cuda.is_available():
         pytest.skip("no GPU for PyTorch")
     with pk.engine("cuda"):
-        for function in (pk.add, pk.cumsum):  # one is queued, the other waits
+        for function in (pk.add, pk.cumsum):  # one is asynchronous, the other synchronizes
             stream = torch.cuda.Stream()
             with torch.cuda.stream(stream):
                 a = torch.zeros(1 << 24, device="cuda")

@@ -1,4 +1,4 @@
-"""Functions of several steps, of arrays on a GPU, that return once all steps are queued."""
+"""Functions of several kernels on device arrays are asynchronous: they return once all are enqueued."""
 
 import contextlib
 import threading
@@ -23,7 +23,7 @@ QUEUED = [name for name in CALLS if not LOOKS_AT.match(name)]
 def cupy():
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     with pk.engine("cuda"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield cupy
@@ -31,7 +31,7 @@ def cupy():
 
 @contextlib.contextmanager
 def held_up(stream):
-    """Hold a stream up until the end of a block, or for 15 seconds; yield what tells whether it is."""
+    """Block a stream until the end of the `with`, or for 15 seconds; yield a check that it is blocked."""
     gate = threading.Event()
     stream.synchronize()
     stream.launch_host_func(lambda _: gate.wait(20), None)
@@ -78,7 +78,7 @@ def standardise(x):
 @pytest.mark.parametrize("bad", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("shape", [(1100, 1050, 1200), (1024, 5000, 1024)])
 def test_infinities_are_multiplied_as_they_are(cupy, bad, shape):
-    """Large products of float32 are split; an infinity has no parts, and nobody looks for one."""
+    """Large float32 products are split into parts; infinities have no parts, and are not checked for."""
     rng, (m, k, n) = np.random.default_rng(8), shape
     a, b = (rng.standard_normal(each).astype(np.float32) for each in ((m, k), (k, n)))
     stream = cupy.cuda.Stream(non_blocking=True)
@@ -97,7 +97,7 @@ def test_infinities_are_multiplied_as_they_are(cupy, bad, shape):
 
 
 def test_a_stream_does_not_wait_for_another(cupy):
-    """Memory that one stream is still at work on is not another's."""
+    """Memory that one stream still uses is not reused in another."""
     held, free = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     function = pk.fuse(standardise)
     x, y = (np.random.default_rng(n).random(1_000_000) for n in range(2))
@@ -152,7 +152,7 @@ def test_many_threads(cupy):
 
 
 def test_the_memory_goes_back(cupy):
-    """However often a call is queued, plans take no more memory than a few calls have."""
+    """However many calls are enqueued, plans take no more memory than a few calls need."""
     a, function = cupy.random.random(4_000_000), pk.fuse(standardise)
     function(a)
     cupy.cuda.runtime.deviceSynchronize()
@@ -207,7 +207,7 @@ def test_what_a_graph_cannot_have(call):
 
 
 def test_others_are_waited_for():
-    """Memory of libraries that do not order what they free is not left to work that is still queued."""
+    """Calls synchronize for libraries that do not free memory in stream order."""
     jax, cupy = pytest.importorskip("jax"), pytest.importorskip("cupy")
     if jax.default_backend() != "gpu":
         pytest.skip("no GPU for JAX")

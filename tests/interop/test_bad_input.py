@@ -1,4 +1,4 @@
-"""What is no plain array, given to every function of NumPy's names: its answer and type, or a plain error."""
+"""Odd arguments for every function that NumPy has: the result and type are NumPy's, or the error is clear."""
 
 import array
 import atexit
@@ -21,7 +21,7 @@ PLACES = np.array([2, 0, 1])
 
 
 class Arrays:
-    """What says what NumPy shall make of it."""
+    """An object whose `__array__` returns the next of several answers."""
 
     def __init__(self, *answers):
         self._answers = [*answers]
@@ -40,7 +40,7 @@ class Interface:
 
 
 class Sequence:
-    """It says that it is longer, or shorter, than it is."""
+    """A sequence whose `__len__` is wrong."""
 
     def __init__(self, says, values):
         self._says, self._values = says, values
@@ -65,7 +65,7 @@ class Subclass(np.ndarray):
 
 
 class Quantity(np.ndarray):
-    """An array with a unit, which ufuncs keep."""
+    """An array with a unit that ufuncs preserve."""
 
     def __array_finalize__(self, other):
         self.unit = getattr(other, "unit", "m")
@@ -74,7 +74,7 @@ class Quantity(np.ndarray):
         plain = [np.asarray(x) for x in inputs]
         if out:
             keywords["out"] = tuple(np.asarray(x) for x in out)
-        if "where" in keywords:  # by which NumPy comes here, too
+        if "where" in keywords:  # NumPy passes it, too
             keywords["where"] = np.asarray(keywords["where"])
         result = getattr(ufunc, method)(*plain, **keywords)
         return result.view(Quantity) if isinstance(result, np.ndarray) else result
@@ -191,7 +191,7 @@ INPUTS = {
 
 # ---- The functions ----------------------------------------------------------------------------------
 
-SPECIAL = {  # with what else they need
+SPECIAL = {  # with the other arguments that they need
     "take": lambda kit, x: kit.take(x, [0, -1]),
     "take of": lambda kit, x: kit.take(X, x),
     "take_along_axis": lambda kit, x: kit.take_along_axis(X, x, 1),
@@ -247,7 +247,7 @@ SPECIAL = {  # with what else they need
     "gradient by": lambda kit, x: kit.gradient(X[0], x),
     "swapaxes": lambda kit, x: kit.swapaxes(x, 0, -1),
 }
-NOT_CALLED = {"get_include", "unique_values"}  # whose values are in any order
+NOT_CALLED = {"get_include", "unique_values"}  # the order of its values is unspecified
 
 
 def works(call):
@@ -262,7 +262,7 @@ def works(call):
 
 @functools.cache
 def calls():
-    """Return every function that NumPy has, too, with a bad argument at each place that can have an array."""
+    """Return every function that NumPy has, too, with an odd argument at each array position."""
     found = {}
     for name in sorted(set(pk.__all__) - NOT_CALLED):
         if not callable(getattr(np, name, None)) or inspect.isclass(getattr(np, name)):
@@ -311,14 +311,14 @@ def shown(result):
 
 
 def differs(ours, numpys):
-    """Tell what is wrong, if anything."""
+    """Return a description of the difference, or None."""
     told = f"{shown(ours)}, where NumPy has {shown(numpys)}"
     if isinstance(ours, Exception):
         plain = isinstance(ours, PLAIN) or type(ours) is type(numpys) or ours.args == NOT_NOW.args
         return None if plain and str(ours) else told
     if isinstance(numpys, (tuple, list)) and type(ours) is type(numpys) and len(ours) == len(numpys):
         return next(filter(None, map(differs, ours, numpys)), None)
-    if type(ours) is not type(numpys) and not isinstance(numpys, np.memmap):  # which owns its memory here
+    if type(ours) is not type(numpys) and not isinstance(numpys, np.memmap):  # ours owns its memory
         return told
     if not isinstance(numpys, (np.ndarray, np.generic)):
         is_number = isinstance(numpys, (int, float, complex, str, bytes))
@@ -341,9 +341,9 @@ def differs(ours, numpys):
     return None if is_same else told
 
 
-# What differs on purpose: these answer where NumPy raises, or keep the type of a subclass.
+# Intended differences: these calls return where NumPy raises, or keep the type of a subclass.
 OTHERWISE = {
-    "another array each time": None,  # which is asked as often as we like
+    "another array each time": None,  # `__array__` may be called any number of times
     "an error from __array__": {"array_equal first", "array_equal second"},
     "a memoryview": {"flip", "sum along"},
     "nothing": {"sum along"},  # of no axes, as of ()
@@ -357,7 +357,7 @@ OTHERWISE = {
 
 @pytest.fixture(autouse=True)
 def _files(tmp_path, monkeypatch):
-    """Have nothing read or written beside: texts are names of files to some."""
+    """Run in an empty directory: some functions take strings for file names."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -369,14 +369,16 @@ def test_answers_are_numpys_or_plain_errors(name):
             outcome(call, pk, make)
             continue
         difference = differs(outcome(call, pk, make), outcome(call, np, make))
-        if difference and not (name == "sum where" and "Cannot cast" in difference):  # any truth is one here
+        if difference and not (
+            name == "sum where" and "Cannot cast" in difference
+        ):  # any truth value is accepted here
             wrong[what] = difference
     assert not wrong
 
 
 @pytest.mark.parametrize("name", calls())
 def test_named_engines_answer_or_raise(engine, name):
-    """Something, and in a plain way."""
+    """Each call returns, or raises a clear error."""
     call, wrong = calls()[name], {}
     for what, make in INPUTS.items():
         ours = outcome(call, pk, make)

@@ -1,4 +1,4 @@
-"""NumPy's rules for bins of arrays on a GPU: the limits of what NumPy rounds, and what these decide."""
+"""Bin estimators on device arrays: the bounds of NumPy's rounded statistics, and the bins that follow."""
 
 import contextlib
 import sys
@@ -35,7 +35,7 @@ ARRAYS = {
     "int64 far from zero": RNG.integers(0, 90_000, 50_000) + 2**40,
     "few": NORMAL[:40],
 }
-# Of these, sums that are rounded otherwise may have other bins: they come down.
+# For these, other rounding may give other bins: the arrays are downloaded.
 OPEN = {
     "float16": NORMAL.astype(np.float16),
     "constant": np.full(30_000, 0.5),
@@ -49,7 +49,7 @@ RULES = ["doane", "scott"]
 
 
 def both(call, up, down, x):
-    """Return what NumPy says of an array, and what pycudakit says of it there; neither may raise alone."""
+    """Return the results of NumPy and of pycudakit on the device; either both raise or neither."""
     want = got = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -75,7 +75,7 @@ def cupys():
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", ARRAYS)
-def test_rules_by_a_stand_in(gpu, name, rule):
+def test_rules_on_the_fake_gpu(gpu, name, rule):
     check(ARRAYS[name], rule, *cupys())
     assert gpu.bytes_down <= 16_384  # edges and counts
     low, high = np.percentile(ARRAYS[name], [10, 80]).tolist()
@@ -84,7 +84,7 @@ def test_rules_by_a_stand_in(gpu, name, rule):
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", OPEN)
-def test_rules_that_rounding_decides_by_a_stand_in(gpu, name, rule):
+def test_rules_that_rounding_decides_on_the_fake_gpu(gpu, name, rule):
     check(OPEN[name], rule, *cupys())
     assert gpu.bytes_down >= OPEN[name].nbytes
 
@@ -104,7 +104,7 @@ def test_rules_there(library, name, rule):
 @pytest.mark.parametrize("name", ARRAYS)
 @pytest.mark.usefixtures("gpu")
 def test_limits(name):
-    """NumPy's own are between them, and they are near to each other."""
+    """NumPy's statistics are within the bounds, and the bounds are close."""
     x, found = ARRAYS[name].ravel(), []
 
     def body(a):
@@ -124,7 +124,7 @@ def test_limits(name):
 
 
 def test_bins_where_limits_differ(gpu, monkeypatch):
-    """NumPy decides, of a copy on the host."""
+    """NumPy computes the bins from a copy on the host."""
     x = ARRAYS["normal"]
     monkeypatch.setattr(
         bin_estimators._MomentBounds, "deviation", lambda _: [np.float64(0.5), np.float64(1.5)]
@@ -144,9 +144,9 @@ STONES = {
 
 @pytest.mark.parametrize("limits", [None, (-1, 1.5)])
 @pytest.mark.parametrize("name", STONES)
-def test_stone_by_a_stand_in(gpu, name, limits):
+def test_stone_on_the_fake_gpu(gpu, name, limits):
     both(lambda kit, a: kit.histogram(a, "stone", limits), *cupys(), STONES[name])
-    assert gpu.bytes_down <= 200_000  # counts, of as many bins as there may be
+    assert gpu.bytes_down <= 200_000  # counts, one for each bin
 
 
 @on_a_gpu

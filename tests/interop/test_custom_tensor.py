@@ -1,4 +1,4 @@
-"""examples/custom_tensor.py: a class whose product is a kernel, beside NumPy's arrays."""
+"""examples/custom_tensor.py: a tensor class whose product is a user kernel, mixed with NumPy arrays."""
 
 import importlib.util
 import os

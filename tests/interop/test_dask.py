@@ -1,4 +1,4 @@
-"""Dask arrays: blocks give the bits of the whole, whatever the chunks, and on processes of a cluster."""
+"""Dask arrays: results have the bits of whole arrays for any chunks, also on a cluster of processes."""
 
 import array
 import operator
@@ -20,7 +20,7 @@ from pycudakit._dask import reductions, registry
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
 
-lazy_helpers = pytest.importorskip("helpers.lazy")
+lazy_helpers = pytest.importorskip("helpers.dask_arrays")
 in_this_thread, same = lazy_helpers.in_this_thread, lazy_helpers.same
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,7 +85,7 @@ def test_arrays_that_are_cut_differently(engine):
 def test_reductions_have_the_bits_of_one_machine(engine, name, dtype, chunks):
     x = np.clip(WIDE, -60000, 60000).astype(dtype)
     lazy = da.from_array(x, chunks=chunks)
-    if (name, dtype) == ("ptp", "?"):  # which NumPy refuses
+    if (name, dtype) == ("ptp", "?"):  # NumPy raises
         with pytest.raises(TypeError, match="boolean subtract"):
             pk.ptp(lazy).compute()
         return
@@ -119,7 +119,7 @@ def test_reductions_to_a_type(engine, name, dtype, to):
         return
     for axis in [{}] if name == "trace" else [{"axis": None}, {"axis": 0}]:
         found, want = function(lazy, dtype=to, **axis), function(x, dtype=to, **axis)
-        if name == "std" or (dtype, to) == ("f4", "f8"):  # which round on the way
+        if name == "std" or (dtype, to) == ("f4", "f8"):  # these round twice
             within = 2 * np.finfo(want.dtype).eps
             np.testing.assert_allclose(found.compute(), want, rtol=within, strict=True)
         else:
@@ -170,7 +170,7 @@ NAMES = "sum mean var std min max ptp any all prod count_nonzero nansum nanmean 
 
 @pytest.mark.parametrize("name", NAMES.split())
 def test_reductions_of_what_a_filter_leaves(engine, name):
-    """Blocks whose sizes nobody knows, and some without elements."""
+    """Blocks of unknown size, some of them empty."""
     x = np.sort(RNG.uniform(0.9, 1.1, 1000))
     lazy, left = da.from_array(x, chunks=100), x[x > 1.03]
     found, want = getattr(pk, name)(lazy[lazy > 1.03]).compute(), getattr(pk, name)(left)
@@ -353,7 +353,7 @@ def test_a_window_that_reaches_around_a_small_image(engine):
 )
 def test_random_numbers_do_not_depend_on_the_blocks(engine, name, parameters, options, chunks):
     one, other = pk.random.default_rng(5), pk.random.default_rng(5)
-    for _ in range(2):  # and the generator goes on behind them
+    for _ in range(2):  # and the generator continues after them
         lazy = pk.random.on_dask(one, name, *parameters, size=(5000, 3), chunks=chunks, **options)
         same(lazy, getattr(other, name)(*parameters, size=(5000, 3), **options))
         assert one == other
@@ -413,7 +413,7 @@ FUSED = pk.fuse(centred)
 
 @pytest.mark.parametrize("call", [pk.sort, FUSED], ids=["sort", "fused"])
 def test_what_runs_on_each_block_by_itself(engine, call):
-    """Functions of whole arrays, and fused ones, as `map_blocks` sends them: pickled."""
+    """Functions of whole arrays, and fused ones, are pickled by `map_blocks`."""
     lazy = pickle.loads(pickle.dumps(da.from_array(WIDE, (50, 90)).map_blocks(call)))
     same(lazy, np.concatenate([call(WIDE[start : start + 50]) for start in (0, 50, 100)]))
 
@@ -432,7 +432,7 @@ def script():
 
 
 def run(script, variables):
-    """Return what it prints."""
+    """Run the script; return its output."""
     done = subprocess.run(
         [sys.executable, script],
         check=False,
@@ -441,7 +441,7 @@ def run(script, variables):
         timeout=600,
         env={**{k: v for k, v in os.environ.items() if k != "PYCUDAKIT_ENGINE"}, **variables},
     )
-    # Dask warns of processes that a busy machine lets wait.
+    # Dask warns about processes that are slow on a busy machine.
     told = [
         line for line in done.stderr.splitlines() if not re.search(r" - distributed\S* - WARNING - ", line)
     ]
@@ -459,7 +459,7 @@ def test_a_cluster_of_processes(script, variables):
 
 @pytest.mark.slow
 def test_processes_that_share_a_gpu_or_have_one_each(script):
-    """With one GPU, two within their budgets; with more, one each, which others do not see."""
+    """With one GPU, two processes share it within their budgets; with more, each process sees one."""
     if not pk.engines()["cuda"]:
         pytest.skip("needs a GPU")
     count = max(2, len(pk.devices()))
@@ -485,7 +485,7 @@ def test_each_process_has_its_gpu(script, monkeypatch):
 
 @pytest.mark.slow
 def test_a_process_finds_its_gpu(script, monkeypatch):
-    """As its own, before it uses CUDA."""
+    """It sets CUDA_VISIBLE_DEVICES before it uses CUDA."""
     pytest.importorskip("distributed")
     from distributed import Client
 

@@ -1,4 +1,4 @@
-"""Dask arrays along their axes, looked up, moved, multiplied: what blocks give is what the whole gives."""
+"""Dask arrays: functions along an axis, indexing, products; blocks give the results of whole arrays."""
 
 import pickle
 
@@ -9,7 +9,7 @@ import pycudakit as pk
 
 dask = pytest.importorskip("dask")
 da = pytest.importorskip("dask.array")
-lazy_helpers = pytest.importorskip("helpers.lazy")
+lazy_helpers = pytest.importorskip("helpers.dask_arrays")
 cut, described, same = lazy_helpers.cut, lazy_helpers.described, lazy_helpers.same
 in_this_thread = lazy_helpers.in_this_thread
 
@@ -19,7 +19,7 @@ WHOLE, W = RNG.integers(0, 9, 50), RNG.random((12, 9))
 HOLED = np.where(X > -1, X, np.nan)
 
 
-# Each is a call of NumPy's, or of the kit's, and its array; what comes out has the bits of one machine.
+# Each is a call by NumPy or pycudakit and its array; the result has the bits of one machine.
 EXACT = {
     "interp": (V, lambda m, v: m.interp(v, [-1, 0, 1.0], [5, 6, 9.0])),
     "digitize": (V, lambda m, v: m.digitize(v, [-1, 0, 1.0], right=True)),
@@ -135,13 +135,13 @@ def test_bytes_in_the_other_order(engine, name):
     array = array.astype(array.dtype.newbyteorder(">"))
     for which in range(2):
         lazy, whole = call(pk, cut(array, which)), np.asarray(call(pk, array))
-        if name == "no diff":  # which Dask's `+x` leaves as they are
+        if name == "no diff":  # `+x` of Dask leaves the byte order
             whole = whole.astype(array.dtype)
         assert lazy.dtype == lazy.compute().dtype == whole.dtype
         same(lazy, whole)
 
 
-# And those that are within rounding errors.
+# Calls whose results agree within rounding errors.
 NEAR = {
     "cumsum": (V, lambda m, v: m.cumsum(v)),
     "cumulative_sum": (V, lambda m, v: m.cumulative_sum(v)),
@@ -202,7 +202,7 @@ def test_within_rounding(engine, name, which):
 @pytest.mark.parametrize("name", ["cummax", "cummin", "exclusive_scan"])
 def test_scans_that_numpy_lacks(engine, name, which):
     function = getattr(pk, name)
-    zeros = np.where(V > 0, -0.0, 0.0)  # of which the first stays
+    zeros = np.where(V > 0, -0.0, 0.0)  # the first zero is kept
     for array in (WHOLE, WHOLE.astype("f4"), *([] if name == "exclusive_scan" else [V, HOLED[0], zeros])):
         lazy = function(cut(array, which))
         same(lazy, function(array))
@@ -240,7 +240,7 @@ def test_evaluate(engine, which):
 @pytest.mark.parametrize("which", range(4))
 @pytest.mark.parametrize("name", ["argmin", "argmax", "nanargmin", "nanargmax"])
 def test_the_first_of_equals(engine, name, which):
-    """Of all elements, too, whatever block it is in."""
+    """The first of all elements wins, whatever its block."""
     for table in (WHOLE[:48].reshape(6, 8), np.where(np.eye(6, 8), np.nan, WHOLE[:48].reshape(6, 8) % 3)):
         want = getattr(np, name)(table)
         same(getattr(pk, name)(cut(table, which)), want)

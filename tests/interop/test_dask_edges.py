@@ -1,4 +1,4 @@
-"""Dask arrays at the edges: without elements, of unknown sizes, of many blocks, and what is refused."""
+"""Edge cases of Dask arrays: empty, of unknown size, of many blocks, and unsupported calls."""
 
 import time
 
@@ -8,7 +8,7 @@ import pytest
 import pycudakit as pk
 
 da = pytest.importorskip("dask.array")
-lazy_helpers = pytest.importorskip("helpers.lazy")
+lazy_helpers = pytest.importorskip("helpers.dask_arrays")
 cut, in_this_thread, same = lazy_helpers.cut, lazy_helpers.in_this_thread, lazy_helpers.same
 
 RNG = np.random.default_rng(0)
@@ -68,7 +68,7 @@ def test_blocks_of_nothing_and_of_unknown_sizes(engine):
 
 
 def test_many_blocks(engine):
-    """They warn of nothing, and a scan's sums are added up once."""
+    """There are no warnings, and a scan adds the block totals once."""
     row = da.from_array(np.arange(3000), chunks=5)
     same(pk.cumsum(row), np.cumsum(np.arange(3000)))
     same(pk.cumsum(row.astype("f4"))[:90], np.cumsum(np.arange(90), dtype="f4"))
@@ -77,7 +77,7 @@ def test_many_blocks(engine):
 
 
 def test_neighbours_of_many_blocks(engine):
-    """They are put together soon, and lie in as many blocks."""
+    """Neighbouring blocks are joined early, and the number of blocks stays."""
     lazy = da.from_array(np.arange(10_000.0) ** 2, chunks=10)
     start = time.perf_counter()
     slopes = pk.gradient(lazy)
@@ -88,7 +88,7 @@ def test_neighbours_of_many_blocks(engine):
 
 
 def test_functions_written_for_numpy_on_any_engine():
-    """Each by the kit's blocks, where Dask's own would compute at once, or pay no heed to an argument."""
+    """pycudakit computes each by blocks; Dask's own function would compute at once or ignore an argument."""
     lazy = cut(V, 1)
     for name in ("auto", "numpy"):
         with pk.engine(name):
@@ -118,7 +118,7 @@ def test_functions_written_for_numpy_on_any_engine():
         (lambda x: pk.sum(x, axis=()), "needs at least one axis"),
         (lambda x: pk.topk(x[0][x[0] > 0], 2), "its length is unknown: x.compute_chunk_sizes() first"),
         (lambda x: pk.histogram(x, 10), "their range=(low, high)"),
-        (lambda x: pk.bincount(pk.astype(x[0], int)), "with minlength"),
+        (lambda x: pk.bincount(pk.astype(x[0], int)), "give minlength="),
     ],
 )
 def test_what_needs_all_says_what_to_do(call, words):
@@ -187,10 +187,10 @@ BESIDE = "choose axes that leave at least one other axis"
         (
             lambda x: pk.add.reduce(x, initial=None),
             pk.errors.Unsupported,
-            "add.reduce of a Dask array needs all",
+            "add.reduce needs the whole Dask array",
         ),
-        (pk.hypot.reduce, pk.errors.Unsupported, "hypot.reduce of a Dask array needs all"),
-        (lambda x: pk.add.at(np.ones(4), x, 1), pk.errors.Unsupported, "add.at of a Dask array needs all"),
+        (pk.hypot.reduce, pk.errors.Unsupported, "hypot.reduce needs the whole Dask array"),
+        (lambda x: pk.add.at(np.ones(4), x, 1), pk.errors.Unsupported, "add.at needs the whole Dask array"),
         (lambda x: pk.modf(x, x), pk.errors.Unsupported, "neither `out` nor `where`"),
         (pk.pinned_copy, pk.errors.Unsupported, "pinned_copy of a Dask array: .compute() it first"),
         (lambda x: pk.tensordot(x, x, axes=([0, 0], [0, 1])), ValueError, "repeated axis"),

@@ -1,4 +1,4 @@
-"""What stays on a GPU of arrays that lie there, by a stand-in for one; test_on_device.py has a real one."""
+"""Calls on device arrays, on a fake GPU: what stays on the device; test_on_device.py uses a real one."""
 
 import sys
 import warnings
@@ -23,14 +23,14 @@ def down(x):
 
 
 def both(call, gpu):
-    """Return what a call gives of arrays on the host, and there, and these arrays afterwards."""
-    at_home = arrays_of(call)
-    there = {name: up(x) for name, x in at_home.items()}
+    """Return the results of a call on host arrays and on device arrays, and these arrays afterwards."""
+    on_host = arrays_of(call)
+    there = {name: up(x) for name, x in on_host.items()}
     with pk.engine("cpu"):
-        want = call(**at_home)
-    gpu.bytes_up = gpu.bytes_down = gpu.queued = gpu.lent = 0
+        want = call(**on_host)
+    gpu.bytes_up = gpu.bytes_down = gpu.queued = gpu.imported = 0
     got = call(**there)
-    for name, x in at_home.items():
+    for name, x in on_host.items():
         assert_array_equal(down(there[name]), x)
     return want, got
 
@@ -49,7 +49,7 @@ def check(call, gpu, by_blas=False):
             assert_array_equal(down(one), other)
 
 
-# What NumPy has to see: counts of each number of bins, and edges, which it may refuse.
+# Values that NumPy must read: counts for each number of bins, and edges, which it validates.
 LOOKED_AT = {"histogram of many bins by the error that is left": 1 << 17, "digitize by edges there": 1 << 12}
 
 
@@ -57,7 +57,7 @@ LOOKED_AT = {"histogram of many bins by the error that is left": 1 << 17, "digit
 def test_what_stays(gpu, name):
     check(STAYS[name], gpu)
     assert gpu.bytes_up <= 64
-    assert gpu.bytes_down <= LOOKED_AT.get(name, 256)  # some numbers
+    assert gpu.bytes_down <= LOOKED_AT.get(name, 256)  # a few numbers
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -78,7 +78,7 @@ def test_sums_of_products_stay(gpu, name):
     assert gpu.bytes_down <= 64
 
 
-# What is still computed from a copy on the host, or looks at some of it there.
+# Calls that still compute from a copy on the host, or read some values there.
 GOES_HOME = {
     "median into another type": lambda w, p, **_: pk.median(w, 1, out=p[0]),
     "einsum into another type": lambda i, a, **_: pk.einsum("i,i->i", i, i, out=a),
@@ -112,7 +112,7 @@ QUEUED = {
 def test_what_is_queued(gpu, name):
     both(QUEUED[name], gpu)
     assert gpu.queued
-    assert gpu.lent == 0
+    assert gpu.imported == 0
 
 
 @pytest.mark.parametrize("name", ["add", "sum", "cumsum", "sort"])
@@ -137,13 +137,13 @@ def test_queued_passes_are_compiled_now_and_then(gpu, monkeypatch):
 
 
 def test_what_is_queued_follows_and_is_followed(gpu):
-    """What a plan writes to is read by what is queued, and the other way round."""
+    """Asynchronous calls read what a plan wrote, and the other way round."""
 
     @pk.fuse
     def steps(x, y):
         x += y  # queued
         total = np.sum(x)  # in a plan
-        y -= total  # in it, or queued
+        y -= total  # in the plan, or asynchronous
         return np.cumsum(y) + x
 
     check(lambda a, b, **_: steps(a, b), gpu)
@@ -292,7 +292,7 @@ REFUSED_EINSUMS = {
     "an unknown order": ("ij,jk->ik", M, S, {"order": "Z"}),
     "an unknown keyword": ("ij,jk->ik", M, S, {"colour": 3}),
 }
-# What NumPy alone takes.
+# Calls that only NumPy supports.
 OTHER_EINSUMS = {
     "more labels than capital letters": (M, [30, 1], S, [1, 2]),
     "the order of all arrays": ("ij,jk->ik", M, S, {"order": "A"}),
@@ -300,7 +300,7 @@ OTHER_EINSUMS = {
 
 
 def placed(given):
-    """Return arguments with arrays there, and keywords."""
+    """Return the arguments with device arrays, and the keywords."""
     *operands, last = given
     operands, keywords = (operands, last) if type(last) is dict else (given, {})
     return [up(each) if type(each) is np.ndarray else each for each in operands], keywords
@@ -326,7 +326,7 @@ def test_other_sums_of_products_are_numpys(gpu, name):
 
 @pytest.mark.parametrize("numpy_has_them", [True, False])
 def test_rules_for_bins(gpu, monkeypatch, numpy_has_them):
-    """Where NumPy has no such function, of a copy on the host."""
+    """If NumPy lacks the private function, the host computes from a copy."""
     if not numpy_has_them:
         monkeypatch.delattr(np.lib, "_histograms_impl")
     narrow = np.repeat([-100, 100], SIZE).astype(np.int8)
@@ -375,7 +375,7 @@ def test_norms_of_singular_values_are_numpys(gpu):
 
 
 class ReadOnly(fake_gpu.ndarray):
-    """Of a library whose arrays can be, as CuPy's cannot."""
+    """A read-only device array; CuPy has none, other libraries do."""
 
 
 def test_refusals_name_the_argument(gpu):

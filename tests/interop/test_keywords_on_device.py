@@ -1,4 +1,4 @@
-"""Keywords of calls with arrays on a GPU: `where`, `dtype`, `initial`, and `out` in any form."""
+"""Keywords of calls on device arrays: `where`, `dtype`, `initial`, and `out` in any layout."""
 
 import warnings
 
@@ -23,10 +23,10 @@ def quiet():
 @pytest.mark.parametrize("name", KEYWORDS)
 def test_keywords(there, name):
     call = KEYWORDS[name]
-    at_home = arrays_of(call)
+    on_host = arrays_of(call)
     with pk.engine("cpu"):
-        want = call(**at_home)
-    on_device = {key: there.up(x) for key, x in at_home.items()}
+        want = call(**on_host)
+    on_device = {key: there.up(x) for key, x in on_host.items()}
     got = call(**on_device)
     assert there.moved() < FEW
     for one, other in zip(parts_of(got), parts_of(want), strict=True):
@@ -35,16 +35,16 @@ def test_keywords(there, name):
 
 
 def both_with_out(there, name, form, dtype):
-    """Return what a call leaves in `out`, and in what that was taken from, at home and there."""
+    """Return `out` and its base after a call, on the host and on the device."""
     call, shape, _ = INTO[name]
-    at_home = arrays_of(call)
+    on_host = arrays_of(call)
     longer, part = FORMS[form]
     wide = np.full((*shape[:-1], longer * shape[-1]) if shape else (), 7, dtype)
     wide_there = there.up(wide)
-    at_home["out"], out_there = (x[..., part] if shape else x for x in (wide, wide_there))
+    on_host["out"], out_there = (x[..., part] if shape else x for x in (wide, wide_there))
     with pk.engine("cpu"):
-        assert call(**at_home) is at_home["out"]
-    on_device = {key: there.up(x) for key, x in at_home.items() if key != "out"}
+        assert call(**on_host) is on_host["out"]
+    on_device = {key: there.up(x) for key, x in on_host.items() if key != "out"}
     assert call(**on_device, out=out_there) is out_there
     assert there.moved() < FEW
     return wide, there.down(wide_there)
@@ -81,14 +81,14 @@ def test_out_of_another_type(there, name):
     ],
 )
 def test_what_out_is_refused(there, call, shape, dtype):
-    at_home = arrays_of(call)
-    with pytest.raises(Exception) as at_home_error, pk.engine("cpu"):  # noqa: PT011
-        call(**at_home, out=np.full(shape, 7, dtype))
-    on_device = {key: there.up(x) for key, x in at_home.items()}
+    on_host = arrays_of(call)
+    with pytest.raises(Exception) as host_error, pk.engine("cpu"):  # noqa: PT011
+        call(**on_host, out=np.full(shape, 7, dtype))
+    on_device = {key: there.up(x) for key, x in on_host.items()}
     out = there.up(np.full(shape, 7, dtype))
-    with pytest.raises(at_home_error.type) as error:
+    with pytest.raises(host_error.type) as error:
         call(**on_device, out=out)
-    assert str(error.value) == str(at_home_error.value)
+    assert str(error.value) == str(host_error.value)
     assert (there.down(out) == dtype(7)).all()
 
 
@@ -105,7 +105,7 @@ def test_out_that_is_an_argument(there):
 
 @pytest.mark.parametrize("name", ["nanmin", "nanmax", "nanmean", "nanargmax"])
 def test_rows_of_nan(there, name):
-    """What the host puts into a result is in the one that lies there, too."""
+    """Values that the host writes into a result are in the device result, too."""
     x = np.random.default_rng(0).random((20_000, 9))
     x[5] = np.nan
     if name == "nanargmax":
@@ -145,7 +145,7 @@ OUT_BY_ITS_PLACE = {
     ],
 )
 def test_out_by_its_place(there, name, dtype):
-    """Where it has another type than those on the device copy to, too."""
+    """Also if it has a dtype to which the device does not cast."""
     call = OUT_BY_ITS_PLACE[name]
     x = np.random.default_rng(0).random((300, 300)) * 99
     out = np.full(x.shape if name in ("cumsum", "cummax", "take") else 300, 7, dtype)

@@ -1,4 +1,4 @@
-"""Products of other libraries' arrays on a GPU, and images there."""
+"""Matrix products and image functions of other libraries' device arrays."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Arrays in files that others cut off: an error, where whoever looks at them would be ended by the system."""
+"""Memory-mapped files that were truncated: an error instead of a SIGBUS that ends the process."""
 
 import json
 import os
@@ -46,7 +46,7 @@ CALLS = {
 
 
 def cut_off(path, name, size):
-    """Return what a call says of an array whose file was cut off."""
+    """Return the error of a call with an array whose file was truncated."""
     np.ones(size).tofile(path)
     mapped = np.memmap(path, np.float64, "r+")
     CALLS[name](mapped)
@@ -60,7 +60,7 @@ def cut_off(path, name, size):
 
 @pytest.mark.parametrize("name", ["the engine", "auto"])
 def test_files_that_were_cut_off(engine, name, tmp_path):
-    """In a process of its own, which would be ended."""
+    """In a process of its own, since a SIGBUS would end it."""
     code = f"""
 sys.path[:0] = {sys.path!r}
 import warnings
@@ -84,7 +84,7 @@ print(json.dumps({{
 
 
 def test_files_that_are_as_they_were(engine, tmp_path):
-    """Or longer; and maps that begin within a file, that others have, or that have no file any more."""
+    """Or longer; also maps at an offset, shared maps, and maps of deleted files."""
     file = tmp_path / "file"
     x = np.arange(10_000.0)
     x.tofile(file)

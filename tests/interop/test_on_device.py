@@ -1,4 +1,4 @@
-"""Arrays of other libraries on a GPU: read and written where they lie, or refused with the way home."""
+"""Other libraries' device arrays: read and written in place, or rejected with a remedy."""
 
 import gc
 
@@ -15,7 +15,7 @@ from pycudakit import errors
 
 # ---- Refusals, which need no GPU ---------------------------------------------------------------------
 
-FIRST = "x1" if has_numpy("2.4") else "argument 1"  # NumPy's ufuncs tell their parameters' names since
+FIRST = "x1" if has_numpy("2.4") else "argument 1"  # NumPy's ufuncs have parameter names since then
 
 
 OUT = np.full(3, 7.0)
@@ -155,7 +155,7 @@ def test_types_of_dlpack(code, bits, lanes):
 # ---- In place, on a GPU ------------------------------------------------------------------------------
 
 
-# The kit's function of arrays, and whether all of it stays on the GPU but for a few bytes.
+# A call on arrays, and whether all of it stays on the GPU but for a few bytes.
 SAME = {
     "add": (pk.add, True),
     "add a number": (lambda a, _: pk.add(a, 2), True),
@@ -215,8 +215,8 @@ def test_the_bits_of_numpys_arrays(library, name):
         assert moved < 20_000, pk.last_call()
 
 
-# What goes over the link nevertheless: counts, what is left to choose from, what lies on the host, rows from
-# there that are repeated, and what is less than 64 KiB between steps.
+# Exceptions that move over the link: counts, candidates of a selection, host arrays, repeated rows of such,
+# and intermediates of less than 64 KiB.
 MOVES = ("median", "quantile", "percentile", "of many bins", "by the host", "tril", "of few", "of long rows")
 
 
@@ -225,10 +225,10 @@ MOVES = ("median", "quantile", "percentile", "of many bins", "by the host", "tri
 @pytest.mark.parametrize("name", [*STAYS, *PRODUCTS])
 def test_what_stays(library, name):
     call = {**STAYS, **PRODUCTS}[name]
-    at_home = arrays_of(call)
-    there = {key: library.up(x) for key, x in at_home.items()}
+    on_host = arrays_of(call)
+    there = {key: library.up(x) for key, x in on_host.items()}
     with pk.engine("cpu"), np.errstate(all="ignore"):
-        want = call(**at_home)
+        want = call(**on_host)
     got = call(**there)
     last = pk.last_call()
     wants, gots = map(parts_of, (want, got))
@@ -242,7 +242,7 @@ def test_what_stays(library, name):
             np.testing.assert_allclose(found, other, rtol=1e-12)
         else:
             assert_array_equal(found, other)
-    for key, x in at_home.items():
+    for key, x in on_host.items():
         assert_array_equal(library.down(there[key]), x)
     if not any(word in name for word in MOVES):
         assert last.bytes_up + last.bytes_down < 40_000, last
@@ -280,13 +280,13 @@ def test_out_is_written_in_place(library):
     assert pk.cumsum(out, out=out) is out
     assert pk.last_call().bytes_up == 0
     assert_array_equal(library.down(out), pk.cumsum(pk.cumsum(x)))
-    assert pk.add(a, x, out=out) is out  # NumPy's goes up
+    assert pk.add(a, x, out=out) is out  # the host array is uploaded
     assert_array_equal(library.down(out), x + x)
     mask = library.up(x > 50)
     assert pk.add(a, 1.0, out=out, where=mask) is out
     assert_array_equal(library.down(out), np.where(x > 50, x + 1, x + x))
     host = np.zeros(SIZE)
-    assert pk.add(a, 1.0, out=host) is host  # and comes down
+    assert pk.add(a, 1.0, out=host) is host  # the result is downloaded
     assert_array_equal(host, x + 1)
     assert pk.random.default_rng(5).random(out=out) is out
     assert (pk.last_call().bytes_up, pk.last_call().bytes_down) == (0, 0)
@@ -336,7 +336,7 @@ def test_explain(library):
     up, host = library.up(a), b.copy()
     plan = change.explain(up, host)
     assert (plan.engine, plan.breaks) == ("cuda", ())
-    assert b.nbytes <= plan.bytes_up <= b.nbytes + 8  # and the sum, which goes to where the results lie
+    assert b.nbytes <= plan.bytes_up <= b.nbytes + 8  # and the sum, which is uploaded to the result buffer
     assert plan.bytes_up >= sum(one.bytes_up for one in plan.passes) > 0
     assert_array_equal(library.down(up), a)
     assert change.explain(up, up).bytes_up <= 8
@@ -395,10 +395,10 @@ def test_two_libraries():
 
 @on_a_gpu
 def test_the_streams_order():
-    """What is queued before a call is done before it reads."""
+    """Work enqueued before a call is done before it reads."""
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no streams")
+        pytest.skip("the fake GPU has no streams")
     size = 1 << 24
     with pk.engine("cuda"):
         for _ in range(5):
@@ -417,7 +417,7 @@ def test_the_streams_order():
 def test_memory_goes_back():
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "get_default_memory_pool"):
-        pytest.skip("a stand-in has no pool")
+        pytest.skip("the fake GPU has no pool")
     pool = cupy.get_default_memory_pool()
     with pk.engine("cuda"):
         a = cupy.asarray(numbers())
@@ -455,7 +455,7 @@ def test_jax_gives_numpys_arrays():
 def test_the_hosts_memory_is_refused():
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
-        pytest.skip("a stand-in has no memory of its own")
+        pytest.skip("the fake GPU has no memory of its own")
     pinned = cupy.cuda.alloc_pinned_memory(800)
     memory = cupy.cuda.UnownedMemory(pinned.ptr, 800, pinned, 0)
     a = cupy.ndarray((100,), memptr=cupy.cuda.MemoryPointer(memory, 0))

@@ -1,4 +1,4 @@
-"""Arrays of other libraries on the host: read where they lie, and refused where that loses something."""
+"""Other libraries' host arrays: read in place (zero-copy), and rejected if that would lose information."""
 
 import array
 import warnings
@@ -14,7 +14,7 @@ X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
 
 
 class Tensor:
-    """What speaks DLPack alone."""
+    """An object with DLPack only."""
 
     def __init__(self, array):
         self.array = array
@@ -29,7 +29,7 @@ class Tensor:
 
 
 class Interface:
-    """What tells where it lies, as NumPy's arrays do."""
+    """An object with `__array_interface__` only."""
 
     def __init__(self, array):
         self._array = array
@@ -45,7 +45,7 @@ def buffer(x):
 
 KINDS = {"dlpack": Tensor, "interface": Interface, "buffer": buffer}
 
-# One of each family, and each way to give an array.
+# A call of each family, and each kind of array object.
 CALLS = {
     "add": lambda kit, x: kit.add(x, 1.0),
     "where=": lambda kit, x: kit.add(X, x, where=X > 2, out=np.zeros(X.shape)),
@@ -102,7 +102,7 @@ def run_kernel(x):
     return out
 
 
-# What NumPy has not, or has otherwise.
+# Functions that NumPy lacks or defines otherwise.
 OWN = {
     "evaluate": lambda x: pk.evaluate("x * 2 + 1", {"x": x}),
     "evaluate_sum": lambda x: pk.evaluate("sum(x * 2)", {"x": x}),
@@ -126,7 +126,7 @@ def test_what_is_the_kits_own_reads_them(engine, name, kind):
     x = X.astype(np.float32) if name == "box_blur" else X
     given = KINDS[kind](x)
     if name in ("kernel", "in") and kind == "buffer":
-        given = np.asarray(given)  # a pointer takes no buffer without an array's form
+        given = np.asarray(given)  # a pointer argument takes no plain buffer
     assert_array_equal(OWN[name](given), OWN[name](x))
 
 
@@ -192,7 +192,7 @@ def test_masks_are_not_lost_by_auto(name):
 
 PARTLY = np.ma.masked_array(np.arange(30_000) % 5.0, np.arange(30_000) % 7 == 0)
 INDICES = np.array([7, 8, 0])
-WITH_MASKS = {  # which NumPy heeds
+WITH_MASKS = {  # calls in which NumPy respects masks
     "isclose": lambda np, x: np.isclose(x, x.data % 2),
     "isclose, the second": lambda np, x: np.isclose(x.data % 2, x),
     "allclose": lambda np, x: np.allclose(x[:8], [9, 1, 2, 3, 4, 0, 1, 9]),
@@ -210,7 +210,7 @@ WITH_MASKS = {  # which NumPy heeds
 @pytest.mark.parametrize("size", [20, 30_000])
 @pytest.mark.parametrize("name", WITH_MASKS)
 def test_masks_that_numpy_heeds(name, size):
-    for _ in range(2):  # a call that was seen before may go a shorter way
+    for _ in range(2):  # the second call may use the dispatch cache
         got, want = (WITH_MASKS[name](module, PARTLY[:size]) for module in (pk, np))
         assert type(got) is type(want)
         pairs = zip(got, want, strict=True) if type(want) is tuple else [(got, want)]
@@ -251,7 +251,7 @@ def test_a_mask_that_masks_nothing_is_no_loss():
 
 
 class Column:
-    """What Arrow's and Polars' columns have."""
+    """A column with a null count, like those of Arrow and Polars."""
 
     def __init__(self, nulls, is_method=False):
         self.null_count = (lambda: nulls) if is_method else nulls
@@ -301,7 +301,7 @@ def test_frames_of_polars(engine):
 
 
 class Frame(Column):
-    """As one of Polars': of several columns, of which each tells its nulls."""
+    """A data frame like those of Polars: several columns, each with its null count."""
 
     def __init__(self, nulls):
         super().__init__(np.array([[0, nulls]]), True)
@@ -358,7 +358,7 @@ def test_nulls_that_pandas_does_not_heed_are_refused_under_auto():
         pk.matmul(np.ones((1, 3)), column.to_frame())
 
 
-# ---- What is no array of others ----------------------------------------------------------------------
+# ---- Errors, names and methods -------------------------------------------------------------------------
 
 
 def test_signatures_and_names_stay():

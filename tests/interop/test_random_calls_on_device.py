@@ -1,4 +1,4 @@
-"""Reductions and scans of arrays on a GPU, with whatever keywords, give what those on the host give."""
+"""Property test: reductions and scans of device arrays with any keywords give the host's results."""
 
 import numpy as np
 import pytest
@@ -14,12 +14,12 @@ PLACES = ["argmin", "argmax", "nanargmin", "nanargmax"]
 SCANS = ["cumsum", "cumprod", "nancumsum", "nancumprod", "cummax", "cummin", "exclusive_scan"]
 OTHERS = ["any", "all", "ptp", "median", "nanmedian"]
 SHAPES = [(), (1,), (2000,), (7, 1), (40, 60), (3, 70, 9)]
-FILLING = 5  # what `out` has before
+FILLING = 5  # the value in `out` before the call
 
 
 @st.composite
 def calls(draw):
-    """Draw a function's name, its array, its keywords, and the type and the steps of its `out`."""
+    """Draw a function name, its array, its keywords, and the dtype and strides of its `out`."""
     name = draw(st.sampled_from([*SUMS, *EXTREMES, *PLACES, *SCANS, *OTHERS]))
     kind = draw(st.sampled_from(["ordinary", "special", "small"]))
     array = build(
@@ -65,7 +65,7 @@ def test_calls(there, call):
         out, out_there = (x[..., ::step] if shape else x for x in (wide, wide_there))
     with pk.engine("cpu"):
         status, want, _ = outcome(run, np.copy, out)
-    assume(type(want) is not pk.errors.Unsupported)  # as only NumPy has it
+    assume(type(want) is not pk.errors.Unsupported)  # supported by NumPy only
     status_there, got, _ = outcome(run, there.up, out_there)
     assert status_there == status, (want, got)
     if status == "ok":

@@ -1,4 +1,4 @@
-"""Order statistics, counts and interpolation of arrays on a GPU: NumPy's results, and nothing goes up."""
+"""Property test: order statistics, histograms and `interp` of device arrays; nothing is uploaded."""
 
 import warnings
 
@@ -24,12 +24,12 @@ def arrays(draw, dtypes, shape, kinds=("ordinary", "special", "small")):
     array = build(dtype, shape, kind, draw(st.integers(0, 99)))
     if array.dtype.kind == "f" and draw(st.booleans()):
         array[np.random.default_rng(draw(st.integers(0, 9))).random(shape) < 0.4] = np.nan
-    array[array == 0] = 0  # of zeros of both signs NumPy has any first
+    array[array == 0] = 0  # NumPy sorts zeros of both signs in any order
     return array
 
 
 def check(there, function, given, keywords, goes_up=0, tolerance=0.0):
-    """Compare three calls with NumPy's, of which the last may be played; where that raises, so do they."""
+    """Compare three calls, the last of which may be replayed, with NumPy; all raise if NumPy does."""
 
     def down(result):
         parts = result if isinstance(result, tuple) else (result,)
@@ -57,7 +57,7 @@ def check(there, function, given, keywords, goes_up=0, tolerance=0.0):
 
 @st.composite
 def statistics(draw):
-    """Draw a function's name, its array and its other arguments."""
+    """Draw a function name, its array and its other arguments."""
     names = ["median", "nanmedian", "quantile", "percentile", "nanquantile", "nanpercentile"]
     name, shape = draw(st.sampled_from(names)), draw(st.sampled_from(SHAPES))
     axes = [None, 0, -1, (0, -1)] if len(shape) > 1 else [None, 0]
@@ -66,7 +66,9 @@ def statistics(draw):
         return name, arrays(draw, DTYPES, shape), (), keywords
     shares = draw(st.sampled_from(SHARES + REFUSED_SHARES))
     is_deep = type(shares) is list and np.ndim(shares) == 2
-    assume(not (is_deep and name.startswith("nan") and keywords["axis"] != 0))  # which NumPy shapes otherwise
+    assume(
+        not (is_deep and name.startswith("nan") and keywords["axis"] != 0)
+    )  # NumPy's result has another shape
     if name.endswith("percentile"):
         shares = np.multiply(shares, 100).tolist() if type(shares) is list else shares * 100
     keywords["method"] = draw(st.sampled_from(METHODS))
@@ -83,7 +85,7 @@ def test_order_statistics(there, call):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_a_first_row_of_nan_decides_the_type(there, dtype):
-    """As NumPy has it, which makes an array for the first row's quantiles."""
+    """NumPy allocates the result for the dtype of the first row's quantiles."""
     rows = np.full((3, 5), np.nan, dtype)
     rows[1:] = np.arange(10).reshape(2, 5)
     for given_rows in (rows, rows[::-1].copy()):
@@ -92,7 +94,7 @@ def test_a_first_row_of_nan_decides_the_type(there, dtype):
 
 @st.composite
 def edges(draw):
-    """Draw bins: how many, or edges, as a list or an array."""
+    """Draw bins: a number, or edges as a list or an array."""
     count = draw(st.integers(1, 40))
     if draw(st.booleans()):
         return count
@@ -102,7 +104,7 @@ def edges(draw):
 
 @st.composite
 def histograms(draw):
-    """Draw an array, bins, a range, weights, and whether a density is wanted."""
+    """Draw an array, bins, a range, weights and `density`."""
     values = arrays(draw, DTYPES, draw(st.sampled_from(SHAPES)), ("ordinary", "small"))
     bins, range = draw(edges()), draw(st.sampled_from([None, (-20, 30.5), (0, 1), (3, 3), (2, 1)]))
     weights = None
@@ -144,7 +146,7 @@ def test_histograms_of_points(there, data):
     "types", [("uint16", "int8", "float32"), ("float32", "uint16", "int8"), ("int64", "float16", "bool")]
 )
 def test_columns_are_joined_one_by_one(there, types):
-    """Three types together may be narrower than two of them and the third."""
+    """The common dtype of three may be narrower than that of two and then the third."""
     columns = [build(dtype, (200,), "ordinary", 3) for dtype in types]
     check(there, "histogramdd", lambda up: ([up(x) for x in columns], 3), lambda _: {}, 1000)
 

@@ -1,4 +1,4 @@
-"""Random numbers by arrays on a GPU, and what is chosen of them: drawn there, with the bits of the host."""
+"""Generator methods with device arrays as parameters: drawn on the device, with the bits of the host."""
 
 import sys
 
@@ -64,7 +64,7 @@ P = GIVEN["likelihood"]
 
 
 def of(name, *arguments, **keywords):
-    """Return a call of a method, with arrays of these names in the place of the names."""
+    """Return a call of a method, in which names of arrays are replaced by the arrays."""
 
     def call(rng, given):
         places = [given[each] if isinstance(each, str) else each for each in arguments]
@@ -81,7 +81,7 @@ def fused(rng, x):
 
 @pk.fuse
 def of_numbers(rng, x):
-    """Draw by numbers, and by parameters that are on the host, beside what is on the device."""
+    """Draw with scalar and host parameters, and combine the result with a device array."""
     normals = rng.multivariate_normal([1.0, 2.0], [[2.0, 0.5], [0.5, 1.0]], x.size)
     shares = rng.dirichlet([0.02, 0.05], x.size)
     return (normals * shares).sum(axis=1) + x[rng.choice(x.size, x.size)] * rng.standard_cauchy(x.shape)
@@ -246,7 +246,7 @@ CALLS = {
 
 
 class Arrays(dict):
-    """Arrays in a place, which go there when they are asked for."""
+    """Named arrays, created on the host or the device when first used."""
 
     def __init__(self, place):
         self.place = place
@@ -257,7 +257,7 @@ class Arrays(dict):
 
 
 def check(call, up, down):
-    """Compare what is drawn there with what the CPU engine draws, and where the generators stand then."""
+    """Compare the draws on the device with those of the CPU engine, and the generator states afterwards."""
     ours, there = Arrays(np.asarray), Arrays(up)
     host, device = pk.random.default_rng(5), pk.random.default_rng(5)
     with pk.engine("cpu"):
@@ -281,7 +281,7 @@ def skip_what_it_lacks(library, what):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_drawn_by_a_stand_in(gpu, name):
+def test_drawn_on_the_fake_gpu(gpu, name):
     cupy = sys.modules["cupy"]
     check(CALLS[name], cupy.asarray, cupy.asnumpy)
     of_the_device = 8 * SIZE if "there" in name else 0
@@ -294,13 +294,13 @@ def test_drawn_there(library, name):
     skip_what_it_lacks(library, name)
     last = check(CALLS[name], library.up, library.down)
     is_of_the_host = "by probabilities" in name or "of the host" in name
-    of_the_host = 8 * SIZE if is_of_the_host else 0  # which goes up, where rows repeat as often as they do
-    if is_of_the_host and "there" in name:  # from where it comes down first
+    of_the_host = 8 * SIZE if is_of_the_host else 0  # uploaded, as often as rows are repeated
+    if is_of_the_host and "there" in name:  # downloaded first
         of_the_host *= 2
     assert last.bytes_up + last.bytes_down < 20_000 + of_the_host, last
 
 
-# ---- What is refused -----------------------------------------------------------------------------------
+# ---- Invalid parameters --------------------------------------------------------------------------------
 
 
 def with_one(name, value):
@@ -434,7 +434,7 @@ REFUSED = [
 
 
 def refused(call, place):
-    """Return the error of a call, and what it leaves behind."""
+    """Return the error of a call, and the generator state and arrays afterwards."""
     name, *places = call
     given = Arrays(place)
     rng = pk.random.default_rng(5)
@@ -455,7 +455,7 @@ def check_refused(call, up, down):
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("call", REFUSED, ids=str)
-def test_refused_by_a_stand_in(call):
+def test_refused_on_the_fake_gpu(call):
     cupy = sys.modules["cupy"]
     check_refused(call, cupy.asarray, cupy.asnumpy)
 

@@ -1,4 +1,4 @@
-"""Calls with arrays on a GPU that are alike: what one asks of the library is written down, and played."""
+"""Capture and replay of calls on device arrays with the same signature."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def values_of(there, call, arrays):
-    """Return what a call gives of arrays there, and what these are afterwards."""
+    """Return the result of a call on device arrays, and these arrays afterwards."""
     placed = {name: there.up(x) for name, x in arrays.items()}
     results = [there.down(part) if hasattr(part, "shape") else part for part in parts_of(call(**placed))]
     return [np.array(x) for x in (*results, *map(there.down, placed.values()))]
@@ -24,19 +24,19 @@ def shuffled(arrays):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_the_same_comes_out(played, monkeypatch, name):
-    """What is played gives the bits that the call gives, of other arrays, too."""
+def test_the_same_comes_out(replayed, monkeypatch, name):
+    """A replay gives the bits of the call itself, also for other arrays."""
     given = [arrays_of(CALLS[name]), *(shuffled(arrays_of(CALLS[name])) for _ in range(3))]
     with monkeypatch.context() as plain:
         plain.setattr(replay, "_signature_of", lambda *_: None)
-        wants = [values_of(played, CALLS[name], arrays) for arrays in given]
-    assert not played.count
-    gots = [values_of(played, CALLS[name], arrays) for arrays in given]
+        wants = [values_of(replayed, CALLS[name], arrays) for arrays in given]
+    assert not replayed.count
+    gots = [values_of(replayed, CALLS[name], arrays) for arrays in given]
     for want, got in zip(wants, gots, strict=True):
         for one, other in zip(got, want, strict=True):
             assert_array_equal(one, other, strict=True)
     if LOOKS_AT.match(name) and "isin" not in name and "unique of few in" not in name:
-        assert not played.count
+        assert not replayed.count
 
 
 def _of_two(function):
@@ -64,78 +64,78 @@ PLAYED = {
 
 
 @pytest.mark.parametrize("name", PLAYED)
-def test_played(played, name):
+def test_is_replayed(replayed, name):
     call, arrays = PLAYED[name], arrays_of(PLAYED[name])
     for _ in range(4):
-        values_of(played, call, arrays)
-    assert played.count >= 2
+        values_of(replayed, call, arrays)
+    assert replayed.count >= 2
     assert (pk.last_call().engine, pk.last_call().bytes_down) == ("cuda", 0)
 
 
-def test_what_is_told(played):
-    a, b = played.up(RNG.random((30, 40))), played.up(RNG.random((40, 20)))
+def test_what_is_told(replayed):
+    a, b = replayed.up(RNG.random((30, 40))), replayed.up(RNG.random((40, 20)))
     for _ in range(4):
         pk.matmul(a, b)
         assert (pk.last_call().function, pk.last_call().engine) == ("matmul", "cuda")
         assert pk.last_call().reason.startswith("the requested engine")
-    assert played.count == 2
-    with pk.profile() as calls:  # who looks sees the passes
+    assert replayed.count == 2
+    with pk.profile() as calls:  # a profile sees the single kernels
         pk.matmul(a, b)
-    assert played.count == 2
+    assert replayed.count == 2
     assert [call.function for call in calls.calls] == ["matmul"]
 
 
-def test_other_arguments_are_other_kinds(played):
+def test_other_arguments_are_other_kinds(replayed):
     x = RNG.random((40, 50))
-    a = played.up(x)
+    a = replayed.up(x)
     for _ in range(4):
         for value in (0.0, -0.0, 1.0, 2.0, np.float32(2)):
-            got = played.down(pk.diff(a, prepend=value))
+            got = replayed.down(pk.diff(a, prepend=value))
             assert_array_equal(got, np.diff(x, prepend=value))
         for axis in (0, 1, -1):
-            assert_array_equal(played.down(pk.diff(a, axis=axis)), np.diff(x, axis=axis))
-            assert_array_equal(played.down(pk.diff(a[::2], axis=axis)), np.diff(x[::2], axis=axis))
-            assert_array_equal(played.down(pk.diff(a[:, 1:], axis=axis)), np.diff(x[:, 1:], axis=axis))
+            assert_array_equal(replayed.down(pk.diff(a, axis=axis)), np.diff(x, axis=axis))
+            assert_array_equal(replayed.down(pk.diff(a[::2], axis=axis)), np.diff(x[::2], axis=axis))
+            assert_array_equal(replayed.down(pk.diff(a[:, 1:], axis=axis)), np.diff(x[:, 1:], axis=axis))
 
 
-def test_what_is_refused_is_refused_again(played):
-    a, places, powers = played.up(np.arange(5000)), np.arange(100), np.full(5000, 2)
+def test_what_is_refused_is_refused_again(replayed):
+    a, places, powers = replayed.up(np.arange(5000)), np.arange(100), np.full(5000, 2)
     for _ in range(4):
-        pk.take(a, played.up(places))
-        pk.power(a, played.up(powers), where=True, dtype=np.int64)
+        pk.take(a, replayed.up(places))
+        pk.power(a, replayed.up(powers), where=True, dtype=np.int64)
     places[7] = 5000
     with pytest.raises(IndexError, match="5000 is out of bounds"):
-        pk.take(a, played.up(places))
+        pk.take(a, replayed.up(places))
     powers[3] = -1
     with pytest.raises(ValueError, match="negative integer powers"):
-        pk.power(a, played.up(powers), where=True, dtype=np.int64)
+        pk.power(a, replayed.up(powers), where=True, dtype=np.int64)
     with pytest.raises(ValueError, match=r"not aligned|mismatch"):
-        pk.matmul(a, played.up(np.arange(7)))
+        pk.matmul(a, replayed.up(np.arange(7)))
 
 
-def test_one_array_in_the_place_of_others(played):
-    """Arrays that share memory are not taken for arrays that do not."""
+def test_one_array_in_the_place_of_others(replayed):
+    """Arrays that share memory have another signature than arrays that do not."""
     x, y = RNG.random((200, 200)), RNG.random((200, 200))
-    a, b = played.up(x), played.up(y)
+    a, b = replayed.up(x), replayed.up(y)
     for _ in range(3):
-        assert_array_equal(played.down(pk.kron(a[0], b[0])), np.kron(x[0], y[0]))
-    assert_array_equal(played.down(pk.kron(a[0], a[0])), np.kron(x[0], x[0]))
-    assert_array_equal(played.down(pk.kron(a[0], a[1])), np.kron(x[0], x[1]))
-    flat = a.ravel() if hasattr(a, "ravel") else played.up(x.ravel())
+        assert_array_equal(replayed.down(pk.kron(a[0], b[0])), np.kron(x[0], y[0]))
+    assert_array_equal(replayed.down(pk.kron(a[0], a[0])), np.kron(x[0], x[0]))
+    assert_array_equal(replayed.down(pk.kron(a[0], a[1])), np.kron(x[0], x[1]))
+    flat = a.ravel() if hasattr(a, "ravel") else replayed.up(x.ravel())
     assert_array_equal(
-        played.down(pk.kron(flat[:200], flat[100:300])), np.kron(x.ravel()[:200], x.ravel()[100:300])
+        replayed.down(pk.kron(flat[:200], flat[100:300])), np.kron(x.ravel()[:200], x.ravel()[100:300])
     )
 
 
-def test_threads_play_their_own(played):
+def test_threads_replay_their_own(replayed):
     xs, wrong = RNG.random((8, 60, 60)), []
     wants = [x @ x.T for x in xs]
 
     def work(number):
         with pk.engine("cuda"):
-            a, b = played.up(xs[number]), played.up(np.ascontiguousarray(xs[number].T))
+            a, b = replayed.up(xs[number]), replayed.up(np.ascontiguousarray(xs[number].T))
             for _ in range(30):
-                got = played.down(pk.einsum("ij,jk->ik", a, b))
+                got = replayed.down(pk.einsum("ij,jk->ik", a, b))
                 if not np.allclose(got, wants[number]):
                     wrong.append(number)
 
@@ -143,34 +143,34 @@ def test_threads_play_their_own(played):
     assert not wrong
 
 
-def test_memory_is_released(played):
-    a = played.up(RNG.random((100, 100)))
+def test_memory_is_released(replayed):
+    a = replayed.up(RNG.random((100, 100)))
     for _ in range(3):
         pk.einsum("ij,kj->ik", a, a)
     assert replay._captured_calls
     pk.release()
     assert not replay._captured_calls
-    assert played.down(pk.einsum("ij,kj->ik", a, a)).shape == (100, 100)
+    assert replayed.down(pk.einsum("ij,kj->ik", a, a)).shape == (100, 100)
 
 
-def test_no_more_than_so_much(played, monkeypatch):
-    """Of the host's memory, whose addresses are names, played have a part."""
+def test_no_more_than_so_much(replayed, monkeypatch):
+    """Captured calls may hold only a part of the shadow memory, whose addresses are their keys."""
     monkeypatch.setattr(replay, "_MAX_TOTAL_BYTES", 100_000)
     for size in range(1000, 1020):
         for _ in range(3):
-            pk.diff(played.up(np.arange(size + 1.0)))
+            pk.diff(replayed.up(np.arange(size + 1.0)))
         assert sum(each.bytes for known in replay._captured_calls.values() for each in known.idle) <= 100_000
-    assert played.count
+    assert replayed.count
     monkeypatch.setattr(replay, "_MAX_BYTES", 1000)
     for _ in range(4):
-        pk.diff(played.up(np.arange(3000.0)))
+        pk.diff(replayed.up(np.arange(3000.0)))
     assert not any(known.idle for key, known in replay._captured_calls.items() if "(3000,)" in str(key))
 
 
-def test_without_end(played):
-    """Of many kinds of calls, some are forgotten."""
+def test_without_end(replayed):
+    """Of many signatures, some are evicted."""
     for size in range(1, 400):
-        pk.diff(played.up(np.arange(size + 1.0)))
+        pk.diff(replayed.up(np.arange(size + 1.0)))
     assert 0 < len(replay._captured_calls) <= 256
 
 
@@ -187,18 +187,18 @@ def _calls_a_fused_function(x, y):
 
 
 @pytest.mark.parametrize("is_shown", [False, True])
-def test_a_fused_function_called_by_a_fused_function(played, monkeypatch, is_shown):
+def test_a_fused_function_called_by_a_fused_function(replayed, monkeypatch, is_shown):
     """The guards accept a fused callee, also after `pk.Fused` has renamed the class's `__module__`."""
     kind = type(_scaled)
     # Other tests may have looked up `pk.Fused`; the `__module__` of a method is never renamed.
     monkeypatch.setattr(kind, "__module__", "pycudakit" if is_shown else kind.__call__.__module__)
     fused = pk.fuse(_calls_a_fused_function)
     assert fused.guards is not None
-    for factor in (3.0, 0.5):  # which the inner function names
+    for factor in (3.0, 0.5):  # the inner function reads it as a global
         monkeypatch.setitem(globals(), "FACTOR", factor)
-        count = played.count
+        count = replayed.count
         for _ in range(4):
             x, y = RNG.random((2, 3000))
-            got = played.down(fused(played.up(x), played.up(y)))
+            got = replayed.down(fused(replayed.up(x), replayed.up(y)))
             assert_allclose(got, x * factor + np.sqrt(y * factor), rtol=1e-12)
-        assert played.count - count == 2  # the first call prepares, the second is recorded
+        assert replayed.count - count == 2  # the first call prepares, the second is recorded

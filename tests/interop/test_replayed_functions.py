@@ -1,4 +1,4 @@
-"""Fused functions whose code leaves no trace are played, when a call is like one before; others run."""
+"""Fused functions without side effects are replayed for a known signature; others run each time."""
 
 import math
 import time
@@ -44,7 +44,7 @@ def parts(x, y):
     return (x - low) / (high - low), [part + y for part in (x, y)]
 
 
-HARMLESS = {
+PURE = {
     "standardise": lambda x, y: (x - x.mean()) / (x.std() + y.sum()),
     "softmax": lambda x, y: np.exp(x - np.max(x)) / np.sum(np.exp(x - np.max(x))) + y,
     "a function that it names": lambda x, y: scaled(x) - scaled(y),
@@ -52,7 +52,7 @@ HARMLESS = {
     "in place": in_place,
     "loops": loops,
     "parts": parts,
-    "the kit's": lambda x, y: pk.evaluate("a * b + 1", {"a": x, "b": y}) + np.clip(x, 1.2, 1.7),
+    "pycudakit": lambda x, y: pk.evaluate("a * b + 1", {"a": x, "b": y}) + np.clip(x, 1.2, 1.7),
     "a mask": lambda x, y: np.where(x > y, math.pi, np.float32(2)) * x,
     "products": lambda x, y: np.dot(x, y) + x,
     "sorted": lambda x, y: np.sort(x)[::2] + np.cumsum(y)[::2],
@@ -65,20 +65,20 @@ def flat(result):
     return [result]
 
 
-@pytest.mark.parametrize("name", HARMLESS)
-def test_the_same_comes_out(played, name):
-    function = pk.fuse(HARMLESS[name])
+@pytest.mark.parametrize("name", PURE)
+def test_the_same_comes_out(replayed, name):
+    function = pk.fuse(PURE[name])
     for seed in range(5):
         x, y = values(seed), values(seed + 100)
-        a, b = played.up(x), played.up(y)
-        got, want = flat(function(a, b)), flat(HARMLESS[name](x, y))
+        a, b = replayed.up(x), replayed.up(y)
+        got, want = flat(function(a, b)), flat(PURE[name](x, y))
         assert len(got) == len(want)
         for one, other in zip(got, want, strict=True):
-            assert_allclose(played.down(one), other, rtol=1e-9, atol=1e-9)
-        assert_allclose(played.down(a), x, rtol=1e-12)
-        assert_array_equal(played.down(b), y)
+            assert_allclose(replayed.down(one), other, rtol=1e-9, atol=1e-9)
+        assert_allclose(replayed.down(a), x, rtol=1e-12)
+        assert_array_equal(replayed.down(b), y)
         assert pk.last_call().engine == "cuda"
-    assert played.count >= 2
+    assert replayed.count >= 2
 
 
 def changing(x):
@@ -89,43 +89,43 @@ def through_another(x):
     return changing(x) + 1
 
 
-def test_what_a_name_means_now(played, monkeypatch):
-    a = played.up(np.ones(2000))
+def test_what_a_name_means_now(replayed, monkeypatch):
+    a = replayed.up(np.ones(2000))
     for function, more in ((changing, -0.0), (through_another, 1)):
         fused = pk.fuse(function)
         for factor in (2.0, 3.0, 2, -0.0, 3.0, 2.0, 2.0, np.float32(5)):
             monkeypatch.setitem(globals(), "FACTOR", factor)
-            got = played.down(fused(a))
+            got = replayed.down(fused(a))
             assert_array_equal(got, np.full(2000, factor + more, np.float64))
             assert np.signbit(got[0]) == np.signbit(factor + more)
-    assert played.count
+    assert replayed.count
 
 
-def test_another_function_by_a_name(played, monkeypatch):
+def test_another_function_by_a_name(replayed, monkeypatch):
     def other(x):
         return x - FACTOR
 
-    fused, a = pk.fuse(through_another), played.up(np.ones(2000))
+    fused, a = pk.fuse(through_another), replayed.up(np.ones(2000))
     for _ in range(4):
         fused(a)
-    assert played.count == 2
+    assert replayed.count == 2
     monkeypatch.setitem(globals(), "changing", other)
-    for factor in (1.0, 2.0, 3.0, 4.0):  # which nobody has looked at the names of
+    for factor in (1.0, 2.0, 3.0, 4.0):  # its globals were not analysed yet
         monkeypatch.setitem(globals(), "FACTOR", factor)
-        assert_array_equal(played.down(fused(a)), np.full(2000, 2.0 - factor))
+        assert_array_equal(replayed.down(fused(a)), np.full(2000, 2.0 - factor))
 
 
-def test_closures(played):
+def test_closures(replayed):
     factor = 2.0
 
     def function(x):
         return x * factor
 
-    fused, a = pk.fuse(function), played.up(np.ones(2000))
+    fused, a = pk.fuse(function), replayed.up(np.ones(2000))
     for _ in range(3):
         for factor in (2.0, 3.0):
-            assert_array_equal(played.down(fused(a)), np.full(2000, factor))
-    assert played.count == 2
+            assert_array_equal(replayed.down(fused(a)), np.full(2000, factor))
+    assert replayed.count == 2
 
 
 class Counter:
@@ -208,19 +208,19 @@ RUN = [
 
 @pytest.mark.parametrize("function", RUN)
 @pytest.mark.filterwarnings("ignore")
-def test_what_runs_each_time(played, function, capsys):
-    fused, a = pk.fuse(function), played.up(np.ones(2000))
+def test_what_runs_each_time(replayed, function, capsys):
+    fused, a = pk.fuse(function), replayed.up(np.ones(2000))
     assert fused.guards is None
     log.clear()
     for _ in range(5):
         fused(a)
-    assert not played.count
+    assert not replayed.count
     assert len(log) == 5 * (function is _logs)
     assert capsys.readouterr().out == "seen" * (5 * (function is _prints))
 
 
-def test_objects_run_each_time(played):
-    counter, a = Counter(), played.up(np.ones(2000))
+def test_objects_run_each_time(replayed):
+    counter, a = Counter(), replayed.up(np.ones(2000))
     fused = pk.fuse(counter)
     method = pk.fuse(types.MethodType(Counter.__call__, counter))
     for _ in range(5):
@@ -232,41 +232,41 @@ def branching(x):
     return x + 1 if x.sum() > 2500 else x - 1
 
 
-def test_what_goes_by_values_runs_each_time(played):
+def test_what_goes_by_values_runs_each_time(replayed):
     fused = pk.fuse(branching)
     for value in (1.0, 2.0, 1.0, 2.0, 1.0, 2.0):
-        got = played.down(fused(played.up(np.full(2000, value))))
+        got = replayed.down(fused(replayed.up(np.full(2000, value))))
         assert_array_equal(got, np.full(2000, value + (1 if value > 1.5 else -1)))
-    assert not played.count
+    assert not replayed.count
 
 
-def test_numbers_that_are_given(played):
+def test_numbers_that_are_given(replayed):
     fused, x = pk.fuse(lambda x, k: x * k if k else x), values(1)
     for _ in range(3):
         for k in (0, 1, 2.5, True, np.float32(0.1)):
-            assert_array_equal(played.down(fused(played.up(x), k)), x * k if k else x)
-    assert played.count
+            assert_array_equal(replayed.down(fused(replayed.up(x), k)), x * k if k else x)
+    assert replayed.count
 
 
-def test_lists_are_changed_each_time(played):
+def test_lists_are_changed_each_time(replayed):
     def function(parts):
         parts[0] = parts[0] * 2
         return parts[0] + parts[1]
 
     fused = pk.fuse(function)
     for _ in range(4):
-        a, b = played.up(np.ones(2000)), played.up(np.ones(2000))
+        a, b = replayed.up(np.ones(2000)), replayed.up(np.ones(2000))
         parts = [a, b]
-        assert_array_equal(played.down(fused(parts)), np.full(2000, 3.0))
-        assert_array_equal(played.down(parts[0]), np.full(2000, 2.0))
+        assert_array_equal(replayed.down(fused(parts)), np.full(2000, 3.0))
+        assert_array_equal(replayed.down(parts[0]), np.full(2000, 2.0))
     pair = pk.fuse(lambda both: both[0] + both[1])
     for _ in range(4):
-        assert_array_equal(played.down(pair((a, b))), np.full(2000, 2.0))
-    assert played.count == 2
+        assert_array_equal(replayed.down(pair((a, b))), np.full(2000, 2.0))
+    assert replayed.count == 2
 
 
-def test_errors_come_again(played):
-    fused, a, b = pk.fuse(lambda x, y: x + y), played.up(np.ones(2000)), played.up(np.ones(3))
+def test_errors_come_again(replayed):
+    fused, a, b = pk.fuse(lambda x, y: x + y), replayed.up(np.ones(2000)), replayed.up(np.ones(3))
     for _ in range(4):
         fused(a, a)
     for _ in range(3):
@@ -274,11 +274,11 @@ def test_errors_come_again(played):
             fused(a, b)
 
 
-def test_what_the_last_call_tells(played):
-    fused, a = pk.fuse(lambda x: (x - x.mean()) / x.std()), played.up(np.ones(2000))
+def test_what_the_last_call_tells(replayed):
+    fused, a = pk.fuse(lambda x: (x - x.mean()) / x.std()), replayed.up(np.ones(2000))
     for _ in range(4):
         fused(a)
         told = pk.last_call()
         assert (told.engine, told.bytes_down) == ("cuda", 0)
         assert [each.function for each in told.passes][-1:] == ["subtract, divide"]
-    assert played.count == 2
+    assert replayed.count == 2

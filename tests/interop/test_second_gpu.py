@@ -1,4 +1,4 @@
-"""Calls of arrays on a GPU that is not the first one, whichever is the current one."""
+"""Calls on arrays of the second GPU, whichever GPU is the current one."""
 
 import warnings
 
@@ -25,7 +25,7 @@ def cupy():
 
 
 def lying_on(cupy, device, call):
-    """Return the arrays that a call names, on a GPU."""
+    """Return the arrays that a call names, on the given GPU."""
     with cupy.cuda.Device(device):
         return {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
 
@@ -46,22 +46,22 @@ def test_results_lie_with_their_arguments(cupy, name, current):
 
 
 @pytest.fixture
-def played(monkeypatch):
-    """Return the GPUs of calls that were to be played, and whether they were."""
-    played = []
+def replayed(monkeypatch):
+    """Return a list of the GPU of each replay, and whether it succeeded."""
+    replayed = []
 
     def play(self, kind, real=CapturedCall.replay):
         result = real(self, kind)
-        played.append((kind.device, result is not NotImplemented))
+        replayed.append((kind.device, result is not NotImplemented))
         return result
 
     monkeypatch.setattr(CapturedCall, "replay", play)
-    return played
+    return replayed
 
 
 @pytest.mark.parametrize("name", ["matmul", "median", "histogram", "gradient", "fuse"])
-def test_calls_are_played_on_each(cupy, played, name):
-    """What was written down on one GPU is not played on the other."""
+def test_calls_are_replayed_on_each(cupy, replayed, name):
+    """A call captured on one GPU is not replayed on the other."""
     fused = pk.fuse(lambda a, b: (np.sqrt(a) * b, np.cumsum(a - b)[::-1]))
     call = fused if name == "fuse" else CALLS[name]
     wanted = call(**arrays_of(call))
@@ -71,6 +71,6 @@ def test_calls_are_played_on_each(cupy, played, name):
         for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
             assert one.device.id == device
             assert_array_equal(cupy.asnumpy(one), other, strict=True)
-    assert played.count((0, True)) >= 3
-    assert played.count((1, True)) >= 3
-    assert all(was_played for _, was_played in played)
+    assert replayed.count((0, True)) >= 3
+    assert replayed.count((1, True)) >= 3
+    assert all(was_played for _, was_played in replayed)

@@ -1,4 +1,4 @@
-"""Sorting and counting of other libraries' arrays on a GPU, where these lie."""
+"""Sorts, shuffles and weighted counts of other libraries' device arrays, in place."""
 
 import numpy as np
 import pytest
@@ -26,13 +26,13 @@ def test_sorted_where_they_lie(library, shape, dtype):
     rng = np.random.default_rng(1)
     x = rng.integers(-9, 9, shape).astype(dtype)
     if x.dtype.kind == "f":
-        x[x == 0] = rng.choice([0.0, -0.0], np.count_nonzero(x == 0))  # which stay in their order
+        x[x == 0] = rng.choice([0.0, -0.0], np.count_nonzero(x == 0))  # the sort is stable
         x.reshape(-1)[::7], x.reshape(-1)[3::14] = np.nan, -np.nan
     a = library.up(x)
     for axis in (-1, None):
         got = library.down(pk.sort(a, axis))
         assert (pk.last_call().bytes_up, pk.last_call().bytes_down) == (0, 0)
-        exact = x.astype(np.float32) if dtype == "float16" else x  # which NumPy 2.4 sorts wrongly
+        exact = x.astype(np.float32) if dtype == "float16" else x  # NumPy 2.4 sorts float16 wrongly
         want = np.sort(exact, axis, kind="stable").astype(dtype)
         assert_array_equal(got, want, strict=True)
         if x.dtype.kind == "f":
@@ -74,7 +74,7 @@ def test_sorted_along_any_axis(library, axis):
 @pytest.mark.parametrize("bins", [1, 1000, 100_000])
 @pytest.mark.parametrize("share", [0, 0.9])
 def test_weights_are_added_where_they_lie(library, bins, share, dtype):
-    """In the order of the CPU engine, whether bins have as many elements as others or one has nearly all."""
+    """The order of addition is that of the CPU engine, whether bins are balanced or one has nearly all."""
     rng = np.random.default_rng(bins)
     x = rng.random(1_000_003)
     x[rng.random(x.size) < share] = 0.5

@@ -1,4 +1,4 @@
-"""Arrays on a GPU whose axes are of one length: no shape tells which is which."""
+"""Device arrays whose axes have the same length, so that mixed-up axes do not show in the shape."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_along_each_axis(there, name, array):
         a = a[::2, ::2] if array.shape[0] == 32 else a.T
     for axis in range(array.ndim):
         want = CALLS[name](np, array, axis)
-        for _ in range(3):  # as it is made, and played
+        for _ in range(3):  # the first call, the captured one, and the replay
             got = CALLS[name](pk, a, axis)
             got = np.asarray(there.down(got) if hasattr(got, "shape") else got)
             assert got.shape == want.shape

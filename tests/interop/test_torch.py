@@ -1,4 +1,4 @@
-"""examples/torch_operator.py, and PyTorch's own checks of operators."""
+"""examples/torch_operator.py: PyTorch operators made of kernels, with PyTorch's own operator checks."""
 
 import importlib.util
 import os

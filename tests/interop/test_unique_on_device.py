@@ -1,4 +1,4 @@
-"""Distinct rows of other libraries' arrays on a GPU: told apart by as many columns as that takes."""
+"""`unique` rows of other libraries' device arrays, sorted by as many columns as needed."""
 
 import sys
 
@@ -42,7 +42,7 @@ def check(name, up, down):
 
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.parametrize("name", CASES)
-def test_rows_by_a_stand_in(name):
+def test_rows_on_the_fake_gpu(name):
     cupy = sys.modules["cupy"]
     check(name, cupy.asarray, cupy.asnumpy)
 

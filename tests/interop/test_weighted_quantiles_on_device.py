@@ -1,4 +1,4 @@
-"""Quantiles of weighted values on a GPU: the places that rounding decides, and what is refused."""
+"""Weighted quantiles of device arrays: indices that depend on rounding, and invalid calls."""
 
 import contextlib
 import functools
@@ -15,7 +15,7 @@ RNG = np.random.default_rng(3)
 ROWS, COLUMNS = 40, 3000
 VALUES = RNG.permuted(np.arange(ROWS * COLUMNS, dtype=np.float64).reshape(ROWS, COLUMNS), axis=1)
 WEIGHTS = RNG.random((ROWS, COLUMNS))
-TENTHS = np.full((ROWS, COLUMNS), 0.1)  # whose sums come to a half, or next to it
+TENTHS = np.full((ROWS, COLUMNS), 0.1)  # their sums are a half, or next to it
 FEW = WEIGHTS.copy()
 FEW[::7] = TENTHS[::7]
 SHARES = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
@@ -29,11 +29,11 @@ CASES = {
     "tenths": TENTHS,
     "tenths in few rows": FEW,
 }
-# Rows that come down: a share of 1 may be reached anywhere in what weighs next to nothing.
+# Rows that are downloaded: level 1 may be reached anywhere among elements of tiny weight.
 OPEN = {"tenths": ROWS, "tenths in few rows": ROWS // 7 + 1, "wide": ROWS, "half of them nothing": ROWS}
 
 
-# What nanquantile skips, with weights that are skipped, too: some of each row, but all of one.
+# NaN that nanquantile skips, with their weights: some of each row, and all of one.
 GAPS = np.where(RNG.random((ROWS, COLUMNS)) < 0.2, np.nan, VALUES)
 GAPS[5] = np.nan
 GAPS[::3, -1] = np.nan
@@ -60,7 +60,7 @@ def warnings_of(function):
 
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", CASES)
-def test_places_by_a_stand_in(gpu, name, function):
+def test_places_on_the_fake_gpu(gpu, name, function):
     cupy = sys.modules["cupy"]
     check(name, cupy.asarray, cupy.asnumpy, function)
     come_down = OPEN.get(name, 0) * COLUMNS * 8
@@ -106,7 +106,7 @@ def check_refused(name, up, function):
 @pytest.mark.filterwarnings("ignore:All-NaN")
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_by_a_stand_in(name, function):
+def test_refused_on_the_fake_gpu(name, function):
     check_refused(name, sys.modules["cupy"].asarray, function)
 
 
@@ -120,7 +120,7 @@ def test_refused_there(library, name, function):
 
 @pytest.mark.usefixtures("gpu")
 def test_a_number_is_an_array_unless_it_is_nan():
-    """As NumPy has it, of arrays on the host, too."""
+    """As in NumPy, also for host arrays."""
     for function, x in ((np.quantile, VALUES[0]), (np.quantile, GAPS[0]), (np.nanquantile, GAPS[5])):
         call = functools.partial(function, q=0.5, method="inverted_cdf")
         want = call(x, weights=WEIGHTS[0])

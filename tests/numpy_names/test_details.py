@@ -1,4 +1,4 @@
-"""Details as NumPy has them: keywords, warnings, the sign of a zero, layouts, and what is refused."""
+"""Details that must match NumPy: keywords, warnings, the sign of zero, memory layouts, and errors."""
 
 import warnings
 
@@ -63,7 +63,7 @@ KEYWORDS = {
     "astype wrong device": lambda k: k.astype(X, np.float32, device="gpu"),
 }
 
-# ---- What was other than NumPy's ---------------------------------------------------------------------
+# ---- Former differences from NumPy --------------------------------------------------------------------
 
 DETAILS = {
     "round, out of another shape": lambda k: k.round(X[0, 0], 1, out=np.zeros(3)),
@@ -115,7 +115,7 @@ for _name, _array in LAYOUTS.items():
 
 
 def outcome(call, kit):
-    """Return a result, and what was warned of."""
+    """Return a result and the warnings."""
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
         try:
@@ -156,7 +156,7 @@ def test_as_numpy(engine, asked, name):
     call = KEYWORDS.get(name) or DETAILS[name]
     want, met = outcome(call, np)
     with pk.engine(asked or engine):
-        for _ in range(3 if asked == "auto" else 1):  # a way that was learned is the third call's
+        for _ in range(3 if asked == "auto" else 1):  # the third call takes the cached path
             got, ours = outcome(call, pk)
             check(got, want)
             assert sorted(map(str, ours)) == sorted(map(str, met))

@@ -1,4 +1,4 @@
-"""The names of `pycudakit.numpy`: all of NumPy's, ours where we have one."""
+"""The names of `pycudakit.numpy`: all names of NumPy, pycudakit functions where they exist."""
 
 import importlib
 import inspect
@@ -14,7 +14,7 @@ import pycudakit as pk
 import pycudakit.numpy as np
 
 SHARED = sorted(name for name in pk.__all__ if callable(getattr(numpy, name, None)))
-# Deprecated parameters that NumPy 2.4 has no more.
+# Deprecated parameters that NumPy 2.4 removed.
 GONE = {"quantile": {"interpolation"}, "percentile": {"interpolation"}, "corrcoef": {"bias", "ddof"}}
 OTHERWISE = {"get_include", "ascontiguousarray", "flip", "swapaxes", "transpose"}
 
@@ -46,11 +46,11 @@ def test_ours_where_we_have_one():
 
 @pytest.mark.parametrize("name", sorted(set(SHARED) - OTHERWISE))
 def test_ours_take_what_numpys_take(name):
-    """What means something else is not shown as NumPy's: its parameters, and whose memory results share."""
+    """Shared names mean the same: the same parameters, and results that share memory where NumPy's do."""
     theirs, ours = getattr(numpy, name), getattr(pk, name)
     try:
         wanted = inspect.signature(theirs).parameters
-    except ValueError:  # of what is written in C, before NumPy 2.4
+    except ValueError:  # functions written in C, before NumPy 2.4
         wanted = {}
     given = inspect.signature(ours).parameters
     if not any(p.kind is p.VAR_POSITIONAL for p in wanted.values()):
@@ -139,7 +139,7 @@ def test_pycudakit_does_not_import_it():
     assert run.stdout == "False True\n"
 
 
-@since("2.2")  # whose stubs say which names a star imports
+@since("2.2")  # its stubs define the names of a star import
 def test_type_checkers_see_numpys_types(tmp_path):
     api = pytest.importorskip("mypy.api")
     program = tmp_path / "program.py"

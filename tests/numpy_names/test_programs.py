@@ -1,4 +1,4 @@
-"""Programs that are written for NumPy give the same answers with `pycudakit.numpy` in its place."""
+"""Programs written for NumPy give the same results with `pycudakit.numpy`."""
 
 import numpy  # noqa: ICN001  (`np` is what a program is given)
 import pytest
@@ -136,7 +136,7 @@ def groups(np):
 
 @program
 def kinds(np):
-    """What a program asks of types, and of NumPy itself."""
+    """Use dtypes and introspection of NumPy as a program does."""
     x = np.asarray([1, 2, 3], dtype=np.float32)
     return (
         np.result_type(np.float32, np.int16),

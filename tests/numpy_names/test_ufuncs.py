@@ -1,4 +1,4 @@
-"""What ufuncs have beside their call, for functions of ours that are ufuncs in NumPy."""
+"""Attributes and methods of ufuncs, on pycudakit functions that are ufuncs in NumPy."""
 
 import inspect
 import pickle
@@ -38,6 +38,8 @@ def test_signatures(name):
 
 
 class Rows(np.ndarray):
+    """A subclass of ndarray."""
+
     def __new__(cls, values):
         return np.asarray(values).view(cls)
 

@@ -1,6 +1,6 @@
 """Calls of every family of functions, for the digests of their results: tests/engines/test_result_digests.py.
 
-Each family is a generator of cases: a name, and the arrays that calls return. What is called here is promised
+Each family is a generator of cases: a name, and the arrays that calls return. All calls here are guaranteed
 to have the same bits on both engines, with every instruction set and any number of threads
 (docs/guarantees.md). So these are left out:
 

@@ -1,4 +1,4 @@
-"""Cases of sorting, sets, products, interpolation, and of what takes elements and joins arrays."""
+"""Digest cases of sorting, sets, products, interpolation, indexing and joining."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ def sort():
             (edges,) = hashed.operands(dtype, 1)
             matrix, known = ordinary(dtype, (23, 90), 5), np.unique(ordinary(dtype, 40, 6))
             if matrix.dtype.kind == "f":
-                edges = edges[~(np.signbit(edges) & (edges == 0))]  # of equal values, unique may keep either
+                edges = edges[~(np.signbit(edges) & (edges == 0))]  # unique may keep either of equal values
             calls = {
                 "sort": [
                     pk.sort(edges),

@@ -1,4 +1,4 @@
-"""Fused functions and user kernels, for the digests of their results: see `helpers.results`."""
+"""Digest cases of fused functions and user kernels: see `helpers.results`."""
 
 import numpy as np
 
@@ -153,11 +153,11 @@ def _flat(value):
 
 
 def fused():
-    """Yield cases of fused functions: what they return, and what their arguments are afterwards."""
+    """Yield cases of fused functions: their results, and their arguments afterwards."""
     for body in [*_BODIES, _with_kernels()]:
         function = pk.fuse(body)
         results = []
-        # The second call may find what the first prepared; the third is of other shapes.
+        # The second call may use the caches of the first; the third has other shapes.
         for seed, shape in ((1, (60, 50)), (11, (60, 50)), (21, (600, 500))):
             x, y = ordinary("float64", shape, seed), ordinary("float64", shape, seed + 1)
             f, i = ordinary("float32", shape, seed + 2), ordinary("int64", shape, seed + 3)

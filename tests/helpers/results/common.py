@@ -1,4 +1,4 @@
-"""What the cases of several families share."""
+"""Helpers for the digest cases of several families."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ GROUPS = {"integers": INTEGERS, **{name: [name] for name in FLOATS}}
 
 
 def attempt(function, *arguments, **keywords):
-    """Return what a call returns; of a call that raises, the name of the builtin class of its exception."""
+    """Return the result of a call, or the name of the builtin class of its exception."""
     try:
         return function(*arguments, **keywords)
     except Exception as error:  # noqa: BLE001
@@ -17,7 +17,7 @@ def attempt(function, *arguments, **keywords):
 
 
 def layouts(array):
-    """Yield an array's values in memory layouts that are not C's."""
+    """Yield the array in memory layouts other than C order."""
     yield np.asfortranarray(array)
     yield np.repeat(array, 2, axis=-1)[..., ::2]
     yield array[..., ::-1].copy()[..., ::-1]

@@ -1,4 +1,4 @@
-"""Cases of `pycudakit.random`: each distribution."""
+"""Digest cases of `pycudakit.random`: each distribution."""
 
 import numpy as np
 
@@ -71,7 +71,7 @@ def random():
     for number, (name, draw) in enumerate(_DRAWS.items()):
         generator = pk.random.default_rng(1000 + number)
         results = draw(generator, size=(30, 40))
-        yield name, [*results, generator.random(3)]  # the generator's place is a result, too
+        yield name, [*results, generator.random(3)]  # the state of the generator is a result, too
     generator = pk.random.default_rng(5)
     lows, shapes = whole((4, 1), 0, 9, 1), 1 + whole(50, 0, 8, 2) / 4
     yield (

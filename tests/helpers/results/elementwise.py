@@ -1,4 +1,4 @@
-"""Cases of elementwise functions, casts, copies, and of `evaluate`."""
+"""Digest cases of elementwise functions, casts, copies, and `evaluate`."""
 
 import numpy as np
 

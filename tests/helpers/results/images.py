@@ -1,4 +1,4 @@
-"""Cases of `pycudakit.image`."""
+"""Digest cases of `pycudakit.image`."""
 
 import numpy as np
 

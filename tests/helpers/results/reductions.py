@@ -1,4 +1,4 @@
-"""Cases of reductions, scans, order statistics and histograms."""
+"""Digest cases of reductions, scans, order statistics and histograms."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Images: NumPy arrays of uint8, uint16 or float32, grey or with channels, one or a batch."""
+"""Image functions on NumPy arrays of uint8, uint16 or float32: grey or with channels, single or in batches."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the functions of images share: their arguments, operands, and what they cost."""
+"""Shared parts of the image functions: argument checks, operand tables and engine choice by cost."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ ChannelAxis = Literal["auto", -1] | None
 
 
 def as_image(function: str, image: Any, types: Sequence[np.dtype[Any]] = TYPES) -> Array:
-    """Return an ordinary array of one of these types, or raise `Unsupported`, as no other engine helps."""
+    """Return the image as an array of one of the types; raise `Unsupported`, as NumPy cannot help either."""
     array = as_array(image)
     if array is None or array.dtype.newbyteorder("=") not in types:
         listed = ", ".join(t.name for t in types[:-1]) + f" and {types[-1].name}"
         dtype = getattr(image if array is None else array, "dtype", None)
-        found = type(image).__name__ if dtype is None or dtype in types else dtype
-        raise errors.Unsupported(f"{function} takes arrays of {listed}, not {found}; convert it first")
+        got = type(image).__name__ if dtype is None or dtype in types else dtype
+        raise errors.Unsupported(f"{function} takes arrays of {listed}, not {got}; convert it first")
     return array
 
 
 def operands_of(source: Array, result: Array) -> Array:
-    """Return the table of a source and a result."""
+    """Make the operand table of a source and a result."""
     operands = np.zeros(2, abi.OPERAND)
     fill_operand_row(operands[0], source, source.strides)
     fill_operand_row(operands[1], result, result.strides)
@@ -40,16 +40,17 @@ def operands_of(source: Array, result: Array) -> Array:
 
 
 def shape_of(array: Array) -> Array:
+    """Return the shape as int64, as the ABI takes it."""
     return np.array(array.shape, np.int64)
 
 
 def plan_image(
     function: str, nanoseconds: float, up: int, down: int, numpy: float | None = None, gpu: float = 0.0
 ) -> EngineChoice:
-    """Choose the engine of a call that takes so many nanoseconds on one thread, in NumPy `numpy` seconds."""
+    """Choose the engine of a call that takes `nanoseconds` on one thread, and `numpy` seconds in NumPy."""
     chosen = choose_engine(function, (), _cost_of(nanoseconds, up, down, numpy, gpu))
     if chosen.engine == "numpy" and numpy is None:
-        raise errors.Unsupported(f"{function}: NumPy has none; choose another engine")
+        raise errors.Unsupported(f"{function}: NumPy has no such function; choose another engine")
     return chosen
 
 

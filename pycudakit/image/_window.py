@@ -1,4 +1,4 @@
-"""How the filters of images are called: windows of rows and columns, borders, and the ABI's entry."""
+"""Shared parts of the image filters: windows, borders, and the call of `pk_filter`."""
 
 from __future__ import annotations
 
@@ -34,32 +34,33 @@ _MODES = {
     "grid-constant": abi.BORDER_CONSTANT,
 }
 
-# Nanoseconds an element on one thread: of any filter, for each byte; of a weight; and, for each byte, of a
-# window's row or column for an extreme, and of its element for a bit of the median.
+# Nanoseconds per element on one thread: of any filter, per byte; per weight; and, per byte, for each row and
+# column of a minimum's window, and for each element and bit of a median's.
 _ANY, _WEIGHT, _EXTREME, _BIT = 0.15, 0.035, 0.008, 0.0096
 _WORTH_A_THREAD = 1 << 18
 
 
 class Border(NamedTuple):
-    """What lies beyond an image."""
+    """The extension of an image beyond its border."""
 
     mode: str = "reflect"
     cval: float = 0.0
     shrink: bool = False
 
     def code(self, dtype: DType) -> int:
+        """Return the ABI's code; raise if the mode or `cval` is not supported for the type."""
         if self.shrink:
             return abi.BORDER_SHRINK
         if self.mode not in _MODES:
             raise RuntimeError(
-                f"boundary mode not supported: {self.mode!r}; it is one of {', '.join(_MODES)}"
+                f"boundary mode not supported: {self.mode!r}; it must be one of {', '.join(_MODES)}"
             )
         if (
             dtype.kind == "u"
             and _MODES[self.mode] == abi.BORDER_CONSTANT
             and self.cval != self._converted(dtype)
         ):
-            raise ValueError(f"cval is {self.cval}, which is no {dtype}; convert the image to float32")
+            raise ValueError(f"cval is {self.cval}, which {dtype} cannot hold; convert the image to float32")
         return _MODES[self.mode]
 
     def _converted(self, dtype: DType) -> int | None:
@@ -67,12 +68,13 @@ class Border(NamedTuple):
         return round(self.cval) if 0 <= self.cval <= limit else None
 
     def outside(self) -> float:
+        """Return the value beyond the border, or 0 if it is not constant."""
         return float(self.cval) if not self.shrink and _MODES[self.mode] == abi.BORDER_CONSTANT else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window: its rows and columns, how many of them lie before the result's, and what is made of it."""
+    """A window: the kind of filter, its rows and columns, how many precede the centre, and its weights."""
 
     kind: int
     size: tuple[int, int]
@@ -81,12 +83,12 @@ class Window:
 
 
 def centred(kind: int, size: tuple[int, int], weights: Sequence[float] = ()) -> Window:
-    """Return a window with the result's place where SciPy has it."""
+    """Return a window with the centre where SciPy has it."""
     return Window(kind, size, (size[0] // 2, size[1] // 2), tuple(weights))
 
 
 def checked_size(name: str, size: Any) -> tuple[int, int]:
-    """Return a window's rows and columns, from one number or two."""
+    """Return a window's rows and columns, from one number or a pair; raise if they are out of range."""
     pair = (size, size) if np.ndim(size) == 0 else tuple(size)
     if len(pair) != 2:
         raise RuntimeError(f"{name}: size is a number, or one for rows and one for columns, not {size!r}")
@@ -98,7 +100,7 @@ def checked_size(name: str, size: Any) -> tuple[int, int]:
 
 
 def in_plane(array: Array, channel_axis: Any, rows: Any, columns: Any, other: Any) -> tuple[Any, ...]:
-    """Return an entry for each axis of an array: an image's rows and columns, and all others."""
+    """Return a value for each axis of an array: those of rows and columns, and `other` for the rest."""
     behind = (other,) if has_channels(array, channel_axis) else ()
     return (other,) * (array.ndim - 2 - len(behind)) + (rows, columns) + behind
 
@@ -125,37 +127,37 @@ def filtered(
     by_scipy: Callable[[Any, Array], Any] | None,
     dtype: Any = None,
 ) -> Any:
-    """Filter images.
+    """Filter images, on an engine or with SciPy.
 
     Parameters
     ----------
     name
-        The function's.
+        The function's name.
     image
         Its argument.
     window
         Makes the window, or raises.
     border, channel_axis, dtype
         The function's keywords.
-    scipys
-        Computes it with `scipy.ndimage`, from that and the array; None if SciPy has no such function.
+    by_scipy
+        Computes the result from `scipy.ndimage` and the array; None if SciPy has no such function.
     """
     array = as_array(image)
-    taken = array is not None and array.dtype.newbyteorder("=") in TYPES
-    unsupported = None if taken else "it takes uint8, uint16 and float32"
+    is_supported = array is not None and array.dtype.newbyteorder("=") in TYPES
+    unsupported = None if is_supported else "it takes uint8, uint16 and float32"
     cost = Cost(None, 0, 0, 0)
-    made = None
-    if array is not None and taken:
+    filter_window = None
+    if array is not None and is_supported:
         split(array, channel_axis)
         result = _result_type(name, array.dtype.newbyteorder("="), dtype)
         cost = Cost(None, CALL, 0, 0)
         if array.size:
-            made = window()
-            cost = Cost(None, _seconds(made, array), array.nbytes, array.size * result.itemsize)
-    planned = choose_engine(name, [array], cost, unsupported)
-    if planned.engine == "numpy" or array is None:
-        return _by_scipy(name, planned.reason, image, dtype, by_scipy)
-    made = made or window()
+            filter_window = window()
+            cost = Cost(None, _seconds(filter_window, array), array.nbytes, array.size * result.itemsize)
+    choice = choose_engine(name, [array], cost, unsupported)
+    if choice.engine == "numpy" or array is None:
+        return _by_scipy(name, choice.reason, image, dtype, by_scipy)
+    filter_window = filter_window or window()
     code = border.code(array.dtype)
     out = allocator.empty(array.shape, result)
     if array.size == 0:
@@ -167,28 +169,36 @@ def filtered(
     for row, one in zip(operands, (dense, out), strict=True):
         strides = [one.itemsize * math.prod(shape[d + 1 :].tolist()) for d in range(4)]
         fill_operand_row(row, one, strides)
-    asked = np.zeros(1, abi.WINDOW)
-    asked[0] = (made.kind, code, *made.size, *made.before, border.outside())
-    weights = np.array(made.weights, np.float64)
-    run(planned, "pk_filter", asked, weights, weights.size, operands, shape, size=array.size)
+    row_of_window = np.zeros(1, abi.WINDOW)
+    row_of_window[0] = (
+        filter_window.kind,
+        code,
+        *filter_window.size,
+        *filter_window.before,
+        border.outside(),
+    )
+    weights = np.array(filter_window.weights, np.float64)
+    run(choice, "pk_filter", row_of_window, weights, weights.size, operands, shape, size=array.size)
     return out
 
 
-def _result_type(name: str, given: DType, dtype: Any) -> DType:
-    result = given if dtype is None else np.dtype(dtype)
-    if result not in (given, FLOAT32):
-        raise ValueError(f"{name}: dtype is the image's, {given}, or float32, not {result}")
+def _result_type(name: str, image_dtype: DType, dtype: Any) -> DType:
+    result = image_dtype if dtype is None else np.dtype(dtype)
+    if result not in (image_dtype, FLOAT32):
+        raise ValueError(f"{name}: dtype must be the image's, {image_dtype}, or float32, not {result}")
     return result
 
 
 def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> Any:
-    """Compute with SciPy as it is, in the type asked for."""
+    """Compute with SciPy, in the requested type."""
     if compute is None:
-        raise errors.Unsupported(f"{name}: neither NumPy nor SciPy has this; {reason}")
+        raise errors.Unsupported(f"{name}: neither NumPy nor SciPy has such a function; {reason}")
     try:
         ndimage: Any = importlib.import_module("scipy.ndimage")
     except ImportError:
-        raise errors.Unsupported(f"{name}: NumPy has none, and SciPy is not installed; {reason}") from None
+        raise errors.Unsupported(
+            f"{name}: NumPy has no such function, and SciPy is not installed; {reason}"
+        ) from None
     array = np.asarray(image)
     if dtype is not None:
         array = array.astype(dtype)

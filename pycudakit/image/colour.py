@@ -1,4 +1,4 @@
-"""From colour to grey, and back."""
+"""Colour conversions of images: RGB to grey and back."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pycudakit._runtime import native_call
 from pycudakit._runtime.native_call import run
 from pycudakit.image._arguments import UINT16, as_image, operands_of, plan_image, shape_of
 
-# Weights of red, green and blue, and what they add up to.
+# Weights of red, green and blue, and their sum.
 _WEIGHTS = {"BT.601": ((299, 587, 114), 1000), "BT.709": ((2126, 7152, 722), 10000)}
 
-# Nanoseconds a pixel, on one thread.
+# Nanoseconds per pixel, on one thread.
 _NANOSECONDS = {UINT8: 0.2, UINT16: 0.5, FLOAT32: 0.7}
 _REPEATED, _REPEATED_BY_NUMPY = 0.1, 1.5  # an element
 
@@ -26,23 +26,22 @@ def rgb_to_gray(
     *,
     rounding: Literal["nearest", "truncate"] = "nearest",
 ) -> Array:
-    """Return the image in grey: 0.299 red + 0.587 green + 0.114 blue.
+    """Convert the image from RGB to grey: 0.299 red + 0.587 green + 0.114 blue.
 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
-        Red, green and blue along the last axis, in this order, and perhaps a fourth channel, which is not
-        read.
+        Red, green and blue along the last axis, in this order; a fourth channel is ignored.
     method : {"BT.601", "BT.709"}
         The weights: those above, or 0.2126, 0.7152 and 0.0722.
     rounding : {"nearest", "truncate"}
-        Integers are the exact value, (299 red + 587 green + 114 blue) / 1000, rounded to nearest even, or
-        down as the classic formula has it. Floats are added in float64 and rounded once.
+        For integers, the exact value, (299 red + 587 green + 114 blue) / 1000, is rounded to nearest even, or
+        truncated as in the classic formula. Floats are summed in float64 and rounded once.
 
     Returns
     -------
     ndarray
-        Of the same type, without the last axis, in C order.
+        An array of the same type, without the last axis, in C order.
 
     Examples
     --------
@@ -73,17 +72,17 @@ def rgb_to_gray(
 
 
 def gray_to_rgb(image: Any) -> Array:
-    """Return an image in colour, whose three channels are the grey one.
+    """Convert a grey image to RGB, with three equal channels.
 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
-        What to repeat along a new last axis.
+        The grey image; it is repeated along a new last axis.
 
     Returns
     -------
     ndarray
-        Of the same type, with a last axis of length 3, in C order.
+        An array of the same type, with a last axis of length 3, in C order.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def gray_to_rgb(image: Any) -> Array:
     if chosen.engine == "numpy":
         native_call.run_numpy("gray_to_rgb", chosen.reason, lambda: np.copyto(out, array[..., np.newaxis]))
     elif out.size:
-        # An image of one channel, three times as wide.
+        # A resize by "nearest" of one channel to three times the width.
         source = (array if array.ndim > 1 else np.atleast_2d(array))[..., np.newaxis]
         height, width = source.shape[-3:-1]
         arguments = shape_of(source), source.ndim, height, 3 * width, abi.RESIZE_NEAREST

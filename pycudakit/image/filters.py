@@ -1,4 +1,4 @@
-"""Filters of images, with SciPy's answers: means, weighted sums, edges, medians and extremes of windows."""
+"""Image filters with SciPy's results: blurs, correlation, derivatives, and ranks of windows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pycudakit._native.dtypes import Array
 from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit.image._window import MAX_SIZE, Border, Window, centred, checked_size, filtered, in_plane
 
-_ROUNDING = 2.0**-50  # of products of weights that were rounded to float64
+_ROUNDING = 2.0**-50  # the relative error of products of weights that were rounded to float64
 
 
 def box_blur(
@@ -26,24 +26,24 @@ def box_blur(
     edge: str | None = None,
     channel_axis: Any = "auto",
 ) -> Any:
-    """Return the mean of the window around each element, as `scipy.ndimage.uniform_filter` does.
+    """Compute the mean of the window around each element, as `scipy.ndimage.uniform_filter`.
 
     Parameters
     ----------
     image : array_like
-        An image of uint8, uint16 or float32, or a batch of them. Of integers, the mean is rounded to the
-        nearest, to even between two.
+        An image of uint8, uint16 or float32, or a batch of them. The mean of integers is rounded to the
+        nearest, ties to even.
     size : int or a pair of int, optional
         Rows and columns of the window, up to 63.
     mode : {"reflect", "nearest", "mirror", "wrap", "constant"}, optional
-        What lies beyond the border, as SciPy names it.
+        The extension of the image beyond its border, as in SciPy.
     cval : float, optional
-        What does with the mode "constant": a number of the image's type.
+        The value beyond the border with the mode "constant": a number of the image's type.
     edge : "shrink", optional
-        Whether the mean is to be that of the elements inside the image, instead.
+        Shrinks the window at the border, so that the mean is of elements inside the image only.
     channel_axis : {"auto", None, -1}, optional
-        Where channels are, each of which is filtered for itself: in the last axis, if an array of more than
-        two dimensions has 3 or 4 there; nowhere; in the last axis.
+        The axis of the channels, which are filtered separately: ``"auto"`` is the last axis if an array of
+        more than two dimensions has 3 or 4 elements along it; None is no axis; -1 is the last axis.
 
     Examples
     --------
@@ -87,18 +87,18 @@ def gaussian_blur(
     dtype: Any = None,
     channel_axis: Any = "auto",
 ) -> Any:
-    """Return the image under a Gaussian, as `scipy.ndimage.gaussian_filter` does.
+    """Blur the image by a Gaussian, as `scipy.ndimage.gaussian_filter`.
 
     Parameters
     ----------
     image, mode, cval, channel_axis
         As for `box_blur`.
     sigma : float or a pair of float
-        The standard deviation, along columns of elements and along rows.
+        The standard deviation, in rows and in columns.
     truncate : float, optional
-        How many standard deviations the window reaches.
+        The radius of the window in standard deviations.
     radius : int or a pair of int, optional
-        How many elements it reaches, instead; up to 31.
+        The radius in elements, instead; up to 31.
     dtype : dtype, optional
         The result's type: the image's, or float32.
 
@@ -128,7 +128,7 @@ def gaussian_blur(
 
 
 def _gaussian(sigma: float, truncate: float, radius: Any) -> Array:
-    """Return SciPy's weights."""
+    """Return SciPy's weights of a Gaussian."""
     if not sigma >= 0 or not np.isfinite(sigma):
         raise ValueError(f"gaussian_blur: sigma is {sigma}; it must be finite and not negative")
     if sigma <= 1e-15:
@@ -146,7 +146,7 @@ def _gaussian(sigma: float, truncate: float, radius: Any) -> Array:
 
 
 def _pair(value: Any) -> tuple[Any, Any]:
-    """Return one for rows and one for columns."""
+    """Return one value for rows and one for columns."""
     if np.ndim(value) == 0:
         return value, value
     rows, columns = value
@@ -162,17 +162,17 @@ def correlate(
     dtype: Any = None,
     channel_axis: Any = "auto",
 ) -> Any:
-    """Return the sum of the elements around each with weights, as `scipy.ndimage.correlate` does.
+    """Compute the weighted sum of the window around each element, as `scipy.ndimage.correlate`.
 
-    Weights that are a column times a row are found out, and take a pass along each.
+    Separable weights, the product of a column and a row, are detected, and take one pass along each axis.
 
     Parameters
     ----------
     image, mode, cval, channel_axis
-        As for `box_blur`. Of integers, the sum is rounded to the nearest, to even between two, and to the
+        As for `box_blur`. The sum of integers is rounded to the nearest, ties to even, and clipped to the
         range of the type.
     weights : array_like
-        Two-dimensional, of up to 63 rows and columns.
+        Two-dimensional, with up to 63 rows and columns.
     dtype : dtype, optional
         The result's type: the image's, or float32.
 
@@ -188,10 +188,10 @@ def correlate(
     """
 
     def by_scipy(ndimage: Any, array: Array) -> Any:
-        given = np.asarray(weights)
-        rows, columns = given.shape
+        weight_array = np.asarray(weights)
+        rows, columns = weight_array.shape
         shape = in_plane(array, channel_axis, rows, columns, 1)
-        return ndimage.correlate(array, given.reshape(shape), mode=mode, cval=cval)
+        return ndimage.correlate(array, weight_array.reshape(shape), mode=mode, cval=cval)
 
     return filtered(
         "correlate",
@@ -213,12 +213,12 @@ def convolve(
     dtype: Any = None,
     channel_axis: Any = "auto",
 ) -> Any:
-    """Return the convolution of the image with weights, as `scipy.ndimage.convolve` does.
+    """Compute the convolution of the image with weights, as `scipy.ndimage.convolve`.
 
     Parameters
     ----------
     image, weights, mode, cval, dtype, channel_axis
-        As for `correlate`, of which this has the weights in reverse.
+        As for `correlate`, with reversed weights.
 
     Examples
     --------
@@ -237,20 +237,20 @@ def convolve(
         return Window(forward.kind, forward.size, ((rows - 1) // 2, (columns - 1) // 2), forward.weights)
 
     def by_scipy(ndimage: Any, array: Array) -> Any:
-        given = np.asarray(weights)
-        rows, columns = given.shape
+        weight_array = np.asarray(weights)
+        rows, columns = weight_array.shape
         shape = in_plane(array, channel_axis, rows, columns, 1)
-        return ndimage.convolve(array, given.reshape(shape), mode=mode, cval=cval)
+        return ndimage.convolve(array, weight_array.reshape(shape), mode=mode, cval=cval)
 
     return filtered("convolve", image, window, Border(mode, cval), channel_axis, by_scipy, dtype)
 
 
-def _weighted(name: str, given: Any) -> Window:
-    weights = np.asarray(given)
+def _weighted(name: str, values: Any) -> Window:
+    weights = np.asarray(values)
     if weights.ndim != 2 or weights.size == 0:
-        raise RuntimeError(f"{name}: weights have rows and columns, and not the shape {weights.shape}")
+        raise RuntimeError(f"{name}: weights must have rows and columns, not the shape {weights.shape}")
     if weights.dtype.kind not in "biuf":
-        raise TypeError(f"{name}: weights are real numbers, not {weights.dtype}")
+        raise TypeError(f"{name}: weights must be real numbers, not {weights.dtype}")
     rows, columns = checked_size(name, weights.shape)
     weights = weights.astype(np.float64)
     if not np.isfinite(weights).all():
@@ -262,7 +262,7 @@ def _weighted(name: str, given: Any) -> Window:
 
 
 def _separated(weights: Array) -> tuple[Array, Array] | None:
-    """Return a column and a row whose products the weights are, or None; integers as integers."""
+    """Factor weights into a column and a row, integers if possible; return None if they are not separable."""
     row_at, column_at = np.unravel_index(np.argmax(np.abs(weights)), weights.shape)
     largest = weights[row_at, column_at]
     if largest == 0:
@@ -288,14 +288,14 @@ def sobel(
     dtype: Any = None,
     channel_axis: Any = "auto",
 ) -> Any:
-    """Return the Sobel derivative, as `scipy.ndimage.sobel` does of a grey image.
+    """Compute the Sobel derivative, as `scipy.ndimage.sobel` of a grey image.
 
     Parameters
     ----------
     image, mode, cval, channel_axis
-        As for `box_blur`. Integers go no lower than 0: float32 as `dtype` keeps the sign.
+        As for `box_blur`. Negative results in integers become 0: float32 as `dtype` keeps the sign.
     axis : {-1, 1, -2, 0, None}, optional
-        Along rows of elements (-1 or 1), along columns (-2 or 0), or the length of both together.
+        Along rows of elements (-1 or 1), along columns (-2 or 0), or the magnitude of both (None).
     dtype : dtype, optional
         The result's type: the image's, or float32.
 
@@ -340,7 +340,7 @@ def _gradient_magnitude(image: Any, mode: str, cval: float, dtype: Any, channel_
     x, y = (
         sobel(image, axis, mode=mode, cval=cval, dtype=wide, channel_axis=channel_axis) for axis in (1, 0)
     )
-    if image.dtype.name == "uint16":  # whose squares float32 does not hold
+    if image.dtype.name == "uint16":  # float32 cannot hold the squares exactly
         x, y = ufuncs.multiply(x, 1.0, dtype=np.float64), ufuncs.multiply(y, 1.0, dtype=np.float64)
     length = evaluate("sqrt(x * x + y * y)", {"x": x, "y": y})
     result = image.dtype.newbyteorder("=") if dtype is None else np.dtype(dtype)
@@ -359,7 +359,7 @@ def laplace(
     dtype: Any = None,
     channel_axis: Any = "auto",
 ) -> Any:
-    """Return the Laplacian, the sum of the second differences, as `scipy.ndimage.laplace` does.
+    """Compute the Laplacian, the sum of the second differences, as `scipy.ndimage.laplace`.
 
     Parameters
     ----------
@@ -407,9 +407,9 @@ def _rank_filter(name: str, kind: int, image: Any, size: Any, border: Border, ch
 def median_filter(
     image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
 ) -> Any:
-    """Return the median of the window around each element, as `scipy.ndimage.median_filter` does.
+    """Compute the median of the window around each element, as `scipy.ndimage.median_filter`.
 
-    Of an even number of elements it is the upper one of the two in the middle. NaN comes last in order.
+    For an even number of elements it is the upper one of the two in the middle. NaN sorts last.
 
     Parameters
     ----------
@@ -432,9 +432,9 @@ def median_filter(
 def minimum_filter(
     image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
 ) -> Any:
-    """Return the smallest element of the window around each, as `scipy.ndimage.minimum_filter` does.
+    """Compute the minimum of the window around each element, as `scipy.ndimage.minimum_filter`.
 
-    A window with a NaN gives NaN.
+    NaN propagates.
 
     Parameters
     ----------
@@ -454,9 +454,9 @@ def minimum_filter(
 def maximum_filter(
     image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
 ) -> Any:
-    """Return the largest element of the window around each, as `scipy.ndimage.maximum_filter` does.
+    """Compute the maximum of the window around each element, as `scipy.ndimage.maximum_filter`.
 
-    A window with a NaN gives NaN.
+    NaN propagates.
 
     Parameters
     ----------

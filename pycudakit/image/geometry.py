@@ -1,4 +1,4 @@
-"""Images in another size, turned, mirrored or cut."""
+"""Geometric transforms of images: resizing, rotation by 90 degrees, flips and crops."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pycudakit.image._arguments import ChannelAxis, as_image, operands_of, plan_
 from pycudakit.image._axes import checked_crop, has_channels, split
 
 _METHODS = {"nearest": abi.RESIZE_NEAREST, "bilinear": abi.RESIZE_BILINEAR, "area": abi.RESIZE_AREA}
-# Nanoseconds an element that is read, and one that is written, on one thread.
+# Nanoseconds per element that is read, and per element that is written, on one thread.
 _NANOSECONDS = {"nearest": (0.0, 0.7), "bilinear": (0.0, 2.5), "area": (0.6, 1.3)}
-# Seconds on the GPU: to begin with, and for a byte of the upload, which nothing else overlaps.
+# Seconds on the GPU: fixed, and per uploaded byte, as the upload overlaps with nothing else.
 _GPU, _GPU_UPLOAD = 1e-3, 1 / 50e9
 
 
@@ -30,10 +30,10 @@ def resize(
     *,
     channel_axis: ChannelAxis = "auto",
 ) -> Array:
-    """Return the image in another size.
+    """Resize the image.
 
-    Pixels are squares that touch, and the two images' outer edges coincide: the centre of pixel ``i`` of
-    ``m`` is at ``(i + 0.5) * n / m - 0.5`` among the ``n`` old ones, as OpenCV and scikit-image have it.
+    Pixels are adjacent squares, and the outer edges of the two images coincide: the centre of pixel ``i`` of
+    ``m`` is at ``(i + 0.5) * n / m - 0.5`` among the ``n`` old ones, as in OpenCV and scikit-image.
 
     Parameters
     ----------
@@ -42,17 +42,17 @@ def resize(
     shape : (int, int)
         The new height and width.
     method : {"nearest", "bilinear", "area"}
-        The old pixel in which a new one's centre lies (on an edge, the later one); the weighted mean of the
-        two by two around it, which repeats the border's; or the mean over all that a new pixel covers, the
-        one to take for smaller images.
+        ``"nearest"`` takes the old pixel that contains the centre of a new one (on an edge, the later one);
+        ``"bilinear"`` the weighted mean of the two by two pixels around it, repeating the border; and
+        ``"area"`` the mean over the area of a new pixel, which is best for smaller images.
     channel_axis : {"auto", None, -1}
-        Whether the last axis is that of channels: under ``"auto"``, of an array of three dimensions or more
-        if its length is 3 or 4. All axes before the height's are a batch.
+        Whether the last axis is that of channels: with ``"auto"``, if an array of three dimensions or more
+        has 3 or 4 elements along it. All axes before the height's are a batch.
 
     Returns
     -------
     ndarray
-        Of the same type, in C order. Sums are made in float64 and rounded once: integers to nearest even.
+        An array of the same type, in C order, computed in float64 and rounded once; integers to nearest even.
 
     Examples
     --------
@@ -105,14 +105,14 @@ def _height_axis(array: Array, channel_axis: ChannelAxis) -> int:
 
 
 def flip(image: Any, axis: int | None = 1, *, channel_axis: ChannelAxis = "auto") -> Any:
-    """Return the image mirrored.
+    """Flip the image horizontally or vertically.
 
     Parameters
     ----------
     image : array_like
         An image, or a batch of them.
     axis : {1, 0, None}
-        1 swaps left and right, 0 top and bottom, None does both.
+        1 swaps left and right, 0 top and bottom, None both.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
@@ -134,14 +134,14 @@ def flip(image: Any, axis: int | None = 1, *, channel_axis: ChannelAxis = "auto"
 
 
 def rotate90(image: Any, k: int = 1, *, channel_axis: ChannelAxis = "auto") -> Any:
-    """Return the image turned by quarters, anticlockwise, as `numpy.rot90`.
+    """Rotate the image by multiples of 90 degrees, anticlockwise, as `numpy.rot90`.
 
     Parameters
     ----------
     image : array_like
         An image, or a batch of them.
     k : int
-        How many quarters; clockwise if negative.
+        The number of rotations; clockwise if negative.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
@@ -164,14 +164,14 @@ def rotate90(image: Any, k: int = 1, *, channel_axis: ChannelAxis = "auto") -> A
 def crop(
     image: Any, top: int, left: int, height: int, width: int, *, channel_axis: ChannelAxis = "auto"
 ) -> Any:
-    """Return a copy of a part of the image.
+    """Return a copy of a rectangle of the image.
 
     Parameters
     ----------
     image : array_like
         An image, or a batch of them.
     top, left, height, width : int
-        The first row and column, and how many there are: all inside the image.
+        The first row and column, and the size; all must be inside the image.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 

@@ -1,4 +1,4 @@
-"""Images with other intensities: thresholds, equalised histograms, ranges."""
+"""Intensity transforms of images: thresholds, histogram equalization and normalization."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pycudakit.image._arguments import UINT16, ChannelAxis, as_image, operands_o
 from pycudakit.image._axes import has_channels
 
 _PLANES = copy_function("equalize_histogram", np.copy)
-# Nanoseconds an element: NumPy's, and one thread's of the CPU engine.
+# Nanoseconds per element: NumPy's, and the CPU engine's on one thread.
 _COUNTED, _LOOKED_UP = (1.3, 0.3), (1.5, 0.4)
 
 
@@ -29,7 +29,7 @@ def _levels(dtype: DType) -> int:
 
 
 def _counts(function: str, values: Array) -> Array:
-    """Return how often each value of an integer type occurs."""
+    """Count how often each value of an integer type occurs."""
     levels = _levels(values.dtype)
     numpy, ours = (1e-9 * each * values.size for each in _COUNTED)
     chosen = plan_image(function, 1e9 * ours, values.nbytes, 0, numpy)
@@ -39,12 +39,12 @@ def _counts(function: str, values: Array) -> Array:
         )
     else:
         counts = binning.count(chosen, [values], [binning.integer_bins(levels)])[:levels]
-    found: Array = counts
-    return found
+    result: Array = counts
+    return result
 
 
 def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
-    """Put the table's element at each value into `out`."""
+    """Write the table's element for each value to `out`."""
     numpy, ours = (1e-9 * each * values.size for each in _LOOKED_UP)
     chosen = plan_image(function, 1e9 * ours, values.nbytes, out.nbytes, numpy)
     if chosen.engine == "numpy":
@@ -52,36 +52,36 @@ def _look_up(function: str, values: Array, table: Array, out: Array) -> None:
             function, chosen.reason, lambda: np.copyto(out, table[values], casting="unsafe")
         )
         return
-    given = operands_of(values, out), shape_of(values), values.ndim, table, len(table)
-    run(chosen, "pk_lookup", *given, size=values.size)
+    arguments = operands_of(values, out), shape_of(values), values.ndim, table, len(table)
+    run(chosen, "pk_lookup", *arguments, size=values.size)
 
 
 def _image_axes(array: Array, channel_axis: ChannelAxis) -> tuple[int, ...]:
-    """Return the axes of one image, with its channels."""
+    """Return the axes of one image, including its channels."""
     return tuple(range(-3 if has_channels(array, channel_axis) else -2, 0))
 
 
 @logged_as_one_call("threshold_otsu")
 def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = "auto") -> np.generic | Array:
-    """Return the threshold that parts the pixels into two classes of the largest variance between them.
+    """Return Otsu's threshold, which maximizes the variance between the two classes of pixels.
 
-    It is what scikit-image's `threshold_otsu` chooses, the first where there are several, with sums in
-    float64. Pixels above it are one class, all others the other. All channels count alike.
+    It is that of scikit-image's `threshold_otsu`, the first of several, with sums in float64. Pixels above it
+    are one class, all others the other. All channels count alike.
 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
         An image, or a batch of them.
     nbins : int
-        For floats, how many bins the histogram has, from the least to the greatest value. Of integers, each
-        value has its own.
+        For floats, the number of bins of the histogram from the least to the greatest value. For integers,
+        each value has its own bin.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
     Returns
     -------
     scalar or ndarray
-        An integer of the image's type, or the centre of a bin; for a batch, one for each image. Where all
+        An integer of the image's type, or the centre of a bin; for a batch, one for each image. If all
         pixels are equal, their value.
 
     Examples
@@ -95,10 +95,10 @@ def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = 
     batch = array.shape[: array.ndim - len(_image_axes(array, channel_axis))]
     if not array.size:
         raise ValueError("an image without pixels has no threshold")
-    found = np.empty(batch, array.dtype.newbyteorder("="))
+    thresholds = np.empty(batch, array.dtype.newbyteorder("="))
     for index in np.ndindex(batch):
-        found[index] = _otsu(array[index], nbins)
-    return found if batch else found[()]
+        thresholds[index] = _otsu(array[index], nbins)
+    return thresholds if batch else thresholds[()]
 
 
 def _otsu(image: Array, nbins: int) -> Any:
@@ -129,23 +129,23 @@ def threshold(
     high: float | None = None,
     channel_axis: ChannelAxis = "auto",
 ) -> Array:
-    """Return the image in two intensities: `high` where it is above a value, and 0 elsewhere.
+    """Convert the image to two intensities: `high` where it exceeds a value, and 0 elsewhere.
 
     Parameters
     ----------
     image : array_like of uint8, uint16 or float32
         An image, or a batch of them.
     value : float or "otsu"
-        The value itself is not above it; ``"otsu"`` takes each image's `threshold_otsu`.
+        The threshold; ``"otsu"`` takes each image's `threshold_otsu`.
     high : float, optional
-        By default the greatest value of an integer type, and 1 of floats.
+        The intensity above the threshold; by default the greatest of an integer type, and 1 for floats.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
     Returns
     -------
     ndarray
-        Of the same shape and type, in C order.
+        An array of the same shape and type, in C order.
 
     Examples
     --------
@@ -167,7 +167,7 @@ def threshold(
         limit = np.expand_dims(limit, axes) if np.ndim(limit) else limit
     elif dtype.kind == "u":
         limit = float(value)
-        limit = math.floor(limit) if math.isfinite(limit) else limit  # the same integers are above it
+        limit = math.floor(limit) if math.isfinite(limit) else limit  # the same integers exceed it
     two = {"x": array, "limit": limit, "high": dtype.type(high), "low": dtype.type(0)}
     out = allocator.empty(array.shape, dtype)
     evaluate("where(x > limit, high, low)", two, out=out)
@@ -176,11 +176,11 @@ def threshold(
 
 @logged_as_one_call("equalize_histogram")
 def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Array:
-    """Return the image with every intensity about as frequent as any other.
+    """Equalize the histogram, so that every intensity is about equally frequent.
 
-    A value becomes ``(c - c0) / (n - c0) * most``, rounded to nearest even: `c` of the `n` pixels are not
-    above it, `c0` of them have the least value, and `most` is the greatest value of the type. Where all
-    pixels are equal, they stay. Each channel of each image is on its own.
+    A value becomes ``(c - c0) / (n - c0) * most``, rounded to nearest even: `c` of the `n` pixels do not
+    exceed it, `c0` of them have the least value, and `most` is the greatest value of the type. An image of
+    equal pixels does not change. Each channel of each image is equalized separately.
 
     Parameters
     ----------
@@ -192,7 +192,7 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     Returns
     -------
     ndarray
-        Of the same shape and type, in C order.
+        An array of the same shape and type, in C order.
 
     Examples
     --------
@@ -209,9 +209,7 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     sources, results = (np.moveaxis(plane, -1, 0) for plane in planes)
     if not array.size:
         return out
-    is_moved = (
-        len(axes) == 3 and allocator.may_be_on_device()
-    )  # where a plane is found that lies side by side
+    is_moved = len(axes) == 3 and allocator.may_be_on_device()  # device-resident planes must be contiguous
     if is_moved:
         sources, results = dense(_PLANES, sources), allocator.empty(results.shape, out.dtype)
     for index in np.ndindex(sources.shape[:-2]):
@@ -223,7 +221,7 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
 
 
 def _equalizing(counts: Array) -> Array:
-    """Return what each value becomes."""
+    """Return the lookup table that equalizes a histogram."""
     most = len(counts) - 1
     not_above = np.cumsum(counts)
     least = counts[np.flatnonzero(counts)[0]]
@@ -244,11 +242,11 @@ def normalize(
     std: Any = None,
     channel_axis: ChannelAxis = "auto",
 ) -> Array:
-    """Return the image stretched to a range, or with a mean taken off and divided by a deviation.
+    """Scale the image linearly to a range, or subtract a mean and divide by a standard deviation.
 
-    Without `mean` and `std`, ``(x - least) / (greatest - least) * (high - low) + low``, where least and
-    greatest are those of each image, over all its channels; where all pixels are equal, `low`. Otherwise
-    ``(x - mean) / std``.
+    Without `mean` and `std`, the result is ``(x - least) / (greatest - least) * (high - low) + low``, where
+    least and greatest are those of each image, over all its channels, or `low` if all pixels are equal.
+    Otherwise it is ``(x - mean) / std``.
 
     Parameters
     ----------
@@ -257,14 +255,14 @@ def normalize(
     low, high : float
         The range.
     mean, std : float or array_like, optional
-        For all channels, or one for each; by default 0 and 1 if the other one is given.
+        One number, or one for each channel; by default 0 and 1 if the other one is passed.
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
     Returns
     -------
     ndarray of float32
-        Of the same shape, in C order: computed in float64, and rounded once.
+        An array of the same shape, in C order, computed in float64 and rounded once.
 
     Examples
     --------
@@ -278,7 +276,7 @@ def normalize(
     array = as_image("normalize", image)
     axes = _image_axes(array, channel_axis)
     out = allocator.empty(array.shape, FLOAT32)
-    given: dict[str, Any]
+    variables: dict[str, Any]
     if mean is None and std is None:
         if not array.size:
             return out
@@ -287,23 +285,23 @@ def normalize(
         )
         span = np.subtract(greatest, least)
         span[span == 0] = 1
-        given = {
+        variables = {
             "x": array,
             "least": least,
             "span": span,
             "low": float(low),
             "wide": float(high) - float(low),
         }
-        evaluate("astype((x - least) / span * wide + low, float32)", given, out=out)
+        evaluate("astype((x - least) / span * wide + low, float32)", variables, out=out)
         return out
-    given = {"x": array}
+    variables = {"x": array}
     channels = (1,) if len(axes) == 2 else (1, array.shape[-1])
-    for name, numbers, usual in (("mean", mean, 0.0), ("std", std, 1.0)):
-        of_channels = np.asarray(usual if numbers is None else numbers, FLOAT64)
+    for name, numbers, default in (("mean", mean, 0.0), ("std", std, 1.0)):
+        of_channels = np.asarray(default if numbers is None else numbers, FLOAT64)
         if of_channels.shape not in ((), *((n,) for n in channels)):
             raise ValueError(f"{name} is not a number, or one for each of {channels[-1]} channels")
-        given[name] = of_channels
-    if not np.all(given["std"]):
-        raise ValueError("std has a 0, which nothing can be divided by")
-    evaluate("astype((x - mean) / std, float32)", given, out=out)
+        variables[name] = of_channels
+    if not np.all(variables["std"]):
+        raise ValueError("std has a 0, by which nothing can be divided")
+    evaluate("astype((x - mean) / std, float32)", variables, out=out)
     return out

@@ -1,5 +1,6 @@
-"""Random numbers with NumPy's names: the same bits on every engine, each element's from its own place.
+"""Random numbers with NumPy's names, by the counter-based generator Philox4x64-10 (Salmon et al. 2011).
 
+Each element is computed from its own counter, so the bits are the same on every engine.
 `Generator.random` and `Generator.bytes` give the numbers of ``np.random.Generator(np.random.Philox(seed))``.
 """
 

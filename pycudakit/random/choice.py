@@ -1,4 +1,4 @@
-"""The arguments of `integers`, and `shuffle`, `permuted` and `choice`, in terms of what a generator draws."""
+"""`shuffle`, `permuted` and `choice` in terms of a generator's draws, and the bounds of `integers`."""
 
 from __future__ import annotations
 
@@ -15,52 +15,54 @@ from pycudakit._native.dtypes import FLOAT64, INT64, Array, DType
 
 
 class SupportsDraws(Protocol):
-    """What choosing draws from: a `Generator`."""
+    """The methods of a `Generator` that choosing uses."""
 
     @property
     def integers(self) -> Callable[..., Any]:
-        """Draw integers below a limit."""
+        """Draw integers within bounds."""
         ...
 
     @property
     def random(self) -> Callable[..., Any]:
-        """Draw floats of [0, 1)."""
+        """Draw floats in [0, 1)."""
         ...
 
     @property
     def exponential(self) -> Callable[..., Any]:
-        """Draw waiting times."""
+        """Draw exponential samples."""
         ...
 
     @property
     def permutation(self) -> Callable[..., Any]:
-        """Draw an order."""
+        """Draw a permutation."""
         ...
 
     @property
     def shuffle(self) -> Callable[..., Any]:
-        """Put an array in such an order."""
+        """Shuffle an array in place."""
         ...
 
 
 ALL = (1 << 64) - 1  # bits of a word
-# Of a population so many times as large as the sample, and larger than this.
+# A sample is small if the population exceeds both `_RARE` times the sample and `_FEW`.
 _RARE, _FEW = 50, 10_000
 
 
-def integer_bounds(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool) -> tuple[Array, Array]:
-    """Return the least of the integers to draw, and how much more the greatest is, modulo 2**64."""
+def integer_bounds(
+    numpy_generator: Any, low: Any, high: Any, dtype: Any, endpoint: bool
+) -> tuple[Array, Array]:
+    """Return the least integer to draw, and the difference of the greatest from it, modulo 2**64."""
     kind = np.dtype(dtype)
     if np.ndim(low) == 0 and (high is None or np.ndim(high) == 0):
-        numpys.integers(low, high, None, dtype, endpoint)  # raises what there is to raise
+        numpy_generator.integers(low, high, None, dtype, endpoint)  # raises NumPy's errors
         first, last = (0, low) if high is None else (low, high)
         first, last = int(first), int(last) - (not endpoint)
         return np.array(first & ALL, np.uint64), np.array(last - first, np.uint64)
     if kind.kind not in "biu" or not kind.isnative:
-        numpys.integers(low, high, 1, dtype, endpoint)
+        numpy_generator.integers(low, high, 1, dtype, endpoint)
     if high is None:
         low, high = 0, low
-    # As Python's integers, which hold all: NumPy's own way for its widest types.
+    # Computed with Python's integers, which cannot overflow, as NumPy does for its widest types.
     firsts, lasts = (np.asarray(end) for end in (low, high))
     wide = any(a.dtype.kind not in "bi" for a in (firsts, lasts)) or kind == np.uint64
     if wide:
@@ -68,13 +70,13 @@ def integer_bounds(numpys: Any, low: Any, high: Any, dtype: Any, endpoint: bool)
         firsts, lasts = (np.asarray(integer(a), object) for a in (firsts, lasts))
     else:
         firsts, lasts = (a.astype(INT64, copy=False) for a in (firsts, lasts))
-    are_none = np.any(firsts > lasts if endpoint else firsts >= lasts)
-    check_bounds(kind, endpoint, firsts, lasts, bool(are_none))
+    is_empty = np.any(firsts > lasts if endpoint else firsts >= lasts)
+    check_bounds(kind, endpoint, firsts, lasts, bool(is_empty))
     if wide:
         to_word = np.frompyfunc(lambda value: value & ALL, 1, 1)
         spans = to_word(lasts - firsts - (not endpoint))
         return np.asarray(to_word(firsts), np.uint64), np.asarray(spans, np.uint64)
-    spans = lasts.view(np.uint64) - firsts.view(np.uint64)  # which wrap as they must
+    spans = lasts.view(np.uint64) - firsts.view(np.uint64)  # modulo 2**64
     return firsts.view(np.uint64), spans - np.uint64(not endpoint)
 
 
@@ -83,19 +85,19 @@ def integer_limits(kind: DType) -> tuple[int, int]:
     return (0, 1) if kind.kind == "b" else (int(np.iinfo(kind).min), int(np.iinfo(kind).max))
 
 
-def check_bounds(kind: DType, endpoint: bool, firsts: Array, lasts: Array, are_none: bool) -> None:
-    """Refuse ends, or the least and the greatest of each, that NumPy refuses; and ends with none between."""
+def check_bounds(kind: DType, endpoint: bool, firsts: Array, lasts: Array, is_empty: bool) -> None:
+    """Raise NumPy's errors for bounds out of a type's range, and for empty intervals."""
     least, most = integer_limits(kind)
     if np.any(firsts < least) or np.any(firsts > most):
         raise ValueError(f"low is out of bounds for {kind}")
     if np.any(lasts > (most if endpoint else most + 1)):
         raise ValueError(f"high is out of bounds for {kind}")
-    if are_none:
+    if is_empty:
         raise ValueError("low > high" if endpoint else "low >= high")
 
 
 def shuffle(x: Any, axis: int, order_of: Callable[[int], Array]) -> None:
-    """Reorder in place."""
+    """Shuffle an array or a list in place."""
     if isinstance(x, np.ndarray):
         if x.ndim == 0:
             raise TypeError("len() of unsized object")
@@ -104,17 +106,17 @@ def shuffle(x: Any, axis: int, order_of: Callable[[int], Array]) -> None:
             raise ValueError("array is read-only")
         x[...] = np.take(x, order_of(x.shape[along]), along)
         return
-    if axis != 0:  # as NumPy refuses it
+    if axis != 0:  # NumPy's error
         raise NotImplementedError("Axis argument is only supported on ndarray objects")
     values = [x[i] for i in range(len(x))]
     if values:
-        x[0] = values[0]  # raises before anything is drawn, if it takes none
-    for place, source in enumerate(order_of(len(values)).tolist()):
-        x[place] = values[source]
+        x[0] = values[0]  # raises before anything is drawn, if x is not writable
+    for index, source in enumerate(order_of(len(values)).tolist()):
+        x[index] = values[source]
 
 
 def permuted(x: Any, axis: Any, out: Any, order_of: Callable[..., Array]) -> Array:
-    """Return the elements along an axis in orders of their own, as `Generator.permuted` says."""
+    """Permute the slices along an axis independently: the implementation of `Generator.permuted`."""
     array = np.asarray(x)
     if out is not None:
         if type(out) is not np.ndarray:
@@ -140,7 +142,7 @@ def permuted(x: Any, axis: Any, out: Any, order_of: Callable[..., Array]) -> Arr
 def choose(
     generator: SupportsDraws, a: Any, size: Any, replace: bool, p: Any, axis: int, shuffled: bool
 ) -> Any:
-    """Choose elements, as `Generator.choice` says."""
+    """Choose elements of an array: the implementation of `Generator.choice`."""
     array = np.asanyarray(a)
     count = sample_count(size)
     population = _population(a, array, axis, count)
@@ -153,8 +155,8 @@ def choose(
             chosen = sorting.searchsorted(cumulative_probabilities(p), generator.random(size), side="right")
     else:
         check_sample(population, count, p)
-        found = _without_replacement(generator, population, count, p, shuffled)
-        chosen = found if size is None else found.reshape(size)
+        sampled = _without_replacement(generator, population, count, p, shuffled)
+        chosen = sampled if size is None else sampled.reshape(size)
     chosen = np.asarray(chosen)
     if size is None:
         chosen = int(chosen.item())
@@ -168,7 +170,7 @@ def choose(
 
 
 def sample_count(size: Any) -> int:
-    """Return how many are chosen."""
+    """Return the number of elements to choose."""
     return 1 if size is None else int(np.prod(size, dtype=np.intp))
 
 
@@ -188,7 +190,7 @@ def _population(a: Any, array: Array, axis: int, count: int) -> int:
 
 
 def checked_probabilities(p: Any, population: int) -> Array:
-    """Return what is given as probabilities, refusing what NumPy refuses."""
+    """Return the probabilities as float64; raise NumPy's errors."""
     tolerance = math.sqrt(np.finfo(FLOAT64).eps)
     if isinstance(p, np.ndarray) and np.issubdtype(p.dtype, np.floating):
         tolerance = max(tolerance, math.sqrt(np.finfo(p.dtype).eps))
@@ -210,14 +212,14 @@ def checked_probabilities(p: Any, population: int) -> Array:
 
 
 def cumulative_probabilities(p: Array) -> Array:
-    """Return the ends of the intervals of [0, 1) that have these lengths, one after the other."""
+    """Return the cumulative probabilities, scaled to end at 1."""
     sums: Array = p.cumsum()
     sums /= sums[-1]
     return sums
 
 
 def check_sample(population: int, count: int, p: Array | None) -> None:
-    """Refuse to choose so many without replacement where NumPy refuses it."""
+    """Raise NumPy's error for a sample without replacement that is too large."""
     if count > population:
         raise ValueError("Cannot take a larger sample than population when replace is False")
     if count < 0:
@@ -227,7 +229,7 @@ def check_sample(population: int, count: int, p: Array | None) -> None:
 
 
 def is_small_sample(population: int, count: int) -> bool:
-    """Tell whether a sample is so small that its elements are drawn, and not keys for all."""
+    """Return True if a sample is drawn element by element, instead of permuting the population."""
     return population > _FEW and population > _RARE * count
 
 
@@ -235,7 +237,7 @@ def _without_replacement(
     generator: SupportsDraws, population: int, count: int, p: Array | None, shuffled: bool
 ) -> Array:
     if p is not None:
-        # Whoever comes first of exponential waiting times, and then who comes next.
+        # The `count` smallest of exponential samples with rates p are a weighted sample.
         waiting = generator.exponential(1.0, population)
         with np.errstate(divide="ignore"):
             waiting /= p
@@ -247,7 +249,7 @@ def _without_replacement(
 
 
 def _floyd(generator: SupportsDraws, population: int, count: int, shuffled: bool) -> Array:
-    """Choose few of many: each time one of one more, and the last of these if it has been chosen."""
+    """Draw a small sample without replacement by Floyd's algorithm (Bentley and Floyd 1987)."""
     tops = np.arange(population - count, population, dtype=INT64)
     drawn = generator.integers(0, tops, endpoint=True).tolist() if count else []
     chosen: dict[int, None] = {}

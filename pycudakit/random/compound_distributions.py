@@ -1,4 +1,4 @@
-"""Distributions that are made of several draws for each number, or for each vector."""
+"""Distributions that need several draws for each number or vector: noncentral, Dirichlet, multinomial, ..."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from pycudakit.random.generator_base import NUMPY_GENERATOR, shape_of
 from pycudakit.random.philox import Stream
 from pycudakit.random.transform_distributions import TransformedDistributions, named_engine
 
-# Where all of alpha are below, gamma numbers may all be 0: sticks are broken instead, as NumPy does it.
+# If all of alpha are below this, gamma samples may all be 0: NumPy breaks sticks by beta samples instead.
 BREAK_STICKS_BELOW = 0.1
-_MAX_COUNT = 9e18  # the mean of Poisson numbers that are integers, nearly as much as NumPy takes
+_MAX_COUNT = 9e18  # the largest Poisson mean for int64, close to NumPy's limit
 _LARGEST = float(np.finfo(FLOAT64).max)
 
 
 def _check(draw: Callable[[Any], Any], shape: tuple[int, ...], size: Any) -> None:
-    """Raise what NumPy raises, by drawing nothing of a shape."""
+    """Raise NumPy's errors, by drawing an array without elements."""
     try:
         draw((0, *shape))
     except (TypeError, ValueError, OverflowError):
-        draw(size)  # whose error is of the size that was given
+        draw(size)  # its error names the size that was passed
         raise
 
 
 class CompoundDistributions(TransformedDistributions):
-    """A generator's methods for distributions that are made of several draws."""
+    """The generator's methods for distributions that need several draws per sample."""
 
     __slots__ = ()
 
     def _taken(self, shape: tuple[int, ...]) -> Stream:
-        """Take a word for each element, and return the stream of these."""
-        place = self._stream.take_words(math.prod(shape))
-        return Stream(place.key, place.word)
+        """Take a word per element, and return the stream of these words."""
+        position = self._stream.take_words(math.prod(shape))
+        return Stream(position.key, position.word)
 
     @accept_foreign_arrays
     @logged_as_one_call("noncentral_chisquare")
     def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
-        """Return floats of a noncentral χ² distribution: of a Poisson and a gamma number each.
+        """Draw samples from a noncentral chi-square distribution, from a Poisson and a gamma sample each.
 
         Parameters
         ----------
         df, nonc : float or array_like of float
-            Degrees of freedom, and how far from the centre; arrays are broadcast.
+            The degrees of freedom and the noncentrality; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -62,25 +62,25 @@ class CompoundDistributions(TransformedDistributions):
         >>> abs(float(x.mean()) - 5) < 0.2
         True
         """
-        given = self._draw_arguments("noncentral_chisquare", size, df, nonc)
+        arguments = self._draw_arguments("noncentral_chisquare", size, df, nonc)
         if self._is_numpys():
-            return self._by_numpy("noncentral_chisquare", given.by_numpy)
-        x = self._halves(self._taken(given.shape), given.shape, *given.floats())
-        return self._computed("2 * x", given, x, {})
+            return self._by_numpy("noncentral_chisquare", arguments.by_numpy)
+        x = self._halves(self._taken(arguments.shape), arguments.shape, *arguments.floats())
+        return self._computed("2 * x", arguments, x, {})
 
     @accept_foreign_arrays
     @logged_as_one_call("noncentral_f")
     def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
-        """Return floats of a noncentral F distribution: ratios of a noncentral χ² number to one of χ².
+        """Draw samples from the noncentral F distribution: ratios of noncentral and central chi-squares.
 
         Parameters
         ----------
         dfnum, dfden : float or array_like of float
-            Degrees of freedom of both.
+            The degrees of freedom of both.
         nonc : float or array_like of float
-            How far the first is from the centre; arrays are broadcast.
+            The noncentrality of the numerator; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -89,24 +89,24 @@ class CompoundDistributions(TransformedDistributions):
         >>> abs(float(x.mean()) - 20 * 7 / (5 * 18)) < 0.05
         True
         """
-        given = self._draw_arguments("noncentral_f", size, dfnum, dfden, nonc)
+        arguments = self._draw_arguments("noncentral_f", size, dfnum, dfden, nonc)
         if self._is_numpys():
-            return self._by_numpy("noncentral_f", given.by_numpy)
-        a, b, nonc = given.floats()
-        words = self._taken(given.shape)
-        x = self._halves(words, given.shape, a, nonc)
-        y = self._at(words.beside(2)).standard_gamma(b / 2, given.shape)
-        return self._computed("(x * b) / (y * a)", given, x, {"a": a, "b": b, "y": y})
+            return self._by_numpy("noncentral_f", arguments.by_numpy)
+        a, b, nonc = arguments.floats()
+        words = self._taken(arguments.shape)
+        x = self._halves(words, arguments.shape, a, nonc)
+        y = self._at(words.beside(2)).standard_gamma(b / 2, arguments.shape)
+        return self._computed("(x * b) / (y * a)", arguments, x, {"a": a, "b": b, "y": y})
 
     def _halves(self, words: Stream, shape: tuple[int, ...], df: Any, nonc: Any) -> Any:
-        """Draw halves of noncentral χ² numbers."""
+        """Draw noncentral chi-square samples, divided by 2."""
         is_nan = np.isnan(nonc)
         means = np.where(is_nan, 0.0, nonc) / 2
         most = np.minimum(means, _MAX_COUNT)
         counts = self._at(words).poisson(most, shape)
         is_beyond = means > most
         if isinstance(is_beyond, LazyArray) or is_beyond.any():
-            # A Poisson number is a normal one there, as far as floats go: so far from its mean, scaled.
+            # For so large a mean, Poisson is normal: scale the deviation of a sample of the largest mean.
             scale = np.sqrt(np.minimum(means, _LARGEST) / _MAX_COUNT)
             counts = np.where(is_beyond, means + (counts - most) * scale, counts)
         return self._at(words.beside(1)).standard_gamma(counts + np.where(is_nan, nonc, df / 2), shape)
@@ -114,14 +114,14 @@ class CompoundDistributions(TransformedDistributions):
     @accept_foreign_arrays
     @logged_as_one_call("logseries")
     def logseries(self, p: Any, size: Any = None) -> Any:
-        """Return integers of a logarithmic series distribution, by Kemp's way.
+        """Draw samples from a logarithmic series distribution, by Kemp's algorithm (1981).
 
         Parameters
         ----------
         p : float or array_like of float
-            The ratio of the series.
+            The parameter of the series.
         size : int or tuple of int, optional
-            The shape; without it, that of `p`.
+            The shape; by default that of `p`.
 
         Examples
         --------
@@ -130,32 +130,32 @@ class CompoundDistributions(TransformedDistributions):
         >>> int(x.min()), abs(float(x.mean()) - 1.4427) < 0.05
         (1, True)
         """
-        given = self._draw_arguments("logseries", size, p)
+        arguments = self._draw_arguments("logseries", size, p)
         if self._is_numpys():
-            return self._by_numpy("logseries", given.by_numpy)
-        words = self._taken(given.shape)
-        (ratio,) = given.floats()
-        other = self._at(words.beside(1)).uniform(size=given.shape)
-        q = self._computed("-expm1(log1p(-p) * (1 - x))", given, other, {"p": ratio})
-        x = self._at(words).uniform(size=given.shape)
-        # Where q is 0, as it is of a ratio of 0, all are 1.
+            return self._by_numpy("logseries", arguments.by_numpy)
+        words = self._taken(arguments.shape)
+        (ratio,) = arguments.floats()
+        other = self._at(words.beside(1)).uniform(size=arguments.shape)
+        q = self._computed("-expm1(log1p(-p) * (1 - x))", arguments, other, {"p": ratio})
+        x = self._at(words).uniform(size=arguments.shape)
+        # If q is 0 (p is 0), all samples are 1.
         expression = "1 + floor(log(1 - x) / log(q)) if 1 - x <= q * q else (1.0 if 1 - x >= q else 2.0)"
-        x = self._computed(expression, given, x, {"q": q})
-        return int(x) if given.is_scalar else x.astype(INT64)
+        x = self._computed(expression, arguments, x, {"q": q})
+        return int(x) if arguments.is_scalar else x.astype(INT64)
 
     # ---- Vectors ------------------------------------------------------------------------------------
 
     @accept_foreign_arrays
     @logged_as_one_call("dirichlet")
     def dirichlet(self, alpha: Any, size: Any = None) -> Any:
-        """Return vectors of shares that add up to 1: gamma numbers, over their sum.
+        """Draw samples from the Dirichlet distribution: gamma samples, divided by their sum.
 
         Parameters
         ----------
         alpha : array_like of float
-            The shape of each gamma number, a vector.
+            The shape parameters of the gamma samples, a vector.
         size : int or tuple of int, optional
-            How many vectors; without it, one.
+            The number or shape of the vectors; by default one.
 
         Examples
         --------
@@ -167,8 +167,8 @@ class CompoundDistributions(TransformedDistributions):
         if self._is_numpys():
             return self._by_numpy("dirichlet", lambda g: g.dirichlet(alpha, size))
         shape = () if size is None else shape_of(size)
-        _check(lambda wanted: NUMPY_GENERATOR.dirichlet(alpha, wanted), shape, size)
-        shapes = np.asarray(alpha, FLOAT64) + 0.0  # which are not -0.0: a gamma number's may not be
+        _check(lambda size_: NUMPY_GENERATOR.dirichlet(alpha, size_), shape, size)
+        shapes = np.asarray(alpha, FLOAT64) + 0.0  # turns -0.0, which gamma refuses, into 0.0
         if len(shapes) > 1 and shapes.max() < BREAK_STICKS_BELOW:
             with named_engine():
                 return self._broken(shapes, np.empty((*shape, len(shapes))), cumsum, cumprod)
@@ -178,8 +178,8 @@ class CompoundDistributions(TransformedDistributions):
         return drawn
 
     def _broken(self, shapes: Any, drawn: Any, sums: Callable[..., Any], products: Callable[..., Any]) -> Any:
-        """Break sticks, each time a share of what is left, to an array of vectors."""
-        shapes = np.maximum(shapes, np.finfo(FLOAT64).tiny)  # of a beta number, neither may be 0
+        """Fill an array of vectors by stick breaking: each element is a beta share of the rest."""
+        shapes = np.maximum(shapes, np.finfo(FLOAT64).tiny)  # beta's parameters must be positive
         rests = sums(shapes[:0:-1])[::-1]
         shares = self.beta(shapes[:-1], rests, (*drawn.shape[:-1], len(rests)))
         left = products(1 - shares, axis=-1)
@@ -191,16 +191,17 @@ class CompoundDistributions(TransformedDistributions):
     @accept_foreign_arrays
     @logged_as_one_call("multinomial")
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
-        """Return how often each of several outcomes comes in `n` trials: a binomial number of what is left.
+        """Draw samples from a multinomial distribution, by conditional binomial samples.
 
         Parameters
         ----------
         n : int or array_like of int
-            Trials.
+            The number of trials.
         pvals : array_like of float
-            The probability of each outcome, along the last axis; of the last, it is what is left of 1.
+            The probability of each outcome, along the last axis; that of the last is the rest to 1.
         size : int or tuple of int, optional
-            How many vectors; without it, as many as `n` and the other axes of `pvals` are broadcast to.
+            The number or shape of the vectors; by default the broadcast shape of `n` and `pvals` without its
+            last axis.
 
         Examples
         --------
@@ -212,15 +213,15 @@ class CompoundDistributions(TransformedDistributions):
         if self._is_numpys():
             return self._by_numpy("multinomial", lambda g: g.multinomial(n, pvals, size))
         likely = np.asarray(pvals, FLOAT64)
-        own = np.broadcast_shapes(np.shape(n), likely.shape[:-1])
-        shape = own if size is None else shape_of(size)
-        _check(lambda wanted: NUMPY_GENERATOR.multinomial(n, pvals, wanted), shape, size)
+        own_shape = np.broadcast_shapes(np.shape(n), likely.shape[:-1])
+        shape = own_shape if size is None else shape_of(size)
+        _check(lambda size_: NUMPY_GENERATOR.multinomial(n, pvals, size_), shape, size)
         words = self._taken(shape)
         drawn = np.empty((*shape, likely.shape[-1]), INT64)
         return self._outcomes(words, np.asarray(n).astype(INT64), likely, drawn)
 
     def _outcomes(self, words: Stream, trials: Any, likely: Any, drawn: Any) -> Any:
-        """Draw how often each outcome comes, to an array of vectors."""
+        """Fill an array of vectors with the counts of each outcome, by conditional binomial samples."""
         left, rest = trials, np.ones(())
         for outcome in range(likely.shape[-1] - 1):
             share = likely[..., outcome]

@@ -1,4 +1,4 @@
-"""Random numbers as Dask arrays: each element from its own place in the sequence, whatever the blocks."""
+"""`on_dask`: random numbers as a Dask array, whose elements do not depend on the chunks."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from pycudakit.random.generator import Generator
 from pycudakit.random.generator_base import shape_of
 from pycudakit.random.philox import Stream
 
-_PROBE_ELEMENTS = 1024  # elements, which are of whole words for every distribution
+_PROBE_ELEMENTS = 1024  # elements drawn to count the words of each; for every distribution a whole number
 
 
 def on_dask(
     generator: Generator, name: str, *parameters: Any, size: Any, chunks: Any = "auto", **options: Any
 ) -> Any:
-    """Return what a method of a generator draws, as a Dask array: blocks are drawn where they are needed.
+    """Draw from a method of a generator as a Dask array: chunks are drawn where they are needed.
 
-    The numbers are those that the method would return, however they are cut, and the generator goes on after
+    The numbers are those that the method would return, whatever the chunks. The generator advances past
     them.
 
     Parameters
     ----------
     generator : Generator
-        Which one.
+        The generator.
     name : str
         The method: ``"random"``, ``"standard_normal"``, ``"integers"``, ...
     *parameters
-        The method's own, which are numbers.
+        The method's parameters, which must be numbers.
     size : int or tuple of int
         The shape.
     chunks : int, tuple of int or "auto"
-        The blocks along the first axis, as Dask has them, or an array's `chunks`. Other axes are not cut.
+        The chunks along the first axis, as in Dask, or an array's `chunks`. Other axes are not chunked.
     **options
-        The method's other arguments, as ``dtype="float32"``.
+        The method's other arguments, such as ``dtype="float32"``.
 
     Examples
     --------
@@ -60,7 +60,7 @@ def on_dask(
     trial = copy.copy(generator)
     sample = getattr(trial, name)(*parameters, size=_PROBE_ELEMENTS, **options)
     words = trial.__getstate__()[1] - begin
-    # Elements follow each other row by row, so blocks are of whole rows.
+    # Elements are drawn in C order, so chunks are whole rows.
     cut = tuple(chunks) if isinstance(chunks, (tuple, list)) else chunks
     if cut and isinstance(cut, tuple) and isinstance(cut[0], tuple):  # an array's own chunks
         cut, *others = cut
@@ -68,39 +68,39 @@ def on_dask(
             raise errors.Unsupported(f"{name} on Dask: blocks are of whole rows, but chunks are {chunks}")
     blocks = da.core.normalize_chunks((cut, *[-1] * (len(shape) - 1)), shape, dtype=sample.dtype)
     row = math.prod(shape[1:])
-    places = [int(start) * row * words for start in np.cumsum([0, *blocks[0]])]
-    if any(place % _PROBE_ELEMENTS for place in places[:-1]) or (
+    offsets = [int(start) * row * words for start in np.cumsum([0, *blocks[0]])]
+    if any(offset % _PROBE_ELEMENTS for offset in offsets[:-1]) or (
         half is not None and words < _PROBE_ELEMENTS
     ):
         raise errors.Unsupported(
             f"{name} on Dask: elements of {sample.dtype} come two to a word, so blocks begin after an even "
             f"number of them: choose other chunks than {blocks[0]}, after drawing an even number"
         )
-    at = [Stream(key, begin + place // _PROBE_ELEMENTS) for place in places[:-1]]
-    made = da.map_blocks(
-        _Block([stream.state() for stream in at], name, parameters, options),
+    streams = [Stream(key, begin + offset // _PROBE_ELEMENTS) for offset in offsets[:-1]]
+    array = da.map_blocks(
+        _Block([stream.state() for stream in streams], name, parameters, options),
         chunks=blocks,
         dtype=sample.dtype,
         meta=np.empty((0,) * len(shape), sample.dtype),
     )
-    last = Stream(key, begin + places[-1] // _PROBE_ELEMENTS)
-    if places[-1] % _PROBE_ELEMENTS:  # half of a word is left
+    last = Stream(key, begin + offsets[-1] // _PROBE_ELEMENTS)
+    if offsets[-1] % _PROBE_ELEMENTS:  # half of a word is left
         last.take_halves(1)
     generator.__setstate__(last.state() if words < _PROBE_ELEMENTS else (key, last.word, half))
-    return made
+    return array
 
 
 class _Block:
-    """Draws a block."""
+    """Draws one chunk, from the state at its beginning."""
 
-    def __init__(self, places: list[Any], name: str, parameters: Any, options: Any) -> None:
-        self._draw_arguments = places, name, parameters, options
+    def __init__(self, states: list[Any], name: str, parameters: Any, options: Any) -> None:
+        self._draw_arguments = states, name, parameters, options
         self.__name__ = name
 
     def __call__(self, block_info: Any = None) -> Any:
-        """Draw."""
-        places, name, parameters, options = self._draw_arguments
-        state = block_info[None]
+        """Draw the chunk that `block_info` describes."""
+        states, name, parameters, options = self._draw_arguments
+        chunk = block_info[None]
         generator = Generator(0)
-        generator.__setstate__(places[state["chunk-location"][0]])
-        return getattr(generator, name)(*parameters, size=state["chunk-shape"], **options)
+        generator.__setstate__(states[chunk["chunk-location"][0]])
+        return getattr(generator, name)(*parameters, size=chunk["chunk-shape"], **options)

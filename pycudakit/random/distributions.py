@@ -1,4 +1,4 @@
-"""The distributions that a generator draws from."""
+"""Distributions that the native library samples by its own algorithms: normal, gamma, Poisson and others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE, TWO = np.array(1.0), np.array(2.0)
 
 
 class Distributions(GeneratorBase):
-    """A generator's methods for distributions of a name."""
+    """The generator's methods for distributions that `pk_random` draws directly."""
 
     __slots__ = ()
 
@@ -37,18 +37,19 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Return normally distributed floats of mean 0 and standard deviation 1.
+        """Draw samples from a standard Normal distribution (mean=0, stdev=1).
 
-        Each is the quantile of its own 64 bits, or 32 for float32, the highest of which is the sign.
+        Each is computed by inversion: the quantile of 64 random bits (32 for float32), the highest bit of
+        which is the sign.
 
         Parameters
         ----------
         size : int or tuple of int, optional
-            The shape; without it and `out`, one number.
+            The shape; by default that of `out`, or one number.
         dtype : {float64, float32}
-            Their type.
+            The type of the samples.
         out : ndarray, optional
-            What to fill, in the order of its memory.
+            The array to fill, in memory order.
 
         Examples
         --------
@@ -62,14 +63,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-        """Return floats from `low` on, below `high`: ``low + (high - low) * random()``.
+        """Draw samples from a uniform distribution over [low, high): ``low + (high - low) * random()``.
 
         Parameters
         ----------
         low, high : float or array_like of float
-            The ends; arrays are broadcast.
+            The bounds; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the ends.
+            The shape; by default that of the bounds.
 
         Examples
         --------
@@ -84,14 +85,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return normally distributed floats: ``loc + scale * standard_normal()``.
+        """Draw random samples from a normal (Gaussian) distribution: ``loc + scale * standard_normal()``.
 
         Parameters
         ----------
         loc, scale : float or array_like of float
             The mean and the standard deviation; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -106,14 +107,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return exponentially distributed floats: the logarithm of a uniform number, times ``-scale``.
+        """Draw samples from an exponential distribution, by inversion: ``-scale * log(uniform)``.
 
         Parameters
         ----------
         scale : float or array_like of float
             The mean.
         size : int or tuple of int, optional
-            The shape; without it, that of `scale`.
+            The shape; by default that of `scale`.
 
         Examples
         --------
@@ -130,20 +131,20 @@ class Distributions(GeneratorBase):
     def standard_exponential(
         self, size: Any = None, dtype: Any = np.float64, method: Any = "zig", out: Any = None
     ) -> Any:
-        """Return exponentially distributed floats of mean 1.
+        """Draw samples from the standard exponential distribution, with mean 1.
 
-        Each is minus the logarithm of its own 64 bits, or 32 for float32, whatever the `method`.
+        Each is minus the logarithm of 64 random bits (32 for float32), whatever the `method`.
 
         Parameters
         ----------
         size : int or tuple of int, optional
-            The shape; without it and `out`, one number.
+            The shape; by default that of `out`, or one number.
         dtype : {float64, float32}
-            Their type.
+            The type of the samples.
         method : {"zig", "inv"}
-            What NumPy draws by, on the engine ``numpy``.
+            NumPy's algorithm, on the engine ``numpy``; ignored by others.
         out : ndarray, optional
-            What to fill, in the order of its memory.
+            The array to fill, in memory order.
 
         Examples
         --------
@@ -158,14 +159,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Any:
-        """Return floats whose logarithms are normally distributed: the exponentials of `normal`.
+        """Draw samples from a log-normal distribution: the exponentials of `normal`.
 
         Parameters
         ----------
         mean, sigma : float or array_like of float
             The mean and the standard deviation of the logarithms; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -181,18 +182,18 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Return floats of a gamma distribution of scale 1, by Marsaglia and Tsang's rejection.
+        """Draw samples from a standard Gamma distribution, of scale 1, by Marsaglia and Tsang's rejection.
 
         Parameters
         ----------
         shape : float or array_like of float
             The shape of the distribution.
         size : int or tuple of int, optional
-            The shape of the result; without it, that of `out` or `shape`.
+            The shape of the result; by default that of `out` or `shape`.
         dtype : {float64, float32}
-            Their type; float32 are those of float64, rounded.
+            The type of the samples; float32 are rounded from float64.
         out : ndarray, optional
-            What to fill, in the order of its memory.
+            The array to fill, in memory order.
 
         Examples
         --------
@@ -201,25 +202,25 @@ class Distributions(GeneratorBase):
         >>> abs(x.mean(axis=0) - [0.5, 3]) < 0.1
         array([ True,  True])
         """
-        wanted = float_type(dtype, "standard_gamma")
+        float_dtype = float_type(dtype, "standard_gamma")
         if out is not None:
-            checked_out(out, size, wanted, must_be_c=True)
+            checked_out(out, size, float_dtype, must_be_c=True)
             if isinstance(shape, np.ndarray) and np.may_share_memory(shape, out):
-                shape = shape.copy()  # or some would be overwritten before they are read
+                shape = shape.copy()  # it would be overwritten while it is read
         arguments = self._draw_arguments("standard_gamma", size, shape, out=out, others=(dtype, out))
-        return self._draw(arguments, GAMMA, wanted, *arguments.floats(), ONE)
+        return self._draw(arguments, GAMMA, float_dtype, *arguments.floats(), ONE)
 
     @prefetching
     @accept_foreign_arrays
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return floats of a gamma distribution: ``scale * standard_gamma(shape)``.
+        """Draw samples from a Gamma distribution: ``scale * standard_gamma(shape)``.
 
         Parameters
         ----------
         shape, scale : float or array_like of float
             The shape of the distribution, and its scale; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape of the result; without it, that of the parameters.
+            The shape of the result; by default that of the parameters.
 
         Examples
         --------
@@ -234,14 +235,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def chisquare(self, df: Any, size: Any = None) -> Any:
-        """Return floats of a chi-square distribution: ``gamma(df / 2, 2)``.
+        """Draw samples from a chi-square distribution: ``gamma(df / 2, 2)``.
 
         Parameters
         ----------
         df : float or array_like of float
             Degrees of freedom.
         size : int or tuple of int, optional
-            The shape; without it, that of `df`.
+            The shape; by default that of `df`.
 
         Examples
         --------
@@ -257,14 +258,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def beta(self, a: Any, b: Any, size: Any = None) -> Any:
-        """Return floats of a beta distribution: the share of one gamma number in the sum of two.
+        """Draw samples from a Beta distribution: a gamma sample divided by the sum of two.
 
         Parameters
         ----------
         a, b : float or array_like of float
-            The shapes of the two; arrays are broadcast.
+            The shapes of the two gamma distributions; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape of the result; without it, that of the parameters.
+            The shape of the result; by default that of the parameters.
 
         Examples
         --------
@@ -288,9 +289,10 @@ class Distributions(GeneratorBase):
         *,
         method: str = "svd",
     ) -> Any:
-        """Return vectors of normally distributed floats: rows of `standard_normal`, by a factor of `cov`.
+        """Draw random samples from a multivariate normal distribution.
 
-        NumPy finds the factor, and multiplies by it, one column after the other.
+        A vector is a row of `standard_normal` times a factor of `cov`. NumPy computes the factor and the
+        product.
 
         Parameters
         ----------
@@ -299,13 +301,13 @@ class Distributions(GeneratorBase):
         cov : array_like of float
             The covariance of its elements.
         size : int or tuple of int, optional
-            How many vectors; without it, one.
+            The number or shape of the vectors; by default one.
         check_valid : {"warn", "raise", "ignore"}
-            What to do about a `cov` that is not symmetric and positive semidefinite.
+            The reaction to a `cov` that is not symmetric and positive semidefinite.
         tol : float
-            How far from that it may be.
+            The tolerance of that check.
         method : {"svd", "eigh", "cholesky"}
-            How the factor is found.
+            The factorization of `cov`.
 
         Examples
         --------
@@ -332,16 +334,16 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
-        """Return integers of a Poisson distribution.
+        """Draw samples from a Poisson distribution.
 
-        By inversion where the mean is below 10, and else by transformed rejection (PTRS).
+        The algorithm is inversion if the mean is below 10, else transformed rejection (PTRS, Hörmann 1993).
 
         Parameters
         ----------
         lam : float or array_like of float
             The mean.
         size : int or tuple of int, optional
-            The shape; without it, that of `lam`.
+            The shape; by default that of `lam`.
 
         Examples
         --------
@@ -356,19 +358,19 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
-        """Return how many of `n` trials succeed, each with probability `p`.
+        """Draw samples from a binomial distribution: the number of successes in `n` trials.
 
-        By inversion where the mean of successes, or of failures if they are fewer, is below 10, and else by
-        transformed rejection (BTRS).
+        The algorithm is inversion if the mean of successes, or of failures if they are fewer, is below 10,
+        else transformed rejection (BTRS, Hörmann 1993).
 
         Parameters
         ----------
         n : int or array_like of int
-            Trials.
+            The number of trials.
         p : float or array_like of float
-            The probability that one succeeds.
+            The probability of success in one trial.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -383,14 +385,14 @@ class Distributions(GeneratorBase):
     @prefetching
     @accept_foreign_arrays
     def geometric(self, p: Any, size: Any = None) -> Any:
-        """Return how many trials it takes to succeed once: an exponential number, in whole steps.
+        """Draw samples from the geometric distribution: the trials until the first success, by inversion.
 
         Parameters
         ----------
         p : float or array_like of float
-            The probability that one trial succeeds.
+            The probability of success in one trial.
         size : int or tuple of int, optional
-            The shape; without it, that of `p`.
+            The shape; by default that of `p`.
 
         Examples
         --------

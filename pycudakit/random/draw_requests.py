@@ -1,4 +1,4 @@
-"""Calls of pk_random: what to draw, where from, and where to."""
+"""Requests to `pk_random`: the distribution, the position in the stream, the parameters and the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WORD = (1 << 64) - 1
 
 
 class DrawKind(NamedTuple):
-    """What is drawn, and what an element costs on a thread of the CPU engine, in nanoseconds."""
+    """A distribution of `pk_random`, and its cost per element on one thread of the CPU engine, in ns."""
 
     name: str
     code: int
@@ -41,16 +41,16 @@ GAMMA = DrawKind("gamma", abi.RANDOM_GAMMA, 18.0)
 BETA = DrawKind("beta", abi.RANDOM_BETA, 35.0)
 GEOMETRIC = DrawKind("geometric", abi.RANDOM_GEOMETRIC, 9.0)
 
-# NumPy's seconds for a call that has a generator made, and nanoseconds for 8 bytes.
+# Seconds of NumPy per call, including making a generator, and nanoseconds per 8 bytes.
 _NUMPY_CALL, _NUMPY_EACH = 30e-6, 5.0
-_CALL = 15e-6  # of the CPU engine's calls of a few elements, whose requests are kept
+_CALL = 15e-6  # seconds of a CPU engine call for a few elements
 
 
-PREFETCH_ELEMENTS = 4096  # numbers of one call, at most, that are drawn before they are asked for
+PREFETCH_ELEMENTS = 4096  # the most numbers of one call that are drawn ahead
 
 
 class DrawRequest(NamedTuple):
-    """What is drawn, but for where from and how many."""
+    """A request without its position in the stream and its size."""
 
     choice: EngineChoice
     kind: DrawKind
@@ -58,7 +58,7 @@ class DrawRequest(NamedTuple):
     parameters: tuple[Any, ...]
 
     def can_prefetch(self, size: int) -> bool:
-        """Tell whether so many are few, have a word each, and depend on their places alone."""
+        """Return True if so many numbers are few, have one word each, and have scalar parameters."""
         choice = self.choice
         return (
             choice.engine == "cpu"
@@ -70,17 +70,17 @@ class DrawRequest(NamedTuple):
 
 
 def _uses_half_words(kind: DrawKind, dtype: DType) -> bool:
-    """Tell whether an element is made of 32 bits, and not of a word."""
+    """Return True if an element is made of 32 bits instead of a 64-bit word."""
     return dtype.itemsize == 4 and kind.code <= abi.RANDOM_EXPONENTIAL
 
 
 def plan_draws(
     name: str, kind: DrawKind, size: int, dtype: DType, parameters: Sequence[Array] = ()
 ) -> EngineChoice:
-    """Choose an engine."""
+    """Choose the engine of a draw."""
     work = kind.nanoseconds * 1e-9 * size * (0.5 if _uses_half_words(kind, dtype) else 1.0)
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
-    # NumPy has the same numbers for these two alone.
+    # Only for these two distributions are our numbers NumPy's.
     same = kind.code in (abi.RANDOM_BITS, abi.RANDOM_UNIFORM) and not parameters
     numpy = _NUMPY_CALL + _NUMPY_EACH * 1e-9 * size * dtype.itemsize / 8 if same else None
     up = sum(p.nbytes for p in parameters if p.ndim)
@@ -92,7 +92,7 @@ def plan_draws(
 
 
 def draw(
-    plan: EngineChoice,
+    choice: EngineChoice,
     kind: DrawKind,
     stream: Stream,
     out: Array | None,
@@ -100,30 +100,30 @@ def draw(
     dtype: DType,
     *parameters: Any,
 ) -> Array:
-    """Draw an element for each of `shape`, to `out` if there is one."""
+    """Draw an array of a shape, into `out` if there is one."""
     if out is not None:
         target = out
     elif shape:
         target = allocate(dtype, shape, ())
-    else:  # one number, which is read at once: it must not stay on a device, as arrays of fused functions do
+    else:  # one number is read at once, so it must not be device-resident, as results in fused functions are
         target = np.empty((), dtype)
     if target.size == 0:
-        log_empty_call(plan.function)
+        log_empty_call(choice.function)
         return target
-    place = (stream.take_halves if _uses_half_words(kind, dtype) else stream.take_words)(target.size)
+    position = (stream.take_halves if _uses_half_words(kind, dtype) else stream.take_words)(target.size)
     works = _prepared_pool(1 + len(parameters))
     work = works.take()
     try:
-        operands = [np.asarray(one) for one in parameters]  # a number of NumPy's has no address of its own
-        work.bind_operands(place, kind, target, operands)
-        work.run(plan, target.size)
+        operands = [np.asarray(one) for one in parameters]  # a NumPy scalar has no address
+        work.bind_operands(position, kind, target, operands)
+        work.run(choice, target.size)
     finally:
         works.give_back(work)
     return target
 
 
 class _PreparedDraw(NativeCall):
-    """What `pk_random` takes, for so many operands: the result, and parameters."""
+    """Prepared arguments of `pk_random` for a number of operands: the result, and parameters."""
 
     entry = "pk_random"
 
@@ -136,7 +136,7 @@ class _PreparedDraw(NativeCall):
         self._flags, self._strides = self._table["flags"], self._table["strides"]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
-        """Return the entry with its arguments."""
+        """Return the entry, bound to its arguments."""
         operands = ctypes.c_int64(len(self._table))
         entry_arguments = (
             self._draws,
@@ -150,9 +150,9 @@ class _PreparedDraw(NativeCall):
         return abi.bound(library, self.entry, *entry_arguments)
 
     def bind_operands(
-        self, place: StreamPosition, kind: DrawKind, target: Array, parameters: Sequence[Array]
+        self, position: StreamPosition, kind: DrawKind, target: Array, parameters: Sequence[Array]
     ) -> None:
-        """Draw from a place to an array."""
+        """Bind a position in the stream, a distribution, a target array and parameters."""
         dimensions = self._dimensions.value = target.ndim
         self._shape[:dimensions] = target.shape
         for i, array in enumerate((target, *parameters)):
@@ -160,12 +160,12 @@ class _PreparedDraw(NativeCall):
             self._types[i] = code_for(array.dtype)
             self._flags[i] = 0 if array.dtype.isnative else abi.OPERAND_BYTE_SWAPPED
             self._strides[i, :dimensions] = strides_of(array, target.shape) if i else target.strides
-        counter = counter_of(place.word)
-        self._key[:] = place.key
+        counter = counter_of(position.word)
+        self._key[:] = position.key
         self._counter[:] = [counter >> 64 * i & _WORD for i in range(4)]
         draws = self._draws
-        draws["distribution"], draws["word"] = kind.code, place.word % 4
-        draws["has_half"], draws["half"] = place.half is not None, place.half or 0
+        draws["distribution"], draws["word"] = kind.code, position.word % 4
+        draws["has_half"], draws["half"] = position.half is not None, position.half or 0
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""Random numbers with NumPy's names: the same bits on every engine, each element's from its own place.
+"""`Generator` and `default_rng`: random numbers with NumPy's names, the same bits on every engine.
 
 `Generator.random` and `Generator.bytes` give the numbers of ``np.random.Generator(np.random.Philox(seed))``.
 """
@@ -26,15 +26,15 @@ __all__ = ["Generator", "default_rng"]
 
 
 class Generator(CompoundDistributions):
-    """Draws random numbers, on any engine the same.
+    """A random number generator whose numbers are the same on every engine.
 
-    It holds a key, the place in the sequence of words that Philox4x64-10 makes of it, and, of a word whose
-    lower 32 bits have been drawn, the others: so it can be pickled, copied and compared. `default_rng` makes
-    one of a seed. Several threads may draw from one.
+    Its state is the key of Philox4x64-10, the index of the next 64-bit word, and the upper half of a word
+    whose lower 32 bits have been drawn. It can be pickled, copied and compared. `default_rng` makes one from
+    a seed. Several threads may draw from one generator.
 
-    `random` and `bytes` give NumPy's numbers. The other methods are the distributions that NumPy's are, by
-    other ways: each element has its own words, so that the numbers depend neither on the engine nor on how
-    many are drawn at once. On the engine ``numpy`` they are those of NumPy's generator at this place.
+    `random` and `bytes` give NumPy's numbers. The other methods draw from NumPy's distributions by other
+    algorithms: each element has its own words, so that the numbers depend neither on the engine nor on how
+    many are drawn at once. On the engine ``numpy`` they are those of NumPy's generator in the same state.
 
     Examples
     --------
@@ -52,16 +52,16 @@ class Generator(CompoundDistributions):
     @prefetching
     @accept_foreign_arrays
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
-        """Return floats of [0, 1): NumPy's.
+        """Return random floats in the half-open interval [0.0, 1.0), with NumPy's bits.
 
         Parameters
         ----------
         size : int or tuple of int, optional
-            The shape; without it and `out`, one number.
+            The shape; by default that of `out`, or one number.
         dtype : {float64, float32}
-            Of 53 bits, or of 24.
+            The type: floats of 53 bits, or of 24.
         out : ndarray, optional
-            What to fill, in the order of its memory.
+            The array to fill, in memory order.
 
         Examples
         --------
@@ -76,20 +76,21 @@ class Generator(CompoundDistributions):
     def integers(
         self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64, endpoint: bool = False
     ) -> Any:
-        """Return integers from `low` on, below `high`, or below `low` if there is no `high`.
+        """Return random integers from `low` (inclusive) to `high` (exclusive), or to `low` without `high`.
 
-        Each is the upper half of the product of its own 64 bits and the number of integers there are, drawn
-        again where that would favour some of them (Lemire's way).
+        Each is the upper half of the product of 64 random bits and the number of possible integers; biased
+        values are rejected and drawn again (Lemire 2019).
 
         Parameters
         ----------
         low, high : int or array_like of int
-            The ends; arrays are broadcast.
+            The bounds; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the ends.
+            The shape; by default that of the bounds.
         dtype : dtype
-            bool or an integer's.
+            bool or an integer type.
         endpoint : bool
+            Whether `high` is included.
             Whether `high` is one of them.
 
         Examples
@@ -104,10 +105,10 @@ class Generator(CompoundDistributions):
             log_empty_call("integers")
             return NUMPY_GENERATOR.integers(
                 low, high, size, dtype, endpoint
-            )  # which does not look at the ends
+            )  # NumPy does not check the bounds then
         least, span = self._ends(low, high, dtype, endpoint)
-        own = np.broadcast_shapes(least.shape, span.shape)
-        shape = own if size is None else broadcast_shape(own, shape_of(size))
+        own_shape = np.broadcast_shapes(least.shape, span.shape)
+        shape = own_shape if size is None else broadcast_shape(own_shape, shape_of(size))
         numpy: Callable[[Any], Any] = lambda g: g.integers(low, high, size, dtype, endpoint)  # noqa: E731
         result = self._run("integers", INTEGERS, shape, kind, numpy, None, least, span)
         if size is not None or shape or isinstance(result, (int, np.integer)):
@@ -118,7 +119,7 @@ class Generator(CompoundDistributions):
         return integer_bounds(NUMPY_GENERATOR, low, high, dtype, endpoint)
 
     def bytes(self, length: int) -> bytes:
-        """Return so many random bytes: NumPy's.
+        """Return random bytes, with NumPy's bits.
 
         Examples
         --------
@@ -129,7 +130,7 @@ class Generator(CompoundDistributions):
         if not isinstance(length, (int, float, np.integer)):
             raise TypeError("an integer is required")
         length = int(length)
-        words = max(1, -(-length // 4))  # as NumPy draws, which draws four bytes for none, too
+        words = max(1, -(-length // 4))  # NumPy draws four bytes even for a length of zero
         numpy: Callable[[Any], Any] = lambda g: np.frombuffer(g.bytes(4 * words), np.uint32)  # noqa: E731
         drawn = self._run("bytes", BITS, (words,), np.dtype(np.uint32), numpy, None)
         return drawn.view(np.uint8)[:length].tobytes()  # type: ignore[no-any-return]
@@ -139,14 +140,14 @@ class Generator(CompoundDistributions):
     @accept_foreign_arrays
     @logged_as_one_call("permutation")
     def permutation(self, x: Any, axis: int = 0) -> Any:
-        """Return what is along an axis in another order, of which all are as likely.
+        """Randomly permute a sequence along an axis, or return a permuted range.
 
-        The order is that of as many random keys of 64 bits.
+        The order is a stable argsort of random 64-bit keys; all orders are equally likely.
 
         Parameters
         ----------
         x : int or array_like
-            What to reorder; an integer stands for ``arange(x)``.
+            The array to permute; an integer means ``arange(x)``.
         axis : int
             The axis.
 
@@ -167,16 +168,16 @@ class Generator(CompoundDistributions):
     @accept_foreign_arrays
     @logged_as_one_call("permuted")
     def permuted(self, x: Any, *, axis: Any = None, out: Any = None) -> Any:
-        """Return the elements along an axis in other orders: one of its own for each vector there.
+        """Randomly permute `x` along an axis, each slice independently.
 
-        The orders are those of as many random keys of 64 bits as there are elements.
+        The orders are stable argsorts of random 64-bit keys, one for each element.
 
         Parameters
         ----------
         x : array_like
-            What to reorder.
+            The array to permute.
         axis : int, optional
-            The axis; without it, `x` is reordered as if it were flat.
+            The axis; by default `x` is permuted as if it were flat.
         out : ndarray, optional
             Where to put the result, of the shape of `x`; it may be `x`.
 
@@ -195,14 +196,14 @@ class Generator(CompoundDistributions):
 
     @logged_as_one_call("shuffle")
     def shuffle(self, x: Any, axis: int = 0) -> None:
-        """Reorder in place what is along an axis, as `permutation` does.
+        """Modify an array or list in-place by shuffling its contents along an axis, as `permutation` does.
 
         Parameters
         ----------
         x : ndarray, array on a GPU or list
-            What to reorder.
+            The array to shuffle.
         axis : int
-            The axis, of arrays alone.
+            The axis, for arrays only.
 
         Examples
         --------
@@ -218,7 +219,7 @@ class Generator(CompoundDistributions):
             return
         foreign_arrays.read(
             x, "shuffle, x", by_numpy=True
-        )  # which refuses what lies on a GPU that is not used
+        )  # raises for a device array if there is no GPU to use
         if self._is_numpys():
             self._by_numpy("shuffle", lambda g: g.shuffle(x, axis))
         else:
@@ -235,28 +236,28 @@ class Generator(CompoundDistributions):
         axis: int = 0,
         shuffle: bool = True,
     ) -> Any:
-        """Choose elements, or slices, of an array.
+        """Generate a random sample from a given array.
 
         Parameters
         ----------
         a : int or array_like
-            What to choose from; an integer stands for ``arange(a)``.
+            The array to sample; an integer means ``arange(a)``.
         size : int or tuple of int, optional
-            How many; without it, one.
+            The shape of the sample; by default one element.
         replace : bool
-            Whether one may be chosen more than once.
+            Whether an element may be sample more than once.
         p : array_like, optional
-            The probability of each.
+            The probability of each element.
         axis : int
             The axis along which to choose.
         shuffle : bool
-            Whether all orders of those chosen without replacement are as likely.
+            Whether a sample without replacement is in random order.
 
         Examples
         --------
         >>> import pycudakit as pk
-        >>> chosen = pk.random.default_rng(1).choice(["a", "b", "c"], 100, p=[0.5, 0.5, 0])
-        >>> sorted(set(chosen.tolist()))
+        >>> sample = pk.random.default_rng(1).choice(["a", "b", "c"], 100, p=[0.5, 0.5, 0])
+        >>> sorted(set(sample.tolist()))
         ['a', 'b']
         """
         if self._is_numpys():
@@ -264,21 +265,22 @@ class Generator(CompoundDistributions):
         return choose(self, a, size, replace, p, axis, shuffle)
 
 
-for _base in Generator.__mro__[1:-1]:  # whose methods are the generator's to who calls them wrongly
+for _base in Generator.__mro__[1:-1]:  # so that error messages of wrong calls name Generator's methods
     for _name, _method in vars(_base).items():
         if inspect.isfunction(_method):
             _method.__qualname__ = inspect.unwrap(_method).__qualname__ = f"Generator.{_name}"
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """Return a generator.
+    """Construct a new Generator.
 
     Parameters
     ----------
     seed : None, int, sequence of int, SeedSequence, Philox or Generator
-        Of a seed or a `numpy.random.SeedSequence`, the key is that of ``np.random.Philox(seed)``; None takes
-        one from the operating system. From NumPy's `Philox`, or a generator that has one, the new one goes on
-        where that stands, and leaves it there. A `Generator` of this module is returned.
+        For a seed or a `numpy.random.SeedSequence`, the key is that of ``np.random.Philox(seed)``; None takes
+        entropy from the operating system. For NumPy's `Philox`, or a NumPy generator that has one, the new
+        generator starts in the same state, and NumPy's is not changed. A `Generator` of this module is
+        returned as it is.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a generator holds, how it runs a call, and what a call is given; generator.py has what it draws."""
+"""The state of a generator, its calls, and the checks of their arguments; its methods are in generator.py."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 _FLOAT32, _UINT64 = np.dtype(np.float32), np.dtype(np.uint64)
 
-# Draws nothing that counts: its calls raise what NumPy raises for the same arguments.
+# A NumPy generator whose calls raise NumPy's errors for wrong arguments; its numbers are not used.
 NUMPY_GENERATOR: Any = np.random.Generator(np.random.Philox(0))
 
 
 def shape_of(size: Any) -> tuple[int, ...]:
-    """Return a size as a shape, with NumPy's errors; None is one number."""
+    """Convert a size to a shape, with NumPy's errors; None means one number."""
     if size is None:
         return ()
     if isinstance(size, (bool, np.bool_)):
@@ -46,15 +46,17 @@ def shape_of(size: Any) -> tuple[int, ...]:
     return shape
 
 
-def broadcast_shape(own: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape, refusing one that parameters of their own shape are not broadcast to."""
-    if np.broadcast_shapes(own, shape) != shape:
-        raise ValueError(f"Output size {shape} is not compatible with broadcast dimensions of inputs {own}.")
+def broadcast_shape(parameter_shape: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape; raise NumPy's error if the parameters do not broadcast to it."""
+    if np.broadcast_shapes(parameter_shape, shape) != shape:
+        raise ValueError(
+            f"Output size {shape} is not compatible with broadcast dimensions of inputs {parameter_shape}."
+        )
     return shape
 
 
 def float_type(dtype: Any, name: str) -> DType:
-    """Return the type of floats to draw, refusing what NumPy refuses."""
+    """Return the float type to draw; raise NumPy's error for other types."""
     kind: DType = np.dtype(dtype)
     if kind not in (FLOAT64, _FLOAT32) or not kind.isnative:
         raise TypeError(f"Unsupported dtype {kind!r} for {name}")
@@ -62,7 +64,7 @@ def float_type(dtype: Any, name: str) -> DType:
 
 
 def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> tuple[int, ...]:
-    """Return the shape of an array to draw to, refusing what NumPy refuses."""
+    """Return the shape of an array to fill; raise NumPy's error for an unsuitable one."""
     if not isinstance(out, np.ndarray):
         raise TypeError(
             f"Argument 'out' has incorrect type (expected numpy.ndarray, got {type(out).__name__})"
@@ -83,17 +85,17 @@ def checked_out(out: Any, size: Any, dtype: DType, must_be_c: bool = False) -> t
 
 
 def as_operand(parameter: Any, dtype: DType) -> Any:
-    """Return a parameter as the engines take it: an array of a type, or what stands for one."""
+    """Convert a parameter for the engines: to an array of a type, or a tracer."""
     if isinstance(parameter, LazyArray):
         return parameter if parameter.dtype == dtype else parameter.astype(dtype)  # type: ignore[attr-defined]
     return np.asarray(parameter, dtype)
 
 
 class DrawArguments:
-    """The parameters of a distribution and the shape of what is drawn, with NumPy's errors.
+    """The parameters of a distribution and the shape of the result, checked with NumPy's errors.
 
-    `others` are the arguments after `size`, which only NumPy is given. It is given `seen` in place of
-    parameters that are not on the host: of their shapes, with values that it takes.
+    `others` are the arguments after `size`, which only NumPy uses. `seen` replaces parameters that are not on
+    the host in NumPy's checks: valid values of the same shapes.
     """
 
     def __init__(
@@ -109,21 +111,21 @@ class DrawArguments:
         self._parameters, self._rest = parameters, (size, *others)
         seen = parameters if seen is None else seen
         try:
-            own = np.broadcast_shapes(*map(np.shape, parameters))
-            wanted = own if size is None else shape_of(size)
-            self.shape = broadcast_shape(own, wanted if out is None else out.shape)
+            parameter_shape = np.broadcast_shapes(*map(np.shape, parameters))
+            requested = parameter_shape if size is None else shape_of(size)
+            self.shape = broadcast_shape(parameter_shape, requested if out is None else out.shape)
             getattr(NUMPY_GENERATOR, name)(*seen, (0, *self.shape))
         except (TypeError, ValueError, OverflowError):
-            getattr(NUMPY_GENERATOR, name)(*seen, *self._rest)  # whose error is of the shapes that were given
+            getattr(NUMPY_GENERATOR, name)(*seen, *self._rest)  # its error names the shapes that were passed
             raise
         self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
 
     def floats(self) -> list[Any]:
-        """Return the parameters as the engines take them."""
+        """Return the parameters as float64 operands."""
         return [as_operand(parameter, FLOAT64) for parameter in self._parameters]
 
     def by_numpy(self, generator: Any) -> Any:
-        """Draw by one of NumPy's generators."""
+        """Draw with a NumPy generator."""
         return getattr(generator, self.name)(*self._parameters, *self._rest)
 
 
@@ -138,24 +140,24 @@ def _stream_from_seed(seed: Any) -> Stream:
 
 
 class GeneratorBase:
-    """A generator, but for what it draws."""
+    """The state of a generator and the execution of its draws."""
 
     __slots__ = ("_prefetched", "_stream")
     __hash__ = None  # type: ignore[assignment]
     _stream: Stream
-    _prefetched: dict[Any, Any]  # of calls, the numbers that were drawn ahead
+    _prefetched: dict[Any, Any]  # by call: numbers that were drawn ahead
 
     def __init__(self, seed: Any = None) -> None:
         self._stream, self._prefetched = _stream_from_seed(seed), {}
 
     def __repr__(self) -> str:
-        """Tell the key, and where the generator stands."""
+        """Return the class name with the key and the position in the stream."""
         key, word, half = self._stream.state()
         rest = "" if half is None else f", half=0x{half:08x}"
         return f"{type(self).__name__}(key=(0x{key[0]:016x}, 0x{key[1]:016x}), word={word}{rest})"
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether both would draw the same."""
+        """Return True if both generators would draw the same numbers."""
         return (
             self._stream.state() == other._stream.state()
             if isinstance(other, GeneratorBase)
@@ -163,35 +165,35 @@ class GeneratorBase:
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Return a key, a word's index, and half a word or None."""
+        """Return the key, the index of the next word, and half a word or None."""
         return self._stream.state()
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        """Take what `__getstate__` returned."""
+        """Restore a state from `__getstate__`."""
         self._stream, self._prefetched = Stream(*state), {}
 
     def _at(self, stream: Stream) -> Self:
-        made = type(self).__new__(type(self))
-        made.__setstate__(stream.state())
-        return made
+        generator = type(self).__new__(type(self))
+        generator.__setstate__(stream.state())
+        return generator
 
     def jumped(self, jumps: int = 1) -> Self:
-        """Return a generator that stands `jumps` times 2**128 blocks of four words further.
+        """Return a generator that is `jumps` times 2**128 blocks of four words ahead.
 
         Examples
         --------
         >>> import numpy as np
         >>> import pycudakit as pk
-        >>> numpys = np.random.Generator(np.random.Philox(5).jumped(2))
-        >>> pk.random.default_rng(5).jumped(2).random() == numpys.random()
+        >>> numpy_generator = np.random.Generator(np.random.Philox(5).jumped(2))
+        >>> pk.random.default_rng(5).jumped(2).random() == numpy_generator.random()
         True
         """
         return self._at(self._stream.jumped(operator.index(jumps)))
 
     def spawn(self, n_children: int) -> list[Self]:
-        """Return generators with keys of their own, each of two words that are drawn from this one.
+        """Create new independent child generators, each with a key of two words drawn from this one.
 
-        (For NumPy's, spawn the `numpy.random.SeedSequence` and take a child as a seed.)
+        (For NumPy's children, spawn the `numpy.random.SeedSequence` and pass a child as a seed.)
 
         Examples
         --------
@@ -203,8 +205,8 @@ class GeneratorBase:
         count = operator.index(n_children)
         if count < 0:
             raise ValueError("n_children must not be negative")
-        place = self._stream.take_words(2 * count)
-        words = [word_at(place.key, place.word + i) for i in range(2 * count)]
+        position = self._stream.take_words(2 * count)
+        words = [word_at(position.key, position.word + i) for i in range(2 * count)]
         return [self._at(Stream(key)) for key in zip(words[::2], words[1::2], strict=True)]
 
     def _draw_arguments(self, name: str, size: Any, *parameters: Any, **rest: Any) -> DrawArguments:
@@ -213,9 +215,9 @@ class GeneratorBase:
     def _floats(
         self, name: str, kind: DrawKind, size: Any, dtype: Any, out: Any, arguments: tuple[Any, ...]
     ) -> Any:
-        wanted = float_type(dtype, name)
-        shape = shape_of(size) if out is None else checked_out(out, size, wanted)
-        result = self._run(name, kind, shape, wanted, lambda g: getattr(g, name)(*arguments), out)
+        float_dtype = float_type(dtype, name)
+        shape = shape_of(size) if out is None else checked_out(out, size, float_dtype)
+        result = self._run(name, kind, shape, float_dtype, lambda g: getattr(g, name)(*arguments), out)
         return float(result) if size is None and out is None else result
 
     def _draw(self, arguments: DrawArguments, kind: DrawKind, dtype: DType, *parameters: Any) -> Any:
@@ -234,12 +236,12 @@ class GeneratorBase:
         out: Array | None,
         *parameters: Any,
     ) -> Any:
-        planned = plan_draws(name, kind, math.prod(shape), dtype, parameters)
-        if planned.engine == "numpy":
-            return native_call.run_numpy(name, planned.reason, lambda: self._stream.by_numpy(numpy))
-        result = draw(planned, kind, self._stream, out, shape, dtype, *parameters)
+        choice = plan_draws(name, kind, math.prod(shape), dtype, parameters)
+        if choice.engine == "numpy":
+            return native_call.run_numpy(name, choice.reason, lambda: self._stream.by_numpy(numpy))
+        result = draw(choice, kind, self._stream, out, shape, dtype, *parameters)
         if out is None and dispatch_cache.is_filling_cache():
-            request = DrawRequest(planned, kind, dtype, parameters)
+            request = DrawRequest(choice, kind, dtype, parameters)
             if request.can_prefetch(result.size):
                 dispatch_cache.offer_to_cache(result, request)
         return result
@@ -253,7 +255,7 @@ class GeneratorBase:
         )
 
     def _order(self, *shape: int, axis: int = -1) -> Array:
-        """Return the order along an axis of as many words, each of an element."""
+        """Return the stable argsort, along an axis, of random words, one for each element."""
         order: Array = sorting.argsort(self._words(*shape), axis, kind="stable")
         return order
 

@@ -1,4 +1,4 @@
-"""Vectors of normal numbers that depend on one another: the arguments, the factor, and the product."""
+"""The multivariate normal distribution: argument checks, factor of the covariance, and product."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NOT_VALID = "covariance is not symmetric positive-semidefinite."
 
 
 def checked(mean: Any, cov: Any, size: Any, method: str) -> tuple[Array, Array, tuple[int, ...]]:
-    """Return the mean, the covariance, and the shape of what is drawn, with NumPy's errors."""
+    """Return the mean, the covariance and the shape of the result; raise NumPy's errors."""
     if method not in _METHODS:
         raise ValueError("method must be one of {'eigh', 'svd', 'cholesky'}")
     centre, covariance = np.array(mean), np.array(cov)
-    if any(np.issubdtype(given.dtype, np.complexfloating) for given in (centre, covariance)):
+    if any(np.issubdtype(array.dtype, np.complexfloating) for array in (centre, covariance)):
         raise TypeError("mean and cov must not be complex")
     if centre.ndim != 1:
         raise ValueError("mean must be 1 dimensional")
@@ -33,7 +33,7 @@ def checked(mean: Any, cov: Any, size: Any, method: str) -> tuple[Array, Array, 
 
 
 def factor_of(cov: Array, check_valid: str, tol: float, method: str) -> Array:
-    """Return a matrix whose product with its transpose is the covariance, as NumPy finds it."""
+    """Compute a factor F of the covariance, F F^T = cov, as NumPy does."""
     if method == "cholesky":
         return np.linalg.cholesky(cov)
     if method == "svd":
@@ -58,8 +58,8 @@ def factor_of(cov: Array, check_valid: str, tol: float, method: str) -> Array:
 def combined(normals: Array, factor: Array, mean: Array) -> Array:
     """Multiply rows by the factor, and add the mean.
 
-    `numpy.einsum` adds one product after the other, so that a row's bits do not depend on how many there
-    are, as those of a product by the BLAS would.
+    `numpy.einsum` adds the products in order, so that a row's bits do not depend on the number of rows, as
+    they would with a BLAS.
     """
     result: Array = np.einsum("ik,kj->ij", normals, np.ascontiguousarray(factor.T))
     result += mean

@@ -1,4 +1,8 @@
-"""Philox4x64-10 as NumPy has it: where a generator stands, and its words one by one."""
+"""The stream of Philox4x64-10 (Salmon et al. 2011), as in NumPy: its state, and single words of it.
+
+Philox is counter-based: a block of four words is a function of the key and a counter, so that any word can be
+computed by its index.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +17,9 @@ _FACTORS = 0xD2E7470EE14C6C93, 0xCA5A826395121157
 _STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 _PERIOD = 4 << 256  # words
 _JUMP = 4 << 128
-_SUBSTREAM = 512 << 240  # beyond the planes that an element of pk_random has further words of
+_SUBSTREAM = 512 << 240  # counter bits beyond those from which an element of pk_random draws further words
 
-# Held while a generator's place changes: threads that share it have different numbers.
+# Held while a generator's position changes, so that threads that share it draw different numbers.
 _changing = threading.RLock()
 
 
@@ -30,7 +34,7 @@ Key = tuple[int, int]
 
 
 def block(key: Key, counter: int) -> tuple[int, int, int, int]:
-    """Return the four words of a value of the counter."""
+    """Compute the block of four words of a counter value."""
     a, b, c, d = (counter >> shift & _WORD for shift in (0, 64, 128, 192))
     key0, key1 = key
     for _ in range(10):
@@ -41,17 +45,17 @@ def block(key: Key, counter: int) -> tuple[int, int, int, int]:
 
 
 def word_at(key: Key, index: int) -> int:
-    """Return a word by its index, from 0."""
+    """Compute the word of an index, from 0."""
     return block(key, counter_of(index))[index % 4]
 
 
 def counter_of(index: int) -> int:
-    """Return the value of the counter whose block has a word: NumPy counts before it draws."""
+    """Return the counter value of the block that has a word: NumPy increments before it draws."""
     return (index // 4 + 1) % (1 << 256)
 
 
 class StreamPosition(NamedTuple):
-    """What a call draws from: words from an index on, after 32 bits that were left, if any."""
+    """The source of a call: the words from an index on, after the rest of a word, if any."""
 
     key: Key
     word: int
@@ -59,7 +63,7 @@ class StreamPosition(NamedTuple):
 
 
 class Stream:
-    """A key, the index of the next word, and the upper half of one whose lower half has been drawn."""
+    """The state of a generator: key, index of the next word, and upper half of a word drawn by half."""
 
     __slots__ = ("half", "key", "word")
 
@@ -68,7 +72,7 @@ class Stream:
 
     @classmethod
     def of(cls, generator: np.random.Philox) -> Stream:
-        """Begin where NumPy's generator stands."""
+        """Make a stream in the state of a NumPy generator."""
         saved: Any = generator.state
         key, counter = (tuple(int(part) for part in saved["state"][name]) for name in ("key", "counter"))
         blocks = sum(part << 64 * i for i, part in enumerate(counter)) - 1
@@ -76,7 +80,7 @@ class Stream:
         return cls((key[0], key[1]), (4 * blocks + int(saved["buffer_pos"])) % _PERIOD, half)
 
     def to_numpy(self) -> np.random.Philox:
-        """Return a generator of NumPy's that stands here."""
+        """Make a NumPy generator in the state of this stream."""
         index, used = divmod(self.word, 4)
         counter = index + (used != 0)
         generator: Any = np.random.Philox(key=0)
@@ -94,45 +98,45 @@ class Stream:
         return generator  # type: ignore[no-any-return]
 
     def state(self) -> tuple[Key, int, int | None]:
-        """Return all that there is to tell."""
+        """Return the whole state: key, word and half."""
         with _changing:
             return self.key, self.word, self.half
 
     def take_words(self, count: int) -> StreamPosition:
-        """Take so many words."""
+        """Advance by `count` words, and return their position."""
         return StreamPosition(self.key, self.take_index(count))
 
     def take_index(self, count: int) -> int:
-        """Take so many words, and return the index of the first."""
+        """Advance by `count` words, and return the index of the first."""
         with _changing:
             first = self.word
             self.word = (first + count) % _PERIOD
         return first
 
     def take_halves(self, count: int) -> StreamPosition:
-        """Take 32 bits, so many times: what was left, and then each word's lower half before its upper."""
+        """Advance by `count` times 32 bits: the rest of a word, then lower before upper halves."""
         with _changing:
-            place = StreamPosition(self.key, self.word, self.half if count else None)
-            own = count - (place.half is not None)
+            position = StreamPosition(self.key, self.word, self.half if count else None)
+            new_halves = count - (position.half is not None)
             if count:
-                self.word = (self.word + (own + 1) // 2) % _PERIOD
-                self.half = word_at(self.key, (self.word - 1) % _PERIOD) >> 32 if own % 2 else None
-        return place
+                self.word = (self.word + (new_halves + 1) // 2) % _PERIOD
+                self.half = word_at(self.key, (self.word - 1) % _PERIOD) >> 32 if new_halves % 2 else None
+        return position
 
     def take_independent_streams(self, count: int) -> tuple[Stream, Stream]:
-        """Take words, and return streams of them, and of further words of the same elements."""
-        place = self.take_words(count)
-        counter = counter_of(place.word) ^ _SUBSTREAM
-        beside = (4 * (counter - 1) + place.word % 4) % _PERIOD
-        return Stream(place.key, place.word), Stream(place.key, beside)
+        """Advance by `count` words; return the streams of them, and of an independent substream."""
+        position = self.take_words(count)
+        counter = counter_of(position.word) ^ _SUBSTREAM
+        substream = (4 * (counter - 1) + position.word % 4) % _PERIOD
+        return Stream(position.key, position.word), Stream(position.key, substream)
 
     def beside(self, number: int) -> Stream:
-        """Return one of 2**32 streams of further words of the same elements, of which 0 is this one."""
+        """Return one of 2**32 independent substreams from the same index on; 0 is this one."""
         counter = counter_of(self.word) ^ number << 208
         return Stream(self.key, (4 * (counter - 1) + self.word % 4) % _PERIOD)
 
     def by_numpy(self, draw: Any) -> Any:
-        """Return what `draw` draws with NumPy's generator, and go where that one is then."""
+        """Draw with NumPy's generator in this state, and take over its state afterwards."""
         with _changing:
             generator = self.to_numpy()
             result = draw(np.random.Generator(generator))
@@ -141,6 +145,6 @@ class Stream:
         return result
 
     def jumped(self, jumps: int) -> Stream:
-        """Return a stream 2**128 blocks further, so many times, from the next block on."""
+        """Return a stream that is `jumps` times 2**128 blocks ahead, from the next block on."""
         _, word, _ = self.state()
         return Stream(self.key, (-(-word // 4) * 4 + jumps * _JUMP) % _PERIOD)

@@ -1,6 +1,7 @@
-"""Few numbers, drawn ahead: an element depends on its place alone, so that many are drawn at once, and kept.
+"""Prefetching of small draws: numbers of a repeated call are drawn many at once, and handed out in parts.
 
-That is for calls under `auto` with the same plain arguments as one before, which the CPU engine answered.
+This is exact, as an element depends on its index alone. It serves calls under `auto` with the same plain
+arguments as an earlier one that ran on the CPU engine.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _current_context = context.current_context
 _PLAIN = frozenset({bool, float, int, str, tuple, type, NoneType})
 _PYTHON_NUMBERS = frozenset({bool, float, int})
 _MAX_CALLS = 16  # whose numbers a generator keeps
-_MAX_NANOSECONDS = 40_000  # nanoseconds of drawing them, but for what a call takes alone
+_MAX_NANOSECONDS = 40_000  # of drawing ahead, without the overhead of the call
 
 
 class Prefetched:
-    """The numbers of a call, from a word of a stream on."""
+    """The numbers that were drawn ahead for one call, from a word of a stream on."""
 
     def __init__(self, request: DrawRequest, result: Any) -> None:
         self._request = request
@@ -38,31 +39,31 @@ class Prefetched:
         self._kept: tuple[int, Array, Callable[[], object]] | None = None
 
     def take(self, stream: Stream) -> Any:
-        """Return what comes next, and record the call that drew it."""
+        """Return the next numbers, and log the call that drew them."""
         size = self._size
         word = stream.take_index(size)
-        kept = self._kept
-        first = -1 if kept is None else word - kept[0]
-        if kept is None or first < 0 or first + size > len(kept[1]):
-            first, kept = 0, self._draw(Stream(stream.key, word))
-        _, values, record = kept
+        drawn = self._kept
+        first = -1 if drawn is None else word - drawn[0]
+        if drawn is None or first < 0 or first + size > len(drawn[1]):
+            first, drawn = 0, self._draw(Stream(stream.key, word))
+        _, values, record = drawn
         record()
         if self._is_number:
             return values.item(first) if self._is_pythons else values[first]
         return values[first : first + size].reshape(self._shape).copy()
 
     def _draw(self, stream: Stream) -> tuple[int, Array, Callable[[], object]]:
-        """Draw twice as many as before, so that a few cost little."""
+        """Draw twice as many as before, so that programs that draw little prefetch little."""
         choice, kind, dtype, parameters = self._request
         before = 8 if self._kept is None else len(self._kept[1])
         begin, count = stream.word, max(self._size, min(2 * before, self._most))
         values = draw(choice, kind, stream, None, (count,), dtype, *parameters)
-        self._kept = kept = begin, values, native_call.call_logger(native_call.last_record())
-        return kept
+        self._kept = drawn = begin, values, native_call.call_logger(native_call.last_record())
+        return drawn
 
 
 def _key_of(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...] | None:
-    """Return what makes two calls the same, or None if arguments are not plain."""
+    """Return the cache key of a call, or None if its arguments are not plain."""
     if named:
         arguments += (*named.values(),)
     kinds: tuple[Any, ...] = (*map(type, arguments),)
@@ -79,7 +80,7 @@ def _key_of(name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> tup
 
 
 def prefetching(method: F) -> F:
-    """Let a generator's method answer calls of few numbers from those that it drew ahead."""
+    """Serve a method's repeated small calls from numbers that were drawn ahead."""
     name = method.__name__
 
     @functools.wraps(method)

@@ -1,4 +1,4 @@
-"""Distributions whose numbers are expressions of other numbers."""
+"""Distributions that are computed from other samples by an expression: Laplace, Weibull, Student's t, ..."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LN2 = np.array(math.log(2))
 
 
 def named_engine() -> AbstractContextManager[None]:
-    """Compute on a named engine: `auto` leaves few numbers to NumPy, whose last bits are others."""
+    """Set a named engine in the block: under `auto` NumPy may compute, whose last bits differ."""
     engine = context.checked_current_engine()
     if engine == "auto":
         engine = "cpu" if engine_status.status("cpu") else "cuda"
@@ -33,12 +33,12 @@ def named_engine() -> AbstractContextManager[None]:
 
 
 class TransformedDistributions(Distributions):
-    """A generator's methods for distributions that are expressions of others."""
+    """The generator's methods for distributions that transform other samples."""
 
     __slots__ = ()
 
     def _transform(self, kind: DrawKind, expression: str, arguments: DrawArguments, *names: str) -> Any:
-        """Draw numbers x, and compute an expression of them and of parameters of these names."""
+        """Draw samples x, and evaluate an expression of x and the named parameters."""
         if self._is_numpys():
             return self._by_numpy(arguments.name, arguments.by_numpy)
         drawn = self._run(
@@ -50,28 +50,28 @@ class TransformedDistributions(Distributions):
         return self._computed(expression, arguments, drawn, operands)
 
     def _computed(self, expression: str, arguments: DrawArguments, x: Any, operands: dict[str, Any]) -> Any:
-        """Compute an expression of numbers x and of others, in the place of x."""
+        """Evaluate an expression of samples x and other operands, in place of x."""
         x = np.asarray(x)
         with named_engine(), np.errstate(all="ignore"):
             evaluate(expression, {"x": x, **operands}, out=x)
         return x.item() if arguments.is_scalar else x
 
     def _independent_generators(self, arguments: DrawArguments) -> tuple[Self, Self]:
-        """Take a word for each element, and return generators of these, and of further ones of the same."""
+        """Take a word per element; return generators of these words and of an independent substream."""
         first, second = self._stream.take_independent_streams(math.prod(arguments.shape))
         return self._at(first), self._at(second)
 
     @accept_foreign_arrays
     @logged_as_one_call("laplace")
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return floats whose distances from `loc` are exponentially distributed, on either side.
+        """Draw samples from the Laplace or double exponential distribution.
 
         Parameters
         ----------
         loc, scale : float or array_like of float
-            The mean, and the mean distance from it; arrays are broadcast.
+            The mean, and the mean absolute deviation; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -88,14 +88,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("logistic")
     def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return floats of a logistic distribution.
+        """Draw samples from a logistic distribution.
 
         Parameters
         ----------
         loc, scale : float or array_like of float
-            The mean, and the scale; arrays are broadcast.
+            The mean and the scale; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -111,14 +111,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("gumbel")
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return floats of a Gumbel distribution: that of the largest of many.
+        """Draw samples from a Gumbel distribution, the limit distribution of maxima.
 
         Parameters
         ----------
         loc, scale : float or array_like of float
-            The mode, and the scale; arrays are broadcast.
+            The mode and the scale; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -134,14 +134,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("rayleigh")
     def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
-        """Return floats of a Rayleigh distribution: lengths of vectors of two normal numbers.
+        """Draw samples from a Rayleigh distribution: the length of a vector of two normal samples.
 
         Parameters
         ----------
         scale : float or array_like of float
             The mode.
         size : int or tuple of int, optional
-            The shape; without it, that of `scale`.
+            The shape; by default that of `scale`.
 
         Examples
         --------
@@ -157,14 +157,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("weibull")
     def weibull(self, a: Any, size: Any = None) -> Any:
-        """Return floats of a Weibull distribution of scale 1: powers of exponential numbers.
+        """Draw samples from a Weibull distribution of scale 1: powers of exponential samples.
 
         Parameters
         ----------
         a : float or array_like of float
-            The shape: the power is ``1 / a``.
+            The shape parameter; the power is ``1 / a``.
         size : int or tuple of int, optional
-            The shape; without it, that of `a`.
+            The shape; by default that of `a`.
 
         Examples
         --------
@@ -180,14 +180,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("pareto")
     def pareto(self, a: Any, size: Any = None) -> Any:
-        """Return floats of a Lomax distribution, which is Pareto's, from 0 on.
+        """Draw samples from a Pareto II (Lomax) distribution, which starts at 0.
 
         Parameters
         ----------
         a : float or array_like of float
-            The shape.
+            The shape parameter.
         size : int or tuple of int, optional
-            The shape; without it, that of `a`.
+            The shape; by default that of `a`.
 
         Examples
         --------
@@ -203,14 +203,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("power")
     def power(self, a: Any, size: Any = None) -> Any:
-        """Return floats of [0, 1] whose density is a power: powers of uniform numbers.
+        """Draw samples in [0, 1] from a power distribution with positive exponent a - 1.
 
         Parameters
         ----------
         a : float or array_like of float
-            The shape: the power of the density, and 1.
+            The shape parameter.
         size : int or tuple of int, optional
-            The shape; without it, that of `a`.
+            The shape; by default that of `a`.
 
         Examples
         --------
@@ -226,12 +226,12 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("standard_cauchy")
     def standard_cauchy(self, size: Any = None) -> Any:
-        """Return floats of a Cauchy distribution: tangents of uniform angles.
+        """Draw samples from a standard Cauchy distribution with mode = 0: tangents of uniform angles.
 
         Parameters
         ----------
         size : int or tuple of int, optional
-            The shape; without it, one number.
+            The shape; by default one number.
 
         Examples
         --------
@@ -247,14 +247,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("triangular")
     def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
-        """Return floats whose density rises from `left` to `mode`, and falls to `right`.
+        """Draw samples from the triangular distribution over [left, right] with the given mode.
 
         Parameters
         ----------
         left, mode, right : float or array_like of float
-            The corners; arrays are broadcast.
+            The lower limit, the mode and the upper limit; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -270,19 +270,19 @@ class TransformedDistributions(Distributions):
         )
         return self._transform(UNIFORM, expression, arguments, "left", "mode", "right")
 
-    # ---- Of two numbers each ------------------------------------------------------------------------
+    # ---- Distributions of two samples each ------------------------------------------------------------
 
     @accept_foreign_arrays
     @logged_as_one_call("standard_t")
     def standard_t(self, df: Any, size: Any = None) -> Any:
-        """Return floats of Student's t distribution: of a normal and a gamma number each.
+        """Draw samples from a standard Student's t distribution, from a normal and a gamma sample each.
 
         Parameters
         ----------
         df : float or array_like of float
-            Degrees of freedom.
+            The degrees of freedom.
         size : int or tuple of int, optional
-            The shape; without it, that of `df`.
+            The shape; by default that of `df`.
 
         Examples
         --------
@@ -303,14 +303,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("f")
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
-        """Return floats of Fisher's F distribution: ratios of two gamma numbers.
+        """Draw samples from an F distribution: ratios of two gamma samples.
 
         Parameters
         ----------
         dfnum, dfden : float or array_like of float
-            Degrees of freedom of both; arrays are broadcast.
+            The degrees of freedom of both; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -331,14 +331,14 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("wald")
     def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
-        """Return floats of Wald's distribution, the inverse Gaussian, by Michael, Schucany and Haas's way.
+        """Draw samples from a Wald, or inverse Gaussian, distribution (Michael, Schucany and Haas 1976).
 
         Parameters
         ----------
         mean, scale : float or array_like of float
-            The mean, and the scale; arrays are broadcast.
+            The mean and the scale; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------
@@ -354,7 +354,7 @@ class TransformedDistributions(Distributions):
         mean, scale = arguments.floats()
         u = second.uniform(size=arguments.shape)
         x = first.standard_normal(arguments.shape)
-        # The smaller root over the mean, without cancellation; the larger one is its inverse.
+        # The smaller root divided by the mean, without cancellation; the larger root is its inverse.
         x = self._computed("mean * x * x", arguments, x, {"mean": mean})
         root = "(4 * scale * x / (x + sqrt(x * (x + 4 * scale))) ** 2 if x > 0 else 1.0)"
         x = self._computed(root, arguments, x, {"scale": scale})
@@ -365,16 +365,16 @@ class TransformedDistributions(Distributions):
     @accept_foreign_arrays
     @logged_as_one_call("negative_binomial")
     def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
-        """Return how many trials fail before `n` succeed: Poisson numbers whose means are gamma numbers.
+        """Draw samples from a negative binomial distribution: Poisson samples with gamma samples as means.
 
         Parameters
         ----------
         n : float or array_like of float
-            Successes.
+            The number of successes.
         p : float or array_like of float
-            The probability that one trial succeeds; arrays are broadcast.
+            The probability of success in one trial; arrays are broadcast.
         size : int or tuple of int, optional
-            The shape; without it, that of the parameters.
+            The shape; by default that of the parameters.
 
         Examples
         --------

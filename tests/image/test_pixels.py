@@ -161,8 +161,8 @@ def test_errors(engine):
         (lambda: pk.image.resize(a, (2, 2), "cubic"), "choose 'nearest', 'bilinear' or 'area'"),
         (lambda: pk.image.resize(a, (-1, 2)), "an image cannot be -1 x 2"),
         (lambda: pk.image.resize(a[:0], (1, 2)), "an image of 0 x 5 has no pixels to resize"),
-        (lambda: pk.image.resize(a[0, 0], (1, 2)), "rows and columns, and this array 1 dimensions"),
-        (lambda: pk.image.resize(a, (1, 2), channel_axis=1), "channel_axis is 'auto', None or -1"),
+        (lambda: pk.image.resize(a[0, 0], (1, 2)), "rows and columns, but this array has 1 dimensions"),
+        (lambda: pk.image.resize(a, (1, 2), channel_axis=1), "channel_axis must be 'auto', None or -1"),
         (lambda: pk.image.resize(a[0], (1, 2), channel_axis=-1), "rows, columns and channels"),
         (lambda: pk.image.flip(a, 2), "axis is 2; choose 1"),
         (lambda: pk.image.crop(a, 3, 0, 2, 1), r"2 x 1 at \(3, 0\) is not inside the image of 4 x 5"),
@@ -223,7 +223,7 @@ def test_numpy():
     a = scene("uint8", (6, 7, 3))
     with pk.engine("numpy"):
         for function in (pk.image.rgb_to_gray, lambda a: pk.image.resize(a, (2, 2))):
-            with pytest.raises(errors.Unsupported, match="NumPy has none"):
+            with pytest.raises(errors.Unsupported, match="NumPy has no such function"):
                 function(a)
         results = [pk.image.equalize_histogram(a), pk.image.threshold(a), pk.image.gray_to_rgb(a[..., 0])]
         results += [

@@ -471,7 +471,7 @@ def test_auto_leaves_other_types_to_numpy():
         assert pk.last_call().engine == "numpy"
         assert isinstance(pk.cumsum(np.matrix([1, 2])), np.matrix)
         assert pk.cummax(np.array(["a"], object)).tolist() == ["a"]
-        with pytest.raises(errors.Unsupported, match="exclusive_scan: NumPy has none"):
+        with pytest.raises(errors.Unsupported, match="exclusive_scan: NumPy has no such function"):
             pk.exclusive_scan(np.array([1j]))
 
 
@@ -481,7 +481,7 @@ def test_numpys_engine():
         assert_values(pk.cummin([[3, 1], [2, 5]]), np.array([3, 1, 1, 1]))
         assert_values(pk.cummax(4), np.array([4]))
         assert_values(pk.nancumprod([2, np.nan]), np.array([2.0, 2.0]))
-        with pytest.raises(errors.Unsupported, match="exclusive_scan: NumPy has none"):
+        with pytest.raises(errors.Unsupported, match="exclusive_scan: NumPy has no such function"):
             pk.exclusive_scan([1, 2])
 
 

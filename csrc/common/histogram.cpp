@@ -57,7 +57,7 @@ static Layout layout_of(const pk_operand *operands, int64_t operand_count, const
     check_operands(operands, operand_count, shape, dimensions);
     std::vector<pk_operand> all(operands, operands + operand_count);
     std::vector<bool> stored(size_t(operand_count), false);
-    if (executor) {
+    if (in_shape_order) {
         pk_operand order{};
         order.address = 64;
         order.type = PK_UINT8;

@@ -28,8 +28,8 @@ class BinIndexer {
         const bool is_so =
             (as == bins::AS_INT64 && type == PK_INT64) || (as == bins::AS_UINT64 && type == PK_UINT64) ||
             (as == bins::AS_FLOAT && type == PK_FLOAT32) || (as == bins::AS_DOUBLE && type == PK_FLOAT64);
-        if (is_so && found != raw_.get()) return found;
-        loops_.convert[type][as](found, count, buffer);
+        if (is_so && gathered != raw_.get()) return found;
+        loops_.convert[type][as](gathered, count, buffer);
         return buffer;
     }
 
@@ -60,15 +60,15 @@ class BinIndexer {
         if (bin_spec.kind == PK_BINS_EDGES) {
             const bins::CompareType as = bins::compare_type(bin_spec.type);
             const void *gathered = values(operand, as, start, count, values_.get());
-            loops_.by_edges[as](found, count, bin_spec, indices);
+            loops_.by_edges[as](gathered, count, bin_spec, indices);
             return false;
         }
         const void *gathered = elements(operand, start, count, raw_.get());
         if (bin_spec.kind == PK_BINS_INDEX) {
-            loops_.by_index[type](found, count, int32_t(bin_spec.count), indices);
+            loops_.by_index[type](gathered, count, int32_t(bin_spec.count), indices);
             return false;
         }
-        loops_.to_float_in_range[type][bin_spec.type == PK_FLOAT64](found, count, bin_spec, values_.get());
+        loops_.to_float_in_range[type][bin_spec.type == PK_FLOAT64](gathered, count, bin_spec, values_.get());
         return loops_.uniform[bins::uniform_kind(bin_spec.type, bin_spec.compute_type)](
             values_.get(), count, bin_spec, counting.fast_paths[operand], indices);
     }

@@ -50,8 +50,8 @@ struct Slabs {
 struct Region {
     Layout layout;  // in the order of the slabs
     Slabs slabs;
-    int64_t tiles, columns,
-        first_column;  // adjacent slabs; columns of all of them, and of all regions before
+    // The adjacent slabs of an outer index; the columns of all regions; and the first one of this region.
+    int64_t tiles, columns, first_column;
 
     // The index of the result of a slab's first column.
     int64_t result(int64_t slab) const {

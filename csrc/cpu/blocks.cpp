@@ -1,4 +1,5 @@
-// Passes over blocks: a thread goes through all of them over a block, which so stays in its caches.
+// pk_run_blocks: a thread runs all programs over one block after the other (loop tiling), so that
+// intermediate results stay in its cache.
 #include "common/blocks.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace pk::blocks {
 
 namespace {
 
-// A pass, as one thread runs it.
+// A program on one thread.
 class ThreadProgram {
    public:
     ThreadProgram(const pk_block_program &pass, const char *scratch)
@@ -32,7 +33,7 @@ class ThreadProgram {
         seconds_ += call.seconds() - begin;
     }
 
-    // For one thread at a time.
+    // Adds the time and the exception flags to the report. For one thread at a time.
     void add_to_report(pk_block_program &pass, pk_report &report) const {
         pass.seconds += seconds_;
         for (size_t i = 0; i < raised_.size(); ++i) {
@@ -60,11 +61,11 @@ class ThreadProgram {
     const pk_block_program &program_;
     std::vector<pk_operand> operands_;
     std::vector<uint8_t> raised_, exceptions_;
-    int64_t block_ = 0;  // where the operands are
+    int64_t block_ = 0;  // the block that the operands point to
     double seconds_ = 0;
 };
 
-// A thread's way through some of the blocks.
+// A thread that runs all programs over some of the blocks.
 class Worker {
    public:
     explicit Worker(const Request &request) : scratch_(new char[size_t(request.scratch_bytes + CACHE_LINE)]) {

@@ -1,4 +1,5 @@
-// The CPU library has no devices, nor constants of streaming; its pinned memory is ordinary memory.
+// The device entries of the CPU library, which has no devices and no tuning constants. Its pinned memory is
+// ordinary memory.
 #include "common/device.h"
 
 #include <cstdlib>
@@ -20,7 +21,8 @@ constexpr size_t PAGE = 4096;
 
 std::mutex taken_mutex;
 
-// The addresses of pinned arrays; the mutex is held. Never destroyed: arrays are returned until the very end.
+// The addresses of pinned arrays; the mutex is held. Never destroyed, because arrays may be returned until
+// the process ends.
 std::unordered_set<uint64_t> &taken() {
     static auto *const addresses = new std::unordered_set<uint64_t>;
     hold_over_forks<taken_mutex>();

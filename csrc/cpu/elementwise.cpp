@@ -1,3 +1,4 @@
+// pk_evaluate on the CPU: decides how many threads share the blocks of a program.
 #include <algorithm>
 
 #include "common/call/parallel_for.h"
@@ -7,18 +8,18 @@
 
 namespace pk::elementwise {
 
-// In seconds. Waking threads takes as long as WAKING, so none is woken where sharing would spare less; those
-// that are awake are there after COMING. Each comes for no less than WORTH_A_THREAD.
-// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes A_BYTE or longer for a byte of
-// the widest operand.
+// Costs in seconds. Waking threads takes WAKING, so they are woken only if that saves more; threads that are
+// polling join after COMING. Each thread gets work for at least WORTH_A_THREAD.
+// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes at least A_BYTE for each byte
+// of the widest operand.
 static constexpr double WAKING = 60e-6, COMING = 10e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
 
-// Where that is too short, the quickest of the call's first blocks tells how much longer it takes, as they
-// find cold caches. Calls of fewer blocks than FEW are too short for other threads in any case.
+// If the estimate is too small for several threads, the fastest of the call's first blocks is measured; the
+// others find cold caches. Calls with fewer than FEW blocks are run by one thread.
 static constexpr int64_t FEW = 8, LARGEST = 4 << 10;  // blocks, and elements of one
 
-// What a thread takes at once, in bytes of the widest operand: smaller shares have two threads wait for each
-// other in the first touch of one huge page.
+// The bytes of the widest operand that a thread takes at once. With smaller shares, two threads would wait
+// for each other's first touch of a huge page.
 static constexpr int64_t SHARE_BYTES = 4 << 20;
 
 static int64_t threads_for(double seconds) {
@@ -32,7 +33,7 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
 
-    double least_share = 1;  // seconds, of a thread that was alone
+    double least_share = 1;  // seconds of a share on one thread
     const auto compute = [&](int64_t count, int64_t threads, int64_t share) {
         parallel_for(
             call, count, share, threads, [&] { return Machine(program, evaluation.instruction_count); },

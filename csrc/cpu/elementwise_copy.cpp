@@ -1,3 +1,4 @@
+// Strided copies to dense operands: row by row, or as a blocked transposition.
 #include "elementwise_copy.h"
 
 #include <cstdlib>
@@ -8,11 +9,12 @@ namespace pk {
 
 namespace {
 
-constexpr int64_t LARGE = 8 << 20;                               // bytes: caches hold no more
-constexpr int64_t WORTH_A_THREAD = 32 << 10, SHARE = 256 << 10;  // elements, and bytes that a thread copies
+constexpr int64_t LARGE = 8 << 20;  // bytes that no cache holds
+constexpr int64_t WORTH_A_THREAD = 32 << 10,
+                  SHARE = 256 << 10;  // elements, and bytes that a thread copies at once
 
-// Dimensions of a copy: planes of rows and columns. Along the columns the target is dense, and along the rows
-// the source is, or nearly.
+// The dimensions of a transposing copy: planes of rows and columns. The target is dense along columns, and
+// the source is dense, or nearly, along rows.
 class Planes {
    public:
     Planes(const Layout &layout, const View &from, const View &to) : layout_(layout), from_(from), to_(to) {
@@ -32,9 +34,9 @@ class Planes {
         count_ = layout.size / layout.shape[rows_] / layout.shape[last] * bands_;
     }
 
-    int64_t count() const { return count_; }  // 0: there is no better way than row by row
+    int64_t count() const { return count_; }  // 0: copying row by row is as good
 
-    // Copies a part; returns how many elements that was.
+    // Copies a part; returns its number of elements.
     int64_t copy(int64_t part) const {
         const size_t last = layout_.shape.size() - 1;
         const int64_t row = part % bands_ * band_, columns = layout_.shape[last];
@@ -61,7 +63,8 @@ class Planes {
     int64_t band_ = 1, bands_ = 1, count_ = 0;
 };
 
-// Calls part(index) for each of `parts`, of `elements` in all; it returns how many it has copied.
+// A parallel loop: calls part(index) for each of `parts` parts, of `elements` elements in all; part() returns
+// its number of elements.
 template <class Part>
 void parallel_for_parts(Call &call, int64_t parts, int64_t elements, Part part) {
     const int64_t threads =

@@ -1,3 +1,4 @@
+// The histogram entries on the CPU.
 #include "common/histogram.h"
 
 #include "loops.h"
@@ -21,8 +22,8 @@ void launch_histogram(const HistogramRequest &request, Call &call) {
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
     uint64_t extent[2];
     extent_on_host(request.layout, loops().bins, call, extent);
-    const pk_bins found = request.found_bins(extent);
-    count_on_host(request.counting(found), loops().bins, call, request.counts);
+    const pk_bins bins = request.found_bins(extent);
+    count_on_host(request.counting(bins), loops().bins, call, request.counts);
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {

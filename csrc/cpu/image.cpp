@@ -1,4 +1,4 @@
-// Images on the CPU: image_pixels.cpp and image_filters.cpp compute.
+// The image entries on the CPU; image_pixels.cpp and image_filters.cpp compute.
 #include "common/image.h"
 
 extern "C" int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions,

@@ -1,5 +1,5 @@
-// How filters walk images on the CPU: tile after tile, and each tile's rows through a ring, which holds as
-// many rows as the window has.
+// Iteration of image filters on the CPU: images are cut into tiles, and the rows of a tile pass through a
+// ring buffer with as many rows as the window.
 #pragma once
 
 #include <algorithm>
@@ -11,16 +11,16 @@
 
 namespace pk::image::filters {
 
-constexpr int64_t RING_BYTES = 256 << 10;  // that stay in the second-level cache
+constexpr int64_t RING_BYTES = 256 << 10;  // fits in the L2 cache
 constexpr int64_t MIN_STRIP = 256;         // elements
 constexpr int64_t CHECK_INTERRUPT_AFTER =
-    1 << 20;  // of these: much less than the time in which a call must stop
+    1 << 20;  // elements: far less than the time in which a call must stop
 
 struct Tile {
-    int64_t image, top, bottom, first, last;  // its rows, and its elements of each
+    int64_t image, top, bottom, first, last;  // its rows, and its range of elements in each
 };
 
-// How images are cut into tiles: bands of strips.
+// Divides images into tiles: bands of rows, cut into strips.
 class Tiling {
    public:
     Tiling(const Filter &filter, int64_t ring_row_bytes, int64_t threads) : filter_(filter) {
@@ -46,7 +46,8 @@ class Tiling {
     int64_t strip_, strips_, band_, bands_;
 };
 
-// The last rows that a window reaches. Row i is at place i modulo the number of places, aligned for vectors.
+// A ring buffer of the last rows that a window reaches. Row i is at i modulo the number of slots, aligned for
+// vectors.
 template <class Cell>
 class Ring {
    public:
@@ -67,7 +68,7 @@ class Ring {
     Cell *first_;
 };
 
-// What workers have in common: the rows of a tile with what lies beside them.
+// Base of the filters' workers: iterates over the rows of a tile, with the elements around it.
 template <class T>
 class Worker {
    public:
@@ -78,7 +79,7 @@ class Worker {
           border_value_(T(filter.border_value)) {}
 
    protected:
-    // Elements of the tile's row, and as many to the left and the right of it as the window reaches.
+    // Copies the elements of a tile's row, extended on both sides by as many as the window reaches.
     void extend(const Tile &tile, int64_t row, T *to) const {
         const int64_t from = inside(filter_.border, row, filter_.rows);
         const int64_t begin = tile.first - filter_.left * filter_.channels;
@@ -100,7 +101,8 @@ class Worker {
         return filter_.out + at * size_of(filter_.result_type);
     }
 
-    // Calls add(row) for each row that the window reaches, once, and emit(row, count) for those of results.
+    // Calls add(row) once for each row that the window reaches, and emit(row, count) for each group of result
+    // rows.
     template <class Add, class Emit>
     void walk(const Tile &tile, int64_t together, Call &call, Add add, Emit emit) const {
         int64_t next = tile.top - filter_.above, done = 0;
@@ -118,7 +120,7 @@ class Worker {
 
     const Filter &filter_;
     const int64_t halo_;       // elements
-    std::vector<T> extended_;  // a row
+    std::vector<T> extended_;  // one row
     const T border_value_;
 
    private:

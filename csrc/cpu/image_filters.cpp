@@ -1,3 +1,4 @@
+// pk_filter on the CPU: sums, means, minima, maxima and medians over windows.
 #include "common/image.h"
 
 #include "common/call/parallel_for.h"
@@ -8,7 +9,7 @@ namespace pk::image::filters {
 
 namespace {
 
-constexpr int64_t WORTH_A_THREAD = 256 << 10;  // elements of windows
+constexpr int64_t WORTH_A_THREAD = 256 << 10;  // window elements
 
 int index_of(int type) { return type == PK_UINT8 ? 0 : type == PK_UINT16 ? 1 : 2; }
 
@@ -83,7 +84,8 @@ class Summer : Worker<T> {
         }
     }
 
-    // Of each element of the tile's rows, how many columns its window has.
+    // Counts the columns inside the image for the window of each element of the tile's rows
+    // (PK_BORDER_SHRINK).
     void count_columns(const Tile &tile) {
         counts_.assign(size_t(tile.last - tile.first), Sum(filter_.width));
         if (filter_.border != PK_BORDER_SHRINK) return;
@@ -106,8 +108,9 @@ class Summer : Worker<T> {
 const MeanLoops<uint8_t> &mean_loops(uint8_t) { return loops().filters.means8; }
 const MeanLoops<uint16_t> &mean_loops(uint16_t) { return loops().filters.means16; }
 
-// Means of integers: the sum of each of the window's columns slides down, row by row. Where the window has an
-// odd number of bytes, few enough for their sum to fit in 16 bits, a multiplication does the division.
+// Means of integers by running sums: the sum of each column of the window slides down row by row. If the
+// window has an odd number of bytes, few enough for their sum to fit in 16 bits, a multiplication replaces
+// the division.
 template <class T, class Sum>
 class Averager : Worker<T> {
     using Worker<T>::filter_;
@@ -127,7 +130,8 @@ class Averager : Worker<T> {
           used_(1, IS_SHORT ? 0 : strip + halo_),
           across_(1, IS_SHORT ? 0 : strip),
           zeros_(size_t(strip + halo_)) {
-        // Of x below 256 n, x / n is x * multiplier / 2^(16 + shift), rounded down.
+        // For x below 256 n, x / n is x * multiplier / 2^(16 + shift), rounded down (division by an
+        // invariant, Granlund and Montgomery 1994).
         const int64_t n = filter.height * filter.width;
         if (!IS_SHORT) return;
         while ((int64_t(2) << shift_) < n) ++shift_;
@@ -246,7 +250,7 @@ class Orderer : Worker<T> {
         }
     }
 
-    // Has keys that are elements written where results go. Tells whether they are.
+    // Calls write(keys). If keys are elements, it writes directly to the results, and returns true.
     template <class Write>
     static bool write_direct(T *to, Key *keys, Write write) {
         if constexpr (std::is_same_v<T, Key>) {
@@ -260,7 +264,7 @@ class Orderer : Worker<T> {
 
     Call &call_;
     const OrderLoops<Key> &loops_;
-    const int which_;  // of the loops for extremes, and of the order of NaN
+    const int which_;  // the index into the loops of minima and maxima, and the order of NaN
     const bool is_median_;
     Ring<Key> ring_, keys_, results_;
     std::vector<const Key *> rows_;
@@ -296,8 +300,8 @@ void sum(const Filter &filter, Call &call) {
 void pk::image::filter(const filters::Filter &filter, Call &call) {
     using namespace filters;
     if (filter.elements() == 0) return;
-    const bool many =
-        filter.kind == PK_FILTER_MEDIAN && filter.height * filter.width > UINT8_MAX;  // to count in bytes
+    const bool many = filter.kind == PK_FILTER_MEDIAN &&
+                      filter.height * filter.width > UINT8_MAX;  // counters of bytes would overflow
     if (filter.kind == PK_FILTER_BOX && filter.type == filter.result_type &&
         filter.border != PK_BORDER_SHRINK) {
         const int64_t window = filter.height * filter.width;

@@ -1,3 +1,4 @@
+// pk_gray, pk_lookup and pk_resize on the CPU.
 #include <algorithm>
 #include <vector>
 
@@ -9,14 +10,14 @@ namespace pk::image {
 
 namespace {
 
-// A thread is woken for no less than this many bytes, and takes so many of the result at once: smaller shares
-// have two threads wait for each other in the first touch of one huge page.
+// The minimum of bytes for which a thread is woken, and the bytes of results that a thread takes at once.
+// With smaller shares, two threads would wait for each other's first touch of a huge page.
 constexpr int64_t WORTH_A_THREAD = 128 << 10;
 constexpr int64_t SHARE_BYTES = 4 << 20;
 constexpr int64_t BLOCK = 4096;  // pixels that are gathered at once
 
-// Calls make_worker() in each thread, and what that returns as worker(first, count) for shares of `count`
-// things, of so many elements and bytes each.
+// A parallel loop over `count` items, of given elements and bytes each: each thread calls make_worker(), and
+// its result as worker(first, count).
 template <class MakeWorker>
 void parallel_for(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
                   const MakeWorker &make_worker) {
@@ -30,7 +31,7 @@ void parallel_for(Call &call, int64_t count, int64_t elements, int64_t read_byte
     });
 }
 
-// Dense elements of a view, where they are or gathered.
+// Dense elements of a view, in place or gathered into a buffer.
 class Gathered {
    public:
     Gathered(const Layout &layout, int64_t view, int64_t most)
@@ -53,8 +54,8 @@ class Gathered {
     std::vector<char> memory_;
 };
 
-// Makes new rows, one after the other, and keeps the last two of the sums along old ones: those between which
-// many new rows may lie.
+// Computes new rows, one after the other. It caches the weighted sums of the last two old rows, because
+// several new rows may lie between the same two.
 class Resizer {
    public:
     Resizer(const Resize &request, const Taps &down, const Taps &across, bool picks, Call &call)

@@ -1,3 +1,4 @@
+// pk_interp on the CPU.
 #include "common/interp.h"
 
 #include <algorithm>
@@ -8,8 +9,8 @@ namespace pk::interp {
 
 namespace {
 
-constexpr int64_t WORTH_A_THREAD = 8192;  // values, below which a thread is not woken for more
-constexpr int64_t SHARE = 65536;          // values between two looks at whether the call is to stop
+constexpr int64_t WORTH_A_THREAD = 8192;  // values, below which no thread is woken
+constexpr int64_t SHARE = 65536;          // values between two checks for cancellation
 
 void launch(const Request &given, Call &call) {
     if (given.count == 0) return;

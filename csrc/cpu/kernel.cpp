@@ -1,4 +1,4 @@
-// The user's kernels on the CPU: cpu/kernels/ runs them.
+// User kernels on the CPU: the entries; cpu/kernels/ runs the kernels.
 #include "common/kernels.h"
 
 #include "cpu/kernels/block_executor.h"
@@ -15,12 +15,12 @@ void launch(const Request &request, Call &call) {
             fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");
     }
     PrintBuffer print_buffer(request.text, request.capacity);
-    // What was printed is told after a failure, too.
-    struct Told {
-        ~Told() { *length = print_buffer.length(); }
+    // Sets *length to the length of the printed text, after a failure, too.
+    struct SetLengthOnExit {
+        ~SetLengthOnExit() { *length = print_buffer.length(); }
         const PrintBuffer &print_buffer;
         int64_t *const length;
-    } const told{print_buffer, request.length};
+    } const set_length{print_buffer, request.length};
     run(request.run, print_buffer, call);
 }
 

@@ -1,4 +1,4 @@
-// Which instruction set's loops run.
+// Selects the table of loops for this machine's instruction set.
 #include <cstdlib>
 #include <string>
 
@@ -43,7 +43,7 @@ static bool runs_avx512() {
 }
 #endif
 
-// The newest that this machine runs, or the one that PYCUDAKIT_ISA names.
+// The newest instruction set that this machine supports, or the one that PYCUDAKIT_ISA names.
 static Loops choose() {
     const char *forced = std::getenv("PYCUDAKIT_ISA");
     const std::string wanted = forced == nullptr ? "" : forced;

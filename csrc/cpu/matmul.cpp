@@ -1,5 +1,5 @@
-// Products of matrices on the CPU, for callers of the ABI and for the types that no BLAS has: tiles of the
-// result, each by one thread, which packs what it reads.
+// Matrix products on the CPU, for C callers and for types that no BLAS has: blocked by tiles of the result.
+// One thread computes a tile, and packs the panels that it reads.
 #include "common/matmul.h"
 
 #include <cstring>
@@ -29,7 +29,8 @@ MatmulLoop loop_of() {
     }
 }
 
-// Elements (i, d) of a matrix, at from[i * row + d * column], in groups of `wide` rows, element by element.
+// Packs elements (i, d) of a matrix, at from[i * row + d * column], in groups of `wide` rows, interleaved
+// element by element.
 template <class Kind>
 void pack(const typename Kind::Element *from, int64_t row, int64_t column, int64_t rows, int64_t depth,
           int64_t wide, typename Kind::Total *to) {
@@ -111,8 +112,9 @@ class Tiles {
                                    sums_ = room(HEIGHT * WIDTH);
 };
 
-// A matrix by a vector is the vector by the matrix's transpose, whose row makes whole vectors.
-Product turned(const Product &given) {
+// A matrix-vector product is computed as the vector times the transposed matrix, so that rows fill whole
+// vectors.
+Product transposed(const Product &given) {
     Product result = given;
     std::swap(result.a, result.b);
     std::swap(result.m, result.n);
@@ -127,7 +129,7 @@ void launch(const Product &asked, Call &call) {
     Product given = asked;
     std::vector<int64_t> places;
     if (asked.n == 1 && asked.m > 1) {
-        given = turned(asked);
+        given = transposed(asked);
         for (int64_t i = 0; i < asked.batch; ++i) {
             places.push_back(asked.places[2 * i + 1]);
             places.push_back(asked.places[2 * i]);
@@ -135,7 +137,7 @@ void launch(const Product &asked, Call &call) {
         given.places = places.data();
     }
     const int64_t tiles = Tiles<Kind>::count(given);
-    constexpr double WORTH_A_THREAD = 1 << 20;  // products of elements
+    constexpr double WORTH_A_THREAD = 1 << 20;  // multiplications
     const double products = double(given.elements()) * double(given.k);
     const int64_t most = int64_t(std::min(products / WORTH_A_THREAD, 1e6)) + 1;
     const int64_t share = std::max<int64_t>(1, tiles / (64 * thread_count()));

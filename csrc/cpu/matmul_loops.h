@@ -1,13 +1,13 @@
-// The loops of the CPU's products, behind the table of instruction sets.
+// Table of the inner loops of matrix products.
 #pragma once
 
 #include <cstdint>
 
 namespace pk {
 
-// Adds the product of a packed panel of rows, `rows` of them in groups of STRIP interleaved element by
-// element, and a packed panel of columns, in groups of WIDE_BYTES interleaved likewise, both `depth` deep, to
-// sums, whose rows are `width` apart. Rows and columns are filled up to whole groups.
+// The micro-kernel: adds the product of a packed panel of rows and a packed panel of columns, both `depth`
+// deep, to sums, whose rows are `width` apart. Rows are packed in groups of STRIP, columns in groups of
+// WIDE_BYTES, interleaved element by element and padded to whole groups.
 using MatmulLoop = void (*)(const void *rows, const void *columns, void *sums, int64_t height, int64_t width,
                             int64_t depth);
 

@@ -1,4 +1,4 @@
-// The CPU library keeps nothing: its calls go over the host's memory as ever.
+// The pk_plan_* entries of the CPU library: nothing is resident, and calls read and write host memory.
 #include "common/plan.h"
 
 #include "common/device.h"

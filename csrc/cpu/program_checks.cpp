@@ -1,4 +1,4 @@
-// What the elements of a block met, asked only where something may have been.
+// Exception flags of a block of an instruction, computed only if a loop has seen an infinite or NaN result.
 #include "loops.h"
 
 namespace pk {
@@ -35,7 +35,7 @@ void fill(CheckTable &by_type) {
     }
 }
 
-// From a float to an integer, to a narrower float, or to the float16 that an integer can exceed.
+// A cast can raise a flag from a float to an integer, to a narrower float, or from an integer to float16.
 constexpr bool can_raise(int from, int to) {
     if (to == PK_BOOL || from == PK_BOOL || from == to) return false;
     if (is_float_type(from)) return is_float_type(to) ? to < from : true;

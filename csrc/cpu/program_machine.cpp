@@ -1,3 +1,4 @@
+// Compiles a program to loops over blocks, and runs them.
 #include "program_machine.h"
 
 #include <algorithm>
@@ -6,21 +7,22 @@
 
 namespace pk {
 
-// A block's registers and operands share L1 with the stack, and often with the core's other thread. Where it
-// holds no blocks of SHORT elements, longer ones in L2 are better: each step of a block costs something.
+// Budgets of a block's registers and operands, which share L1 with the stack, and often with another
+// hyperthread. If L1 cannot hold blocks of SHORT elements, longer blocks in L2 are faster, because each step
+// of a block has a fixed cost.
 static constexpr int64_t L1_BUDGET = 12 << 10, L2_BUDGET = 256 << 10;
 static constexpr int64_t SHORT = 192, IN_L2 = 512;  // elements
 static constexpr int64_t SMALLEST_BLOCK = 64, LARGEST_BLOCK = 64 << 10;
 static constexpr int64_t REGISTER_ITEM = 8;
-// Shorter rows are better copied together than walked one by one.
+// Shorter rows are faster when they are gathered than when each is a block.
 static constexpr int64_t SHORTEST_ROW = 128;                // elements
 static constexpr int64_t CHECK_INTERRUPT_AFTER = 64 << 10;  // elements times steps
 static constexpr int32_t NO_REGISTER = -1;
 
-// The bytes that a value of a type takes in a register.
+// The size of a value in a register.
 static int64_t register_item(int type) { return type == PK_FLOAT16 ? 4 : size_of(type); }
 
-// Whether a store changes the memory of a loaded value before the value is last used.
+// Whether a store overwrites the memory of a loaded value before its last use.
 static bool overwritten_in_use(const std::vector<Step> &steps, size_t load, const Layout &layout) {
     const char *memory = layout.views[steps[load].a].base;
     const int32_t value = steps[load].target;
@@ -46,14 +48,14 @@ static bool has_dense_rows(const View &view) {
                        [&](int64_t stride) { return stride % view.item == 0; });
 }
 
-// How many elements of so many bytes, in registers and operands, are computed at once.
+// The number of elements of a block, given the bytes of its registers and operands for each element.
 static int64_t elements_per_block(int64_t bytes) {
     const bool is_in_l1 = L1_BUDGET / bytes >= SHORT;
     const int64_t fitting = (is_in_l1 ? L1_BUDGET : L2_BUDGET) / bytes / SMALLEST_BLOCK * SMALLEST_BLOCK;
     return std::clamp(fitting, SMALLEST_BLOCK, is_in_l1 ? LARGEST_BLOCK / 16 : IN_L2);
 }
 
-// Blocks of no more than `most` elements, of which as few as may be make up a row.
+// Divides a row into as few blocks as possible, of at most `most` elements.
 static int64_t part_of_row(int64_t row, int64_t most) {
     const int64_t parts = (row + most - 1) / most;
     return std::min(most, (row / parts / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK);
@@ -67,7 +69,7 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     if (layout.shape.size() > 1 && layout.shape.back() >= SHORTEST_ROW) {
         for (size_t i = 0; i < in_rows.size(); ++i) by_rows |= in_rows[i] = has_dense_rows(layout.views[i]);
     }
-    steps.reserve(2 * program.steps.size());  // of float16 and scattered operands more than one
+    steps.reserve(2 * program.steps.size());  // float16 and scattered operands need several
     int64_t widest = 1;
     for (size_t i = 0; i < program.steps.size(); ++i) {
         const Step &step = program.steps[i];
@@ -80,7 +82,7 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
             add_compute(step);
         }
     }
-    // Without registers there is nothing to keep in a cache.
+    // Without registers, blocks need not fit in a cache.
     int64_t bytes = register_count * widest;
     for (const View &view : layout.views) bytes += view.item;
     block = register_count == 0 ? LARGEST_BLOCK : elements_per_block(bytes);
@@ -91,7 +93,8 @@ bool BlockProgram::is_in_place(int32_t operand) const {
     return layout.views[size_t(operand)].access == Access::contiguous || in_rows[size_t(operand)];
 }
 
-// The machine's register for one of the program's; values that stay in an operand's memory need none.
+// The machine register for a register of the program, allocated on first use; values that stay in an
+// operand's memory need none.
 ValueLocation BlockProgram::register_for(int32_t program_register) {
     int32_t &index = registers_[program_register];
     if (index == NO_REGISTER) index = register_count++;
@@ -112,7 +115,7 @@ void BlockProgram::add_load(const Step &step, bool must_move) {
         BlockStep gather;
         gather.kind = constant ? BlockStep::fill : BlockStep::gather;
         gather.operand = step.a;
-        // A constant stays where it is, so no other value may share its register.
+        // A constant keeps its register, so no other value may share it.
         raw = stays || half ? new_register() : register_for(step.target);
         gather.target = raw;
         list.push_back(gather);
@@ -130,8 +133,7 @@ void BlockProgram::add_load(const Step &step, bool must_move) {
 
 void BlockProgram::add_compute(const Step &step) {
     if (step.op == PK_OP_CAST && (step.type == step.to || is_widening_of_half(step.type, step.to))) {
-        // The value stays where it is. A value in a register may die here, and its register be reused,
-        // so such a value moves.
+        // The value is used in place. A value in a register is moved if its register may be reused before.
         const ValueLocation from = location_of_[step.a];
         if (from.kind == ValueLocation::in_operand) {
             location_of_[step.target] = from;
@@ -191,7 +193,7 @@ void BlockProgram::add_store(const Step &step) {
     steps.push_back(store);
 }
 
-// A check reads the arguments after the result was written: they must not be the same memory.
+// A check reads the arguments after the result is written, so they must not share memory.
 bool BlockProgram::may_write_directly(int32_t operand, const BlockStep &producer) const {
     if (producer.check == nullptr) return true;
     for (const ValueLocation &argument : {producer.a, producer.b, producer.c}) {
@@ -242,7 +244,7 @@ void Machine::run(int64_t start, int64_t count, Call &call) {
     }
 }
 
-// Has the bases be those of an element's row; returns how many elements of it are left from there on.
+// Sets the bases to the row of an element; returns how many elements of the row are left from there on.
 int64_t Machine::enter_row_of(int64_t element) {
     const Layout &layout = program_.layout;
     const size_t last = layout.shape.size() - 1;

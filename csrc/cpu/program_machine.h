@@ -1,4 +1,4 @@
-// The register machine of the CPU engine: a program as vectorised loops over blocks that fit in L1.
+// The register machine of the CPU engine: runs a program as vectorised loops over blocks that fit in L1.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace pk {
 
-// Where a block of values lies: in a register, or in an operand's own memory, where that is dense, or a block
-// is no more than a part of one of its dense rows.
+// The location of a block of values: a register, or the operand's own memory, if that is dense within the
+// block.
 struct ValueLocation {
-    enum { nowhere, in_register, in_operand } kind = nowhere;
+    enum { none, in_register, in_operand } kind = none;
     int32_t index = 0;
 };
 
@@ -23,24 +23,24 @@ struct ValueLocation {
 struct BlockStep {
     enum { compute, fill, gather, scatter } kind = compute;
     Loop loop = nullptr;
-    Check check = nullptr;  // null where nothing can be met
-    Loop round = nullptr;   // rounds a float16's result
+    Check check = nullptr;  // null if no flag can be raised
+    Loop round = nullptr;   // rounds a float16 result
     ValueLocation target, a, b, c;
     int32_t operand = 0;  // of a fill, gather or scatter
-    int32_t origin = 0;   // the instruction it comes from
+    int32_t origin = 0;   // the instruction that it comes from
 };
 
-// A program laid out over a call's operands; shared by the threads that run it.
+// A program compiled to loops for the layout of a call's operands; shared by the threads that run it.
 class BlockProgram {
    public:
     BlockProgram(const Program &program, const Layout &layout);
 
     const Layout &layout;
-    std::vector<BlockStep> constants;    // run once a thread, for the operands that are one element
-    std::vector<BlockStep> in_each_row;  // run where one begins, for the operands that are one element there
+    std::vector<BlockStep> constants;    // run once a thread: operands of one element
+    std::vector<BlockStep> in_each_row;  // run at the begin of each row: operands of one element per row
     std::vector<BlockStep> steps;
-    std::vector<char> in_rows;  // of each operand, whether its rows are used where they lie
-    bool by_rows = false;       // some are: no block goes beyond a row
+    std::vector<char> in_rows;  // of each operand, whether its rows are used in place
+    bool by_rows = false;       // if any is: then no block extends beyond a row
     int32_t register_count = 0;
     int64_t block;  // elements
 
@@ -55,17 +55,18 @@ class BlockProgram {
     bool may_write_directly(int32_t operand, const BlockStep &producer) const;
 
     std::vector<ValueLocation>
-        location_of_;                 // of each of the program's registers, as of the step being added
-    std::vector<int32_t> registers_;  // the machine's for each of the program's
+        // of each register of the program, at the step that is being added
+        location_of_;
+    std::vector<int32_t> registers_;  // the machine register of each register of the program
 };
 
-// One thread's registers.
+// The registers of one thread.
 class Machine {
    public:
     explicit Machine(const BlockProgram &program, int64_t instruction_count);
 
     void run(int64_t start, int64_t count, Call &call);
-    // Lets an operand that lies side by side be elsewhere: its element 0.
+    // Sets the address of element 0 of a dense operand.
     void move(int32_t operand, char *base) { bases_[size_t(operand)] = base; }
     const std::vector<uint8_t> &exceptions() const { return exceptions_; }
 
@@ -78,8 +79,9 @@ class Machine {
     std::unique_ptr<char[]> memory_;
     char *registers_;
     int64_t register_bytes_;
-    std::vector<char *> bases_;        // of each operand: its element 0, or where that would be for this row
-    int64_t row_ = INT64_MIN;          // where that begins
+    std::vector<char *>
+        bases_;  // of each operand: the address of element 0, or its extrapolation from the current row
+    int64_t row_ = INT64_MIN;          // the first element of the current row
     std::vector<uint8_t> exceptions_;  // of each instruction
 };
 

@@ -1,3 +1,4 @@
+// pk_random on the CPU: draws blocks of random numbers with vectorised loops, and redraws rejected elements.
 #include "common/random.h"
 
 #include <algorithm>
@@ -14,11 +15,11 @@ namespace pk::random {
 namespace {
 
 constexpr int64_t BLOCK = 2048;
-// Elements that a thread takes at once: of large arrays, a huge page or more, so that no two threads touch
-// one for the first time.
+// Elements that a thread takes at once. In large arrays a share is at least a huge page, so that no two
+// threads touch a huge page for the first time.
 constexpr int64_t LEAST_SHARE = 4 * BLOCK, MOST_SHARE = 256 * BLOCK;
 
-// A parameter of a block's elements: one for all, or one for each.
+// A parameter of the elements of a block: one value, or one for each element.
 class Parameter {
    public:
     Parameter(const Request &request, int index)
@@ -43,7 +44,7 @@ class Parameter {
     alignas(64) uint64_t bits_[BLOCK];
 };
 
-// Draws blocks, on one thread.
+// Draws blocks on one thread.
 class Drawer {
    public:
     explicit Drawer(const Request &request) : request_(request) {
@@ -76,7 +77,7 @@ class Drawer {
                                        : static_cast<const void *>(words(0, start, count));
     }
 
-    // Of a plane, in one of two places.
+    // The words of one stream, in one of two buffers.
     const uint64_t *words(int stream_index, int64_t start, int64_t count) {
         const PhiloxStreams &streams = request_.streams;
         const uint64_t first = uint64_t(start) + streams.skipped, lead = first % philox::WORDS;
@@ -119,7 +120,7 @@ class Drawer {
         loops_.scale(&zero, false, by.values(), by.each(), count, results);
     }
 
-    // Numbers of a plane: PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL or PK_RANDOM_EXPONENTIAL.
+    // Numbers of one stream: PK_RANDOM_UNIFORM, PK_RANDOM_NORMAL or PK_RANDOM_EXPONENTIAL.
     void numbers(int distribution, int stream_index, int64_t start, int64_t count, double *to) {
         loops_.transform[distribution - PK_RANDOM_UNIFORM][true](words(stream_index, start, count), count,
                                                                  to);
@@ -144,7 +145,7 @@ class Drawer {
         loops_.shares(first, first_falls, numbers_[0], count, to);
     }
 
-    // Gamma numbers of shapes of which those below 1 are raised.
+    // Gamma numbers, where shapes below 1 are raised by 1 and not yet scaled.
     void not_fallen(int64_t start, int64_t count, const Parameter &shape, int stream_index, double *to) {
         double *const normals = numbers_[0], *const uniforms = numbers_[1];
         numbers(PK_RANDOM_NORMAL, stream_index, start, count, normals);
@@ -157,7 +158,7 @@ class Drawer {
         }
     }
 
-    // How far each falls; returns whether any does.
+    // The scaling of gamma numbers with shapes below 1; returns whether there are any.
     bool falls(int64_t start, int64_t count, const Parameter &shape, const Parameter *other, int stream_index,
                double *to) {
         const double *shapes = shape.values();
@@ -255,7 +256,7 @@ class Drawer {
     const RandomLoops &loops_ = loops().random;
     std::unique_ptr<Parameter> a_, b_;
     alignas(64) uint64_t words_[2][BLOCK + 2 * philox::WORDS];
-    std::vector<double> ends_;  // of likelihoods
+    std::vector<double> ends_;  // cumulative probabilities
     alignas(64) uint32_t joined_[BLOCK];
     alignas(64) uint64_t integers_[BLOCK];
     alignas(64) double numbers_[4][BLOCK];

@@ -1,3 +1,4 @@
+// Reductions on the CPU: threads reduce units of blocks to partials, which Partials combines.
 #include "common/reduce.h"
 
 #include <memory>
@@ -15,11 +16,11 @@ namespace {
 using reduction::LANES;
 
 constexpr int64_t WORTH_A_THREAD = 64 << 10, SHARE = 256 << 10;  // elements
-constexpr int64_t MAX_WORDS = 5;                                 // of a lane, and one more for a pivot
+constexpr int64_t MAX_WORDS = 5;                                 // of a lane; a pivot takes one more
 constexpr int64_t SHORT = 64, MAX_SLABS_PER_LOOP = 64;
 constexpr int64_t SHARED_UNIT = 128 << 10;  // elements
 
-// Where the values of a call are: an operand's own memory, or a buffer that the program fills.
+// The source of the values: an operand's own memory, or a buffer that the program fills.
 class ValueSource {
    public:
     ValueSource(const Reduction &reduction, const Region &region)
@@ -27,7 +28,7 @@ class ValueSource {
         for (int i = 0; i < reduction.spec.value_count; ++i) {
             const int operand = reduction.loaded(i);
             const View *const view = operand < 0 ? nullptr : &region.layout.views[size_t(operand)];
-            if (view == nullptr || !lies_in_rows(region, *view)) {
+            if (view == nullptr || !has_dense_rows(region, *view)) {
                 needs_program = true;
                 return;
             }
@@ -38,7 +39,7 @@ class ValueSource {
 
     bool needs_program = false;
 
-    // From row to row, in elements.
+    // The distance of rows, in elements.
     int64_t stride(const Region &region, int value) const {
         const View &view = *values_[size_t(value)];
         const size_t dims = region.layout.shape.size();
@@ -55,8 +56,8 @@ class ValueSource {
     }
 
    private:
-    // Either the whole is dense, or it is rows of dense columns.
-    static bool lies_in_rows(const Region &region, const View &view) {
+    // Whether a view is dense, or consists of rows of dense columns.
+    static bool has_dense_rows(const Region &region, const View &view) {
         if (view.access == Access::contiguous) return true;
         const std::vector<int64_t> &shape = region.layout.shape;
         const size_t dims = shape.size();
@@ -71,14 +72,14 @@ class ValueSource {
     std::vector<const View *> values_;
 };
 
-// Wide rows are read as memory likes best; a program's values are to stay in the cache.
+// Wide rows are read in large units, as memory bandwidth needs; a program's values are to stay in the cache.
 int64_t unit_elements(const Reduction &reduction) {
     constexpr int64_t MOST = 2 << 20, LEAST = 64 << 10;
     if (reduction.loaded(0) < 0) return LEAST;
     return std::clamp(reduction.size / (8 * thread_count()), LEAST, MOST);
 }
 
-// One of the reductions that a thread folds the same values by.
+// One of several reductions of the same values, on one thread.
 struct ThreadReduction {
     ThreadReduction(const Reduction &reduction, Partials &partials, int64_t most_units)
         : reduction(reduction),
@@ -88,8 +89,7 @@ struct ThreadReduction {
 
     int64_t words_per_unit() const { return partials.bytes_per_unit() / int64_t(sizeof(double)); }
 
-    // Where places are looked for, the best of a slab's earlier blocks spares most of the later ones a
-    // search.
+    // For argmin and argmax: the best value of the slab's earlier blocks spares most later blocks the search.
     void update_best(int64_t slab, const double *partial) {
         const auto is_better = reduction.partial_ops.is_better;
         if (is_better == nullptr || (best_slab == slab && !is_better(partial, &best_so_far))) return;
@@ -102,12 +102,12 @@ struct ThreadReduction {
     const BlockLoop loop;
     std::vector<double> partial_words;
     double best_so_far = 0;
-    int64_t best_slab = -1;  // the slab that the leader is of
+    int64_t best_slab = -1;  // the slab of best_so_far
 };
 
 using All = std::vector<const Reduction *>;
 
-// A thread's way through some of a region's units, which it folds to their partials.
+// A thread that reduces some units of a region to partials.
 class RegionReducer {
    public:
     RegionReducer(const All &reductions, const Region &region, const ValueSource &values,
@@ -127,7 +127,7 @@ class RegionReducer {
                          std::vector<double>(size_t(slabs_.max_elements())));
     }
 
-    // Returns how many elements the units have.
+    // Reduces units; returns their number of elements.
     int64_t run(int64_t first, int64_t units) {
         for (int64_t i = 0; i < units; ++i) fold(first + i, i);
         for (ThreadReduction &fold : reductions_)
@@ -137,7 +137,7 @@ class RegionReducer {
         return count;
     }
 
-    // For one thread at a time.
+    // Merges the exception flags. For one thread at a time.
     void end() const {
         if (!machine_) return;
         for (int64_t i = 0; i < reduction_.instruction_count; ++i) {
@@ -157,7 +157,7 @@ class RegionReducer {
         const Slabs::WorkUnit unit = slabs_.unit(index);
         const int64_t start = slabs_.start(index);
         if (machine_) compute(start, slabs_.start(index + 1) - start);
-        // Short slabs of one column are as good as the columns of one.
+        // Short slabs of one column are reduced together, as the columns of one slab.
         const bool together = slabs_.inner == 1 && slabs_.length < SHORT && unit.slabs > 1;
         const int64_t most = together ? MAX_SLABS_PER_LOOP : 1;
         for (int64_t slab = 0; slab < unit.slabs; slab += most) {
@@ -178,7 +178,7 @@ class RegionReducer {
             fold.update_best(unit.slab, fold.partial_words.data() + place * fold.words_per_unit());
     }
 
-    // Has the program fill the buffers with the values of some elements.
+    // Runs the program, which fills the buffers with the values of some elements.
     void compute(int64_t start, int64_t count) {
         for (size_t v = 0; v < computed_.size(); ++v) {
             const int operand = reduction_.first_value + int(v);
@@ -189,14 +189,14 @@ class RegionReducer {
 
     int64_t item_of(int operand) const { return region_.layout.views[size_t(operand)].item; }
 
-    // The values of a slab of a unit that begins at an element.
+    // The values of one slab of a unit, which begins at element `start`.
     ValueBlock block_of(const Slabs::WorkUnit &unit, int64_t start, int64_t slab) const {
         ValueBlock block{};
         block.rows = unit.rows;
         block.width = block.stride = slabs_.inner;
         block.column = 1;
         block.first_row = unit.block * Slabs::BLOCK;
-        const int64_t first = slab * slabs_.length * slabs_.inner;  // of the unit's elements
+        const int64_t first = slab * slabs_.length * slabs_.inner;  // in the unit
         const void **const places[] = {&block.values, &block.others};
         for (int v = 0; v < reduction_.spec.value_count; ++v) {
             if (machine_) {
@@ -210,15 +210,15 @@ class RegionReducer {
         return block;
     }
 
-    const Reduction &reduction_;  // the first, for what they share
+    const Reduction &reduction_;  // the first reduction, for the properties that all share
     const Region &region_;
     const Slabs slabs_;
     const ValueSource &values_;
     Call &call_;
     std::vector<ThreadReduction> reductions_;
-    std::optional<Machine> machine_;             // where the values are a program's
-    std::vector<std::vector<double>> computed_;  // by it
-    std::unique_ptr<double[]> lanes_;            // which each loop fills first
+    std::optional<Machine> machine_;             // if a program computes the values
+    std::vector<std::vector<double>> computed_;  // the buffers of its values
+    std::unique_ptr<double[]> lanes_;            // initialized by each loop
 };
 
 void reduce_region(const All &reductions, const Region &region, Call &call) {
@@ -231,7 +231,7 @@ void reduce_region(const All &reductions, const Region &region, Call &call) {
     for (const Reduction *reduction : reductions) partials.emplace_back(*reduction, region);
     const int64_t units = slabs.units();
     const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
-    // Taken at a time, so that what a thread asks and tells the others costs little.
+    // Threads take several units at once, to keep the overhead low.
     const int64_t share =
         std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.max_elements()));
     parallel_for(
@@ -245,7 +245,7 @@ void reduce_region(const All &reductions, const Region &region, Call &call) {
     for (Partials &each : partials) each.finish(call);
 }
 
-// Of values that several reductions share, a unit stays in the cache.
+// If several reductions share the values, a unit stays in the cache.
 void reduce_all(const All &reductions, Call &call) {
     const Reduction &first = *reductions.front();
     first.clear_exceptions();

@@ -1,3 +1,4 @@
+// Scans on the CPU: reduce-then-scan over units of blocks, with the carry handed from unit to unit in order.
 #include "common/scan.h"
 
 #include <algorithm>
@@ -13,18 +14,18 @@ namespace pk::scan {
 
 namespace {
 
-// A thread takes as many units at once as have about this many elements, so that they are still in the cache
-// when it reads them a second time. A thread is woken only for half as many or more.
+// The elements of the units that a thread takes at once, so that they are still in the cache when it reads
+// them again. A thread is woken only for at least half as many.
 constexpr int64_t RUN_ELEMENTS = 32 << 10;
 
-// The running totals before a unit, handed on from unit to unit in their order.
+// The carries before a unit, handed from unit to unit in their order.
 template <class Op>
 class CarryChain {
    public:
     explicit CarryChain(int64_t inner) : carries(size_t(inner)) {}
 
-    // Waits for the unit's turn, which comes soon, since threads take units in their order; false if it will
-    // not come any more.
+    // Waits for the unit's turn, which is soon, because threads take units in order. Returns false if another
+    // thread has failed.
     bool wait(int64_t unit, Call &call) {
         for (int64_t turns = 0; next_.load(std::memory_order_acquire) != unit; ++turns) {
             if (is_aborted()) return false;
@@ -38,14 +39,14 @@ class CarryChain {
     void abort() { aborted_ = true; }
     bool is_aborted() const { return aborted_.load(std::memory_order_relaxed); }
 
-    std::vector<Carry<Op>> carries;  // a column's each
+    std::vector<Carry<Op>> carries;  // one for each column
 
    private:
     std::atomic<int64_t> next_{0};
     std::atomic<bool> aborted_{false};
 };
 
-// A thread's way through some of a region's units.
+// A thread that scans some units of a region.
 template <class Op>
 class Scanner {
     using State = typename Op::State;
@@ -57,7 +58,7 @@ class Scanner {
 
     uint32_t raised() const { return raised_ | terms_.raised(); }
 
-    // False if another thread has failed.
+    // Scans units; returns false if another thread has failed.
     bool run(pk_range units) {
         const int64_t start = slabs_.start(units.start);
         const int64_t count = slabs_.start(units.start + units.count) - start;
@@ -86,7 +87,7 @@ class Scanner {
     }
 
    private:
-    // A block of a slab in this run: its first element, and the first of its segments' states.
+    // A block of a slab in these units: its first element, and the first of its segments' states.
     struct Part {
         int64_t first, rows, block;
         size_t segments;
@@ -123,7 +124,7 @@ class Scanner {
         states_.assign(segments, Op::identity());
     }
 
-    // Calls visit(state, first, rows) for the segments of a part's column.
+    // Calls visit(state, first, rows) for each segment of a column of a part.
     template <class Visit>
     void for_segments(const Part &part, int64_t column, Visit visit) {
         for (int64_t row = 0, s = 0; row < part.rows; row += SEGMENT, ++s) {
@@ -159,7 +160,7 @@ class Scanner {
         return true;
     }
 
-    // Makes of the segments' totals what is before each.
+    // Replaces the totals of segments by the states before them.
     void find_states(size_t index, bool runs_on) {
         const Part &part = parts_[index];
         for (int64_t c = 0; c < slabs_.inner; ++c) {

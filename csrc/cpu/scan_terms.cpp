@@ -1,3 +1,4 @@
+// Conversion of a scan's operands to the types of the arithmetic, and back.
 #include "scan_terms.h"
 
 #include <cstring>
@@ -18,7 +19,7 @@ Terms::Terms(const Request &request, const Region &region)
       is_in_place_(region.layout.views[0].base == region.layout.views[1].base),
       loops_(pk::loops().scan[is_fused_ ? SUM_OF_FLOAT32 : request.kind]) {}
 
-// Elements as dense arrays hold them; returns whether the loop met anything.
+// Converts elements of dense arrays; returns whether the loop raised a flag.
 bool Terms::convert(int from, int to, const void *source, void *target, int64_t count) {
     if (from == to && from != PK_BOOL) {
         if (source != target) std::memcpy(target, source, size_t(count * size_of(from)));
@@ -44,7 +45,7 @@ const void *Terms::load(int64_t start, int64_t count) {
         layout_.gather(view, start, count, gathered);
         dense = gathered;
     } else if (is_in_place_ && request_.reports()) {
-        // What was met in them is looked for when there are results in their place.
+        // A copy: flags of casts are looked for when results have overwritten the terms.
         dense = std::memcpy(gathered_.reserve(count), dense, size_t(count * view.item));
     }
     int from = request_.from;

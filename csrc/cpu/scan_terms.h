@@ -1,4 +1,4 @@
-// A scan's operands from the arrays' types to the types that are computed in, and back.
+// Conversion of a scan's operands to the types of the arithmetic, and back.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace pk::scan {
 
-// Memory for elements of any type, uninitialised.
+// A growing, uninitialized buffer for elements of any type.
 class ScratchBuffer {
    public:
     void *reserve(int64_t elements) {
@@ -30,11 +30,11 @@ class Terms {
     Terms(const Request &request, const Region &region);
 
     const ScanLoops &loops() const { return loops_; }
-    bool are_floats() const { return is_fused_; }  // else of the type request.term
+    bool are_floats() const { return is_fused_; }  // else they have the type request.term
 
-    // The terms of elements of the region, where they stay until the next are loaded.
+    // Loads elements of the region as terms, which stay valid until the next load.
     const void *load(int64_t start, int64_t count);
-    // Where to put their results, and then, from there to the array. store() returns whether any result may
+    // The destination of results, and their conversion to the array. store() returns whether any result may
     // have become infinite.
     void *results(int64_t start, int64_t count);
     bool store(const void *results, int64_t start, int64_t count);
@@ -46,7 +46,7 @@ class Terms {
 
     const Request &request_;
     const Layout &layout_;
-    const bool is_fused_;  // float32 as it is, both ways
+    const bool is_fused_;  // float32 is used without conversion
     const bool is_in_place_;
     const ScanLoops &loops_;
     ScratchBuffer gathered_, terms_, narrow_, results_, dense_, floats_;

@@ -1,3 +1,5 @@
+// Order statistics on the CPU, by radix select: all threads work on a long row; a short row is selected by
+// one thread.
 #include "common/select.h"
 
 #include <atomic>
@@ -9,13 +11,13 @@ namespace pk {
 
 namespace {
 
-// Keys are made so many at once, in the first-level cache.
+// Keys are computed for a block at a time, in L1.
 constexpr int64_t BLOCK = 1024;
 // Elements that a thread takes at once.
 constexpr int64_t SHARE = 1 << 17;
-// A longer row is for all threads; shorter ones are a thread's each.
+// Longer rows are shared by all threads; each shorter row is one thread's.
 constexpr int64_t LONG_ROW = 1 << 17;
-// What a thread may work on before it looks whether the call is to stop: some 0.1 s.
+// Elements between two checks for cancellation: some 0.1 s.
 constexpr int64_t MOST_AT_ONCE = 1 << 23;
 
 template <class Key>
@@ -37,14 +39,13 @@ int64_t count_last(const Key *keys, int64_t count) {
 
 int width_of(uint64_t value) { return value == 0 ? 0 : 64 - __builtin_clzll(value); }
 
-// What a thread needs to select among keys in memory.
+// Selects among keys in memory, on one thread.
 template <class Key>
 class Selector {
    public:
     explicit Selector(Call &call) : call_(call) {}
 
-    // Reorders the keys and changes the ranks, which are ascending; those that there is no key for are the
-    // last's.
+    // Selects keys by ranks, which are ascending. Reorders the keys; clips the ranks to the number of keys.
     void select(Key *keys, int64_t count, int64_t *ranks, int64_t rank_count, Key *out) {
         if (count == 0 || rank_count == 0) return;
         for (int64_t i = 0; i < rank_count; ++i) ranks[i] = std::min(ranks[i], count - 1);
@@ -63,7 +64,7 @@ class Selector {
     static constexpr int64_t WORTH_COUNTING = 2048, WORTH_SELECTING = 24, MOST_RANKS = 64;
     static constexpr int64_t WORTH_LOOKING = 1 << 16;
 
-    // Puts the elements of the ranks where sorting would put them.
+    // Partially sorts: moves the elements at the ranks to their sorted positions.
     void place(Key *begin, Key *end, Key *origin, const int64_t *first, const int64_t *last) {
         while (first != last) {
             const int64_t count = end - begin;
@@ -82,8 +83,8 @@ class Selector {
     }
     static constexpr int DIGITS = 10;
 
-    // Keeps only the keys that are near one of the ranks'. Returns false if all are equal; `again` says
-    // whether there is more to gain by it.
+    // Counts keys by digits, and keeps only those in the bins of the ranks. Returns false if all are equal;
+    // sets `again` if another round is worthwhile.
     bool narrow_once(Key *keys, int64_t &count, int64_t *ranks, int64_t rank_count, bool &again) {
         Key least = keys[0], most = keys[0];
         for (int64_t i = 0; i < count; ++i) {
@@ -121,14 +122,14 @@ class Selector {
     uint8_t keeps_[1 << DIGITS];
 };
 
-// One row that all threads work on.
+// Selects in one row with all threads.
 template <class Key>
 class LongRow {
    public:
     LongRow(const SelectRequest &request, const Key *in, Call &call)
         : encoding_(request.encoding), in_(in), columns_(request.columns), call_(call) {}
 
-    // Returns how many are NaN.
+    // Returns the number of NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0) {
             if (encoding_ != Encoding::floating) return 0;
@@ -155,8 +156,8 @@ class LongRow {
    private:
     static constexpr int WIDTH = 8 * sizeof(Key);
 
-    // On each thread, makes a visitor and calls visit(keys, count, false) for blocks, and once at the end
-    // visit(nullptr, 0, true).
+    // A parallel loop over blocks of keys: each thread makes a visitor, calls visit(keys, count, false) for
+    // its blocks, and visit(nullptr, 0, true) at the end.
     template <class Make>
     void parallel_for_blocks(Make make) {
         const int64_t threads = std::min<int64_t>((columns_ + SHARE - 1) / SHARE, thread_count());
@@ -186,7 +187,8 @@ class LongRow {
         counted_ = true;
     }
 
-    // Has keys begin at 0, so that of integers near each other, of either sign, the highest bits are known.
+    // Subtracts the minimum from all keys, so that the highest bits of integers of similar magnitude, of
+    // either sign, are all zero.
     void subtract_minimum() {
         std::mutex mutex;
         Key least = Key(~Key(0)), most = 0;
@@ -254,7 +256,7 @@ class LongRow {
         if (known == 0 && encoding_ == Encoding::floating) nans_ = counters[(int64_t(1) << digits) - 1];
     }
 
-    // Which of a level's groups a key is of.
+    // Maps a key to its group in a level.
     class Membership {
        public:
         explicit Membership(const RadixLevel<Key> &level)
@@ -268,7 +270,8 @@ class LongRow {
             }
         }
 
-        // Copies the keys that are of any, and returns how many. There is room for one more than all.
+        // Copies the keys that are in any group, and returns their number. There must be space for one more
+        // than all.
         int64_t copy(const Key *keys, int64_t count, Key *to) const {
             int64_t kept = 0;
             if (is_one_) {
@@ -285,23 +288,23 @@ class LongRow {
             return kept;
         }
 
-        // Of a key that is of one.
+        // The group of a key that is in one.
         size_t group(Key key) const { return is_one_ ? 0 : size_t(places_[size_t(key >> rest_)] - 1); }
 
        private:
         const int rest_;
         const bool is_one_;
         const Key prefix_;
-        std::vector<uint32_t> places_;  // of each prefix: 1 + its group
+        std::vector<uint32_t> places_;  // of each prefix: its group + 1
     };
 
-    // Keys, those of a group side by side from its start on; the last start is where they all end.
+    // Keys by group: those of group g are from starts[g] to starts[g + 1].
     struct Members {
         std::vector<Key> keys;
         std::vector<int64_t> starts;
     };
 
-    // Copies the groups' elements, if they are few, and selects there.
+    // If the groups have few elements, copies these and selects among them.
     bool collect(const RadixLevel<Key> &level, const int64_t *ranks, Key *out) {
         if (!are_few(level)) return false;
         Members members = members_of(level);
@@ -348,7 +351,7 @@ class LongRow {
             };
         });
 
-        // What was found may be other than what was counted, if someone writes to the array meanwhile.
+        // Their number may differ from the counts, if another thread writes to the array meanwhile.
         Members members{{}, std::vector<int64_t>(level.groups.size() + 1, 0)};
         std::vector<int64_t> &starts = members.starts;
         for (const std::vector<Key> &part : collected) {
@@ -370,8 +373,8 @@ class LongRow {
     Call &call_;
     bool counted_ = false;
     int64_t nans_ = 0;
-    Key least_ = 0;                     // which all keys have less
-    Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all elements have, and any
+    Key least_ = 0;                     // subtracted from all keys
+    Key all_ = Key(~Key(0)), any_ = 0;  // the bits that all keys have, and those that any has
     bool knows_bits_ = false;
 };
 

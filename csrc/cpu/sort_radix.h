@@ -1,4 +1,5 @@
-// Sorting by radix, least significant digit first: long rows by all threads at each digit, short ones by one.
+// LSD radix sort (least significant digit first): all threads sort a long row together, digit by digit; a
+// short row is sorted by one thread.
 #pragma once
 
 #include <algorithm>
@@ -44,7 +45,7 @@ int digit_of(const E &element, int shift) {
     return int(key_of(element) >> shift & (BINS - 1));
 }
 
-// Where the digits begin that differ between keys, given the bits that do.
+// The shifts of the digits that differ between keys, given the bits that do.
 inline std::vector<int> shifts_of(uint64_t varying) {
     std::vector<int> shifts;
     while (varying != 0) {
@@ -55,7 +56,7 @@ inline std::vector<int> shifts_of(uint64_t varying) {
     return shifts;
 }
 
-// Copies a line of the cache that will not be read soon.
+// Writes a cache line with non-temporal stores, since it will not be read soon.
 inline void put_line(void *to, const void *from) {
 #if defined(__SSE2__)
     for (int i = 0; i < 4; ++i) {
@@ -67,8 +68,9 @@ inline void put_line(void *to, const void *from) {
 #endif
 }
 
-// Puts elements into the bins of their digits, by way of a line of the cache for each bin; nothing behind the
-// `size` elements of `out`, even if someone writes to the array meanwhile and more are of a bin than were.
+// Scatters elements to the bins of their digits, through a write-combining cache line for each bin. It writes
+// at most `size` elements, even if another thread writes to the array meanwhile and a bin has more elements
+// than were counted.
 template <class Out, class Read, class Convert>
 void spread(int64_t begin, int64_t end, int shift, Read read, Convert convert, Out *out, int64_t size,
             const int64_t *starts) {
@@ -112,8 +114,8 @@ inline int64_t chunk_of(int64_t size) {
     return std::clamp(size / (4 * thread_count()) + 1, SHORTEST_CHUNK, LONGEST_CHUNK);
 }
 
-// Has the system hand out the pages of an array, in order and with looks between: the first chunk of a pass
-// writes to all of its bins, and would wait for a page of each, which may be a huge one.
+// Touches the pages of an array in order, checking for cancellation: otherwise the first chunk of a pass,
+// which writes to all bins, would wait for a page fault in each, perhaps of a huge page.
 template <class T>
 void touch(Call &call, T *array, int64_t size) {
     constexpr int64_t PIECE = int64_t(8) << 20, PAGE = 4 << 10;
@@ -124,13 +126,13 @@ void touch(Call &call, T *array, int64_t size) {
     });
 }
 
-// One pass: puts all elements in the order of one digit, stably.
+// One pass: sorts all elements by one digit, stably.
 template <class Out, class Read, class Convert>
 void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *out) {
     const int64_t chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
     std::vector<int64_t> starts(size_t(chunks) * BINS);
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
-        constexpr int WAYS = 4;  // equal digits side by side would wait for each other
+        constexpr int WAYS = 4;  // separate counters: increments of equal digits would wait for each other
         int64_t counts[WAYS][BINS] = {};
         int64_t i = begin;
         for (; i + WAYS <= end; i += WAYS) {
@@ -153,7 +155,7 @@ void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *
     });
 }
 
-// Of passes from buffer to buffer, types that know nothing of the order: so they are compiled once for all.
+// Passes between buffers use types that do not depend on the order, so that they are compiled once.
 template <class E>
 struct FromBuffer {
     const E *elements;
@@ -166,8 +168,8 @@ struct AsTheyAre {
     }
 };
 
-// Sorts what `read` reads, by way of buffers that take turns: the last pass is to write `out`. A buffer may
-// be `out`'s own memory.
+// Sorts what `read` reads, in passes between alternating buffers; the last pass writes `out`. A buffer may be
+// the memory of `out`.
 template <class E, class Out, class Read, class Convert, class Buffer>
 void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, Buffer buffer) {
     const auto first = key_of(read(0));
@@ -194,7 +196,7 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
             if (i == 0) return pass(call, size, shifts[size_t(i)], read, convert, out);
             return pass(call, size, shifts[size_t(i)], again, convert, out);
         }
-        E *const to = buffer(passes - 1 - i);  // so many passes before the last
+        E *const to = buffer(passes - 1 - i);  // the number of passes before the last
         if (i < 2) touch(call, to, size);
         if (i == 0) {
             pass(call, size, shifts[size_t(i)], read, AsTheyAre(), to);
@@ -205,7 +207,7 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
     }
 }
 
-// Sorts a few elements on one thread, stably; `other` has room for as many.
+// Sorts a few elements on one thread, stably; `other` is scratch of the same size.
 template <class E>
 void sort_short(E *elements, E *other, int64_t size) {
     constexpr int64_t INSERTED = 32, COMPARED = 512;

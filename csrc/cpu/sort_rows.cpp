@@ -1,5 +1,4 @@
-// Sorting on the CPU: long rows by radix, least significant digit first, all threads at each digit; short
-// rows each by one thread.
+// Sorting of rows on the CPU: long rows by an LSD radix sort with all threads, short rows by one thread each.
 #include <mutex>
 #include <vector>
 
@@ -12,11 +11,11 @@ const int HOST_STAGE = PK_STAGE_COMPUTE;
 
 namespace {
 
-constexpr int64_t LONG_ROW = 64 << 10;          // of at least so many elements
-constexpr int64_t PIECE = 16 << 10;             // elements that a thread takes at once of what is short
-constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // a row with 32 bits for the index of an element
+constexpr int64_t LONG_ROW = 64 << 10;          // elements
+constexpr int64_t PIECE = 16 << 10;             // elements of short rows that a thread takes at once
+constexpr int64_t LONGEST_NARROW = UINT32_MAX;  // the longest row whose indices have 32 bits
 
-// Calls sort_row(row, a, b) for each of many short rows; a and b have room for one.
+// A parallel loop: calls sort_row(row, a, b) for each of many short rows; a and b are scratch for one row.
 template <class E, class SortRow>
 void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
     parallel_for_pieces(call, rows.count, std::max<int64_t>(1, PIECE / rows.columns),
@@ -27,7 +26,7 @@ void each_short_row(Call &call, const Rows &rows, SortRow sort_row) {
                         });
 }
 
-// Sorts each row; `other` is scratch with room for a long one.
+// Sorts each row; `other` is scratch for a long row.
 template <class Order, class Key = typename Order::Key>
 void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Call &call) {
     const auto *const in = static_cast<const Key *>(rows.in);
@@ -50,7 +49,7 @@ void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Ca
     }
 }
 
-// Keeps the few that come first in the order of those it is offered.
+// The first `kept` elements, in order, of those that are offered (top-k).
 template <class Key>
 class Best {
    public:
@@ -58,13 +57,13 @@ class Best {
     explicit Best(int64_t kept) : kept_(size_t(kept)), room_(std::max<size_t>(2 * kept_, 256)) {
         items_.reserve(room_);
     }
-    // For ascending indices: of equal keys, one that comes later is not among the first.
+    // For ascending indices: of equal keys, the later ones come after.
     void offer(const Item &item) {
         if (!is_full_ || item.key < bound_.key) add(item);
     }
-    // What another thread found, sorted, may lie before what is here.
-    void take(const std::vector<Item> &found) {
-        for (const Item &item : found) {
+    // Merges the sorted elements of another thread.
+    void take(const std::vector<Item> &items) {
+        for (const Item &item : items) {
             if (is_full_ && !is_less(item, bound_)) return;
             add(item);
         }
@@ -140,14 +139,14 @@ struct IndexOf {
     }
 };
 
-// By pairs E, whose keys and indices have room for the rows'; key_at(i) is the key of an element.
+// Sorts pairs E of key and index; key_at(i) is the key of an element.
 template <class E, class KeyAt>
 void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, Call &call) {
     using I = decltype(E::index);
     const int64_t size = rows.columns;
     if (size < LONG_ROW) {
         return each_short_row<E>(call, rows, [&](int64_t row, E *pairs, E *other) {
-            const KeyAt own = key_at;  // which nothing that is written here can change
+            const KeyAt own = key_at;  // a local copy, which no store can change
             for (int64_t i = 0; i < size; ++i) pairs[i] = {own(row * size + i), I(i)};
             sort_short(pairs, other, size);
             for (int64_t i = 0; i < kept; ++i) order[row * kept + i] = int64_t(pairs[i].index);
@@ -165,8 +164,8 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
     }
 }
 
-// Of keys of one byte, where all that is kept has the least of them, as of bools: their places, as they lie.
-// If it is otherwise, returns false.
+// Argsort of one-byte keys whose first `kept` elements all have the least key, as with bools: their indices
+// in order. Returns false if there are too few of them.
 bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows &row, int64_t *order,
                         int64_t kept, Call &call) {
     constexpr int64_t BLOCK = 64;
@@ -178,27 +177,26 @@ bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows 
         for (int64_t i = begin; i < end; ++i) least = std::min(least, ordering.key(in[i]));
         leasts[size_t(index)] = least;
     });
-    const uint8_t wanted = ordering.bits(*std::min_element(leasts.begin(), leasts.end()));
+    const uint8_t minimum = ordering.bits(*std::min_element(leasts.begin(), leasts.end()));
     std::vector<int64_t> starts(size_t(chunks) + 1);
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
-        starts[size_t(index) + 1] = std::count(in + begin, in + end, wanted);
+        starts[size_t(index) + 1] = std::count(in + begin, in + end, minimum);
     });
     for (size_t i = 0; i < size_t(chunks); ++i) starts[i + 1] += starts[i];
     if (starts.back() < kept) return false;
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
-        // No further, even if someone writes to the array meanwhile and there are more of them than there
-        // were.
+        // Not more than were counted, even if another thread writes to the array meanwhile.
         const int64_t limit = std::min(kept, starts[size_t(index) + 1]);
-        int64_t next = starts[size_t(index)], found[BLOCK];
+        int64_t next = starts[size_t(index)], indices[BLOCK];
         for (int64_t block = begin; block < end && next < limit; block += BLOCK) {
             const int64_t last = std::min(end, block + BLOCK);
             int64_t count = 0;
             for (int64_t i = block; i < last; ++i) {
-                found[count] = i;
-                count += in[i] == wanted;
+                indices[count] = i;
+                count += in[i] == minimum;
             }
             count = std::min(count, limit - next);
-            std::copy_n(found, count, order + next);
+            std::copy_n(indices, count, order + next);
             next += count;
         }
         call.advance(end - begin);
@@ -206,8 +204,8 @@ bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows 
     return true;
 }
 
-// Keys of any type, for rows that are too long for narrow indices: they are rare, and so compiled once for
-// all.
+// Keys of any type, for rows that are too long for 32-bit indices. These are rare, so the code is compiled
+// once.
 struct WideKeys {
     KeyType type;
     const void *in;

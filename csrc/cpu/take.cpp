@@ -1,3 +1,4 @@
+// pk_take and pk_put on the CPU.
 #include "common/take.h"
 
 #include <algorithm>
@@ -9,10 +10,10 @@ namespace pk::take {
 
 namespace {
 
-constexpr int64_t WORTH_A_THREAD = 1 << 16;  // bytes, below which a thread is not woken for more
-constexpr int64_t SHARE = 1 << 18;           // bytes between two looks at whether the call is to stop
+constexpr int64_t WORTH_A_THREAD = 1 << 16;  // bytes, below which no thread is woken
+constexpr int64_t SHARE = 1 << 18;           // bytes between two checks for cancellation
 
-// Elements from `first` on of what is taken. WIDTH is that of an element, or 0 where it is none of the usual.
+// Gathers elements from `first` on. WIDTH is the size of an element, or 0 for an unusual size.
 template <int64_t WIDTH>
 void take(const Request &request, int64_t first, int64_t size) {
     const int64_t width = WIDTH == 0 ? request.in.width : WIDTH;

@@ -1,3 +1,4 @@
+// Runs the threads of a block on fibers, one after the other, and switches between them where they wait.
 #include "block_executor.h"
 
 #include <algorithm>
@@ -9,10 +10,10 @@ namespace pk::kernels {
 
 static constexpr int64_t YIELD_EVERY = 512;    // switches between threads
 static constexpr int64_t YIELD_EVERY_END = 8;  // threads that end
-// What a block takes that may run as a loop, which nothing can stop on its way.
+// The longest block that may run as a loop, which cannot be cancelled within a block.
 static constexpr std::chrono::milliseconds QUICK(5);
 
-// Whose fibers the thread is on.
+// The executor whose fibers the thread is on.
 static thread_local BlockExecutor *running = nullptr;
 
 BlockExecutor::BlockExecutor() : fibers_(base) {
@@ -48,7 +49,7 @@ void BlockExecutor::begin(const Launch &launch) {
 
 void BlockExecutor::run(int64_t first, int64_t count) {
     const int64_t end = first + count;
-    // Kernels share these places by their addresses.
+    // A hash table of kernels, by their addresses.
     const pk_image_kernel *&quick =
         quick_[reinterpret_cast<uint64_t>(&launch_->kernel) / sizeof(pk_image_kernel) % quick_.size()];
     while (first < end) {
@@ -95,7 +96,7 @@ void BlockExecutor::enter(int thread) {
         resume(fiber_);
     }
     if (!failure_) return;
-    // What other fibers were about is left undone.
+    // After a failure, the other fibers are abandoned.
     idle_.clear();
     exchanges_.clear();
     for (int fiber = fibers_.count() - 1; fiber >= 0; --fiber) {
@@ -105,7 +106,7 @@ void BlockExecutor::enter(int thread) {
     std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-// On that stack, until there is something to ask or nothing to do.
+// Runs a fiber until it yields for the callback or has nothing left to do.
 void BlockExecutor::resume(int fiber) {
     BlockExecutor *const outer = std::exchange(running, this);
     inside_ = true;
@@ -127,7 +128,7 @@ int BlockExecutor::take_fiber() {
         const int had = fibers_.count(), most = std::max(had + 1, size_);
         if (had != 0) wait_for_stacks();
         const int count = std::min(most, std::max(1, 4 * had));
-        idle_.reserve(size_t(count));  // of all, so that none is lost
+        idle_.reserve(size_t(count));  // space for all, so that pushing cannot fail
         fibers_.make(count);
         for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
     }
@@ -136,8 +137,8 @@ int BlockExecutor::take_fiber() {
     return fiber;
 }
 
-// On a fiber, as long as kernels that other threads run have too many. Those may wait as well, if all have
-// too few.
+// Called on a fiber: waits while kernels of other threads have too many stacks. If all kernels wait for each
+// other, it times out.
 void BlockExecutor::wait_for_stacks() {
     constexpr std::chrono::seconds PATIENCE(10);
     const Clock::time_point latest = Clock::now() + PATIENCE;
@@ -174,21 +175,22 @@ void BlockExecutor::fiber_main() {
     }
 }
 
-// What asks the call's caller may need more of a stack than a fiber has, or insist on the thread's own.
+// Returns to the scheduler's stack to call the progress callback, which may need more stack than a fiber has,
+// or the thread's own.
 void BlockExecutor::yield_for_callback() {
     due_ = false;
     yields_for_callback_ = true;
     fibers_.yield_to_scheduler(fiber_);
 }
 
-// Does not come back: what is on the stack has nothing to tidy up.
+// Never returns; objects on the stack need no cleanup.
 void BlockExecutor::cancel_fiber() {
     for (;;) fibers_.yield_to_scheduler(fiber_);
 }
 
 void BlockExecutor::stop(const std::string &why) { fail(PK_DEVICE_ERROR, launch_->name + ": " + why); }
 
-// Another thread after the current one, in turn, or that one.
+// The next ready thread after the current one, round robin; -1 if there is none.
 int BlockExecutor::next() const {
     for (int i = current_ + 1; i < size_; ++i) {
         if (threads_[size_t(i)].state == State::READY) return i;
@@ -206,7 +208,7 @@ void BlockExecutor::change_to(int thread) {
     fibers_.change(from, fiber_);
 }
 
-// Others go on, until the current thread can.
+// Suspends the current thread, and runs others until it is ready.
 void BlockExecutor::suspend() {
     if (++switches_ % YIELD_EVERY == 0) yield_for_callback();
     int thread = next();
@@ -218,7 +220,8 @@ void BlockExecutor::suspend() {
     change_to(thread);
 }
 
-// The current thread has returned. This fiber takes the next that has not begun, or waits until it is needed.
+// Called when the current thread has returned. This fiber takes the next thread that has not begun, or
+// becomes idle.
 void BlockExecutor::finish() {
     threads_[size_t(current_)].state = State::DONE;
     if (++done_ % YIELD_EVERY_END == 0) yield_for_callback();

@@ -1,4 +1,4 @@
-// One thread of the CPU that runs blocks of a kernel, one after the other.
+// BlockExecutor: one CPU thread that emulates the threads of a block (SIMT), block after block.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@
 
 namespace pk::kernels {
 
-// What kernels print in a call.
+// The text that the kernels of a call print.
 class PrintBuffer {
    public:
     PrintBuffer(uint8_t *text, int64_t capacity) : text_(text), capacity_(capacity) {}
@@ -32,16 +32,16 @@ class PrintBuffer {
     int64_t capacity_, length_ = 0;
 };
 
-// A launch, as all threads that run its blocks share it.
+// A launch, shared by all CPU threads that run its blocks.
 struct Launch {
     const pk_image_kernel &kernel;
     bool checked;
-    Code code;         // the kernel's own
+    Code code;         // the kernel's own instructions
     std::string name;  // "kernel 'blur'"
     Shape shape;
     int64_t shared;
     void *const *arguments;
-    GuardedMemory *guarded_memory;  // of the buffers, where accesses are checked
+    GuardedMemory *guarded_memory;  // of the buffers; null if accesses are not checked
     std::chrono::milliseconds block_limit;
     Call &call;
     PrintBuffer &print_buffer;
@@ -52,19 +52,19 @@ class BlockExecutor {
     BlockExecutor();
 
     void begin(const Launch &launch);
-    void run(int64_t first, int64_t count);  // blocks; throws what became of them
+    void run(int64_t first, int64_t count);  // runs blocks; throws their failure
 
-    // The one whose kernel the calling thread runs, or null.
+    // The executor whose kernel the calling thread runs, or null.
     static BlockExecutor *of_this_thread();
 
-    // For a handler of a signal that came when the thread was at that instruction: asks whether the call goes
-    // on, at once in the kernel's own code, which holds nobody's locks, and else when the kernel next asks
-    // for something.
+    // Called by a signal handler, with the address of the interrupted instruction. In the kernel's own code,
+    // which holds no locks, the progress callback is called at once; elsewhere, when the kernel next calls a
+    // service.
     void interrupted(uint64_t at);
     bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
     bool is_due() const { return due_.load(std::memory_order_relaxed); }
 
-    int64_t stacks = 0;  // that it may have: lending.h's
+    int64_t stacks = 0;  // how many it has reserved, see worker_pool.h
 
    private:
     enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, DONE };
@@ -73,20 +73,20 @@ class BlockExecutor {
         State state;
         int fiber;  // -1: it has not begun
         int32_t line;
-        uint32_t lanes;  // that came to the same line
+        uint32_t lanes;  // the lanes that came to the same line
     };
 
-    // Lanes that wait for each other, and what they say.
+    // A warp operation: lanes that wait for each other, and the values that they exchange.
     struct WarpExchange {
         int warp;
         int32_t operation;
         uint32_t mask, arrived;
         bool open;
-        int readers;  // that have not seen the values
+        int readers;  // lanes that have not read the values
         uint64_t values[PK_WARP];
     };
 
-    // What services are given is the first member.
+    // The context that services get is the first member.
     struct ServiceContext {
         pk_context context;
         BlockExecutor *worker;
@@ -141,21 +141,21 @@ class BlockExecutor {
     std::vector<uint32_t> done_lanes_;  // of each warp
     std::vector<WarpExchange> exchanges_;
     std::vector<char> shared_;
-    std::unique_ptr<GuardedMemory> guarded_memory_;  // of shared memory, where accesses are checked
+    std::unique_ptr<GuardedMemory> guarded_memory_;  // of shared memory; null if accesses are not checked
     std::vector<void *> variables_;
-    std::array<uint64_t, 64> pages_{};  // that are known to be there, where accesses are checked
+    std::array<uint64_t, 64> pages_{};  // pages that are known to be mapped, for checked accesses
 
-    // The first fiber runs blocks from first_ as a loop, where no thread waits for another. That is for
-    // kernels of which this worker has seen a block that was quick.
+    // The first fiber runs blocks from first_ on as a loop, if no thread waits for another, and this executor
+    // has seen a fast block of the kernel.
     bool loops_ = false, may_loop_ = false, waited_ = false;
     std::array<const pk_image_kernel *, 16> quick_{};
     int64_t first_ = 0, count_ = 0;
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;
     int64_t switches_ = 0;
-    bool yields_for_callback_ = false;  // whether the call goes on is asked on the thread's own stack
-    std::atomic<bool> inside_{false};   // the kernel has the thread
-    std::atomic<bool> due_{false};      // to be asked
+    bool yields_for_callback_ = false;  // the scheduler is to call the progress callback
+    std::atomic<bool> inside_{false};   // the thread is inside the kernel
+    std::atomic<bool> due_{false};      // a call of the progress callback is due
     Clock::time_point began_{};
     std::exception_ptr failure_;
 };

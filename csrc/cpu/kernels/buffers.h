@@ -1,4 +1,4 @@
-// The memory of a call's buffers while kernels see it.
+// The memory of a run's buffers while kernels use it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace pk::kernels {
 
-// Calls body(first, count) for parts of `size` bytes, on all threads if they are many.
+// A parallel loop: calls body(first, count) for parts of `size` bytes.
 template <class Body>
 void parallel_for_parts(Call &call, int64_t size, Body body) {
     constexpr int64_t PART = int64_t(1) << 20;
@@ -68,7 +68,7 @@ class Memory {
         const pk_buffer &buffer = run_.buffers[index];
         const std::string label(buffer.label, strnlen(buffer.label, sizeof(buffer.label)));
         if (checked) return static_cast<char *>(guarded_memory_.take(buffer.bytes, buffer.itemsize, label));
-        constexpr uint64_t ALIGNED = 16;  // as vector types want it
+        constexpr uint64_t ALIGNED = 16;  // the alignment of vector types
         const bool in_place = (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 ||
                               (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT)) ==
                                   (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT);

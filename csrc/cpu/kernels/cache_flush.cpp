@@ -1,3 +1,4 @@
+// pk_release for user kernels.
 #include "cache_flush.h"
 
 #include "module_cache.h"

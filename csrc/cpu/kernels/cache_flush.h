@@ -1,8 +1,9 @@
+// pk_release for user kernels.
 #pragma once
 
 namespace pk::kernels {
 
-// Gives back what is kept for kernels and not in use.
+// Frees the modules and executors that are not in use.
 void release();
 
 }  // namespace pk::kernels

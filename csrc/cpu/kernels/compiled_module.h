@@ -1,4 +1,5 @@
-// What a module of compiled kernels tells of itself. The header is Python's, which compiles them with it.
+// The table that a compiled module exports. The header belongs to the Python package, which compiles kernels
+// with it.
 #pragma once
 
 #include "../../../pycudakit/kernels/compiling/include/pycudakit_image.h"

@@ -1,4 +1,4 @@
-// What a block's threads ask of the worker that runs them: to wait for each other, to print, to be checked.
+// Services that kernels call while they run: barriers and warp operations, printf, checked accesses.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ void PrintBuffer::add(const char *text, int64_t bytes) {
     length_ += bytes;
 }
 
-// ---- What threads wait for ----
+// ---- Waiting ----
 
 int32_t BlockExecutor::barrier(int32_t line, int32_t value) {
     if (alone()) return value != 0;
@@ -94,7 +94,7 @@ uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask,
         threads_[size_t(current_)].state = State::WARP;
         suspend();
     }
-    WarpExchange &filled = exchanges_[index];  // others may have made more of them
+    WarpExchange &filled = exchanges_[index];  // a reference that is valid after others have grown the vector
     std::memcpy(values, filled.values, sizeof(filled.values));
     --filled.readers;
     return filled.arrived;
@@ -108,7 +108,7 @@ void BlockExecutor::complete(WarpExchange &record) {
     }
 }
 
-// A thread has returned, and nobody waits for it any more.
+// Called when a thread has returned: completes the operations that waited for it.
 void BlockExecutor::complete_without(int thread) {
     if (arrived_ != 0 && arrived_ + done_ == size_) complete_barrier();
     const int warp = thread / PK_WARP;
@@ -130,7 +130,7 @@ uint32_t BlockExecutor::active(int32_t line) {
     return threads_[size_t(current_)].lanes;
 }
 
-// Nobody else can go on: the lanes of a warp that came to one line are those that are active there.
+// Called when no thread is ready: the active lanes of a warp are those that wait in the same line.
 bool BlockExecutor::wake_active() {
     int first = 0;
     while (first < size_ && threads_[size_t(first)].state != State::ACTIVE) ++first;
@@ -157,7 +157,7 @@ void BlockExecutor::begin_waiting() {
     if (loops_) fail(PK_DEVICE_ERROR, launch_->name + " waits where it was taken not to");
 }
 
-// ---- What is checked ----
+// ---- Checked accesses ----
 
 void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
     const std::string what =
@@ -167,7 +167,7 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
     if (guarded_buffer == nullptr && guarded_memory_ != nullptr)
         guarded_buffer = guarded_memory_->find(address);
     if (guarded_buffer == nullptr) {
-        if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own
+        if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own memory
         char place[32];
         std::snprintf(place, sizeof(place), "0x%llx", static_cast<unsigned long long>(address));
         const std::string message = where() + " " + what + "at " + place + ", where no memory is";
@@ -189,7 +189,7 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
          "]', which has " + std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
 }
 
-// The system is asked, once for each page and launch; where it does not say, there is.
+// Asks the operating system whether a page is mapped, once for each page and launch; true if that is unknown.
 bool BlockExecutor::is_memory(uint64_t address) {
 #if defined(__linux__)
     static const auto bytes = uint64_t(sysconf(_SC_PAGESIZE));
@@ -237,7 +237,7 @@ std::string BlockExecutor::block_name() const {
 
 std::string BlockExecutor::where() const { return "in " + block_name() + ", " + thread_name(current_); }
 
-// Of each kind of waiting, a thread that does it.
+// Describes the deadlock: one waiting thread of each kind.
 std::string BlockExecutor::stuck() const {
     std::string text;
     std::vector<std::pair<State, int32_t>> seen;
@@ -255,9 +255,9 @@ std::string BlockExecutor::stuck() const {
     return "its threads wait for each other in divergent code, in " + block_name() + text;
 }
 
-// ---- What kernels call ----
+// ---- The functions that kernels call ----
 
-// A failure leaves the kernel's stack as it is. No handler is left by changing stacks.
+// Runs a service. A failure abandons the kernel's stack; no exception handler is left by switching stacks.
 template <class Body>
 auto BlockExecutor::serve(pk_context *context, Body &&body) {
     BlockExecutor &worker = *reinterpret_cast<ServiceContext *>(context)->worker;

@@ -1,3 +1,4 @@
+// Stack switching in assembly (or by ucontext), and the allocation of fiber stacks with guard pages.
 #include "fibers.h"
 
 #include <pthread.h>
@@ -20,7 +21,7 @@
 #define ASAN_UNPOISON_MEMORY_REGION(memory, bytes) ((void)(memory), (void)(bytes))
 #endif
 
-// Saves what a called function must keep, and goes on from where another stack was left the same way.
+// Saves the callee-saved registers, and continues where the other stack was left in the same way.
 #if !defined(PK_UCONTEXT)
 extern "C" __attribute__((visibility("hidden"))) void pk_switch_stacks(void **from, void *to);
 
@@ -85,10 +86,10 @@ asm(".text\n.globl " PK_SYMBOL "\n" PK_HIDDEN ".p2align 2\n" PK_SYMBOL R"(:
 
 namespace pk::kernels {
 
-static constexpr size_t GUARD = size_t(64) << 10;  // a whole number of pages, whatever their size
+static constexpr size_t GUARD = size_t(64) << 10;  // a multiple of the page size, whatever it is
 
-// Linux 6.13 and later have guards that are no mappings of their own: MADV_GUARD_INSTALL, which older headers
-// do not name.
+// Linux 6.13 and later have guard pages inside a mapping: MADV_GUARD_INSTALL, which older headers do not
+// define.
 static bool guard_within_mapping(char *memory) {
 #if defined(__linux__)
     constexpr int INSTALL_GUARD = 102;
@@ -111,7 +112,7 @@ int64_t Fibers::max_count() {
         if (!tried || guard_within_mapping(tried.memory()) ||
             !(std::ifstream("/proc/sys/vm/max_map_count") >> mappings))
             return MOST;
-        return std::min(MOST, mappings / 4);  // which leaves others as many
+        return std::min(MOST, mappings / 4);  // so that the program has as many for itself
     }();
     return max_count;
 }
@@ -141,7 +142,7 @@ void Fibers::make(int count) {
 void Fibers::reset(int fiber) {
     FiberContext &place = contexts_[size_t(fiber)];
     char *const top = static_cast<char *>(const_cast<void *>(place.bottom)) + STACK;
-    ASAN_UNPOISON_MEMORY_REGION(top - STACK, STACK);  // of calls that were abandoned there
+    ASAN_UNPOISON_MEMORY_REGION(top - STACK, STACK);  // frames of abandoned calls
 #if defined(PK_UCONTEXT)
     getcontext(&place.context);
     place.context.uc_stack.ss_sp = top - STACK;
@@ -149,10 +150,10 @@ void Fibers::reset(int fiber) {
     place.context.uc_link = nullptr;
     makecontext(&place.context, base_, 0);
 #else
-    // Tops at different places of a page, or they would compete for the same lines of the cache.
+    // Stacks begin at different offsets in a page, or they would compete for the same cache lines.
     char *const start = top - 64 - 192 * size_t(fiber % 20);
 #if defined(__x86_64__)
-    // As a call leaves it: the stack pointer is 8 off a multiple of 16 when the base begins.
+    // As after a call: the stack pointer is 8 below a multiple of 16 when the base begins.
     void **words = reinterpret_cast<void **>(start) - (SAVED_WORDS + 2);
     std::fill(words, words + SAVED_WORDS + 2, nullptr);
     words[SAVED_WORDS] = reinterpret_cast<void *>(base_);
@@ -166,7 +167,8 @@ void Fibers::reset(int fiber) {
 }
 
 #if defined(PK_ASAN)
-// A fiber may go on in another thread than it stopped in, so that no address of this is to be kept.
+// A fiber may continue on another thread than it stopped on, so the address of this variable must not be
+// cached.
 static thread_local FiberContext *left = nullptr;
 __attribute__((noinline)) static void set_left(FiberContext *place) { left = place; }
 __attribute__((noinline)) static FiberContext &get_left() { return *left; }

@@ -1,5 +1,4 @@
-// Stacks that one thread of the CPU switches between: what a kernel's threads run on where they wait for each
-// other.
+// Fibers: stacks that one CPU thread switches between, for kernel threads that wait for each other.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace pk::kernels {
 
-// Where a stack stands while another runs.
+// The saved stack pointer of a fiber that is not running.
 struct FiberContext {
 #if defined(PK_UCONTEXT)
     ucontext_t context{};
@@ -27,14 +26,15 @@ struct FiberContext {
     size_t bytes = 0;
 };
 
-using Base = void (*)();  // what a fiber begins with; it never returns
+using Base = void (*)();  // the main function of a fiber, which never returns
 
 class Fibers {
    public:
-    // Beside its guard. A thread of a GPU may have 512 KiB of memory of its own.
+    // Without the guard. A thread of a GPU may have 512 KiB of local memory.
     static constexpr size_t STACK = size_t(704) << 10;
 
-    // How many the process may have: the system bounds the mappings of a process, and a guard may be two.
+    // The maximum of stacks in a process: the operating system limits mappings, and a stack with its guard
+    // may be two.
     static int64_t max_count();
 
     explicit Fibers(Base base) : base_(base) {}
@@ -42,19 +42,19 @@ class Fibers {
     Fibers(const Fibers &) = delete;
     Fibers &operator=(const Fibers &) = delete;
 
-    // So many of them, or std::bad_alloc; those that there were stay as they are.
+    // Grows to `count` fibers, or throws std::bad_alloc. Existing fibers are unchanged.
     void make(int count);
     int count() const { return int(contexts_.size()); }
 
-    // The fiber begins anew when it is switched to.
+    // Makes the fiber begin anew at its next switch.
     void reset(int fiber);
 
-    // Goes on there, until somebody comes back.
+    // Switches to the fiber, and returns when it yields.
     void enter(int fiber) { change(scheduler_, contexts_[size_t(fiber)]); }
     void change(int from, int to) { change(contexts_[size_t(from)], contexts_[size_t(to)]); }
     void yield_to_scheduler(int fiber) { change(contexts_[size_t(fiber)], scheduler_); }
 
-    // To be called first by a base.
+    // A base calls this first.
     static void on_entry();
 
    private:
@@ -62,7 +62,7 @@ class Fibers {
 
     Base base_;
     FiberContext scheduler_;
-    std::deque<FiberContext> contexts_;  // which stay where they are
+    std::deque<FiberContext> contexts_;  // a deque: addresses are stable
     std::vector<Mapping> stacks_;
 };
 

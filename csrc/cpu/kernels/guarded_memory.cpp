@@ -1,3 +1,4 @@
+// Buffers with wide red zones around them.
 #include "guarded_memory.h"
 
 #include <algorithm>
@@ -6,11 +7,12 @@
 
 namespace pk::kernels {
 
-// On either side of a buffer: what a 32-bit index reaches of elements of 8 bytes; less where that is refused.
+// The red zone on either side of a buffer: the reach of a 32-bit index of 8-byte elements; less if that is
+// refused.
 static constexpr uint64_t MOST_ROOM = uint64_t(16) << 30, LEAST_ROOM = uint64_t(1) << 20;
 
 void *GuardedMemory::take(int64_t bytes, int64_t item, const std::string &label) {
-    constexpr uint64_t ALIGNED = uint64_t(64) << 10;  // a whole number of pages, whatever their size
+    constexpr uint64_t ALIGNED = uint64_t(64) << 10;  // a multiple of the page size, whatever it is
     const uint64_t inside = (uint64_t(bytes) + ALIGNED - 1) / ALIGNED * ALIGNED;
     for (uint64_t room = MOST_ROOM; room >= LEAST_ROOM; room /= 4) {
         Mapping mapping(inside + 2 * room, PROT_NONE, MAP_NORESERVE);
@@ -26,14 +28,15 @@ void *GuardedMemory::take(int64_t bytes, int64_t item, const std::string &label)
 }
 
 const GuardedMemory::GuardedBuffer *GuardedMemory::nearest(uint64_t address) const {
-    const auto away = [=](const GuardedBuffer &guarded_buffer) {
+    const auto distance = [=](const GuardedBuffer &guarded_buffer) {
         return std::min(address - guarded_buffer.begin,
-                        guarded_buffer.begin - address);  // either may have gone round
+                        // either difference may have wrapped
+                        guarded_buffer.begin - address);
     };
-    const auto found =
-        std::min_element(guarded_buffers_.begin(), guarded_buffers_.end(),
-                         [&](const GuardedBuffer &a, const GuardedBuffer &b) { return away(a) < away(b); });
-    return found == guarded_buffers_.end() ? nullptr : &*found;
+    const auto closest = std::min_element(
+        guarded_buffers_.begin(), guarded_buffers_.end(),
+        [&](const GuardedBuffer &a, const GuardedBuffer &b) { return distance(a) < distance(b); });
+    return closest == guarded_buffers_.end() ? nullptr : &*closest;
 }
 
 }  // namespace pk::kernels

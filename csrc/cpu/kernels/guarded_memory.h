@@ -1,5 +1,5 @@
-// Memory for kernels that were compiled to be checked: each buffer in the middle of so much reserved room
-// that whatever a wrong index leads to is still that buffer's.
+// Guarded memory for kernels that were compiled with checks: each buffer is in the middle of a wide reserved
+// range (red zones), so that an address from a wrong index still belongs to its buffer.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ class GuardedMemory {
         std::string label;
     };
 
-    // Zeros.
+    // Allocates a zeroed buffer.
     void *take(int64_t bytes, int64_t item, const std::string &label);
 
-    // The window that the address is in, or null.
+    // The buffer whose reserved range contains the address, or null.
     const GuardedBuffer *find(uint64_t address) const {
         for (const Reservation &room : reservations_) {
             if (address - room.begin < room.mapping.bytes()) return &guarded_buffers_[room.guarded_buffer];
@@ -29,7 +29,7 @@ class GuardedMemory {
         return nullptr;
     }
 
-    // The one that begins closest to the address, or null.
+    // The buffer that begins closest to the address, or null.
     const GuardedBuffer *nearest(uint64_t address) const;
 
    private:

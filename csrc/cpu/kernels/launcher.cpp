@@ -1,3 +1,4 @@
+// Runs the steps of user kernels, with the blocks of a launch distributed over threads.
 #include "launcher.h"
 
 #include <algorithm>
@@ -14,8 +15,8 @@ namespace pk::kernels {
 
 namespace {
 
-// Spreads a launch's blocks over threads, in shares of a millisecond or so. Returns how many threads that
-// took.
+// Distributes the blocks of a launch over threads, in shares of about a millisecond. Returns the number of
+// threads.
 int64_t parallel_for_blocks(const Launch &launch, Call &call) {
     constexpr double SHORT = 0.5e-3, LONG = 2e-3, WORTH_WAKING = 50e-6;
     const auto blocks = uint64_t(launch.shape.blocks());
@@ -53,7 +54,7 @@ int64_t parallel_for_blocks(const Launch &launch, Call &call) {
             return;
         }
         WorkerLease worker;
-        // A thread that helps need not: others' kernels may have all stacks for long.
+        // A helper may give up: kernels of other calls may hold all stacks for long.
         if (launch.kernel.waits != 0 && !reserve_stacks(*worker, launch.shape.threads())) return;
         ++threads;
         worker->begin(launch);
@@ -114,8 +115,8 @@ class Runner {
         call_.report.threads = threads;
     }
 
-    // On a thread of its own: a kernel that waits on this one has its place, such as blockIdx, in variables
-    // of the thread.
+    // Runs body() on a new thread: a kernel that is suspended on this thread has its state (blockIdx, ...) in
+    // thread-local variables.
     template <class Body>
     void run_on_helper_thread(Body body) {
         std::exception_ptr error;
@@ -136,7 +137,7 @@ class Runner {
         if (error) std::rethrow_exception(error);
     }
 
-    // In the order of their addresses, so that two runs never wait for each other.
+    // Locks in the order of addresses, so that two runs never deadlock.
     void lock() {
         std::vector<Module *> modules;
         for (const auto &module : modules_) modules.push_back(module.get());
@@ -172,7 +173,7 @@ class Runner {
         }
     }
 
-    // Which of the runs that this thread is in has it locked.
+    // The run on this thread that has locked the module, or null.
     const Runner *holder_of(const Module *module) const {
         const Runner *runner = outer_;
         auto has = [&](auto &held) { return held.get() == module; };
@@ -192,7 +193,7 @@ class Runner {
         call_.check_interrupt();
     }
 
-    // Where each argument lies. Of those that are addresses, in a table of their own.
+    // Sets the addresses of arguments; those that are pointers get a table of their own.
     void prepare(const Memory &memory) {
         addresses_.resize(size_t(run_.arguments.size));
         for (int64_t i = 0; i < run_.arguments.size; ++i) {
@@ -232,7 +233,7 @@ class Runner {
     std::vector<Module *> changed_;
     std::vector<void *> addresses_, arguments_;
 
-    // What a call asks of Python may run others on its thread.
+    // A progress callback may run other kernels on its thread.
     static thread_local const Runner *innermost;
     const Runner *const outer_ = innermost;
 };

@@ -1,4 +1,4 @@
-// A run of the user's kernels: its steps, and blocks spread over threads.
+// Runs user kernels on the CPU: the steps of a run, and the blocks of a launch on several threads.
 #pragma once
 
 #include "block_executor.h"

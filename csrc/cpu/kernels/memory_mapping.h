@@ -1,4 +1,4 @@
-// Pages of the system's.
+// RAII for anonymous memory mappings.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,7 +15,7 @@
 
 namespace pk::kernels {
 
-// Gives them back when it ends. Null, where there was no room for them.
+// A mapping, which is unmapped on destruction. Null if the operating system refused it.
 class Mapping {
    public:
     Mapping(size_t bytes, int protection, int flags = 0)

@@ -1,3 +1,4 @@
+// LRU cache of loaded modules: shared libraries of compiled kernels.
 #include "module_cache.h"
 
 #include <dlfcn.h>
@@ -18,9 +19,10 @@
 
 namespace pk::kernels {
 
-static constexpr size_t MOST_MODULES = 128;  // that stay loaded, beside those in use
+static constexpr size_t MOST_MODULES = 128;  // that stay loaded, apart from those in use
 
-// The system has the same words for a file that may not be run, as on a file system mounted noexec.
+// Whether dlopen failed for lack of memory. Its message is the same for a file that may not be executed, as
+// on a file system mounted noexec.
 static bool lacks_memory(const std::string &path, const std::string &why) {
     if (why.find("map") == std::string::npos && why.find("emory") == std::string::npos) return false;
     const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -69,10 +71,11 @@ const pk_image_kernel &Module::kernel(std::string_view symbol) const {
     fail(PK_INVALID_ARGUMENT, "the image has no kernel '" + std::string(symbol) + "'");
 }
 
-// One that the table has not is found by its size in the library, where the system tells that.
+// A variable that the module's table does not list is looked up by its symbol, and its size is taken from the
+// library, if the operating system tells it.
 Module::Variable &Module::variable(const std::string &name) {
-    const auto known = variables_.find(name);
-    if (known != variables_.end()) return known->second;
+    const auto existing = variables_.find(name);
+    if (existing != variables_.end()) return existing->second;
 #if defined(__GLIBC__)
     void *const address = dlsym(handle_, name.c_str());
     Dl_info info;
@@ -105,9 +108,9 @@ void Module::restore() {
 namespace {
 
 using Key = std::pair<uint64_t, uint64_t>;
-using List = std::list<std::pair<Key, std::shared_ptr<Module>>>;  // the last used first
+using List = std::list<std::pair<Key, std::shared_ptr<Module>>>;  // the most recently used first
 
-// A forked child begins with none: its parent's may have been in use.
+// A forked child begins with an empty cache, because its parent's may have been in use.
 std::mutex loaded_mutex;
 List *loaded = nullptr;
 

@@ -1,4 +1,4 @@
-// The shared libraries that kernels were compiled to.
+// Module: a loaded shared library of compiled kernels.
 #pragma once
 
 #include <map>
@@ -25,7 +25,7 @@ class Module {
     bool checked() const { return table_->checked != 0; }
     const Code &code() const { return code_; }
 
-    // To be held by a run: alone, by one that sets variables, which are the module's own again at its end.
+    // Held by a run: exclusively if it sets variables, which are restored at its end, else shared.
     std::shared_mutex mutex;
     void set(const pk_symbol &symbol);
     void restore();
@@ -33,7 +33,7 @@ class Module {
    private:
     struct Variable {
         char *address;
-        std::vector<char> loaded;  // what it was
+        std::vector<char> loaded;  // its value when the module was loaded
     };
     Variable &variable(const std::string &name);
 
@@ -44,7 +44,7 @@ class Module {
     std::vector<Variable *> set_;
 };
 
-// Loads it, or finds it loaded; some stay so.
+// Loads the module of an image, or returns the cached one.
 std::shared_ptr<Module> load_module(const pk_image &image);
 void release_modules();
 

@@ -1,3 +1,4 @@
+// The signal handler and the watchdog thread that preempt kernels.
 #include "preemption.h"
 
 #include "block_executor.h"
@@ -41,8 +42,8 @@ uint64_t place_of(const ucontext_t *context) {
 #endif
 }
 
-// It may not come back: the thread then goes on where it entered the kernel. So it is on the kernel's own
-// stack, and blocks no signal.
+// The handler may not return: the thread then continues where it entered the kernel. So it runs on the
+// kernel's own stack, and blocks no signal.
 void handle(int, siginfo_t *, void *context) {
     const int saved = errno;
     if (BlockExecutor *worker = BlockExecutor::of_this_thread())
@@ -54,7 +55,7 @@ bool is_ours(const struct sigaction &action) {
     return (action.sa_flags & SA_SIGINFO) != 0 && action.sa_sigaction == handle;
 }
 
-// A signal that nobody else handles, or 0.
+// Installs the handler for an unused real-time signal, and returns its number; 0 if there is none.
 int take_signal() {
     for (int number = SIGRTMAX; number >= SIGRTMIN; --number) {
         struct sigaction now{};
@@ -72,17 +73,18 @@ int take_signal() {
 
 std::mutex mutex;
 
-// Looks around while kernels run. A forked child makes one of its own, and none is ever destroyed.
+// The watchdog: a thread that interrupts kernels periodically. A forked child makes its own; none is ever
+// destroyed.
 class Watchdog {
    public:
     Watchdog() : signal_(take_signal()) {
-        // Kernels run as well without.
+        // Kernels run without preemption if there is no signal or thread.
         if (signal_ != 0 && !start_thread([this] { watch(); })) signal_ = 0;
     }
 
     int signal() const { return signal_; }
 
-    // With the mutex held.
+    // The mutex is held.
     void add(BlockExecutor &worker) {
         entries_.push_back({&worker, pthread_self(), false});
         if (is_idle_) begin_.notify_one();
@@ -103,9 +105,9 @@ class Watchdog {
     };
 
     void watch() {
-        // Soon again, where a thread was met outside the kernel's own code.
+        // Retries soon if a thread was outside the kernel's own code.
         constexpr std::chrono::milliseconds ROUND(20), SOON(1);
-        constexpr int ROUNDS = 50;  // without any kernel, before it rests
+        constexpr int ROUNDS = 50;  // without any kernel, before it sleeps
         std::unique_lock<std::mutex> lock(mutex);
         for (int idle = 0;; ++idle) {
             if (idle == ROUNDS) {
@@ -121,7 +123,9 @@ class Watchdog {
         }
     }
 
-    // Returns whether any thread is still to be met. Who is in the list lives, and waits for the mutex to go.
+    // Interrupts the threads that have been in a kernel since the last round. Returns whether any was not
+    // interrupted in the kernel's own code. Threads in the list are alive, since they need the mutex to leave
+    // it.
     bool send() {
         struct sigaction now{};
         if (sigaction(signal_, nullptr, &now) != 0 || !is_ours(now)) return false;
@@ -143,7 +147,7 @@ class Watchdog {
 
 Watchdog *watchdog = nullptr;
 
-// A thread of the library's pool blocks all signals, and so may a thread of the caller's.
+// A thread of the library's pool blocks all signals, and so may a thread of the program.
 void unblock_signal(int signal) {
     static thread_local int let = 0;
     if (let == signal) return;

@@ -1,4 +1,5 @@
-// A kernel's own code asks nobody whether it is to go on. So a signal takes threads out of it now and then.
+// Preemption of kernels on the CPU: a kernel's own code never checks for cancellation, so a signal interrupts
+// its thread periodically.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +12,26 @@
 #endif
 #endif
 
-// Sanitizers hold signals back, and other systems are untried.
+// Not with sanitizers, which delay signals, nor on platforms where it is untested.
 #if defined(__linux__) && (defined(__x86_64__) || defined(__aarch64__)) && !defined(PK_SANITIZED)
 #define PK_INTERRUPTING 1
 #endif
 
 namespace pk::kernels {
 
-// Where instructions lie.
+// A range of instructions.
 struct Code {
     uint64_t begin = 0, bytes = 0;
     bool has(uint64_t address) const { return address - begin < bytes; }
 };
 
-// Those of the library that a function is of.
+// The code segment of the library that contains a function.
 Code code_around(const void *function);
 
 class BlockExecutor;
 
-// While one lives, the calling thread has worker.interrupted() called, in a handler of a signal, each time
-// that it has been in a kernel for long.
+// While it exists, a signal handler calls worker.interrupted() on the calling thread whenever it has been in
+// a kernel for long.
 class PreemptionScope {
    public:
     explicit PreemptionScope(BlockExecutor &worker);

@@ -1,3 +1,4 @@
+// The pool of block executors, and the process-wide quota of fiber stacks.
 #include "worker_pool.h"
 
 #include <algorithm>
@@ -14,27 +15,29 @@ namespace {
 
 using Workers = std::vector<std::unique_ptr<BlockExecutor>>;
 
-// A forked child begins anew: its parent's may have been in use.
+// A forked child begins with an empty pool, because its parent's may have been in use.
 struct WorkerPool {
     Workers idle;
-    int64_t taken = 0;  // stacks, of all workers
+    int64_t taken = 0;  // stacks that all executors have reserved
 };
 WorkerPool *pool = nullptr;
 std::mutex mutex;
 
-// With the mutex held.
+// The pool. The mutex is held.
 WorkerPool &all() {
     hold_over_forks<mutex, pool>();
     if (pool == nullptr) pool = new WorkerPool;
     return *pool;
 }
 
-// With the mutex held. In the child of a fork, one that was taken before is not counted.
+// Destroys an executor and frees its stacks. The mutex is held. In a forked child, executors of the parent
+// are not counted.
 void end(std::unique_ptr<BlockExecutor> worker) {
     all().taken = std::max<int64_t>(0, all().taken - worker->stacks);
 }
 
-// Those that idle workers may keep: a block for each thread of this engine, and some for callers' threads.
+// The stacks that idle executors may keep: a block's for each thread of this engine, and some for threads of
+// callers.
 int64_t max_idle_stacks() {
     constexpr int64_t BLOCK = 1024, SOME = 8192;
     return std::min(Fibers::max_count() / 2, std::max(SOME, BLOCK * thread_count()));

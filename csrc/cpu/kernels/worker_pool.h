@@ -1,4 +1,5 @@
-// Workers, which are kept from launch to launch with their stacks. The stacks of all are bounded.
+// A pool of block executors, which keep their fiber stacks from launch to launch. The number of all stacks is
+// limited.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace pk::kernels {
 
-// Borrows a worker while it lives.
+// Takes an executor from the pool for its lifetime.
 class WorkerLease {
    public:
     WorkerLease();
@@ -22,8 +23,8 @@ class WorkerLease {
     std::unique_ptr<BlockExecutor> worker_;
 };
 
-// Has so many stacks be the worker's, if there are as many; those of workers that nobody borrows are given up
-// for them.
+// Raises the executor's quota of fiber stacks to `count`; evicts the stacks of idle executors if the process
+// limit is reached. Returns false if that is not enough.
 bool reserve_stacks(BlockExecutor &worker, int64_t count);
 
 void release_workers();

@@ -1,9 +1,10 @@
+// Inner loops of casts between element types.
 #include "table.h"
 
 namespace pk {
 namespace {
 
-// A float16 register holds a float: only what becomes one differs from a float32's casts.
+// A float16 in a register is a float, so only casts to float16 differ from those of float32.
 template <int from, int to>
 bool cast(void *result_, const void *a_, const void *, const void *, int64_t count) {
     using From = typename type_of<from>::type;
@@ -15,7 +16,8 @@ bool cast(void *result_, const void *a_, const void *, const void *, int64_t cou
     [[maybe_unused]] typename NonFiniteDetector<may_not_fit, From>::Bits unfit = 0;
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
-        const From value = from == PK_BOOL && a[i] > From(1) ? From(1) : a[i];  // a bool may be any byte
+        const From value =
+            from == PK_BOOL && a[i] > From(1) ? From(1) : a[i];  // a bool in memory may be any byte
         if constexpr (to == PK_BOOL) {
             result[i] = value != 0;
         } else if constexpr (to == PK_FLOAT16) {
@@ -48,7 +50,7 @@ bool float_to_half(void *result_, const void *a_, const void *, const void *, in
 template <int from, int to = 0>
 void fill(Loop *by_target) {
     if constexpr (to < PK_TYPE_COUNT) {
-        // Casts out of float16 are those out of float32.
+        // Casts from float16 are those from float32.
         by_target[to] = cast < from == PK_FLOAT16 ? int(PK_FLOAT32) : from, to > ;
         fill<from, to + 1>(by_target);
     }

@@ -1,3 +1,4 @@
+// Inner loops of histograms, for one instruction set.
 #include "common/histogram_loops_of.h"
 #include "table.h"
 

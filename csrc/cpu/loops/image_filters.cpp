@@ -1,3 +1,4 @@
+// Inner loops of image filters: weighted sums, means, minima, maxima and medians over windows.
 #include "common/image_filters.h"
 
 #if defined(__AVX__)
@@ -10,7 +11,7 @@ namespace pk {
 namespace {
 
 #if defined(__AVX512F__)
-constexpr int VECTOR_BYTES = 64, ROWS_TOGETHER = 4;  // with its 32 registers
+constexpr int VECTOR_BYTES = 64, ROWS_TOGETHER = 4;  // fits in 32 vector registers
 #elif defined(__AVX__)
 constexpr int VECTOR_BYTES = 32, ROWS_TOGETHER = 2;
 #else
@@ -80,9 +81,9 @@ void narrow(const Sum *from, int64_t count, void *to) {
     for (int64_t i = 0; i < count; ++i) elements[i] = image::filters::rounded<T>(from[i]);
 }
 
-constexpr int BESIDE = 4;  // vectors, each with a sum of its own, since one would wait for itself
+constexpr int BESIDE = 4;  // independent accumulators: one alone would wait for its own result
 
-// Calls at(k) for where the operand of weight k begins.
+// Computes a weighted sum; at(k) is the address of the operand of weight k.
 template <class Sum, class At>
 PK_HD void weigh(const Sum *weights, int64_t taps, int64_t count, Sum *to, At at) {
     using V = typename Vector<Sum>::type;
@@ -108,7 +109,7 @@ void down(const Sum *const *rows, const Sum *weights, int64_t taps, int64_t coun
     weigh(weights, taps, count, to, [=](int64_t k) { return rows[k]; });
 }
 
-// Row after row of the window is summed for itself, and these sums are added.
+// Each row of the window is summed for itself, and these sums are added.
 template <class Sum>
 void correlate(const Sum *const *rows, const Sum *weights, int64_t height, int64_t width, int64_t step,
                int64_t count, Sum *const *to) {
@@ -175,7 +176,7 @@ void slide(Sum *sums, const T *enters, const T *leaves, int64_t count) {
     for (int64_t i = 0; i < count; ++i) sums[i] = Sum(sums[i] + enters[i] - leaves[i]);
 }
 
-// Of 1, 2, 4 and so on, those that the binary digits of `taps` ask for.
+// Sums of 1, 2, 4, ... neighbours are added up as the binary digits of `taps` say.
 void add_across(uint32_t *sums, int64_t taps, int64_t step, int64_t count, uint32_t *to) {
     std::memset(to, 0, size_t(count) * sizeof(*to));
     int64_t done = 0;
@@ -251,7 +252,7 @@ PK_HD Key extreme(Key a, Key b) {
     return largest ? larger(a, b) : smaller(a, b);
 }
 
-// Of 2, 4, 8 and so on, until two of those make up all.
+// Extremes of 2, 4, 8, ... neighbours, until two of them cover the window.
 template <bool largest, class Key>
 void extremes_across(Key *row, int64_t taps, int64_t step, int64_t count, Key *to) {
     int64_t done = 1;
@@ -293,8 +294,8 @@ struct Column {
     }
 };
 
-// The columns in order; then the middle of the largest of the low, the middle of the middle, the smallest of
-// the high.
+// Sorts the columns; the median of nine is the median of the largest of the low, the median of the middle,
+// and the smallest of the high ones.
 template <class Key>
 void median_of_nine(const Key *const *rows, int64_t step, int64_t count, Key *to) {
     const Key *const a = rows[0], *const b = rows[1], *const c = rows[2];
@@ -307,7 +308,8 @@ void median_of_nine(const Key *const *rows, int64_t step, int64_t count, Key *to
     }
 }
 
-// Bit after bit, from the highest: it is set if no more than `rank` elements are less than with it.
+// Finds the median bit by bit, from the highest: a bit is set if at most `rank` elements are less than the
+// key with it.
 template <class Key>
 void median(const Key *const *rows, int64_t height, int64_t width, int64_t step, int64_t count, int64_t rank,
             int bits, Key *to) {

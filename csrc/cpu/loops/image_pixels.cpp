@@ -1,3 +1,4 @@
+// Inner loops of grayscale conversion, table lookup and resizing.
 #include "table.h"
 
 #if defined(__AVX2__)
@@ -7,11 +8,12 @@
 namespace pk {
 namespace {
 
-// Grey of as many pixels of bytes as whole vectors hold; returns how many.
+// Grayscale of pixels of bytes, in whole vectors; returns the number of pixels.
 #if defined(__AVX2__)
 template <int channels>
 int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const image::pixels::Grey &grey) {
-    // Each half of a register takes four pixels, the channels as pairs of 16 bits: the first two, the others.
+    // Each half of a register holds four pixels, with the channels as pairs of 16 bits: the first two, and
+    // the others.
     alignas(16) int8_t first[16], second[16];
     int32_t weights[4] = {};
     for (int i = 0; i < 3; ++i) weights[grey.places[i]] = grey.weights[i];
@@ -28,8 +30,8 @@ int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const i
     const __m256i take_first = both(first), take_second = both(second);
     const __m256i by_first = _mm256_set1_epi32(weights[0] | weights[1] << 16);
     const __m256i by_second = _mm256_set1_epi32(weights[2] | weights[3] << 16);
-    // The reciprocal as a sum of two floats: the quotient, of less than 24 bits over 14, is rounded as the
-    // exact one is, and a tie or an integer is one exactly.
+    // The reciprocal as a sum of two floats. The quotient has fewer than 24 bits over 14, so it is rounded as
+    // the exact one is; a tie or an integer is exact.
     const float reciprocal = 1.0f / float(grey.divisor);
     const auto rest = float((1.0 - double(reciprocal) * grey.divisor) / grey.divisor);
     const __m256 high = _mm256_set1_ps(reciprocal), low = _mm256_set1_ps(rest);
@@ -47,7 +49,7 @@ int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const i
         return grey.truncates ? _mm256_cvttps_epi32(quotient) : _mm256_cvtps_epi32(quotient);
     };
     const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    constexpr int64_t STEP = 32, BEYOND = 2;  // pixels of three channels are read beyond the last ones
+    constexpr int64_t STEP = 32, BEYOND = 2;  // the last pixels are read with bytes beyond them
     int64_t i = 0;
     for (; i + STEP + BEYOND <= pixels; i += STEP) {
         const uint8_t *at = in + i * channels;
@@ -67,7 +69,7 @@ void gray_of(const T *in, T *out, int64_t pixels, const image::pixels::Grey &gre
 #if defined(__AVX2__)
     if constexpr (sizeof(T) == 1) i = gray_in_vectors<channels>(in, out, pixels, grey);
 #endif
-    const image::pixels::Grey own = grey;  // which nothing that is written can change
+    const image::pixels::Grey own = grey;  // a local copy, which no store can change
 #pragma GCC ivdep
     for (; i < pixels; ++i) out[i] = image::pixels::grey_of(in + i * channels, own);
 }
@@ -90,7 +92,7 @@ template <class T, int known>
 void along_row_of(const T *row, double *sums, int64_t channels, const image::pixels::Taps &taps) {
     const int64_t wide = known == 0 ? channels : known;
     if (!std::is_same<T, float>::value && taps.most <= 2) {
-        // Without a branch: of integers, what has the weight 0 may be added.
+        // Branch-free: for integers, an element with the weight 0 may be added.
         for (int64_t i = 0; i < taps.size; ++i) {
             const double *weights = taps.weights + taps.begin[i];
             const int64_t more = taps.count(i) - 1;
@@ -127,7 +129,7 @@ void add_row(double weight, const double *row, double *sums, int64_t count, bool
     }
 }
 
-// Three times as wide, as grey becomes colour.
+// Writes each element three times: gray to color.
 template <class T>
 void triple(const T *row, T *out, int64_t count) {
 #pragma GCC ivdep
@@ -166,7 +168,7 @@ template <class T>
 void round_row(const double *sums, double divisor, void *out_, int64_t count) {
     T *out = static_cast<T *>(out_);
     int exponent;
-    if (std::frexp(divisor, &exponent) == 0.5) {  // a power of 2, whose reciprocal does the same
+    if (std::frexp(divisor, &exponent) == 0.5) {  // a power of 2, whose reciprocal is exact
         const double factor = 1 / divisor;
 #pragma GCC ivdep
         for (int64_t i = 0; i < count; ++i) out[i] = image::pixels::rounded<T>(sums[i] * factor, 1);

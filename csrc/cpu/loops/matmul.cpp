@@ -1,3 +1,4 @@
+// The micro-kernels of matrix products.
 #include "cpu/matmul_loops.h"
 #include "table.h"
 
@@ -15,8 +16,8 @@ constexpr int VECTOR = 16;
 template <class T>
 using Vector __attribute__((vector_size(VECTOR))) = T;
 
-// A strip of rows by so many vectors of columns, whose sums stay in registers. Each sum is of one product
-// after the other, whatever the vectors.
+// A strip of rows times a few vectors of columns, with the sums in registers. Each sum adds its products in
+// order, whatever the vector width.
 template <class T, bool is_logical, int vectors>
 PK_HD void add_strip(const T *rows, const T *columns, T *sums, int64_t width, int64_t depth) {
     constexpr int STRIP = MatmulLoops::STRIP, LANES = VECTOR / int(sizeof(T));

@@ -1,10 +1,11 @@
+// Inner loops of the operations of ops.def.
 #include "table.h"
 
-// Everything here has internal linkage: the linker must not merge code of one instruction set into another.
+// Everything has internal linkage: the linker must not merge code of one instruction set into another.
 namespace pk {
 namespace {
 
-// result[i] = element(i), and whether any is infinite or NaN, if that is asked.
+// result[i] = element(i). If `asks`, returns whether any result is infinite or NaN.
 template <bool asks, class R, class Element>
 PK_HD bool each(R *result, int64_t count, Element element) {
     NonFiniteDetector<asks, R> non_finite;

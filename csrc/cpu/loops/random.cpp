@@ -1,3 +1,4 @@
+// Inner loops of random numbers: Philox4x64-10 in vectors, and transformations of its words.
 #include "common/math/exponential.h"
 #include "common/random_gamma.h"
 #include "table.h"
@@ -11,9 +12,9 @@ namespace {
 
 #if defined(__AVX512F__)
 
-// Eight blocks side by side, twice, so that one is computed while the other waits; the upper halves of
-// products are made of four of 32 bits. (With four blocks, on AVX2, that is no faster than the processor's
-// own products.)
+// Sixteen Philox blocks at a time, in two groups of eight, so that one is computed while the other waits. The
+// upper halves of 64-bit products are built from four 32-bit products. (Groups of four, on AVX2, are no
+// faster than scalar multiplications.)
 using Lanes = uint64_t __attribute__((vector_size(64)));
 constexpr int64_t LANES = 8, SIDE = 2 * LANES;
 
@@ -50,7 +51,7 @@ PK_HD void store_blocks(Lanes a, Lanes b, Lanes c, Lanes d, uint64_t *words) {
 void words_side_by_side(uint64_t key0, uint64_t key1, const philox::Counter &first, uint64_t *words) {
     constexpr uint64_t FACTORS[2] = {0xd2e7470ee14c6c93u, 0xca5a826395121157u};
     constexpr uint64_t STEPS[2] = {0x9e3779b97f4a7c15u, 0xbb67ae8584caa73bu};
-    // Two rounds, of which each has a product that is the same for all.
+    // The first two rounds, in each of which one product is the same for all blocks.
     const uint64_t a1 = philox::high_product(first.part[2], FACTORS[1]) ^ first.part[1] ^ key0;
     const uint64_t b1 = first.part[2] * FACTORS[1];
     const uint64_t high1 = philox::high_product(a1, FACTORS[0]), low1 = a1 * FACTORS[0];
@@ -92,7 +93,7 @@ void words(const uint64_t *key, const philox::Counter &first, int64_t blocks, ui
     const uint64_t key0 = key[0], key1 = key[1];
     philox::Counter counter = first;
     while (blocks > 0) {
-        // Up to where the lowest part comes to 0 again.
+        // Stops where the lowest part of the counter wraps to 0.
         const uint64_t left = 0 - counter.part[0];
         const int64_t run = left != 0 && left < uint64_t(blocks) ? int64_t(left) : blocks;
         const uint64_t start = counter.part[0], c1 = counter.part[1], c2 = counter.part[2],
@@ -177,7 +178,7 @@ void invert(const uint64_t *words, int64_t count, const double *ends, int64_t en
         const int64_t part = count - done < PART ? count - done : PART;
         for (int64_t i = 0; i < part; ++i) numbers[i] = random::uniform(words[done + i]);
         for (int64_t i = 0; i < PART; ++i) passed[i] = 0;
-        // The end of the last is not looked at: what is beyond it is the last, too.
+        // The last cumulative probability is not compared: numbers beyond it belong to the last value, too.
         for (int64_t k = 0; k + 1 < end_count; ++k) {
             for (int64_t i = 0; i < PART; ++i) passed[i] += numbers[i] >= ends[k];
         }

@@ -1,3 +1,4 @@
+// Inner loops of reductions: accumulates a block in lanes, and combines the lanes to a partial.
 #include <algorithm>
 #include <limits>
 
@@ -9,7 +10,7 @@ namespace {
 
 using namespace reduction;
 
-// A value as an array stores it, as what its kind gathers.
+// Conversion of a value in memory to the type in which it is accumulated.
 template <int type>
 struct Stored {
     using Item = typename std::conditional<type == PK_FLOAT16, uint16_t, typename type_of<type>::type>::type;
@@ -32,15 +33,15 @@ struct Stored {
     }
 };
 
-// The class that holds the values of a type that are compared.
+// The type in which values of a type are compared.
 template <class T>
 using class_of = typename std::conditional<
     std::is_floating_point<T>::value, double,
     typename std::conditional<std::is_signed<T>::value, int64_t, uint64_t>::type>::type;
 
-// The lanes lie word by word, of each word lane by lane, of each lane column by column, so that rows that lie
-// side by side are added to lanes side by side. Adds `times` values to each of `count` lanes: values that are
-// `step` apart, of columns that are `column` apart.
+// Lanes are stored word by word, then lane by lane, then column by column, so that adjacent columns are added
+// to adjacent lanes. Adds `times` values to each of `count` lanes: values are `step` apart, columns `column`
+// apart.
 template <class Op, int times, class Word, class Item, class Other, class Value, class Second>
 PK_HD void add_rows(Word *__restrict lanes, int64_t apart, int64_t count, const Item *__restrict values,
                     const Other *__restrict others, int64_t step, int64_t column,
@@ -57,7 +58,7 @@ PK_HD void add_rows(Word *__restrict lanes, int64_t apart, int64_t count, const 
     }
 }
 
-// Asks for the next rows of a few columns, which no hardware would guess.
+// Prefetches the next rows of a few columns, which hardware prefetchers do not predict.
 template <int rows, class Item>
 PK_HD void ask_for(const Item *values, int64_t step, int64_t width) {
     constexpr int64_t LINE = 64 / sizeof(Item);
@@ -80,7 +81,7 @@ PK_HD void join_rows(Word *__restrict lanes, const Word *__restrict others, int6
     }
 }
 
-// One column whose rows are dense has its lanes in vector registers.
+// For one column with dense rows, lanes are in vector registers.
 #if defined(__AVX512F__)
 constexpr int REGISTER = 64;
 #elif defined(__AVX2__)
@@ -98,7 +99,7 @@ constexpr bool in_registers<Moments<false, false>, Item> = std::is_same<Item, fl
 template <class Item>
 constexpr bool in_registers<Dot<false>, Item> = std::is_same<Item, float>::value;
 
-// Returns the row up to which all are added to the lanes, which were just started.
+// Accumulates rows in lanes, which were just initialized; returns the first row that is left.
 template <class Op, class Word, class Item>
 PK_HD int64_t gather(Word *lanes, Word pivot, const Item *values, const Item *others, int64_t rows,
                      bool has_others) {
@@ -132,7 +133,7 @@ PK_HD int64_t gather(Word *lanes, Word pivot, const Item *values, const Item *ot
 
 enum class Others { none, values, mask };
 
-// Integers in the order of a type's values; any byte that is not 0 is a true bool.
+// Order-preserving integer keys of a type's values; any byte that is not 0 is a true bool.
 template <int type>
 PK_HD auto in_order(typename Stored<type>::Item item) {
     using Item = typename Stored<type>::Item;
@@ -155,9 +156,8 @@ PK_HD auto infinity_of() {
     if constexpr (type == PK_FLOAT64) return bit_cast<double>(0x7ff0000000000000u);
 }
 
-// The least, the largest, or both, of values that come in any order. What vectors compare best are integers,
-// of which NaN, of either sign, is beyond the infinities: so of floats it takes both to tell whether there is
-// one.
+// Minimum, maximum, or both, in any order of values. Vectors compare integers best, and NaN, of either sign,
+// has a key beyond the infinities: so for floats both extremes are needed to detect NaN.
 template <int type, bool takes_least, bool takes_largest>
 struct Ordered {
     using Item = typename Stored<type>::Item;
@@ -187,7 +187,7 @@ struct Ordered {
             const Word infinity = in_order<type>(infinity_of<type>());
             if (lane[1] > infinity || lane[0] < Word(~infinity)) return NAN;
             return Stored<type>::value(
-                bit_cast<Item>(in_order<type>(bit_cast<Item>(key))));  // its own inverse
+                bit_cast<Item>(in_order<type>(bit_cast<Item>(key))));  // in_order() is its own inverse
         } else {
             return Stored<type>::value(key);
         }
@@ -199,7 +199,7 @@ constexpr bool is_ordered = false;
 template <int type, bool least, bool largest>
 constexpr bool is_ordered<Ordered<type, least, largest>> = true;
 
-// What a partial is made of: words of 8 bytes.
+// The type of the words of a partial, 8 bytes each.
 template <class Op>
 struct Partial {
     using Word = typename Op::Word;
@@ -209,7 +209,7 @@ struct Partial<Ordered<type, least, largest>> {
     using Word = typename Ordered<type, least, largest>::Wide;
 };
 
-// Integers of twice as many bytes; of 8, such as wrap around.
+// Integers of twice the size; for 8 bytes the same size, which wraps.
 template <class T>
 using twice_as_wide = typename std::conditional<
     sizeof(T) == 1, typename std::conditional<std::is_signed<T>::value, int16_t, uint16_t>::type,
@@ -218,13 +218,13 @@ using twice_as_wide = typename std::conditional<
                               typename std::conditional<sizeof(T) == 4 && std::is_signed<T>::value, int64_t,
                                                         uint64_t>::type>::type>::type;
 
-// Whatever comes in no order: the whole of one dense column as a single lane.
+// Operations whose order does not matter reduce a whole dense column as a single lane.
 template <class Op, int type>
 PK_HD bool take_whole(const ValueBlock &block, void *partial) {
     using Item = typename Stored<type>::Item;
     const Item *const values = static_cast<const Item *>(block.values);
     if constexpr (std::is_same<Op, SumInteger>::value) {
-        // So many that their sum has room in twice their bytes, of which there are more in a vector.
+        // So many values that their sum fits in twice their bytes, of which a vector holds more.
         constexpr int64_t TOGETHER = 256;
         uint64_t sum = 0;
         for (int64_t first = 0; first < block.rows; first += TOGETHER) {
@@ -282,7 +282,7 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
         for (int64_t l = 1; l < used; ++l) std::copy_n(pivots, width, pivots + l * width);
     }
     constexpr int TIMES = 4;
-    const bool dense = column == 1 && block.stride == width;  // rows side by side, and so lanes
+    const bool dense = column == 1 && block.stride == width;  // rows are adjacent, and so are lanes
     int64_t row = 0;
     if constexpr (in_registers<Op, Item> && has != Others::mask) {
         if (width == 1 && dense)
@@ -321,7 +321,8 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
     }
 }
 
-// Where the extreme of each column first stands. First the extremes, by `reduce`, then where they are.
+// Argmin and argmax: the first position of each column's extreme. `reduce` finds the extremes, then they are
+// searched.
 template <int type>
 void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop reduce,
            bool (*is_better)(class_of<typename type_of<type>::type>,
@@ -335,14 +336,14 @@ void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop redu
     auto *const placed = static_cast<ValueAndIndex<Wide> *>(partials_);
     const Item *const values = static_cast<const Item *>(block.values);
     if (width == 1 && block.stride == 1) {
-        // What does not beat an earlier block loses to it, wherever it stands.
+        // A block whose extreme is not better than an earlier block's needs no search.
         if (block.best_so_far != nullptr &&
             !is_better(extremes[0], *static_cast<const Wide *>(block.best_so_far))) {
             placed[0] = {extremes[0], block.first_row};
             return;
         }
         const T extreme = T(extremes[0]);
-        auto stands = [&](int64_t row) {
+        auto matches = [&](int64_t row) {
             const T v = Stored<type>::value(values[row]);
             return v == extreme || v != v;
         };
@@ -359,7 +360,7 @@ void place(const ValueBlock &block, void *lanes, void *partials_, BlockLoop redu
                 found |= Stored<type>::value(values[row + i]) == extreme ? Mask(-1) : Mask(0);
             if (found != 0) break;
         }
-        while (!stands(row)) ++row;
+        while (!matches(row)) ++row;
         placed[0] = {extremes[0], block.first_row + row};
         return;
     }

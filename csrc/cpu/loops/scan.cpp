@@ -1,3 +1,4 @@
+// Inner loops of scans: totals of segments, and results from the states before them.
 #include "scan_vectors.h"
 #include "table.h"
 
@@ -6,7 +7,7 @@ namespace {
 
 using scan::SEGMENT;
 
-// The states of some lanes, component by component, for the sake of vectors.
+// The states of several lanes, component by component (a structure of arrays), for vectorisation.
 template <class Op, int lanes>
 struct States {
     using State = typename Op::State;
@@ -37,10 +38,10 @@ struct States<scan::FloatProduct, lanes> {
     }
 };
 
-// So many columns, or segments of one column, side by side: each is a chain of its own, so that none waits
-// for its last addition. Element r of lane l is at l * lane + r * row.
-template <int lanes, class Op, class From, class TraceLane>
-PK_HD void total_lanes(const From *from, TraceLane lane, int64_t row, int64_t rows,
+// Totals of several columns, or segments of one column, in lanes: independent chains, so that none waits for
+// its last addition. Element r of lane l is at l * lane + r * row.
+template <int lanes, class Op, class From, class LaneStride>
+PK_HD void total_lanes(const From *from, LaneStride lane, int64_t row, int64_t rows,
                        typename Op::State *totals) {
     States<Op, lanes> states;
     for (int l = 0; l < lanes; ++l) states.set(l, Op::identity());
@@ -55,7 +56,7 @@ PK_HD void total_lanes(const From *from, TraceLane lane, int64_t row, int64_t ro
     for (int l = 0; l < lanes; ++l) totals[l] = states.get(l);
 }
 
-// Sums that stay far from infinity, and are past being -0.0, are found more quickly.
+// Fast path for sums that stay far from infinity and are no longer -0.0 ("calm").
 template <class Op>
 constexpr bool may_be_calm =
     std::is_same<Op, scan::FloatSum>::value || std::is_same<Op, scan::DoubleSum>::value;
@@ -91,8 +92,8 @@ PK_HD auto value_of(const typename Op::State &state) {
         return Op::value(state);
 }
 
-template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To, class TraceLane>
-PK_HD bool run_lanes(const From *from, To *to, TraceLane lane, int64_t row, int64_t rows,
+template <int lanes, class Op, bool is_exclusive, bool is_calm, class From, class To, class LaneStride>
+PK_HD bool run_lanes(const From *from, To *to, LaneStride lane, int64_t row, int64_t rows,
                      const typename Op::State *before) {
     constexpr bool asks = std::is_floating_point<To>::value && !is_calm;
     States<Op, lanes> states;
@@ -111,7 +112,7 @@ PK_HD bool run_lanes(const From *from, To *to, TraceLane lane, int64_t row, int6
     }
     bool found = false;
     for (int l = 0; l < lanes; ++l) {
-        // Of the last one there is no result.
+        // An exclusive scan has no result for the last element.
         if (is_exclusive) non_finite[l].note(To(Op::value(states.get(l))));
         found |= non_finite[l].any();
     }
@@ -122,7 +123,7 @@ PK_HD bool run_lanes(const From *from, To *to, TraceLane lane, int64_t row, int6
 // lanes of a block.
 template <class Run>
 PK_HD void for_lanes(int64_t rows, int64_t inner, Run run) {
-    using Segments = std::integral_constant<int64_t, SEGMENT>;  // from lane to lane
+    using Segments = std::integral_constant<int64_t, SEGMENT>;  // the distance of lanes
     using Columns = std::integral_constant<int64_t, 1>;
     constexpr int wide = 8, few = 8;
     if (inner == 1) {

@@ -1,5 +1,5 @@
-// Sums of eight lanes at once, in vectors of four, for the compilers and instruction sets that have them: to
-// the same bits, since lanes have nothing to do with each other.
+// Sums of eight lanes at a time, in vectors of four, for compilers and instruction sets that have them. The
+// bits are the same, because lanes are independent.
 #pragma once
 
 #include "table.h"
@@ -31,7 +31,7 @@ PK_HD void store(void *to, Vector vector) {
     std::memcpy(to, &vector, sizeof(vector));
 }
 
-// Makes rows of columns.
+// Transposes rows and columns.
 PK_HD void transpose(Doubles *rows) {
     const Doubles a = __builtin_shufflevector(rows[0], rows[1], 0, 4, 2, 6);
     const Doubles b = __builtin_shufflevector(rows[0], rows[1], 1, 5, 3, 7);
@@ -76,7 +76,7 @@ struct State<scan::FloatSum> {
 template <>
 struct State<scan::DoubleSum> {
     Doubles all, rest;
-    PK_HD Doubles value() const { return all + rest; }  // of what is calm
+    PK_HD Doubles value() const { return all + rest; }  // for calm states
     static PK_HD State of(const scan::DoubleSum::State *lanes) {
         const Doubles all = {lanes[0].all, lanes[1].all, lanes[2].all, lanes[3].all};
         const Doubles rest = {lanes[0].rest, lanes[1].rest, lanes[2].rest, lanes[3].rest};
@@ -85,7 +85,7 @@ struct State<scan::DoubleSum> {
     PK_HD scan::DoubleSum::State get(int l) const { return {all[l], rest[l]}; }
 };
 
-// Eight lanes of a row, in the type of an array.
+// Eight lanes of a row, in the type of the array.
 template <class T>
 struct Row;
 template <>
@@ -111,7 +111,7 @@ PK_HD void join(Row<float> &row, Doubles low, Doubles high) {
                                       __builtin_convertvector(high, Floats), 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-// So many rows of eight segments of one column, or of eight columns.
+// Rows of a tile of eight segments of one column, or of eight columns.
 template <class T>
 constexpr int TILE = sizeof(T) == 8 ? 4 : 8;
 
@@ -168,9 +168,9 @@ struct States {
     }
 };
 
-// Of a whole number of tiles.
-template <class Op, class From, class TraceLane>
-PK_HD void total(const From *from, TraceLane lane, int64_t row, int64_t rows, typename Op::State *totals) {
+// For a whole number of tiles.
+template <class Op, class From, class LaneStride>
+PK_HD void total(const From *from, LaneStride lane, int64_t row, int64_t rows, typename Op::State *totals) {
     for (int l = 0; l < LANES; ++l) totals[l] = Op::identity();
     States<Op> states(totals);
     for (int64_t r = 0; r < rows; r += TILE<From>) {
@@ -184,8 +184,8 @@ PK_HD void total(const From *from, TraceLane lane, int64_t row, int64_t rows, ty
     }
 }
 
-template <class Op, bool is_exclusive, class T, class TraceLane>
-PK_HD void run(const T *from, T *to, TraceLane lane, int64_t row, int64_t rows,
+template <class Op, bool is_exclusive, class T, class LaneStride>
+PK_HD void run(const T *from, T *to, LaneStride lane, int64_t row, int64_t rows,
                const typename Op::State *before) {
     States<Op> states(before);
     for (int64_t r = 0; r < rows; r += TILE<T>) {

@@ -1,4 +1,4 @@
-// Inside one instruction set: the names that the build gives its table.
+// Names of the functions that fill the table of loops, one set for each instruction set (PK_ISA).
 #pragma once
 
 #include "cpu/loops.h"
@@ -12,7 +12,7 @@
 namespace pk {
 namespace {
 
-// Collects, in the same pass, whether any result of a loop is infinite or NaN.
+// Detects, in the pass of a loop, whether any result is infinite or NaN.
 template <bool is_enabled, class T>
 struct NonFiniteDetector {
     using Bits = typename std::conditional<sizeof(T) == 8, uint64_t, uint32_t>::type;

@@ -28,7 +28,7 @@ class BinIndexer {
         const bool is_so =
             (as == bins::AS_INT64 && type == PK_INT64) || (as == bins::AS_UINT64 && type == PK_UINT64) ||
             (as == bins::AS_FLOAT && type == PK_FLOAT32) || (as == bins::AS_DOUBLE && type == PK_FLOAT64);
-        if (is_so && gathered != raw_.get()) return found;
+        if (is_so && gathered != raw_.get()) return gathered;
         loops_.convert[type][as](gathered, count, buffer);
         return buffer;
     }

@@ -1,1 +1,1 @@
-"""Passes: what was asked of arrays, computed."""
+"""Scheduling and execution of the traced graph: fused kernels, reductions, row tiles, shards and costs."""

@@ -1,4 +1,4 @@
-"""What a fused function takes as NumPy has it, and on each engine: what `auto` decides by, the next time."""
+"""Cost model and autotuner of `auto`: times of a fused call in NumPy and on each engine."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from pycudakit._native import engine_status
 from pycudakit._runtime.cost_model import CUDA_CALL, cuda_seconds
 
 # Seconds
-_NUMPY_CALL = 0.8e-6  # of NumPy's call for an operation
-_TRACE_OP = 3e-6  # of ours, to write it down
-_KERNEL = 40e-6  # of a pass, beside its work
-_NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # of functions that are no programs
-_GIVE_UP_SECONDS = 4e-3  # of what is worth leaving to NumPy halfway
-_GIVE_UP_SECONDS_SMALL = 1e-3  # and where arguments are small
+_NUMPY_CALL = 0.8e-6  # the overhead of a NumPy call
+_TRACE_OP = 3e-6  # the overhead of tracing an operation
+_KERNEL = 40e-6  # the overhead of a fused kernel
+_NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # for functions that are not element programs
+_GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
+_GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
-_GIVE_UP_RATIO = 4  # times NumPy's seconds: what takes longer is left to NumPy halfway
-_MEASURED_CALLS = 2  # calls of each, where somebody measures
-_CONCLUSIVE_RATIO = 3  # times ours: where NumPy takes longer, by what is guessed, nobody measures
+_GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
+_MEASURED_CALLS = 2  # measured calls of each engine
+_CONCLUSIVE_RATIO = 3  # times our estimate: if NumPy's estimate is larger, no call is measured
 
 
 @dataclass
 class Costs:
-    """The guessed seconds of a call of a fused function, which has told what it did."""
+    """The estimated times of one call, added up while it is traced."""
 
     numpy: float = 0.0
     cpu: float = 0.0
     passes: int = 0
-    up: int = 0  # bytes that the GPU would read
+    up: int = 0  # bytes that would be uploaded to a GPU
     down: int = 0
-    has_small_arguments: bool = False  # arguments, which NumPy is likely to be the best for
+    has_small_arguments: bool = False  # NumPy is likely to be fastest
 
-    def operation(self, size: int, an_element: float) -> None:
-        """Add an operation that was written down."""
-        self.numpy += _NUMPY_CALL + size * an_element
+    def operation(self, size: int, seconds_per_element: float) -> None:
+        """Add a recorded operation."""
+        self.numpy += _NUMPY_CALL + size * seconds_per_element
         self.cpu += _TRACE_OP
 
     def view(self) -> None:
@@ -45,34 +45,34 @@ class Costs:
         self.cpu += 0.5 * _TRACE_OP
 
     def concretization(self) -> None:
-        """Add a look of Python's at a value."""
+        """Add a graph break."""
         self.numpy += 0.1e-6
         self.cpu += 3 * _TRACE_OP
 
     def evaluated(self, seconds: float) -> None:
-        """Add a pass over a program."""
+        """Add a fused kernel."""
         self.cpu += _KERNEL + seconds
         self.passes += 1
 
     def called(self, size: int, is_numpys: bool = False) -> None:
-        """Add a function that was called at once, which may be NumPy's, too, on the CPU."""
+        """Add a function that was called directly; `is_numpys` if NumPy runs it on the CPU engine, too."""
         self.numpy += 5 * _NUMPY_CALL + size * (_OUR_ELEMENT if is_numpys else _NUMPY_ELEMENT)
         self.cpu += _KERNEL + size * _OUR_ELEMENT
         self.passes += 1
 
     @property
     def is_far_slower_than_numpy(self) -> bool:
-        """Whether passes have taken far longer than NumPy would have, which is to do the rest."""
-        long = _GIVE_UP_SECONDS_SMALL if self.has_small_arguments else _GIVE_UP_SECONDS
-        return self.cpu > long and self.cpu > _GIVE_UP_RATIO * self.numpy
+        """Whether the call is so much slower than NumPy that NumPy should run the rest of it."""
+        threshold = _GIVE_UP_SECONDS_SMALL if self.has_small_arguments else _GIVE_UP_SECONDS
+        return self.cpu > threshold and self.cpu > _GIVE_UP_RATIO * self.numpy
 
     @property
     def is_conclusive(self) -> bool:
-        """Whether who answers first is beyond doubt."""
+        """Whether the estimates are far enough apart to choose without measuring."""
         return not self.cpu < self.numpy < _CONCLUSIVE_RATIO * self.cpu
 
     def best(self) -> str:
-        """Return who would answer first: "numpy", "cuda", or "cpu"."""
+        """Return the engine with the smallest estimate: "numpy", "cuda", or "cpu"."""
         if self.numpy <= self.cpu:
             return "numpy"
         if engine_status.status("cuda"):
@@ -83,15 +83,15 @@ class Costs:
 
 
 class Autotuner:
-    """Measured calls, where guesses leave it open whether NumPy answers before the CPU engine.
+    """Times calls of one signature to choose between NumPy and the CPU engine.
 
-    First some run pass by pass, then as many in NumPy. Only those count that have the first one's numbers
-    among their arguments, for one may say how many steps there are.
+    The first calls run on the CPU engine, as many others in NumPy. Only calls with the scalar arguments of
+    the first one are timed, because a scalar may be a number of steps.
 
     Parameters
     ----------
     numbers
-        Those of the first call.
+        The scalar arguments of the first call.
     """
 
     def __init__(self, numbers: tuple[Any, ...]) -> None:
@@ -99,13 +99,13 @@ class Autotuner:
         self._seconds: dict[str, list[float]] = {"cpu": [], "numpy": []}
 
     def next_engine(self, numbers: tuple[Any, ...]) -> str | None:
-        """Return who runs a call that is measured; None for one that is not."""
+        """Return the engine for a call that is to be measured; None if it is not."""
         if numbers != self._numbers:
             return None
         return "cpu" if len(self._seconds["cpu"]) < _MEASURED_CALLS else "numpy"
 
     def record_time(self, engine: str, seconds: float) -> str | None:
-        """Note what a call took, and return who answers first, once that is known."""
+        """Record a call's time; return the fastest engine once all are measured, else None."""
         self._seconds[engine].append(seconds)
         cpu, numpy = self._seconds["cpu"], self._seconds["numpy"]
         if len(numpy) < _MEASURED_CALLS:
@@ -114,5 +114,5 @@ class Autotuner:
 
 
 def scalars_in(values: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the numbers among arguments."""
+    """Return the Python numbers among arguments."""
     return tuple([value for value in values if type(value) in (int, float, bool)])

@@ -1,4 +1,4 @@
-"""Blocks of rows on the CPU: each thread goes through all passes over a block, which stays in its cache."""
+"""Row tiles on the CPU engine: each thread runs all kernels of a group on one tile in its cache."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_tiles_by_threads(
     intermediates: Iterable[Array],
     blocks: int,
 ) -> None:
-    """Run passes over so many blocks; of what lies `between` them, each thread has one of its own."""
+    """Run the kernels over `blocks` row tiles; each thread has its own scratch memory for `intermediates`."""
     scratch_offsets: dict[range, int] = {}
     scratch = 0
     for array in intermediates:
@@ -34,7 +34,7 @@ def run_tiles_by_threads(
     choice = replace(kernels[0].choice, function=", ".join(kernel.choice.function for kernel in kernels))
     with collect_calls() as calls:
         run(choice, "pk_run_blocks", passes, len(passes), blocks, scratch, size=blocks)
-    del tables  # whose addresses the passes have had
+    del tables  # kept alive until here: the kernels have used its addresses
     for each in prepared:
         each.add_met()
     log_split_call(calls[0], [kernel.choice.function for kernel in kernels], passes["seconds"].tolist())

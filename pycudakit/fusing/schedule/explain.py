@@ -1,4 +1,4 @@
-"""What a fused function did, pass by pass: in words, and as a picture."""
+"""The result of `Fused.explain`: the passes and graph breaks of a call, as text and as an SVG drawing."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from pycudakit.fusing.graph_breaks import Break
 
 @dataclass(frozen=True)
 class PlanPass:
-    """A pass over memory, or another function's call.
+    """A pass: one fused kernel, or one call of another function.
 
     Attributes
     ----------
     function
-        What is computed: NumPy's names, in their order.
+        The NumPy names of the computed functions, in order.
     engine
-        Where.
+        The engine that ran the pass.
     shape
-        Of what it goes over.
+        The shape of the elements that the pass iterates over.
     reads, writes
-        Arrays: arguments by their names, others by ``t1``, ``t2`` and so on.
+        The arrays: arguments by their names, others as ``t1``, ``t2`` and so on.
     seconds
-        How long it took; None of NumPy's.
+        The time of the pass; None if NumPy ran it.
     bytes_up, bytes_down
-        What went to the GPU and came back.
+        The bytes uploaded to the GPU and downloaded from it.
     blocks
-        Of rows, over each of which several passes went before the next.
+        The number of row tiles (blocks of rows) that the pass was split into.
     """
 
     function: str
@@ -49,7 +49,7 @@ class PlanPass:
         return unpickle, ("PlanPass", *vars(self).values())
 
     def __str__(self) -> str:
-        """Tell it in a line."""
+        """Return the pass as one line of text."""
         size = " x ".join(map(str, self.shape)) or "a number"
         time = "" if self.seconds is None else f", {self.seconds * 1e3:.3g} ms"
         moved = "".join(
@@ -64,20 +64,20 @@ class PlanPass:
 
 @dataclass(frozen=True)
 class Explained:
-    """What a fused function does with such arguments: what `explain` returns.
+    """The passes and graph breaks of one call: the result of `Fused.explain`.
 
     Attributes
     ----------
     name, engine
-        The function, and the engine that it ran on; of several, where it took longest.
+        The function, and its engine; of several engines, the one that took longest.
     passes : tuple of PlanPass
-        What was computed, in order. Printed, a line each.
+        The passes in order. `str` shows one line for each.
     breaks : tuple of Break
-        Where Python looked at a value, so that what it needed was computed first.
+        The graph breaks: lines where the host needed a value.
     bytes_up, bytes_down
-        What went to the GPU and came back.
+        The bytes uploaded to the GPU and downloaded from it.
     device_bytes
-        What was kept on the GPU at once, at most.
+        The largest number of bytes that were resident on the GPU at once.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Explained:
         return unpickle, ("Explained", *vars(self).values())
 
     def __str__(self) -> str:
-        """Tell it, a line a pass."""
+        """Return a summary line, and a line for each pass and each break."""
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
@@ -108,11 +108,11 @@ class Explained:
             yield f"  break: {one_break}"
 
     def svg(self) -> str:
-        """Draw it: passes from top to bottom, and what goes from one to the next."""
+        """Return an SVG drawing: passes from top to bottom, and arrows for the arrays between them."""
         return _Picture(self).drawn()
 
     def _repr_html_(self) -> str:
-        """Return both, as Jupyter shows it."""
+        """Return the drawing and the text, for Jupyter."""
         return f"{self.svg()}<pre>{escape(str(self))}</pre>"
 
 
@@ -124,10 +124,10 @@ class _Picture:
     """A drawing of passes, in the order in which they run, with the arguments at their left."""
 
     explained: Explained
-    made_by: dict[str, int] = field(default_factory=dict)  # of each array, the pass that wrote it last
+    made_by: dict[str, int] = field(default_factory=dict)  # the last pass that wrote each array
 
     def drawn(self) -> str:
-        """Return the drawing."""
+        """Return the SVG document."""
         passes = self.explained.passes
         parts = [part for number, one in enumerate(passes) for part in self._pass(number, one)]
         height = _TOP + max(1, len(passes)) * (_HEIGHT + _GAP)
@@ -145,9 +145,9 @@ class _Picture:
             f'<text x="{_LEFT + 10}" y="{top + 18}">{escape(_short(one.function))}</text>'
             f'<text x="{_LEFT + 10}" y="{top + 35}" fill="#667">{escape(_short(self._below(one)))}</text>'
         )
-        given = [name for name in one.reads if name not in self.made_by]
-        if given:
-            shown = escape(_short(", ".join(given), 24))
+        arguments = [name for name in one.reads if name not in self.made_by]
+        if arguments:
+            shown = escape(_short(", ".join(arguments), 24))
             yield (
                 f'<text x="{_LEFT - 30}" y="{top + 26}" text-anchor="end">{shown}</text>'
                 f'<path d="M{_LEFT - 24},{top + 22} h20" stroke="#667" fill="none"/>'
@@ -156,8 +156,8 @@ class _Picture:
         for name in one.reads:
             if name in self.made_by:
                 from_pass.setdefault(self.made_by[name], []).append(name)
-        for made, names in from_pass.items():
-            yield self._arrow(", ".join(names), made, number)
+        for source, names in from_pass.items():
+            yield self._arrow(", ".join(names), source, number)
         self.made_by.update(dict.fromkeys(one.writes, number))
 
     def _below(self, one: PlanPass) -> str:

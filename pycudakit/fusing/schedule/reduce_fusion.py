@@ -1,4 +1,4 @@
-"""Reductions of tracers: in one pass with what they reduce, and with others of the same values."""
+"""Reductions, fused with the kernel that produces their operand and with other reductions of it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,9 @@ from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, FusedKernel, Node, Re
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import Scheduler
 
-TINY = 1024  # elements that are reduced at once
-_MIN_SECONDS_TO_MATERIALIZE = (
-    1.5e-9  # seconds an element on one thread: what takes longer is not computed twice
-)
+TINY = 1024  # elements: smaller arrays are reduced immediately
+# Seconds for an element on one thread: an operand that takes longer is stored, not computed twice.
+_MIN_SECONDS_TO_MATERIALIZE = 1.5e-9
 
 
 @functools.lru_cache(1024)
@@ -33,7 +32,7 @@ def _result_type(name: str, dtype: DType) -> DType:
 
 
 class ReduceScheduler(Scheduler):
-    """A call of a fused function, with what it reduces."""
+    """A `Scheduler` that defers reductions and computes those of one operand in a single pass."""
 
     def reduce(
         self,
@@ -44,7 +43,7 @@ class ReduceScheduler(Scheduler):
         keepdims: Any = False,
         ddof: Any = 0,
     ) -> Any:
-        """Write a reduction down."""
+        """Record a reduction; compute it immediately if it is small or needs NumPy."""
         self.flush_if_errstate_changed()
         keywords = {"axis": axis, "keepdims": keepdims}
         if name.endswith(("std", "var")):
@@ -52,11 +51,11 @@ class ReduceScheduler(Scheduler):
         compute = functools.partial(_call, function, keywords)
         axes = axes_of(axis, a.ndim) if a.shape else ()
         length = math.prod(a.shape[d] for d in axes)
-        buffer = a.node.buffer  # which is None of what is to be computed there, beside what lies there
+        buffer = a.node.buffer  # None for a deferred operand: it will be computed on the device of its inputs
         is_on_device = bool(self.buffers.stream) if buffer is None else buffer.is_resident
         is_simple = (
             (a.size > TINY or is_on_device)
-            and (a.shape or axis is None)  # NumPy takes the axis 0 of a number, too
+            and (a.shape or axis is None)  # NumPy accepts axis 0 of a scalar
             and type(ddof) in (int, float)
             and ddof < length
             and not self.errstate.must_report_at_once
@@ -74,11 +73,11 @@ class ReduceScheduler(Scheduler):
         return self.defer(Tracer(self, node, shape == ()))
 
     def run_reductions(self, nodes: Sequence[Node]) -> None:
-        """Compute reductions of the same values along the same axes."""
+        """Compute reductions of one operand along the same axes, in one pass."""
         reductions = [node.reduction for node in nodes if node.reduction is not None]
         source = reductions[0].operand
-        given = self._reduce_operand(source)
-        calls = [functools.partial(each.compute, given) for each in reductions]
+        operand = self._reduce_operand(source)
+        calls = [functools.partial(each.compute, operand) for each in reductions]
         held_buffers: list[Buffer] = []
         with self.keeping_results_resident(held_buffers, results_stay_on_device=True):
             results = reduce_multi_output(calls)
@@ -87,11 +86,11 @@ class ReduceScheduler(Scheduler):
             node.set_result(array, self.buffers.buffer_for(array))
         if self.passes is not None:
             self._record_reductions(
-                source, given, reductions, [node.array for node in nodes if node.array is not None]
+                source, operand, reductions, [node.array for node in nodes if node.array is not None]
             )
 
     def _reduce_operand(self, node: Node) -> Array | FusedProducer:
-        """Return what reductions take: an array, or a program where nothing else needs its values."""
+        """Return the operand of reductions: an array, or a program for the reduction kernel to evaluate."""
         self.resolve_barriers([node])
         if node.array is None and not (node.recomputations and self._should_materialize(node)):
             kernel = FusedKernel([node])
@@ -106,22 +105,22 @@ class ReduceScheduler(Scheduler):
         return node.array
 
     def _should_materialize(self, node: Node) -> bool:
-        """Tell whether what a node computes is better kept than computed again."""
+        """Return True if storing a node's values is cheaper than computing them again."""
         if self.engine == "cuda":
             return True
         return program_cost.estimate(FusedKernel([node]).program((None,))).cpu > _MIN_SECONDS_TO_MATERIALIZE
 
     def _record_reductions(
-        self, source: Node, given: Any, reductions: Iterable[ReduceOp], results: Iterable[Array]
+        self, source: Node, operand: Any, reductions: Iterable[ReduceOp], results: Iterable[Array]
     ) -> None:
         names = ", ".join(reduction.name for reduction in reductions)
-        if type(given) is FusedProducer:
-            reads = [array for array in given.inputs if isinstance(array, np.ndarray)]
-            names = f"{given.function.name}, {names}"
+        if type(operand) is FusedProducer:
+            reads = [array for array in operand.inputs if isinstance(array, np.ndarray)]
+            names = f"{operand.function.name}, {names}"
         else:
-            reads = [given]
+            reads = [operand]
         self.record_kernel(names, source.shape, reads, [array for array in results if array.ndim])
 
 
-def _call(function: Callable[..., Any], keywords: dict[str, Any], given: Any) -> Any:
-    return function(given, **keywords)
+def _call(function: Callable[..., Any], keywords: dict[str, Any], operand: Any) -> Any:
+    return function(operand, **keywords)

@@ -1,4 +1,9 @@
-"""The passes that nodes need which have their rows in common, written down for any block of these."""
+"""Row tiling: lower the nodes of a group to kernels over a range of rows.
+
+A group is a set of nodes with the same number of rows (the length of the first axis). If reductions go along
+other axes only, each kernel can run on a tile of rows, and intermediate results need memory for one tile
+only.
+"""
 
 from __future__ import annotations
 
@@ -32,44 +37,43 @@ from pycudakit.fusing.memory.buffer import byte_bounds, is_c_ordered
 from pycudakit.fusing.memory.nodes import FusedKernel, Node, leaf
 from pycudakit.fusing.schedule.scheduler import MAX_OUTPUTS
 
-_MIN_SECONDS_TO_MATERIALIZE = (
-    0.3e-9  # seconds an element on one thread: what takes longer is not computed twice
-)
+# Seconds for an element on one thread: an intermediate that takes longer is stored, not computed twice.
+_MIN_SECONDS_TO_MATERIALIZE = 0.3e-9
 
 
 @dataclass
 class ScheduledKernel:
-    """A pass over a block of rows."""
+    """A kernel over one tile of rows: an elementwise program, or reductions of one operand."""
 
     function: str
     shape: tuple[int, ...]
     program: ElementProgram
     choice: EngineChoice
-    nodes: list[Node]  # that it computes
+    nodes: list[Node]  # the computed nodes
     outs: list[Array]
-    values: list[Any]  # what it takes: a reduction its inputs, and a program outputs and a mask before
-    layouts: Sequence[Layout | None] = ()  # of a program's
-    calls: Sequence[Callable[[], Any]] = ()  # of reductions,
-    requests: Sequence[ReduceRequest] = ()  # and what they ask for
+    values: list[Any]  # operands: inputs of a reduction; outputs, a mask and inputs of a program
+    layouts: Sequence[Layout | None] = ()  # of a program's operands
+    calls: Sequence[Callable[[], Any]] = ()  # of reductions
+    requests: Sequence[ReduceRequest] = ()  # of reductions
 
     @property
     def reads(self) -> list[Array]:
-        """The arrays that it reads."""
+        """The arrays that the kernel reads."""
         own = 0 if self.requests else len(self.outs)
         return [each for each in self.values[own:] if type(each) is np.ndarray]
 
 
 class PreparedKernel:
-    """A pass that is prepared for a block of rows, and for those that come after it.
+    """A kernel prepared for consecutive tiles: each run advances its operands' addresses by one tile.
 
     Parameters
     ----------
-    step
-        The pass.
+    kernel
+        The kernel.
     strides
-        The bytes from row to row, by the identity of an array; none of those that are the same for all rows.
+        The bytes from row to row, by the id of an array, except for arrays without rows.
     rows
-        Of a block.
+        The rows of a tile.
     """
 
     def __init__(self, kernel: ScheduledKernel, strides: dict[int, int], rows: int) -> None:
@@ -98,27 +102,28 @@ class PreparedKernel:
         self.fp_flags = np.zeros_like(self._work.fp_flags)
 
     def run(self) -> None:
-        """Go over a block, and be ready for the next."""
+        """Run the kernel on the current tile, and advance to the next."""
         if self._work.run(self._plan, self._size):
             self.add_met()
         self._addresses += self._bytes
 
     def add_met(self) -> None:
-        """Add what the last call met."""
+        """Add the floating-point flags of the last run."""
         self.fp_flags |= self._work.fp_flags
 
     def describe(self, row: Any, scratch_offsets: Mapping[range, int]) -> Array:
-        """Write down an `abi.BLOCK_PROGRAM`; return the operands, which must live as long.
+        """Fill an `abi.BLOCK_PROGRAM`; return its operand table, which must stay alive.
 
-        An array whose address is in a range of `places` is in memory that each thread has of its own, there.
+        An array whose address is in a range of `scratch_offsets` is in each thread's scratch memory, at that
+        offset.
         """
         work = self._work
         table: Array = work.table.copy()
         for index, array in self._array_operands:
             address = address_of(array)
-            for place, offset in scratch_offsets.items():
-                if address in place:
-                    table[index]["address"] = offset + address - place.start
+            for addresses, offset in scratch_offsets.items():
+                if address in addresses:
+                    table[index]["address"] = offset + address - addresses.start
                     table[index]["flags"] |= abi.OPERAND_IN_SCRATCH
         instructions = work.program.instructions
         row["program"], row["instruction_count"] = address_of(instructions), len(instructions)
@@ -130,23 +135,23 @@ class PreparedKernel:
         return table
 
     def give_back(self) -> None:
-        """Leave what is prepared to others."""
+        """Return the prepared request to its pool."""
         if isinstance(self._work, PreparedReduce):
             self._work.reset_layout()
         self._pool.give_back(self._work)
 
 
 class TiledGroup:
-    """What is to be computed for nodes that have their rows in common.
+    """Deferred nodes with the same number of rows, and all that they need, computed tile by tile.
 
     Parameters
     ----------
     targets
-        The nodes, which are deferred.
+        The deferred nodes to compute.
     engine
-        Where they are computed.
-    written
-        Where the last of them is to go, if that is an array that there is already.
+        The engine that computes them.
+    output
+        An existing array that the last target is written to, or None.
     """
 
     def __init__(self, targets: Sequence[Node], engine: str, output: Array | None = None) -> None:
@@ -155,13 +160,13 @@ class TiledGroup:
         self.output = output
         self.rows = targets[0].shape[0]
         self.order = _topological_order(targets)
-        self.strides: dict[int, int] = {}  # from row to row, in bytes, by the identity of blocks' arrays
-        self.materialized: set[Node] = set()  # of what is reduced, what later passes read
-        self._tiles: list[Array] = []  # that the identities are of
+        self.strides: dict[int, int] = {}  # bytes from row to row, by the id of a tile's array
+        self.materialized: set[Node] = set()  # reduction operands that are stored for later kernels
+        self._tiles: list[Array] = []  # keeps the arrays alive whose ids are keys of `strides`
 
     @functools.cached_property
     def results(self) -> dict[Node, Array]:
-        """New arrays, of all rows: of what is asked for, and of what is computed by itself."""
+        """The new arrays of all rows: for the targets and for fusion barriers such as reductions."""
         results: dict[Node, Array] = {}
         for node in self.order:
             if node.view is not None:
@@ -173,7 +178,7 @@ class TiledGroup:
         return results
 
     def may_write_in_place(self) -> bool:
-        """Tell whether a block reads only its own rows of what it writes in its last pass."""
+        """Return True if each tile reads only its own rows of `output`, which its last kernel writes."""
         output, last = self.output, self.targets[-1]
         if output is None:
             return True
@@ -182,7 +187,7 @@ class TiledGroup:
             return False
         for node in self.order:
             operand = None if node.reduction is None else node.reduction.operand
-            if operand is last:  # which would be computed before
+            if operand is last:  # it would be computed before the write
                 return False
             for argument in node.arguments if operand is None else (operand,):
                 array = argument.array if type(argument) is Node else None
@@ -195,7 +200,7 @@ class TiledGroup:
         return True
 
     def needs_several_kernels(self) -> bool:
-        """Tell whether more than one pass goes over what is reduced along other axes than the first."""
+        """Return True if several kernels iterate over the operands of reductions within rows."""
         reduced = [reduced_values(n) for n in self.order if n.reduction is not None]
         if all(0 in axes for _, axes in reduced):
             return False
@@ -204,13 +209,13 @@ class TiledGroup:
         return len(wide) + any(2 * t.size > widest and t.reduction is None for t in self.targets) > 1
 
     def untiled_inputs(self) -> list[Node] | None:
-        """Return what is needed and is not cut, to be computed before; None if arrays do not lie in rows."""
-        others: dict[Node, None] = {}
+        """Return the nodes to compute before, which cannot be tiled; None if an array is not C-ordered."""
+        untiled: dict[Node, None] = {}
         for node in self.order:
             if node.reduction is not None:
                 operand, axes = reduced_values(node)
                 if 0 in axes or operand.shape[:1] != (self.rows,) or node.reduction.name.startswith("nan"):
-                    others[node] = None  # those that leave NaN out look at their results
+                    untiled[node] = None  # NaN reductions check their results on the host
                 elif operand.array is not None and not is_c_ordered(operand.array):
                     return None
                 continue
@@ -219,18 +224,18 @@ class TiledGroup:
                     continue
                 is_tiled = self.is_tiled(argument, len(node.shape))
                 if argument.array is None and not is_tiled:
-                    others[argument] = None
+                    untiled[argument] = None
                 elif is_tiled and argument.array is not None and not is_c_ordered(argument.array):
                     return None
-        return list(others)
+        return list(untiled)
 
     def is_tiled(self, node: Node, dimensions: int) -> bool:
-        """Tell whether what needs a node, and has so many dimensions, needs only the same rows of it."""
+        """Return True if a reader with `dimensions` axes needs only the corresponding rows of a node."""
         return len(node.shape) == dimensions and node.shape[0] == self.rows
 
     @functools.cached_property
     def _shared(self) -> set[Node]:
-        """What is reduced, and what other passes need, too."""
+        """The operands of reductions that other kernels need, too."""
         reduced = dict.fromkeys(reduced_values(n) for n in self.order if n.reduction is not None)
         own = {operand for operand, _ in reduced if operand.array is None and not operand.is_fusion_barrier}
         passes = [[operand] for operand, _ in reduced] + [[n] for n in self.order if n.is_broadcast]
@@ -243,50 +248,50 @@ class TiledGroup:
         return {node for node, count in counts.items() if count > 1}
 
     def bytes_per_row(self) -> int:
-        """Return how many bytes of arrays belong to a row, with what may be kept between passes."""
+        """Return the bytes per row of all arrays, including intermediates between kernels."""
         arrays = {}
         for node in self.order:
             before = node.arguments if node.reduction is None else (node.reduction.operand,)
             for each in before if node.view is None else ():
                 if type(each) is Node and each.array is not None and each.shape[:1] == (self.rows,):
                     arrays[layout_of(each.array)] = each.nbytes
-        made = {*self.targets, *self._shared}
-        return max(1, (sum(arrays.values()) + sum(node.nbytes for node in made)) // self.rows)
+        results = {*self.targets, *self._shared}
+        return max(1, (sum(arrays.values()) + sum(node.nbytes for node in results)) // self.rows)
 
     def decide_materialization(self, node: Node, kernel: FusedKernel) -> None:
-        """Find out whether what is reduced is better kept than computed again, by what computes it."""
+        """Decide whether a reduction operand is stored or computed again, by its kernel's cost."""
         if node in self._shared:
             seconds = program_cost.estimate(kernel.program((None,))).cpu
             if node in self.targets or self.engine == "cuda" or seconds > _MIN_SECONDS_TO_MATERIALIZE:
                 self.materialized.add(node)
 
-    # ---- Passes --------------------------------------------------------------------------------------
+    # ---- Kernels -------------------------------------------------------------------------------------
 
     def kernels(
         self, start: int, stop: int, intermediates: dict[Node, Array] | None = None
     ) -> list[ScheduledKernel] | None:
-        """Return the passes over some rows; None if there is a reduction that takes more than one.
+        """Lower the group for some rows; return its kernels, or None if a reduction needs several passes.
 
-        What later passes read is kept `between` them, in arrays of one block. Passes without any are written
-        first: they tell what is worth it.
+        `intermediates` gets the arrays between kernels, of one tile. A first lowering without it decides
+        which operands are worth storing.
         """
         lowering = _Lowering(self, start, stop, intermediates)
         return lowering.kernels if lowering.lower() else None
 
     def plan_of(self, function: str) -> EngineChoice:
-        """Return the plan of a pass."""
+        """Return the engine choice of a kernel."""
         return cpu_choice(function) if self.engine == "auto" else requested_engine(function, self.engine)
 
     def tile_of(self, array: Array, start: int, stop: int) -> Array:
-        """Return some rows of an array."""
-        block: Array = array[start:stop]
-        self.strides[id(block)] = array.strides[0]
-        self._tiles.append(block)
-        return block
+        """Return some rows of an array, and remember their stride."""
+        tile: Array = array[start:stop]
+        self.strides[id(tile)] = array.strides[0]
+        self._tiles.append(tile)
+        return tile
 
 
 class _Lowering:
-    """How the passes over some rows are written down; what is written to an array comes last."""
+    """Lowers a group to kernels over some rows; the kernel that writes `output` comes last."""
 
     def __init__(
         self, group: TiledGroup, start: int, stop: int, intermediates: dict[Node, Array] | None
@@ -294,12 +299,12 @@ class _Lowering:
         self._group, self._start, self._stop = group, start, stop
         self._intermediates = {} if intermediates is None else intermediates
         self._materializes = intermediates is not None
-        self._tile_nodes: dict[Node, Node] = {}  # of these rows
+        self._tile_nodes: dict[Node, Node] = {}  # nodes of these rows, by the group's nodes
         self._lowered: set[Node] = set()
         self.kernels: list[ScheduledKernel] = []
 
     def lower(self) -> bool:
-        """Write them down, and tell whether that could be."""
+        """Lower all nodes; return False if that is impossible."""
         for node in self._group.order:
             if node in self._tile_nodes:
                 continue
@@ -322,8 +327,8 @@ class _Lowering:
         for alike in by_shape.values():
             for first in range(0, len(alike), MAX_OUTPUTS):
                 self._lower_elementwise(alike[first : first + MAX_OUTPUTS])
-        into = self._group.output
-        return into is None or not needs_copy(self._tile_of(into), self.kernels[-1].reads)
+        output = self._group.output
+        return output is None or not needs_copy(self._tile_of(output), self.kernels[-1].reads)
 
     def _tile_node(self, node: Node) -> Node:
         dimensions = len(node.shape)
@@ -332,17 +337,17 @@ class _Lowering:
         return Node(node.function, tuple(arguments), node.options, node.dtype, shape)
 
     def _argument(self, node: Node, dimensions: int) -> Node:
-        """Return what stands for a node in what has so many dimensions."""
-        made = self._tile_nodes.get(node)
-        if made is not None or node.array is None:
-            return made or node
+        """Return the node of these rows for a reader with `dimensions` axes."""
+        tile_node = self._tile_nodes.get(node)
+        if tile_node is not None or node.array is None:
+            return tile_node or node
         return leaf(self._tile_of(node.array)) if self._group.is_tiled(node, dimensions) else node
 
     def _tile_of(self, array: Array) -> Array:
         return self._group.tile_of(array, self._start, self._stop)
 
     def _output_for(self, node: Node) -> Array:
-        """Return where some rows of what a node computes go."""
+        """Return the array for these rows of a node's values."""
         whole = self._group.results.get(node)
         if whole is not None:
             return self._tile_of(whole)
@@ -354,21 +359,21 @@ class _Lowering:
         return materialized[: self._stop - self._start]
 
     def _lower_elementwise(self, nodes: Sequence[Node]) -> None:
-        made = [self._tile_nodes[node] for node in nodes]
-        kernel = FusedKernel(made)
+        tile_nodes = [self._tile_nodes[node] for node in nodes]
+        kernel = FusedKernel(tile_nodes)
         outs = [self._output_for(node) for node in nodes]
         name = kernel.function.name
         program, values, layouts = kernel.bind_outputs(outs)
         choice = self._group.plan_of(name)
         self.kernels.append(
-            ScheduledKernel(name, made[0].shape, program, choice, list(nodes), outs, values, layouts)
+            ScheduledKernel(name, tile_nodes[0].shape, program, choice, list(nodes), outs, values, layouts)
         )
         self._lowered.update(nodes)
-        for each, out in zip(made, outs, strict=True):
+        for each, out in zip(tile_nodes, outs, strict=True):
             each.set_result(out)
 
     def _lower_reduction(self, node: Node) -> bool:
-        """Write down a reduction, with those of the same values; tell whether that is one pass."""
+        """Lower a reduction, with the others of its operand; return False if it needs several passes."""
         operand, axes = reduced_values(node)
         group = [
             n for n in self._group.order if n.reduction is not None and reduced_values(n) == (operand, axes)
@@ -376,17 +381,17 @@ class _Lowering:
         source = self._argument(operand, len(operand.shape))
         if source.array is None and self._materializes and operand in self._group.materialized:
             self._lower_elementwise([operand])
-        given: Any = source.array
+        reduce_operand: Any = source.array
         name = ""
-        if given is None:
+        if reduce_operand is None:
             kernel = FusedKernel([source])
             if broadcast_shapes(*(array.shape for array in kernel.arrays)) != source.shape:
                 return False
             self._group.decide_materialization(operand, kernel)
-            given = FusedProducer(kernel.function, kernel.inputs, source.dtype)
+            reduce_operand = FusedProducer(kernel.function, kernel.inputs, source.dtype)
             name = f"{kernel.function.name}, "
         reductions = [n.reduction for n in group if n.reduction is not None]
-        calls = [functools.partial(reduction.compute, given) for reduction in reductions]
+        calls = [functools.partial(reduction.compute, reduce_operand) for reduction in reductions]
         requests = capture_requests(calls)
         if requests is None or [r.kernel.reducer.result for r in requests] != [n.dtype for n in group]:
             return False
@@ -398,7 +403,7 @@ class _Lowering:
         names = ", ".join(reduction.name for reduction in reductions)
         program, inputs = (
             requests[0].kernel.program,
-            given.inputs if type(given) is FusedProducer else [given],
+            reduce_operand.inputs if type(reduce_operand) is FusedProducer else [reduce_operand],
         )
         choice = self._group.plan_of(names)
         self.kernels.append(
@@ -410,13 +415,13 @@ class _Lowering:
 
 
 def reduced_values(node: Node) -> tuple[Node, tuple[int, ...]]:
-    """Return what a reduction is of, and along which axes."""
+    """Return a reduction's operand and axes."""
     assert node.reduction is not None  # noqa: S101
     return node.reduction.operand, node.reduction.axes
 
 
 def _fused_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Yield what one pass computes that computes these nodes."""
+    """Yield these nodes and the deferred nodes that are fused into their kernel."""
     seen, pending = set(nodes), list(nodes)
     while pending:
         node = pending.pop()
@@ -429,7 +434,7 @@ def _fused_nodes(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _topological_order(targets: Sequence[Node]) -> list[Node]:
-    """Return what is deferred and needed, each after what it needs."""
+    """Return the needed deferred nodes in topological order."""
     order: dict[Node, None] = {}
     pending = list(reversed(targets))
     while pending:

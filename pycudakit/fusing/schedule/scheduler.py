@@ -1,4 +1,8 @@
-"""What a fused function has deferred, and the passes that compute it."""
+"""Scheduler of one fused call: groups deferred nodes into fused kernels and runs them.
+
+Nodes are deferred until a value is needed: by a reduction, a view, a write, Python, or `return`. Then the
+needed nodes of one shape are computed by one kernel, with their deferred inputs fused into it.
+"""
 
 from __future__ import annotations
 
@@ -29,22 +33,22 @@ from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.cost import Costs
 from pycudakit.fusing.schedule.explain import PlanPass
 
-MAX_OUTPUTS = 32  # of a pass
+MAX_OUTPUTS = 32  # of a kernel
 _MIN_DEFERRED = 64
 
 
 class Scheduler:
-    """What is deferred in a call of a fused function, and computed when it is needed.
+    """The deferred nodes of one call, and the kernels that compute them.
 
-    `run_reductions` computes nodes that are reductions of the same values along the same axes, and
-    `run_tiled` what needs several passes over the same rows, if it can: it tells whether it did.
+    Subclasses define `run_reductions`, which computes reductions of one operand along the same axes, and
+    `run_tiled`, which computes nodes by row tiles and returns whether it did.
 
     Parameters
     ----------
     name
-        The function's.
+        The function's name.
     strict
-        Whether a look raises.
+        Whether a graph break raises.
     """
 
     run_reductions: Callable[[Sequence[Node]], None]
@@ -55,30 +59,32 @@ class Scheduler:
         self.strict = strict
         self.engine = context.checked_current_engine()
         self.buffers = BufferTable()
-        self.has_ended = False  # what a task that it began finds later on
+        self.has_ended = False  # tasks that the body started may still hold tracers
         self.breaks: list[Break] = []
-        self.passes: list[PlanPass] | None = None  # where somebody asks
+        self.passes: list[PlanPass] | None = None  # recorded for `explain`
         self.costs = Costs()
         self.has_fallen_back = False
-        self._handler_depth = 0  # that run, of functions which are made of others
-        self.reductions: list[weakref.ref[Node]] = []  # that wait
-        self.waiting_on_reductions: list[weakref.ref[Node]] = []  # by them: what else is computed by itself
-        self._deferred: list[weakref.ref[Tracer]] = []  # those that may be deferred
-        self._max_deferred = _MIN_DEFERRED  # until they are looked through
+        self._handler_depth = 0  # of nested composite handlers
+        self.reductions: list[weakref.ref[Node]] = []  # deferred reductions
+        self.waiting_on_reductions: list[weakref.ref[Node]] = []  # deferred broadcasts and views of them
+        self._deferred: list[
+            weakref.ref[Tracer]
+        ] = []  # all deferred tracers, and some that are computed or dead
+        self._max_deferred = _MIN_DEFERRED  # above this length the list is cleaned
         self.errstate = ErrstateSnapshot()
 
     # ---- Tracers -----------------------------------------------------------------------------------
 
     def tracer_for(self, array: Array) -> Tracer:
-        """Return what stands for an array."""
+        """Return a tracer of an array."""
         buffer = None
         if not self.has_fallen_back:
             array, buffer = self.buffers.latest(array, self.buffers.buffer_for(array))
         return Tracer(self, leaf(array, buffer))
 
     def wrap(self, result: Any) -> Any:
-        """Return what stands for the result of a function that was called at once."""
-        if self.has_fallen_back:  # where nothing is deferred
+        """Replace the arrays in the result of a called function by tracers."""
+        if self.has_fallen_back:  # nothing is deferred any more
             return result
         if type(result) is np.ndarray:
             return self.tracer_for(result) if result.dtype in CODES else result
@@ -94,7 +100,7 @@ class Scheduler:
         return result
 
     def materialize(self, tracer: Tracer) -> Array:
-        """Return the array that it stands for, computed, wherever its newest values are."""
+        """Compute a tracer and return its array; the newest values may be on the device."""
         if tracer.node.array is None:
             self.compute([tracer])
         node = tracer.node
@@ -105,12 +111,10 @@ class Scheduler:
         return array
 
     def to_host(self, tracer: Tracer) -> Array:
-        """Return the array that it stands for, with its values on the host."""
+        """Compute a tracer and return its array, with the values on the host."""
         array = self.materialize(tracer)
         buffer = tracer.node.buffer
-        if (
-            buffer is not None and buffer.double_buffer is not None
-        ):  # whoever reads it is to find the caller's
+        if buffer is not None and buffer.double_buffer is not None:  # others read the caller's memory
             array = self.in_caller_memory(tracer)
             buffer = tracer.node.buffer
         if buffer is not None:
@@ -118,7 +122,7 @@ class Scheduler:
         return array
 
     def in_caller_memory(self, tracer: Tracer) -> Array:
-        """Return the array that it stands for; of one that has two memories, in the caller's."""
+        """Compute a tracer and return its array; a double-buffered one is synced to the caller's buffer."""
         array = self.materialize(tracer)
         buffer = tracer.node.buffer
         if buffer is not None and buffer.double_buffer is not None:
@@ -127,13 +131,13 @@ class Scheduler:
         return array
 
     def array_if_on_host(self, tracer: Tracer) -> Array | None:
-        """Return its values where the host has them already, and has all that was written to them."""
+        """Return a tracer's array if its newest values are on the host, else None."""
         buffer = tracer.node.buffer
         is_on_device = buffer is not None and (buffer.is_resident or buffer.double_buffer is not None)
         return None if is_on_device else tracer.node.array
 
     def concretize(self, tracer: Tracer, operation: str) -> Array:
-        """Return its values for Python to look at."""
+        """Return a tracer's values for Python: a graph break."""
         if self.has_fallen_back:
             return self.to_host(tracer)
         self.costs.concretization()
@@ -141,14 +145,14 @@ class Scheduler:
         return self.to_host(tracer)
 
     def note_graph_break(self, operation: str, instead: str = "") -> None:
-        """Tell that the function could not be deferred as a whole."""
-        at = break_at_caller(operation, instead)
-        self.breaks.append(at)
+        """Record a graph break at the caller's line; raise under `strict`."""
+        graph_break = break_at_caller(operation, instead)
+        self.breaks.append(graph_break)
         if self.strict:
-            raise errors.Unsupported(f"{self.name}: {at}")
+            raise errors.Unsupported(f"{self.name}: {graph_break}")
 
     def resolve_foreign_tracers(self, values: Any) -> Any:
-        """Return arguments with arrays for what stands for some in another call of a fused function."""
+        """Replace the tracers of other fused calls by their arrays."""
         if not _has_foreign_tracers(values, self):
             return values
 
@@ -159,10 +163,10 @@ class Scheduler:
         return tree_map(values, resolve_foreign)
 
     def resolved(self, value: Any) -> Any:
-        """Return a value with arrays for all that stands for some, on the host."""
+        """Replace all tracers in a value by their arrays, on the host."""
         kind = type(value)
         if kind is Tracer:
-            if value.owning_trace is not self:  # which knows best, or goes on with it
+            if value.owning_trace is not self:  # the other trace resolves its own tracers
                 return value if self.has_ended else value.owning_trace.resolved(value)
             array = value.node.array if self.has_fallen_back else None
             if array is None:
@@ -176,30 +180,31 @@ class Scheduler:
             return slice(*(self.resolved(part) for part in (value.start, value.stop, value.step)))
         return value
 
-    # ---- Put off -------------------------------------------------------------------------------------
+    # ---- Deferred ------------------------------------------------------------------------------------
 
     def defer(self, value: Tracer) -> Tracer:
-        """Remember what is to be computed later."""
+        """Register a deferred tracer."""
         self._deferred.append(weakref.ref(value))
         if len(self._deferred) > self._max_deferred:
             self._max_deferred = max(_MIN_DEFERRED, 2 * len(self.deferred()))
         return value
 
     def deferred(self) -> list[Tracer]:
-        """Return what is deferred and may still be asked for."""
-        found, still_deferred = [], []
+        """Return the deferred tracers that are still alive."""
+        tracers, still_deferred = [], []
         for ref in self._deferred:
             tracer = ref()
             if tracer is not None and tracer.node.array is None:
-                found.append(tracer)
+                tracers.append(tracer)
                 still_deferred.append(ref)
         self._deferred = still_deferred
-        return found
+        return tracers
 
     def fall_back_if_slow(self) -> bool:
-        """Tell whether NumPy does the rest, since passes over such small parts take far longer.
+        """Fall back to NumPy for the rest of the call if tracing is far slower; return True if it has.
 
-        From then on, what it returns is itself, and not a tracer's: but for a function's that has begun.
+        From then on, results are plain arrays, not tracers. A composite handler that has begun is traced to
+        its end.
         """
         if self.has_fallen_back or self.engine != "auto" or self.strict or self.passes is not None:
             return self.has_fallen_back
@@ -212,7 +217,7 @@ class Scheduler:
         return self.has_fallen_back
 
     def run_handler(self, handler: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
-        """Call what is made of several functions, which are written down to the end."""
+        """Call a handler of a composite function, without falling back to NumPy inside it."""
         self._handler_depth += 1
         try:
             return handler(*arguments, **keywords)
@@ -220,36 +225,36 @@ class Scheduler:
             self._handler_depth -= 1
 
     def flush_if_errstate_changed(self) -> None:
-        """Compute what was deferred before errors, or warnings, were treated otherwise, as they were then."""
+        """Compute all deferred nodes under the old error settings, if these have changed."""
         if self.errstate.has_changed():
             with self.errstate.previous_in_force():
                 self._compute(self.deferred())
 
     def before_write(self, buffer: Buffer) -> None:
-        """Compute what was deferred and reads memory that is about to change, whatever is written there."""
+        """Prepare a buffer for a write: compute its deferred readers, and mark it as written."""
         self.compute_readers(buffer)
         if buffer.double_buffer is not None:
             buffer.double_buffer.mark_all_written()
         self.buffers.mark_written(buffer)
 
     def compute_readers(self, buffer: Buffer, except_node: Node | None = None) -> None:
-        """Compute what was deferred and reads memory."""
+        """Compute the deferred nodes that read a buffer."""
         deferred = [tracer for tracer in self.deferred() if tracer.node is not except_node]
         if reads(buffer, [tracer.node for tracer in deferred]):
-            self.compute([w for w in deferred if reads(buffer, [w.node])])
+            self.compute([t for t in deferred if reads(buffer, [t.node])])
 
     def finish(self, values: Sequence[Tracer]) -> None:
-        """Compute what a function returns, and what else outlives it; bring all of that to the host."""
+        """Compute the results of the call and all other live tracers; sync them to the caller's memory."""
         self.compute([*values, *self.deferred()], keep=False)
         self.buffers.end_double_buffering()
         for value in values:
             self.materialize(value)
         self.buffers.sync_all_to_caller()
 
-    # ---- Passes --------------------------------------------------------------------------------------
+    # ---- Kernels -------------------------------------------------------------------------------------
 
     def compute(self, tracers: Iterable[Tracer], keep: bool = True) -> None:
-        """Compute what was deferred, what has the same shape in one pass; keep it on the device, or not."""
+        """Compute deferred tracers, one kernel for each shape; keep the results on the device, or not."""
         self.flush_if_errstate_changed()
         self._compute(tracers, keep)
 
@@ -266,16 +271,16 @@ class Scheduler:
                 self.compute_node(node)
             elif node.array is None:
                 by_shape.setdefault(node.shape, {})[id(node)] = node
-        passes = [
+        groups = [
             nodes[first : first + MAX_OUTPUTS]
-            for nodes in (list(found.values()) for found in by_shape.values())
+            for nodes in (list(by_id.values()) for by_id in by_shape.values())
             for first in range(0, len(nodes), MAX_OUTPUTS)
         ]
-        for nodes in passes:
-            self.run_fused(nodes, keep=keep, is_last=not keep and nodes is passes[-1])
+        for nodes in groups:
+            self.run_fused(nodes, keep=keep, is_last=not keep and nodes is groups[-1])
 
     def compute_node(self, node: Node) -> None:
-        """Compute a node, if it is deferred."""
+        """Compute a node, if it is deferred, by the method for its kind."""
         if node.array is not None or self.run_tiled([node]):
             return
         if node.reduction is not None:
@@ -286,22 +291,22 @@ class Scheduler:
             self.run_fused([node])
 
     def resolve_barriers(self, nodes: Iterable[Node]) -> None:
-        """Compute the reductions that nodes need, and what these hold up, so that programs can take them."""
-        while self.reductions or self.waiting_on_reductions:  # most functions have none that wait
-            own = [node for node in nodes if node.is_broadcast]  # which programs compute
+        """Compute the fusion barriers that nodes depend on, so that the rest can be fused."""
+        while self.reductions or self.waiting_on_reductions:  # most functions have none
+            own = [node for node in nodes if node.is_broadcast]  # computed by the kernel itself
             needed = [n for node in nodes for n in node.ancestors() if n.is_fusion_barrier and n not in own]
             if not needed:
                 return
-            self.compute_node(needed[-1])  # what the others may need
+            self.compute_node(needed[-1])  # the others may depend on it
             self.waiting_on_reductions = [ref for ref in self.waiting_on_reductions if _is_deferred(ref())]
 
     def _run_reductions_of_same_values(self, node: Node) -> None:
-        """Compute a reduction, and those that wait and go over the same values."""
-        asked = node.reduction
-        if asked is None:
+        """Compute a reduction, with the other deferred reductions of its operand."""
+        reduction = node.reduction
+        if reduction is None:
             return
         deferred = [other for other in (ref() for ref in self.reductions) if other is not None]
-        self.run_reductions([n for n in deferred if _reduce_same_values(n.reduction, asked)])
+        self.run_reductions([n for n in deferred if _reduce_same_values(n.reduction, reduction)])
         self.reductions = [weakref.ref(n) for n in deferred if n.reduction is not None]
 
     def run_fused(
@@ -310,12 +315,14 @@ class Scheduler:
         keep: bool = True,
         is_last: bool = False,
     ) -> None:
-        """Compute nodes of one shape in one pass, into new arrays.
+        """Compute nodes of one shape by one kernel, into new arrays.
 
-        What the last pass reads needs no home, if it has none.
+        The inputs of the last kernel (`is_last`) are not made resident: nothing else will read them.
         """
         self.resolve_barriers(nodes)
-        nodes = [node for node in nodes if node.array is None]  # what reductions needed is computed by now
+        nodes = [
+            node for node in nodes if node.array is None
+        ]  # the reductions may have computed some of them
         if not nodes:
             return
         kernel = FusedKernel(nodes)
@@ -331,13 +338,13 @@ class Scheduler:
             node.set_result(array, own)
 
     def _result_array(self, node: Node) -> Array:
-        """Return a new array for a node's values, which lies in memory as NumPy's."""
+        """Allocate an array for a node's values, in the memory order that NumPy would choose."""
         if node.order == "C":
             return allocator.empty(node.shape, node.dtype)
         return operands.allocate(node.dtype, node.shape, node.layout_arrays())
 
     def compute_into(self, nodes: Sequence[Node], arrays: Sequence[Array]) -> None:
-        """Compute nodes of one shape in one pass, into arrays that nothing reads."""
+        """Compute nodes of one shape by one kernel, into arrays that no deferred node reads."""
         self.flush_if_errstate_changed()
         self.resolve_barriers(nodes)
         kernel = FusedKernel(nodes)
@@ -348,18 +355,18 @@ class Scheduler:
             node.set_result(array, self.buffers.buffer_for(array))
 
     def copy_into(self, source: Array, target: Array) -> None:
-        """Copy an array's elements to another array, which nothing reads."""
+        """Copy an array's elements to an array that no deferred node reads."""
         kernel = FusedKernel([leaf(source)])
         self.buffers.make_resident([*kernel.arrays, target])
         self.evaluate(kernel, [target])
 
     def buffer_of_result(self, array: Array) -> Buffer | None:
-        """Return the memory of a new array; None where that need not be known before others see it."""
+        """Return the buffer of a new array; None if the table does not need it yet."""
         is_known = self.buffers.scope.is_open or self.passes is not None
         return self.buffers.buffer_for(array) if is_known else None
 
     def try_enqueue(self, kernel: FusedKernel, outs: Sequence[Array]) -> bool:
-        """Queue a pass in the stream of arrays that all lie on a device; tell whether they do."""
+        """Enqueue a kernel in the stream of its arrays, if all are on the device; return True if so."""
         stream = self.buffers.stream
         if not stream or self.engine != "cuda" or self.buffers.scope.listener is not None:
             return False
@@ -367,15 +374,17 @@ class Scheduler:
         if 0 in addresses:
             return False
         program, values, layouts = kernel.bind_outputs(outs)
-        own = iter(addresses)
-        operands_on_device = [next(own) if type(value) is np.ndarray else value for value in values]
+        device_addresses = iter(addresses)
+        operands_on_device = [
+            next(device_addresses) if type(value) is np.ndarray else value for value in values
+        ]
         forms = tuple([None if layout is None else layout[1] for layout in layouts])
         enqueue(kernel.function.name, program, outs[0].shape, forms, operands_on_device, stream)
         self.record_kernel(kernel.function.name, outs[0].shape, kernel.arrays, outs)
         return True
 
     def evaluate(self, kernel: FusedKernel, outs: Sequence[Array]) -> None:
-        """Compute a pass into arrays of one shape that lie beside what it reads, or just where that does."""
+        """Run one fused kernel. Each output either does not overlap the inputs, or is exactly one of them."""
         function, inputs = kernel.function, kernel.inputs
         program, values, layouts = kernel.bind_outputs(outs)
         shape, size = outs[0].shape, outs[0].size
@@ -396,14 +405,14 @@ class Scheduler:
                 else choice
             )
         self.buffers.register([*kernel.arrays, *outs])
-        works = prepared_programs(program)
-        work = works.take()
+        pool = prepared_programs(program)
+        work = pool.take()
         try:
             work.bind_strided(shape, values, layouts)
             if work.run(choice, size):
                 work.report_fp_flags()
         finally:
-            works.give_back(work)
+            pool.give_back(work)
         self.buffers.scope.count_kernel()
         self.record_kernel(function.name, shape, kernel.arrays, outs)
 
@@ -411,17 +420,18 @@ class Scheduler:
     def keeping_results_resident(
         self, held_buffers: list[Buffer], results_stay_on_device: bool = False, refuse_numpy: bool = False
     ) -> Iterator[None]:
-        """Have the device keep what calls in a block make, as long as `kept` is held.
+        """Keep the results of the calls in a block on the device, as long as `held_buffers` is alive.
 
-        What they look at comes down. Results that `results_stay_on_device` are no part of others. Calls that are NumPy's
-        after all raise where they are `left_home`.
+        Values that a call reads on the host are downloaded. With `results_stay_on_device`, results are not
+        downloaded unless a call reads them explicitly. With `refuse_numpy`, calls raise instead of falling
+        back to NumPy.
         """
         if not self.buffers.scope.is_open:
             yield
             return
 
         def keep(array: Array) -> None:
-            if array.dtype not in CODES:  # nothing will stand for it
+            if array.dtype not in CODES:  # it gets no tracer
                 return
             buffer = self.buffers.buffer_for(array)
             buffer.make_resident(residency.TEMPORARY)
@@ -431,14 +441,14 @@ class Scheduler:
             buffer = self.buffers.buffer_of(array)
             return buffer is not None and buffer.is_resident
 
-        hides = is_resident if results_stay_on_device else None
+        may_stay_on_device = is_resident if results_stay_on_device else None
         with allocator.hooked(
-            keep, self._sync_for_host_read, hides, refuse_numpy, not self.buffers.scope.is_async
+            keep, self._sync_for_host_read, may_stay_on_device, refuse_numpy, not self.buffers.scope.is_async
         ):
             yield
 
     def _sync_for_host_read(self, array: Array, will_change: bool) -> None:
-        """Bring the values of what is on the device to the host, where a function looks at them after all."""
+        """Download an array's values for a function that reads them on the host."""
         buffer = self.buffers.buffer_of(array)
         if buffer is not None:
             buffer.sync_to_host()
@@ -454,7 +464,7 @@ class Scheduler:
         before: Any = None,
         blocks: int = 1,
     ) -> None:
-        """Remember what the last call did, if somebody asks; NumPy did it, if that was the last `before`."""
+        """Record the last call as a pass for `explain`; NumPy made it if the call log ends with `before`."""
         if self.passes is None:
             return
         call = native_call.last_call()

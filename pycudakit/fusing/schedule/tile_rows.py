@@ -1,8 +1,8 @@
-"""Passes over the same rows that run block by block: all of them over some rows, and then over the next.
+"""Row tiling of several kernels: all kernels run on one tile of rows before the next tile starts.
 
-What needs reductions along other axes than the first, of arrays that have the first in common, takes several
-passes: softmax of rows, for one. Over a block of rows, what a pass reads is still in the caches where the one
-before it has left it, and what lies between two of them need never be an array of all rows.
+Functions that reduce within rows, such as a softmax of each row, need several kernels over the same rows. If
+all of them run on one tile first, each finds its input in the cache, and intermediate results need memory for
+one tile only (loop tiling with producer-consumer fusion, as in Halide).
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ from pycudakit.fusing.schedule.reduce_fusion import ReduceScheduler
 from pycudakit.fusing.schedule.row_shards import RowShard, run_shards
 from pycudakit.fusing.schedule.row_tiling import ScheduledKernel, TiledGroup
 
-_MIN_REDUCED_BYTES = 1 << 20  # bytes that are reduced: of fewer, nothing is gained
-_MIN_SIZE_RATIO = 16  # times as many elements a reduction has, for what is small beside it
-# Bytes that passes touch of a block, which one thread goes over: about what its second-level cache holds.
-# Where that makes few of them, blocks are smaller, so that threads end together.
+_MIN_REDUCED_BYTES = 1 << 20  # bytes of a reduction's operand: tiling smaller ones gains nothing
+_MIN_SIZE_RATIO = 16  # a node with fewer elements, by this factor, than a reduction's operand is small
+# Bytes that a tile's kernels touch: about the size of a core's L2 cache. If that gives few tiles per thread,
+# they are made smaller, for load balance.
 _TILE_BYTES, _MIN_TILE_BYTES, _TILES_PER_THREAD, _MIN_TILES_PER_THREAD = 1 << 20, 256 << 10, 8, 2
-# Bytes of all rows, and for each thread, of which it is worth writing passes down once more, for a block.
+# Bytes of all rows, in total and per thread, from which tiling is worth its overhead.
 _MIN_BYTES, _MIN_BYTES_PER_THREAD, _MAX_THREADS = 12 << 20, 2 << 20, 16
-# So many threads are ahead of the memory that they share, where arrays are that large.
+# With so many threads and arrays of this size, memory bandwidth is the limit.
 _MANY_THREADS, _LARGE_BYTES = 8, 256 << 20
-# Bytes of a block on a device, where even that is not all of its memory.
+# The largest tile on a device, in bytes.
 _DEVICE_TILE_BYTES = 256 << 20
 
 
 class TiledScheduler(ReduceScheduler):
-    """A call of a fused function, with what of it runs block of rows by block of rows."""
+    """A `ReduceScheduler` that runs kernels over the same rows tile by tile."""
 
     def defer_until_reductions(self, node: Node) -> None:
-        """Have a node wait for reductions, and be computed by itself when they are."""
+        """Defer a broadcast or view until the reductions that it depends on are computed."""
         node.is_broadcast = node.view is None
         self.waiting_on_reductions.append(weakref.ref(node))
 
     def depends_on_row_reductions(self, node: Node) -> bool:
-        """Tell whether a node needs reductions that wait, of rows that are far longer than its own."""
+        """Return True if a node depends on deferred reductions of much longer rows than its own."""
         if not (self.reductions or self.waiting_on_reductions) or not node.shape or node.shape[0] < 2:
             return False
         return any(
@@ -63,12 +63,12 @@ class TiledScheduler(ReduceScheduler):
         )
 
     def run_tiled(self, nodes: Sequence[Node]) -> bool:
-        """Compute nodes block of rows by block of rows, if they need several passes over the same rows."""
+        """Compute nodes by row tiles, if they need several kernels over the same rows; return True if so."""
         nodes = [node for node in nodes if node.array is None]
         return bool(nodes) and self._run_tiled(nodes)
 
     def write_tiled(self, array: Array, buffer: Buffer, value: Node) -> bool:
-        """Write a value, which is deferred, to an array; compute what else needs what was there."""
+        """Write a deferred value to an array by row tiles, with the deferred readers of its old values."""
         is_simple = not value.is_fusion_barrier and value.shape == array.shape and value.dtype == array.dtype
         if not (self.reductions and is_simple and buffer.double_buffer is None):
             return False
@@ -102,18 +102,15 @@ class TiledScheduler(ReduceScheduler):
             r is not None and 0 not in r.axes and r.operand.nbytes >= _MIN_REDUCED_BYTES for r in deferred
         ):
             return False
-        if context.current_context.get().progress is not None:  # which is told pass by pass
+        if context.current_context.get().progress is not None:  # progress is reported kernel by kernel
             return False
         if self.engine != "cuda":
             return True
-        gpus, scope = (
-            context.current_devices(),
-            self.buffers.scope,
-        )  # which the body may have chosen by itself
+        gpus, scope = context.current_devices(), self.buffers.scope  # the body may have chosen the devices
         return not self.buffers.stream and (gpus == (scope.device,) if scope.is_open else len(gpus) > 1)
 
     def _group_of(self, nodes: Sequence[Node], written: Array | None) -> TiledGroup | None:
-        """Return the passes that nodes need, after what has other rows is computed; None without several."""
+        """Compute the untiled inputs of nodes, and return their tiled group; None if tiling is useless."""
         rows = nodes[0].shape[0] if nodes[0].shape else 0
         if rows < 2 or any(node.shape[:1] != (rows,) for node in nodes):
             return None
@@ -125,14 +122,14 @@ class TiledScheduler(ReduceScheduler):
                 return None
             if not untiled:
                 return group
-            if group.targets == [last] and last in untiled:  # it has other rows itself
+            if group.targets == [last] and last in untiled:  # it cannot be tiled itself
                 return None
-            for node in untiled:  # which may need some of the others
+            for node in untiled:  # the remaining nodes may depend on it
                 self.compute_node(node)
         return None
 
     def _rows_per_tile(self, group: TiledGroup) -> int:
-        """Return how many rows make a block; none where the whole fits, or no row does."""
+        """Return the rows of a tile; 0 if the whole group fits, or not even one row does."""
         each = group.bytes_per_row()
         if self.engine == "cuda":
             budget, is_alone = residency.budget(), self.buffers.scope.is_open
@@ -150,16 +147,16 @@ class TiledScheduler(ReduceScheduler):
             return 0
         blocks = -(-group.rows // fitting)
         even = (each for each in range(blocks, 2 * blocks) if group.rows % each == 0)
-        return -(-group.rows // next(even, blocks))  # as many in each block, if that can be
+        return -(-group.rows // next(even, blocks))  # tiles of equal size, if possible
 
     def _run_group(self, group: TiledGroup, full_kernels: Sequence[ScheduledKernel], rows: int) -> bool:
-        """Run the passes over blocks of so many rows; tell whether that could be."""
+        """Run the kernels over tiles of `rows` rows; return False if that is impossible."""
         gpus = context.current_devices() if self.engine == "cuda" and not self.buffers.scope.is_open else (0,)
         ends = [group.rows * i // len(gpus) for i in range(len(gpus) + 1)]
         shards = [RowShard(group, start, stop, rows) for start, stop in pairwise(ends) if start < stop]
         if not all(shard.can_run for shard in shards):
             return False
-        results = [self.buffers.buffer_for(array) for array in group.results.values()]  # all have names, then
+        results = [self.buffers.buffer_for(array) for array in group.results.values()]  # also names them
         for shard in shards:
             shard.find_tile_ranges(self.buffers, results)
         if len(shards) == 1:
@@ -180,26 +177,26 @@ class TiledScheduler(ReduceScheduler):
         shards: Sequence[RowShard],
         calls: Sequence[Sequence[CallRecord]],
     ) -> None:
-        """Record what blocks have called, as a call for each pass, and report what they met."""
+        """Log the tiles' calls as one call for each kernel, and report their floating-point flags."""
         to_the_host = [
             call for shard_calls in calls for call in shard_calls if function_of(call) == TO_THE_HOST
         ]
         parts = [[call for call in shard_calls if function_of(call) != TO_THE_HOST] for shard_calls in calls]
         if to_the_host:
             log_composite_call(TO_THE_HOST, to_the_host)
-        answers = {id(kernel.nodes[0]): kernel for kernel in full_kernels if kernel.requests}
+        reductions = {id(kernel.nodes[0]): kernel for kernel in full_kernels if kernel.requests}
         blocks, kernels = sum(shard.blocks for shard in shards), shards[0].kernels
-        for place, kernel in enumerate(kernels):
+        for index, kernel in enumerate(kernels):
             log_composite_call(
                 kernel.choice.function,
-                [call for shard_calls in parts for call in shard_calls[place :: len(kernels)]],
+                [call for shard_calls in parts for call in shard_calls[index :: len(kernels)]],
             )
             report_instruction_flags(
-                kernel.program, np.bitwise_or.reduce([shard.fp_flags[place] for shard in shards])
+                kernel.program, np.bitwise_or.reduce([shard.fp_flags[index] for shard in shards])
             )
             if kernel.requests:
-                of_all = answers[id(kernel.nodes[0])]
-                resume_with_results(of_all.calls, of_all.outs)
+                full_kernel = reductions[id(kernel.nodes[0])]
+                resume_with_results(full_kernel.calls, full_kernel.outs)
             elif self.engine == "auto":
                 size = group.rows * math.prod(kernel.shape[1:])
                 moved = sum(array.nbytes for array in kernel.reads) // len(kernel.outs[0]) * group.rows
@@ -209,7 +206,7 @@ class TiledScheduler(ReduceScheduler):
 
 
 def _pays_off(group: TiledGroup) -> bool:
-    """Tell whether blocks are quicker on the CPU: if they keep what takes long, or many wait for memory."""
+    """Return True if tiling is faster on the CPU: it saves a recomputation, or memory is the bottleneck."""
     if group.materialized:
         return True
     return cost_model.threads() >= _MANY_THREADS and group.bytes_per_row() * group.rows >= _LARGE_BYTES
@@ -220,7 +217,7 @@ def _is_pending(node: Node | None) -> bool:
 
 
 def _runs_on_other_engine(kernel: ScheduledKernel, kernels: Sequence[ScheduledKernel]) -> bool:
-    """Tell whether `auto` has a pass over all rows run elsewhere than on the CPU; small ones do not count."""
+    """Return True if `auto` would run a large kernel over all rows on another engine than the CPU."""
     size = math.prod(kernel.shape)
     if 2 * size < max(math.prod(each.shape) for each in kernels):
         return False

@@ -38,7 +38,7 @@ static void check_block(const pk_block_program &pass, const pk_report *report) {
 static void check_scratch_operand(const pk_block_program &pass, int64_t index, int64_t scratch_bytes) {
     const pk_operand &operand = at<pk_operand>(pass.operands)[index];
     if ((operand.flags & PK_OPERAND_IN_SCRATCH) == 0) return;
-    const char *beyond = "an operand lies beyond the threads' memory";
+    const char *beyond = "an operand is outside of the scratch memory";
     require(at<int64_t>(pass.block_strides)[index] == 0, "an operand in the threads' memory moves");
     require(operand.address < uint64_t(scratch_bytes), beyond);
     int64_t low = int64_t(operand.address), high = low + size_of(operand.type);

@@ -131,7 +131,7 @@ pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
     if (reinterpret_cast<pk_find_bins>(find_)(extent, &found) != 0) {
         fail(PK_INTERRUPTED, "the call was asked to stop");
     }
-    require(found.count == count, "the bins found are not as many as was said");
+    require(found.count == count, "the callback's bins are not `count` many");
     check_bins(found, type());
     return found;
 }

@@ -98,7 +98,7 @@ Lookup::Lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     : size(checked(operands, shape, dimensions, 0, false)), table(table), count(count) {
     require(table != nullptr, "table is a null pointer");
     require(count == int64_t(1) << 8 * size_of(operands[0].type),
-            "the table has not an element for each value of the type");
+            "the table does not have an entry for each value of the type");
     layout = Layout(operands, 2, shape, dimensions, {false, true});
 }
 

@@ -51,7 +51,7 @@ Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight
     require(height >= 1 && height <= MAX_SIZE && width >= 1 && width <= MAX_SIZE,
             "a window has from 1 to 63 rows and columns");
     require(above >= 0 && above < height && left >= 0 && left < width,
-            "the result's place is not in the window");
+            "above and left are not inside the window");
 
     int64_t size = 1, widest = 8;  // widest: bytes, with dimensions of 0 counted as 1
     for (int d = 0; d < 4; ++d) {
@@ -75,7 +75,7 @@ Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight
     const int64_t expected = kind == PK_FILTER_CORRELATE   ? height * width
                              : kind == PK_FILTER_SEPARABLE ? height + width
                                                            : 0;
-    require(weight_count == expected, "there are not as many weights as the window has");
+    require(weight_count == expected, "weight_count does not match the window");
     require(weights_in != nullptr || expected == 0, "weights is a null pointer");
     require(std::all_of(weights_in, weights_in + expected, [](double w) { return std::isfinite(w); }),
             "a weight is not finite");

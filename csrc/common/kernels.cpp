@@ -14,7 +14,8 @@ constexpr int64_t MOST = INT64_MAX;
 template <class T>
 Table<T> table(uint64_t address, int64_t size, const char *what) {
     if (size < 0 || (size != 0 && address == 0) || address % alignof(T) != 0)
-        fail(PK_INVALID_ARGUMENT, std::string("run.") + what + " is no array of its size");
+        fail(PK_INVALID_ARGUMENT,
+             std::string("run.") + what + " is a null pointer, misaligned or of negative size");
     return {reinterpret_cast<const T *>(address), size};
 }
 
@@ -102,7 +103,7 @@ Run::Run(const pk_run *run) {
             require(argument.buffer >= 0 && argument.buffer < buffers.size,
                     "an argument names a buffer that there is not");
             require(argument.offset >= 0 && argument.offset <= buffers[argument.buffer].bytes,
-                    "an argument lies outside its buffer");
+                    "an argument is outside of its buffer");
         }
     }
     launches_.resize(size_t(steps.size));

@@ -36,7 +36,7 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
     require_array(b, results == 0 ? 0 : of_b, item, "b");
     require_array(c, results, item, "c");
     for (int64_t i = 0; i < 2 * batch; ++i) {
-        require(places[i] >= 0, "a place is negative");
+        require(places[i] >= 0, "an index of index_pairs is negative");
         times(times(places[i], i % 2 == 0 ? of_a : of_b), int64_t(item));
     }
 }

@@ -61,7 +61,7 @@ void check(const pk_reduction &spec, const pk_operand *operands, int64_t operand
         require((o->flags & ~flags) == 0, "an operand has unknown flags");
         require((o->flags & PK_OPERAND_ON_DEVICE) == 0 ||
                     (operands[operand_count - 1].flags & PK_OPERAND_ON_DEVICE) != 0,
-                "an operand lies on a device, and the result does not");
+                "an operand is on a device, and the result is not");
         require(o->address != 0 || (o >= values && o < values + spec.value_count),
                 "an operand is a null pointer");
     }

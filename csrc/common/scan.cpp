@@ -46,12 +46,11 @@ Request::Request(int64_t operation, int64_t flags, const pk_operand *operands, c
     require(dimensions >= 1 && dimensions <= PK_MAX_DIMS, "dimensions is not from 1 to PK_MAX_DIMS");
     require(outer >= 0 && rows >= 1 && outer <= dimensions && rows <= dimensions - outer,
             "outer and rows are not among the dimensions");
-    require((flags & ~int64_t(PK_SCAN_EXCLUSIVE | PK_SCAN_SKIP_NAN)) == 0,
-            "flags has bits that mean nothing");
+    require((flags & ~int64_t(PK_SCAN_EXCLUSIVE | PK_SCAN_SKIP_NAN)) == 0, "flags has an unknown bit");
     for (int i = 0; i < 2; ++i) {
         require(operands[i].type >= 0 && operands[i].type < PK_TYPE_COUNT, "an operand's type is unknown");
         require(operands[i].address != 0, "an operand is a null pointer");
-        require((operands[i].flags & ~allowed) == 0, "an operand's flags have bits that mean nothing");
+        require((operands[i].flags & ~allowed) == 0, "an operand has unknown flags");
     }
     from = operands[0].type;
     to = operands[1].type;

@@ -24,7 +24,7 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     require(in.width > 0, "width is not positive");
     require(picked >= 0, "index_count is negative");
     require((flags & ~(PK_TAKE_BATCHED_INDICES | PK_TAKE_INDICES_IN_BOUNDS)) == 0,
-            "flags has bits that mean nothing");
+            "flags has an unknown bit");
     const char *const large = "the arrays have too many elements";
     const int64_t request = product(product(in.outer, in.count, large), in.width, large);
     const int64_t wanted = product(product(in.outer, picked, large), in.width, large);

@@ -26,7 +26,7 @@ extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t devi
                                   int32_t valid, int32_t *device) {
     return pk::guarded([&] {
         pk::plan::require_import(address, bytes, device_address, valid, device);
-        pk::fail(PK_UNSUPPORTED, "the CPU library has no devices: bring the array home first");
+        pk::fail(PK_UNSUPPORTED, "the CPU library has no devices: copy the array to the host first");
     });
 }
 

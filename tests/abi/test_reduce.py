@@ -186,7 +186,7 @@ def test_on_a_device_alone(raw):
     text = ctypes.c_char_p()
     raw.pk_last_error(ctypes.byref(text))
     words = text.value.decode()
-    assert "unknown flags" in words or "lies on a device, and the result does not" in words
+    assert "unknown flags" in words or "is on a device, and the result is not" in words
     assert call.untouched()
 
 

@@ -345,5 +345,5 @@ def test_places_that_are_known(plan):
     each = np.stack([np.roll(indices, n) for n in range(3)])
     take(plan, a, each, out, abi.TAKE_INDICES_IN_BOUNDS | abi.TAKE_BATCHED_INDICES)
     assert (out == np.take_along_axis(a, each, 1)).all()
-    with pytest.raises(errors.InvalidArgument, match="flags has bits that mean nothing"):
+    with pytest.raises(errors.InvalidArgument, match="flags has an unknown bit"):
         take(plan, a, indices, out, 4)

@@ -131,7 +131,7 @@ def moved(call):
     call.moves[0][1] = 8
 
 
-BEYOND = "an operand lies beyond the threads' memory"
+BEYOND = "an operand is outside of the scratch memory"
 
 
 @pytest.mark.parametrize(

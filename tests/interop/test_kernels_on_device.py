@@ -90,7 +90,9 @@ def test_the_cpu_library_refuses_them():
     buffers["address"], buffers["bytes"], buffers["flags"] = OUT.ctypes.data, OUT.nbytes, abi.BUFFER_ON_DEVICE
     run["buffers"], run["buffer_count"] = buffers.ctypes.data, 1
     options, report, length = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT), ctypes.c_int64()
-    with pytest.raises(errors.Unsupported, match="the CPU library has no devices: bring the array home"):
+    with pytest.raises(
+        errors.Unsupported, match="the CPU library has no devices: copy the array to the host"
+    ):
         loader.library("cpu").pk_run_kernels(
             run, np.zeros(8, np.uint8), 8, ctypes.byref(length), options, report
         )

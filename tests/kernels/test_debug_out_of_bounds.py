@@ -52,7 +52,7 @@ def test_far_beyond(index):
     a, b = np.zeros(8, np.int32), np.zeros(8, np.int32)
     read = told("get", pk.In(a), pk.Out(b), np.int64(index), block=2)
     assert "thread (0, 0, 0) reads 4 bytes at 0x" in read
-    assert "where no memory is; the nearest is '" in read
+    assert "which is not mapped memory; the nearest is '" in read
     written = told("put", pk.InOut(a), np.int64(index), block=2)
     assert "thread (0, 0, 0) writes 4 bytes at 0x" in written
     assert f"the nearest is 'a', of which that would be element {index}" in written
@@ -63,7 +63,7 @@ def test_far_beyond(index):
 @pytest.mark.parametrize("address", [0x123456789A0, 0x7F00DEAD0000BEEF, 1 << 16])
 def test_a_wild_pointer(address):
     message = told("wild", pk.InOut(np.array([address])))
-    assert f"writes 4 bytes at {address:#x}, where no memory is; the nearest is 'a'" in message
+    assert f"writes 4 bytes at {address:#x}, which is not mapped memory; the nearest is 'a'" in message
 
 
 def test_null_pointers():

@@ -293,7 +293,7 @@ def test_entry_refuses(engine):
     a, c = np.ones((4, 4), np.float32), np.zeros((4, 4), np.float32)
     for sizes, places, flags, precision, words in (
         ((-1, 4, 4), [(0, 0)], 0, 0, "a size is negative"),
-        ((4, 4, 4), [(0, -1)], 0, 0, "a place is negative"),
+        ((4, 4, 4), [(0, -1)], 0, 0, "an index of index_pairs is negative"),
         ((4, 4, 4), [(0, 0)], 4, 0, "unknown flags"),
         ((4, 4, 4), [(0, 0)], 0, 9, "the precision is unknown"),
         ((1 << 40, 1 << 40, 4), [(0, 0)], 0, 0, "more elements than 64 bits can count"),

@@ -81,7 +81,7 @@ void Call::begin(int64_t elements) {
     if (rest != nullptr && rest->count != 0) ranges_.assign(rest->ranges, rest->ranges + rest->count);
     for (const pk_range &range : ranges_) {
         require(range.start >= 0 && range.count >= 0 && range.start <= elements - range.count,
-                "options.rest has a range that the call has not");
+                "options.rest has a range outside of the call");
         total_ += range.count;
     }
     ranges_.erase(std::remove_if(ranges_.begin(), ranges_.end(), [](auto &r) { return r.count == 0; }),

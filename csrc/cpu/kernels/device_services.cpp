@@ -170,7 +170,7 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
         if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own memory
         char place[32];
         std::snprintf(place, sizeof(place), "0x%llx", static_cast<unsigned long long>(address));
-        const std::string message = where() + " " + what + "at " + place + ", where no memory is";
+        const std::string message = where() + " " + what + "at " + place + ", which is not mapped memory";
         guarded_buffer = launch_->guarded_memory->nearest(address);
         if (guarded_buffer == nullptr) stop(message);
         stop(message + "; the nearest is '" + guarded_buffer->label + "', of which that would be element " +

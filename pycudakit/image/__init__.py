@@ -1,4 +1,4 @@
-"""Image functions on NumPy arrays of uint8, uint16 or float32: grey or with channels, single or in batches."""
+"""Image functions on NumPy arrays of uint8, uint16 or float32: grey or with channels, one or a batch."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The functions that are not exact: their error in ULP against longer arithmetic, and their bits by place."""
+"""Accuracy of the inexact functions: errors in ULP against higher precision, and bits at any position."""
 
 import functools
 
@@ -55,7 +55,7 @@ def test_no_bound_exceeds_four_ulp():
 
 
 def exact(name, *arguments):
-    """Return the function's values as long doubles, of 64 bits or more."""
+    """Return the function's values as long doubles, with a significand of 64 bits or more."""
     if not LONG and arguments[0].dtype == np.float64:
         pytest.skip("long double is double here; test_against_mpmath remains")
     with np.errstate(all="ignore"):
@@ -63,7 +63,7 @@ def exact(name, *arguments):
 
 
 def by_mpmath(name, *arguments):
-    """Return the function's value to 400 bits, or more where the argument is huge."""
+    """Return the function's value to 400 bits, or more if the argument is huge."""
     x = [mpmath.mpf(a) for a in arguments]
     own = {
         "cbrt": lambda a: mpmath.sign(a) * mpmath.cbrt(abs(a)),
@@ -110,7 +110,7 @@ def check(name, dtype, *arguments):
     assert error[worst] <= bound(name, dtype), f"{at(worst)}, {float(error[worst]):.3f} ULP"
 
 
-# Where each function changes its ways: the edges of its domain, of its overflow and underflow, its zeros.
+# Arguments where a function's algorithm or behaviour changes: edges of its domain and of overflow, and zeros.
 EDGES = {
     "exp": [88.7228, -87.3365, -103.97, 709.782712893384, -708.396, -745.133, 11.09, -17.3],
     "exp2": [127.99999, -126, -149, 1023.9999999999999, -1022, -1074, 15.99, -24, -25],
@@ -199,7 +199,7 @@ def test_binary(engine, name, dtype):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["power", "float_power"])
 def test_squares_are_rounded_once(engine, name, dtype):
-    """As NumPy has them by a number, and by arrays too, whatever else is raised beside them."""
+    """As NumPy's with a scalar exponent; also in arrays of exponents, whatever the others are."""
     function, x = (
         getattr(pk, name),
         np.concatenate([special_values(dtype), build(dtype, (5000,), "ordinary", 4)]),
@@ -234,7 +234,7 @@ HUGE = [
 
 @functools.cache
 def reference(name):
-    """Return arguments and values by mpmath."""
+    """Return arguments, and the values computed by mpmath."""
     rng = np.random.default_rng(11)
     bits = build("float64", (400,), "bits", 12)
     x = np.concatenate(
@@ -304,7 +304,7 @@ def test_bits_do_not_depend_on_place(engine, name, dtype):
             for start in (0, 1, size - 250, size - 500 - length // 2):
                 part = slice(start, start + length)
                 assert_values(function(*(i[part] for i in inputs)), whole[part], context=f"{start}, {length}")
-        # Blocks that hold a value outside of a fast path.
+        # Blocks that contain a value for which the fast path does not hold.
         spoilt = [i.copy() for i in inputs]
         for i in spoilt:
             i[::97] = np.finfo(dtype).max

@@ -1,4 +1,4 @@
-"""np.errstate, the functions that are not ufuncs, signatures, casts, and bad input."""
+"""`np.errstate`, the elementwise functions that are not ufuncs, signatures, casts, and bad input."""
 
 import inspect
 import io
@@ -69,7 +69,7 @@ def test_errstate_modes(engine, name, kind, arguments, mode, capfd):
     assert our_words == numpy_words
     assert type(ours) is type(numpys)
     assert mode != "raise" or str(ours) == str(numpys)
-    # NumPy calls with every flag of the call, so 8 | 2 where it met both: what happened comes first.
+    # NumPy passes all flags of the call, 8 | 2 if both occurred; the first argument names the error.
     assert [c[0] for c in calls[pk]] == [c[0] for c in calls[np]]
     assert calls[pk] == calls[np]
     assert logs[pk].getvalue() == logs[np].getvalue()
@@ -137,7 +137,7 @@ def test_clip(engine, data):
         ours, numpys = outcome(pk.clip, a, *bounds), outcome(np.clip, a, *bounds)
         assert_same_outcome(ours, numpys, free_zero=True, context=f"clip({describe(a, *bounds)})")
     numbers = data.draw(st.sampled_from([(1, 5), (0, None), (None, 3), (2.5, 7), (5, 1), (0, 200), (-3, 3)]))
-    if a.dtype.kind in "iu" and not has_numpy("2.1"):  # until then, limits are of a's type
+    if a.dtype.kind in "iu" and not has_numpy("2.1"):  # before, limits are of a's type
         numbers = tuple(n if type(n) is not int else max(0, min(n, 127)) for n in numbers)
     ours, numpys = outcome(pk.clip, a, *numbers), outcome(np.clip, a, *numbers)
     assert_same_outcome(ours, numpys, free_zero=True, context=f"clip({describe(a, *numbers)})")
@@ -151,7 +151,7 @@ def test_clip_keywords(engine):
     ours = np.zeros((40, 50))
     assert pk.clip(a, min=-5, max=5, out=ours, where=mask) is ours
     assert_values(ours, out)
-    if has_numpy("2.1"):  # which has these limits
+    if has_numpy("2.1"):  # earlier versions have no such keywords
         compare("clip", a, None, None)
         compare("clip", a, min=3)
         compare("clip", a, max=3)
@@ -171,7 +171,7 @@ def test_clip_keywords(engine):
 def test_round(engine, array, decimals):
     if array.dtype.kind in "iu" and array.itemsize > 2 and decimals < 0:  # may exceed its type
         assume(np.max(np.abs(array.astype(float)), initial=0) <= np.iinfo(array.dtype).max // 2)
-    compare("round", array, decimals, strides=0 not in array.strides)  # as of astype, below
+    compare("round", array, decimals, strides=0 not in array.strides)  # see astype, below
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", ">i2"])
@@ -222,7 +222,7 @@ def test_nan_to_num(engine, array, copy):
 
 
 def test_nan_to_num_of_integers_looks_at_no_replacement(engine):
-    """Nor does it write to them: they may be read-only."""
+    """Inputs may be read-only: calls do not write to them."""
     for dtype in ("int8", "uint64", "bool"):
         for shape in ((3000,), ()):
             x = np.ones(shape, dtype)
@@ -258,7 +258,7 @@ def test_nan_to_num_of_numbers(engine):
 
 
 def saturated(array, dtype):
-    """The documented rule, by Python's integers."""
+    """The documented rule, computed with Python's integers."""
     info = np.iinfo(dtype)
     flat = [
         0 if math.isnan(v) else max(info.min, min(info.max, int(min(max(v, -1e300), 1e300))))
@@ -289,7 +289,7 @@ def test_astype(engine, array, to, swap):
     if array.dtype.kind == "f" and np.dtype(to).kind == "u":
         array = np.asarray(np.abs(array))
     wanted = np.dtype(to).newbyteorder() if swap else np.dtype(to)
-    # NumPy lays out a copy of zero strides in an order of its own.
+    # NumPy uses its own layout for a copy of an array with zero strides.
     compare("astype", array, wanted, strides=wanted.isnative and 0 not in array.strides)
 
 
@@ -316,7 +316,7 @@ def test_astype_copy(engine):
     assert pk.astype(a, np.float64, copy=False) is a
     assert not np.shares_memory(pk.astype(a, np.float64), a)
     assert pk.astype(a, "i4", copy=False).dtype == np.int32
-    if has_numpy("2.1"):  # which takes numbers
+    if has_numpy("2.1"):  # earlier versions do not take numbers
         compare("astype", np.float16(9), np.dtype("u1"))
     assert_values(pk.astype([1.5, 2.5], "f4"), np.array([1.5, 2.5], "f4"))
 
@@ -328,11 +328,11 @@ def test_astype_copy(engine):
 def test_parameters_are_numpys(name):
     ours = inspect.signature(getattr(pk, name)).parameters.values()
     known = {p.name: p.kind for p in ours}
-    if name == "where":  # NumPy's has no signature
+    if name == "where":  # NumPy's function has no signature
         assert list(known) == ["condition", "x", "y"]
         return
     theirs = inspect.signature(getattr(np, name)).parameters.values()
-    # device= and the ufunc keywords of clip aside, which stay NumPy's.
+    # Apart from device= and the ufunc keywords of clip, which only NumPy supports.
     wanted = {p.name: p.kind for p in theirs if p.name not in ("kwargs", "device")}
     assert {n: known[n] for n in wanted} == wanted
 
@@ -458,7 +458,7 @@ def test_negative_power_leaves_out_untouched(engine):
 
 
 def test_no_size_leaves_floats_to_numpys_casts():
-    """Out of range, NumPy disagrees with itself, so under `auto` even small calls are ours."""
+    """NumPy's casts out of range are inconsistent, so under `auto` even small calls use an engine."""
     far = np.array([300, -np.inf, np.nan])
     saturated = np.array([127, -128, 0], np.int8)
     with pk.engine("auto"), np.errstate(invalid="ignore"):
@@ -475,7 +475,7 @@ def test_no_size_leaves_floats_to_numpys_casts():
 @pytest.mark.parametrize("name", ["add", "less", "power", "divmod", "arctan2", "logical_and"])
 @pytest.mark.parametrize("casting", ["no", "equiv", "safe", "same_kind", "unsafe"])
 def test_casting_of_python_numbers(engine, name, casting):
-    """NumPy's resolve_dtypes crashes on some of these."""
+    """NumPy's resolve_dtypes crashes for some of these."""
     for dtype, number in itertools.product(["int8", "int64", "uint8", "float32", "float64"], [1, 1.5]):
         compare(name, np.ones(3, dtype), number, casting=casting)
         compare(name, number, np.ones(3, dtype), casting=casting)
@@ -514,7 +514,7 @@ class _Wrapping:
 
 
 def test_what_numpy_alone_takes_stays_what_it_is():
-    """Under auto the answer is NumPy's own, subclasses, wrappers and all."""
+    """Under `auto` the result is NumPy's, including subclasses and wrappers."""
     masked = np.ma.array([1.5, 2.5], mask=[False, True])
     assert pk.sqrt(_Wrapping()) == ("wrapped", [1.0, 2.0])
     assert pk.astype(masked, "f4").mask.tolist() == [False, True]
@@ -542,7 +542,7 @@ def test_subok_is_a_bool(engine):
 def test_an_out_in_a_tuple_is_taken_again_and_again(kind):
     x = np.array([1.0, 4.0])
     with pk.engine(kind):
-        for _ in range(4):  # `auto` learns from a call what it does with the next
+        for _ in range(4):  # the first calls fill the dispatch cache
             for name, arguments in (("sqrt", (x,)), ("add", (x, x)), ("maximum", (x, 2))):
                 out = np.empty(2)
                 assert getattr(pk, name)(*arguments, out=(out,)) is out

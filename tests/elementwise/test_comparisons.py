@@ -1,4 +1,4 @@
-"""`isclose`, `allclose` and `array_equal`: NumPy's answer, for any types and layouts."""
+"""`isclose`, `allclose` and `array_equal` against NumPy, for all types and layouts."""
 
 import numpy as np
 import pytest
@@ -90,7 +90,7 @@ def test_what_numpy_alone_takes():
         pk.isclose(np.zeros(3), np.zeros(2))
 
 
-BELOW_ONE = 1 - 2.0**-53  # which is 1 as a float32
+BELOW_ONE = 1 - 2.0**-53  # rounds to 1 in float32
 
 
 @pytest.mark.parametrize(

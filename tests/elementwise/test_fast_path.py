@@ -1,4 +1,4 @@
-"""Calls whose way is short, since what the library takes is prepared: they answer as all others do."""
+"""The fast path of elementwise calls gives the results, warnings and errors of the general path."""
 
 import gc
 import inspect
@@ -24,7 +24,7 @@ from pycudakit._runtime.engine_choice import EngineChoice
 
 @pytest.fixture
 def made(monkeypatch):
-    """The work that is prepared from here on, of which there is none yet, and nothing that calls taught."""
+    """Empty the caches, and collect the prepared programs that are made from now on."""
     element_function.plain_program.cache_clear()
     element_function.compile_function.cache_clear()
     for taught in (pk.add, pk.multiply):
@@ -40,7 +40,7 @@ def made(monkeypatch):
 
 
 class Library:
-    """An engine's library that does something else first, or after."""
+    """Wrap an engine's library so that it runs other code before or after an entry."""
 
     def __init__(self, engine, monkeypatch, before=lambda: None, after=lambda: None):
         self.real, self.before, self.after = loader.library(engine), before, after
@@ -62,7 +62,7 @@ class Library:
 
 
 def told(call, *arguments, **keywords):
-    """Return what a call comes to: the result and the warnings, or the error."""
+    """Return the outcome of a call: the result and the warnings, or the error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -77,7 +77,7 @@ def told(call, *arguments, **keywords):
 
 
 def assert_alike(call, *arguments, **keywords):
-    """Compare a call with one that isn't plain: whose progress is asked for."""
+    """Compare a call with the same call on the general path, which a progress callback forces."""
     with pk.engine(progress=lambda *_: None):
         want = told(call, *arguments, **keywords)
     for _ in range(2):
@@ -90,7 +90,7 @@ NUMBERS = [0, 2, -1, 300, 2**40, 10**400, 1.5, -0.0, 1e300, float("inf"), float(
 
 @pytest.mark.parametrize("name", ["add", "divide", "less", "power", "left_shift", "arctan2"])
 def test_alike_for_numbers(engine, name):
-    """Numbers that a type holds, and others, in turn."""
+    """Numbers that a type can hold, alternating with others."""
     function = getattr(pk, name)
     for dtype in DTYPES:
         x = np.arange(5).astype(dtype)
@@ -100,7 +100,7 @@ def test_alike_for_numbers(engine, name):
 
 
 def test_what_is_plain(engine, monkeypatch):
-    """The long way is closed here."""
+    """The general path is disabled here."""
 
     def closed(*_):
         raise LookupError("the long way")
@@ -140,11 +140,11 @@ def test_shapes_change_between_calls(engine, made):
         assert (got == a + b).all()
         assert_alike(pk.divmod, a, b)
         assert_alike(pk.evaluate, "a * 2 - b", {"a": a, "b": b})
-    assert len(made) <= 2  # one for each function
+    assert len(made) <= 2  # one per function
 
 
 def test_layouts_in_turn(engine):
-    """Of one program: what a call of strided, swapped or broadcast arrays leaves does no harm."""
+    """Calls with strided, byte-swapped or broadcast arrays leave no state behind in the prepared program."""
     a = np.arange(24.0).reshape(4, 6)
     frozen = a.copy()
     frozen.flags.writeable = False
@@ -156,7 +156,7 @@ def test_layouts_in_turn(engine):
 
 
 def test_read_only_and_borrowed_inputs(engine):
-    """Without the warning that an array from `broadcast_arrays` may become read-only."""
+    """Broadcast without NumPy's warning that an array from `broadcast_arrays` may become read-only."""
     wide, _ = np.broadcast_arrays(np.arange(3.0), np.ones((1, 3)))
     assert wide.flags.c_contiguous
     held = np.frombuffer(bytes(24))
@@ -270,7 +270,7 @@ def test_errors_leave_the_next_call_right(engine, made):
 
 
 def test_an_error_of_a_handler(engine):
-    """It may be of a kind that means something to us: not here."""
+    """A user's exception may be of a class that the library handles elsewhere: it propagates."""
 
     def handler(*_):
         raise OverflowError("the handler's")
@@ -301,7 +301,7 @@ def test_a_library_that_fails(engine, monkeypatch, failure):
 
 
 def test_a_call_inside_a_call(engine, monkeypatch, made):
-    """A signal's handler may make the very call that is under way."""
+    """A signal handler may make the same call as the one that it interrupts."""
     depth = []
 
     def again():
@@ -320,11 +320,11 @@ def test_a_call_inside_a_call(engine, monkeypatch, made):
             got = pk.subtract(np.arange(1000.0), 7)
             assert (got == np.arange(1000.0) - 7).all()
             assert len(depth) == 3
-    assert len(made) <= 4  # as many as were under way at once
+    assert len(made) <= 4  # as many as ran at the same time
 
 
 def test_a_call_inside_a_report(engine):
-    """What np.errstate calls may call as well; it doesn't change what the outer call met."""
+    """A handler of np.errstate may call functions, too; that doesn't change the outer call's flags."""
     seen = []
 
     def handler(kind, flag):
@@ -343,7 +343,7 @@ def test_a_call_inside_a_report(engine):
 
 
 def test_threads(engine):
-    """Each has its own answers, exceptions and last call."""
+    """Each thread has its own results, exceptions and last call."""
     wrong = []
     start = threading.Barrier(6)
 
@@ -369,7 +369,7 @@ def test_threads(engine):
 
 
 def test_the_last_call_is_the_threads(engine):
-    """What was prepared serves another thread then; what it told of this one's call stays."""
+    """Another thread may reuse a prepared program; the log of this thread's call does not change."""
 
     def small():
         with pk.engine(engine):
@@ -394,7 +394,7 @@ def test_a_profile_sees_all(engine, made):
     pk.hypot(a, a)
     assert len(p.calls) == 3
     assert pk.last_call().spans is None
-    assert [work.options["spans"].tolist() for work in made] == [[0]]  # that are gone
+    assert [work.options["spans"].tolist() for work in made] == [[0]]  # which have been freed
 
 
 def test_auto_takes_the_short_way_to_the_cpu(monkeypatch, made):
@@ -436,10 +436,10 @@ def test_arrays_are_not_kept(engine, made):
 
 
 def test_work_is_few(engine, made):
-    """However many calls there are, and of whatever arrays."""
+    """The caches are bounded for any number of calls with any arrays."""
     a = np.ones(64)
     for n in range(1, 40):
         pk.heaviside(a[:n], 0.5)
         pk.heaviside(a[:n:2], 0.5)
         pk.heaviside(a[:n], 0.5, where=a[:n] > 0)
-    assert len(made) <= 2  # a program with a mask, and one without
+    assert len(made) <= 2  # with a mask, and without

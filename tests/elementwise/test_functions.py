@@ -1,4 +1,4 @@
-"""Every elementwise function against NumPy: dtypes, shapes, layouts, values, warnings, errors."""
+"""Every elementwise function against NumPy: dtypes, shapes, layouts, values, warnings and errors."""
 
 import warnings
 
@@ -41,7 +41,7 @@ BINARY = [
     "bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "copysign", "nextafter",
     "heaviside", "fmod", "gcd", "lcm", "ldexp",
 ]
-# A stated error of at most 4 ULP; NumPy's own comes on top. test_accuracy.py holds them to their bounds.
+# A stated error of at most 4 ULP, in addition to NumPy's own; test_accuracy.py checks the exact bounds.
 INEXACT = {
     "cbrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "arcsin",
     "arccos", "arctan", "sinh", "cosh", "tanh", "arcsinh", "arccosh", "arctanh", "power", "float_power",
@@ -58,7 +58,7 @@ def compare(name, *arguments, strides=True, **keywords):
     context = f"{name}({describe(*arguments)})"
     free_zero = name in FREE_ZERO
     if name == "nextafter" and np.result_type(*arguments) == np.float16:
-        free_zero = True  # of float16 zeros, NumPy gave the first until 2.5, and since then, as C, the second
+        free_zero = True  # of two float16 zeros, NumPy returns the first before 2.5, then the second, as C
     assert_same_outcome(ours, numpys, ulp, free_zero, strides, context)
 
 
@@ -125,7 +125,7 @@ def test_exact_over_many_bits(engine, name, dtype):
 @pytest.mark.parametrize("layout", ["C", "F", "step", "reversed", "broadcast", "swapped", "misaligned"])
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float64"])
 def test_many_elements(engine, dtype, layout):
-    """More than one thread or chunk takes at once, of every layout, with a broadcast operand and with out."""
+    """Arrays for more than one thread or chunk, of every layout, with a broadcast operand and with `out`."""
     a = lay_out(build(dtype, (601, 1201), "ordinary", 1), layout)
     for b in (build(dtype, (1201,), "small", 2), build(dtype, (601, 1), "small", 3), a[::-1, ::-1]):
         compare("add", a, b)
@@ -151,7 +151,7 @@ SOME = ["add", "multiply", "divide", "floor_divide", "maximum", "less", "power",
 
 
 def compare_out(name, arguments, make_out, ulp=0, **keywords):
-    """Compare what is in `out` afterwards; after an error, that it is what it was."""
+    """Compare the contents of `out` after the call; after an error, that they did not change."""
     mine, theirs = make_out(), make_out()
     before = mine.copy()
     context = f"{name}({describe(*arguments)}, out={describe(mine)}, {keywords})"
@@ -163,7 +163,7 @@ def compare_out(name, arguments, make_out, ulp=0, **keywords):
         assert ours[2] == numpys[2], context
         computed = np.result_type(*arguments)
         if ulp and computed.kind == "f" and computed.itemsize < mine.dtype.itemsize:
-            mine, theirs = mine.astype(computed), theirs.astype(computed)  # whose ulps count
+            mine, theirs = mine.astype(computed), theirs.astype(computed)  # in which the ULPs are counted
         assert_values(mine, theirs, ulp, name in FREE_ZERO, context)
     else:
         assert_same_outcome(ours, numpys, context=context)
@@ -179,7 +179,7 @@ def test_out(engine, name, data):
     layout = data.draw(
         st.lists(st.sampled_from(["F", "step", "reversed", "swapped", "misaligned"]), max_size=2)
     )
-    # 10 to the 10, or 1 / 0, is more than most integers hold.
+    # Most integer types cannot hold 10 to the 10, or 1 / 0.
     large = name in ("power", "divide") or (name == "floor_divide" and np.result_type(a, b).kind == "f")
     dtype = data.draw(st.sampled_from(FLOATS) if large else dtypes)
     casting = data.draw(st.sampled_from(["same_kind", "unsafe", "safe", "no"]))
@@ -256,7 +256,7 @@ def test_dtype_and_casting(engine, name, data):
 
 @given(data=st.data())
 def test_out_that_overlaps(engine, data):
-    """Any slices of one array as inputs and output: NumPy answers as if the inputs were copied first."""
+    """Overlapping slices as inputs and output give the result as if the inputs were copied first."""
     size = data.draw(st.sampled_from([1, 2, 20, 300, 5000]))
     count = data.draw(st.integers(1, size))
 
@@ -272,7 +272,7 @@ def test_out_that_overlaps(engine, data):
     dtype = data.draw(st.sampled_from(["float32", "int64", "uint8", "float64"]))
     name = data.draw(st.sampled_from(["add", "subtract", "divide", "less", "sqrt", "floor_divide"]))
     cast = getattr(np, name).resolve_dtypes((*[np.dtype(dtype)] * getattr(np, name).nin, None))[-1] != dtype
-    # Where a masked out is cast, NumPy casts its masked-off elements there and back.
+    # If a masked `out` is cast, NumPy casts its masked-off elements back and forth.
     mask = build("bool", (count,), "bits", 9) if not cast and data.draw(st.booleans()) else True
     results = []
     for module in (pk, np):
@@ -318,7 +318,7 @@ def test_divmod_outs(engine):
         x is y for x, y in zip(pk.divmod(a, b, quotient, remainder), (quotient, remainder), strict=True)
     )
     assert (remainder == a % b).all()
-    for order in ((0, 1), (1, 0)):  # onto its own inputs
+    for order in ((0, 1), (1, 0)):  # in place
         inputs = a.copy(), b.copy()
         pk.divmod(*inputs, out=tuple(inputs[i] for i in order))
         assert (inputs[order[0]] == a // b).all()

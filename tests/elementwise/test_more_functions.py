@@ -1,4 +1,4 @@
-"""Functions whose oracle is not NumPy's own to the last place, and other names of functions."""
+"""Functions that are checked by other means than NumPy's last bits, and aliases."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_logarithms_of_sums(engine, name, dtype, data):
         got = getattr(pk, name)(a[:, None], b)
         wide = np.longdouble
         want = getattr(np, name)(a[:, None].astype(wide), b.astype(wide))
-        # Where the parts cancel, the error is that of the parts.
+        # If the parts cancel, the error bound is that of the parts.
         size = np.maximum(np.abs(want), 1)
         wrong = ~np.isclose(got.astype(wide), want, 0, 2.5 * np.finfo(dtype).eps * size, equal_nan=True)
         beyond = np.abs(want) > np.finfo(dtype).max

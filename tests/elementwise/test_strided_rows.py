@@ -1,4 +1,4 @@
-"""Operands whose rows are dense but lie apart: short ones and long ones, beside what is repeated."""
+"""Operands with dense but separated rows, short and long, together with broadcast operands."""
 
 import itertools
 
@@ -18,7 +18,7 @@ def _unaligned(array):
     return moved
 
 
-# What is of a shape, of an array with a border of one element.
+# A view of a shape, inside an array with a border of one element.
 FORMS = {
     "inside": lambda a: a[(slice(1, -1),) * a.ndim],
     "dense": lambda a: a[(slice(1, -1),) * a.ndim].copy(),

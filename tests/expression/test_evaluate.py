@@ -1,4 +1,4 @@
-"""`pk.evaluate`: NumPy, evaluating the same string through Python, is what its results are compared with."""
+"""`pk.evaluate` against NumPy, which evaluates the same string by Python's `eval`."""
 
 import itertools
 import sys
@@ -57,21 +57,21 @@ dtypes = st.sampled_from(
 
 
 def by_numpy(expression, names):
-    """What a NumPy user gets; a 0-d result is a scalar, and the byte order the machine's."""
+    """NumPy's result, with 0-d arrays as scalars, and in the native byte order."""
     result = np.asarray(eval(expression, dict(FUNCTIONS), names))
     return result.astype(result.dtype.newbyteorder("="), copy=False)[()]
 
 
 def check(expression, names, ulp=0):
-    """Compare types, shapes and values with NumPy's; of a result that NumPy refuses, the kind of error."""
+    """Compare types, shapes and values with NumPy's; for a refused call, the class of the error."""
     ours, numpys = outcome(pk.evaluate, expression, names), outcome(by_numpy, expression, names)
     if isinstance(ours[1], OverflowError) and "where(" in expression:
-        return  # np.where wraps a Python integer that its company cannot hold
+        return  # np.where wraps a Python integer that the other operand's type cannot hold
     if ours[0] == numpys[0] == "error":
-        assert isinstance(ours[1], REFUSALS), ours  # which of several errors comes first is free
+        assert isinstance(ours[1], REFUSALS), ours  # which of several errors is raised is not specified
         assert isinstance(numpys[1], REFUSALS), numpys
         return
-    if any("scalar" in text for text in numpys[2]):  # NumPy's scalars warn of more than its arrays do
+    if any("scalar" in text for text in numpys[2]):  # NumPy warns more for scalars than for arrays
         ours, numpys = (*ours[:2], set()), (*numpys[:2], set())
     assert_same_outcome(
         ours, numpys, ulp, strides=False, free_zero=True, context=f"{expression} of {names!r:.300}"
@@ -148,7 +148,7 @@ def test_powers(engine, dtype, n):
         x = np.append(x, np.finfo(dtype).max)
     for expression in POWERS:
         if expression == "x**2.0" and not has_numpy("2.3"):
-            continue  # which warns of a square
+            continue  # NumPy warns for a square
         check(expression, {"x": x, "n": n}, ulp=2)
 
 
@@ -529,7 +529,7 @@ def test_long_expressions_are_refused_soon(text, most):
     began = time.process_time()
     with pytest.raises(ValueError, match=f"more than {most}; compute it in parts") as caught:
         pk.evaluate(text, {"x": x})
-    assert time.process_time() - began < 10  # and not minutes, as what is quadratic
+    assert time.process_time() - began < 10  # a quadratic algorithm would take minutes
     assert len(str(caught.value)) < 100
 
 

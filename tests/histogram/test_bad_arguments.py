@@ -1,4 +1,4 @@
-"""What counting refuses: with NumPy's words, or, of the C ABI, with a status and nothing written."""
+"""Bad arguments of counting: NumPy's errors, or, from the C ABI, a status with nothing written."""
 
 import ctypes
 
@@ -57,7 +57,7 @@ def test_errors(engine, case):
     name, arguments = WRONG[case]
     ours, numpys = outcome(getattr(pk, name), *arguments), outcome(getattr(np, name), *arguments)
     assert numpys[0] == "error"
-    if isinstance(ours[1], errors.Unsupported):  # what NumPy refuses may be nothing for an engine, either
+    if isinstance(ours[1], errors.Unsupported):  # an engine may refuse it for another reason than NumPy
         with pk.engine("auto"):
             ours = outcome(getattr(pk, name), *arguments)
     assert_same_outcome(ours, numpys, context=case)

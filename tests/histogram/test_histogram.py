@@ -1,4 +1,4 @@
-"""Counting against NumPy: every bin, every edge and every warning."""
+"""`bincount`, `histogram`, `histogram2d` and `digitize` against NumPy: every bin, edge and warning."""
 
 import contextlib
 import hashlib
@@ -124,12 +124,12 @@ def test_bytes_that_are_no_whole_words(engine, constants):
 
 @given(data=st.data())
 def test_histogram(engine, data):
-    """By width: values around each edge, in every type."""
+    """Uniform bins: values around each edge, in every type."""
     dtype = data.draw(st.sampled_from([*INTEGERS, *FLOATS, *FLOATS]))
     count, span = data.draw(counts), data.draw(ranges)
     try:
         edges = np.histogram_bin_edges(np.empty(0, dtype), count, span)
-    except ValueError:  # of a float16, for which they are too many
+    except ValueError:  # too many bins for float16
         edges = np.linspace(*span, 3)
     values = data.draw(near_edges(dtype, edges))
     same("histogram", values, count, span)
@@ -202,7 +202,7 @@ def test_integers_that_floats_cannot_hold(engine):
 
 
 def test_extremes(engine):
-    """The range is from the least to the greatest, wherever these are."""
+    """The range is from the least to the greatest element, at any position."""
     for dtype in DTYPES:
         for size in (1, 2, 100, 100_000):
             values = build(dtype, (size,), "ordinary", size)
@@ -222,7 +222,7 @@ def test_extremes(engine):
 
 
 def test_near_every_edge(engine):
-    """The correction of an index is against the real edges, by one."""
+    """An index by the bin width is corrected by at most one, by comparing with the real edges."""
     for dtype in FLOATS:
         for count, span in [(100, (0, 1)), (77, (0.1, 0.7)), (500, (-1.0, 1e3)), (3, (1e-3, 1.1e-3))]:
             try:
@@ -247,7 +247,7 @@ def test_near_every_edge(engine):
 
 
 def in_runs(values, weights, count):
-    """Add weights as pk_weighted_histogram does: run by run."""
+    """Add weights in the order of pk_weighted_histogram: run by run."""
     total, run = np.zeros(count), RUN
     while run < 4 * count:
         run *= 2
@@ -287,7 +287,7 @@ def test_histogram_with_weights(engine, dtype):
         same("histogram", values, 20, (-15, 15), weights=weights, density=density)
     if dtype not in FLOATS:
         same("histogram", values, [-100, -1, 0, 2.5, 100], weights=weights)
-    else:  # NumPy's sums are differences of longer ones
+    else:  # NumPy subtracts sums over all elements
         got = pk.histogram(values, [-100, -1, 0, 2.5, 100], weights=weights)[0]
         assert got.dtype == weights.dtype
         where = np.digitize(values, [-100, -1, 0, 2.5, 100]).ravel()

@@ -1,4 +1,4 @@
-"""Histograms of points of many dimensions, against NumPy's."""
+"""`histogramdd` against NumPy."""
 
 import numpy as np
 import pytest

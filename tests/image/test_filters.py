@@ -1,4 +1,4 @@
-"""Filters of images against SciPy in float64: types, windows, borders, channels, layouts, values, errors."""
+"""Image filters against SciPy in float64: types, windows, borders, channels, layouts, values and errors."""
 
 import math
 import subprocess
@@ -44,12 +44,12 @@ def pictures(draw, dtype=None):
 
 
 def plane(a):
-    """Return where an image's rows are among the axes."""
+    """Return the axis of an image's rows."""
     return a.ndim - 3 if a.ndim >= 3 and a.shape[-1] in (3, 4) else a.ndim - 2
 
 
 def spread(a, rows, columns, other):
-    """Return an entry for each axis."""
+    """Return a value for each axis of an array."""
     at = plane(a)
     return (other,) * at + (rows, columns) + (other,) * (a.ndim - at - 2)
 
@@ -87,7 +87,7 @@ def test_box_blur(engine, a, rows, columns, mode):
     got = pk.image.box_blur(a, (rows, columns), mode=mode, cval=7)
     context = f"{describe(a)} {rows, columns} {mode}"
     ones = np.ones((rows, columns))
-    if a.dtype.kind == "u":  # sums are exact, and so are the quotients' roundings
+    if a.dtype.kind == "u":  # sums are exact, and quotients correctly rounded
         exact = as_type(correlated(a, ones, mode, 7) / (rows * columns), a.dtype)
         assert_values(got, exact, context=context)
     else:
@@ -111,7 +111,7 @@ def test_box_that_shrinks(engine, a, rows, columns):
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 @pytest.mark.parametrize("size", [3, 11, 12, 15, 16, 62, 63, (1, 63), (63, 2)])
 def test_means_of_extremes(engine, dtype, size):
-    """Every sum that a window of a few large values can have, and halves among the means."""
+    """Every sum that a window of a few large values can have, including ties of the mean."""
     most = np.iinfo(dtype).max
     a = np.full((70, 150), most, dtype)
     a[:, ::2] = most - 1
@@ -213,7 +213,7 @@ def test_large_windows(engine, name, dtype):
 
 
 def test_order_of_special_floats(engine):
-    """NaN is last among a median's, and wins an extreme; zeros and infinities have their places."""
+    """NaN sorts last in a median, and propagates in minima and maxima; also zeros and infinities."""
     a = build("float32", (60, 70), "special", 6)
     padded = np.pad(a, 2, mode="symmetric")
     windows = np.lib.stride_tricks.sliding_window_view(padded, (5, 5)).reshape(60, 70, 25)
@@ -239,7 +239,7 @@ def test_nan_and_infinity_in_sums(engine):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_channels_and_batches(engine, dtype):
-    """Each channel, and each image, is as if alone."""
+    """Each channel of each image is filtered separately."""
     a = build(dtype, (3, 40, 50, 3), "ordinary", 8)
     weights = np.random.default_rng(0).standard_normal((5, 4))
     for function in (
@@ -273,7 +273,7 @@ def test_split():
 
 
 def test_many_bands(engine):
-    """An image of many bands and strips, of which each depends on its neighbours."""
+    """An image of many bands and strips, each of which needs its neighbours."""
     a = build("uint8", (700, 2100), "bits", 9)
     weights = np.random.default_rng(0).integers(-9, 9, (7, 9))
     want = as_type(correlated(a, weights.astype(float), "wrap"), "uint8")
@@ -287,7 +287,7 @@ def test_many_bands(engine):
 @pytest.mark.parametrize("shape", [(531, 300), (2, 400, 97, 3), (70, 1500, 4)])
 @pytest.mark.parametrize("in_place", [0, 1 << 24])
 def test_bands_on_their_way(engine, shape, mode, in_place):
-    """Images that go up in several chunks, each with the rows around it."""
+    """Images that are uploaded in several chunks, each with the rows around it."""
     a = build("float32", shape, "small", 4)
     tuned = {"chunk_bytes": 256 << 10, "in_place_bytes": in_place, "smallest_chunk": 1, "threads": 3}
     weights = np.rint(np.random.default_rng(0).standard_normal((12, 3)) * 5)
@@ -303,7 +303,7 @@ def test_bands_on_their_way(engine, shape, mode, in_place):
 
 
 def test_bands_of_tall_and_wide_images(engine):
-    """Rows of one element, and a window that reaches beyond all that there is."""
+    """Rows of one element, and windows that exceed the image on all sides."""
     tuned = {"chunk_bytes": 256 << 10, "in_place_bytes": 0}
     with pk.tuned(**(tuned if engine == "cuda" else {})):
         for shape in [(100_000, 1), (1, 100_000), (5, 40_000)]:
@@ -420,7 +420,7 @@ def test_without_scipy():
 
 
 def test_the_abi_refuses(engine):
-    """Each fault has its message, and nothing is written."""
+    """Each bad argument has its message, and nothing is written."""
     a, out = np.ones((1, 4, 5, 3), np.uint8), np.full((1, 4, 5, 3), 77, np.uint8)
     library = loader.library(engine)
 

@@ -1,4 +1,4 @@
-"""Thresholds, equalised histograms and ranges of images against their definitions."""
+"""Thresholds, histogram equalization and normalization against their definitions."""
 
 import math
 from fractions import Fraction
@@ -17,7 +17,7 @@ from pycudakit.image import intensity
 
 
 def skimages_otsu(image, nbins=256):
-    """Return what scikit-image's threshold_otsu does, with its sums in float64."""
+    """Compute scikit-image's threshold_otsu, with sums in float64."""
     if np.all(image == image.flat[0]):
         return image.flat[0]
     if image.dtype.kind == "u":
@@ -75,7 +75,7 @@ def test_threshold(engine, data):
 
 
 def equalized(plane):
-    """Return the definition, by fractions."""
+    """Compute the definition with fractions."""
     most, values = int(np.iinfo(plane.dtype).max), plane.ravel().tolist()
     least, n = min(values), len(values)
     c0 = values.count(least)

@@ -1,4 +1,4 @@
-"""Images pixel by pixel against exact arithmetic: grey, copies, and what such functions refuse and share."""
+"""Colour conversion and copies of images against exact arithmetic, and errors of all image functions."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ WEIGHTS = {"BT.601": ((299, 587, 114), 1000), "BT.709": ((2126, 7152, 722), 1000
 
 
 def grey(a, method="BT.601", rounding="nearest"):
-    """Return the definition: integers by exact sums and a division whose ties and integers are exact."""
+    """Compute the definition: integers by exact sums, and a division that is exact for ties and integers."""
     weights, divisor = WEIGHTS[method]
     dtype = a.dtype.newbyteorder("=")
     if dtype.kind == "f":
@@ -37,7 +37,7 @@ def grey(a, method="BT.601", rounding="nearest"):
 @pytest.mark.parametrize("method", WEIGHTS)
 @pytest.mark.parametrize("rounding", ["nearest", "truncate"])
 def test_grey_of_all_colours(engine, method, rounding):
-    """All of the 2^24, in integers; and the exact one rounded to nearest even is what the definition says."""
+    """All 2^24 colours, in integers: the definition is the exact value rounded to nearest even."""
     values = np.arange(256, dtype=np.uint8)
     weights, divisor = WEIGHTS[method]
     for first in range(0, 256, 64):
@@ -88,7 +88,7 @@ def test_grey_of_layouts(engine, layout, dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_grey_of_every_length(engine, dtype):
-    """Around the vectors' lengths, with memory that ends where the pixels do."""
+    """Sizes around the vector lengths, in memory that ends with the last pixel."""
     a = build(dtype, (200, 3), "bits", 1)
     want = grey(a)
     for count in range(201):
@@ -240,7 +240,7 @@ def test_numpy():
 
 
 def test_the_abi_refuses(engine):
-    """Each refusal leaves the result as it was."""
+    """A refused call does not change the result array."""
     library = loader.library(engine)
     a, out = np.zeros((4, 5, 3), np.uint8), np.full((4, 5, 3), 7, np.uint8)
     weights, table = np.array([299, 587, 114]), np.zeros(256, np.uint16)
@@ -293,7 +293,7 @@ def test_the_abi_refuses(engine):
 
 
 def _digest(engine):
-    """Return what these calls give, of floats whose last bit an order or a contraction would change."""
+    """Return results for floats whose last bit depends on the order of operations and on contraction."""
     rng = np.random.default_rng(5)
     found = []
     with pk.engine(engine):

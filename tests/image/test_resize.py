@@ -1,4 +1,4 @@
-"""Images in another size against exact arithmetic."""
+"""Image resizing against exact arithmetic."""
 
 import math
 from fractions import Fraction
@@ -16,7 +16,7 @@ import pycudakit as pk
 
 
 def taps(method, old, new):
-    """Return, for each new place, the old ones' weights: a dense matrix; and what to divide by."""
+    """Return a dense matrix of the weights of old pixels for each new one, and the divisor."""
     matrix, unit = np.zeros((new, old)), math.gcd(old, new)
     for i in range(new):
         centre = Fraction((2 * i + 1) * old, 2 * new)
@@ -37,7 +37,7 @@ def taps(method, old, new):
 
 
 def resized(a, shape, method, own):
-    """Return the definition, sum by sum; `own` is how many axes an image has."""
+    """Compute the definition, sum by sum; `own` is the number of axes of one image."""
     dtype = a.dtype.newbyteorder("=")
     a = a if own == 3 else a[..., np.newaxis]
     a = a.astype(np.float64)
@@ -115,7 +115,7 @@ def test_area_is_exact(engine):
 
 
 def test_resize_of_special_floats(engine):
-    """What has no weight is not seen, and nothing is lost of what stays."""
+    """NaN and infinities with weight zero do not count, and others propagate."""
     a = np.array([[-0.0, np.inf, 1.0, np.nan, 5e-45, -np.inf]], np.float32)
     for method in METHODS:
         assert_values(pk.image.resize(a, a.shape, method), a)
@@ -129,7 +129,7 @@ def test_resize_is_near_opencvs(engine):
     for shape in ((35, 50), (140, 202), (33, 77), (100, 40)):
         for method, theirs in (("bilinear", cv2.INTER_LINEAR), ("area", cv2.INTER_AREA)):
             if method == "area" and (shape[0] > 70 or shape[1] > 101):
-                continue  # they interpolate then
+                continue  # OpenCV interpolates then
             got = pk.image.resize(a, shape, method).astype(int)
             want = cv2.resize(a, shape[::-1], interpolation=theirs).astype(int)
             assert np.abs(got - want).max() <= 1, (shape, method)

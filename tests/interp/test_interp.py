@@ -1,4 +1,4 @@
-"""Linear interpolation, against NumPy's."""
+"""`interp` against NumPy."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import pycudakit as pk
 from pycudakit._native import abi, loader
 
 RNG = np.random.default_rng(3)
-# NumPy's roundings where its compiler makes no fused operations, else within a few of them.
+# Equal to NumPy if its compiler made no fused operations, else within a few roundings.
 EXACT = {"rtol": 0, "atol": 1e-13, "equal_nan": True}
 
 
@@ -57,7 +57,7 @@ numbers = st.floats(-100, 100, width=16) | st.sampled_from([np.inf, -np.inf, 0.0
     st.lists(numbers | st.just(np.nan), max_size=9),
 )
 def test_as_numpy(engine, pairs, x):
-    """Equal and infinite points, too."""
+    """Equal and infinite sample points, too."""
     xp, fp = np.array(sorted(pairs)).T
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(pk.interp(x, xp, fp), np.interp(x, xp, fp), rtol=1e-13, atol=1e-12)

@@ -1,4 +1,4 @@
-"""Norms against NumPy's and exact arithmetic."""
+"""`norm` against NumPy and exact arithmetic."""
 
 import helpers.strategies as gen
 import numpy as np

@@ -1,4 +1,4 @@
-"""matmul and matrix_power against NumPy, and their errors against exact arithmetic."""
+"""`matmul` and `matrix_power` against NumPy, and their errors against exact arithmetic."""
 
 import ctypes
 import pickle
@@ -18,7 +18,7 @@ sizes = st.one_of(st.integers(0, 9), st.sampled_from([31, 33, 48, 49, 63, 65, 70
 
 
 def bound(a, b, dtype):
-    """Return how far each element may be from the product: what docs/matmul.md states."""
+    """Return the error bound of each element, as docs/matmul.md states it."""
     eps = {"float16": 2.0**-24, "float32": 2.0**-23, "float64": 2.0**-52}[dtype.name]
     depth = a.shape[-1]
     x, y = np.abs(np.asarray(a, np.longdouble)), np.abs(np.asarray(b, np.longdouble))
@@ -38,7 +38,7 @@ def agrees(got, a, b, dtype):
 
 @st.composite
 def factors(draw, dtype):
-    """Two arrays that `matmul` takes."""
+    """Two arrays with shapes that `matmul` accepts."""
     m, n, k = draw(sizes), draw(sizes), draw(sizes)
     stacks = draw(
         st.sampled_from([((), ()), ((2,), (2,)), ((2,), ()), ((), (3,)), ((2, 1), (3,)), ((0,), (1,))])

@@ -1,4 +1,4 @@
-"""dot, vdot and average against NumPy and exact arithmetic."""
+"""`dot`, `vdot` and `average` against NumPy and exact arithmetic."""
 
 import helpers.strategies as gen
 import numpy as np
@@ -14,7 +14,7 @@ PRODUCTS = ["dot", "vdot"]
 
 
 def compare(name, a, b, warnings=True):
-    """Compare a product of vectors with NumPy's in type, and its value with the right one."""
+    """Compare a product of vectors with NumPy's in type, and its value with the exact one."""
     ours, numpys = (gen.outcome(getattr(kit, name), a, b) for kit in (pk, np))
     context = f"{name}({gen.describe(a, b)})"
     kind = np.result_type(np.asarray(a), np.asarray(b))
@@ -103,7 +103,7 @@ def test_special_values(engine):
     with np.errstate(all="raise"):
         with pytest.raises(FloatingPointError, match="invalid value encountered in dot"):
             pk.dot(np.float32([inf]), np.float32([0]))
-        assert pk.vdot(np.float32([3e38]), np.float32([2])) == inf  # as silent as NumPy's
+        assert pk.vdot(np.float32([3e38]), np.float32([2])) == inf  # np.vdot does not warn, either
 
 
 def test_complex_numbers_are_numpys_under_auto():
@@ -186,7 +186,7 @@ def test_out_in_a_tuple(engine, name):
 @pytest.mark.parametrize("number", [2, 2.5, True, 2**63, np.int8(3)])
 @pytest.mark.parametrize("name", ["dot", "inner", "kron"])
 def test_numbers_are_arrays_of_their_own_types(engine, name, number):
-    """As to NumPy's functions, which do not adapt a Python number to the array beside it."""
+    """A Python number is an array of its own type, as in NumPy's functions; it is not weakly typed."""
     multiplied = getattr(pk, name)
 
     @pk.fuse

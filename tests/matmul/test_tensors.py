@@ -1,4 +1,4 @@
-"""Products of arrays of any dimensions, `trace` and `einsum`, against NumPy."""
+"""`tensordot`, `einsum`, `kron`, `inner`, `outer`, `vecdot` and `trace` against NumPy."""
 
 import helpers.strategies as gen
 import numpy as np
@@ -13,7 +13,7 @@ TYPES = ["bool", "int8", "int64", "uint16", "float16", "float32", "float64", ">f
 
 
 def compare(name, *arguments, messages=True, **keywords):
-    """Compare a function with NumPy's in everything but the last bits of floats."""
+    """Compare a function with NumPy's in everything except the last bits of floats."""
     ours, numpys = (gen.outcome(getattr(kit, name), *arguments, **keywords) for kit in (pk, np))
     context = f"{name}({gen.describe(*arguments)}, {keywords})"
     assert ours[0] == numpys[0], f"{context}: {ours[1]!r}, not {numpys[1]!r}"

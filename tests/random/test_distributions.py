@@ -1,4 +1,4 @@
-"""Random numbers: whether they are of their distributions, and what is chosen by them."""
+"""Random numbers follow their distributions: statistical tests of samples, choices and permutations."""
 
 import os
 
@@ -75,7 +75,7 @@ DISCRETE = {
 
 
 def total(base=40_000):
-    """How many are drawn: 1e8 in the long profile."""
+    """Return the sample size: 1e8 in the long profile."""
     return 100_000_000 if os.environ.get("HYPOTHESIS_PROFILE") == "long" else base
 
 
@@ -87,7 +87,7 @@ def batches(draw, rng, n):
 
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_distributions(engine, name):
-    """Kolmogorov and Smirnov's distance over fine bins, the moments, and the correlation of neighbours."""
+    """Test the Kolmogorov-Smirnov distance over fine bins, the moments, and the correlation of neighbours."""
     stats = pytest.importorskip("scipy.stats")
     draw, family, arguments = CONTINUOUS[name]
     distribution, n = getattr(stats, family)(*arguments), total()
@@ -171,12 +171,12 @@ def test_beta_numbers_of_extreme_shapes(engine):
 
 @pytest.mark.parametrize("alpha", [[1, 2, 5], [0.02, 0.05, 0.03], [3], [0.01, 40, 0.5, 7]])
 def test_shares_of_dirichlet(engine, alpha):
-    """Each share has a beta distribution."""
+    """Each element of a Dirichlet vector has a beta distribution."""
     stats = pytest.importorskip("scipy.stats")
     x, total = default_rng(4).dirichlet(alpha, 20_000), sum(alpha)
     np.testing.assert_allclose(x.sum(axis=1), 1, rtol=1e-14)
     for share, a in zip(x.T, alpha, strict=True):
-        if a >= 0.1:  # beyond, too many are 0 or 1 but for rounding
+        if a >= 0.1:  # below, too many round to 0 or 1
             assert len(alpha) == 1 or stats.kstest(share, "beta", (a, total - a)).pvalue > 1e-4
         spread = a * (total - a) / (total**2 * (total + 1))
         np.testing.assert_allclose(share.mean(), a / total, atol=5 * np.sqrt(spread / len(x)))
@@ -185,7 +185,7 @@ def test_shares_of_dirichlet(engine, alpha):
 
 @pytest.mark.parametrize("name", ["auto", None])
 def test_few_shares_are_the_first_of_many(engine, name):
-    """Under `auto`, too, which would have NumPy add few numbers."""
+    """The sum is 1 under `auto`, too, which would let NumPy add few numbers."""
     alpha = np.linspace(0.2, 3, 40)
     many = default_rng(4).dirichlet(alpha, 5000)
     with pk.engine(name or engine):
@@ -197,7 +197,7 @@ def test_few_shares_are_the_first_of_many(engine, name):
     [(5, [0.2, 0.3, 0.5]), (1, [0.25] * 4), (10**6, [0.1, 0.0, 0.9]), (3, [1.0]), (0, [0.5, 0.5])],
 )
 def test_counts_of_multinomial(engine, n, shares):
-    """Of few trials all outcomes are as likely as they should be, and of any the counts are binomial."""
+    """For few trials all outcomes have their frequencies; for any, the counts are binomial."""
     stats = pytest.importorskip("scipy.stats")
     size = 20_000
     x = default_rng(4).multinomial(n, shares, size)
@@ -302,7 +302,7 @@ def test_permuted(engine):
         np.testing.assert_array_equal(np.sort(got, axis), table)
         assert not np.array_equal(got, table)
     lines = rng.permuted(np.tile(np.arange(100), (50, 1)), axis=1)
-    assert len(np.unique(lines, axis=0)) == 50  # each in an order of its own
+    assert len(np.unique(lines, axis=0)) == 50  # each in its own order
     assert (np.sort(rng.permuted(table), axis=None) == table.ravel()).all()
     assert default_rng(2).permuted(range(9)).tolist() == default_rng(2).permutation(9).tolist()
     before = rng.__getstate__()

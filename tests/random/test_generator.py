@@ -1,4 +1,4 @@
-"""Random numbers: what a generator takes, returns and is."""
+"""The methods of `Generator`: arguments, results, state and errors."""
 
 import copy
 import inspect
@@ -226,7 +226,7 @@ def test_nothing_is_written_by_a_call_that_is_refused(engine):
 
 
 def test_integers_are_broadcast_to_their_size(engine):
-    """NumPy draws the first of them, and tells nobody."""
+    """NumPy draws only the first of them, without an error."""
     rng = default_rng(1)
     with pytest.raises(ValueError, match=r"Output size \(1,\) is not compatible with .* inputs \(2,\)"):
         rng.integers([1, 2], [5, 6], (1,))

@@ -1,4 +1,4 @@
-"""Random numbers: NumPy's where they are, and the same however many, wherever and by whatever loops."""
+"""Random numbers have the bits of NumPy or of their definition, for any size, engine and thread count."""
 
 import copy
 import hashlib
@@ -16,7 +16,7 @@ import pycudakit as pk
 from pycudakit.random.generator import default_rng
 
 SIZES = [0, 1, 2, 3, 4, 5, 7, 8, 63, 64, 65, 2047, 2048, 2049, 4097]
-LARGE = 3 * 65536 + 5  # several shares of the work
+LARGE = 3 * 65536 + 5  # several tasks for threads
 
 
 # ---- NumPy's numbers --------------------------------------------------------------------------------
@@ -215,7 +215,7 @@ def test_integers_of_every_type(engine, dtype):
 
 
 def test_no_integer_is_favoured(engine):
-    """By a product alone, a third of these would come twice as often as the others."""
+    """Without rejection, a third of these would come twice as often as the others."""
     n = 60_000
     got = default_rng(6).integers(0, 3 * 2**62, n, np.uint64)
     thirds = np.bincount((got >> np.uint64(62)).astype(np.int64), minlength=3)
@@ -272,12 +272,12 @@ def test_the_engine_numpy_is_numpy():
 def test_auto():
     rng = default_rng(3)
     assert rng.random(3).tolist() == np.random.Generator(np.random.Philox(3)).random(3).tolist()
-    assert pk.last_call().engine == "cpu"  # quicker than to have a generator of NumPy's made
+    assert pk.last_call().engine == "cpu"  # faster than making a NumPy generator
     rng.random(1_000_000)
     assert pk.last_call().engine != "numpy"
     for call in (rng.normal, lambda: rng.integers(3), lambda: rng.standard_normal(2)):
         call()
-        assert pk.last_call().engine != "numpy"  # whose numbers are others
+        assert pk.last_call().engine != "numpy"  # NumPy's numbers differ
 
 
 def test_last_call(engine):

@@ -1,4 +1,4 @@
-"""Few numbers under `auto` come from those drawn ahead: the same to the bit, from the same place."""
+"""Prefetched numbers of small draws under `auto` are the same to the bit as those drawn one by one."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Random numbers: their documented transforms of the words of NumPy's Philox."""
+"""Random numbers are the documented transforms of the words of NumPy's Philox."""
 
 import copy
 
@@ -9,16 +9,16 @@ import pycudakit as pk
 from pycudakit.random.generator import default_rng
 from pycudakit.random.philox import Stream
 
-LARGE = 3 * 65536 + 5  # several shares of the work
+LARGE = 3 * 65536 + 5  # several tasks for threads
 
 
 def words_of(rng, size):
-    """The words that a generator would draw next."""
+    """Return the words that a generator would draw next."""
     return Stream(*rng.__getstate__()).to_numpy().random_raw(size)
 
 
 def quantiles(bits, width):
-    """Of the lower bits the quantile of the upper tail, and of the highest one the sign."""
+    """Compute a normal quantile from the lower bits (upper tail), with the sign from the highest bit."""
     special = pytest.importorskip("scipy.special")
     half = 2 ** (width - 1)
     low = [int(b) % half for b in bits]
@@ -41,7 +41,7 @@ def test_normals_are_quantiles(engine):
 @pytest.mark.parametrize("place", [2**63 - 2, 2**63 - 2**31, 0, 2, 12345, 2**53, 2**42, 2**31])
 @pytest.mark.parametrize("width", [32, 64])
 def test_normals_at_the_edges_of_their_polynomials(engine, place, width):
-    """The counter of a block with these words is found by undoing Philox."""
+    """The generator is set, by inverting Philox, so that it draws these words."""
     words = [place, place + 1, place - 1 if place else 2**63, place | 2**63]
     generator = before_block(words)
     bits = words if width == 64 else np.array(words, np.uint64).view(np.uint32).tolist()
@@ -55,7 +55,7 @@ STEPS = 0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B
 
 
 def before_block(words):
-    """Return NumPy's generator with a key of 0 whose next words these are."""
+    """Return NumPy's generator with a key of 0 whose next words are these."""
     a, b, c, d = words
     inverse = [pow(factor, -1, 2**64) for factor in FACTORS]
     for round_ in reversed(range(10)):
@@ -107,7 +107,7 @@ def test_made_of_others(engine):
 
 
 def plane_of(seed, number, size):
-    """The words at the first places of a sequence whose counters differ in the highest 16 bits."""
+    """Return the first words of a substream, whose counters differ in the highest 16 bits."""
     key = np.array(default_rng(seed).__getstate__()[0], np.uint64)
     return np.random.Philox(key=key, counter=number << 240).random_raw(size)
 
@@ -118,7 +118,7 @@ def fallen(n):
 
 @pytest.mark.parametrize("shape", [1.0, 1.3, 8.0, 1e4])
 def test_gamma_numbers_are_marsaglias_and_tsangs(engine, shape):
-    """Each tries normal and uniform numbers of its own words, in two sequences for each attempt."""
+    """A rejection method draws normal and uniform numbers of its own words, in two substreams per attempt."""
     n, d = 5000, shape - 1 / 3
     want, left = np.full(n, np.nan), np.arange(n)
     for attempt in range(12):
@@ -141,7 +141,7 @@ def test_triangular_numbers_are_numpys(engine):
 
 
 def test_expressions_of_few_numbers_are_those_of_many():
-    """NumPy's functions, which `auto` computes few elements with, have other last bits."""
+    """NumPy's functions, which `auto` uses for few elements, have other last bits."""
     for name in ("laplace", "logistic", "gumbel", "standard_cauchy"):
         one, many = default_rng(2), default_rng(2)
         with pk.engine("cpu"):

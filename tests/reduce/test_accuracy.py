@@ -1,4 +1,4 @@
-"""Floats that add up: the error against exact arithmetic, beside NumPy's."""
+"""Accuracy of sums of floats: errors against exact arithmetic, compared with NumPy's."""
 
 import warnings
 from fractions import Fraction
@@ -14,11 +14,11 @@ SIZES = [10, 1000, 1025, 20_000]
 
 
 def spread(rng, size, low, high):
-    """Return numbers of either sign, whose magnitudes are spread evenly over orders of magnitude."""
+    """Return numbers of either sign, whose magnitudes are log-uniform over orders of magnitude."""
     return rng.choice([-1.0, 1.0], size) * 10.0 ** rng.uniform(low, high, size)
 
 
-# As NumPy's own error would be called large, or is none of its doing.
+# Distributions that are easy for pairwise summation, and others with cancellation or a wide range.
 DISTRIBUTIONS = {
     "uniform": lambda rng, size, _: rng.random(size),
     "alternating": lambda rng, size, _: rng.random(size) * np.where(np.arange(size) % 2, -1, 1),
@@ -29,13 +29,13 @@ DISTRIBUTIONS = {
 
 
 def drawn(case, dtype, size, seed):
-    """Return numbers of a distribution; float16 has no room for all of a wide range."""
+    """Return numbers of a distribution, limited to the range of float16 if necessary."""
     widest = 30 if dtype != "float16" else 2
     return DISTRIBUTIONS[case](np.random.default_rng(seed), size, widest).astype(dtype)
 
 
 def errors_of(name, array, **keywords):
-    """Return the errors, ours and NumPy's, and whether ours is rounded as it should be."""
+    """Return our error and NumPy's, and whether our result is correctly rounded."""
     value, slack = expected(name, array, **keywords)
     with np.errstate(all="ignore"):
         ours, numpys = (function(kit, name)(array, **keywords) for kit in (pk, np))
@@ -98,7 +98,7 @@ def test_weights(engine, case, dtype):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_axes(engine, dtype, axis):
-    """Many columns and many rows have each the error of one."""
+    """Sums of many columns and of many rows have the error of a single one."""
     array = np.stack([drawn("alternating", dtype, 3000, seed) for seed in range(5)], axis=1 - axis)
     for name in ("sum", "mean", "var"):
         ours, numpys = (getattr(kit, name)(array, axis=axis) for kit in (pk, np))
@@ -137,7 +137,7 @@ def test_constants_have_no_variance(engine):
 
 
 def test_an_outlier_comes_first(engine):
-    """Blocks gather about their first value."""
+    """Blocks accumulate deviations from their first value."""
     array = np.random.default_rng(4).standard_normal(5000)
     array[0] = array[2048] = 1e8
     value, _ = expected("var", array)

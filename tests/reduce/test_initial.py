@@ -1,4 +1,4 @@
-"""What `initial` may be: NumPy's answer, or its error, for numbers that the result's type has no room for."""
+"""The keyword `initial`: NumPy's result or error, also for numbers that the result's type cannot hold."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_an_initial_nan_is_skipped_too(engine, name, dtype):
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float32", "float64"])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 def test_what_no_type_of_ours_holds(engine, name, dtype, initial):
-    """It is converted as NumPy converts it, or is refused in NumPy's words."""
+    """It is converted as NumPy converts it, or refused with NumPy's error."""
     a = np.array([[3, 4], [1, 0]], dtype)
     for axis in (None, 1):
         want = numpys_or_error(np, name, a, axis=axis, initial=initial)
@@ -71,7 +71,7 @@ def numpys_or_error(kit, name, a, **keywords):
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
 @pytest.mark.parametrize(("dtype", "initial"), [("float16", 1e6), ("float32", 1e300), ("float32", -1e300)])
 def test_one_that_overflows(engine, name, dtype, initial):
-    """It is infinite, as NumPy makes it, and NumPy's warning says so."""
+    """It becomes infinite, as in NumPy, with NumPy's warning."""
     a = np.array([3, 4], dtype)
     with pytest.warns(RuntimeWarning) as numpys:
         want = getattr(np, name)(a, initial=initial)

@@ -1,4 +1,4 @@
-"""Extremes, truth and sums of short integers: what loops on the CPU take for other integers than they are."""
+"""Minima, maxima, truth and sums of short integers, for which the CPU engine has special loops."""
 
 import itertools
 from fractions import Fraction
@@ -58,7 +58,7 @@ def test_the_ends_of_a_type(engine, dtype, layout):
 
 
 def test_bytes_of_truth(engine):
-    """NumPy takes any byte that is not 0 for true, and gives it back as it is."""
+    """NumPy takes any nonzero byte for True, and returns it unchanged."""
     a = np.zeros((1200, 3), np.uint8)
     a[700, 1] = 2
     truth = a.view(bool)

@@ -1,4 +1,4 @@
-"""Several reductions of the same values, in one pass."""
+"""Several reductions of the same values in one pass."""
 
 import functools
 import warnings
@@ -54,7 +54,9 @@ def test_warnings_and_errors_are_their_own(engine):
     assert np.isnan(total)
     assert np.isnan(spread)
     assert largest == np.inf
-    assert [str(each.message) for each in met] == ["invalid value encountered in reduce"] * 2  # as NumPy's
+    assert [str(each.message) for each in met] == [
+        "invalid value encountered in reduce"
+    ] * 2  # as NumPy warns
     with pytest.raises(np.exceptions.AxisError):
         reduce_multi_output(calls(x, ("sum", "std"), axis=3))
-    assert pk.sum(x[3:4]) == 2  # nothing is left behind
+    assert pk.sum(x[3:4]) == 2  # the interceptor was removed

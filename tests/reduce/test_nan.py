@@ -1,4 +1,4 @@
-"""Reductions that leave NaN out, against NumPy's and exact arithmetic."""
+"""Reductions that ignore NaN, against NumPy and exact arithmetic."""
 
 import functools
 import warnings
@@ -22,7 +22,7 @@ axes = st.sampled_from([None, 0, -1, 1, (0,), (0, 1), (-1, 0), (0, 2), (0, 0), 7
 
 
 def sprinkle(array, seed, share=0.3):
-    """Put NaN among floats, and one row full of it for odd seeds."""
+    """Put NaN among floats, and fill one row with it for odd seeds."""
     if array.dtype.kind != "f" or not array.flags.writeable or not array.size:
         return array
     rng = np.random.default_rng(seed)

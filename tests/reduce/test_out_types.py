@@ -1,4 +1,4 @@
-"""Means and variances in an `out` of another type: rounded once, and saturated."""
+"""Means and variances into an `out` of another type: rounded once, and saturated."""
 
 import numpy as np
 import pytest

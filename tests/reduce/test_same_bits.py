@@ -1,4 +1,4 @@
-"""Reductions: the same bits whatever the engine, threads, instruction set, layout, chunks and GPUs."""
+"""Reductions have the same bits for any engine, threads, instruction set, layout, chunks and GPUs."""
 
 import hashlib
 
@@ -37,7 +37,7 @@ LAYOUTS = ["C", "F", "step", "reversed", "transposed", "swapped", "misaligned"]
 
 def array_of(dtype, shape, seed=1, kind="ordinary"):
     array = values(dtype, int(np.prod(shape)), kind, seed).reshape(shape)
-    if array.dtype.kind == "f":  # sums of a wide range show the order in which they are made
+    if array.dtype.kind == "f":  # sums of a wide range depend on their order
         with np.errstate(over="ignore"):
             array *= (10.0 ** np.random.default_rng(seed).uniform(-3, 3, shape)).astype(dtype)
         array = np.nan_to_num(array, posinf=1, neginf=-1)
@@ -49,7 +49,7 @@ def axes_of(shape):
 
 
 def results():
-    """Yield a name and the result of many calls, on the engine that is set."""
+    """Yield a name and the result of many calls, on the current engine."""
     for kind, dtype in enumerate(TYPES):
         for number, shape in enumerate(SHAPES):
             if SANITIZED and (kind + number) % 5:
@@ -105,7 +105,7 @@ def answers(array, axis, names=FUNCTIONS):
 
 @given(data=st.data())
 def test_layouts(engine, data):
-    """Any layout gives what a dense array of the same elements gives."""
+    """Any layout gives the result of a dense array of the same elements."""
     array = array_of(data.draw(st.sampled_from(TYPES)), data.draw(shapes), data.draw(seeds), data.draw(kinds))
     for layout in data.draw(layouts):
         array = lay_out(array, layout)
@@ -130,7 +130,7 @@ def test_layouts_of_long_arrays(engine, dtype, layout):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_rows_and_columns(engine, dtype):
-    """A column has the bits of the same elements as a row, and as an array of their own."""
+    """A column has the bits of the same elements as a row, and as a separate array."""
     for length in (5, 17, 1000, 1024, 1025, 5000):
         for count in (1, 3, 40):
             array = array_of(dtype, (length, count), length)
@@ -188,7 +188,7 @@ def test_every_result_on_both_engines(both_engines):
 
 
 def test_the_order_shows(engine):
-    """These tests would see another order: the result of an array depends on where its elements stand."""
+    """These tests would detect another order: the sum of an array depends on the order of its elements."""
     array = array_of("float32", (5000,))
     shuffled = [
         pk.sum(np.random.default_rng(i).permutation(array).astype(">f4"), dtype="f8") for i in range(9)

@@ -1,4 +1,4 @@
-"""Reductions against NumPy's, with equality; floats that add up or multiply, against exact arithmetic."""
+"""Reductions against NumPy, with equality; sums and products of floats against exact arithmetic."""
 
 import functools
 import operator
@@ -28,7 +28,7 @@ axes = st.sampled_from([None, 0, -1, 1, (), (0,), (0, 1), (-1, 0), (0, 2), (0, 0
 
 
 def draw_keywords(data, name, shape, dtype):
-    """Draw keywords that the function takes."""
+    """Draw keywords that the function accepts."""
     keywords = {"axis": data.draw(axes)}
     if name in PLACES:
         keywords["axis"] = data.draw(st.sampled_from([None, 0, -1, 1, 7]))
@@ -57,7 +57,7 @@ def test_anything(engine, name, data):
 @given(data=st.data())
 @pytest.mark.parametrize("name", MEANS)
 def test_means_of_special_values(engine, name, data):
-    """Whose squares float64 holds."""
+    """Numbers whose squares float64 holds exactly."""
     array = data.draw(gen.arrays(dtype=st.sampled_from(["float16", "float32"])))
     both(name, array, warnings=False, axis=data.draw(axes))
 
@@ -276,7 +276,7 @@ def test_ptp_to_another_type(engine, of, to):
         np.testing.assert_array_equal(ours, numpys)
     else:
         assert (type(ours), str(ours)) == (type(numpys), str(numpys))
-        np.testing.assert_array_equal(outs[0], np.full(5, 9, to))  # where NumPy has left the largest
+        np.testing.assert_array_equal(outs[0], np.full(5, 9, to))  # NumPy leaves the maximum
 
 
 def test_read_only_outputs(engine):
@@ -373,7 +373,7 @@ def test_where(engine):
 @pytest.mark.parametrize("where", [None, [None, True], object(), "yes", ["a", "b"], 1, 1.0, [0, 1], [0.0, 1]])
 @pytest.mark.parametrize("name", [*MEANS, "nanmean", "nanvar", "sum", "any"])
 def test_masks_that_are_not_bools(engine, name, where):
-    """NumPy adds up the mask of a mean, and of no other reduction: it refuses what has no sum of integers."""
+    """NumPy sums the mask of a mean, and of no other reduction: it refuses one without an integer sum."""
     x = np.array([[1.0, 2.0], [3.0, 5.0]])
     for axis in (None, 0):
         results = [gen.outcome(getattr(kit, name), x, axis, where=where) for kit in (pk, np)]
@@ -475,9 +475,9 @@ def test_infinities_and_zeros(engine, dtype):
     ):
         array = np.array(values, dtype)
         for name in ("sum", "prod", "mean", "var", "min", "max", "ptp", "argmin", "argmax", "any", "all"):
-            told = name != "var" or -inf not in values  # NumPy has met that on the way to the mean
-            both(name, array, warnings=told)
-            both(name, np.tile(array[:, np.newaxis], 3), axis=0, warnings=told)
+            warns = name != "var" or -inf not in values  # NumPy warns when it computes the mean
+            both(name, array, warnings=warns)
+            both(name, np.tile(array[:, np.newaxis], 3), axis=0, warnings=warns)
     assert not np.signbit(pk.sum(np.array([-0.0], dtype)))
     assert np.signbit(pk.prod(np.array([-0.0], dtype)))
 
@@ -489,8 +489,8 @@ def test_overflow(engine):
     assert caught[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert pk.mean(np.float32([largest, largest])) == largest  # which NumPy's overflows
-        assert pk.prod([1e200, 1e200, 1e-300]) == 1e100  # so does this
+        assert pk.mean(np.float32([largest, largest])) == largest  # NumPy's mean overflows
+        assert pk.prod([1e200, 1e200, 1e-300]) == 1e100  # NumPy's product overflows
         assert pk.sum(np.float16([65504, 65504, -65504])) == 65504
         assert pk.sum([np.inf, np.nan, 1.0]) != 0
         with np.errstate(over="ignore"):

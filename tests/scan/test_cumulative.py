@@ -1,4 +1,4 @@
-"""The array API's running sums and products, against NumPy's."""
+"""`cumulative_sum` and `cumulative_prod` of the array API, against NumPy."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Scans and differences against NumPy: dtypes, shapes, layouts, values, errors; their accuracy and bits."""
+"""Scans and `diff` against NumPy: dtypes, shapes, layouts, values and errors; their accuracy and bits."""
 
 import hashlib
 import itertools
@@ -33,7 +33,7 @@ from pycudakit import errors
 
 
 def _exclusive(a, axis=None, dtype=None, out=None):
-    """Return what exclusive_scan should, of integers."""
+    """Compute exclusive_scan of integers."""
     a = np.asarray(a)
     whole = np.cumsum(a, axis, dtype)
     axis, size = (0, a.size) if axis is None else (axis, np.atleast_1d(a).shape[axis])
@@ -64,7 +64,7 @@ ORACLES = {
     "exclusive_scan": _exclusive,
 }
 SUMS = ["cumsum", "nancumsum", "exclusive_scan"]
-# Around the edges of segments, blocks, and of what a thread takes at once.
+# Sizes around the edges of segments, blocks, and of one thread's work.
 LENGTHS = [1, 2, 63, 64, 65, 511, 512, 513, 1023, 1024, 1025, 2047, 2049, 32768, 33001]
 
 
@@ -128,7 +128,7 @@ def test_edges_of_groups(engine, length):
 
 
 def in_order(x):
-    """Return running sums of float32, added in float64 in the order that docs/scan.md tells."""
+    """Compute running sums of float32 in float64, in the order that docs/scan.md defines."""
 
     def before(totals):
         return np.cumsum([-0.0, *totals])[:-1]
@@ -155,7 +155,7 @@ def in_order(x):
 @pytest.mark.parametrize("length", [3000, 65_536, 66_000, 200_001])
 def test_the_order(engine, length):
     x = (np.random.default_rng(length).standard_normal((length, 3)) * 100).astype(np.float32)
-    x[10], x[-10] = 2.0**56, -(2.0**56)  # what is rounded off on the way depends on the order
+    x[10], x[-10] = 2.0**56, -(2.0**56)  # the intermediate rounding depends on the order
     want = np.stack([in_order(column) for column in x.T], axis=1)
     assert_values(pk.cumsum(x, axis=0), want)
     assert_values(pk.cumsum(x[:, 1].copy()), want[:, 1])
@@ -231,14 +231,14 @@ def test_out_overlaps(engine):
 
 
 def prefixes(a):
-    """Return the sums of all beginnings, each rounded once, by exact integer arithmetic."""
+    """Return all prefix sums, each rounded once, by exact integer arithmetic."""
     scale = 1 << 1074
     exact = itertools.accumulate(int(n * (scale // d)) for n, d in (float(x).as_integer_ratio() for x in a))
     return np.array([_nearest(total, scale) for total in exact])
 
 
 def _nearest(total, scale):
-    return total / scale  # of two Python integers, it is rounded correctly
+    return total / scale  # Python's division of integers is correctly rounded
 
 
 def distribution(kind, size, dtype):
@@ -270,7 +270,7 @@ def test_error_is_never_above_numpys(engine, kind, dtype, result):
     our_error = np.abs(ours.astype(np.float64) - exact)
     error = np.abs(numpys.astype(np.float64) - exact)
     assert np.all(our_error <= error)
-    # And hardly any is rounded otherwise than once.
+    # And hardly any differs from the correctly rounded sum.
     nearest = exact.astype(ours.dtype)
     assert np.mean(ours != nearest) < (0.001 if kind != "cancelling" else 0.05)
 
@@ -338,7 +338,7 @@ def test_infinities_that_meet_far_apart(engine):
 
 def test_sums_near_the_largest(engine):
     largest = np.finfo(np.float64).max
-    # Segments, blocks and groups whose own sums are infinite, with running sums that never are.
+    # Segments, blocks and groups whose sums overflow, though no running sum does.
     for length in (64, 1024, 3000, 65_536, 70_000):
         a = np.zeros(3 * length)
         a[:length:7] = -largest / (length / 7 + 1)
@@ -366,7 +366,7 @@ def test_overflow_is_reported(engine, dtype, large):
     ):
         pk.cumsum(a)
     with np.errstate(over="ignore"):
-        assert outcome(pk.exclusive_scan, a[:2])[2] == set()  # the last sum is not asked for
+        assert outcome(pk.exclusive_scan, a[:2])[2] == set()  # the last sum is not computed
     in_place = np.tile(a, 1000)
     assert outcome(pk.cumsum, in_place, out=in_place)[2] == {"overflow encountered in accumulate"}
     at_the_end = np.zeros(2000, dtype)
@@ -383,7 +383,7 @@ def test_products(engine, dtype):
         kept = np.abs(exact) < np.finfo(dtype).max
         assert_values(pk.cumprod(a)[kept], exact[kept].astype(dtype), ulp=0 if dtype != "float64" else 1)
     if dtype == "float64":
-        # Nothing is lost in between: up to 2^900 and down to 2^-900, five times.
+        # No intermediate overflow: the product goes up to 2^900 and down to 2^-900, five times.
         steps = np.repeat(np.tile([2.0, 0.5, 0.5, 2.0], 5), 900)
         assert np.array_equal(pk.cumprod(steps), np.cumprod(steps))
         small = np.array([5e-324, 2.0**1000, 2.0**74, 3.0])
@@ -499,7 +499,7 @@ def test_auto_never_sends_floats_to_numpy():
 
 
 def digest():
-    """Print a hash of scans of every type, on the engine that is set."""
+    """Print a hash of scans of every type, on the current engine."""
     for name in ORACLES:
         for dtype in DTYPES:
             whole = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Medians, quantiles and percentiles against NumPy's, with equality."""
+"""Medians, quantiles and percentiles against NumPy, with equality."""
 
 import functools
 import os
@@ -31,7 +31,7 @@ SHORT = ("float16", "float32")
 
 
 def near(got, want, array, context):
-    """Return ours in place of NumPy's, near as it is: until 2.4, NumPy interpolates in the array's type."""
+    """Accept our result if it is close: before 2.4, NumPy interpolates in the array's type."""
     bound = 8 * np.finfo(want.dtype).eps
     size = np.max(np.abs(array), where=np.isfinite(array), initial=0)
     np.testing.assert_allclose(got, want, bound, bound * float(size), err_msg=context)
@@ -39,7 +39,7 @@ def near(got, want, array, context):
 
 
 def both(name, *arguments, strict=True, **keywords):
-    """Compare a call's outcome with NumPy's; not `strict`: but for what was warned of."""
+    """Compare a call's outcome with NumPy's; without the warnings if not `strict`."""
     outs = [keywords.get("out")] * 2
     if outs[0] is not None:
         outs = [outs[0], outs[0].copy()]
@@ -66,7 +66,7 @@ def both(name, *arguments, strict=True, **keywords):
 
 
 def sprinkle(array, seed, share=0.3):
-    """Put NaN among floats, and one row full of it."""
+    """Put NaN among floats, and fill one row with it."""
     if array.dtype.kind != "f" or not array.flags.writeable or array.size == 0:
         return array
     rng = np.random.default_rng(seed)
@@ -138,7 +138,7 @@ def test_medians_of_every_type(engine, dtype):
                 both("nanmedian", sprinkle(array.copy(), 1), axis=axis, strict=False)
 
 
-# Long rows are for all threads: sizes around what one thread takes at once, and around the limit.
+# Long rows use all threads: sizes around one thread's work, and around the limit.
 @pytest.mark.parametrize("size", [131_071, 131_072, 131_073, 400_000])
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "float16", "float32", "float64"])
 def test_long_rows(engine, dtype, size):
@@ -292,7 +292,7 @@ def test_warnings(engine):
 
 
 def raw_call(name, **changes):
-    """Call pk_select_f32 with arguments that are right but for the changes; return what was written."""
+    """Call pk_select_f32 with valid arguments except for the changes; return what it wrote."""
     out, nans = np.full((2, 2), -7.0, np.float32), np.full(2, -7)
     given = {
         "in": np.float32([[3, 1, 2], [np.nan, 5, 4]]),
@@ -383,12 +383,12 @@ def test_auto_sees_how_quick_numpy_is(monkeypatch, dtype, nanoseconds, is_numpys
     try:
         with monkeypatch.context() as patch, pk.engine("auto"):
             patch.setattr(cost_model, "time", clock)
-            # Calls would be answered as others of their form were.
+            # Otherwise the dispatch cache would answer.
             plans = [
                 order_statistics.plan_selection("median", array, 0.5, (1, None, False))[0] for _ in range(2)
             ]
             assert {plan.engine == "numpy" for plan in plans} == {is_numpys}
-            assert next(ticks) == 6  # three tries, at their begins and ends
+            assert next(ticks) == 6  # start and end of three measurements
     finally:
         order_statistics._numpy_partition.cache_clear()
 

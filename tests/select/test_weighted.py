@@ -1,4 +1,4 @@
-"""Quantiles of weighted values, against NumPy's."""
+"""Weighted quantiles against NumPy."""
 
 import warnings
 
@@ -23,7 +23,7 @@ RNG = np.random.default_rng(0)
 WEIGHTS = RNG.integers(0, 5, (6, 40))
 
 
-@since("2.4")  # until then, the least quantile may have no weight, and sums are not exact
+@since("2.4")  # before, the least quantile may have zero weight, and sums are not exact
 @pytest.mark.parametrize("dtype", each_with_smoke(["int8", "uint64", "float32", "float64"]))
 @pytest.mark.parametrize("weights", [WEIGHTS, WEIGHTS / 7, WEIGHTS.astype("f4"), np.ones((6, 40))])
 def test_values(engine, dtype, weights):
@@ -88,7 +88,7 @@ def test_errors(engine):
     compare("quantile", a, 0.5, weights=WEIGHTS[0])
     compare("quantile", a, 0.5, axis=1, weights=WEIGHTS[:, 0])
     compare("quantile", a, 0.5, weights=-WEIGHTS)
-    if has_numpy("2.4"):  # which refuses them
+    if has_numpy("2.4"):  # earlier versions accept them
         compare("quantile", a, 0.5, weights=WEIGHTS * 0)
         compare("quantile", a, 0.5, weights=WEIGHTS * np.nan)
     with pytest.raises(

@@ -1,4 +1,4 @@
-"""Where `auto` sorts, and looks for what is in a set: by what NumPy takes on the machine."""
+"""The engine that `auto` chooses for sorts and set operations, by NumPy's measured times."""
 
 import types
 
@@ -14,7 +14,7 @@ M = 10**6
 
 @pytest.fixture(autouse=True)
 def _in_auto(monkeypatch):
-    """On a machine of four threads of which nothing was learned."""
+    """A machine of four threads with empty caches of measurements."""
     monkeypatch.setattr(sort_keys, "threads", lambda: 4)
     learned = [
         small.most for small in (sort_keys.SMALL_SORT, sort_keys.SMALL_ARGSORT, sort_keys.SMALL_UNIQUE)
@@ -31,7 +31,7 @@ def _in_auto(monkeypatch):
 
 @pytest.fixture
 def numpys(monkeypatch):
-    """Give a function that says, by the order, NumPy's nanoseconds for an element and each doubling."""
+    """Make a function that returns NumPy's nanoseconds per element and doubling, by the kind of sort."""
 
     def say(**orders):
         monkeypatch.setattr(sort_keys, "numpy_sorts", lambda _, order=None: orders[order or "sort"])
@@ -46,9 +46,9 @@ def test_numpy_where_it_is_quicker(numpys, name, nanoseconds, engine):
     if pk.engines()["cuda"]:
         pytest.skip("the GPU may be quicker than either")
     numpys(**dict.fromkeys(["sort", "stable", "quicksort"], nanoseconds))
-    # What is learned of a size, others of about that have, too.
+    # A limit that was learned for one size also holds for similar sizes.
     x = np.random.default_rng(1).random(M if engine == "cpu" else M // 4, np.float32)
-    for _ in range(2):  # what it learned at the first call is as good
+    for _ in range(2):  # the cached choice is the same as the first
         result = getattr(pk, name)(x)
         assert pk.last_call().engine == engine
     keywords = {"kind": "stable"} if name == "argsort" else {}
@@ -81,7 +81,7 @@ def test_numpy_is_measured_once(monkeypatch, dtype, order):
     monkeypatch.setattr(cost_model, "time", types.SimpleNamespace(perf_counter=perf_counter))
     try:
         assert [sort_keys.numpy_sorts(np.dtype(dtype), order) for _ in range(2)] == pytest.approx([1, 1])
-        assert next(clock) == 6  # three tries, at their begins and ends
+        assert next(clock) == 6  # start and end of three measurements
         monkeypatch.setenv("PYCUDAKIT_TUNED", "0")
         sort_keys.numpy_sorts.cache_clear()
         assert sort_keys.numpy_sorts(np.dtype(dtype), order) > 0
@@ -93,13 +93,13 @@ def test_numpy_is_measured_once(monkeypatch, dtype, order):
 @pytest.mark.parametrize(
     ("known", "engine"),
     [
-        (np.arange(1000), "numpy"),  # by a table
-        (np.arange(1000) * M, None),  # by sorting
-        (np.arange(5) * M, "numpy"),  # by comparing with each
+        (np.arange(1000), "numpy"),  # NumPy uses a table
+        (np.arange(1000) * M, None),  # NumPy sorts
+        (np.arange(5) * M, "numpy"),  # NumPy compares with each
         (np.arange(1000.0), None),
         (np.arange(3.0), "numpy"),
         (np.array([], int), "numpy"),
-        (np.arange(1000).astype(np.uint64), None),  # together with int64 they are floats
+        (np.arange(1000).astype(np.uint64), None),  # with int64 they are compared as floats
     ],
 )
 def test_is_in(known, engine):

@@ -1,4 +1,4 @@
-"""Where values belong among sorted ones, against NumPy's."""
+"""`searchsorted` against NumPy."""
 
 import tracemalloc
 import warnings
@@ -63,7 +63,7 @@ def test_searchsorted_of_a_number_of_another_type(engine, name, dtype):
 def test_searchsorted_of_a_number_converts_no_array(engine, name):
     array = np.zeros(4_000_000, np.uint8)
     with pk.engine("auto" if name == "auto" else engine):
-        pk.searchsorted(array, 7)  # which may set up what is kept
+        pk.searchsorted(array, 7)  # may fill caches
         tracemalloc.start()
         try:
             for number in (7, np.int64(7), 7.0, np.int32([7, 8])):

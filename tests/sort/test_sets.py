@@ -1,4 +1,4 @@
-"""Operations of sets: NumPy's answer, for any types and layouts."""
+"""Set operations against NumPy, for all types and layouts."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def assert_same(ours, numpys):
 def test_any_operands(engine, name, data):
     a, b = data.draw(operands(2, kind=st.sampled_from(["small", "ordinary"])))
     if {a.dtype.kind, b.dtype.kind} == {"i", "u"} and np.result_type(a, b).kind == "f":
-        a, b = a.astype(np.int64), b.astype(np.int64)  # NumPy finds what is equal modulo 2**64, or as a float
+        a, b = a.astype(np.int64), b.astype(np.int64)  # NumPy compares modulo 2**64, or as floats
     with np.errstate(all="ignore"):
         common = np.ravel(a)[: data.draw(st.integers(0, a.size))].astype(b.dtype)
     b = np.concatenate([np.ravel(b), common])
@@ -91,7 +91,7 @@ def test_64_bits_with_a_sign_and_without(engine):
 
 @pytest.mark.parametrize("piece", [1, 7, 100])
 def test_isin_in_pieces(engine, monkeypatch, piece):
-    """However large the elements are, it takes the memory of a piece of them."""
+    """The temporary memory is that of one piece, however many elements there are."""
     monkeypatch.setattr(set_operations, "_PIECE", piece)
     x, known = np.arange(100, dtype=np.uint8).reshape(4, 25).T, [3, 99, 98, 256, -1]
     for invert in (False, True):

@@ -1,4 +1,4 @@
-"""Sorting and order against NumPy: types, layouts, axes, special values, errors, threads, budgets."""
+"""Sorting against NumPy: types, layouts, axes, special values, errors, threads and memory budgets."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ RNG = np.random.default_rng(0)
 
 
 def stable(function, array, **keywords):
-    """Return NumPy's stable answer, computed as float32 for float16, which NumPy 2.4 sorts wrongly."""
+    """Return NumPy's stable result, computed in float32 for float16, which NumPy 2.4 sorts wrongly."""
     return function(array, kind="stable", **keywords)
 
 
@@ -39,7 +39,7 @@ def test_sort(engine, data, array):
 
 @given(data=st.data(), array=arrays())
 def test_descending(engine, data, array):
-    """NumPy has it since 2.5."""
+    """The keyword `descending` exists in NumPy since 2.5."""
     axis = draw_axis(data, array)
     flipped = -array if array.dtype.kind == "f" else ~array
     with pk.engine(engine):
@@ -126,7 +126,7 @@ def test_distributions(engine, dtype, make):
 def test_zeros_and_nan(engine, dtype):
     for size in (9, LONG):
         array = np.resize(np.array([0.0, -0.0, np.nan, -0.0, 1, -1, -np.nan, 0.0, -np.inf], dtype), size)
-        assert_values(pk.sort(array), stable(np.sort, array))  # each zero with its sign, in its place
+        assert_values(pk.sort(array), stable(np.sort, array))  # zeros of both signs keep their order
         assert_values(pk.argsort(array), stable(np.argsort, array))
         assert pk.unique(array).tolist()[:4] == [-np.inf, -1, 0, 1]
         assert len(pk.unique(array)) == 5
@@ -277,7 +277,7 @@ def test_small_calls_are_numpys(name):
     with pk.engine("auto"):
         for dtype in ("float32", ">i4", "bool", "float64"):
             array = np.arange(10)[::-1].astype(dtype)
-            for _ in range(2):  # the second one takes the short way
+            for _ in range(2):  # the second call is cached
                 keywords = {"kind": "stable"} if name == "argsort" else {}
                 assert_values(ours(array), numpys(array, **keywords))
                 record = pk.last_call()
@@ -303,7 +303,7 @@ def test_the_call_is_recorded(engine):
         assert sum(record.stages.values()) > 0
         if engine == "cuda":
             assert record.bytes_up == array.nbytes
-            # Of the distinct ones, no others come down.
+            # Only the distinct elements are downloaded.
             assert record.bytes_down >= (len(np.unique(array)) * 4 if name == "unique" else array.nbytes)
     seen = []
     with pk.engine(engine, progress=seen.append):

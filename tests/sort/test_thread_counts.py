@@ -1,4 +1,4 @@
-"""Sorting and order with any number of threads, and within any budget of a GPU: in processes of their own."""
+"""Sorts with any number of threads, and within any GPU memory budget: each in its own process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The largest and the least few."""
+"""`topk` against NumPy's stable argsort."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_topk_of_many(engine, k):
 @pytest.mark.parametrize("k", [200, 1000])
 def test_topk_of_equals_takes_the_first_whichever_thread_is_the_first(engine, k):
     array = np.zeros(300_000, np.int32)
-    array[:16_000] = np.arange(16_000, 0, -1)  # which takes the thread that has it longer than the zeros do
+    array[:16_000] = np.arange(16_000, 0, -1)  # its thread takes longer than those of zeros
     for _ in range(20):
         assert np.array_equal(pk.topk(array, k, largest=False).indices, 16_000 + np.arange(k))
 

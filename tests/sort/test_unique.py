@@ -1,4 +1,4 @@
-"""What is distinct, of all elements, against NumPy's."""
+"""`unique` of all elements, against NumPy."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def test_unique(engine, data, array):
     flags = {f"return_{name}": data.draw(st.booleans(), name) for name in ("index", "inverse", "counts")}
     flags["equal_nan"] = data.draw(st.booleans(), "equal_nan")
     if flags["return_inverse"] and not flags["equal_nan"]:
-        flags["return_index"] = True  # or NumPy's sort leaves NaN, of which each is its own, in no order
+        flags["return_index"] = True  # else NumPy leaves distinct NaN in no defined order
     with pk.engine(engine):
         ours, numpys = outcome(pk.unique, array, **flags), outcome(np.unique, array, **flags)
     assert_same_outcome(ours, numpys, free_zero=True, strides=False, context=describe(array, flags))
@@ -35,7 +35,7 @@ def test_unique_of_many(engine, dtype):
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "int32", "float32", "float64"])
 def test_unique_of_runs(engine, dtype):
-    size = 5 * LONG  # more than a thread takes at once
+    size = 5 * LONG  # more than one thread's work
     for array in (
         np.full(size, 3),
         np.arange(size) // 1000,

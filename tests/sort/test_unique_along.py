@@ -1,4 +1,4 @@
-"""What is distinct along an axis, against NumPy's."""
+"""`unique` along an axis, against NumPy."""
 
 import numpy as np
 import pytest

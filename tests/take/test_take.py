@@ -1,4 +1,4 @@
-"""Elements by their indices, and the indices of what is not zero, against NumPy's."""
+"""`take`, `take_along_axis`, `compress`, `nonzero` and similar functions, against NumPy."""
 
 import numpy as np
 import pytest
@@ -88,7 +88,7 @@ def test_out(engine):
 
 
 def test_indices_of_nothing(engine):
-    """Where there is nothing to copy, an index may be out of bounds nevertheless."""
+    """An index may be out of bounds even if there is nothing to copy."""
     for shape, axis in (((2, 0), 0), ((0, 2), 1), ((2, 0, 3), 0), ((3, 2, 0), 1), ((0, 2, 0), 1)):
         for indices in ([0, 1], [4], [-3], 5, []):
             for mode in ("raise", "clip", "wrap"):
@@ -107,7 +107,7 @@ def test_errors(engine):
     compare("take", x, [0, -4, 2], 0)
     compare("take", x, [1], 2)
     compare("take", x, np.array([0.5]))
-    if has_numpy("2.1"):  # which takes them
+    if has_numpy("2.1"):  # earlier versions do not take them
         compare("take", x, np.array([1], "uint64"))
     compare("take", x, [1.5])
     compare("take", x[:0], [0], 0)
@@ -142,7 +142,7 @@ def test_errors_along_an_axis(engine):
     compare("take_along_axis", x, np.argmax(x, 1), 1)
     compare("take_along_axis", x, np.zeros((3, 1)), 1)
     compare("take_along_axis", x, np.zeros((2, 1), int), 1)
-    if has_numpy("2.1"):  # which says so in other words
+    if has_numpy("2.1"):  # earlier versions have another message
         compare("take_along_axis", x, np.zeros((2, 2), int), None)
     compare("take_along_axis", x, np.array([7, 3, -12]), None)
     compare("take_along_axis", x, np.zeros((3, 1), int), 2)
@@ -183,7 +183,7 @@ def test_long_arrays_of_few_and_of_many(engine, share):
 
 
 def test_bools_of_other_bytes(engine):
-    """NumPy counts every byte that is not 0 as True."""
+    """NumPy counts every nonzero byte as True."""
     bytes_ = np.random.default_rng(0).integers(0, 4, 1 << 17).astype(np.uint8)
     np.testing.assert_array_equal(pk.flatnonzero(bytes_.view(bool)), np.flatnonzero(bytes_), strict=True)
 

@@ -1,4 +1,4 @@
-"""csrc/pycudakit.h as one table of signatures, applied to either library."""
+"""The ctypes binding of csrc/pycudakit.h: constants, structs as NumPy dtypes, and one table of signatures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PRECISION_HIGHEST, PRECISION_EXACT, PRECISION_TF32, PRECISION_BF16 = range(4)
 MATMUL_BY_LOOPS, MATMUL_BY_KERNEL, MATMUL_BY_CUBLAS, MATMUL_BY_CUBLAS_SPLIT = range(4)
 UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
 
-# In the order of pk_type.
+# The element types, in the order of pk_type.
 TYPES = tuple(
     np.dtype(name)
     for name in (
@@ -310,11 +310,12 @@ TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
 
 
 _at: Any = ctypes.c_char.from_buffer
-_FIRST: list[Any] = [(*(0,) * ndim, ...) for ndim in range(MAX_DIMS + 1)]  # the indices of first elements
+# By ndim: the index of the first element.
+_FIRST: list[Any] = [(*(0,) * ndim, ...) for ndim in range(MAX_DIMS + 1)]
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
-    """Return `array.ctypes.data`, which takes three times as long."""
+    """Return the address of an array, three times as fast as `array.ctypes.data`."""
     try:
         return addressof(_at(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
     except (IndexError, TypeError, ValueError) as error:
@@ -330,22 +331,22 @@ def address_of_dense(array: np.ndarray[Any, Any]) -> int:
 
 
 def _address_from_numpy(array: np.ndarray[Any, Any], error: Exception) -> int:
-    """Return the address of an array that is empty, or read-only, if that is what was wrong."""
+    """Return the address of an empty or read-only array, which `from_buffer` refused; else raise `error`."""
     if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-        raise error  # a signal's handler did
-    address: int = array.ctypes.data  # __array_interface__ would drop what a handler raises
+        raise error  # raised by a signal handler
+    address: int = array.ctypes.data  # __array_interface__ would swallow a signal handler's exception
     return address
 
 
 class ArrayPointer(ctypes.c_void_p):
-    """The address of an array that was checked, for many calls."""
+    """The address of an array that was checked already, for repeated calls."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
         super().__init__(array.ctypes.data)
 
 
 def _pointer(dtype: Any, flags: Any) -> Any:
-    """Return an `ndpointer` type as strict as NumPy's own, which takes its time over each argument."""
+    """Return an argument type as strict as NumPy's `ndpointer`, with a fast path for plain arrays."""
     checked: Any = ndpointer(dtype, flags=flags)
     expected = np.dtype(dtype)
     writeable = "WRITEABLE" in flags
@@ -360,7 +361,7 @@ def _pointer(dtype: Any, flags: Any) -> Any:
                 and (obj.flags.writeable or not writeable)
             ):
                 return ctypes.c_void_p(address_of(obj))
-            return ctypes.c_void_p(checked.from_param(obj).data)  # or it says what is wrong
+            return ctypes.c_void_p(checked.from_param(obj).data)  # slow path: raises if it is unsuitable
 
     return Pointer
 
@@ -381,7 +382,7 @@ _ADDRESS = ctypes.c_uint64
 _ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
 _TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
 
-# The types that are sorted: by name, what their arrays are in the ABI.
+# The sortable types: by suffix of the entries, the dtype of their arrays in the ABI.
 SORTED = {
     **{f"{kind}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
     "f16": np.dtype("uint16"),
@@ -389,7 +390,7 @@ SORTED = {
     "f64": np.dtype("float64"),
 }
 _CALL = (_in(OPTIONS), _out(REPORT))
-# The types that matrices have, likewise.
+# The types of matrices, likewise.
 MULTIPLIED = {"bool": np.dtype("uint8"), **SORTED}
 _SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),
@@ -532,7 +533,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
 
 
 def raise_error(library: ctypes.CDLL, status: int) -> NoReturn:
-    """Raise the error of a status that is not 0."""
+    """Raise the exception of a status other than 0, with the library's message."""
     message = ctypes.c_char_p()
     library.pk_last_error(ctypes.byref(message))
     text = (message.value or b"").decode("utf-8", "replace")
@@ -549,7 +550,7 @@ def _error_check(library: ctypes.CDLL) -> Callable[..., int]:
 
 
 def declare(library: ctypes.CDLL) -> None:
-    """Give every entry of the library its types, and have every status checked."""
+    """Declare the argument types of every entry of a library, and check every status."""
     check = _error_check(library)
     for name, arguments in SIGNATURES.items():
         function = getattr(library, name)
@@ -566,14 +567,14 @@ def _is_array(kind: Any) -> bool:
 
 
 def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
-    """Return a function that converts arrays itself: ctypes would change what a handler raises there."""
-    conversions = [(place, kind.from_param) for place, kind in enumerate(kinds) if _is_array(kind)]
+    """Return a function that converts arrays itself: ctypes would change a signal handler's exception."""
+    conversions = [(position, kind.from_param) for position, kind in enumerate(kinds) if _is_array(kind)]
 
-    def call(*given: Any) -> int:
-        converted = list(given)
-        for place, convert in conversions:
-            if type(given[place]) is not ArrayPointer:
-                converted[place] = convert(given[place])
+    def call(*arguments: Any) -> int:
+        converted = list(arguments)
+        for position, convert in conversions:
+            if type(arguments[position]) is not ArrayPointer:
+                converted[position] = convert(arguments[position])
         status: int = function(*converted)
         return status
 
@@ -582,14 +583,14 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
 
 @functools.cache
 def unchecked(library: Any, name: str) -> Any:
-    """Return an entry whose status is the caller's to check."""
-    function = library[name]  # another one than the attribute, which is checked
+    """Return an entry whose status the caller must check."""
+    function = library[name]  # not the attribute, which checks the status
     function.restype = _STATUS
     return function
 
 
 class EntryRecorder:
-    """In the place of a library: its entries return their names, and what they are given."""
+    """A stub of a library: its entries return their names and arguments."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return an entry."""
@@ -597,17 +598,17 @@ class EntryRecorder:
 
 
 def bound(library: Any, name: str, *arguments: Any) -> Callable[[], int]:
-    """Return an entry with its arguments, for many calls: they are checked now, and not again.
+    """Return an entry with bound arguments, which are checked now, for repeated calls.
 
-    The arguments are arrays, which must live as long, and numbers. What is in arrays may change, and so may
-    numbers of ctypes. The status that a call returns is the caller's to check, as ctypes is slow at that.
+    Array arguments must stay alive. Their contents may change, and so may the values of ctypes numbers. The
+    caller must check the status of each call, because checking it in ctypes is slow.
     """
     if type(library) is EntryRecorder:
         return functools.partial(getattr(library, name), *arguments)
-    given = []
+    converted = []
     for kind, argument in zip(SIGNATURES[name], arguments, strict=True):
         if isinstance(argument, np.ndarray):
-            given.append(ctypes.c_void_p.from_param(kind.from_param(argument).value))
+            converted.append(ctypes.c_void_p.from_param(kind.from_param(argument).value))
         else:
-            given.append(kind.from_param(argument) if isinstance(argument, int) else argument)
-    return functools.partial(unchecked(library, name), *given)
+            converted.append(kind.from_param(argument) if isinstance(argument, int) else argument)
+    return functools.partial(unchecked(library, name), *converted)

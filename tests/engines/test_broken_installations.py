@@ -187,9 +187,9 @@ source = "__global__ void k(int *x) {{ x[threadIdx.x] += 1; }}"
 pk.SourceModule(source, cache_dir=False).get_function("k")(pk.InOut(x), block=4{more})
 """
 COMPILERS = {
-    "true": "true ended well, and did not write kernels.",
-    "false": "it said nothing, and ended with status 1",
-    "g++ '-O2": 'CXX is "g++ \'-O2", which is no command (No closing quotation); set it to a C++ compiler',
+    "true": "true succeeded, but did not write kernels.",
+    "false": "no output, exit status 1",
+    "g++ '-O2": 'CXX is "g++ \'-O2", which is not a command (No closing quotation); set it to a C++ compiler',
     "no-such-compiler": "and CXX=no-such-compiler is missing: install g++",
     "/": "and CXX=/ is missing",
 }
@@ -209,7 +209,7 @@ def test_compilers(command):
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("#!/bin/sh\nkill -9 $$\n", "it was ended by signal 9"),
+        ("#!/bin/sh\nkill -9 $$\n", "killed by signal 9"),
         ("no script", "does not run: "),
         ("#!/no/such/shell\n", "does not run: "),
         # What it writes is empty.

@@ -370,9 +370,9 @@ def test_draws_are_distributed_as_they_say(engine, curand):
     [
         (
             'c++ "-O2',
-            r"^CXX is .*, which is no command \(.*\); set it to a C\+\+ compiler$",
+            r"^CXX is .*, which is not a command \(.*\); set it to a C\+\+ compiler$",
         ),
-        ("true", r"^true ended well, and did not write kernels\.so; set CXX to GCC or Clang$"),
+        ("true", r"^true succeeded, but did not write kernels\.so; set CXX to GCC or Clang$"),
     ],
 )
 def test_what_is_no_compiler(compiler, message, monkeypatch):

@@ -1,1 +1,1 @@
-"""From a source to what a library can load."""
+"""Compilation of kernel sources by NVRTC or by the host's C++ compiler, and the caches of binaries."""

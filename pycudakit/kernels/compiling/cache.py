@@ -1,4 +1,8 @@
-"""What compilers made, kept in memory and on disk: a source is compiled once."""
+"""The cache of compiled kernels, in memory and on disk.
+
+The key is a hash of the source, the options and the compiler. An entry also records the headers that the
+compilation depended on, and is stale if one of them has changed.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,14 @@ from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
 _COMPILERS = {"cuda": "pycudakit.kernels.compiling.nvrtc", "cpu": "pycudakit.kernels.compiling.host_compiler"}
 _MAX_ENTRIES = 256  # in memory
-_FORMAT_VERSION = 2  # of what is on disk
+_FORMAT_VERSION = 2  # of the disk cache
 
 CacheDir = str | os.PathLike[str] | bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A binary, and what its compiler told of it, as `source.Compiled` has it."""
+    """A binary, with the compiler's symbols and log, as in `source.Compiled`."""
 
     binary: Binary
     symbols: dict[str, str]
@@ -46,19 +50,19 @@ def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
     Parameters
     ----------
     cache_dir
-        Where on disk; None for the usual place, False for nowhere.
+        The folder of the disk cache; None for the default, False for none.
 
     Raises
     ------
     CompileError
-        It does not compile, or there is no compiler.
+        The source does not compile, or there is no compiler.
     """
     compiler = importlib.import_module(_COMPILERS[engine])
     key = _key(source, engine, compiler.fingerprint())
     entry = _memory_cache.get(key)
     if entry is not None:
         return entry.loaded
-    with _compiling(key):  # once, where many threads ask
+    with _compiling(key):  # only one thread compiles
         entry = _memory_cache.get(key)
         if entry is None:
             entry = _from_disk_or_compiler(source, engine, compiler, key, cache_dir)
@@ -68,7 +72,7 @@ def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
 
 @functools.cache
 def why_not_cuda() -> str | None:
-    """Return what it is beside a GPU that is missing to compile for it; None if nothing is."""
+    """Return what is missing to compile for a GPU, apart from the GPU; None if nothing is."""
     try:
         importlib.import_module(_COMPILERS["cuda"]).fingerprint()
     except errors.Error as error:
@@ -78,7 +82,7 @@ def why_not_cuda() -> str | None:
 
 @functools.cache
 def arch(device: int) -> str:
-    """Return what a GPU's code is compiled for, ``"sm_90"``."""
+    """Return the architecture of a GPU, ``"sm_90"``."""
     info = np.zeros(1, abi.DEVICE)
     loader.library("cuda").pk_device_info(device, info)
     return f"sm_{info['compute_major'][0]}{info['compute_minor'][0]}"
@@ -100,7 +104,7 @@ def _from_disk_or_compiler(
     if folder is not None and read is not None:
         try:
             disk_cache.write(folder, key, entry)
-        except OSError:  # it is full, or may not be written to
+        except OSError:  # the disk is full or not writable
             folder = None
     else:
         folder = None
@@ -110,7 +114,7 @@ def _from_disk_or_compiler(
 def _dependencies(
     looked_for: dict[str, include_tracking.State | None] | None, listed: tuple[str, ...], started: int
 ) -> dict[str, include_tracking.State | None] | None:
-    """Return all that a compilation depended on; None if that is not known, or changed meanwhile."""
+    """Return the files that a compilation depended on; None if unknown, or if one changed meanwhile."""
     if looked_for is None or not include_tracking.are_unchanged_since(looked_for):
         return None
     others = include_tracking.read_by_compiler((path for path in listed if path not in looked_for), started)
@@ -120,14 +124,14 @@ def _dependencies(
 def _loaded(
     entry: disk_cache.CachedBinary, key: bytes, engine: str, folder: Path | None, *, is_known: bool = True
 ) -> _CacheEntry:
-    own = hashlib.sha256(key + hashlib.sha256(entry.data).digest()).digest()[:16]
+    binary_key = hashlib.sha256(key + hashlib.sha256(entry.data).digest()).digest()[:16]
     data = entry.data
-    if engine == "cpu":  # whose library takes a path
+    if engine == "cpu":  # the CPU library loads a file by its path
         if folder is None or not path_security.runs_code(folder):
             folder = disk_cache.private_folder()
             disk_cache.write(folder, key, entry)
         data = os.fsencode(disk_cache.image_path(folder, key, entry.data))
-    loaded = Loaded(Binary(data, own, engine), entry.symbols, entry.log)
+    loaded = Loaded(Binary(data, binary_key, engine), entry.symbols, entry.log)
     return _CacheEntry(loaded, entry.read if is_known else None, entry.made)
 
 
@@ -135,15 +139,15 @@ def _loaded(
 
 
 def _key(source: Source, engine: str, fingerprint: str) -> bytes:
-    """Return what is the same only where a compilation is asked for in the same words.
+    """Return the key of a compilation: a hash of its source, options, compiler and engine.
 
-    What its headers were is kept beside its result.
+    The contents of headers are not part of the key; their states are stored with the result.
     """
     whole = [str(_FORMAT_VERSION), __version__, engine, fingerprint]
     whole += [f"{field.name}={getattr(source, field.name)!r}" for field in fields(source)]
     whole += map(os.path.abspath, include_tracking.folders_of(source.include_dirs, source.options))
     if engine == "cuda" and _INCLUDES.search(source.text):
-        whole.append(os.getcwd())  # where NVRTC looks
+        whole.append(os.getcwd())  # NVRTC searches the current folder
     return hashlib.sha256("\0".join(whole).encode("utf-8", "surrogatepass")).digest()
 
 
@@ -151,7 +155,7 @@ _INCLUDES = re.compile(r"include|import")
 
 
 def _headers(source: Source, engine: str, compiler: Any) -> dict[str, include_tracking.State | None] | None:
-    """Return what a source may include, there or not; None if that cannot be told."""
+    """Return the states of the files that a source may include, existing or not; None if unknown."""
     folders = include_tracking.folders_of(source.include_dirs, source.options)
     folders += [Path(folder) for folder in compiler.folders()]
     folders += [Path(), Path(source.name).parent] if engine == "cuda" else []
@@ -163,7 +167,7 @@ def _headers(source: Source, engine: str, compiler: Any) -> dict[str, include_tr
 
 @dataclass(frozen=True, slots=True)
 class _CacheEntry:
-    """A binary, what its compiler read, and when that was; None if nobody knows."""
+    """A binary, the states of the files that its compiler read (None if unknown), and the time of that."""
 
     loaded: Loaded
     read: include_tracking.States | None
@@ -173,11 +177,11 @@ class _CacheEntry:
         if self.read is None or not include_tracking.are_unchanged(self.read, self.made):
             return False
         binary = self.loaded.binary
-        return binary.engine != "cpu" or os.path.exists(binary.data)  # unless somebody emptied the cache
+        return binary.engine != "cpu" or os.path.exists(binary.data)  # the disk cache may have been cleared
 
 
 class _MemoryCache:
-    """The binaries that were last used."""
+    """An LRU cache of binaries."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -220,7 +224,7 @@ def _compiling(key: bytes) -> Iterator[None]:
 
 
 def _after_fork() -> None:
-    """In a child: locks may be held by threads that it does not have."""
+    """Reset the locks in a forked child: threads that held them do not exist there."""
     global _locks_lock  # noqa: PLW0603
     _memory_cache.__init__()  # type: ignore[misc]
     _locks.clear()

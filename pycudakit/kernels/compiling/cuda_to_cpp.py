@@ -1,4 +1,8 @@
-"""What of CUDA's dialect no C++ header can supply: it is read in a source, or rewritten in it."""
+"""Source-to-source translation of CUDA C to C++ for the CPU engine, beyond the power of headers.
+
+Declarations of shared memory are rewritten; kernels with barriers, and device variables, are found in the
+text. Everything else of the dialect is in the headers under `include/`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from pycudakit.kernels.compiling.source import Source
 
 _SHARED = re.compile(r"\b__shared__\b")
 _BETWEEN = re.compile(r"[;{}]")
-# Specifiers that a rewritten declaration is better without.
+# Specifiers that are removed from a rewritten declaration.
 _DROPPED = re.compile(
     r"\b(?:extern|static|__shared__)\b|\b(?:__align__|alignas|__builtin_align__)\s*\([^()]*\)"
     r"|\b__attribute__\s*\(\([^()]*(?:\([^()]*\))?[^()]*\)\)"
@@ -21,54 +25,54 @@ _TRANSPARENT = re.compile(r'(?:\bnamespace\b[\s\w:]*|\bextern\s*(?:""|"C"|\s{3})
 
 
 def translated(text: str, *, checked: bool) -> str:
-    """Return a source with its shared memory declared as C++ can: lines stay where they are.
+    """Rewrite the declarations of shared memory to C++; line numbers are unchanged.
 
-    An ``extern __shared__`` array becomes a pointer, and where accesses are checked, static shared memory
-    becomes references to memory of the engine's, which knows where it ends.
+    An ``extern __shared__`` array becomes a pointer. If accesses are checked, static shared memory becomes
+    references to memory of the engine, which knows its bounds.
     """
     plain = blanked(text)
     parts: list[str] = []
     done = 0
-    for found in _SHARED.finditer(plain):
-        if found.start() < done:
+    for match in _SHARED.finditer(plain):
+        if match.start() < done:
             continue
-        begin = max((m.end() for m in _BETWEEN.finditer(plain, done, found.start())), default=done)
-        begin = max(begin, _after_directive(plain, begin, found.start()))
-        end = plain.find(";", found.end())
+        begin = max((m.end() for m in _BETWEEN.finditer(plain, done, match.start())), default=done)
+        begin = max(begin, _after_directive(plain, begin, match.start()))
+        end = plain.find(";", match.end())
         if end < 0:
             break
         declared = plain[begin:end]
-        made = _declaration(declared, is_local=_depth(plain, begin) > 0, checked=checked)
-        if made is not None:
+        rewritten = _declaration(declared, is_local=_depth(plain, begin) > 0, checked=checked)
+        if rewritten is not None:
             lead = declared[: len(declared) - len(declared.lstrip())]
-            parts += [text[done:begin], lead, made]
-            parts.append("\n" * (declared.count("\n") - lead.count("\n") - made.count("\n")))
+            parts += [text[done:begin], lead, rewritten]
+            parts.append("\n" * (declared.count("\n") - lead.count("\n") - rewritten.count("\n")))
             done = end
     return "".join([*parts, text[done:]])
 
 
 def _after_directive(plain: str, begin: int, end: int) -> int:
-    """Return where the line after the last directive begins."""
+    """Return the start of the line after the last directive."""
     lines = re.finditer(r"^[ \t]*#(?:[^\n\\]|\\.)*\n", plain[begin:end], re.MULTILINE | re.DOTALL)
     return begin + max((line.end() for line in lines), default=0)
 
 
 def _depth(plain: str, end: int) -> int:
-    """Return how many braces are open that are not a namespace's."""
+    """Return the number of open braces, except those of namespaces."""
     open_braces: list[bool] = []
-    for found in re.finditer(r"[{}]", plain[:end]):
-        if found.group() == "{":
-            open_braces.append(_TRANSPARENT.search(plain[: found.start()][-200:]) is None)
+    for brace in re.finditer(r"[{}]", plain[:end]):
+        if brace.group() == "{":
+            open_braces.append(_TRANSPARENT.search(plain[: brace.start()][-200:]) is None)
         elif open_braces:
             open_braces.pop()
     return sum(open_braces)
 
 
 def _declaration(declared: str, *, is_local: bool, checked: bool) -> str | None:
-    """Return what takes the place of a declaration, or None if that is as it should be."""
+    """Return the rewritten declaration, or None if it needs no change."""
     if "{" in declared or "(" in _DROPPED.sub(
         " ", declared
-    ):  # of a type of its own, or in a template's words
+    ):  # the declaration defines a type, or is a template
         return None
     is_dynamic = re.search(r"\bextern\b", declared) is not None
     is_static = re.search(r"\bstatic\b", declared) is not None
@@ -76,9 +80,9 @@ def _declaration(declared: str, *, is_local: bool, checked: bool) -> str | None:
     if is_dynamic:
         return _dynamic(stripped, is_local=is_local)
     if checked and is_local:
-        made = _checked(stripped)
-        if made is not None:
-            return made
+        checked_declaration = _checked(stripped)
+        if checked_declaration is not None:
+            return checked_declaration
     return re.sub(r"\bstatic\b", "", declared).strip() if is_static else None
 
 
@@ -98,14 +102,16 @@ def _checked(declared: str) -> str | None:
     if match is None:
         return None
     kind = match["type"].strip()
-    made = []
+    declarations = []
     for declarator in (match["rest"], *declarators[1:]):
         one = _DECLARATOR.fullmatch(declarator)
         if one is None:
             return None
         name, sizes = one["name"], one["sizes"].strip()
-        made.append(f'{kind} (&{name}){sizes} = pk_shared_variable<{kind}{sizes}>(__COUNTER__, "{name}")')
-    return "; ".join(made)
+        declarations.append(
+            f'{kind} (&{name}){sizes} = pk_shared_variable<{kind}{sizes}>(__COUNTER__, "{name}")'
+        )
+    return "; ".join(declarations)
 
 
 def _split(declared: str) -> Iterator[str]:
@@ -118,7 +124,7 @@ def _split(declared: str) -> Iterator[str]:
     yield declared[begin:]
 
 
-# ---- Which kernels wait ----
+# ---- Kernels with barriers ----
 
 _BARRIERS = re.compile(
     r"__syncthreads\w*|__syncwarp|__shfl\w*|__(?:any|all|ballot|uni)_sync|__match_\w+|__reduce_\w+_sync"
@@ -135,9 +141,9 @@ _NOT_FUNCTIONS = frozenset(
 
 
 def kernels_with_barriers(source: Source) -> set[str]:
-    """Return the names of kernels whose threads may wait for each other, as far as words tell that.
+    """Return the names of the kernels that may reach a barrier, by a conservative text search.
 
-    A kernel's words are those of its body, and of every function, struct and macro whose name is among them.
+    The search covers a kernel's body, and every function, struct and macro that it names, recursively.
     """
     names = {kernel.name for kernel in source.kernels}
     plain = blanked(source.text)
@@ -202,7 +208,7 @@ _DECLARED = re.compile(r"[^;{}()=]*?\b([A-Za-z_]\w*)\s*((?:\[[^\[\]]*\]\s*)*)\s*
 
 
 def variables(text: str) -> list[str]:
-    """Return the names of variables of a device that stand outside everything, and under no condition."""
+    """Return the names of device variables at file scope that are not inside an ``#if``."""
     plain = blanked(text)
     names: list[str] = []
     for match in _VARIABLE.finditer(plain):
@@ -212,7 +218,7 @@ def variables(text: str) -> list[str]:
         opened = len(re.findall(r"^[ \t]*#[ \t]*if", before, re.MULTILINE))
         if opened > len(re.findall(r"^[ \t]*#[ \t]*endif", before, re.MULTILINE)):
             continue
-        if re.search(r"\bnamespace\b[^;{}=]*\{", before):  # its names have others before them
+        if re.search(r"\bnamespace\b[^;{}=]*\{", before):  # the names are qualified
             continue
         declared = _DECLARED.match(plain, match.end())
         if declared is not None and "template" not in declared.group() and "extern" not in _line(before):

@@ -1,4 +1,4 @@
-"""Compiled kernels on disk, in a folder that nobody else can write to: they are code."""
+"""The disk cache of compiled kernels, in a folder that only the user can write, since binaries are code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from typing import Any
 from pycudakit._native import calibration_file
 from pycudakit.kernels.compiling import include_tracking, path_security
 
-_MAX_CACHE_BYTES = 256 << 20  # bytes
+_MAX_CACHE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CachedBinary:
-    """What a compiler made and told, the files that it depended on, and when it began, in nanoseconds."""
+    """A binary with its symbols and log, the states of its dependencies, and the start time (ns)."""
 
     data: bytes
     symbols: dict[str, str]
@@ -34,24 +34,24 @@ class CachedBinary:
 
 
 def cache_folder() -> Path:
-    """Return where binaries are kept on disk."""
+    """Return the default folder of the cache."""
     return Path(calibration_file.cache_folder())
 
 
 def folder(asked: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of binaries, made if need be; None if it cannot be, or others may change it."""
+    """Return the folder of binaries, created if necessary; None if it is not usable or not trusted."""
     try:
-        found = (cache_folder() if asked is None else Path(asked)).absolute() / "images"
-        for parent in reversed(found.parents):
+        directory = (cache_folder() if asked is None else Path(asked)).absolute() / "images"
+        for parent in reversed(directory.parents):
             parent.mkdir(mode=0o700, exist_ok=True)
-        found.mkdir(mode=0o700, exist_ok=True)
-        reason = path_security.why_untrusted_folder(found)
+        directory.mkdir(mode=0o700, exist_ok=True)
+        reason = path_security.why_untrusted_folder(directory)
     except (OSError, ValueError, RuntimeError):
         return None
     if reason is not None:
-        _warn(f"kernels are compiled anew, and not kept in {found}: {reason}")
+        _warn(f"compiled kernels are not cached in {directory}: {reason}")
         return None
-    return found
+    return directory
 
 
 @functools.cache
@@ -61,27 +61,27 @@ def _warn(message: str) -> None:
 
 @functools.cache
 def _private_folder_of(process: int) -> Path:
-    places = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", str(cache_folder().parent))  # noqa: S108
-    place = next(
-        (one for one in places if os.access(one, os.W_OK) and path_security.runs_code(Path(one))), None
+    candidates = (tempfile.gettempdir(), "/dev/shm", "/var/tmp", str(cache_folder().parent))  # noqa: S108
+    parent = next(
+        (one for one in candidates if os.access(one, os.W_OK) and path_security.runs_code(Path(one))), None
     )
-    found = Path(tempfile.mkdtemp(prefix="pycudakit-", dir=place))
+    directory = Path(tempfile.mkdtemp(prefix="pycudakit-", dir=parent))
 
     def remove() -> None:
         if os.getpid() == process:
-            shutil.rmtree(found, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
     atexit.register(remove)
-    return found
+    return directory
 
 
 def private_folder() -> Path:
-    """Return a folder that goes when the process ends, where libraries can be loaded if anywhere."""
+    """Return a temporary folder of this process, if possible on a file system that allows code."""
     return _private_folder_of(os.getpid())
 
 
 def image_path(folder: Path, key: bytes, data: bytes) -> Path:
-    """Return where a binary is; another one of the same key has another place, since both may be loaded."""
+    """Return the path of a binary. It depends on the contents, since two of one key may be loaded at once."""
     return folder / f"{key.hex()[:32]}.{hashlib.sha256(data).hexdigest()[:32]}.image"
 
 
@@ -89,19 +89,19 @@ def _notes_path(folder: Path, key: bytes) -> Path:
     return folder / f"{key.hex()[:32]}.json"
 
 
-def write(folder: Path, key: bytes, found: CachedBinary) -> None:
-    """Write a binary, and then what belongs to it; a reader sees all of a file or nothing."""
-    notes: dict[str, Any] = {"key": key.hex(), "symbols": found.symbols, "log": found.log}
-    notes |= {"read": dict(found.read), "made": found.made}
-    notes["data"] = hashlib.sha256(found.data).hexdigest()
+def write(folder: Path, key: bytes, entry: CachedBinary) -> None:
+    """Write a binary, and then its notes, each atomically."""
+    notes: dict[str, Any] = {"key": key.hex(), "symbols": entry.symbols, "log": entry.log}
+    notes |= {"read": dict(entry.read), "made": entry.made}
+    notes["data"] = hashlib.sha256(entry.data).hexdigest()
     notes["notes"] = _checksum(notes)
-    _put(image_path(folder, key, found.data), found.data)
+    _put(image_path(folder, key, entry.data), entry.data)
     _put(_notes_path(folder, key), json.dumps(notes).encode())
-    _prune(folder, image_path(folder, key, found.data))
+    _prune(folder, image_path(folder, key, entry.data))
 
 
 def read(folder: Path, key: bytes) -> CachedBinary | None:
-    """Return a binary, or None: there is none, it is damaged or not ours, or a header has changed."""
+    """Read an entry; return None if it is missing, damaged, not trusted, or stale."""
     try:
         notes = json.loads(path_security.content(_notes_path(folder, key)))
         if notes["notes"] != _checksum(notes) or notes["key"] != key.hex():
@@ -110,10 +110,10 @@ def read(folder: Path, key: bytes) -> CachedBinary | None:
         data = path_security.content(path)
         if notes["data"] != hashlib.sha256(data).hexdigest():
             return None
-        found = CachedBinary(
+        entry = CachedBinary(
             data, dict(notes["symbols"]), str(notes["log"]), notes["read"], int(notes["made"])
         )
-        if not include_tracking.are_unchanged(found.read, found.made):
+        if not include_tracking.are_unchanged(entry.read, entry.made):
             return None
     except path_security.UntrustedFile as error:
         _warn(f"a kernel is compiled anew: {error}")
@@ -121,8 +121,8 @@ def read(folder: Path, key: bytes) -> CachedBinary | None:
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
     with contextlib.suppress(OSError):
-        os.utime(path, follow_symlinks=False)  # it is in use
-    return found
+        os.utime(path, follow_symlinks=False)  # marks it as used, for `_prune`
+    return entry
 
 
 def _checksum(notes: dict[str, Any]) -> str:
@@ -131,7 +131,7 @@ def _checksum(notes: dict[str, Any]) -> str:
 
 
 def _put(path: Path, data: bytes) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # for the owner alone
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".new")  # readable by the owner only
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -143,18 +143,18 @@ def _put(path: Path, data: bytes) -> None:
 
 
 def _prune(folder: Path, keep: Path) -> None:
-    """Remove what was not used for longest, until the rest is no more than is kept."""
-    for path in folder.glob(".*.new"):  # of writers that were killed
+    """Remove the least recently used entries until the cache is within its limit."""
+    for path in folder.glob(".*.new"):  # left by killed writers
         with contextlib.suppress(OSError):
             if path.lstat().st_mtime < time.time() - 3600:
                 path.unlink()
-    found = []
+    entries = []
     for path in folder.glob("*.image"):
         with contextlib.suppress(OSError):
             state = path.lstat()
-            found.append((state.st_mtime, state.st_size, path))
-    left = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+            entries.append((state.st_mtime, state.st_size, path))
+    left = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
         if left <= _MAX_CACHE_BYTES:
             break
         if path != keep:

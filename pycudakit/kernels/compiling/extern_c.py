@@ -1,4 +1,4 @@
-"""A kernels' source inside ``extern "C"``, as PyCUDA has it."""
+"""Wrapping of a source in ``extern "C"``, as PyCUDA does, and helpers for source text and options."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _LONG = {"--define-macro": "-D", "--undefine-macro": "-U", "--include-path": "-I
 
 
 def preprocessing(options: Iterable[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return a compiler's options for macros and places of headers, as pairs, and the others.
+    """Split compiler options into those for macros and header folders, as pairs, and the others.
 
     Examples
     --------
     >>> preprocessing(["-DN=3", "-I", "here", "-O3"])
     ([('-D', 'N=3'), ('-I', 'here')], ['-O3'])
     """
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     others: list[str] = []
-    given = iter(options)
-    for option in given:
+    remaining = iter(options)
+    for option in remaining:
         name, is_set, value = option.partition("=")
         if name in _LONG:
-            found.append((_LONG[name], value if is_set else next(given, "")))
+            pairs.append((_LONG[name], value if is_set else next(remaining, "")))
         elif option[:2] in _LONG.values():
-            found.append((option[:2], option[2:] or next(given, "")))
+            pairs.append((option[:2], option[2:] or next(remaining, "")))
         else:
             others.append(option)
-    return found, others
+    return pairs, others
 
 
 def directives(options: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the lines that do what options for macros ask for, behind headers that these must not change."""
+    """Yield directives that define macros as the options do, but after the headers."""
     yield line_directive(1, "options").rstrip()
     for option, value in options:
         if option == "-D":
@@ -48,51 +48,51 @@ def directives(options: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def blanked(text: str) -> str:
-    """Return a source without comments and strings: spaces stand in their place, lines stay."""
-    return _TOKENS.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    """Replace comments and strings of a source by spaces; offsets and lines are unchanged."""
+    return _TOKENS.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
 def line_directive(line: int, name: str) -> str:
-    """Return the directive by which the compiler counts lines as the user does."""
+    """Return a ``#line`` directive, so that the compiler's messages have the user's line numbers."""
     escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
     return f'#line {line} "{escaped}"\n'
 
 
-def _end_of_line(text: str, place: int) -> int:
-    """Return where the next line begins: a comment that goes on there belongs to this one."""
-    for token in _TOKENS.finditer(text, place):
-        newline = text.find("\n", place, token.start())
+def _end_of_line(text: str, position: int) -> int:
+    """Return the start of the next line, after comments that begin on this line."""
+    for token in _TOKENS.finditer(text, position):
+        newline = text.find("\n", position, token.start())
         if newline >= 0:
             return newline + 1
-        place = token.end()
-    return text.find("\n", place) + 1 or len(text)
+        position = token.end()
+    return text.find("\n", position) + 1 or len(text)
 
 
 def wrapped(text: str, name: str) -> str:
-    """Return a source in ``extern "C"``, but for its includes, which may have templates in them.
+    """Wrap a source in ``extern "C"``, except its includes, which may contain templates.
 
     Parameters
     ----------
     text
-        What the user wrote.
+        The user's source.
     name
-        The file's name for messages, whose lines are counted as the user does.
+        The file's name for messages.
     """
     plain = blanked(text)
     parts = ['extern "C" {\n', line_directive(1, name)]
     done, depth, counted = 0, 0, 0
-    for found in _DIRECTIVE.finditer(plain):
-        depth += plain.count("{", counted, found.start()) - plain.count("}", counted, found.start())
-        counted = found.start()
-        line = text.count("\n", 0, found.start()) + 1
-        end = _end_of_line(text, found.start())
-        directive = text[found.start() : end].rstrip("\n") + "\n"
+    for match in _DIRECTIVE.finditer(plain):
+        depth += plain.count("{", counted, match.start()) - plain.count("}", counted, match.start())
+        counted = match.start()
+        line = text.count("\n", 0, match.start()) + 1
+        end = _end_of_line(text, match.start())
+        directive = text[match.start() : end].rstrip("\n") + "\n"
         after = line + directive.count("\n")
-        if found[1] != "include":
-            # What was added is counted where it is skipped.
-            parts += [text[done : found.start()], directive, line_directive(after, name)]
+        if match[1] != "include":
+            # A skipped branch contains the added lines, so the line number is set after each branch.
+            parts += [text[done : match.start()], directive, line_directive(after, name)]
         elif depth == 0:
-            parts += [text[done : found.start()], "}\n", line_directive(line, name), directive]
+            parts += [text[done : match.start()], "}\n", line_directive(line, name), directive]
             parts += ['extern "C" {\n', line_directive(after, name)]
         else:
             continue

@@ -1,4 +1,4 @@
-"""Compile kernels for the CPU engine, by the machine's C++ compiler and a header of CUDA's dialect."""
+"""Compilation of kernels for the CPU engine: translation to C++, and the machine's C++ compiler."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _FLAGS = [
     *("-std=c++17", "-fPIC", "-O3", "-pipe", "-fstack-clash-protection"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
     *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
-    "-fvisibility=hidden",  # else what templates hold is one for all kernels of a name in a process
+    "-fvisibility=hidden",  # else static variables of templates are shared by binaries of the process
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
     *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
 _QUIET = {"gcc": [], "clang": ["-Wno-unused-command-line-argument"]}
-# What C's library has and CUDA's headers have not: a source may give such a name to what is its own. Those of
-# Bessel's functions, which kernels can call, only to a kernel.
+# Names in the C library that CUDA's headers do not declare: a source may define them itself, so they are
+# renamed by macros. Names of Bessel functions, which kernels can call, only if a kernel has the name.
 _RESERVED_NAMES = re.compile(
     r"abort|atexit|ato[fil]|clearerr|l?l?div|drem|exit|ffs|[fp]?[gp]et?[cs]|fput[cs]|gamma|(?:get|put)(?:c|env|w)"
     r"|index|[jy](?:0|1|n)|link|mktemp|perror|pipe|qsort|raise|s?rand|s?random|read|remove|rename|rewind|rindex"
     r"|scalb|select|setstate|signal|significand|swab|sync|system|tmpfile|ungetc|write"
 )
 _BESSEL = ("j0", "j1", "jn", "y0", "y1", "yn")
-# What the compiler does before each access: it calls a function, and no memory shadows other memory.
+# AddressSanitizer's outlined instrumentation: a function call before each access, and no shadow memory.
 _CHECKS = {
     "gcc": [
         "-fsanitize=kernel-address",
@@ -58,7 +58,7 @@ _CHECKS = {
         ),
     ],
 }
-# Variables in which GCC and Clang find folders of headers, and their own parts.
+# Environment variables by which GCC and Clang find headers and their own parts.
 _PLACES = ("CPATH", "CPLUS_INCLUDE_PATH")
 _OTHERS = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT")
 _MISSING = (
@@ -74,7 +74,7 @@ def compile(source: Source) -> Compiled:
     Raises
     ------
     CompileError
-        There is no compiler, or it refuses the source: the message has what it said, with the user's lines.
+        There is no compiler, or the source does not compile: the message has the compiler's output.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
@@ -87,30 +87,30 @@ def compile(source: Source) -> Compiled:
 
 def _compiled(source: Source, directory: str) -> Compiled:
     compiler = _compiler()
-    text, compiled, made = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
+    text, compiled, library = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
     Path(text).write_text(translated(source), encoding="utf-8")
     command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
-    places = [place for option, place in preprocessing(source.options)[0] if option == "-I"]
-    command += [f"-I{os.path.abspath(place)}" for place in (*places, *source.include_dirs)]
+    folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
+    command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
     if source.debug:
         command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
     rule = str(Path(directory) / "kernels.d")
     command += [f"-I{_HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
     log = _run(command, source.name, directory)
-    # In a step of its own, since what the checks call is in our headers and not in libraries of theirs.
-    _run([*compiler, "-shared", *_linking(), compiled, "-o", made], source.name, directory)
+    # Linked separately: the functions of the checks are in our headers, not in the sanitizer's library.
+    _run([*compiler, "-shared", *_linking(), compiled, "-o", library], source.name, directory)
     symbols = {kernel.name: kernel.name for kernel in source.kernels}
     try:
-        return Compiled(Path(made).read_bytes(), symbols, log, _dependencies_of(Path(rule), directory))
+        return Compiled(Path(library).read_bytes(), symbols, log, _dependencies_of(Path(rule), directory))
     except FileNotFoundError as error:
         raise errors.CompileError(
-            f"{shlex.join(compiler)} ended well, and did not write {Path(error.filename).name}; "
+            f"{shlex.join(compiler)} succeeded, but did not write {Path(error.filename).name}; "
             "set CXX to GCC or Clang"
         ) from None
 
 
 def _dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:
-    """Return the files of a rule for make, where spaces, # and $ are escaped, but for those that are ours."""
+    """Return the dependencies in a make rule, where spaces, # and $ are escaped, except our own files."""
     _, _, files = rule.read_text(encoding="utf-8", errors="surrogateescape").partition(": ")
     found = (
         re.sub(r"\\([ #\\:])", r"\1", word).replace("$$", "$")
@@ -121,13 +121,15 @@ def _dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:
 
 
 def folders() -> tuple[str, ...]:
-    """Return where the environment says that headers are."""
+    """Return the header folders that the environment names."""
     words = [word for name in _PLACES for word in os.environ.get(name, "").split(os.pathsep)]
-    return tuple(word for word in words if os.path.isabs(word))  # others are of the folder it compiles in
+    return tuple(
+        word for word in words if os.path.isabs(word)
+    )  # relative ones refer to the compiler's working folder
 
 
 def fingerprint() -> str:
-    """Return what beside a source decides what comes out: the compiler, our headers, the processor."""
+    """Return what a binary depends on besides its source: the compiler, our headers, the processor."""
     return _fingerprint(*(os.environ.get(name, "") for name in ("CXX", "PATH", *_PLACES, *_OTHERS)))
 
 
@@ -135,22 +137,22 @@ def fingerprint() -> str:
 def _fingerprint(*environment: str) -> str:
     rule = hashlib.sha256(repr(environment[2:]).encode())
     for word in _compiler():
-        found = shutil.which(word)
+        executable = shutil.which(word)
         rule.update(word.encode())
-        if found is not None:
-            real = os.path.realpath(found)
+        if executable is not None:
+            real = os.path.realpath(executable)
             about = os.stat(real)
             rule.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
     for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
         rule.update(file.read_bytes())
-    own = (Path(__file__), Path(cuda_to_cpp.__file__), Path(extern_c.__file__))
-    rule.update(b"".join(file.read_bytes() for file in own))
+    our_files = (Path(__file__), Path(cuda_to_cpp.__file__), Path(extern_c.__file__))
+    rule.update(b"".join(file.read_bytes() for file in our_files))
     rule.update(f"{platform.machine()} {_processor()}".encode())
     return rule.hexdigest()
 
 
 def translated(source: Source) -> str:
-    """Return the C++ that a source becomes: its dialect, the source, and a table of its kernels."""
+    """Translate a source to C++: the headers of the dialect, the source, and a table of its kernels."""
     text = cuda_to_cpp.translated(source.text, checked=source.debug)
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
     waits = cuda_to_cpp.kernels_with_barriers(source)
@@ -190,7 +192,7 @@ def _compiler() -> list[str]:
         chosen = shlex.split(os.environ.get("CXX", "")) or ["c++"]
     except ValueError as error:
         raise errors.CompileError(
-            f"CXX is {os.environ['CXX']!r}, which is no command ({error}); set it to a C++ compiler"
+            f"CXX is {os.environ['CXX']!r}, which is not a command ({error}); set it to a C++ compiler"
         ) from None
     if shutil.which(chosen[0]) is None:
         raise errors.CompileError(_MISSING.format(f"CXX={chosen[0]}" if os.environ.get("CXX") else "c++"))
@@ -198,7 +200,7 @@ def _compiler() -> list[str]:
 
 
 def path() -> str:
-    """Return where the compiler is, or raise `CompileError`."""
+    """Return the path of the compiler, or raise `CompileError`."""
     return str(shutil.which(_compiler()[0]))
 
 
@@ -212,13 +214,13 @@ def _kind(compiler: tuple[str, ...]) -> str:
 
 
 def _checks(compiler: tuple[str, ...]) -> list[str]:
-    """Return the options by which accesses are checked. No compiler for macOS has them."""
+    """Return the options for checked accesses; compilers for macOS have none."""
     return [] if sys.platform == "darwin" else _CHECKS[_kind(compiler)]
 
 
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "LC_ALL": "C"}
-    environment.pop("LD_PRELOAD", None)  # what this process was started under is not for the compiler
+    environment.pop("LD_PRELOAD", None)  # a preloaded library, e.g. a sanitizer, is not for the compiler
     with subprocess.Popen(  # noqa: S603  (the user's compiler)
         command,
         cwd=directory,
@@ -228,7 +230,7 @@ def _output(command: Sequence[str], directory: str | None) -> subprocess.Complet
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # it has children
+        start_new_session=True,  # so that its children are killed, too
     ) as process:
         try:
             rule, log = process.communicate(timeout=_limit())
@@ -240,15 +242,15 @@ def _output(command: Sequence[str], directory: str | None) -> subprocess.Complet
 
 
 def _limit() -> float | None:
-    """Return the seconds that a compiler may take."""
-    given = os.environ.get("PYCUDAKIT_COMPILE_LIMIT", "600")
+    """Return the time limit of the compiler in seconds, or None."""
+    setting = os.environ.get("PYCUDAKIT_COMPILE_LIMIT", "600")
     try:
-        seconds = float(given)
+        seconds = float(setting)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < threading.TIMEOUT_MAX:
         raise errors.InvalidArgument(
-            f"PYCUDAKIT_COMPILE_LIMIT is {given!r}; give seconds, such as 600, or 0 for no limit"
+            f"PYCUDAKIT_COMPILE_LIMIT is {setting!r}; give seconds, such as 600, or 0 for no limit"
         )
     return seconds or None
 
@@ -260,15 +262,15 @@ def _run(command: list[str], name: str, directory: str) -> str:
         raise errors.CompileError(f"{command[0]} does not run: {error}") from None
     except subprocess.TimeoutExpired as error:
         raise errors.CompileError(
-            f"{name}: {command[0]} had not ended after {error.timeout:g} seconds, and was stopped; set "
+            f"{name}: {command[0]} exceeded {error.timeout:g} seconds, and was stopped; set "
             "PYCUDAKIT_COMPILE_LIMIT to more seconds, or to 0 for no limit"
         ) from None
     log = done.stderr.strip()
     if done.returncode != 0:
         rule = log or (
-            f"it said nothing, and ended with status {done.returncode}"
+            f"no output, exit status {done.returncode}"
             if done.returncode > 0
-            else f"it was ended by signal {-done.returncode}"
+            else f"killed by signal {-done.returncode}"
         )
         raise errors.CompileError(
             f"{name} does not compile with {command[0]}:\n{rule}{_remedy(log, command)}"
@@ -277,24 +279,24 @@ def _run(command: list[str], name: str, directory: str) -> str:
 
 
 def _remedy(log: str, command: Sequence[str]) -> str:
-    """Return where a header was looked for that is missing."""
+    """Return a hint that lists the folders in which a missing header was searched."""
     missing = re.search(r"fatal error: '?([^\s:']+)'?(?:: No such file or directory| file not found)", log)
     if missing is None:
         return ""
-    places = [word[2:] for word in command if word.startswith("-I") and word != f"-I{_HEADERS}"]
-    looked = ", ".join(places) or "the compiler's own folders"
+    searched = [word[2:] for word in command if word.startswith("-I") and word != f"-I{_HEADERS}"]
+    looked = ", ".join(searched) or "the compiler's own folders"
     return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs"
 
 
 def _prologue(source: Source) -> Iterator[str]:
-    """Yield what comes before a source: our headers, then the user's macros, which must not change them."""
+    """Yield the lines before a source: our headers, then the user's macros, which must not affect these."""
     yield '#include "pycudakit_cuda.h"'
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
         if (_HEADERS / name).is_file():
             yield f"#include <{name}>"
     yield from directives(preprocessing(source.options)[0])
     names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)
-    names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members, which are in nobody's way
+    names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members do not conflict
     for name in sorted(names | {kernel.name for kernel in source.kernels}):
         if _RESERVED_NAMES.fullmatch(name):
             yield f"#define {name} pk_own_{name}"
@@ -309,7 +311,7 @@ def _linking() -> list[str]:
 
 
 def _processor() -> str:
-    """Return what the processor can do, which is what `-march=native` looks at."""
+    """Return the processor's features, on which `-march=native` depends."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = itertools.takewhile(str.strip, file)  # of many processors

@@ -1,4 +1,7 @@
-"""The files that a compilation reads, and those that it would read if they were there."""
+"""Tracking of the headers that a compilation depends on, including those that do not exist yet.
+
+A new file in an earlier include folder changes a compilation, so candidates that are missing count, too.
+"""
 
 from __future__ import annotations
 
@@ -11,68 +14,70 @@ from pathlib import Path
 
 from pycudakit.kernels.compiling.extern_c import preprocessing
 
-# Of a file: size, two times and number, which are looked at first, and the hash of what is in it.
+# The state of a file: size, mtime, ctime and inode, which are compared first, and a hash of the contents.
 State = tuple[int, int, int, int, str]
-States = Mapping[str, State | None]  # by path; None is no file
+States = Mapping[str, State | None]  # by path; None if the file does not exist
 
-_MAX_BYTES = 64 << 20  # bytes of a file
+_MAX_BYTES = 64 << 20  # limit of a file
 _MAX_FILES = 4096
-_TIMESTAMP_RESOLUTION_NS = 2_000_000_000  # nanoseconds after which a change shows in a file's times
-# A name is taken wherever it may be one, since a macro may be what includes it.
+_TIMESTAMP_RESOLUTION_NS = 2_000_000_000  # later changes are visible in a file's times
+# A header's name is recognized anywhere in the text, since a macro may include it.
 _NAME = re.compile(r'"([^"\n]{1,255})"|<([^<>\n]{1,255})>')
 _SPLICE_OR_COMMENT = re.compile(r"\\\r?\n|/\*.*?\*/", re.DOTALL)
 _BY_MACRO = re.compile(r"(?:#|%:)[ \t]*(?:include|include_next|import)[ \t]+([A-Za-z_]\w*)([ \t]*\()?")
 _MEANS_A_NAME = r'(?:define[ \t]+|^-D[ \t]*){}(?:=|[ \t]+)\\?["<]'
-_UNTRACKED_INCLUDE = re.compile(r"incbin|#[ \t]*embed|__has_embed")  # what no list of headers has
+_UNTRACKED_INCLUDE = re.compile(r"incbin|#[ \t]*embed|__has_embed")  # not in any list of headers
 
 
 def folders_of(include_dirs: Iterable[str], options: Iterable[str]) -> list[Path]:
-    """Return where `include_dirs` and the compiler's options say that headers are."""
-    asked = [Path(place) for option, place in preprocessing(options)[0] if option == "-I"]
-    return [*(Path(folder) for folder in include_dirs), *asked]
+    """Return the header folders of `include_dirs` and of the compiler's options."""
+    option_folders = [
+        Path(folder_name) for option, folder_name in preprocessing(options)[0] if option == "-I"
+    ]
+    return [*(Path(folder) for folder in include_dirs), *option_folders]
 
 
 def find_included(name: str, folders: Iterable[Path]) -> str | None:
-    """Return the text of a header of the user's, or None if it is not one."""
+    """Return the text of a header in the user's folders, or None."""
     for folder in folders:
-        found = _content(str(folder / name))
-        if found is not None:
-            return found.decode("utf-8", "replace")
+        content = _content(str(folder / name))
+        if content is not None:
+            return content.decode("utf-8", "replace")
     return None
 
 
 def looked_for(text: str, options: Iterable[str], folders: Iterable[Path]) -> dict[str, State | None] | None:
-    """Return what a text may include, directly or not, in any of the folders: there or not.
+    """Return the states of all files that a text may include, directly or not, in any of the folders.
 
-    Rather too much than too little: another file in front of one that is read is a change too. None if that
-    cannot be told, as of a name that a macro pastes together.
+    The result is conservative: it includes files that do not exist, since a new one may hide one that is
+    read. It is None if the includes are not statically known, as for names that a macro pastes.
     """
-    places = [os.path.abspath(folder) for folder in folders]
+    roots = [os.path.abspath(folder) for folder in folders]
     options = tuple(options)
-    found: dict[str, State | None] = {}
+    states: dict[str, State | None] = {}
     texts = [text]
-    left: list[tuple[str, list[str]]] = [(text, places)]
+    left: list[tuple[str, list[str]]] = [(text, roots)]
     names_of_options = [name for option in options for name in _names(option.replace("\\", ""))]
     while left:
-        text, here = left.pop()
+        text, search_folders = left.pop()
         for name in dict.fromkeys([*_names(text), *names_of_options]):
-            for folder in here:
+            for folder in search_folders:
                 path = os.path.join(folder, name)
-                if path in found:
+                if path in states:
                     continue
                 content = _content(path)
-                found[path] = None if content is None else _state(path, content)
+                states[path] = None if content is None else _state(path, content)
                 if content is not None:
                     texts.append(content.decode("utf-8", "replace"))
-                    left.append((texts[-1], [os.path.dirname(path), *places]))
+                    left.append((texts[-1], [os.path.dirname(path), *roots]))
         if len(texts) > _MAX_FILES:
             return None
-    return found if _are_statically_known(texts, options) else None
+    return states if _are_statically_known(texts, options) else None
 
 
 def read_by_compiler(paths: Iterable[str], started: int) -> dict[str, State | None] | None:
-    """Return the files of a compiler's own list; None if one may have changed since it `started`."""
-    found: dict[str, State | None] = {}
+    """Return the states of the files in a compiler's list; None if one may have changed since `started`."""
+    states: dict[str, State | None] = {}
     for path in paths:
         content = _content(path)
         state = None if content is None else _state(path, content)
@@ -80,12 +85,12 @@ def read_by_compiler(paths: Iterable[str], started: int) -> dict[str, State | No
             return None
         if not path.startswith("/usr/") and _UNTRACKED_INCLUDE.search(content.decode("utf-8", "replace")):
             return None
-        found[path] = state
-    return found
+        states[path] = state
+    return states
 
 
 def are_unchanged(states: States, recorded: int) -> bool:
-    """Tell whether all files are what they were, as recorded at a time in nanoseconds."""
+    """Return True if no file has changed since its state was recorded, at a time in nanoseconds."""
     for path, was in states.items():
         signature = _signature(path)
         if signature is None or was is None:
@@ -99,7 +104,7 @@ def are_unchanged(states: States, recorded: int) -> bool:
 
 
 def are_unchanged_since(states: States) -> bool:
-    """Tell the same, of files that may have changed just now."""
+    """Return True if no file has changed, by contents, since timestamps may be too recent to tell."""
     return are_unchanged(states, 0)
 
 
@@ -123,12 +128,12 @@ def _are_statically_known(texts: list[str], options: tuple[str, ...]) -> bool:
 
 def _signature(path: str) -> tuple[int, int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _state(path: str, content: bytes) -> State | None:

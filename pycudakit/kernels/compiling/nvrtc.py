@@ -1,4 +1,4 @@
-"""Compile kernels for a GPU, by NVRTC."""
+"""Compilation of kernels for a GPU by NVRTC, CUDA's run-time compiler."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INCLUDE_DIR = Path(__file__).parent / "device_include"
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _MISSING = 'kernels for a GPU are compiled by NVRTC, which is not installed: pip install "pycudakit[cuda13]"'
 
-# Headers of the host's whose contents are in our prelude, or in the compiler.
+# Standard headers whose contents are in our prelude or built into the compiler.
 _ASSERT = """#undef assert
 #ifdef NDEBUG
 #define assert(condition) ((void)0)
@@ -30,7 +30,7 @@ _ASSERT = """#undef assert
     ((condition) ? (void)0 : __assertfail(#condition, __FILE__, __LINE__, __func__, sizeof(char)))
 #endif
 """
-# CUB's header of everything refuses NVRTC; its parts for blocks and warps do not.
+# <cub/cub.cuh> does not compile with NVRTC; its headers for blocks and warps do.
 _CUB = "#if !__has_include(<cub/block/block_reduce.cuh>)\n#error CUB is not installed\n#endif\n" + "".join(
     f"#if __has_include(<cub/{part}.cuh>)\n#include <cub/{part}.cuh>\n#endif\n"
     for part in (
@@ -49,7 +49,7 @@ _STUB_HEADERS = {
     "cub/cub.cuh": _CUB,
 }
 
-# CUDA's headers of which NVRTC has the contents itself, for where they are not installed.
+# Empty replacements for CUDA's headers that NVRTC has built in, for machines without them.
 _BUILT_IN = (
     *("cuda_runtime.h", "cuda_runtime_api.h", "cuda.h", "device_launch_parameters.h", "device_functions.h"),
     *("vector_types.h", "vector_functions.h", "sm_20_intrinsics.h", "sm_30_intrinsics.h"),
@@ -78,7 +78,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
 _COMPILATION = 6  # NVRTC_ERROR_COMPILATION
 
 
-# Where headers of CUDA's come from, by the beginnings of their names.
+# The wheels of CUDA's headers, by the prefixes of their names.
 _WHEELS = {
     "curand": "nvidia-curand",
     "cub/": "nvidia-cuda-cccl",
@@ -95,13 +95,13 @@ _WHEELS = {
 def _has_pathfinder() -> bool:
     try:
         return importlib.util.find_spec("cuda.pathfinder") is not None
-    except ImportError:  # there is no cuda, or another one
+    except ImportError:  # the package `cuda` is missing or a different one
         return False
 
 
 @functools.cache
 def _opened() -> tuple[ctypes.CDLL, str]:
-    """Open NVRTC, once; return it and its path, if that is known."""
+    """Open NVRTC once; return it, and its path if known."""
     for path in _candidates():
         try:
             library = ctypes.CDLL(path)
@@ -121,7 +121,7 @@ def _candidates() -> Iterator[str]:
         try:
             pathfinder: Any = importlib.import_module("cuda.pathfinder")
             yield pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path or _NAMES[0]
-        except (ImportError, RuntimeError, OSError):  # it is not installed; the system may have one
+        except (ImportError, RuntimeError, OSError):  # not installed by pip; the system may have it
             pass
     yield from _NAMES
 
@@ -138,7 +138,7 @@ def _call(name: str, *arguments: Any) -> None:
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """Return NVRTC's version."""
+    """Return the version of NVRTC."""
     major, minor = _INT(), _INT()
     _call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
@@ -146,12 +146,12 @@ def version() -> tuple[int, int]:
 
 @functools.cache
 def architectures() -> tuple[int, ...]:
-    """Return the architectures that it compiles for, ascending: 90 is ``"sm_90"``."""
+    """Return the architectures that NVRTC supports, ascending: 90 is ``"sm_90"``."""
     count = _INT()
     _call("nvrtcGetNumSupportedArchs", ctypes.byref(count))
-    found = (_INT * count.value)()
-    _call("nvrtcGetSupportedArchs", found)
-    return tuple(sorted(found))
+    supported = (_INT * count.value)()
+    _call("nvrtcGetSupportedArchs", supported)
+    return tuple(sorted(supported))
 
 
 @functools.cache
@@ -161,23 +161,23 @@ def _prelude() -> str:
 
 @functools.cache
 def include_dirs() -> tuple[str, ...]:
-    """Return where CUDA's headers are: the first of the places that have them, each of the parts."""
-    found: dict[str, None] = {}
+    """Return the folders of CUDA's headers: for each component the first folder that has it."""
+    folders: dict[str, None] = {}
     for header in ("cuda_fp16.h", "curand_kernel.h", "cub/cub.cuh"):
         directory = next((place for place in _places() if (place / header).is_file()), None)
         if directory is not None:
-            found[str(directory)] = None
-    return tuple(found)
+            folders[str(directory)] = None
+    return tuple(folders)
 
 
 def _places() -> Iterator[Path]:
-    """Every directory that CUDA's headers may be in."""
+    """Yield the folders that may contain CUDA's headers."""
     if _has_pathfinder():
         pathfinder: Any = importlib.import_module("cuda.pathfinder")
         for name in ("cudart", "curand", "cccl"):
             try:
                 found = pathfinder.find_nvidia_header_directory(name)
-            except (AttributeError, LookupError, RuntimeError, ValueError, OSError):  # it is an old one
+            except (AttributeError, LookupError, RuntimeError, ValueError, OSError):  # an old version
                 continue
             if found:
                 yield Path(found)
@@ -192,38 +192,39 @@ def _places() -> Iterator[Path]:
 
 
 def folders() -> tuple[str, ...]:
-    """Return where NVRTC looks for a user's headers, beside what it is told: nowhere."""
+    """Return NVRTC's own header folders besides those of the options: none."""
     return ()
 
 
 @functools.cache
 def fingerprint() -> str:
-    """Return what a compilation depends on beside its source: compiler and headers."""
-    own = hashlib.sha256(repr((_prelude(), _STUB_HEADERS)).encode()).hexdigest()[:16]
-    return " ".join(["nvrtc", ".".join(map(str, version())), own, *include_dirs()])
+    """Return what a binary depends on besides its source: compiler and headers."""
+    hashed = hashlib.sha256(repr((_prelude(), _STUB_HEADERS)).encode()).hexdigest()[:16]
+    return " ".join(["nvrtc", ".".join(map(str, version())), hashed, *include_dirs()])
 
 
 def target(arch: str) -> tuple[str, bool]:
     """Return the architecture to compile for, and whether the result is PTX.
 
-    A GPU that is newer than NVRTC has PTX of the newest before it, which its driver compiles.
+    For a GPU that is newer than NVRTC, it is PTX of the newest architecture before it, which the driver
+    compiles.
     """
-    found = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", arch)
-    if found is None:
+    match = re.fullmatch(r"(sm|compute)_(\d+)([af]?)", arch)
+    if match is None:
         raise errors.CompileError(f"arch is {arch!r}: it is one such as 'sm_90'")
-    known = architectures()
-    number = int(found[2])
-    if number in known:
-        return arch, found[1] == "compute"
-    if number < known[-1]:
-        supported = ", ".join(f"sm_{one}" for one in known)
+    supported_numbers = architectures()
+    number = int(match[2])
+    if number in supported_numbers:
+        return arch, match[1] == "compute"
+    if number < supported_numbers[-1]:
+        supported = ", ".join(f"sm_{one}" for one in supported_numbers)
         raise errors.CompileError(
             f"NVRTC {version()[0]}.{version()[1]} does not compile for {arch}: it knows {supported}"
         )
-    return f"compute_{known[-1]}", True
+    return f"compute_{supported_numbers[-1]}", True
 
 
-# nvcc's options that mean nothing to NVRTC: alone, or with a value behind them, after = or apart.
+# nvcc's options that NVRTC does not know: without a value, or with one, after = or as the next word.
 _IGNORED_FLAGS = re.compile(
     r"-O[0-3s]?|-g|-m64|-c|--?(cubin|ptx|fatbin|keep|compile|shared|debug|verbose)"
     r"|--?((expt-)?extended-lambda|expt-relaxed-constexpr)|--?std=(c|gnu)\+\+(98|03|0x|11)"
@@ -239,7 +240,7 @@ _REWRITTEN_OPTIONS = {
 
 
 def split_options(options: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:
-    """Return the options for NVRTC, the architecture among them, and those that mean nothing to it.
+    """Split the options into those for NVRTC, the architecture, and those that NVRTC does not know.
 
     Examples
     --------
@@ -266,8 +267,7 @@ def split_options(options: tuple[str, ...]) -> tuple[list[str], str | None, list
 
 
 _DEFAULT_OPTIONS = {
-    # What an option of the user's says, by any of its names, and what is said without it. Without contraction
-    # the arithmetic has the bits of the CPU engine's.
+    # The names of an option, and its default. Without fma contraction the results have the CPU engine's bits.
     r"-std|--std": "-std=c++17",
     r"-fmad|--fmad|--?use_fast_math": "-fmad=false",
     r"-default-device|--device-as-default-execution-space": "-default-device",
@@ -275,7 +275,7 @@ _DEFAULT_OPTIONS = {
 
 
 def _all_options(source: Source) -> tuple[list[str], list[tuple[str, str]], bool, str]:
-    """Return NVRTC's options, those for macros, whether they make PTX, and what the log says of them."""
+    """Return NVRTC's options, those for macros, whether the result is PTX, and a note for the log."""
     kept_options, arch, dropped = split_options(source.options)
     architecture, is_ptx = target(arch or source.arch)
     macro_options, kept_options = preprocessing(kept_options)
@@ -286,14 +286,14 @@ def _all_options(source: Source) -> tuple[list[str], list[tuple[str, str]], bool
             options.append(usual)
     if source.debug and "-lineinfo" not in kept_options:
         options.append("-lineinfo")
-    # Without any directory NVRTC would have other words for a header that is missing.
+    # Without any folder NVRTC would report a missing header in other words.
     options += [f"-I{directory}" for directory in (*source.include_dirs, *include_dirs(), _INCLUDE_DIR)]
     note = f"without effect on a GPU's code: {' '.join(dropped)}\n" if dropped else ""
     return options, macro_options, is_ptx, note
 
 
 def _missing(source: Source) -> dict[str, str]:
-    """Return the headers that NVRTC does without, of those that no directory has."""
+    """Return replacements for headers that no folder has and that NVRTC does not need."""
     directories = [Path(directory) for directory in (*source.include_dirs, *include_dirs())]
     return {
         name: ""
@@ -312,18 +312,18 @@ def _text_of(source: Source, macros: list[tuple[str, str]]) -> str:
 
 
 def compile(source: Source) -> Compiled:
-    """Compile a source for a GPU: to a cubin, or to PTX where NVRTC does not know the GPU.
+    """Compile a source for a GPU: to a cubin, or to PTX if the GPU is newer than NVRTC.
 
     Raises
     ------
     CompileError
-        With the compiler's log.
+        The source does not compile; the message has the compiler's log.
     """
     options, macros, is_ptx, note = _all_options(source)
     program, text = _POINTER(), _text_of(source, macros).encode()
-    stand_ins = {**_STUB_HEADERS, **_missing(source)}
-    headers = [text.encode() for text in stand_ins.values()]
-    names = [name.encode() for name in stand_ins]
+    stub_headers = {**_STUB_HEADERS, **_missing(source)}
+    headers = [text.encode() for text in stub_headers.values()]
+    names = [name.encode() for name in stub_headers]
     _call(
         *("nvrtcCreateProgram", ctypes.byref(program), text, source.name.encode()),
         *(len(headers), (_TEXT * len(headers))(*headers), (_TEXT * len(names))(*names)),
@@ -335,12 +335,14 @@ def compile(source: Source) -> Compiled:
 
 
 def _compiled(program: Any, source: Source, options: list[str], is_ptx: bool, note: str) -> Compiled:
-    # A name in C++ is what the compiler makes of it; in extern "C" it is itself.
+    # C++ names are mangled; names in extern "C" are not.
     mangled = [kernel.name for kernel in source.kernels if source.no_extern_c]
     for name in mangled:
         _call("nvrtcAddNameExpression", program, name.encode())
-    given = [option.encode() for option in options]
-    status = _opened()[0].nvrtcCompileProgram(program, len(given), (_TEXT * len(given))(*given))
+    encoded_options = [option.encode() for option in options]
+    status = _opened()[0].nvrtcCompileProgram(
+        program, len(encoded_options), (_TEXT * len(encoded_options))(*encoded_options)
+    )
     log = note + _read(program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace")
     if status == _COMPILATION or (status and log):
         raise errors.CompileError(f"{source.name} does not compile:\n{log}{_remedy(log)}")
@@ -354,14 +356,14 @@ def _compiled(program: Any, source: Source, options: list[str], is_ptx: bool, no
 
 
 def _remedy(log: str) -> str:
-    """Return what to install where a header of CUDA's is missing."""
+    """Return a hint about the wheel to install if a header of CUDA is missing."""
     missing = re.search(r'cannot open source file "([^"]+)"', log)
     if missing is None:
         return "\nCUB is in: pip install nvidia-cuda-cccl\n" if "CUB is not installed" in log else ""
     wheel = next((wheel for start, wheel in _WHEELS.items() if missing[1].startswith(start)), None)
-    places = ", ".join(include_dirs()) or "nowhere"
+    searched = ", ".join(include_dirs()) or "nowhere"
     remedy = f"pip install {wheel}, or " if wheel else ""
-    return f"\nCUDA's headers are in: {places}; {remedy}name its directory in include_dirs\n"
+    return f"\nCUDA's headers are in: {searched}; {remedy}name its directory in include_dirs\n"
 
 
 def _read(program: Any, what: str) -> bytes:

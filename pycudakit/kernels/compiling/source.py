@@ -1,4 +1,4 @@
-"""A kernels' source, as it goes to a compiler, and what comes back."""
+"""The input and output of the compilers as plain data: `Source`, `Compiled`, `Binary`, and signatures."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pycudakit._native.dtypes import DType
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A kernel's parameter, as its source declares it.
+    """A parameter of a kernel, as its source declares it.
 
     Parameters
     ----------
     name
-        ``"a"``, or ``""`` where the source gives none.
+        ``"a"``, or ``""`` if the source gives none.
     type
-        What is declared, in one spelling: ``"const float *"``, ``"unsigned int"``, ``"Body"``.
+        The type in a normalized spelling: ``"const float *"``, ``"unsigned int"``, ``"Body"``.
     element
         The type without const, volatile and the last ``*``: ``"float"``.
     pointer
-        Whether it is a pointer, or an array, which is the same.
+        Whether it is a pointer or an array.
     const
-        Whether what it points to is const.
+        Whether the pointed-to type is const.
     dtype
-        NumPy's dtype of the element, or None: ``void``, a struct, a pointer to a pointer.
+        The dtype of the element, or None for ``void``, a struct, or a pointer to a pointer.
     """
 
     name: str
@@ -37,16 +37,16 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A ``__global__`` function; of a template, one that is given its arguments, such as ``"scale<float>"``.
+    """A ``__global__`` function, or an instance of a template, such as ``"scale<float>"``.
 
     Parameters
     ----------
     name
-        What `SourceModule.get_function` takes.
+        The name for `SourceModule.get_function`.
     parameters
-        In their order.
+        The parameters in order.
     line
-        Of the user's source, from 1.
+        The line in the user's source, from 1.
     """
 
     name: str
@@ -56,26 +56,26 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """All that the result of a compilation depends on, beside the compiler.
+    """The input of a compilation.
 
     Parameters
     ----------
     text
-        What the user wrote.
+        The user's source.
     name
-        A file's name for messages.
+        The file's name for messages.
     options
-        For the compiler, as the user gave them: ``("-DN=3", "-lineinfo")``.
+        The user's options for the compiler: ``("-DN=3", "-lineinfo")``.
     include_dirs
-        Where `#include` looks, before the compiler's own places.
+        The folders that `#include` searches before the compiler's own.
     no_extern_c
-        False: the text is wrapped in ``extern "C"``.
+        If False, the text is wrapped in ``extern "C"``.
     debug
         Whether accesses, barriers and time are checked.
     arch
-        ``"sm_90"``; the host's compiler has no use for it.
+        The architecture, ``"sm_90"``; ignored by the host's compiler.
     kernels
-        The functions that can be called, of templates those that were asked for.
+        The kernels that can be called, including requested instances of templates.
     """
 
     text: str
@@ -90,19 +90,19 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a compiler made.
+    """The output of a compilation.
 
     Parameters
     ----------
     data
-        A cubin, or a shared library's bytes.
+        A cubin, PTX, or the bytes of a shared library.
     symbols
-        The name in it of each kernel, by the name in `Source.kernels`; of variables that it does not know,
-        such as ``__constant__`` ones, the name is the source's.
+        The symbol of each kernel, by its name in `Source.kernels`. Variables that are not listed, such as
+        ``__constant__`` ones, have their names in the source.
     log
-        What the compiler said: warnings.
+        The compiler's warnings.
     read
-        The files that it read beside the source and our headers, where it has a list of them.
+        The files that the compiler read besides the source and our headers, if it lists them.
     """
 
     data: bytes
@@ -113,14 +113,14 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """What a compiler made, as a library takes it.
+    """A compiled binary, in the form that a library loads.
 
     Parameters
     ----------
     data
-        A cubin; for the CPU engine, a shared library's path, encoded.
+        A cubin or PTX; for the CPU engine, the path of a shared library, encoded.
     key
-        16 bytes that no other binary has.
+        A unique key of 16 bytes.
     engine
         ``"cuda"`` or ``"cpu"``.
     """

@@ -1,1 +1,1 @@
-"""What a source of kernels declares."""
+"""Parser of CUDA C sources: preprocessor, declarators, and the signatures of kernels and variables."""

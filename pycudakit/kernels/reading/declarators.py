@@ -1,4 +1,4 @@
-"""Declarations of C: what type a parameter has, and what NumPy's is."""
+"""Parser of C declarations: the type of a parameter, and the corresponding dtype."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pycudakit.kernels.compiling.source import Parameter
 from pycudakit.kernels.reading import preprocessor
 from pycudakit.kernels.reading.preprocessor import Token
 
-# Of a type as `_spelled` writes it.
+# The dtype of a type in the spelling of `_spelled`.
 _BASIC = {
     "bool": "bool",
     "char": "int8",
@@ -23,7 +23,7 @@ _BASIC = {
     "unsigned short": "uint16",
     "int": "int32",
     "unsigned int": "uint32",
-    "long": "int64",  # on every platform that there is a library for
+    "long": "int64",  # on all supported platforms
     "unsigned long": "uint64",
     "long long": "int64",
     "unsigned long long": "uint64",
@@ -59,7 +59,7 @@ _VECTOR_OF = {
     "float": "float32",
     "double": "float64",
 }
-# CUDA's vectors: the type of their components, and how many there are.
+# CUDA's vector types: the type and the number of their components.
 VECTORS: dict[str, tuple[DType, int]] = {
     f"{name}{count}": (np.dtype(dtype), count) for name, dtype in _VECTOR_OF.items() for count in range(1, 5)
 } | {"half2": (np.dtype("float16"), 2), "__half2": (np.dtype("float16"), 2)}
@@ -73,47 +73,47 @@ _QUALIFIERS = frozenset(
 _ATTRIBUTES = frozenset("__launch_bounds__ __attribute__ __align__ alignas __declspec".split())  # noqa: SIM905
 
 
-def first(given: Sequence[Token], text: str) -> int:
-    """Return where a text first stands, or the end."""
-    return next((i for i, token in enumerate(given) if token.text == text), len(given))
+def first(tokens: Sequence[Token], text: str) -> int:
+    """Return the index of the first token with this text, or the length."""
+    return next((i for i, token in enumerate(tokens) if token.text == text), len(tokens))
 
 
 def is_attribute(name: str) -> bool:
-    """Tell whether a name says something to the compiler alone."""
+    """Return True if a name is an attribute or a macro-like annotation, which declares nothing."""
     return name in _ATTRIBUTES or (name.startswith("__") and name.endswith("__"))
 
 
-def template_end(given: Sequence[Token], at: int) -> int:
-    """Return the place behind the angle brackets that begin here."""
+def template_end(tokens: Sequence[Token], at: int) -> int:
+    """Return the index of the angle bracket that closes the one at `at`."""
     depth = 0
-    for place in range(at, len(given)):
-        depth += (given[place].text == "<") - (given[place].text == ">")
+    for place in range(at, len(tokens)):
+        depth += (tokens[place].text == "<") - (tokens[place].text == ">")
         if depth == 0:
             return place
-    return len(given)
+    return len(tokens)
 
 
-def without_attributes(given: Sequence[Token]) -> list[Token]:
-    """Leave out what says something to the compiler alone."""
+def without_attributes(tokens: Sequence[Token]) -> list[Token]:
+    """Remove attributes and annotations from a declaration."""
     out: list[Token] = []
     at = 0
-    while at < len(given):
-        token = given[at]
-        following = given[at + 1].text if at + 1 < len(given) else ""
+    while at < len(tokens):
+        token = tokens[at]
+        following = tokens[at + 1].text if at + 1 < len(tokens) else ""
         if is_attribute(token.text) and following == "(":
-            at = preprocessor.closing(given, at + 1)
+            at = preprocessor.closing(tokens, at + 1)
         elif token.text == "[" and following == "[":
-            at = preprocessor.closing(given, at)
+            at = preprocessor.closing(tokens, at)
         else:
             out.append(token)
         at += 1
     return out
 
 
-def parameter(given: Sequence[Token], types: Mapping[str, list[Token]], where: str) -> Parameter:
-    """Return what a declaration declares."""
-    given = without_attributes(given[: first(given, "=")])
-    base, is_const, rest = base_of(given)
+def parameter(tokens: Sequence[Token], types: Mapping[str, list[Token]], where: str) -> Parameter:
+    """Parse the declaration of a parameter or a variable."""
+    tokens = without_attributes(tokens[: first(tokens, "=")])
+    base, is_const, rest = base_of(tokens)
     stars = [(token.text, i) for i, token in enumerate(rest) if token.text in ("*", "&", "&&")]
     name = next((token.text for token in rest if token.is_name and token.text not in _QUALIFIERS), "")
     if any(text != "*" for text, _ in stars):
@@ -121,13 +121,15 @@ def parameter(given: Sequence[Token], types: Mapping[str, list[Token]], where: s
             f"{where}: parameter {name!r} is a reference, and a kernel takes values and pointers: "
             "declare it as one of these"
         )
-    if not base or any(token.text == "..." for token in given):
-        listed = " ".join(token.text for token in given)
-        raise errors.CompileError(f"{where}: parameter {listed!r} is no declaration that is understood")
+    if not base or any(token.text == "..." for token in tokens):
+        listed = " ".join(token.text for token in tokens)
+        raise errors.CompileError(
+            f"{where}: parameter {listed!r} is not a declaration that pycudakit understands"
+        )
     after_name = rest[_place_of(rest, name) :]
     is_array = any(token.text == "[" for token in after_name) and not any(t.text == "(" for t in rest)
     depth = len(stars) + is_array
-    if len(stars) > 1:  # the last const counts that is before the last star
+    if len(stars) > 1:  # the pointed-to type is const if const precedes the last star
         between = rest[stars[-2][1] : stars[-1][1]]
         is_const = any(token.text == "const" for token in between)
     element, own_depth, own_const = _resolved(base, types)
@@ -141,17 +143,17 @@ def parameter(given: Sequence[Token], types: Mapping[str, list[Token]], where: s
     )
 
 
-def _place_of(given: Sequence[Token], name: str) -> int:
-    return next((i for i, token in enumerate(given) if name and token.text == name), 0)
+def _place_of(tokens: Sequence[Token], name: str) -> int:
+    return next((i for i, token in enumerate(tokens) if name and token.text == name), 0)
 
 
-def base_of(given: Sequence[Token]) -> tuple[list[Token], bool, list[Token]]:
-    """Split a declaration into its type, whether that is const, and the declarator."""
+def base_of(tokens: Sequence[Token]) -> tuple[list[Token], bool, list[Token]]:
+    """Split a declaration into its base type, whether that is const, and the declarator."""
     base: list[Token] = []
     is_const = False
     at = 0
-    while at < len(given):
-        token = given[at]
+    while at < len(tokens):
+        token = tokens[at]
         if token.text == "const":
             is_const = True
         elif token.text in _QUALIFIERS:
@@ -162,25 +164,25 @@ def base_of(given: Sequence[Token]) -> tuple[list[Token], bool, list[Token]]:
             base.append(token)
         elif (token.is_name and not base) or token.text == "::":
             base.append(token)
-            at = _rest_of_name(given, at, base)
+            at = _rest_of_name(tokens, at, base)
             continue
         else:
             break
         at += 1
-    return base, is_const, list(given[at:])
+    return base, is_const, list(tokens[at:])
 
 
-def _rest_of_name(given: Sequence[Token], at: int, base: list[Token]) -> int:
-    """Add what belongs to a qualified name, template arguments among it, and return the place after it."""
+def _rest_of_name(tokens: Sequence[Token], at: int, base: list[Token]) -> int:
+    """Append the rest of a qualified name, with template arguments, to `base`; return the next index."""
     at += 1
-    while at < len(given):
-        text, before = given[at].text, given[at - 1].text
+    while at < len(tokens):
+        text, before = tokens[at].text, tokens[at - 1].text
         if text == "<":
-            end = template_end(given, at)
-            base += given[at : end + 1]
+            end = template_end(tokens, at)
+            base += tokens[at : end + 1]
             at = end + 1
         elif text == "::" or before == "::":
-            base.append(given[at])
+            base.append(tokens[at])
             at += 1
         else:
             break
@@ -188,7 +190,7 @@ def _rest_of_name(given: Sequence[Token], at: int, base: list[Token]) -> int:
 
 
 def _resolved(base: Sequence[Token], types: Mapping[str, list[Token]]) -> tuple[str, int, bool]:
-    """Return a type without its aliases: its name, how many stars it has, and whether it is const."""
+    """Resolve aliases of a type; return its name, its number of stars, and whether it is const."""
     depth, is_const = 0, False
     seen = set()
     while True:
@@ -216,10 +218,10 @@ def _spelled(base: Sequence[Token]) -> str:
     return f"unsigned {size}" if "unsigned" in words else size
 
 
-def joined(given: Sequence[Token]) -> str:
-    """Return tokens as text, with spaces where words would run together."""
+def joined(tokens: Sequence[Token]) -> str:
+    """Join tokens to text, with spaces between words."""
     out = ""
-    for token in given:
+    for token in tokens:
         if out and token.is_name and (out[-1].isalnum() or out[-1] == "_"):
             out += " "
         out += ", " if token.text == "," else token.text

@@ -1,4 +1,4 @@
-"""A kernels' source as tokens: without comments, macros replaced, conditions decided where they can be."""
+"""A C preprocessor and tokenizer: comments removed, macros expanded, conditions evaluated where possible."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any, NamedTuple
 
 
 class Token(NamedTuple):
-    """A word, number, string or sign, and the line that it is on."""
+    """A token (word, number, string or punctuator), and its line."""
 
     text: str
     line: int
 
     @property
     def is_name(self) -> bool:
-        """Tell whether it is an identifier or a keyword."""
+        """Return True for identifiers and keywords."""
         first, last = self.text[:1], self.text[-1:]
         return (first.isalpha() or first in ("_", "$")) and last != '"'  # R"(...)" is a string
 
 
 class Macro(NamedTuple):
-    """What a name stands for; `parameters` is None if it takes none."""
+    """A macro; `parameters` is None for object-like macros."""
 
     parameters: tuple[str, ...] | None
     body: tuple[str, ...]
 
 
-_SPLICE = "\x01"  # stands for a backslash at the end of a line, and counts as one
+_SPLICE = "\x01"  # replaces a backslash at the end of a line
 _TOKEN = re.compile(
     r"""
     (?P<skip>//[^\n]* | /\*.*?(?:\*/|\Z))
@@ -43,13 +43,13 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 _INCLUDE = re.compile(r'\s*(?:"([^"]+)"|<([^>]+)>)')
-_MAX_TOKENS = 100_000  # tokens that macros may make of those between two directives
+_MAX_TOKENS = 100_000  # limit of the expansion of the text between two directives
 
 Include = Callable[[str], "str | None"]
 
 
 def tokens(text: str) -> Iterator[tuple[str, Token]]:
-    """Yield each token and each directive, with which of the two it is."""
+    """Yield the tokens and directives of a text, each with its kind: "token" or "directive"."""
     text = re.sub(r"\\\r?\n", _SPLICE, text)
     line, at = 1, 0
     for match in _TOKEN.finditer(text):
@@ -61,15 +61,14 @@ def tokens(text: str) -> Iterator[tuple[str, Token]]:
 
 
 def preprocessed(text: str, defines: Mapping[str, str], include: Include) -> list[Token]:
-    """Return the tokens of a text.
+    """Preprocess a text; return its tokens.
 
     Parameters
     ----------
     defines
-        Macros that are there from the beginning.
+        Predefined macros.
     include
-        Returns the text of a file that is included, or None where it is to be left out; of what it returns,
-        every token is on the line of the directive.
+        Returns the text of an included file, or None to skip it. Its tokens get the line of the directive.
     """
     macros = {name: Macro(None, _words(value)) for name, value in defines.items()}
     reader = _Reader(macros, include)
@@ -78,23 +77,25 @@ def preprocessed(text: str, defines: Mapping[str, str], include: Include) -> lis
 
 
 class _Reader:
+    """The state of the preprocessor: macros, open conditions, output."""
+
     def __init__(self, macros: dict[str, Macro], include: Include) -> None:
         self.out: list[Token] = []
         self._macros = macros
         self._include = include
         self._included: set[str] = set()
-        # Of each #if that is open: whether its tokens count, whether a branch was taken (None: who knows).
+        # For each open #if: whether its tokens count, and whether a branch was taken (None: unknown).
         self._conditions: list[tuple[bool, bool | None]] = []
         self._pending: list[Token] = []
 
     def read(self, text: str, line: int | None = None) -> None:
         for kind, token in tokens(text):
-            here = token if line is None else token._replace(line=line)
+            located = token if line is None else token._replace(line=line)
             if kind == "directive":
                 self._flush()
-                self._direct(here)
+                self._direct(located)
             elif self._counts():
-                self._pending.append(here)
+                self._pending.append(located)
         self._flush()
 
     def _flush(self) -> None:
@@ -114,7 +115,7 @@ class _Reader:
             truth = self._truth(word, rest)
             self._conditions.append((truth is not False, truth))
         elif word in ("elif", "else") and self._conditions:
-            counts, taken = self._conditions.pop()  # the condition is of what is around it
+            counts, taken = self._conditions.pop()  # `_truth` below depends on the enclosing conditions
             if taken is not None:
                 truth = not taken and (word == "else" or self._truth("if", rest))
                 counts, taken = truth is not False, None if truth is None else taken or truth
@@ -136,13 +137,13 @@ class _Reader:
         elif word == "include":
             match = _INCLUDE.match(rest)
             name = (match[1] or match[2]) if match else ""
-            found = self._include(name) if name and name not in self._included else None
-            if found is not None:
+            text = self._include(name) if name and name not in self._included else None
+            if text is not None:
                 self._included.add(name)
-                self.read(found, line)
+                self.read(text, line)
 
     def _truth(self, word: str, rest: str) -> bool | None:
-        """Return whether a condition holds; None if that depends on the compiler."""
+        """Evaluate a condition; return None if it depends on the compiler."""
         if not self._counts():
             return False
         if word != "if":
@@ -167,7 +168,7 @@ _IN_PYTHON = {"&&": "and", "||": "or", "!": "not", "/": "//", "true": "1"}
 
 
 def _number(token: Token) -> str:
-    """Return a token of a condition as Python has it."""
+    """Translate a token of a condition to Python."""
     if token.is_name:
         return "0"
     match = re.fullmatch(r"(0[xX])?([\da-fA-F']+)[uUlL]*", token.text)
@@ -197,7 +198,7 @@ _OPERATIONS: dict[type[Any], Callable[[Any, Any], Any]] = {
 
 
 def _evaluated(expression: str) -> Any:
-    """Return what an expression of integers is, or None."""
+    """Evaluate an integer expression; return None if that is impossible."""
     try:
         return _value(ast.parse(expression.strip(), mode="eval").body)
     except (SyntaxError, ValueError, KeyError, ZeroDivisionError, MemoryError, RecursionError):
@@ -224,41 +225,41 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(token.text for kind, token in tokens(text) if kind == "token")
 
 
-def _expanded(given: Sequence[Token], macros: Mapping[str, Macro], hidden: frozenset[str]) -> list[Token]:
-    """Replace macros, and what they make, but none by itself."""
+def _expanded(sequence: Sequence[Token], macros: Mapping[str, Macro], hidden: frozenset[str]) -> list[Token]:
+    """Expand macros, and their results, but no macro within itself."""
     out: list[Token] = []
     at = 0
-    while at < len(given):
-        token = given[at]
+    while at < len(sequence):
+        token = sequence[at]
         at += 1
         macro = None if token.text in hidden else macros.get(token.text)
         if macro is None:
             out.append(token)
             continue
-        made = list(macro.body)
+        replacement = list(macro.body)
         if macro.parameters is not None:
-            if at == len(given) or given[at].text != "(":
+            if at == len(sequence) or sequence[at].text != "(":
                 out.append(token)
                 continue
-            values, at = arguments(given, at)
-            made = _filled(macro, [[t.text for t in value] for value in values])
-        made_tokens = [Token(text, token.line) for text in made]
-        out += _expanded(made_tokens, macros, hidden | {token.text})
+            values, at = arguments(sequence, at)
+            replacement = _filled(macro, [[t.text for t in value] for value in values])
+        new_tokens = [Token(text, token.line) for text in replacement]
+        out += _expanded(new_tokens, macros, hidden | {token.text})
         if len(out) > at + _MAX_TOKENS:
             break
     return out
 
 
 def _filled(macro: Macro, values: list[list[str]]) -> list[str]:
-    """Put a macro's arguments into its body, and join what ## joins."""
-    known = dict(zip(macro.parameters or (), values, strict=False))
+    """Substitute arguments in the body of a macro, and paste tokens joined by ##."""
+    arguments_by_name = dict(zip(macro.parameters or (), values, strict=False))
     out: list[str] = []
     joins = False
     for word in macro.body:
         if word == "##":
             joins = True
             continue
-        words = known.get(word, [word])
+        words = arguments_by_name.get(word, [word])
         if joins and out and words:
             out[-1] += words[0]
             words = words[1:]
@@ -270,29 +271,29 @@ def _filled(macro: Macro, values: list[list[str]]) -> list[str]:
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
-def closing(given: Sequence[Token], at: int) -> int:
-    """Return where the bracket closes that opens at a place; the end if it does not."""
-    opening, ending = given[at].text, _PAIRS[given[at].text]
+def closing(sequence: Sequence[Token], at: int) -> int:
+    """Return the index of the bracket that closes the one at `at`, or the length."""
+    opening, ending = sequence[at].text, _PAIRS[sequence[at].text]
     depth = 0
-    for place in range(at, len(given)):
-        text = given[place].text
+    for index in range(at, len(sequence)):
+        text = sequence[index].text
         depth += (text == opening) - (text == ending)
         if depth == 0:
-            return place
-    return len(given)
+            return index
+    return len(sequence)
 
 
-def arguments(given: Sequence[Token], at: int) -> tuple[list[list[Token]], int]:
-    """Return what the commas separate in the parentheses that open at a place, and the place after them."""
-    end = closing(given, at)
-    return split(given[at + 1 : end]), end + 1
+def arguments(sequence: Sequence[Token], at: int) -> tuple[list[list[Token]], int]:
+    """Return the arguments in the parentheses that open at `at`, and the index after them."""
+    end = closing(sequence, at)
+    return split(sequence[at + 1 : end]), end + 1
 
 
-def split(given: Sequence[Token]) -> list[list[Token]]:
-    """Return what the commas outside all brackets separate, those of templates among them."""
+def split(sequence: Sequence[Token]) -> list[list[Token]]:
+    """Split tokens at the commas outside of brackets, angle brackets included."""
     parts: list[list[Token]] = [[]]
     depth = 0
-    for token in given:
+    for token in sequence:
         depth += (token.text in "([{<") - (token.text in ")]}>")
         if token.text == "," and depth <= 0:
             parts.append([])

@@ -1,4 +1,4 @@
-"""The kernels and variables that a source declares, read from its text."""
+"""The kernels and variables that a source declares, parsed from its preprocessed tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pycudakit.kernels.reading.preprocessor import Token
 
 @dataclass(frozen=True, slots=True)
 class _Declared:
-    """A kernel as the text has it: what its types are is found when it is asked for."""
+    """A kernel whose parameters are not parsed yet."""
 
     name: str
     parameters: list[list[Token]]
@@ -33,14 +33,14 @@ class _Declared:
 
 @dataclass(slots=True)
 class Declarations:
-    """What a source declares.
+    """The declarations of a source.
 
     Parameters
     ----------
     file
-        Its name for messages.
+        The file's name for messages.
     variables
-        Those that `symbols=` may set, ``__constant__`` and ``__device__`` ones.
+        The ``__constant__`` and ``__device__`` variables, which `symbols=` may set.
     """
 
     file: str
@@ -51,36 +51,36 @@ class Declarations:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of all kernels; those of templates with what they take, ``"scale<T>"``."""
+        """The names of all kernels; those of templates with their parameters, ``"scale<T>"``."""
         return tuple(map(_title, self._kernels.values()))
 
     @property
     def plain(self) -> tuple[Signature, ...]:
-        """Those that are no templates."""
+        """The signatures of the kernels that are not templates."""
         return tuple(self.signature(name) for name, k in self._kernels.items() if k.template is None)
 
     def is_template(self, name: str) -> bool:
-        """Tell whether a name is a template's, without arguments."""
+        """Return True if a name is that of a template, without arguments."""
         return name in self._kernels and self._kernels[name].template is not None
 
     def signature(self, name: str) -> Signature:
-        """Return a kernel, by ``"add"``, or ``"scale<float>"``, or raise `KeyError`; it is read once."""
-        known = self._signatures.get(name)
-        if known is None:
-            known = self._signatures[name] = self._read(name)
-        return known
+        """Return the signature of ``"add"`` or ``"scale<float>"``, or raise `KeyError`. It is cached."""
+        cached = self._signatures.get(name)
+        if cached is None:
+            cached = self._signatures[name] = self._read(name)
+        return cached
 
     def _read(self, name: str) -> Signature:
-        given = [token for kind, token in preprocessor.tokens(name) if kind == "token"]
+        tokens = [token for kind, token in preprocessor.tokens(name) if kind == "token"]
         base, _, rest = name.partition("<")
         declared = self._kernels[self._full_name(base.strip())]
         types = dict(self._types)
         if rest and declared.template is not None:
-            start = first(given, "<")
-            if start == len(given) or given[-1].text != ">":
+            start = first(tokens, "<")
+            if start == len(tokens) or tokens[-1].text != ">":
                 raise KeyError(name)
-            types.update(_instance(declared.template, preprocessor.split(given[start + 1 : -1])))
-            called = declared.name + joined(given[start:])
+            types.update(_instance(declared.template, preprocessor.split(tokens[start + 1 : -1])))
+            called = declared.name + joined(tokens[start:])
         elif rest or declared.template is not None:
             raise KeyError(name)
         else:
@@ -104,25 +104,25 @@ def parse(
     options: Iterable[str] = (),
     include: preprocessor.Include = lambda _: None,
 ) -> Declarations:
-    """Read what a source declares.
+    """Parse the declarations of a source.
 
     Parameters
     ----------
     options
-        The compiler's, of which ``-DNAME=value`` counts.
+        The compiler's options, of which ``-DNAME=value`` counts.
     include
-        Returns the text of a file that the source includes, or None for the compiler's own.
+        Returns the text of an included file, or None for the compiler's own headers.
     """
-    found = Declarations(file)
+    declarations = Declarations(file)
     try:
-        given = preprocessor.preprocessed(text, _defines(options), include)
-        _Reader(found).read(given, "")
+        tokens = preprocessor.preprocessed(text, _defines(options), include)
+        _Reader(declarations).read(tokens, "")
     except RecursionError:
-        raise errors.CompileError(f"{file}: what it declares is nested too deep") from None
-    return found
+        raise errors.CompileError(f"{file}: its declarations are nested too deeply") from None
+    return declarations
 
 
-# What compilers of kernels define.
+# Predefined macros of the compilers.
 _DEFINED = {"__CUDACC__": "1", "__CUDA_ARCH__": "900", "__cplusplus": "201703"}
 
 
@@ -138,31 +138,31 @@ def _defines(options: Iterable[str]) -> Mapping[str, str]:
 
 
 class _Reader:
-    """Goes through declarations; bodies of functions and of classes are skipped."""
+    """Parses declarations; skips the bodies of functions and classes."""
 
-    def __init__(self, found: Declarations) -> None:
-        self._found = found
+    def __init__(self, declarations: Declarations) -> None:
+        self._declarations = declarations
 
-    def read(self, given: Sequence[Token], scope: str) -> None:
+    def read(self, tokens: Sequence[Token], scope: str) -> None:
         start = at = 0
-        while at < len(given):
-            text = given[at].text
+        while at < len(tokens):
+            text = tokens[at].text
             if text == ";":
-                self._declaration(given[start:at], scope)
+                self._declaration(tokens[start:at], scope)
             elif text == "{":
-                end = preprocessor.closing(given, at)
-                head = given[start:at]
+                end = preprocessor.closing(tokens, at)
+                head = tokens[start:at]
                 inner = _inner_scope(head, scope)
                 if inner is not None:
-                    self.read(given[at + 1 : end], inner)
+                    self.read(tokens[at + 1 : end], inner)
                 elif not _is_function(head):
-                    at = end + 1  # a class, or what a variable begins as: its declaration goes on
+                    at = end + 1  # the body of a class, or an initializer: the declaration goes on
                     continue
                 else:
                     self._declaration(head, scope)
                 at = end
             elif text in ("(", "["):
-                at = preprocessor.closing(given, at) + 1
+                at = preprocessor.closing(tokens, at) + 1
                 continue
             else:
                 at += 1
@@ -170,77 +170,77 @@ class _Reader:
             at += 1
             start = at
 
-    def _declaration(self, given: Sequence[Token], scope: str) -> None:
-        words = [token.text for token in given]
+    def _declaration(self, tokens: Sequence[Token], scope: str) -> None:
+        words = [token.text for token in tokens]
         template = None
         while words[:1] == ["template"] and words[1:2] == ["<"]:
-            end = template_end(given, 1)
-            template = preprocessor.split(given[2:end])
-            given, words = given[end + 1 :], words[end + 1 :]
+            end = template_end(tokens, 1)
+            template = preprocessor.split(tokens[2:end])
+            tokens, words = tokens[end + 1 :], words[end + 1 :]
         if "__global__" in words:
-            self._kernel(given, template, scope)
+            self._kernel(tokens, template, scope)
         elif words[:1] == ["typedef"]:
-            self._typedef(given[1:])
+            self._typedef(tokens[1:])
         elif words[:1] == ["using"] and words[2:3] == ["="] and template is None:
-            self._found._types[words[1]] = list(given[3:])  # noqa: SLF001
+            self._declarations._types[words[1]] = list(tokens[3:])  # noqa: SLF001
         elif words[:1] == ["enum"]:
             names = [w for w in words[1:] if w not in ("class", "struct", "{")]
             if names:
-                self._found._types[names[0]] = [Token("int", given[0].line)]  # noqa: SLF001
+                self._declarations._types[names[0]] = [Token("int", tokens[0].line)]  # noqa: SLF001
         elif {"__constant__", "__device__", "__managed__"} & {*words} and template is None:
-            self._variables(given)
+            self._variables(tokens)
 
-    def _kernel(self, given: Sequence[Token], template: list[list[Token]] | None, scope: str) -> None:
+    def _kernel(self, tokens: Sequence[Token], template: list[list[Token]] | None, scope: str) -> None:
         at = 0
-        while at < len(given):
-            if given[at].text == "(" and at:
-                name = given[at - 1]
+        while at < len(tokens):
+            if tokens[at].text == "(" and at:
+                name = tokens[at - 1]
                 if name.is_name and not is_attribute(name.text):
-                    parameters, _ = preprocessor.arguments(given, at)
+                    parameters, _ = preprocessor.arguments(tokens, at)
                     full = scope + name.text
                     if [[t.text for t in p] for p in parameters] == [["void"]]:
                         parameters = []
-                    self._found._kernels.setdefault(  # noqa: SLF001
+                    self._declarations._kernels.setdefault(  # noqa: SLF001
                         full, _Declared(full, parameters, template, name.line)
                     )
                     return
                 if name.text == ">":
-                    return  # a specialisation, or an instantiation, of a template that is declared elsewhere
-                at = preprocessor.closing(given, at)
+                    return  # a specialization or an explicit instantiation of a template
+                at = preprocessor.closing(tokens, at)
             at += 1
 
-    def _typedef(self, given: Sequence[Token]) -> None:
-        """Read ``typedef float real;``; a struct's name stands for itself."""
-        place = max((i for i, token in enumerate(given) if token.is_name), default=0)
-        if place == 0 or first(given, "(") < len(given):
+    def _typedef(self, tokens: Sequence[Token]) -> None:
+        """Parse ``typedef float real;``; a struct's name is not replaced."""
+        index = max((i for i, token in enumerate(tokens) if token.is_name), default=0)
+        if index == 0 or first(tokens, "(") < len(tokens):
             return
-        name, words = given[place].text, [token.text for token in given[:place]]
-        types = self._found._types  # noqa: SLF001
+        name, words = tokens[index].text, [token.text for token in tokens[:index]]
+        types = self._declarations._types  # noqa: SLF001
         if "{" in words:
             types.pop(name, None)
             if words[0] == "enum":
-                types[name] = [Token("int", given[place].line)]
+                types[name] = [Token("int", tokens[index].line)]
         elif words not in (["struct", name], ["class", name], ["union", name]):
-            types[name] = list(given[:place])
+            types[name] = list(tokens[:index])
 
-    def _variables(self, given: Sequence[Token]) -> None:
-        """Read ``__constant__ float a[3] = {...}, b;``."""
-        given = without_attributes(given[: first(given, "=")])
-        if any(token.text == "(" for token in given):
+    def _variables(self, tokens: Sequence[Token]) -> None:
+        """Parse ``__constant__ float a[3] = {...}, b;``."""
+        tokens = without_attributes(tokens[: first(tokens, "=")])
+        if any(token.text == "(" for token in tokens):
             return  # a function's declaration
-        parts = preprocessor.split(given) or [[]]
+        parts = preprocessor.split(tokens) or [[]]
         base, _, _ = base_of(parts[0])
         for part in [parts[0], *([*base, *other] for other in parts[1:])]:
             try:
-                found = parameter(part, self._found._types, self._found.file)  # noqa: SLF001
+                variable = parameter(part, self._declarations._types, self._declarations.file)  # noqa: SLF001
             except errors.CompileError:
-                continue  # which the compiler will refuse
-            if found.name:
-                self._found.variables[found.name] = found
+                continue  # the compiler will report it
+            if variable.name:
+                self._declarations.variables[variable.name] = variable
 
 
 def _inner_scope(head: Sequence[Token], scope: str) -> str | None:
-    """Return the scope that a brace opens after `extern "C"` or `namespace a`; None if it opens another."""
+    """Return the scope that a brace opens after `extern "C"` or `namespace a`; None for other braces."""
     words = [token.text for token in head]
     if words[:1] == ["extern"] and len(words) == 2:
         return scope
@@ -252,11 +252,11 @@ def _inner_scope(head: Sequence[Token], scope: str) -> str | None:
 
 
 def _is_function(head: Sequence[Token]) -> bool:
-    """Tell whether the brace after this opens a function's body, rather than a class or a value."""
-    given = without_attributes(head)
-    if len(given) > 1 and given[0].text == "template":
-        given = given[template_end(given, 1) + 1 :]
-    return first(given, "(") < min(first(given, "="), len(given))
+    """Return True if the brace after these tokens opens a function's body, not a class or an initializer."""
+    tokens = without_attributes(head)
+    if len(tokens) > 1 and tokens[0].text == "template":
+        tokens = tokens[template_end(tokens, 1) + 1 :]
+    return first(tokens, "(") < min(first(tokens, "="), len(tokens))
 
 
 def _title(kernel: _Declared) -> str:
@@ -266,17 +266,17 @@ def _title(kernel: _Declared) -> str:
     return f"{kernel.name}<{', '.join(part[-1].text for part in names if part)}>"
 
 
-def _instance(template: list[list[Token]], given: list[list[Token]]) -> dict[str, list[Token]]:
-    """Return what a template's parameters are for these arguments."""
+def _instance(template: list[list[Token]], tokens: list[list[Token]]) -> dict[str, list[Token]]:
+    """Return the values of a template's parameters for these arguments."""
     types: dict[str, list[Token]] = {}
     for index, declared in enumerate(template):
         cut = first(declared, "=")
         if cut and declared[cut - 1].is_name:
-            value = given[index] if index < len(given) else list(declared[cut + 1 :])
+            value = tokens[index] if index < len(tokens) else list(declared[cut + 1 :])
             types[declared[cut - 1].text] = [_same(types, token) for token in value]
     return types
 
 
 def _same(types: Mapping[str, list[Token]], token: Token) -> Token:
-    known = types.get(token.text)
-    return known[0] if known is not None and len(known) == 1 else token
+    alias = types.get(token.text)
+    return alias[0] if alias is not None and len(alias) == 1 else token

@@ -1,5 +1,5 @@
-// What every source compiled for a GPU begins with: NVRTC has no headers of the host's, and printf goes to
-// Python. Its macros have the words of CCCL's, which defines them again.
+// The prelude of every source that NVRTC compiles: declarations of the standard headers, which NVRTC lacks,
+// and a printf whose output Python prints. Macros are spelled exactly as in CCCL, which defines them again.
 #pragma once
 
 typedef signed char int8_t;
@@ -13,7 +13,7 @@ typedef unsigned long long uint64_t;
 typedef int64_t intptr_t;
 typedef uint64_t uintptr_t;
 
-// What nvcc takes from <sys/types.h>.
+// Types that nvcc takes from <sys/types.h>.
 typedef unsigned short ushort;
 typedef unsigned int uint;
 typedef unsigned long ulong;
@@ -77,12 +77,11 @@ typedef unsigned long u_long;
 #define M_2_SQRTPI 1.12837916709551257390
 #define M_SQRT2 1.41421356237309504880
 #define M_SQRT1_2 0.70710678118654752440
-// No macros, since CCCL has some of these names, and would warn.
+// Not macros, since CCCL defines some of these names, and would warn.
 static constexpr float INFINITY = __builtin_bit_cast(float, 0x7f800000);
 static constexpr float NAN = __builtin_bit_cast(float, 0x7fffffff);
 
-// C's functions of integers, and of two types at once, as C++ has them: NVRTC's are of floats and doubles
-// alone.
+// C++'s overloads of C functions for integers and mixed types: NVRTC has those for float and double only.
 #define PK_OF_ONE(name)                                             \
     template <class T>                                              \
     __device__ inline auto name(T x) -> decltype(x % x, double()) { \
@@ -145,16 +144,16 @@ using ::sqrt, ::cbrt, ::exp, ::exp2, ::expm1, ::log, ::log2, ::log10, ::log1p, :
     ::logb, ::scalbn, ::lrint, ::lround, ::llrint, ::llround, ::isnan, ::isinf, ::isfinite, ::signbit;
 }  // namespace std
 
-// What a kernel prints is a record in the memory of its run, which csrc/cuda/kernels/device_printf.h reads:
-//   bytes of it all (32 bits), count of arguments (32) | the format | each argument: its kind (64) and value
-// A text is its length (64) and characters. All are rounded up to 8 bytes.
+// printf appends a record to a buffer of the run, which csrc/cuda/kernels/device_printf.h reads:
+//   size of the record (32 bits), number of arguments (32) | format | for each argument: kind (64) and value
+// A string is its length (64) and its characters. Everything is padded to 8 bytes.
 namespace pycudakit {
 
 struct Printed {
-    unsigned long long used, room;  // bytes of records, which follow
+    unsigned long long used, room;  // bytes of the records that follow: used, and capacity
 };
 
-// As a template, it is there only where something is printed.
+// A template, so that code is generated only if a kernel prints.
 template <class>
 __device__ Printed *printed = nullptr;
 
@@ -168,7 +167,7 @@ __device__ inline unsigned long long length(const char *text) {
     return n;
 }
 
-// The letter of the conversion that takes the argument of this place; 0 if there is none.
+// Returns the conversion letter for the argument at this position; 0 if there is none.
 __device__ inline char conversion(const char *format, int place) {
     for (; *format != 0; ++format) {
         if (*format != '%') continue;
@@ -201,7 +200,7 @@ struct Writer {
     }
 };
 
-// An argument as C passes it on.
+// Applies C's default argument promotions.
 struct Argument {
     Kind kind;
     unsigned long long bits;
@@ -225,7 +224,7 @@ struct Argument {
     __device__ Argument(const char *value) : kind(TEXT), bits((unsigned long long)value) {}
     __device__ Argument(char *value) : Argument((const char *)value) {}
 
-    // A pointer to chars is a text only if it is printed as one.
+    // A pointer to char is a string only if its conversion is %s.
     __device__ void settle(const char *format, int place) {
         if (kind == TEXT && (bits == 0 || conversion(format, place) != 's')) kind = POINTER;
     }
@@ -255,7 +254,7 @@ __device__ __noinline__ int print(const char *format, Argument *arguments, int c
     const unsigned long long at = atomicAdd(&into->used, bytes);
     Writer writer{reinterpret_cast<char *>(into + 1) + at};
     if (at + bytes > into->room) {
-        if (at + 8 <= into->room) writer.word(0);  // here the records end
+        if (at + 8 <= into->room) writer.word(0);  // marks the end of the records
         return -1;
     }
     writer.word(bytes | (unsigned long long)count << 32);
@@ -275,5 +274,5 @@ __device__ inline int pycudakit_printf(const char *format, Arguments... given) {
 namespace std {
 using ::pycudakit_printf;
 }
-// Not as a function's: a header may declare printf.
+// An object-like macro: with a function-like one, a header could still declare printf.
 #define printf pycudakit_printf

@@ -1,4 +1,4 @@
-// Groups of a block's threads: the block, tiles of a warp, and the lanes that came to one place.
+// Cooperative groups on the CPU engine: thread blocks, tiles of a warp, and coalesced groups of lanes.
 #pragma once
 
 #include "pycudakit_cuda.h"

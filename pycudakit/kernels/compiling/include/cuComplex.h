@@ -1,4 +1,4 @@
-// CUDA's complex numbers of C.
+// CUDA's cuComplex.h: complex numbers in C, cuFloatComplex and cuDoubleComplex.
 #pragma once
 #include "pycudakit_cuda.h"
 
@@ -12,7 +12,7 @@
     static inline type cuCmul##suffix(type a, type b) {                                      \
         return make(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);                           \
     }                                                                                        \
-    /* As CUDA's: scaled, so that no square leaves the range. */                             \
+    /* Scaled as in CUDA's header, so that no square overflows. */                           \
     static inline type cuCdiv##suffix(type a, type b) {                                      \
         const T scale = T(1) / (function(b.x) + function(b.y));                              \
         const T ax = a.x * scale, ay = a.y * scale, bx = b.x * scale, by = b.y * scale;      \

@@ -1,4 +1,4 @@
-// half: 16 bits, computed with as float and rounded after every operation, which gives the same bits.
+// CUDA's half for the CPU: computed in float and rounded after every operation, which gives the GPU's bits.
 #pragma once
 
 #include "pycudakit_cuda.h"
@@ -11,7 +11,7 @@ static inline uint16_t pk_half_of(float value) {
     if (magnitude >= 0x477ff000u) return (uint16_t)(sign | 0x7c00u);
     if (magnitude >= 0x38800000u)
         return (uint16_t)(sign | (magnitude + 0xc8000fffu + (magnitude >> 13 & 1)) >> 13);
-    // The sum's last bits are the subnormal number, rounded.
+    // The addition shifts and rounds the mantissa: the low bits of the sum are the subnormal number.
     return (uint16_t)(sign | (__float_as_uint(__uint_as_float(magnitude) + 0.5f) - 0x3f000000u));
 }
 static inline float pk_float_of(uint16_t bits) {
@@ -19,7 +19,7 @@ static inline float pk_float_of(uint16_t bits) {
     if (magnitude >= 0x7c00u) return __uint_as_float(sign | 0x7f800000u | magnitude << 13);
     return __uint_as_float(sign | __float_as_uint(__uint_as_float(magnitude << 13) * 0x1p112f));
 }
-// Rounded to a float with its last bit odd where inexact, what comes is as if rounded once.
+// Rounds to odd: the second rounding, to half, then gives the result of a single rounding.
 static inline float pk_odd_of(double value) {
     const float nearest = (float)value;
     const uint32_t bits = __float_as_uint(nearest);
@@ -97,7 +97,7 @@ static inline __half __hdiv(__half a, __half b) { return a / b; }
 static inline __half __hneg(__half a) { return -a; }
 static inline __half __habs(__half a) { return __half_raw{(unsigned short)(a.bits & 0x7fffu)}; }
 static inline __half __hfma(__half a, __half b, __half c) {
-    // The product is exact in a double, and the sum is nearly so: by an odd last bit it is rounded once.
+    // The product is exact in double; rounding the sum to odd avoids double rounding.
     const double product = (double)(float)a * (double)(float)b, addend = (double)(float)c;
     const double sum = product + addend, back = sum - product;
     const double error = (product - (sum - back)) + (addend - back);

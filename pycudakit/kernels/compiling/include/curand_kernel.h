@@ -1,5 +1,5 @@
-// Random numbers inside kernels: the generators, sequences and numbers of cuRAND's header, as far as + - * /
-// goes; normal draws differ in the last bits where the GPU's own logarithm and sine do.
+// cuRAND's device API for the CPU: XORWOW (Marsaglia 2003) and Philox 4x32-10 (Salmon et al. 2011), with
+// cuRAND's sequences. The bits are cuRAND's, except in normal draws, where the GPU's log and sin differ.
 #pragma once
 
 #include "pycudakit_cuda.h"
@@ -27,7 +27,7 @@ static inline unsigned int curand(curandStateXORWOW_t *state) {
     return v[4] + state->d;
 }
 
-// Steps of its linear part: a matrix of bits, row i being what bit i alone becomes.
+// The linear part of a step as a matrix over GF(2): row i is the image of bit i.
 struct pk_xorwow_jump {
     unsigned int row[160][5];
 
@@ -41,7 +41,7 @@ struct pk_xorwow_jump {
     }
 };
 
-// The jump of 2^k steps for every k below 131: a sequence begins every 2^67.
+// The matrix of 2^k steps for every k below 131; sequences are 2^67 steps apart.
 struct pk_xorwow_jumps {
     pk_xorwow_jump jump[131];
 
@@ -168,7 +168,7 @@ static inline uint4 curand4(curandStatePhilox4_32_10_t *state) {
     }
 }
 
-// ---- What is made of the bits ----
+// ---- Distributions ----
 
 static inline float pk_uniform(unsigned int x) { return (float)x * 0x1p-32f + 0x1p-33f; }
 static inline double pk_uniform_double(unsigned int x, unsigned int y) {
@@ -217,7 +217,7 @@ static inline double2 curand_uniform2_double(curandStatePhilox4_32_10_t *state) 
     return {pk_uniform_double(words.x, words.y), pk_uniform_double(words.z, words.w)};
 }
 
-// Both states alike: draws come in pairs, of which the second waits for the next call.
+// For both states: normal draws come in pairs (Box-Muller); the second is kept for the next call.
 #define PK_NORMAL(State)                                                                         \
     static inline float2 curand_normal2(State *state) {                                          \
         const unsigned int x = curand(state), y = curand(state);                                 \

@@ -1,3 +1,4 @@
+// CUDA's mathematical constants.
 #pragma once
 
 #define CUDART_INF_F __builtin_inff()

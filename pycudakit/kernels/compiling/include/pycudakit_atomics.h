@@ -1,7 +1,7 @@
-// Atomic operations, in global and in shared memory.
+// CUDA's atomic operations for the CPU, by the compiler's __atomic builtins.
 #pragma once
 
-// Of the types of arguments the pointer's alone is deduced.
+// The value is not deduced, so that it converts to the type of the pointer's target.
 template <class T>
 struct pk_plain {
     using type = T;
@@ -13,7 +13,7 @@ struct pk_plain<volatile T> {
 template <class T>
 using pk_value = typename pk_plain<T>::type;
 
-// Replaces what is there by next(what is there), and returns that.
+// Replaces a value v by next(v) in a compare-and-swap loop, and returns v.
 template <class T, class Next>
 static inline pk_value<T> pk_update(T *address, Next next) {
     pk_value<T> old, made;
@@ -51,7 +51,7 @@ PK_ATOMIC(atomicInc, old >= value ? 0 : old + 1)
 PK_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef PK_ATOMIC
 
-// These have an instruction. The sum of signed ones is modulo 2^n, too.
+// Integer operations with an instruction. Sums of signed integers wrap, too.
 #define PK_FETCH(name, fetch, type) \
     static inline type name(type *address, type value) { return fetch(address, value, __ATOMIC_RELAXED); }
 #define PK_FETCHES(type)                          \

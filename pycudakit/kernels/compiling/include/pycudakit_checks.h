@@ -1,5 +1,5 @@
-// What a source that is compiled to be checked has beside: the compiler calls a function before every access,
-// as for a kernel of an operating system; loops count their rounds; static shared memory is the engine's.
+// Runtime checks of sources compiled with debug=True: the compiler calls a function before every access (as
+// the kernel address sanitizer does), loops count iterations, and the engine allocates static shared memory.
 #pragma once
 
 #define PK_UNCHECKED PK_HIDDEN PK_OWN

@@ -1,8 +1,8 @@
-// CUDA's dialect for the machine's C++ compiler. What a kernel's source sees before its first line.
+// CUDA's dialect of C++ for the machine's C++ compiler; included before the first line of a kernel's source.
 #pragma once
 #pragma GCC system_header
 
-// C's own <math.h>: C++'s takes longer to compile than most kernels. The overloads are in pycudakit_math.h.
+// C's <math.h>: C++'s takes longer to compile than most kernels. pycudakit_math.h has the overloads.
 #if __has_include(<bits/c++config.h>)
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include_next <math.h>
@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>  // before `clock` is a macro
+#include <time.h>  // before `clock` becomes a macro
 
 #include "pycudakit_image.h"
 
@@ -31,18 +31,18 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ __attribute__((visibility("default")))  // so that its name finds it
+#define __constant__ __attribute__((visibility("default")))  // so that dlsym finds it
 #define __managed__
-#define __shared__ static thread_local  // a block runs on one thread of the CPU
+#define __shared__ static thread_local  // all threads of a block run on one CPU thread
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__  // nothing, as headers of the host's say __attribute__((__noinline__))
+#define __noinline__  // empty, since host headers write __attribute__((__noinline__))
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
 
 #define PK_HERE int line = __builtin_LINE()
-#define PK_OWN __attribute__((no_sanitize_address))  // not to be checked
+#define PK_OWN __attribute__((no_sanitize_address))  // not instrumented
 #define PK_HIDDEN __attribute__((visibility("hidden"), used))
 
 #include "pycudakit_vectors.h"

@@ -1,5 +1,5 @@
-// What the CPU engine and a compiled source of kernels know of each other: the engine loads a shared library,
-// asks pk_image() for its table, and calls the kernels in it on stacks of its own.
+// The binary interface between the CPU engine and a compiled source: the engine loads the shared library,
+// gets its table from pk_image(), and calls its kernels on stacks of its own.
 #pragma once
 
 #include <stdint.h>
@@ -8,32 +8,31 @@ extern "C" {
 
 enum { PK_IMAGE_VERSION = 1, PK_WARP = 32 };
 
-// Of an access: it writes; it may lie at any address, not only at multiples of its size.
+// Flags of an access: it writes; its address may be unaligned.
 enum { PK_WRITES = 1, PK_ANYWHERE = 2 };
 
 struct pk_services;
 
-// One for each of the engine's threads. Where blocks run as plain loops, `block_index` is not set.
+// The state of one engine thread. If blocks run as plain loops, `block_index` is not set.
 struct pk_context {
     const struct pk_services *services;
     void *shared;  // the block's dynamic shared memory
     uint32_t grid[3], block[3], block_index[3];
 };
 
-// What kernels ask of the engine. None throws; after a fault, the calling thread of the kernel does not go
-// on.
+// Services of the engine for kernels. None throws; after a fault, the kernel's thread does not continue.
 struct pk_services {
-    // Waits for the block's threads, and counts those whose value is not 0.
+    // Waits for the block's threads (__syncthreads_count), and counts those whose value is not 0.
     int32_t (*barrier)(struct pk_context *, int32_t line, int32_t value);
-    // Waits for the warp's lanes in the mask; `values` are then those of all. Returns which lanes came.
+    // Waits for the warp's lanes in the mask; `values` then has those of all lanes. Returns the lanes' mask.
     uint32_t (*exchange)(struct pk_context *, int32_t line, int32_t operation, uint32_t mask, uint64_t value,
                          uint64_t *values);
-    // Waits until no other lane of the warp can go on; returns those that came to the same line.
+    // Waits until no other lane of the warp can run; returns the mask of lanes at the same source line.
     uint32_t (*active)(struct pk_context *, int32_t line);
     void (*yield)(struct pk_context *);
     void (*print)(struct pk_context *, const char *text, int64_t bytes);
     void (*stop)(struct pk_context *, const char *why, int32_t line);
-    // For sources that are compiled to be checked: an access that may be outside, now and then in a loop, and
+    // For checked sources: an access that may be out of bounds, a check of the time limit in loops, and
     // a variable in shared memory, which has a number in the image.
     void (*access)(struct pk_context *, uint64_t address, uint64_t bytes, int32_t how);
     void (*tick)(struct pk_context *);
@@ -44,7 +43,7 @@ struct pk_image_kernel {
     const char *symbol;
     int64_t parameters;
     const int64_t *parameter_bytes;
-    int64_t waits;  // 0: no barrier and nothing of a warp is in it, so that its threads may run in a loop
+    int64_t waits;  // 0: it has no barrier and no warp operation, so its threads may run as a loop
     void (*blocks)(struct pk_context *, void *const *arguments, int64_t first, int64_t count);
     void (*thread)(struct pk_context *, void *const *arguments, int64_t thread);
 };
@@ -57,7 +56,7 @@ struct pk_image_symbol {
 
 struct pk_image_table {
     int64_t version;
-    int64_t checked;  // compiled to be checked
+    int64_t checked;  // 1 if compiled with checks
     int64_t kernel_count;
     const struct pk_image_kernel *kernels;
     int64_t symbol_count;

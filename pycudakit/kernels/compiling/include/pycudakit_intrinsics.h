@@ -1,7 +1,7 @@
-// Functions that a GPU has an instruction for.
+// CUDA's intrinsics for the CPU: functions that are single instructions on a GPU.
 #pragma once
 
-// ---- Floats. glibc has names of its own for some, so that these are macros. ----
+// ---- Floats. Macros, since glibc uses some of the names. ----
 
 #define __sinf(x) sinf(x)
 #define __cosf(x) cosf(x)
@@ -117,8 +117,8 @@ static inline unsigned __dp4a(unsigned x, unsigned y, unsigned sum) {
     return sum;
 }
 
-// ---- Conversions: out of range they saturate. NaN becomes 0, or of 64 bits on either side what has the
-// highest bit alone. ----
+// ---- Conversions saturate. NaN becomes 0, or the value with only the highest bit set if either type has
+// 64 bits. ----
 
 template <class To, class From>
 static inline To pk_saturated(From rounded, From below, From above, To least, To most, bool wide) {

@@ -1,4 +1,4 @@
-// The overloads of mathematical functions that C++ has and C has not, and those that CUDA has beside.
+// Overloads of mathematical functions: those of C++'s <cmath>, and CUDA's additional functions.
 #pragma once
 
 #if defined(__APPLE__)
@@ -23,7 +23,7 @@ static inline float norm3df(float x, float y, float z) {
 static inline double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
 static inline float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z); }
 
-// By the remainder of the quarter turns, so that multiples of a half are exact.
+// Argument reduction by quarter turns, so that multiples of one half are exact.
 static inline void sincospi(double x, double *s, double *c) {
     const double turns = rint(2.0 * x), angle = (x - 0.5 * turns) * 3.14159265358979323846;
     const double sine = sin(angle), cosine = cos(angle);
@@ -148,7 +148,7 @@ static inline float exp10(float x) { return exp10f(x); }
 static inline void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 static inline float normcdf(float x) { return normcdff(x); }
 
-// Of floats, as fmin and fmax: NaN counts only where there is nothing else.
+// For floats as fmin and fmax: the result is NaN only if both arguments are.
 #define PK_EXTREME(name, sign)                                            \
     template <class A, class B>                                           \
     static inline auto name(A a, B b) -> decltype(true ? a * 1 : b * 1) { \
@@ -164,7 +164,7 @@ static inline unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
 static inline long long llmin(long long a, long long b) { return a < b ? a : b; }
 static inline long long llmax(long long a, long long b) { return a > b ? a : b; }
 
-// Macros, since C23 has functions of these names, too.
+// Macros, since C23 declares functions with these names.
 #define rsqrt(x) pk_rsqrt(x)
 #define rsqrtf(x) pk_rsqrtf(x)
 #define sinpi(x) pk_sinpi(x)

@@ -1,4 +1,4 @@
-// Where a thread is in its grid, what it waits for, and how the engine calls it.
+// Thread indices, barriers, dynamic shared memory, and the entry points by which the engine calls kernels.
 #pragma once
 
 static thread_local uint3 threadIdx, blockIdx;
@@ -6,7 +6,7 @@ static thread_local dim3 blockDim, gridDim;
 static thread_local pk_context *pk_now;
 static constexpr int warpSize = PK_WARP;
 
-// Others run while one waits, and all have one threadIdx: each puts its own back.
+// All threads of a block share one threadIdx, and others run during a wait: each thread restores its own.
 template <class Wait>
 static inline auto pk_waiting(Wait wait) {
     const uint3 me = threadIdx;
@@ -42,7 +42,7 @@ static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_C
 static inline void pk_stop(const char *why, PK_HERE) { pk_now->services->stop(pk_now, why, line); }
 static inline void __trap(PK_HERE) { pk_stop("called __trap()", line); }
 
-// The compiler calls this before an integer is divided by zero, which would end the process.
+// Called by the compiler's instrumentation before an integer division by zero, which would end the process.
 struct pk_place {
     const char *file;
     uint32_t line, column;
@@ -92,14 +92,14 @@ static inline long long clock64() {
 }
 #define clock() ((int)clock64())
 
-// Dynamic shared memory: what `extern __shared__ T name[]` becomes.
+// Dynamic shared memory: the translation of `extern __shared__ T name[]`.
 static inline void *pk_dynamic() { return pk_now->shared; }
 template <class T>
 struct pk_dynamic_array {
     operator T *() const { return static_cast<T *>(pk_now->shared); }
 };
 
-// ---- How the engine calls a kernel ----
+// ---- Entry points ----
 
 template <class T>
 static inline T pk_argument(const void *from) {
@@ -122,7 +122,7 @@ struct pk_entry<kernel> {
     static constexpr int64_t count = sizeof...(P);
     static constexpr int64_t bytes[] = {int64_t(sizeof(P))..., 0};
 
-    // Constructors: braces evaluate the arguments from left to right.
+    // A braced constructor call evaluates its arguments from left to right.
     struct All {
         __attribute__((flatten)) All(pk_context *context, int64_t first, int64_t count, P... values) {
             pk_enter(context);

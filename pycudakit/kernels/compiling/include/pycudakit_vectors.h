@@ -1,4 +1,4 @@
-// Vector types, aligned as CUDA's.
+// CUDA's vector types (float4, int2, ...), with CUDA's alignment.
 #pragma once
 
 #define PK_VECTORS(base, name, a2, a4)                                                           \

@@ -1,4 +1,4 @@
-// Shuffles, votes and what else the lanes of a warp do together.
+// Warp operations for the CPU engine: shuffles, votes, matches and warp barriers.
 #pragma once
 
 struct pk_lanes {

@@ -1,4 +1,4 @@
-// Reductions over a tile or the lanes that came to one place.
+// cooperative_groups::reduce over a tile or a coalesced group.
 #pragma once
 
 #include "../cooperative_groups.h"
@@ -19,7 +19,7 @@ PK_FUNCTOR(bit_or, a | b)
 PK_FUNCTOR(bit_xor, a ^ b)
 #undef PK_FUNCTOR
 
-// In the order of a butterfly where the group is a power of two, as on a GPU.
+// A butterfly reduction if the group's size is a power of two, as on a GPU, so that the bits agree.
 template <class Group, class T, class Combine>
 T reduce(const Group &group, T value, Combine combine, PK_HERE) {
     const unsigned int size = group.size(), rank = group.thread_rank();

@@ -1,4 +1,4 @@
-/* Adds two arrays from C, on whichever of the two libraries it is linked with. CMakeLists.txt builds it. */
+/* Adds two arrays from C, with the CPU or the CUDA library, whichever it is linked with. CMakeLists.txt builds it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static int fail(const char *what) {
     return 1;
 }
 
-/* The opcode of an operation of csrc/ops.def, or -1. */
+/* Returns the opcode of an operation of csrc/ops.def, or -1. */
 static int opcode(const char *name) {
     int64_t count = 0;
     pk_operation operation;
@@ -26,12 +26,12 @@ static int opcode(const char *name) {
 }
 
 static pk_operand operand(void *first, int32_t type, int64_t stride) {
-    pk_operand made;
-    memset(&made, 0, sizeof made);
-    made.address = (uint64_t)(uintptr_t)first;
-    made.type = type;
-    made.strides[0] = stride;
-    return made;
+    pk_operand result;
+    memset(&result, 0, sizeof result);
+    result.address = (uint64_t)(uintptr_t)first;
+    result.type = type;
+    result.strides[0] = stride;
+    return result;
 }
 
 int main(void) {
@@ -39,23 +39,23 @@ int main(void) {
 
     int64_t version = 0;
     if (pk_abi_version(&version) != PK_OK || version != PK_ABI_VERSION) {
-        fprintf(stderr, "the library speaks version %d of the ABI, not %d\n", (int)version, PK_ABI_VERSION);
+        fprintf(stderr, "the library has version %d of the ABI, not %d\n", (int)version, PK_ABI_VERSION);
         return 1;
     }
     const int add = opcode("add");
     if (add < 0) return fail("add");
 
-    /* sum = a + b, with b read backwards: a negative stride from its last element. */
+    /* sum = a + b in reverse: a negative stride from the last element of b. */
     const pk_operand operands[3] = {
         operand(a, PK_FLOAT32, sizeof(float)),
         operand(&b[COUNT - 1], PK_FLOAT32, -(int64_t)sizeof(float)),
         operand(sum, PK_FLOAT32, sizeof(float)),
     };
     const pk_instruction program[4] = {
-        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},       /* value 0: operand 0 */
-        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},       /* value 1: operand 1 */
+        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 0, 0, 0},    /* value 0: operand 0 */
+        {PK_OP_LOAD, PK_FLOAT32, PK_FLOAT32, 1, 0, 0},    /* value 1: operand 1 */
         {(uint16_t)add, PK_FLOAT32, PK_FLOAT32, 0, 1, 0}, /* value 2: value 0 + value 1 */
-        {PK_OP_STORE, PK_FLOAT32, PK_FLOAT32, 2, 2, 0},      /* value 2 to operand 2 */
+        {PK_OP_STORE, PK_FLOAT32, PK_FLOAT32, 2, 2, 0},   /* value 2 to operand 2 */
     };
     const int64_t shape[1] = {COUNT};
     uint8_t exceptions[4];

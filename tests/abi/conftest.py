@@ -1,4 +1,4 @@
-"""What tests of the contract share."""
+"""Fixtures of the tests of the C ABI."""
 
 import pytest
 from helpers.residency import Plan

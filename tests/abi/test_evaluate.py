@@ -1,4 +1,4 @@
-"""pk_evaluate with arguments that the ABI promises to refuse: a status, a message, and nothing written."""
+"""pk_evaluate with invalid arguments: it returns a status and a message, and writes nothing."""
 
 import ctypes
 
@@ -12,7 +12,7 @@ F32, F64, I64, BOOL = (abi.TYPES.index(np.dtype(t)) for t in ("float32", "float6
 
 
 class Call:
-    """A valid call, out = (a + b < b) + 0 as float64, to be spoilt."""
+    """A valid call, out = (a + b < b) + 0 in float64, whose arguments the tests make invalid."""
 
     def __init__(self, size=5000):
         self.size = size
@@ -194,7 +194,7 @@ def test_refused(raw, spoilt):
 
 
 def test_on_no_device(raw):
-    """The CPU library knows of no device, and the other asks where the memory is."""
+    """The CPU library refuses the flag, and the CUDA library checks where the memory is."""
     call = Call()
     call.operands["flags"] = abi.OPERAND_ON_DEVICE
     assert call.run(raw) == 1
@@ -241,7 +241,7 @@ def test_rest_alone_is_computed(raw):
 
 
 def test_rest_of_what_is_not_dense(raw):
-    """In whatever order a library counts, a range has as many elements, and ranges complete each other."""
+    """Whatever the order, a range has its number of elements, and ranges complement each other."""
     call = Call(24)
     shape(2, 3, 4)(call)
     call.operands["strides"][:, :3] = 8, 64, 16  # of an array of shape (3, 4, 2), transposed
@@ -263,7 +263,7 @@ def test_spans(raw):
         told, untold = call.spans[: min(reported, capacity)], call.spans[min(reported, capacity) :]
         assert (untold["lane"] == -1).all()
         assert (told["begin"] <= told["end"]).all()
-        assert (told["end"] <= call.report["seconds"] + 1e-4).all()  # a GPU's clock is another
+        assert (told["end"] <= call.report["seconds"] + 1e-4).all()  # a GPU has another clock
         assert (told["reserved"] == 0).all()
         if capacity >= reported:
             last = told["stage"].max()
@@ -298,7 +298,7 @@ def test_watch(raw, stop):
     assert told == sorted(told)
     if stop:
         assert len(told) == 1
-        assert np.isin(call.out, [-7.0, 0.0]).all()  # not all is -7: some, or all, was under way already
+        assert np.isin(call.out, [-7.0, 0.0]).all()  # some elements, or all, were computed before the stop
     assert Call().run(raw) == 0
 
 
@@ -319,7 +319,7 @@ def test_no_dimensions_and_no_elements(raw):
 
 
 def test_many_instructions_and_operands(raw):
-    """The largest program, over the most operands, with more live values than any machine has registers."""
+    """The largest program, over the most operands, with more live values than a machine has registers."""
     call = Call(300)
     add, loads = operations()["add"], abi.MAX_OPERANDS - 1
     rows = [(abi.OP_LOAD, F64, F64, i, 0, 0) for i in range(loads)]
@@ -352,7 +352,7 @@ def test_sixty_four_dimensions(raw):
 
 
 def two_operands(rows, dtype="float64", aliased=False, size=10_000):
-    """Return a call over two operands, or three where the third is the first under another index."""
+    """Return a call over two operands, or three, where the third is the first under another index."""
     call = Call(size)
     kind = abi.TYPES.index(np.dtype(dtype))
     call.a, call.b = np.arange(size).astype(dtype), np.full(size, 3, dtype)

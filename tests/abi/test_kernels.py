@@ -1,4 +1,4 @@
-"""pk_run_kernels and pk_kernel_info as C callers see them: what they refuse, and that nothing ran then."""
+"""pk_run_kernels and pk_kernel_info from C: valid runs, and invalid ones, of which nothing runs."""
 
 import ctypes
 import functools
@@ -38,7 +38,7 @@ def array(dtype, *rows):
 
 
 class Run:
-    """A run that adds 2 to an array of 100 numbers, three times; its tables may be changed."""
+    """A run that adds 2 to an array of 100 numbers, three times, and whose tables the tests change."""
 
     def __init__(self, engine):
         self.engine = engine

@@ -1,4 +1,4 @@
-"""pk_random with arguments that the ABI promises to refuse: a status, a message, and nothing written."""
+"""pk_random with invalid arguments: it returns a status and a message, and writes nothing."""
 
 import ctypes
 
@@ -12,7 +12,7 @@ INVALID_ARGUMENT = 1
 
 
 class Call:
-    """A valid call, of a hundred scaled normals, to be spoilt."""
+    """A valid call, which draws a hundred scaled normals, and whose arguments the tests make invalid."""
 
     def __init__(self):
         self.out, self.loc, self.scale = np.full(100, -7.0), np.arange(100.0), np.ones(1)
@@ -67,7 +67,7 @@ def shaped(size):
 
 
 def of(what, *types):
-    """What is drawn, by the types of the result and of the parameters."""
+    """Set the distribution, and the types of the result and of the parameters."""
 
     def spoil(call):
         call.draws["distribution"], call.count = what, len(types)
@@ -158,7 +158,7 @@ def test_what_is_valid(raw):
 
 
 def test_any_layout(raw):
-    """Byte order and alignment, of the result and of a parameter; in the order of the result's memory."""
+    """Operands may be byte-swapped and unaligned; the order is that of the result's memory."""
     want, call = Call(), Call()
     assert want.run(raw) == 0
     memory, loc = np.zeros(801, np.uint8), np.arange(100.0).astype(">f8")
@@ -184,7 +184,7 @@ def test_no_elements(raw):
 @pytest.mark.parametrize("value", [np.nan, -np.inf, np.inf, -1.0, 1e300, 5e-324])
 @pytest.mark.parametrize("kind", ["poisson", "binomial", "geometric", "gamma", "beta", "lognormal"])
 def test_parameters_that_make_no_sense_do_no_harm(raw, kind, value):
-    """They are for the caller to refuse; something is drawn."""
+    """The caller must refuse such parameters; the library draws something."""
     call = Call()
     call.out, call.loc, call.scale = np.full(100, -7), np.full(100, value), np.full(1, value)
     trials = np.full(1, 2**63 - 1)

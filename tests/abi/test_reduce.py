@@ -1,4 +1,4 @@
-"""pk_reduce with arguments that the ABI promises to refuse: a status, a message, and nothing written."""
+"""pk_reduce with invalid arguments: it returns a status and a message, and writes nothing."""
 
 import ctypes
 
@@ -15,7 +15,7 @@ F32, F64, I64, U8, BOOL = (
 
 
 class Call:
-    """A valid call, the sum of a + b along the middle of three dimensions, to be spoilt."""
+    """A valid call, the sum of a + b along the middle of three dimensions, which the tests make invalid."""
 
     def __init__(self, shape=(4, 50, 3)):
         self.a = np.arange(1.0 * np.prod(shape)).reshape(shape)
@@ -87,7 +87,7 @@ def both(*spoils):
 
 
 def two_values(other=F64, **fields):
-    """Store a second value, so that there is one operand more."""
+    """Store a second value, which takes one more operand."""
 
     def spoil(call):
         call.operands = np.insert(call.operands, 3, call.operands[2])
@@ -179,7 +179,7 @@ def test_refused(raw, spoilt):
 
 
 def test_on_a_device_alone(raw):
-    """The CPU library knows of no device, and the other wants the result there, too."""
+    """The CPU library refuses the flag, and the CUDA library requires it for the result, too."""
     call = Call()
     call.operands["flags"][0] = abi.OPERAND_ON_DEVICE
     assert call.run(raw) == 1
@@ -252,7 +252,7 @@ def test_two_values(raw):
 
 
 def test_dimensions(raw):
-    """All are reduced, or none; of 64, or of no dimension at all."""
+    """All dimensions are reduced, or none, of 64 dimensions or of none."""
     call = Call()
     asked(outer=0, reduced=3)(call)
     call.operands["strides"][3] = 0
@@ -290,7 +290,7 @@ def test_exceptions(raw):
 
 
 def test_types_of_results(raw):
-    """Whatever the result's type, no other bytes are written."""
+    """Only the bytes of the result are written, whatever its type."""
     for code, dtype in enumerate(abi.TYPES):
         call = Call((4, 2, 3))
         call.b[:] = 0

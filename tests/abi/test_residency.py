@@ -1,6 +1,6 @@
-"""Plans: ranges of host memory with a home on the device, and calls that find them there.
+"""Plans: resident ranges of host memory, and calls of pk_evaluate and pk_reduce that use their device copies.
 
-On the CPU engine nothing is kept, and every answer is the same.
+On the CPU engine nothing is resident, and every result is the same.
 """
 
 import numpy as np
@@ -418,7 +418,7 @@ def test_sums_into_a_kept_range(plan):
 
 @in_plan
 def test_sums_of_rows_stay(plan):
-    """Of rows of one block; of longer ones, partials come down, and the sums go up again."""
+    """Sums of rows of one block stay; partials of longer rows are downloaded, and the sums uploaded again."""
     x, out = numbers(300, 1000, dtype=np.float64), np.zeros(300)
     plan.keep(x)
     for part, down in ((x, 0), (x.reshape(150, 2000), None)):

@@ -1,6 +1,6 @@
-"""Families other than programs in plans: random numbers and products of matrices.
+"""Random numbers and matrix products on resident operands.
 
-What a call computes is the same, to the bit, with and without homes.
+A call has the same bits with and without resident operands.
 """
 
 import ctypes
@@ -186,7 +186,7 @@ PRECISE = {"": abi.PRECISION_HIGHEST, " exact": abi.PRECISION_EXACT}
 
 
 def check_product(plan, x, y, shape, kind, **given):
-    """Multiply kept factors into a kept range, twice, and look at what went over the link."""
+    """Multiply resident factors into a resident range, twice, and check the bytes that were transferred."""
     wanted = np.zeros(shape, x.dtype)
     met = multiply(plan, x, y, wanted, **given)["exceptions"]
     a, b = plan.keep(x.copy()), plan.keep(y.copy())

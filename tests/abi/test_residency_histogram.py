@@ -1,4 +1,4 @@
-"""Counting, weights and order statistics in plans: the same, to the bit, with and without homes."""
+"""Histograms and order statistics on resident operands: the same bits as without."""
 
 import ctypes
 
@@ -62,7 +62,7 @@ def counted(size=COUNT):
 
 
 def nearly_up(plan, report, wanted):
-    """Look at what went up, but for bins and tables."""
+    """Check the bytes that were uploaded, apart from bins and tables."""
     if plan.is_cuda:
         assert wanted <= report["bytes_up"] <= wanted + 2 * NOTES
 
@@ -140,7 +140,7 @@ def test_what_counting_reads_and_writes_on_the_host(plan):
 
 
 def weigh_in(plan, bins, *views):
-    """Return the weight in each bin, pk_weighted_histogram's two numbers, and the report."""
+    """Return the sum of each bin, the two out-of-range counts of pk_weighted_histogram, and the report."""
     report, shape = np.zeros(1, abi.REPORT), np.array(views[0].shape, np.int64)
     sums, outside = np.full(bins["count"].prod(), 77.0), np.full(2, 77)
     plan.library.pk_weighted_histogram(
@@ -151,7 +151,7 @@ def weigh_in(plan, bins, *views):
 
 
 def weights_of(shape, dtype):
-    """Return weights whose sum depends on the order, if they are floats."""
+    """Return weights whose sum depends on the order of addition, if they are floats."""
     rng = np.random.default_rng(5)
     weights = rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 5, shape)
     return (weights if dtype(0.5) else np.abs(weights)).astype(dtype)
@@ -207,7 +207,7 @@ def check_weights(plan, dtype, way, shape):
 @pytest.mark.parametrize("count", [1, 3000, 40_000])
 @in_plan
 def test_weights_of_many_and_few_bins(plan, count):
-    """In a bin they are added one by one, and there may be bins that have none."""
+    """Weights are added one by one in a bin, and bins may be empty."""
     x = np.random.default_rng(count).integers(0, count, LARGE)
     x[1000:90_000] = 0
     weights = weights_of(LARGE, np.float64)

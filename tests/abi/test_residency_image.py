@@ -1,6 +1,6 @@
-"""Images and interpolation in plans: operands at home, on their way there, and not.
+"""Images and interpolation on operands that are resident, uploaded during the call, or on the host.
 
-What a call computes is the same, to the bit, with and without homes.
+A call has the same bits with and without resident operands.
 """
 
 import numpy as np
@@ -62,7 +62,7 @@ def interpolate(plan, a, out, xp=POINTS[0], fp=POINTS[1]):
 
 
 WHOLE, BANDS = (5, 30, 40, 3), (2, 420, 410, 1)
-# A function; what it takes, what it makes.
+# Functions, with their inputs and results.
 CALLS = {
     "gray": (make_gray, ((70, 90, 3), "u1"), ((70, 90), "u1")),
     "gray floats": (make_gray, ((300, 290, 4), "f4"), ((300, 290), "f4")),
@@ -88,7 +88,7 @@ CALLS = {
 
 
 def given(name):
-    """Return a function, its input, a result to write to, and what is to be there."""
+    """Return a function, its input, an array for the result, and the expected result."""
     function, (shape, dtype), made = CALLS[name]
     return function, np.abs(numbers(*shape, dtype=np.int16)).astype(dtype), np.full(*made[:1], 77, made[1])
 
@@ -100,7 +100,7 @@ def truth(plan, function, a, out):
 
 
 def nearly_up(plan, report, wanted):
-    """Look at what went up, but for weights, tables and points."""
+    """Check the bytes that were uploaded, apart from weights, tables and points."""
     if plan.is_cuda:
         assert wanted <= report["bytes_up"] <= wanted + 4 * NOTES
 

@@ -1,4 +1,4 @@
-"""Plans: what is refused, memory that is lent, what plans may take, and calls that fail."""
+"""Plans: invalid calls, imported memory, streams, memory budgets, and calls that fail."""
 
 import ctypes
 
@@ -36,7 +36,7 @@ def test_errors(plan):
 
 @pytest.mark.parametrize("size", [1, SMALL, pytest.param(LARGE, marks=pytest.mark.smoke), 5_000_000])
 def test_calls_in_a_line(plan, size):
-    """What lies on the device is queued; what the host has a part in comes after it."""
+    """Calls on resident arrays are enqueued; calls that involve the host come after them."""
     x, y, out = np.abs(numbers(size)) + 1, np.abs(numbers(size)), np.zeros(size, np.float32)
 
     def body():
@@ -124,7 +124,7 @@ def test_the_device_of_a_plan(plan):
 
 
 def test_calls_on_the_device_of_a_plan(plan):
-    """What it keeps is found by calls on that device, and others go over the host's memory."""
+    """Calls on the plan's device use its ranges, and calls on other devices go through host memory."""
     if not plan.is_cuda or len(pk.devices()) < 2:
         pytest.skip("needs two GPUs")
     x, out = numbers(LARGE), np.zeros(LARGE, np.float32)
@@ -146,7 +146,7 @@ def test_calls_on_the_device_of_a_plan(plan):
 
 
 def test_the_budget_of_a_plan(plan):
-    """It is known in a plan, whoever has needed it before."""
+    """A plan reports the budget, whether or not it was needed before."""
     memory = np.zeros(1, abi.MEMORY)
     plan.run(lambda: plan.library.pk_memory_info(memory))
     assert (memory["plan_budget"][0] > 0) == plan.is_cuda
@@ -176,7 +176,7 @@ def test_passes_to_compile(plan):
         compiled(1, nothing, -1)
 
     x, out = np.arange(1000, dtype=np.float32), np.zeros(1000, np.float32)
-    pk.release()  # what other tests have left
+    pk.release()  # requests of other tests
     with pk.tuned(**({"worth_compiling": 6000} if plan.is_cuda else {})):
         for _ in range(2):  # of two and four instructions
             wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
@@ -192,7 +192,7 @@ def test_passes_to_compile(plan):
         text = source.tobytes().decode()
         assert "ops::add" in text
         assert "#include" not in text
-    compiled(number.value + 1, nothing, 0)  # there is no such pass
+    compiled(number.value + 1, nothing, 0)  # no such request
     compiled(number.value, nothing, 0)
     wanted(nothing, 0, ctypes.byref(bytes_), ctypes.byref(number))
     assert bytes_.value == 0

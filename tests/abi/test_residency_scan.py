@@ -1,6 +1,6 @@
-"""Scans in plans: operands at home, on their way there, and not, in every way to run through them.
+"""Scans of operands that are resident, uploaded during the call, or on the host, in every memory layout.
 
-What a call computes is the same, to the bit, with and without homes.
+A call has the same bits with and without resident operands.
 """
 
 import numpy as np
@@ -48,7 +48,7 @@ def scan(plan, a, out, axis=0, operation=abi.SCAN_SUM, flags=0):
 
 
 def truth(plan, a, dtype, *given):
-    """Return what a scan comes to without homes, and its report."""
+    """Return the result of a scan without resident operands, and its report."""
     out = np.zeros(a.shape, dtype)
     return out, scan(plan, a.copy(), out, *given)
 

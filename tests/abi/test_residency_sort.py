@@ -1,6 +1,6 @@
-"""Sorting, searching and taking in plans: what is at home is worked on there.
+"""Sorting, searching, taking and putting on resident operands.
 
-What a call computes is the same, to the bit, with and without homes.
+A call has the same bits with and without resident operands.
 """
 
 import itertools
@@ -46,7 +46,7 @@ def search(plan, a, values, places, right=0):
 
 
 def take(plan, a, indices, out, each=0):
-    """Take from the rows of `a`, by the same indices or by each row's own."""
+    """Take from the rows of `a`, with the same indices for all rows or with each row's own."""
     report = np.zeros(1, abi.REPORT)
     dense = [array.reshape(-1).view(np.uint8) for array in (a, out)]
     plan.library.pk_take(
@@ -57,7 +57,7 @@ def take(plan, a, indices, out, each=0):
 
 
 def made(shape, dtype):
-    """Return what is to be sorted: with equal elements, both zeros and NaN."""
+    """Return an array to sort, with equal elements, zeros of both signs and NaN."""
     a = numbers(*shape, dtype=dtype)
     if a.dtype.kind == "f":
         a.ravel()[::7] = -0.0
@@ -143,7 +143,7 @@ def test_rows_within_a_range(plan, offset):
 
 @in_plan
 def test_sorting_over_the_host(plan):
-    """Of what has no home, or half of one, the results have one, and are newer on the host."""
+    """Inputs that are not resident, or only in part, are sorted on the host, which has the newer results."""
     x = made((1, 30_000), np.float32)
     wanted, out, twice = np.zeros_like(x), plan.temporary(x.shape), np.zeros_like(x)
     sort(plan, x, wanted)
@@ -244,7 +244,7 @@ def put(plan, a, indices, values):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
 @in_plan
 def test_puts(plan, dtype, width, count, at_home):
-    """The last of several values for one row stays, as NumPy has it."""
+    """Of several values for one row the last one counts, as in NumPy."""
     a, values = numbers(30_000, width, dtype=dtype), numbers(count, width, dtype=dtype) + dtype(1)
     indices = np.random.default_rng(2).integers(-3000, 3000, 9000)
     wanted = a.copy()
@@ -337,7 +337,7 @@ def test_calls_that_fail(plan):
 
 @in_plan
 def test_places_that_are_known(plan):
-    """Nobody looks at indices of which the caller says that they have places."""
+    """With PK_TAKE_INDICES_IN_BOUNDS, indices are not checked."""
     a, indices = plan.keep(numbers(3, 1000)), np.arange(999, -1, -1)
     out = np.zeros((3, 1000), np.float32)
     take(plan, a, plan.keep(indices), out, abi.TAKE_INDICES_IN_BOUNDS)

@@ -1,4 +1,4 @@
-"""The C ABI: the header, the table of signatures and the libraries' symbols agree; errors are classes."""
+"""The header, the table of signatures and the libraries' symbols agree; each status has its exception."""
 
 import ctypes
 import os
@@ -23,7 +23,7 @@ LIBRARIES = [name for name in ("cpu", "cuda") if loader.find(name)]
 
 @pytest.fixture(params=[name for name in LIBRARIES if pk.engines()[name].available])
 def library(request):
-    """A library as Python's own calls see it."""
+    """The library object that calls from Python use."""
     return loader.library(request.param)
 
 
@@ -265,7 +265,7 @@ def test_operations(header, library):
 
 
 def exported(path):
-    """Return the names an ELF library defines for others."""
+    """Return the symbols that an ELF library exports."""
     if shutil.which("nm"):
         text = subprocess.run(
             ["nm", "-D", "--defined-only", path], check=True, capture_output=True, text=True

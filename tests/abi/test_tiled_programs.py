@@ -1,4 +1,4 @@
-"""pk_run_blocks: passes over blocks as the ABI has them, and the arguments that it refuses."""
+"""pk_run_blocks: programs over blocks, and the arguments that it refuses."""
 
 import ctypes
 
@@ -13,7 +13,7 @@ ROWS, LENGTH = 12, 100
 
 
 class Call:
-    """Rows of x, of which the squares are kept for a block, and added up; three rows a block."""
+    """A call that sums the squares of rows of x, with the squares of each block of three rows in scratch."""
 
     def __init__(self):
         self.x = np.linspace(-3, 3, ROWS * LENGTH).reshape(ROWS, LENGTH)
@@ -66,7 +66,7 @@ class Call:
 
 @pytest.fixture
 def library():
-    """The CPU library, as no other test sees it."""
+    """A CPU library object of this test's own."""
     return ctypes.CDLL(str(loader.find("cpu")))
 
 
@@ -118,7 +118,7 @@ def spoilt(**fields):
 
 
 def spoilt_operand(index=0, **fields):
-    """Spoil what lies in the threads' own memory."""
+    """Make the operand in scratch memory invalid."""
 
     def spoil(call):
         for field, value in fields.items():
@@ -173,7 +173,7 @@ def test_refused(library, spoil, message):
 
 
 def test_what_a_pass_refuses(library):
-    """The message is the pass's own."""
+    """The message is that of pk_evaluate or pk_reduce_several."""
     call = Call()
     call.passes[0]["dimensions"] = abi.MAX_DIMS + 1
     assert call.run(library) == 1

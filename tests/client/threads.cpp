@@ -1,6 +1,6 @@
-// A client of the ABI that calls from many threads at once: valid programs, whose results it checks element
-// by element, and invalid ones, whose messages must be the calling thread's own. For ThreadSanitizer.
-// Returns the number of mismatches, at most 1.
+// Stress test of the ABI from many threads, for ThreadSanitizer: valid programs, whose results are checked
+// element by element, and invalid ones, whose messages must be the calling thread's own. Returns 0 if all is
+// right, else 1.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +52,7 @@ int32_t evaluate(const std::vector<pk_instruction> &program, const std::vector<p
                        &size, 1, nullptr, met.data(), &report);
 }
 
-// out = (a op b) + a of every second int64.
+// out = (a op b) + a, on every second int64.
 void integers(uint16_t op, uint16_t add, int thread, int round) {
     const int64_t size = 1000 + 7919 * ((thread + round) % 23);
     std::vector<int64_t> a(size_t(2 * size)), b{thread + 3}, out(size_t(size), -1);
@@ -75,7 +75,7 @@ void integers(uint16_t op, uint16_t add, int thread, int round) {
     expect(same, "integers are wrong", thread, round);
 }
 
-// out = a / b as float, in place, with a division by zero for the odd threads only.
+// out = a / b in float, in place; odd threads divide by zero.
 void floats(uint16_t divide, int thread, int round) {
     const int64_t size = 300000 + 4099 * round;
     std::vector<float> a(static_cast<size_t>(size)), b(static_cast<size_t>(size), 4.0f);
@@ -114,7 +114,7 @@ pk_block_program pass_of(const std::vector<pk_instruction> &program, const std::
     return pass;
 }
 
-// The sums of the squares of rows, which each thread keeps for the four rows of a block.
+// Sums of the squares of rows by pk_run_blocks, with the squares of a block of four rows in scratch.
 void blocks(uint16_t multiply, int thread, int round) {
     const int64_t rows = 4, length = 500 + 37 * thread, count = 100 + round;
     std::vector<double> x(size_t(rows * length * count)), sums(size_t(rows * count), -1);
@@ -154,7 +154,7 @@ void blocks(uint16_t multiply, int thread, int round) {
     expect(same, "sums of blocks are wrong", thread, round);
 }
 
-// A program whose error names an instruction of this thread's own, and a failure on purpose.
+// An invalid program, whose message names an instruction of this thread's own, and pk_fail.
 void failures(int thread, int round) {
     std::vector<double> out(64, 1.5);
     std::vector<pk_instruction> program(size_t(thread + 1), {PK_OP_LOAD, PK_FLOAT64, PK_FLOAT64, 0, 0, 0});

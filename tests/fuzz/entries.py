@@ -1,7 +1,7 @@
-"""Calls every entry of the CPU library as pycudakit does, and then with one argument spoilt at a time.
+"""Fuzz the CPU library: call every entry as pycudakit does, and then with one invalid argument at a time.
 
-What is spoilt must be refused, or make no difference: this process may not die. With a number, as many calls
-more, of which several arguments are spoilt at random. Writes how often each entry was called, and refused.
+An invalid argument must be refused, or make no difference: this process must not die. With a number as its
+argument, it makes as many more calls with random changes. Prints how often each entry was called and refused.
 """
 
 import collections
@@ -20,7 +20,7 @@ from pycudakit._families.take import put_rows
 from pycudakit._native import abi, loader
 from pycudakit.fusing.schedule import tile_rows as in_rows
 
-MOST_OF_AN_ENTRY = 3  # calls whose arguments are spoilt
+MOST_OF_AN_ENTRY = 3  # calls whose arguments are changed
 CODES = {"distribution", "kind", "type", "op", "mode", "flags", "compute_type", "value_count", "opcode"}
 LIBRARY = loader.library("cpu")
 RAW = ctypes.CDLL(LIBRARY._name)
@@ -30,11 +30,11 @@ INTERRUPTED, DEVICE_ERROR = STATUSES[pk.errors.Interrupted], STATUSES[pk.errors.
 ACCEPTED = {0, INVALID, UNSUPPORTED}  # never a fault of the library's own
 ALSO = {
     "pk_fail": range(99),
-    "pk_histogram_of_extent": [INTERRUPTED],  # by what finds the bins
-    "pk_run_kernels": [DEVICE_ERROR],  # there is no such image
+    "pk_histogram_of_extent": [INTERRUPTED],  # by the callback
+    "pk_run_kernels": [DEVICE_ERROR],  # no such image
     "pk_kernel_info": [DEVICE_ERROR],
 }
-in_rows._WORTH = in_rows._WORTH_A_THREAD = in_rows._LEAST_BLOCK = 0  # so that small arrays are cut
+in_rows._WORTH = in_rows._WORTH_A_THREAD = in_rows._LEAST_BLOCK = 0  # so that small arrays are divided
 calls, spoilt, refused = (collections.Counter() for _ in range(3))
 MOST = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 NUMBERS = {ctypes.c_int64, ctypes.c_int32, ctypes.c_uint64, ctypes.c_double}
@@ -74,7 +74,7 @@ def attempt(name, arguments):
 
 
 def spoil(name, arguments):
-    """Make the call with each pointer null, each number out of range, and each field of a table spoilt."""
+    """Repeat the call with each pointer null, each number out of range, and each field of a table changed."""
     for place, argument in enumerate(arguments):
         instead = [None]
         if isinstance(argument, (int, float)):
@@ -93,7 +93,7 @@ def tables(array):
                 continue
             is_code = field in CODES or array.dtype == abi.INSTRUCTION
             numbers = (0,) if array.dtype[field] == np.uint64 else (0, -1, 99) if is_code else (0, -1)
-            for number in numbers:  # other addresses nobody can tell from good ones
+            for number in numbers:  # an invalid address cannot be told from a valid one
                 other = array.copy()
                 other.reshape(-1)[field][row] = np.array(number).astype(array.dtype[field])
                 yield other
@@ -156,7 +156,7 @@ def call_all(dtype, rows):
     pk.median(rows, axis=1)
     pk.cumsum(rows, axis=0)
     pk.cummax(x)
-    with contextlib.suppress(ValueError):  # there is no range from infinity
+    with contextlib.suppress(ValueError):  # no range from infinity
         pk.histogram(x, 10)
     pk.histogram(x, np.arange(20), weights=np.ones(x.size))
     pk.histogram2d(x, x, 5, [[0, 50], [0, 50]])
@@ -180,7 +180,7 @@ def call():
 
 @functools.cache
 def module():
-    """A kernel that touches nothing, whatever its arguments are."""
+    """A kernel that accesses nothing, whatever its arguments are."""
     return pk.SourceModule("""
         __constant__ int factor = 2;
         __global__ void idle(const int *x, int *y, int n) {}
@@ -242,7 +242,7 @@ def call_others():
     room, size, x = np.zeros(8, np.uint8), ctypes.c_int64(), np.ones(100)
     at = x.ctypes.data
     library.pk_plan_make_resident(at, 8, 0, ctypes.byref(out))
-    with contextlib.suppress(pk.errors.InvalidArgument):  # there is no plan
+    with contextlib.suppress(pk.errors.InvalidArgument):  # outside of a plan
         library.pk_plan_set_device(0)
     for entry in (library.pk_plan_download, library.pk_plan_upload):
         entry(at, options, report)
@@ -253,7 +253,7 @@ def call_others():
 
 
 def call_the_rest():
-    """What nobody calls with the CPU library, or has called before this script could look."""
+    """Call the entries that pycudakit does not call on the CPU, or had called before this script began."""
     size, number, text = ctypes.c_int64(), ctypes.c_uint64(), ctypes.c_char_p()
     for name in ("abi_version", "device_count", "tuning_count"):
         getattr(LIBRARY, f"pk_{name}")(ctypes.byref(size))

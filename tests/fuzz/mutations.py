@@ -1,4 +1,4 @@
-"""Arguments of a valid call, spoilt at random, so that the memory they tell of is there."""
+"""Random mutations of a valid call's arguments that lead to no memory outside of the arrays."""
 
 import collections
 import ctypes
@@ -7,7 +7,7 @@ import numpy as np
 
 from pycudakit._native import abi
 
-# The fields of tables that may be any number, and, beside those of 64 bits without a sign, the addresses.
+# The fields of structs that may be any number; and the addresses, apart from fields of type uint64.
 CODES = {"image", "kernel", "buffer", "offset", "first_argument", "shared", "block_limit", "device_count"}
 CODES |= {"span_capacity", "stream", "synchronous"}
 IN_A_RUN = {
@@ -34,7 +34,7 @@ ANY_NUMBER = {
     "pk_tune": {0, 1},
 }
 WRITEABLE = 0x400  # NumPy's NPY_ARRAY_WRITEABLE
-KEPT = collections.deque(maxlen=8)  # the tables that the last calls' runs are made of
+KEPT = collections.deque(maxlen=8)  # keeps the tables of the last runs alive
 FLOATS = [0.0, -0.0, -1.0, 0.5, 1e-310, 1e308, -1e308, 2.0**63, np.inf, -np.inf, np.nan]
 
 
@@ -110,7 +110,7 @@ def _table(rng, array):
 
 
 def _run(rng, run):
-    """Change what one of the tables says that a run is made of."""
+    """Change one of the tables of a run."""
     field = str(rng.choice(list(IN_A_RUN)))
     address = int(run[field][0])
     count = int(run[field.removesuffix("s") + "_count"][0])

@@ -1,4 +1,4 @@
-"""Write docs/reliability.md, to stdout: what was tried to break the library, and what came out."""
+"""Print docs/reliability.md: how the library is tested against failures, with the outcomes."""
 
 import concurrent.futures
 import json
@@ -19,10 +19,10 @@ FAILURES = os.environ.setdefault("PYCUDAKIT_TEST_FAILURES", "3")
 os.environ.setdefault("PYCUDAKIT_TEST_LARGE", "1")
 AT_ONCE = 3  # runs of tests: most of them wait
 
-# What is tried, what is wanted, and the tests that do it: arguments of pytest.
+# The failures, the expected behaviour, and the tests: arguments of pytest.
 TRIED = [
     (
-        f"a signal's handler that raises anywhere, up to {int(INTERRUPTS):,} times in each of 7 works",
+        f"a signal handler that raises anywhere, up to {int(INTERRUPTS):,} times in each of 7 works",
         "each exception arrives as it was raised; NumPy's allocator is its own again",
         ["engines/test_many_interrupts.py"],
     ),
@@ -85,7 +85,7 @@ TRIED = [
         ["engines/test_resource_limits.py"],
     ),
     (
-        "libraries that are cut off, lack entries or may not be read; settings and compilers that are none",
+        "libraries that are truncated, incomplete or unreadable; invalid settings and compilers",
         "each engine says why in a line; `auto` says it once, and is right without",
         ["engines/test_broken_installations.py"],
     ),
@@ -96,7 +96,7 @@ TRIED = [
     ),
     (
         "memmaps whose files were cut off, in functions of all families",
-        "an error that names the file, before anybody looks at the memory",
+        "an error that names the file, before the memory is accessed",
         ["interop/test_memory_maps.py"],
     ),
     (
@@ -113,7 +113,7 @@ TRIED = [
 
 
 def outcome(paths: list[str]) -> str:
-    """Run tests, and tell how many passed, failed and were skipped."""
+    """Run tests, and return how many passed, failed and were skipped."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         subprocess.run(
@@ -132,7 +132,7 @@ def outcome(paths: list[str]) -> str:
 
 
 def calls_table(told: list[list[dict[str, int]]]) -> str:
-    """Return a table of what runs of entries.py tell: how often each entry was called, for all types."""
+    """Return a table of the output of entries.py: how often each entry was called, over all types."""
     rows: dict[str, list[int]] = {}
     for run in told:
         for place, counts in enumerate(run):
@@ -146,7 +146,7 @@ def calls_table(told: list[list[dict[str, int]]]) -> str:
 
 
 def fuzz() -> list[dict[str, int]]:
-    """Call every entry, each with spoilt arguments, too."""
+    """Run the fuzzer over every entry."""
     calls = os.environ.get("PYCUDAKIT_FUZZ_CALLS", "100000")
     command = [sys.executable, str(TESTS / "fuzz" / "entries.py"), calls]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
@@ -155,7 +155,7 @@ def fuzz() -> list[dict[str, int]]:
 
 
 def main() -> None:
-    """Write the page."""
+    """Print the page."""
     engines = ", ".join(f"`{name}`" for name, status in pk.engines().items() if status and name != "numpy")
     python = ".".join(map(str, sys.version_info[:3]))
     say = sys.stdout.write

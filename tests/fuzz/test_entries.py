@@ -1,4 +1,4 @@
-"""Every entry of the C ABI with spoilt arguments: refused, and the process lives."""
+"""Every entry of the C ABI with invalid arguments: they are refused, and the process survives."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Inputs that another thread changes during the call: the answer may be anything, and memory may not.
+"""Inputs that another thread changes during the call: any result will do, but memory must stay sound.
 
-What is written out of bounds shows under AddressSanitizer, which `.ci/run asan` runs these with.
+AddressSanitizer finds writes out of bounds; `.ci/run asan` runs these tests with it.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ FLOATS, KEYS = np.float64, np.uint16
 
 
 def mixed(dtype, seed):
-    """Return values with many that are equal, zeros of both signs and NaN among them."""
+    """Return values with many duplicates, zeros of both signs and NaN."""
     rng = np.random.default_rng(seed)
     if dtype == KEYS:
         return rng.integers(0, 50, SIZE).astype(KEYS)
@@ -88,7 +88,7 @@ def test_memory_stays_sound(engine, name, dtype):
         with np.errstate(all="ignore"):
             for _ in range(ROUNDS):
                 with contextlib.suppress(ValueError, TypeError, IndexError, pk.errors.Error):
-                    CALLS[name](x, y)  # what it finds may be refused
+                    CALLS[name](x, y)  # the changed values may be refused
     finally:
         is_over.set()
         writer.join()

@@ -1,3 +1,4 @@
+// own_scale on a GPU: the kernel and the function that launches it.
 #include <cuda_runtime.h>
 
 #include <string>
@@ -12,7 +13,7 @@ static void check(cudaError_t error) {
     if (error != cudaSuccess) throw error;
 }
 
-// Memory of the device for the time of a call.
+// Device memory for the duration of a call (RAII).
 class DeviceArray {
    public:
     explicit DeviceArray(int64_t count) { check(cudaMalloc(&memory_, size_t(count) * sizeof(float))); }

@@ -1,3 +1,4 @@
+// own_scale on the CPU, for machines without a GPU.
 #include "own.h"
 
 OWN_API const char *own_last_error() { return ""; }

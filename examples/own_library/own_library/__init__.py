@@ -1,4 +1,4 @@
-"""A CUDA kernel of one's own for NumPy arrays; on a machine without a GPU, the same on the CPU."""
+"""Scale NumPy arrays by a CUDA kernel; without a GPU, by the same function on the CPU."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.ctypeslib import ndpointer
 
-# As strict as the ABI: another type, or an array with gaps, is an error and not a wrong answer.
+# As strict as the ABI: another dtype, or an array that is not contiguous, is an error, not a wrong result.
 _IN = ndpointer(np.float32, flags="C_CONTIGUOUS")
 _OUT = ndpointer(np.float32, flags=("C_CONTIGUOUS", "WRITEABLE"))
 
@@ -36,7 +36,7 @@ def _first_that_works() -> tuple[str, ctypes.CDLL]:
     try:
         library = _load("cuda")
         library.own_scale(one, one, 1, 1.0)
-    except (OSError, RuntimeError):  # it was not built, or there is no GPU
+    except (OSError, RuntimeError):  # not built, or no GPU
         return "cpu", _load("cpu")
     return "cuda", library
 
@@ -53,8 +53,8 @@ def scale(x: Any, factor: float) -> np.ndarray[Any, np.dtype[np.float32]]:
     >>> own_library.scale([1, 2, 3], 0.5)
     array([0.5, 1. , 1.5], dtype=float32)
     """
-    given = np.asarray(x)
-    array = np.ascontiguousarray(given, np.float32)
+    values = np.asarray(x)
+    array = np.ascontiguousarray(values, np.float32)
     out = np.empty_like(array)
     LIBRARY.own_scale(array, out, array.size, factor)
-    return out.reshape(given.shape)
+    return out.reshape(values.shape)

@@ -1,3 +1,5 @@
+"""own_library.scale, with NumPy as the oracle."""
+
 import ctypes
 
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (7,), (300, 5000)])
-def test_numpys_answer(shape):
+def test_equals_numpy(shape):
     x = np.random.default_rng(1).random(shape, np.float32)
     got = own_library.scale(x, 1.5)
     np.testing.assert_array_equal(got, x * np.float32(1.5), strict=True)
@@ -19,7 +21,7 @@ def test_any_layout_and_type():
     )
 
 
-def test_the_door_is_strict():
+def test_argument_types_are_strict():
     entry, out = own_library.LIBRARY.own_scale, np.zeros(3, np.float32)
     for wrong in (np.zeros(3), np.zeros(6, np.float32)[::2]):
         with pytest.raises(ctypes.ArgumentError):

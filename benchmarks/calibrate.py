@@ -1,7 +1,7 @@
-"""Measure what NumPy and the CPU engine take an element, and write pycudakit/_element_programs/measured_rates.py.
+"""Measure NumPy's and the CPU engine's time per element; write pycudakit/_element_programs/measured_rates.py.
 
-Run it alone on a quiet machine whose NumPy is at its fastest (AVX-512), so that `auto` never leaves NumPy
-where NumPy would have answered first. (`pycudakit tune` measures the same in seconds, for its machine alone.)
+Run it alone on a quiet machine whose NumPy is at its fastest (AVX-512), so that `auto` never avoids NumPy
+where NumPy would be faster. (`pycudakit tune` measures the same in seconds, for its machine alone.)
 
     python benchmarks/calibrate.py
 """
@@ -28,7 +28,7 @@ NANOSECONDS = {
 
 
 def main() -> None:
-    """Measure, and write the file."""
+    """Measure the rates, and write the file."""
     lines = []
     for name, row in measure_rates.rows(REPEATS):
         lines.append(f'    "{name}": "{row}",')

@@ -1,11 +1,11 @@
-"""From which size on a call pays on a GPU, family by family: what docs/which-calls-pay.md shows.
+"""The sizes from which on a call is faster on a GPU, family by family: the data of docs/which-calls-pay.md.
 
     python benchmarks/crossover.py --measure run.json           # on a machine with a GPU, in 140 seconds
     python benchmarks/crossover.py --from run.json docs/pays    # anywhere: draws it, and writes the page
     python benchmarks/crossover.py docs/pays                    # without a run: by the cost model
 
-A run has the times of NumPy and of each engine, in turn, of ordinary arrays in and new ones out, up to the
-size at which one would take over PATIENCE. Without a run, times are those that `auto` decides by, modelled
+A run has the times of NumPy and of each engine, measured in turn, of ordinary arrays in and new ones out, up
+to the size at which a call would take over PATIENCE. Without a run, the cost model of `auto` gives the times,
 for the machine of docs/measured.md. Drawing needs matplotlib.
 """
 
@@ -26,7 +26,7 @@ from pycudakit._cli.timing import interleave
 
 SIZES = [factor * 10**power for power in range(3, 8) for factor in (1, 2, 5)] + [10**8]
 QUICK = [1_000, 10_000, 100_000]
-PATIENCE = 0.15  # seconds of a call; none of the next size is begun that would take more
+PATIENCE = 0.15  # seconds per call; a size that would take longer is not begun
 EXPRESSION = "where(x > 0.5, sqrt(x*x + 1) * exp(-x), log1p(x) / (1 + x))"
 
 
@@ -39,13 +39,13 @@ class Call:
     of
         The call: ``of(*arrays)``.
     arrays
-        Makes its arguments of so many random numbers.
+        Makes its arguments from that many random numbers.
     dtype
-        The numbers' type: in [0, 1), or, of integers, below their count.
+        The numbers' type; floats are in [0, 1), integers below their count.
     row
-        The words of its row in docs/measured.md, if it has one.
+        The label of its row in docs/measured.md, if it has one.
     modelled
-        Whether one cost model tells what the call takes.
+        Whether the cost model covers the call.
     """
 
     of: Callable
@@ -126,7 +126,7 @@ FAMILIES = {
 
 
 def measure(only, seconds, sizes):
-    """Time all calls, the small sizes first, for about so many seconds; return a run, as plain data."""
+    """Time all calls, the small sizes first, for about `seconds`; return a run, as plain data."""
     end = time.monotonic() + seconds
     engines = {"NumPy": "numpy", **{name: name for name in ("cpu", "cuda") if pk.engines()[name]}}
     numbers = np.random.default_rng(0).random(max(sizes), np.float32)
@@ -167,7 +167,7 @@ def _typed(numbers, dtype):
 
 
 def _times(call, numbers, engines):
-    """Return the seconds of some rounds, sorted, by engine; take out engines that cannot have the call."""
+    """Return the sorted seconds of some rounds, by engine; drop engines that do not support the call."""
     arrays = call.arrays(numbers)
     for by in list(engines):
         pk.set_engine(engines[by])
@@ -186,7 +186,7 @@ def _times(call, numbers, engines):
 
 
 def main():
-    """Measure, or draw all and print the table."""
+    """Measure a run, or draw the plots and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", help="where the plots go")
     parser.add_argument("--measure", type=Path, metavar="JSON", help="time all calls here, and write the run")

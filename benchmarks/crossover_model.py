@@ -1,4 +1,4 @@
-"""What `auto` makes of calls on the machine of docs/measured.md, of 16 threads and 53 GB/s each way."""
+"""The cost model's times of calls on the machine of docs/measured.md: 16 threads and 53 GB/s each way."""
 
 import os
 
@@ -14,7 +14,7 @@ SIZES = [round(10 ** (power / 8)) for power in range(24, 69)]  # 1e3 to 3e8
 
 
 class Costed(Exception):
-    """Ends a call when its cost is known: seconds by engine."""
+    """Ends a call when its estimated cost is known: seconds by engine."""
 
 
 def _of_call(function, guess):
@@ -34,8 +34,8 @@ def _of_program(function, program, size, up):
 
 
 def _on_another_machine():
-    """Have the model think of the machine with the GPU, and end each call when it has a cost."""
-    os.environ["PYCUDAKIT_THREADS"] = str(THREADS)  # before the library starts them
+    """Make the model assume the machine with the GPU, and end each call when its cost is known."""
+    os.environ["PYCUDAKIT_THREADS"] = str(THREADS)  # before the library starts its threads
     hardware.link_speed = lambda device=0: hardware.Link(BYTES_A_SECOND, BYTES_A_SECOND)
     hardware.link_is_known = lambda: True
     found = engine_status.status
@@ -62,7 +62,7 @@ def curves(families):
 
 
 def _costs(call, size):
-    """Return what the model makes of a call; nothing where the CPU engine takes it without asking."""
+    """Return the estimated costs of a call; nothing if the CPU engine is chosen without an estimate."""
     try:
         with pk.engine("auto"):
             call.of(*call.arrays(np.zeros(size, call.dtype)))

@@ -1,4 +1,4 @@
-"""Draws crossover.py's plots, and writes what docs/which-calls-pay.md says of them."""
+"""Plots of crossover.py, and the generated part of docs/which-calls-pay.md."""
 
 import math
 import re
@@ -10,7 +10,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 
 mpl.use("agg")
-mpl.rcParams["svg.hashsalt"] = "pycudakit"  # the same bytes each time
+mpl.rcParams["svg.hashsalt"] = "pycudakit"  # reproducible bytes
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TIMES, PAGE = DOCS / "measured.md", DOCS / "which-calls-pay.md"
@@ -34,7 +34,7 @@ TITLES = {
 
 
 def draw(folder, run, families):
-    """Draw a run's plots, or the model's of the families if there is none, and write the page's part."""
+    """Draw a run's plots, or the model's if there is no run, and write the generated part of the page."""
     _draw_contenders(folder)
     curves = _measured(run) if run else crossover_model.curves(families)
     dots = {} if run else _measured_dots()
@@ -57,7 +57,7 @@ def _measured(run):
 
 
 def _measured_dots():
-    """Return the rows of docs/measured.md of 64M elements: seconds by engine."""
+    """Return the rows of docs/measured.md for 64M elements: seconds by engine."""
     text = TIMES.read_text(encoding="utf-8")
     found = {}
     for work, cuda, cpu in re.findall(
@@ -77,15 +77,15 @@ def _measured_dots():
 
 
 def first_for_good(lines, engine):
-    """Return the size from which on an engine comes first, or None; an engine that has no time is behind.
+    """Return the size from which on an engine is fastest, or None; an engine without a time is slowest.
 
-    Between two sizes, times are taken to follow a power of the size.
+    Between two sizes, times are interpolated as a power of the size.
     """
     return _crossing(lines, [engine], [by for by in lines if by != engine])
 
 
 def left_for_good(lines, engine):
-    """Return the size from which on an engine never comes first, or None."""
+    """Return the size from which on an engine is never the fastest, or None."""
     return _crossing(lines, [by for by in lines if by != engine], [engine])
 
 
@@ -110,7 +110,7 @@ def _crossing(lines, ours, theirs):
 
 
 def format_seconds(size, smallest):
-    """Return a size in one digit, or what else there is to say."""
+    """Format a size with one digit, or state that there is none."""
     if size is None:
         return "never"
     if size <= smallest:
@@ -155,7 +155,7 @@ def _draw(family, calls, dots, modelled, folder):
 
 
 def _draw_contenders(folder):
-    """Draw the measured times of one expression by everybody: the README's plot."""
+    """Draw the measured times of one expression by all libraries: the README's plot."""
     text = TIMES.read_text(encoding="utf-8")
     rows = re.findall(r"^evaluate +64,000,000 +(.+?) {2,}([\d.]+) ms", text, re.MULTILINE)
     rows = sorted(((name, float(ms)) for name, ms in rows if name != "raw copy"), key=lambda row: -row[1])
@@ -232,7 +232,7 @@ def _write_page(table, curves, run):
 
 
 def _machine(run):
-    """Return a run's machine in words."""
+    """Describe a run's machine."""
     parts = [
         f"{name} ({link['up'] / 1e9:.0f} GB/s up, {link['down'] / 1e9:.0f} down)"
         for name, link in zip(run["devices"], run["links"], strict=True)

@@ -1,14 +1,14 @@
-"""Dask with 1 to N processes on this machine, and what more of them would take, simulated.
+"""Dask with 1 to N processes on this machine, and a simulation of more of them.
 
     python benchmarks/dask_processes.py --png docs/many_machines.svg
     python benchmarks/dask_processes.py --measure run.json                              # on one machine,
     python benchmarks/dask_processes.py --from run.json --png docs/many_machines.svg    # drawn on another
 
-What is timed is work as that of `examples/dask_pipeline.py`: random numbers, arithmetic, a mean, of blocks
-of two sizes, by processes of one thread each on the CPU engine, up to the processors that are here; and
-the same tasks of blocks of a few elements, which with the most processes is the scheduler's time. Each is
-the least of some runs; let the machine do nothing else. Simulated is a machine of its own for each process,
-blocks dealt out in turns, and the scheduler's time.
+The timed work is similar to `examples/dask_pipeline.py`: random numbers, arithmetic and a mean, in chunks of
+two sizes, by processes of one thread each on the CPU engine, up to the number of processors; and the same
+tasks with chunks of a few elements, whose time with the most processes is the scheduler's. Each time is the
+least of some runs; let the machine do nothing else. The simulation has a machine for each process, chunks
+dealt out in turns, and the scheduler's time.
 """
 
 import json
@@ -24,7 +24,7 @@ from report import parser, picture, table
 import pycudakit as pk
 
 PROCESSES = (1, 2, 4, 8, 16, 32, 64)
-SMALLEST = 64  # elements of a block that takes no time to compute
+SMALLEST = 64  # elements of a chunk whose computing time is negligible
 OF_A_WORKER = {"PYCUDAKIT_THREADS": "1", "PYCUDAKIT_ENGINE": "cpu"}
 
 
@@ -34,14 +34,14 @@ def work(block, blocks):
 
 
 def measured(processes, sizes, blocks, rounds):
-    """Return the least seconds of the work on so many processes, by the size of its blocks."""
+    """Return the least seconds of the work with a number of processes, by the size of its chunks."""
     with (
         dask.config.set({"distributed.nanny.pre-spawn-environ": OF_A_WORKER}),
         LocalCluster(n_workers=processes, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         client.wait_for_workers(processes)
-        work(sizes[0], blocks).compute()  # imports, and memory that is touched first
+        work(sizes[0], blocks).compute()  # warm up: imports, and first touch of memory
         return {size: min(seconds(work(size, blocks)) for _ in range(rounds)) for size in sizes}
 
 
@@ -52,28 +52,28 @@ def seconds(lazy):
 
 
 def simulated(processes, blocks, computing, tasks):
-    """Return the seconds of so many processes, given one's seconds of computing and the scheduler's."""
+    """Return the seconds with a number of processes, from one's computing time and the scheduler's time."""
     turns = -(-blocks // processes)
     return tasks + computing * turns / blocks
 
 
 def measure(quick):
-    """Return a run, as plain data: seconds by the size of blocks and processes, and the scheduler's."""
+    """Return a run, as plain data: seconds by chunk size and processes, and the scheduler's."""
     sizes, blocks, rounds = ((20_000, 50_000), 8, 1) if quick else ((1_000_000, 10_000_000), 64, 3)
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    where = machine()  # before the workers' variables are set
+    where = machine()  # before the workers' environment variables are set
     found = {p: measured(p, (*sizes, SMALLEST), blocks, rounds) for p in PROCESSES if p <= here}
     return {
         "machine": where,
         "processors": here,
         "blocks": blocks,
-        "tasks": found[max(found)][SMALLEST],  # what processes take of it, so many take at once
+        "tasks": found[max(found)][SMALLEST],  # the scheduler's time, which does not shrink with processes
         "seconds": [[size, [[p, times[size]] for p, times in found.items()]] for size in sizes],
     }
 
 
 def main():
-    """Measure, or take a run; print the table, and draw."""
+    """Measure a run, or read one; print the table, and draw."""
     arguments = parser(__file__, __doc__)
     arguments.add_argument("--measure", type=Path, metavar="JSON", help="write the run, to be drawn later")
     arguments.add_argument("--from", type=Path, metavar="JSON", dest="run", help="take this run")
@@ -83,7 +83,7 @@ def main():
         options.measure.write_text(json.dumps(run) + "\n", encoding="utf-8")
     blocks, tasks = run["blocks"], run["tasks"]
     print(f"{run['machine']}\n{blocks} blocks; the scheduler's part {tasks:.2f} s")
-    lines = []  # of the table and of the picture: elements of a block, how it was found, speed-ups
+    lines = []  # of the table and the plot: elements of a chunk, measured or simulated, speed-ups
     for size, times in run["seconds"]:
         one = dict(times)[1]
         computing = max(one - tasks, 0.0)

@@ -1,4 +1,4 @@
-"""The elementwise functions against NumPy and NumExpr. (peers.py has the libraries for GPUs.)
+"""The elementwise functions against NumPy and NumExpr. (peers.py compares with GPU libraries.)
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -19,7 +19,7 @@ SWEEP_SIZES = [f * 10**e for e in range(8) for f in (1, 3)] + [10**8]
 
 
 def pair(name, *arrays):
-    """Return pycudakit's and NumPy's function of one name, called with these arrays."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arrays."""
     ours, numpys = (functools.partial(getattr(kit, name), *arrays) for kit in (pk, np))
     return ours, {"NumPy": numpys}
 
@@ -32,7 +32,7 @@ def uniform(rng, size, low=0.0, high=1.0, dtype=np.float32):
 
 
 def required(harness, rng):
-    """Run the works that the project promises figures for."""
+    """Run the works for which the project promises figures."""
     for millions in (1, 32):
         size = harness.size(millions * M)
         a, b = uniform(rng, size), uniform(rng, size)

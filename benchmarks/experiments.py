@@ -3,7 +3,7 @@
     python benchmarks/experiments.py --html experiments.html --markdown experiments.md --json run.json
     python benchmarks/experiments.py --of run.json --html experiments.html
 
-The page needs nothing else: its pictures are in it. Each experiment is a script of its own, too.
+The page is self-contained, including its plots. Each experiment is a script of its own, too.
 """
 
 import argparse
@@ -31,7 +31,7 @@ QUICK = " This run was a quick one, to try the scripts: its numbers mean little.
 
 
 def run(engine, quick):
-    """Return what all experiments found on an engine, as plain data."""
+    """Run all experiments on an engine, and return their results as plain data."""
     found = {}
     for name, script in SCRIPTS.items():
         if engine in script.ENGINES:
@@ -44,7 +44,7 @@ def run(engine, quick):
 
 
 def told(ran):
-    """Yield each experiment's name, its title, what it is about, and what was found."""
+    """Yield each experiment's name, title, description and results."""
     for name, found in ran["experiments"].items():
         title, _, about = SCRIPTS[name].__doc__.partition("\n\n")
         yield name, title, " ".join(about.split()), found
@@ -76,7 +76,7 @@ def page(ran):
 
 
 def drawn(name, points):
-    """Return an experiment's picture as it stands in a page, or nothing where there is no matplotlib."""
+    """Return an experiment's plot as embedded SVG, or nothing without matplotlib."""
     file = io.StringIO()
     if not report.draw(file, lambda axes: SCRIPTS[name].draw(axes[0], points)):
         return ""

@@ -1,4 +1,4 @@
-"""The figures that the streaming engine is held to, all ratios or times of one run; peers.py prints them."""
+"""The target figures of the streaming engine, all ratios or times of one run; peers.py prints them."""
 
 import dataclasses
 import json
@@ -23,7 +23,7 @@ rng = np.random.default_rng(0)
 
 @dataclasses.dataclass(frozen=True)
 class Figure:
-    """Something measured, and what it must be: at least, or at most, so much."""
+    """A measured number and its required minimum or maximum."""
 
     name: str
     measured: float | None
@@ -33,7 +33,7 @@ class Figure:
 
 
 class Figures:
-    """Prints figures as they come."""
+    """Prints figures as they are measured."""
 
     def __init__(self, options):
         self.options = options
@@ -46,7 +46,7 @@ class Figures:
         return elements // 16 if self.options.quick else elements
 
     def check(self, name, measured, required, unit="x", at_most=False):
-        """Hold what was measured, unless that is None, to what is required."""
+        """Compare a measured number, unless it is None, with the required one."""
         if measured is None or not self.wanted(name):
             return
         met = round(measured, 3) <= required if at_most else round(measured, 3) >= required
@@ -68,7 +68,7 @@ def uniform(*shape):
 
 
 def of_races(figures, results):
-    """Check what the races of peers.py have measured, at the sizes that were asked for."""
+    """Check the figures of the races of peers.py, at the requested sizes."""
 
     cuda, pinned, size = "pycudakit cuda", "pycudakit pinned", figures.size(64 * M)
 
@@ -81,7 +81,7 @@ def of_races(figures, results):
         return taken and results[family, size].floor / taken
 
     def ratio(family, elements, by, others):
-        """Return how many times faster than the best of others one was, or None."""
+        """Return how many times faster than the best of others a contender was, or None."""
         result = results.get((family, elements))
         best = result and result.best(others)
         return result.times[best].over(result.times[by])[0] if best and by in result.times else None
@@ -148,7 +148,7 @@ def several_gpus(figures, _):
 
 
 def child(code, *arguments, **variables):
-    """Return what a process that runs this code prints, as JSON."""
+    """Run code in a new process, and return what it prints, as JSON."""
     run = [sys.executable, "-c", code, *map(str, arguments)]
     environment = {**os.environ, **variables}
     done = subprocess.run(run, check=False, env=environment, stdout=subprocess.PIPE)
@@ -179,7 +179,7 @@ def capped(figures, results):
         figures.check(name, 4 * usual.times["pycudakit cuda"].median / seconds, 0.95)
 
 
-# The context is made before, by the driver alone; what an ordinary call takes is subtracted.
+# The driver creates the context first; the time of an ordinary call is subtracted.
 FIRST = """
 import ctypes, json, sys, time
 import numpy as np
@@ -211,7 +211,7 @@ def first_call(figures, _):
 
 
 def auto(figures, _):
-    """Find the size at which auto does worst against 1.1 times the best engine plus 5 us."""
+    """Find the size at which `auto` does worst against 1.1 times the best engine plus 5 us."""
     sizes = [size for size in AUTO_SIZES if size <= 10**5 or not figures.options.quick]
     for work in ("add", "evaluate"):
         name = f"auto, {work} of 1 to 1e8: the allowed time to auto's"

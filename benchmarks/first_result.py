@@ -1,7 +1,7 @@
-"""How long the sum of two tensors takes until its first result, in PyTorch's ways and in pycudakit's.
+"""The time until the first result of a sum of two tensors, in PyTorch's ways and in pycudakit's.
 
-Each runs in a process of its own, twice: with nothing kept on disk, and with what the first has left
-there. Times are from the source to the result; importing the libraries comes before.
+Each way runs in its own process, twice: with an empty disk cache, and with the cache of the first run.
+Times are from the source to the result, without importing the libraries.
 """
 
 import argparse
@@ -85,7 +85,7 @@ def processor_time():
 
 
 def measure(name, device):
-    """Print the seconds of one way, and those of the processor."""
+    """Print the wall-clock seconds and the processor seconds of one way."""
     pk.set_engine(device)
     a = torch.ones(1000, device=device)
     began, used = time.perf_counter(), processor_time()

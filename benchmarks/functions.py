@@ -1,8 +1,8 @@
 """Whole functions by NumPy, by pk.fuse on each engine, and by other libraries where they are installed.
 
-Ordinary arrays in and out, all contenders in turn, the best of some rounds each. Then come the figures that
-the project holds itself to on a GPU, at --scale 1: most are shares of the floor, which is what the link needs
-to move the arguments up or the results down. benchmarks/npbench.py runs its programs by what is here.
+Ordinary arrays in and out, all contenders in turn, the best of some rounds each. Then come the target figures
+on a GPU, at --scale 1: most are fractions of the floor, the time that the link needs to upload the arguments
+or to download the results. benchmarks/npbench.py uses this module for its programs.
 """
 
 import contextlib
@@ -29,8 +29,8 @@ from pycudakit._cli.timing import format_seconds
 
 M = 1_000_000
 CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8, np.dtype(np.complex128): 1e-8}
-ENOUGH = 10.0  # seconds that a contender is timed for, after which it has no more rounds
-PATIENCE = 120.0  # seconds that another library's first call may take: some compile every step of a loop
+ENOUGH = 10.0  # seconds of timing per contender, after which it has no more rounds
+PATIENCE = 120.0  # seconds for another library's first call: some compile every step of a loop
 WIDTH = 20
 
 
@@ -44,15 +44,15 @@ class Task:
     Parameters
     ----------
     name, function, arguments
-        What is called with what. A Seed among the arguments becomes a generator of the library's.
+        The call. A Seed among the arguments becomes a random generator of the library.
     written
-        The places of the arguments that the function writes to: each call gets copies of these.
+        The indices of the arguments that the function modifies: each call gets copies of these.
     within
-        How far results may be from NumPy's, as a part of the largest, if not as far as their dtype allows.
+        The allowed difference from NumPy's results, relative to the largest, if not that of their dtype.
     others
-        How large a part of a result's integers may be others than NumPy's.
+        The allowed fraction of a result's integers that differ from NumPy's.
     numba
-        Whether Numba's users would write it so.
+        Whether Numba's users would write it like this.
     """
 
     name: str
@@ -81,25 +81,25 @@ class Task:
 
 
 class Seed(int):
-    """Stands for a generator of random numbers."""
+    """A placeholder for a random generator with this seed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """Who does tasks: `library` has its generators, and `prepare(task)` returns the call of a task."""
+    """A library that runs tasks: `library` has its generators, and `prepare(task)` returns a task's call."""
 
     library: types.ModuleType
     prepare: Callable
     is_ours: bool = False
 
 
-class TooLong(BaseException):  # or a library that is still compiling would take it for an error of its own
+class TooLong(BaseException):  # a compiling library would handle an Exception as its own error
     """A call took longer than PATIENCE."""
 
 
 @contextlib.contextmanager
 def patience(seconds):
-    """Raise TooLong where the body takes longer."""
+    """Raise TooLong if the body takes longer."""
 
     def stop(*_):
         raise TooLong(f"no result in {seconds:.0f} s")
@@ -114,7 +114,7 @@ def patience(seconds):
 
 
 def in_terms_of(function, namespace):
-    """Return a copy of a function whose module has another `np`, for it and for what it calls there."""
+    """Return a copy of a function with another `np` in its globals, and in those of functions it calls."""
     own = function.__globals__
     there = {**own, "np": namespace}
 
@@ -132,9 +132,9 @@ def in_terms_of(function, namespace):
 
 
 def by(function_of, engine):
-    """Return what prepares the function that `function_of` makes of a task's, to be called under an engine.
+    """Make a `prepare` that applies `function_of` to a task's function, to be called under an engine.
 
-    NumPy's is the CPU engine: the functions of images that NumPy lacks are the kit's, one by one.
+    For NumPy the engine is `cpu`: image functions that NumPy lacks are pycudakit's, one by one.
     """
 
     def prepare(task):
@@ -214,7 +214,7 @@ PEERS = {"CuPy": cupy, "JAX": jax, "torch.compile": torch, "Numba": numba}
 
 
 def difference(results, expected, task):
-    """Return in words how results differ from NumPy's, or None where they don't."""
+    """Describe how results differ from NumPy's, or return None if they don't."""
     if len(results) != len(expected):
         return f"{len(results)} results, not {len(expected)}"
     for mine, theirs in zip(map(np.asarray, results), map(np.asarray, expected), strict=True):
@@ -243,7 +243,7 @@ def timed(call, arguments):
 
 
 def parser(file, description):
-    """Return a script's parser."""
+    """Make a script's parser."""
     available = [name for name in ("cpu", "cuda") if pk.engines()[name]]
     stem = Path(file).stem
     parser = report.parser(file, description)
@@ -267,9 +267,9 @@ class Races:
     Parameters
     ----------
     options
-        What `parser` has read.
+        The parsed command line.
     total
-        How many tasks there will be.
+        The number of tasks.
     """
 
     def __init__(self, options, total):
@@ -287,7 +287,7 @@ class Races:
         self._progress = Progress(total, print)
 
     def step(self, name):
-        """Show which task is being prepared and run."""
+        """Show the name of the task being prepared and run."""
         self._progress.step(name)
 
     def run(self, task):
@@ -299,7 +299,7 @@ class Races:
                 with patience(PATIENCE) if is_peer else contextlib.nullcontext():
                     call = contender.prepare(task)
                     seconds, results = timed(call, task.fresh(contender.library))
-            except (Exception, TooLong) as error:  # whatever a library raises
+            except (Exception, TooLong) as error:  # a library may raise anything
                 if name == "NumPy":
                     raise
                 note = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -356,7 +356,7 @@ class Races:
         print(f"{'geometric mean':<14}" + "".join(f"{cell:>{WIDTH}}" for cell in cells))
 
     def finish(self, **more):
-        """Write what is to be written; return the exit status, which is 1 where ours is wrong or failed."""
+        """Write the outputs; return the exit status, which is 1 if pycudakit is wrong or failed."""
         if self._options.json:
             everything = {
                 "machine": machine(),
@@ -388,19 +388,19 @@ class Races:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-    """A function, what makes its arguments, and what it is held to.
+    """A function, its arguments, and its target figures.
 
     Parameters
     ----------
     function
         Takes NumPy from the module's global `np`.
     make
-        Returns its arguments, given a generator and the scale.
+        Makes its arguments from a generator and the scale.
     of_floor, most_ms, most_of_memory
-        At least so much of the floor's speed; at most so many ms; at most so many times what reading and
-        writing its array once a step takes in the memory of an H200.
+        The minimal fraction of the floor's speed; the maximal ms; the maximal multiple of the time to read
+        and write its array once per step in an H200's memory.
     written, others, within
-        As of a Task; within is given the scale.
+        As for a Task; `within` is called with the scale.
     """
 
     function: Callable
@@ -422,7 +422,7 @@ def side(length, scale):
 
 
 def normal_cdf(x):
-    """Return the share of the normal distribution below x, by Abramowitz and Stegun's 26.2.17."""
+    """Return the normal distribution function of x, by Abramowitz and Stegun's formula 26.2.17."""
     t = 1.0 / (1.0 + 0.2316419 * np.abs(x))
     polynomial = t * (
         0.31938153 + t * (-0.356563782 + t * (1.781477937 + t * (-1.821255978 + t * 1.330274429)))
@@ -456,7 +456,7 @@ def softmax(x):
 
 
 def rolling_mean(x, width):
-    sums = np.cumsum(x, dtype=np.float64)  # in float32, sums of so many elements would be of no use
+    sums = np.cumsum(x, dtype=np.float64)  # float32 would be too inexact for so many elements
     return ((sums[width:] - sums[:-width]) / width).astype(np.float32)
 
 
@@ -491,7 +491,7 @@ def heat(u, steps):
 
 
 def singles(low, high, count, millions):
-    """Return what makes arrays of float32 between two numbers."""
+    """Return a function that makes arrays of float32 between two numbers."""
 
     def make(rng, scale):
         size = round(millions * M * scale)
@@ -503,7 +503,7 @@ def singles(low, high, count, millions):
 
 
 def square(length, *more):
-    """Return what makes a square array of normal float32, and what is given with it."""
+    """Return a function that makes a square array of normal float32, and further arguments."""
 
     def make(rng, scale):
         return rng.standard_normal((side(length, scale),) * 2, np.float32), *more
@@ -534,7 +534,7 @@ def heat_steps(scale):
 
 
 def of_draws(scale):
-    """Return six times the error that so many paths leave in each of two prices, as a part of it."""
+    """Return six times the relative standard error of the difference of two prices from that many paths."""
     return 6 * math.sqrt(2 * 2.4 / (64 * M * scale))
 
 
@@ -557,7 +557,7 @@ WHOLES = {
 
 
 def hold(held, name, scale, taken, up, down):
-    """Hold what CUDA took, for so many bytes up and down, to what is required of it."""
+    """Compare CUDA's time, for the bytes moved up and down, with the required figures."""
     whole, floor = WHOLES[name], link_seconds(up, down)
     if whole.of_floor:
         held.check(f"{name}: of the floor's speed, {format_seconds(floor)}", floor / taken, whole.of_floor)

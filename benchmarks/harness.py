@@ -1,8 +1,8 @@
-"""The harness of every benchmark here: checks, then times, then tells.
+"""The harness of every benchmark here: it checks results, times calls, and prints rows.
 
-A work is done by pycudakit and by others in one process, in turn, round after round, after each one's
-result was compared with the first other's. A row gives the medians, and the ratio of the other's time to
-pycudakit's: the median of the rounds' ratios, with the distance between their quartiles.
+pycudakit and the other libraries do a work in one process, in turn, round after round, after each result was
+compared with that of the first other library. A row gives the medians, and the ratio of the other's time to
+pycudakit's: the median of the rounds' ratios, with their interquartile range.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _LINE = "{:<24} {:>11}  {:<6} {:>9}  {:<17} {:>9}  {:>7} {:>5}  {:>8}  {}"
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one work took, against one other."""
+    """The times of one work, against one other library."""
 
     work: str
     elements: int
@@ -44,7 +44,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Allowance:
-    """A figure that is a time made from another's: factor * time + extra."""
+    """A required time that is computed from another's: factor * time + extra."""
 
     name: str
     of: str
@@ -56,7 +56,7 @@ class Allowance:
 
 
 def machine():
-    """Return the machine in a line."""
+    """Describe the machine in a line."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -73,16 +73,16 @@ def machine():
 
 
 def link_seconds(up, down):
-    """Return the seconds that the link to the GPU needs for so many bytes from and to pinned memory."""
+    """Return the seconds that the GPU's link needs for these bytes from and to pinned memory."""
     speed_up, speed_down = pk.link_speed()
     return max(up / speed_up, down / speed_down)
 
 
 class Harness:
-    """Takes the command line, runs works, and prints their rows."""
+    """Parses the command line, runs works, and prints their rows."""
 
     def __init__(self, description, works):
-        """Parse the command line; `works` is about how many works there will be."""
+        """Parse the command line; `works` is about the number of works."""
         parser = argparse.ArgumentParser(description=description)
         parser.add_argument("--engine", default="cpu", choices=["auto", "cuda", "cpu", "numpy"])
         parser.add_argument(
@@ -114,19 +114,19 @@ class Harness:
         self._progress = Progress(works, print)
 
     def size(self, elements):
-        """Return how many elements to take for so many."""
+        """Return the number of elements to use for a nominal number."""
         return max(1, elements // 16) if self.quick and elements > 10_000 else elements
 
     def wanted(self, work):
-        """Tell whether the command line asks for this work."""
+        """Return True if the command line selects this work."""
         return self.arguments.only in work
 
     def step(self, label):
-        """Show what is being done."""
+        """Show progress."""
         self._progress.step(label)
 
     def check(self, work, ours, others, ulps, within=None):
-        """Compare the results of all with those of the first other; tell whether they agree."""
+        """Compare all results with that of the first other; return True if they agree."""
         names = list(others)
         expected = others[names[0]]()
 
@@ -148,29 +148,29 @@ class Harness:
         return not problems
 
     def time(self, ours, others, engine=None, rounds=None):
-        """Return the times of all; of pycudakit under its engine's name."""
+        """Return the times of all; pycudakit's under its engine's name."""
         pk.set_engine(engine or self.engine)
         return interleave({"pycudakit": ours, **others}, rounds or self.rounds)
 
     def compare(
         self, work, elements, ours, others, *, at_least=None, ulps=0, within=None, engine=None, rounds=None
     ):
-        """Run a work and print a row for each figure, or for each other that there is no figure for.
+        """Run a work and print a row for each required figure, or for each other without a figure.
 
         Parameters
         ----------
         work, elements
-            What it is called, and its size.
+            Its name and its size.
         ours, others
             Callables without arguments; others by name, NumPy's first.
         at_least
-            The ratio required against an other, by name, or by Allowance.
+            The required ratio against an other, by name, or by Allowance.
         ulps
-            How far pycudakit's result may be from the first other's.
+            The allowed distance of pycudakit's result from the first other's.
         within
-            Instead of that: how far any result may be from it, as a part of its norm.
+            Instead of `ulps`: the allowed distance of any result from it, relative to its norm.
         engine
-            pycudakit's, if not the command line's.
+            pycudakit's engine, if not the command line's.
         """
         if not self.wanted(work):
             return
@@ -223,7 +223,7 @@ class Harness:
             self._progress.say(_LINE.format(*cells, word).rstrip())
 
     def finish(self):
-        """Print what is left to print; return the exit status."""
+        """Print the summary; return the exit status."""
         self._progress.close()
         pk.set_engine("auto")
         rows = [dataclasses.asdict(row) for row in self.rows]

@@ -15,11 +15,11 @@ M = 1_000_000
 
 
 def pair(name, *arrays, **keywords):
-    """Return pycudakit's and NumPy's function of one name, called with these arrays."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arrays."""
 
     def of(kit):
         function = functools.partial(getattr(kit, name), *arrays, **keywords)
-        # The counts alone: the edges are NumPy's own.
+        # Compare the counts alone: the edges are computed by NumPy anyway.
         return (lambda: function()[0]) if name.startswith("histogram") else function
 
     return of(pk), {"NumPy": of(np)}

@@ -1,4 +1,4 @@
-"""Filters of images against OpenCV, SciPy and CuPy, on a picture of 3840 x 2160, and some of 7680 x 4320.
+"""Image filters against OpenCV, SciPy and CuPy, on a picture of 3840 x 2160, and some on 7680 x 4320.
 
 Each row that has a required figure ends with ok or SHORT. The others are compared where they are installed.
 """
@@ -15,7 +15,7 @@ ROWS, COLUMNS = 2160, 3840
 
 
 def optional(name):
-    """Return a module, or None."""
+    """Import a module, or return None."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -23,9 +23,9 @@ def optional(name):
 
 
 def compare(harness, work, ours, others, within, at_least=None):
-    """Run a work whose results may differ by so much from each of the others', and print its rows.
+    """Run a work with an allowed difference from each other library's result, and print its rows.
 
-    SciPy cuts off integers that pycudakit rounds, and OpenCV's Gaussian has fewer bits.
+    SciPy truncates integers that pycudakit rounds, and OpenCV's Gaussian has fewer bits.
     """
     if not harness.wanted(work) or not others:
         return
@@ -49,7 +49,7 @@ def compare(harness, work, ours, others, within, at_least=None):
 
 
 def large(harness, rng, weights):
-    """Run what there are figures for on a GPU."""
+    """Run the works that have figures on a GPU."""
     rows = harness.size(4 * ROWS * COLUMNS) // (2 * COLUMNS)
     image = rng.integers(0, 256, (rows, 2 * COLUMNS), np.uint8)
     wide = image.astype(np.float32)

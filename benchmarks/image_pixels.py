@@ -1,4 +1,4 @@
-"""Images pixel by pixel against OpenCV and NumPy.
+"""Colour conversion and resizing of images against OpenCV and NumPy.
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -29,7 +29,7 @@ def on(engine, function, *arguments):
 
 
 def race(harness, work, ours, others, at_least=None, within=1, **keywords):
-    """Add a row for each other, whose results may differ by `within`: OpenCV rounds in its own ways."""
+    """Add a row for each other, whose results may differ by `within`: OpenCV rounds differently."""
     if not harness.wanted(work) or not others:
         return
     harness.step(work)
@@ -80,7 +80,7 @@ def resizing(harness, image):
             shape = tuple(n * up // down for n in image.shape[:2])
             ours = functools.partial(pk.image.resize, image, shape, method)
             theirs = functools.partial(cv2.resize, image, shape[::-1], interpolation=getattr(cv2, way))
-            # OpenCV's nearest takes corners for centres, and its area interpolates to larger sizes.
+            # OpenCV's "nearest" uses pixel corners, and its "area" interpolates to larger sizes.
             alike = method == "bilinear" or (method == "area" and up < down)
             race(harness, f"{method} {name}", ours, {"OpenCV": theirs}, within=1 if alike else 255)
 

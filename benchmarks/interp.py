@@ -1,4 +1,4 @@
-"""Linear interpolation against NumPy's."""
+"""`interp` against NumPy's."""
 
 import functools
 import sys

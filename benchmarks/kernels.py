@@ -1,4 +1,4 @@
-"""Kernels of your own: launches, transfers, programs and compilation, against NumPy and, on a GPU, PyCUDA.
+"""User kernels: launches, transfers, programs and compilation, against NumPy and, on a GPU, PyCUDA.
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -54,7 +54,7 @@ def blocks_of(n, block=256):
 
 
 def pycudas(source, name):
-    """Return PyCUDA's driver and its function, or None where there is no PyCUDA."""
+    """Return PyCUDA's driver and its function, or None without PyCUDA."""
     try:
         import pycuda.autoprimaryctx  # noqa: F401, PLC0415
         from pycuda import compiler, driver  # noqa: PLC0415
@@ -64,7 +64,7 @@ def pycudas(source, name):
 
 
 def add(harness, work, n, at_least):
-    """Time a vector add, everything going in and out."""
+    """Time a vector add with all arrays transferred."""
     if not harness.wanted(work):
         return
     rng = np.random.default_rng(0)
@@ -113,7 +113,7 @@ def program(harness, n, launches=1000):
         y = x
         for _ in range(launches):
             before, y = y, y * np.float32(0.5) + np.float32(1)
-            if np.array_equal(before, y):  # and so it stays
+            if np.array_equal(before, y):  # a fixed point: nothing changes any more
                 return y
         return y
 
@@ -131,7 +131,7 @@ def program(harness, n, launches=1000):
 
 def product(harness, n=512):
     rng = np.random.default_rng(0)
-    a, b = rng.integers(-9, 10, (2, n, n)).astype(np.float32)  # whose products float32 holds exactly
+    a, b = rng.integers(-9, 10, (2, n, n)).astype(np.float32)  # float32 holds the products exactly
     c = np.empty_like(a)
     kernel = SourceModule(PRODUCT).get_function("product")
 
@@ -144,7 +144,7 @@ def product(harness, n=512):
 
 
 def compilation(harness):
-    """Time what it takes until a small kernel has run: compiled, and found in memory."""
+    """Time a small kernel from source to result: compiled, and from the cache in memory."""
     x = np.arange(32, dtype=np.float32)
     numbers = itertools.count(os.getpid() * M)
 

@@ -1,10 +1,10 @@
-"""Other libraries, NumPy arrays in and NumPy arrays out, as their users would write it.
+"""Other libraries' versions of the works: NumPy arrays in and out, written as their users would.
 
-Each function below imports its library, or raises where the library or its GPU is missing, and returns a
-function that turns a family into a call: one of pycudakit._cli.bench.FAMILIES, or of families.FAMILIES.
+Each function below imports its library, or raises if the library or its GPU is missing, and returns a
+function that makes a call from a family of pycudakit._cli.bench.FAMILIES or of families.FAMILIES.
 """
 
-# ruff: noqa: PLC0415 - each library is imported only when it is asked for
+# ruff: noqa: PLC0415 - each library is imported only on demand
 
 import functools
 import os
@@ -103,7 +103,7 @@ ON_GPU = {"CuPy": cupy, "CuPy fuse": cupy_fused, "PyTorch": torch, "JAX": jax, "
 
 
 def installed(libraries):
-    """Return those libraries that are installed and find what they need, and why the others don't."""
+    """Return the libraries that are installed and usable, and the reasons why the others are not."""
     found, missing = {}, {}
     for name, load in libraries.items():
         try:
@@ -114,9 +114,9 @@ def installed(libraries):
 
 
 def raw_copy(up, down):
-    """Return a call that moves so many bytes up and down at once, from and to pinned memory, by CuPy.
+    """Return a call that copies these bytes up and down at once, from and to pinned memory, by CuPy.
 
-    Nothing is computed, so no work on the GPU can be faster.
+    It computes nothing, so it is the lower bound of any work on the GPU.
     """
     import cupy
 

@@ -1,4 +1,4 @@
-"""Products of matrices, transposes and their like against NumPy.
+"""Matrix products, transposes and similar functions against NumPy.
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -15,13 +15,13 @@ import pycudakit as pk
 
 
 def pair(name, *arguments, numpys=None):
-    """Return pycudakit's and NumPy's function of one name, called with these arguments."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arguments."""
     theirs = numpys or getattr(np, name)
     return functools.partial(getattr(pk, name), *arguments), {"NumPy": functools.partial(theirs, *arguments)}
 
 
 def on_gpu(by, *arrays):
-    """Return a work of other libraries on the GPU, by name, of those that are installed."""
+    """Return the work by other GPU libraries that are installed, by name."""
     found, _ = libraries.installed({name: libraries.ON_GPU[name] for name in ("CuPy", "PyTorch")})
     family = SimpleNamespace(by=by)
     return {name: functools.partial(call_of(family), *arrays) for name, call_of in found.items()}
@@ -36,7 +36,7 @@ def transposed(a):
 
 
 def whole(rng, *shape):
-    """Return small whole numbers, whose products are exact in any order."""
+    """Return small integers as floats, whose products are exact in any order."""
     return rng.integers(-3, 4, shape).astype(np.float32)
 
 
@@ -45,7 +45,7 @@ def normal(rng, side):
 
 
 def copies(harness, rng):
-    """Run transposes, for which there are figures."""
+    """Run transposes, which have figures."""
     side = 1024 if harness.quick else 4096
     x = rng.random((side, side), np.float32)
     at_least = {"NumPy": 5.0} if harness.engine == "cpu" else None
@@ -66,7 +66,7 @@ def copies(harness, rng):
 
 
 def products(harness, rng):
-    """Run products, in which NumPy's BLAS is the CPU engine's own."""
+    """Run products; the CPU engine's are computed by NumPy's BLAS."""
     for side in (128, 1024):
         a, b = whole(rng, side, side), whole(rng, side, side)
         harness.compare(f"matmul {side} float32", a.size, *pair("matmul", a, b))
@@ -80,7 +80,7 @@ def products(harness, rng):
     for side, least in ((2048, 2.0), (8192, 6.0)):
         a, b = normal(rng, side), normal(rng, side)
         ours, numpys = pair("matmul", a, b)
-        # NumPy's threads go on spinning for a while, and so it takes no part where another GPU library does.
+        # NumPy's threads spin for a while after a product, so NumPy is left out beside another GPU library.
         theirs = on_gpu(lambda library, x, y: library.matmul(x, y), a, b) or numpys
         at_least = {name: least for name in theirs if name != "NumPy"}
         harness.compare(
@@ -93,10 +93,10 @@ def products(harness, rng):
 
 
 def largest(harness, rng, of_half_the_side):
-    """Run a product that does not fit into what a call may take of a GPU's memory.
+    """Run a product that exceeds the GPU memory that a call may use.
 
-    It may take 1.25 times the longer of its transfers and its products, which take eight times as long as
-    those of half the side.
+    It may take 1.25 times the longer of its transfers and its arithmetic; the latter is eight times that of
+    half the side.
     """
     side, work = 16384, "matmul 16384 float32"
     if harness.quick or not harness.wanted(work):
@@ -111,7 +111,7 @@ def largest(harness, rng, of_half_the_side):
 
 
 def others(harness, rng):
-    """Run what is made of these."""
+    """Run functions that are built on these."""
     a, b = whole(rng, 64, 32, 48), whole(rng, 64, 48, 40)
     harness.compare("einsum bij,bjk->bik", a.size, *pair("einsum", "bij,bjk->bik", a, b))
     x, y = whole(rng, 1000, 1000), whole(rng, 1000, 1000)

@@ -1,6 +1,6 @@
-"""Calls of middle size, from NumPy arrays to NumPy arrays, against CuPy, PyTorch and the engine `cpu`.
+"""Calls of medium size, with NumPy arrays in and out, against CuPy, PyTorch and the engine `cpu`.
 
-Each is to be ahead of the best of them, and a kernel of one's own to take 17 ms at most.
+Each should be faster than the best of them, and a user kernel should take 17 ms at most.
 """
 
 import functools
@@ -15,7 +15,7 @@ from peer_families import FAMILIES
 import pycudakit as pk
 from pycudakit import In, Out, SourceModule
 
-APART = 1e-4  # as a part of the norm: others add up in float32
+APART = 1e-4  # relative to the norm: other libraries sum in float32
 
 
 def on_cpu(call):
@@ -27,7 +27,7 @@ def on_cpu(call):
 
 
 def compare(harness, work, by, ours, *arrays, **spellings):
-    """Time a function; `spellings` are other libraries', None for one that is left out."""
+    """Time a function; `spellings` are other libraries' versions, None to leave one out."""
     ours = functools.partial(ours, *arrays)
     others = {"NumPy": functools.partial(by, np, *arrays)}
     if harness.engine != "cpu":
@@ -42,7 +42,7 @@ def compare(harness, work, by, ours, *arrays, **spellings):
 
 
 def kernel(harness, n):
-    """Time a kernel of two arrays in and one out."""
+    """Time a kernel of two input arrays and one output."""
     a, b = np.random.default_rng(0).random((2, n), np.float32)
     c = np.empty_like(a)
     add, shape, count = SourceModule(ADD).get_function("add"), blocks_of(n), np.int32(n)
@@ -58,7 +58,7 @@ def kernel(harness, n):
 def main():
     harness = Harness(__doc__.splitlines()[0], 6)
     if pk.engines()["cuda"]:
-        pk.link_speed()  # as for the others here, the GPU is awake
+        pk.link_speed()  # wakes the GPU, as the other libraries' calls do
     rng = np.random.default_rng(0)
     for name in ("sum", "cumsum", "sort"):
         family = FAMILIES[name]
@@ -67,7 +67,7 @@ def main():
     a, b = rng.standard_normal((2, 512, 512), np.float32)
     compare(harness, "matmul of 512", lambda kit, x, y: kit.matmul(x, y), pk.matmul, a, b)
     array = rng.random(harness.size(64 * M), np.float32)
-    # PyTorch's is the lower of the two in the middle.
+    # PyTorch's median is the lower of the two middle elements.
     compare(harness, "median of 64M", lambda kit, x: kit.median(x), pk.median, array, PyTorch=None)
     if harness.engine == "cuda" and harness.wanted("In, In, Out"):
         kernel(harness, harness.size(64 * M))

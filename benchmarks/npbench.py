@@ -1,8 +1,8 @@
 """NPBench's programs by NumPy, by pk.fuse on each engine, and by other libraries where they are installed.
 
-NPBench (github.com/spcl/npbench) is the field's list of NumPy programs. These are programs of that list, in
-our own lines, under its names and, where it says paper, at its sizes. A program is a plain function that
-takes NumPy from the module's global `np`. What it writes to its arguments is a part of its results.
+NPBench (github.com/spcl/npbench) is a standard list of NumPy programs. These are programs of that list,
+rewritten, with its names and, for the size paper, its sizes. A program is a plain function that uses NumPy as
+the module's global `np`. The arguments that it modifies are a part of its results.
 """
 
 import dataclasses
@@ -16,20 +16,20 @@ PROGRAMS = {}
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program, and what makes its arguments.
+    """A program and its arguments.
 
     Parameters
     ----------
     function
         The program.
     make
-        Returns its arguments, given a generator and the numbers of a size.
+        Makes its arguments from a generator and the numbers of a size.
     sizes
-        By name: quick, which NumPy does in milliseconds; default, in 20 to 500; and paper, as NPBench has it.
+        By name: quick, for milliseconds in NumPy; default, for 20 to 500; and paper, as in NPBench.
     writes
-        The names of the arguments that it writes to.
+        The names of the arguments that it modifies.
     numba
-        Whether Numba's users would write it so.
+        Whether Numba's users would write it like this.
     """
 
     function: Callable
@@ -39,18 +39,18 @@ class Program:
     numba: bool = False
 
     def initialize(self, size="default"):
-        """Return new arguments of a size, the same each time."""
+        """Make new arguments of a size, always the same."""
         return self.make(np.random.default_rng(42), *self.sizes[size])
 
     @property
     def written(self):
-        """The places of the arguments that the program writes to."""
+        """The indices of the arguments that the program modifies."""
         names = self.function.__code__.co_varnames
         return tuple(names.index(name) for name in self.writes.split())
 
 
 def program(make, writes="", numba=False, **sizes):
-    """Enter the function below into PROGRAMS."""
+    """Register the decorated function in PROGRAMS."""
 
     def enter(function):
         PROGRAMS[function.__name__] = Program(function, make, sizes, writes, numba)
@@ -63,7 +63,7 @@ def program(make, writes="", numba=False, **sizes):
 
 
 def two_fields(dimensions):
-    """Return what makes a number of steps and two fields, all sides as long."""
+    """Return a function that makes a number of steps and two fields with equal sides."""
 
     def make(rng, steps, side):
         return steps, rng.random((side,) * dimensions), rng.random((side,) * dimensions)
@@ -129,7 +129,7 @@ def seidel_2d(steps, A):
             A[i, 1:-1] += (
                 above[:-2] + above[1:-1] + above[2:] + A[i, 2:] + below[:-2] + below[1:-1] + below[2:]
             )
-            for j in range(1, columns - 1):  # each takes what its left neighbour has become
+            for j in range(1, columns - 1):  # each needs its left neighbour's new value
                 A[i, j] = (A[i, j] + A[i, j - 1]) / 9.0
 
 
@@ -157,7 +157,7 @@ def make_vadv(rng, rows, columns, levels):
 
 @program(make_vadv, "tendency", quick=(12, 12, 10), default=(90, 90, 80), paper=(256, 256, 160))
 def vadv(tendency, velocity, wind, position, own, rate):
-    """Advect by levels: a tridiagonal system for each column, solved down and then up."""
+    """Advect vertically: a tridiagonal system for each column, solved by elimination and substitution."""
     levels = velocity.shape[2]
     upper, right = np.empty_like(velocity), np.empty_like(velocity)
     for k in range(levels):
@@ -384,7 +384,7 @@ def nbody(mass, place, speed, steps, dt):
 
 
 def singles(rng, *shapes):
-    """Return float32 arrays whose sums keep to numbers around 1."""
+    """Return float32 arrays scaled so that their sums stay around 1."""
     return tuple((rng.random(s, np.float32) - np.float32(0.5)) / np.float32(s[0] ** 0.5) for s in shapes)
 
 
@@ -431,7 +431,7 @@ def conv2d_bias(images, weights, bias):
 
 
 def halved(images):
-    """Return the largest of each two by two elements."""
+    """Return the maximum of each two by two elements."""
     batch, height, width, channels = images.shape
     out = np.empty((batch, height // 2, width // 2, channels), np.float32)
     for i in range(height // 2):
@@ -461,7 +461,7 @@ def lenet(x, conv1, bias1, conv2, bias2, w1, b1, w2, b2, w3, b3):
 
 
 def arrays(*shapes_of, numbers=()):
-    """Return what makes numbers and arrays, whose shapes are given by letters of a size's numbers in turn."""
+    """Return a function that makes numbers and arrays; shapes are given by letters of a size's numbers."""
 
     def make(rng, *size):
         lengths = dict(zip("IJKLM", size, strict=False))

@@ -1,6 +1,6 @@
-"""Arrays that lie on a GPU, in and out, against CuPy and PyTorch.
+"""Calls on device arrays, in and out, against CuPy and PyTorch.
 
-A time is that of a call, of several in a row and one wait for the last; of short calls there are a hundred.
+A time is that of one call, measured over several calls and one synchronization; over a hundred if short.
 """
 
 import functools
@@ -36,12 +36,12 @@ def standardise(x):
 
 
 def counts_of(kit):
-    """Return what counts numbers from 0 to 1."""
+    """Return a function that counts numbers from 0 to 1."""
     return lambda x: kit.histogram(x, 100, (0, 1))[0]
 
 
 def repeated(function, times, wait):
-    """Return a function that calls another so many times, and waits."""
+    """Return a function that calls another a number of times, and synchronizes."""
 
     def call():
         for _ in range(times):
@@ -53,10 +53,10 @@ def repeated(function, times, wait):
 
 
 class OnDevice:
-    """The works, over the same memory for all libraries."""
+    """The works, on the same memory for all libraries."""
 
     def __init__(self, harness):
-        """Find the libraries."""
+        """Import the libraries."""
         self.harness, self.cupy = harness, importlib.import_module("cupy")
         try:
             self.torch = importlib.import_module("torch")
@@ -68,18 +68,18 @@ class OnDevice:
         self.arrays = [rng.random(self.size, dtype=np.float32) for _ in range(3)]
 
     def wait(self):
-        """Wait for the GPU."""
+        """Synchronize the GPU."""
         self.cupy.cuda.runtime.deviceSynchronize()
 
     def compare(self, work, ours, others, at_least, size=None, times=5, atol=1e-8):
-        """Check the results, which are at most so far apart, time all, and print rows."""
+        """Check the results against `atol`, time all, and print rows."""
         if not self.harness.wanted(work):
             return
         self.harness.step(work)
         pk.set_engine("cuda")
         want, got = (self.cupy.asarray(call()).get() for call in (next(iter(others.values())), ours))
         right = np.allclose(got, want, rtol=2e-5, atol=atol)
-        for _ in range(3):  # what is compiled in the background is soon there
+        for _ in range(3):  # background compilation finishes soon
             [call() for call in (ours, *others.values())]
             time.sleep(0.5)
         calls = {name: repeated(call, times, self.wait) for name, call in others.items()}
@@ -94,7 +94,7 @@ class OnDevice:
             print(f"{work}: {report.bytes_up} bytes went up, {report.bytes_down} down")
 
     def as_torch(self, *arrays):
-        """Return the arrays as PyTorch's."""
+        """Return the arrays as PyTorch tensors."""
         return [self.torch.as_tensor(array, device="cuda") for array in arrays]
 
     def both(self, name, *arrays):
@@ -137,7 +137,7 @@ class OnDevice:
             self.compare(name, ours, {"CuPy": theirs}, {})
 
     def run_small(self):
-        """Time functions of several steps, of so few elements that what they take in Python counts."""
+        """Time functions of several steps on few elements, where the Python overhead counts."""
         cupy, (a, b, _) = self.cupy, self.arrays
         m, n, x, y = a[: 1 << 16].reshape(256, 256), b[: 1 << 16].reshape(256, 256), a[:FEW], b[:FEW]
         standardised = pk.fuse(standardise)
@@ -158,11 +158,11 @@ class OnDevice:
         for name, (ours, theirs, arguments) in works.items():
             calls = functools.partial(ours, *arguments), {"CuPy": functools.partial(theirs, *arguments)}
             size = m.size if any(each is m for each in arguments) else FEW
-            # Of differences from a mean CuPy has what float32 leaves, some of them near 0.
+            # In float32, CuPy's differences from a mean have few correct bits, some near 0.
             self.compare(name, *calls, {}, size, 100, atol=2e-6 if ours is standardised else 1e-8)
 
     def run_weights(self):
-        """Time weights, which are added in one order, and by CuPy as they come."""
+        """Time weighted counts, which are added in one order here, and in any order by CuPy."""
         weights, shares, _ = self.arrays
         for bins in (1000, 1):
             places = (shares * bins).astype(np.int32)
@@ -190,7 +190,7 @@ class OnDevice:
         self.compare("fuse, 25 operations", lambda: fused(a, b), others, {"torch.compile": 0.9})
 
     def compare_first_calls(self, *calls):
-        """Tell how long the first calls take."""
+        """Print the times of first calls."""
         taken = []
         for call in calls:
             began = time.perf_counter()
@@ -202,7 +202,7 @@ class OnDevice:
 
 
 def main():
-    """Run all."""
+    """Run all works."""
     harness = Harness(__doc__.splitlines()[0], 8)
     works = OnDevice(harness)
     works.run_calls()

@@ -1,4 +1,4 @@
-"""The works of peers.py that are not elementwise: reductions, scans, sorting and counting of one array."""
+"""The works of peers.py that are not elementwise: reductions, scans, sorts and counts of one array."""
 
 import dataclasses
 import math
@@ -12,38 +12,38 @@ import pycudakit as pk
 from pycudakit._cli import bench
 from pycudakit._cli.timing import Times
 
-ROUNDS = 3  # at most: the slowest of these take seconds
-PATIENCE = 1.0  # seconds; whoever takes longer is timed once
-LIBRARIES = ("NumPy", "CuPy", "PyTorch", "JAX")  # that have all of these
+ROUNDS = 3  # at most: the slowest works take seconds
+PATIENCE = 1.0  # seconds; a slower contender is timed once
+LIBRARIES = ("NumPy", "CuPy", "PyTorch", "JAX")  # which have all of these functions
 
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """A work, and what is required of it.
+    """A work, and its required figures.
 
     Parameters
     ----------
     by
-        Computes it by NumPy or a library like it: ``by(np, array)``.
+        Computes it by NumPy or a similar library: ``by(np, array)``.
     ours
         Computes it by pycudakit.
     up, down
-        The bytes that it moves, an element.
+        The bytes that it moves per element.
     of_floor, of_best
-        The figures: the speed as a part of the link's, and as a multiple of the best GPU library's.
+        The figures: the speed relative to the link's, and to the best GPU library's.
     others
-        How a library that is not like NumPy has it, by the library's name; None if it is left out.
+        The versions of libraries with another API, by the library's name; None to leave one out.
     truth
         The right result, if it is not NumPy's.
     shown
-        Of a result and its array, what is compared with the truth.
+        Computes from a result and its array what is compared with the truth.
     within
-        How far other libraries' results may be from the truth, as a part of its largest element: they add up
-        in float32.
+        The allowed distance of other libraries' results from the truth, relative to its largest element: they
+        sum in float32.
     ours_within
-        How far pycudakit's may be.
+        The allowed distance of pycudakit's.
     fresh
-        Makes an array of so many elements.
+        Makes an array of a number of elements.
     """
 
     by: Callable[..., Any]
@@ -69,7 +69,7 @@ def mean_and_variance(kit, a):
     return kit.mean(a), kit.var(a)
 
 
-ROUNDED = 1e-7  # float32's half of a unit in the last place, and a little
+ROUNDED = 1e-7  # a little more than half a unit in the last place of float32
 
 FAMILIES = {
     "sum": Family(
@@ -77,13 +77,13 @@ FAMILIES = {
         truth=lambda a: a.sum(dtype=np.float64), within=1e-4, ours_within=ROUNDED,
     ),
     "max": Family(lambda kit, a: kit.max(a), pk.max, 4, 0, 0.80, 4),
-    # Two calls, each of which takes the array up.
+    # Two calls, each of which uploads the array.
     "mean + var": Family(
         mean_and_variance, lambda a: mean_and_variance(pk, a), 8, 0, 0.80, 4,
         others={"PyTorch": lambda torch, a: torch.var_mean(a, correction=0)[::-1]},
         truth=lambda a: (a.mean(dtype=np.float64), a.var(dtype=np.float64)), within=1e-4, ours_within=ROUNDED,
     ),
-    # Of numbers around 0: a running sum of positive ones, in float32, stops growing at 2**24.
+    # Numbers around 0: a running sum of positive ones in float32 stops growing at 2**24.
     "cumsum": Family(
         lambda kit, a: kit.cumsum(a), pk.cumsum, 4, 4, 0.65, 10,
         others={"PyTorch": lambda torch, a: torch.cumsum(a, 0)},
@@ -94,19 +94,19 @@ FAMILIES = {
         lambda kit, a: kit.sort(a), pk.sort, 4, 4, None, 5.5,
         others={"PyTorch": lambda torch, a: torch.sort(a).values},
     ),
-    # Where elements are equal, their order is free; what is compared is what it makes of the array.
+    # Equal elements may be in any order; the array taken in that order is compared.
     "argsort": Family(
         lambda kit, a: kit.argsort(a), pk.argsort, 4, 8, None, 3,
         truth=lambda a: sample(np.sort(a)), shown=lambda order, a: a[sample(order)],
     ),
-    # What JAX compiles has shapes that are known before.
+    # Compiled JAX functions have static shapes.
     "unique": Family(lambda kit, a: kit.unique(a), pk.unique, 4, 1, None, 3, others={"JAX": None}),
     "bincount": Family(
         lambda kit, a: kit.bincount(a), pk.bincount, 1, 0, 0.70, 3.5,
         others={"JAX": lambda jnp, a: jnp.bincount(a, length=256)},
         fresh=lambda rng, size: rng.integers(0, 256, size, np.uint8),
     ),
-    # Other libraries may put an element that lies by an edge on its other side.
+    # Other libraries may put an element close to an edge on its other side.
     "histogram": Family(
         lambda kit, a: kit.histogram(a, 100)[0], lambda a: pk.histogram(a, 100)[0], 4, 0, 0.70, 3.5,
         others={"PyTorch": lambda torch, a: torch.histc(a, 100)}, within=1e-2,
@@ -115,14 +115,14 @@ FAMILIES = {
 
 
 def engines():
-    """Return the contenders of pycudakit: an engine, and whether the array is in pinned memory, by name."""
+    """Return the contenders of pycudakit, by name: an engine, and whether the array is in pinned memory."""
     here = [name for name in ("cpu", "cuda") if pk.engines()[name]]
     found = {name: (name, False) for name in ("auto", *here)}
     return found | ({"pinned": ("cuda", True)} if "cuda" in here else {})
 
 
 def contenders(family, peers):
-    """Return all who race; `peers` are functions that turn a family into a call, by the library's name."""
+    """Return all contenders; `peers` are functions that make a call from a family, by the library's name."""
     found = {}
     for name, (engine, pinned) in engines().items():
         keywords = {"prepare": lambda arrays: tuple(map(pk.pinned_copy, arrays))} if pinned else {}
@@ -135,7 +135,7 @@ def contenders(family, peers):
 
 
 def apart(result, expected):
-    """Return how far a result is from what is expected, as a part of the largest element."""
+    """Return the distance of a result from the expected one, relative to the largest element."""
     if isinstance(expected, tuple):
         return max(map(apart, result, expected)) if len(result) == len(expected) else math.inf
     result, expected = np.asarray(result), np.asarray(expected)
@@ -147,7 +147,7 @@ def apart(result, expected):
 
 
 def race(family, size, contenders, rounds):
-    """Check the contenders, time those that are right, and tell what is wrong with the others."""
+    """Check the contenders, time those that are right, and return the errors of the others."""
     rng = np.random.default_rng(0)
     arrays = (family.fresh(rng, size),)
     expected = family.truth(*arrays) if family.truth else family.by(np, *arrays)

@@ -1,7 +1,7 @@
 """pycudakit against NumPy, NumExpr, CuPy, PyTorch, JAX and PyCUDA: NumPy arrays in, NumPy arrays out.
 
-Each round has new arrays and takes all in turn. "x floor" is the speed as a part of the pinned link's own,
-"x best" as a multiple of the best other library's. Then come the figures that the project holds itself to.
+Each round has new arrays and runs all contenders in turn. "x floor" is the speed relative to the pinned
+link's, "x best" relative to the best other library's. Then come the project's target figures.
 """
 
 import dataclasses
@@ -21,18 +21,18 @@ from pycudakit._cli import bench, common
 from pycudakit._cli.progress import Progress
 from pycudakit._cli.timing import format_seconds
 
-FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # which is as add
+FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # similar to add
 LARGE, QUICK_LARGE = 64_000_000, 4_000_000  # the one size of peer_families.py
 SIZES, QUICK = "1K,64K,1M,16M,64M", "1K,64K,1M,4M"
 PEER_ULPS = 100
 RAW_COPY = "raw copy"
-RAW_COPY_FROM = 4_000_000  # elements: a shorter copy tells of its launch, not of the link
+RAW_COPY_FROM = 4_000_000  # elements: the time of a shorter copy is that of its launch
 LINE = "{:<10} {:>11}  {:<16} {:>9}  {:>7}  {:>7}  {:>5}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What one contender took for one family at one size."""
+    """The time of one contender for one family at one size."""
 
     family: str
     elements: int
@@ -83,7 +83,7 @@ def command_line():
 
 
 def race(family, size, peers, rounds):
-    """Return a Result, and what is wrong by contender."""
+    """Race on a family; return a Result, and errors by contender."""
     contenders = {f"pycudakit {name}": contender for name, contender in bench.engines_of(family).items()}
     for name, call_of in peers.items():
         contenders[name] = bench.Contender(call_of(family), ulps=PEER_ULPS)
@@ -91,13 +91,13 @@ def race(family, size, peers, rounds):
 
 
 def race_large(family, size, peers, rounds):
-    """Return the same of one of peer_families.py."""
+    """Race on a family of peer_families.py; return the same."""
     contenders, moved = peer_families.contenders(family, peers), (family.up * size, family.down * size)
     return timed(peer_families.race, family, size, contenders, rounds, moved, peers)
 
 
 def timed(race, family, size, contenders, rounds, moved, peers):
-    """Race, beside a raw copy of the bytes that are moved up and down."""
+    """Run a race together with a raw copy of the bytes that are moved up and down."""
     floor = None
     if pk.engines()["cuda"]:
         floor = link_seconds(*moved)
@@ -110,7 +110,7 @@ def timed(race, family, size, contenders, rounds, moved, peers):
 
 
 def draw(results):
-    """Return a function that draws the times of each family over the size, and how many there are."""
+    """Return a function that plots the times of each family over the size, and the number of plots."""
     families = [*dict.fromkeys(name for name, _ in results)]
 
     def on(axes):
@@ -130,7 +130,7 @@ def draw(results):
 
 
 def compare(peers, options):
-    """Run the races and print their rows; return Results by family and size, and whose results were wrong."""
+    """Run the races and print their rows; return Results by family and size, and the wrong contenders."""
     races = [
         (name, family, size, race)
         for name, family in FAMILIES.items()
@@ -194,7 +194,7 @@ def main():
         }
         Path(options.json).write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
         print(f"wrote {options.json}")
-    drawn = {key: result for key, result in results.items() if key[0] in FAMILIES}  # over more than one size
+    drawn = {key: result for key, result in results.items() if key[0] in FAMILIES}  # timed at several sizes
     if drawn:
         report.picture(options.png, *draw(drawn))
     short = any(figure.verdict in ("SHORT", "FAILED") for figure in found)

@@ -1,4 +1,4 @@
-"""Random numbers against those of NumPy's Philox.
+"""Random numbers against NumPy's Philox generator.
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -18,7 +18,7 @@ def same(ours, numpys):
 
 
 def alike(ours, numpys):
-    """Tell whether both could be of one distribution, by their means and deviations."""
+    """Return True if both samples could be of one distribution, by their means and deviations."""
     error = 6 * numpys.std(dtype=np.float64) / np.sqrt(numpys.size)
     mean, deviation = (
         getattr(ours, f)(dtype=np.float64) - getattr(numpys, f)(dtype=np.float64) for f in ("mean", "std")

@@ -1,7 +1,7 @@
 """Reductions against NumPy.
 
-Each row that has a required figure ends with ok or SHORT. Sums and means may be farther from NumPy's than
-the last place, since NumPy's are less exact; tests/reduce/test_accuracy.py has both errors.
+Each row that has a required figure ends with ok or SHORT. Sums and means may differ from NumPy's by more than
+the last place, since NumPy's are less exact; tests/reduce/test_accuracy.py checks both errors.
 """
 
 import functools
@@ -17,7 +17,7 @@ APART = 1 << 16  # units in the last place, between a sum in float64 and NumPy's
 
 
 def pair(name, *arguments, **keywords):
-    """Return pycudakit's and NumPy's function of one name, called with these arguments."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arguments."""
     ours, numpys = (functools.partial(getattr(kit, name), *arguments, **keywords) for kit in (pk, np))
     return ours, {"NumPy": numpys}
 
@@ -31,7 +31,7 @@ def sum_of_products(x, y):
 
 
 def required(harness, rng):
-    """Run the works that the project promises figures for."""
+    """Run the works for which the project promises figures."""
     size = harness.size(32 * M)
     x = rng.random(size, np.float32)
     least = {"NumPy": 1.0}
@@ -72,7 +72,7 @@ def required(harness, rng):
 
 
 def others(harness, rng):
-    """Run what tells more, and has no figure."""
+    """Run further works, which have no figures."""
     size = harness.size(16 * M)
     x, y = rng.standard_normal(size), rng.standard_normal(size)
     for name in ("sum", "prod", "min", "var", "any", "ptp"):
@@ -99,7 +99,7 @@ def others(harness, rng):
 
 
 def small(harness, rng):
-    """Run sizes whose calls cost more than their work; they stay on our engine, for the bits."""
+    """Run sizes at which the call's overhead dominates; engines compute them all the same, for the bits."""
     for size in (1, 100, 1000, 10_000, 100_000):
         x = rng.random(size, np.float32)
         for name in ("sum", "max", "var"):

@@ -1,4 +1,4 @@
-"""What scripts here print and draw, and what the experiments have in common."""
+"""Output of the scripts here, as tables and plots, and shared parts of the experiments."""
 
 import argparse
 import time
@@ -11,7 +11,7 @@ NEEDS = {"cuda": "a GPU", "cpu": "the CPU library"}
 
 
 def parser(file, description):
-    """Return a script's parser, which knows --quick and --png."""
+    """Make a script's parser, with --quick and --png."""
     stem = Path(file).stem
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller and fewer, to try the script")
@@ -22,11 +22,11 @@ def parser(file, description):
 
 
 def experiment(script, file):
-    """Run an experiment as its command line says, and print what it found; or say why it cannot be run.
+    """Run an experiment with its command line, and print the results or why it cannot run.
 
-    An experiment is a module that has `ENGINES` it can run on, `measure(quick)`, which returns what it
-    found as plain data (a note, the table's titles and rows, and what the picture needs), and
-    `draw(axis, points)`, which draws that.
+    An experiment is a module that has the `ENGINES` on which it can run; `measure(quick)`, which returns its
+    results as plain data (a note, the table's titles and rows, and the plot's data); and
+    `draw(axis, points)`, which plots them.
     """
     options = parser(file, script.__doc__)
     options.add_argument("--engine", default="cuda", choices=script.ENGINES)
@@ -45,7 +45,7 @@ def experiment(script, file):
 
 
 def wall(call, rounds):
-    """Call so many times, after once, and return the median time by the clock."""
+    """Call a function `rounds` times after a warm-up, and return the median wall-clock time."""
     taken = []
     for _ in range(rounds + 1):
         begin = time.perf_counter()
@@ -56,7 +56,7 @@ def wall(call, rounds):
 
 
 def typical(call, rounds, of=lambda report: report.seconds):
-    """Call so many times, after once, and return the report of the median call."""
+    """Call a function `rounds` times after a warm-up, and return the report of the median call."""
     reports = []
     for _ in range(rounds + 1):
         call()
@@ -71,7 +71,7 @@ def ms(seconds):
 
 
 def table(titles, rows):
-    """Print rows of text under their titles, the first column to the left."""
+    """Print rows of text under their titles, with the first column left-aligned."""
     widths = [max(map(len, column)) for column in zip(titles, *rows, strict=True)]
     for row in (titles, *rows):
         cells = [row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]
@@ -79,13 +79,13 @@ def table(titles, rows):
 
 
 def picture(path, draws, columns=1):
-    """Write a picture, if a path is given: `draws` is called with a list of as many axes."""
+    """Write a plot if a path is given: `draws` is called with a list of that many axes."""
     if path and draw(path, draws, columns):
         print(f"drew {path}")
 
 
 def draw(file, draws, columns=1):
-    """Write a picture to a path, or as SVG to a file; tell whether there is matplotlib to do so."""
+    """Write a plot to a path, or as SVG to a file; return True if matplotlib is available."""
     try:
         from matplotlib import rc_context  # noqa: PLC0415
         from matplotlib.figure import Figure  # noqa: PLC0415
@@ -95,6 +95,6 @@ def draw(file, draws, columns=1):
     figure = Figure(figsize=(6.4 * columns, 4.8), layout="constrained")
     draws(figure.subplots(1, columns, squeeze=False)[0])
     form = file.rpartition(".")[2] if isinstance(file, str) else "svg"
-    with rc_context({"svg.hashsalt": "pycudakit", "svg.fonttype": "none"}):  # the same bytes each time
+    with rc_context({"svg.hashsalt": "pycudakit", "svg.fonttype": "none"}):  # reproducible bytes
         figure.savefig(file, format=form, dpi=120, metadata={"Date": None} if form == "svg" else None)
     return True

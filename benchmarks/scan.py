@@ -1,4 +1,4 @@
-"""Running sums, products and maxima against NumPy.
+"""Cumulative sums, products and maxima against NumPy.
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -15,7 +15,7 @@ M = 1_000_000
 
 
 def pair(name, *arguments, numpys=None):
-    """Return pycudakit's and NumPy's function of one name, called with these arguments."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arguments."""
     theirs = numpys or getattr(np, name)
     return functools.partial(getattr(pk, name), *arguments), {"NumPy": functools.partial(theirs, *arguments)}
 
@@ -24,7 +24,7 @@ def main():
     harness = Harness(__doc__.splitlines()[0], 9)
     rng = np.random.default_rng(0)
     size = harness.size(32 * M)
-    # Of whole numbers sums are exact, and NumPy's are the same.
+    # Sums of integers in floats are exact, so NumPy's are equal.
     a = rng.integers(0, 2, size).astype(np.float32)
     at_least = {"NumPy": 4.0} if harness.engine == "cpu" else None
     a[:] = rng.integers(0, 2, size) - 0.5

@@ -1,4 +1,4 @@
-"""Medians and quantiles against NumPy. (The name keeps clear of Python's own `select`.)
+"""Medians and quantiles against NumPy. (The file's name avoids Python's own `select`.)
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -15,13 +15,13 @@ M = 1_000_000
 
 
 def pair(name, *arguments, **keywords):
-    """Return pycudakit's and NumPy's function of one name, called with these arguments."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arguments."""
     ours, numpys = (functools.partial(getattr(kit, name), *arguments, **keywords) for kit in (pk, np))
     return ours, {"NumPy": numpys}
 
 
 def required(harness, rng):
-    """Run the works that the project promises figures for."""
+    """Run the works for which the project promises figures."""
     size = harness.size(32 * M)
     x = rng.random(size, np.float32)
     least = {"NumPy": 2.0}
@@ -31,7 +31,7 @@ def required(harness, rng):
 
 
 def others(harness, rng):
-    """Run what tells more, and has no figure."""
+    """Run further works, which have no figures."""
     size = harness.size(16 * M)
     normal = rng.standard_normal(size)
     harness.compare("median normal float64", size, *pair("median", normal))

@@ -1,6 +1,6 @@
-"""Small calls under `auto` beside NumPy's: every public function that NumPy has, and what it takes more.
+"""Overhead of small calls under `auto` over NumPy's, for every public function that NumPy has.
 
-A figure is a time more than NumPy's: 2 us where NumPy answers, 4 us elsewhere, below 10,000 elements.
+A figure is the time beyond NumPy's: 2 us where NumPy computes, 4 us elsewhere, below 10,000 elements.
 """
 
 import argparse
@@ -18,9 +18,9 @@ import pycudakit as pk
 
 SIZES = (1, 10, 1000, 10_000)
 BY_NUMPY, BY_ENGINES = 2e-6, 4e-6
-BELOW = 10_000  # elements: figures are about fewer
+BELOW = 10_000  # elements up to which the figures hold
 
-# Functions that are pycudakit's, or are timed elsewhere, and constants.
+# Names to skip: functions that only pycudakit has or that are timed elsewhere, and constants.
 OTHERS = [
     "cummax",
     "cummin",
@@ -89,7 +89,7 @@ class Data:
         self.list = self.x.tolist()
 
 
-# Of functions that are not just of one array, or of two of a size: their arguments, and keywords.
+# The arguments and keywords of functions that do not take just one array, or two of one size.
 ARGUMENTS = {
     "allclose": lambda d: (d.x, d.x),
     "around": lambda d: (d.x, 1),
@@ -156,7 +156,7 @@ TWO = [
     "vecdot",
 ]
 
-# Calls that are less plain: a label, the function, and what it takes.
+# Further calls with options: a label, the function, and its arguments.
 MORE = [
     ("exp(1.0)", "exp", lambda _: (1.0,)),
     ("exp(np.float64)", "exp", lambda d: (d.x[0],)),
@@ -198,7 +198,7 @@ DRAWS = {
 
 
 def arguments_of(name, data):
-    """Return what a function is called with."""
+    """Return the arguments and keywords of a function's call."""
     if name in ARGUMENTS:
         return ARGUMENTS[name](data)
     numpys = getattr(np, name)
@@ -211,7 +211,7 @@ def arguments_of(name, data):
 
 
 def calls():
-    """Yield a label, pycudakit's function and NumPy's, and what makes their arguments."""
+    """Yield a label, pycudakit's function and NumPy's, and a function that makes their arguments."""
     for name in pk.__all__:
         if name not in OTHERS and name[0].islower() and hasattr(np, name):
             yield name, getattr(pk, name), getattr(np, name), lambda d, name=name: arguments_of(name, d)
@@ -224,7 +224,7 @@ def calls():
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """What a call takes more than NumPy's."""
+    """The overhead of a call over NumPy's."""
 
     work: str
     elements: int
@@ -237,7 +237,7 @@ class Row:
 
 
 def least(call, arguments, samples, lasting=60e-6):
-    """Return the least seconds of a call in each of so many samples of a few calls."""
+    """Return the least seconds of a call in each of `samples` samples of a few calls."""
     begin = time.perf_counter()
     call(*arguments)
     count = max(1, int(lasting / max(time.perf_counter() - begin, 1e-7)))
@@ -251,12 +251,12 @@ def least(call, arguments, samples, lasting=60e-6):
 
 
 def measure(ours, numpys, arguments, rounds):
-    """Return a row, or None where the two do not take this size."""
+    """Return a row, or None if the two functions do not support this size."""
     try:
         for _ in range(5):
             ours(*arguments)
             numpys(*arguments)
-    except ValueError:  # as of no elements
+    except ValueError:  # for example for no elements
         return None
     engine = pk.last_call().engine if pk.last_call() else ""
     times = [(least(numpys, arguments, 10), least(ours, arguments, 10)) for _ in range(rounds)]

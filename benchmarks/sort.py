@@ -1,4 +1,4 @@
-"""Sorting and order against NumPy. (peers.py has the libraries for GPUs.)
+"""Sorting against NumPy. (peers.py compares with GPU libraries.)
 
 Each row that has a required figure ends with ok or SHORT.
 """
@@ -15,7 +15,7 @@ M = 1_000_000
 
 
 def pair(name, *arrays, **keywords):
-    """Return pycudakit's and NumPy's function of one name, called with these arrays."""
+    """Return pycudakit's and NumPy's function of a name, bound to these arrays."""
     ours, numpys = (functools.partial(getattr(kit, name), *arrays) for kit in (pk, np))
     return ours, {"NumPy": functools.partial(numpys, **keywords)}
 
@@ -29,7 +29,7 @@ def main():
     harness.compare("argsort float32", a.size, *pair("argsort", a, kind="stable"), at_least=at_least)
     harness.compare("unique float32", a.size, *pair("unique", a), at_least=at_least)
     i = rng.integers(0, 1000, harness.size(32 * M))
-    harness.compare("unique int64 of 1000", i.size, *pair("unique", i))  # NumPy hashes: auto leaves it
+    harness.compare("unique int64 of 1000", i.size, *pair("unique", i))  # NumPy hashes: auto uses it
     for dtype in ("uint8", "int16", "int64", "float64"):
         b = (rng.random(harness.size(8 * M)) * 250).astype(dtype)
         harness.compare(f"sort {dtype}", b.size, *pair("sort", b), at_least=at_least)
@@ -40,7 +40,7 @@ def main():
     ten = [functools.partial(topk, a, 10) for topk in (pk.topk, numpys_topk)]
     harness.compare("topk of 10", a.size, ten[0], {"NumPy": ten[1]}, engine=harness.engine)
 
-    # Under auto, at sizes between NumPy's and ours.
+    # Under auto, at sizes around the crossover from NumPy.
     for size in (10, 1000, 5_000, 20_000, 100_000, M):
         for name, keywords in (("sort", {}), ("argsort", {"kind": "stable"}), ("unique", {})):
             harness.compare(
@@ -55,7 +55,7 @@ def main():
 
 
 def numpys_topk(a, k):
-    """Return what `topk` does, by way of a partition."""
+    """Compute `topk` by a partition, as NumPy's users would."""
     found = np.sort(np.argpartition(a, len(a) - k)[-k:])
     order = found[np.argsort(-a[found], kind="stable")]
     return a[order], order

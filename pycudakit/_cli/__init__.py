@@ -1,1 +1,1 @@
-"""What the command line does, a module a command."""
+"""The commands of the command line, one module for each."""

@@ -1,4 +1,4 @@
-"""What the calls of a run could do better, a line a finding."""
+"""Advice for `pycudakit trace`: finds calls of a profile that could be fused, pinned or converted."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 import pycudakit as pk
 from pycudakit import Call
 
-MAX_GAP_SECONDS = 1e-3  # seconds from one call to the next, for both to be of one function's body
-MIN_CALLS = 3  # calls that make a habit
-MAX_LOOP_CALLS = 64  # calls in the body of a loop, at most, for it to be seen
-LARGE_BYTES = 32 << 20  # bytes: what is allocated anew is new to the system, too
-SMALL_BYTES = 64 << 10  # bytes, for which no trip to a GPU pays
-MIN_SECONDS = 1e-3  # seconds that a finding is of, at least
+MAX_GAP_SECONDS = 1e-3  # the longest gap between consecutive calls of one function body
+MIN_CALLS = 3  # fewer calls are not worth a finding
+MAX_LOOP_CALLS = 64  # the largest loop body, in calls, that is detected
+LARGE_BYTES = 32 << 20  # malloc gets new pages from the system for arrays of this size
+SMALL_BYTES = 64 << 10  # transfers of fewer bytes do not pay for a GPU
+MIN_SECONDS = 1e-3  # calls that take less are not worth a finding
 
 _REDUCTIONS = "all any count_nonzero max mean min prod std sum var"
 _ELEMENTWISE = "astype clip nan_to_num round where"
@@ -36,7 +36,7 @@ def advice(calls: Sequence[Call]) -> Iterator[str]:
     >>> from pycudakit._cli.advice import advice
     >>> call = pk.Call("add", "cuda", "the requested engine", 0.01, bytes_up=1000, bytes_down=500)
     >>> list(advice([call] * 5))
-    ["5 calls of add took less than 64 KiB to a GPU each: the engine 'auto' has the CPU do that"]
+    ["5 calls of add took less than 64 KiB to a GPU each: the engine 'auto' uses the CPU for them"]
     """
     yield from _to_fuse(calls)
     by_function: dict[str, list[Call]] = {}
@@ -50,7 +50,7 @@ def advice(calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
-    """Yield calls that follow each other at once, and that `fuse` could have in one."""
+    """Yield runs of consecutive calls that `fuse` could combine."""
     run: list[Call] = []
     for call in calls:
         fits = call.function in FUSED and call.engine in ("cpu", "cuda") and call.began is not None
@@ -64,13 +64,13 @@ def _runs(calls: Sequence[Call]) -> Iterator[list[Call]]:
 
 
 def _follows(before: Call, after: Call) -> bool:
-    """Tell whether a call begins as the one before ends, and gives back what was large."""
+    """Return True if a call begins soon after the end of the one before."""
     seconds = before.seconds or 0.0
     return (after.began or 0.0) - (before.began or 0.0) - seconds < max(MAX_GAP_SECONDS, seconds)
 
 
 def _bodies(run: list[Call]) -> Iterator[list[Call]]:
-    """Yield the calls of each pass through a loop, if most of a run is one, or else the run."""
+    """Split a run into the iterations of a loop, if most of it is one; else yield the run."""
     names = [call.function for call in run]
     for period in range(1, min(MAX_LOOP_CALLS, len(run) // 2) + 1):
         begin, end = _repeated(names, period)
@@ -83,7 +83,7 @@ def _bodies(run: list[Call]) -> Iterator[list[Call]]:
 
 
 def _repeated(names: Sequence[str], period: int) -> tuple[int, int]:
-    """Return from where to where so many names come again and again, for the first time."""
+    """Return the bounds of the first part of `names` that repeats with this period."""
     begin = 0
     for same, group in itertools.groupby(map(operator.eq, names, names[period:])):
         count = len(list(group))
@@ -94,31 +94,33 @@ def _repeated(names: Sequence[str], period: int) -> tuple[int, int]:
 
 
 def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
-    found: dict[tuple[str, ...], list[list[Call]]] = {}
+    runs_by_calls: dict[tuple[str, ...], list[list[Call]]] = {}
     for run in itertools.chain.from_iterable(map(_bodies, _runs(calls))):
         if len(run) > 1:
-            found.setdefault((run[0].engine, *(call.function for call in run)), []).append(run)
-    for (engine, *names), runs in _joined(found).items():
+            runs_by_calls.setdefault((run[0].engine, *(call.function for call in run)), []).append(run)
+    for (engine, *names), runs in _joined(runs_by_calls).items():
         seconds = sum(call.seconds or 0.0 for run in runs for call in run)
         if max(len(names), len(runs)) < MIN_CALLS or seconds < MIN_SECONDS:
             continue
         times = sum(map(len, runs)) // len(names)
         often = f", {times} times over" * (times > 1)
-        what = f"these {len(names)} calls could be one `fuse`{often}: {_listed(names)}"
+        finding = f"these {len(names)} calls could be one `fuse`{often}: {_listed(names)}"
         if engine == "cpu":
             saved = len(names) - 1
-            yield f"{what}: {saved} pass{'es' * (saved > 1)} over memory saved"
+            yield f"{finding}: {saved} pass{'es' * (saved > 1)} over memory saved"
             continue
         run = runs[0]
-        # A result goes down, and up again as an operand of what follows.
-        again = sum(0 < a.bytes_down <= b.bytes_up for a, b in itertools.pairwise(run))
-        yield f"{what}: up to {2 * again} transfers saved"
+        # A result goes down, and up repeated as an operand of finding follows.
+        repeated = sum(0 < a.bytes_down <= b.bytes_up for a, b in itertools.pairwise(run))
+        yield f"{finding}: up to {2 * repeated} transfers saved"
 
 
-def _joined(found: dict[tuple[str, ...], list[list[Call]]]) -> dict[tuple[str, ...], list[list[Call]]]:
-    """Return what was found, a loop once, though passes of it were seen from their middle on, or in part."""
+def _joined(
+    runs_by_calls: dict[tuple[str, ...], list[list[Call]]],
+) -> dict[tuple[str, ...], list[list[Call]]]:
+    """Merge the findings of one loop, whose iterations may have been detected from different calls on."""
     cycles: dict[tuple[str, ...], tuple[tuple[str, ...], list[list[Call]]]] = {}
-    for key, runs in found.items():
+    for key, runs in runs_by_calls.items():
         engine, *names = key
         begun = min(names[n:] + names[:n] for n in range(len(names)))
         cycles.setdefault((engine, *begun), (key, []))[1].extend(runs)
@@ -132,7 +134,7 @@ def _joined(found: dict[tuple[str, ...], list[list[Call]]]) -> dict[tuple[str, .
 
 
 def _is_part(part: tuple[str, ...], loop: tuple[str, ...]) -> bool:
-    """Tell whether calls, after their engine, come one after the other in a loop's passes."""
+    """Return True if the calls of `part` are consecutive in the iterations of `loop`, on the same engine."""
     calls = part[1:]
     again = loop[1:] * (2 + len(calls) // len(loop))
     inside = any(again[n : n + len(calls)] == calls for n in range(len(loop)))
@@ -156,7 +158,7 @@ def _small(name: str, calls: Sequence[Call]) -> Iterator[str]:
     if len(few) >= MIN_CALLS and not few[0].reason.startswith("auto"):
         yield (
             f"{len(few)} calls of {name} took less than {SMALL_BYTES >> 10} KiB to a GPU each: "
-            "the engine 'auto' has the CPU do that"
+            "the engine 'auto' uses the CPU for them"
         )
 
 
@@ -166,24 +168,24 @@ def _pageable(name: str, calls: Sequence[Call]) -> Iterator[str]:
         size = _mib(max(call.bytes_down for call in down))
         yield (
             f"pageable results of {size} in each of {len(down)} calls of {name}: pass `out=`, an array of "
-            "`pk.empty_pinned` that is kept"
+            "`pk.empty_pinned` that is reused"
         )
     up = [c for c in calls if c.bytes_up >= LARGE_BYTES and c.stages.get("stage", 0.0) >= MIN_SECONDS]
     if len(up) >= MIN_CALLS:
         size = _mib(max(call.bytes_up for call in up))
         yield (
-            f"pageable operands of {size} in each of {len(up)} calls of {name}: keep what is used often in "
-            "`pk.pinned_copy`"
+            f"pageable operands of {size} in each of {len(up)} calls of {name}: keep arrays that are used "
+            "often in `pk.pinned_copy`"
         )
 
 
 def _left_to_numpy(name: str, calls: Sequence[Call]) -> Iterator[str]:
-    alone = [call for call in calls if call.reason.startswith("auto: only NumPy takes this")]
-    seconds = sum(call.seconds or 0.0 for call in alone)
+    numpy_only = [call for call in calls if call.reason.startswith("auto: only NumPy takes this")]
+    seconds = sum(call.seconds or 0.0 for call in numpy_only)
     if seconds >= MIN_SECONDS:
-        reason = alone[0].reason.partition("this: ")[2]
+        reason = numpy_only[0].reason.partition("this: ")[2]
         taken = f"{seconds * 1e3:,.0f} ms"
-        yield f"NumPy had {_calls(alone)} of {name}, {taken}: {reason}; convert it before"
+        yield f"NumPy computed {_calls(numpy_only)} of {name}, {taken}: {reason}; convert the argument before"
 
 
 def _fell_back(name: str, calls: Sequence[Call]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`pycudakit bench`: every family against NumPy; benchmarks/peers.py runs the same with more peers."""
+"""`pycudakit bench`: a benchmark of each family against NumPy; benchmarks/peers.py adds other libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pycudakit._runtime import context
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
-COMPARED = 1_000_000  # of a larger result, every n-th element is compared, about so many
+COMPARED = 1_000_000  # about so many elements of a larger result are compared, evenly spaced
 
 Arrays = tuple[Any, ...]
 
@@ -43,18 +43,18 @@ FAMILIES = {
 
 @dataclass(frozen=True)
 class Contender:
-    """Who computes something, of a round's arrays.
+    """A contender of a benchmark: an engine or library, and how it is called.
 
     Parameters
     ----------
     call
-        What is timed: ``call(*arrays)``.
+        The timed function: ``call(*arrays)``.
     engine
-        The engine that is set meanwhile.
+        The engine in force.
     prepare
-        Makes of a round's arrays those that `call` is given, unmeasured.
+        Converts a round's arrays to the arguments of `call`, unmeasured.
     ulps
-        How far the result may be from NumPy's; None if it is not to be compared.
+        The allowed distance from NumPy's result; None skips the comparison.
     """
 
     call: Callable[..., Any]
@@ -69,13 +69,13 @@ def timed(
     rounds: int = ROUNDS,
     warm_up: int = 2,
 ) -> dict[str, Times]:
-    """Time contenders in turn, in each round on arrays that `fresh` has just made."""
+    """Time contenders in turn; `fresh` makes new arrays for each round."""
     arrays: dict[str, Arrays] = {}
 
     def new_round() -> None:
         arrays.clear()
-        made = fresh()
-        arrays.update({name: contender.prepare(made) for name, contender in contenders.items()})
+        round_arrays = fresh()
+        arrays.update({name: contender.prepare(round_arrays) for name, contender in contenders.items()})
 
     calls = {name: lambda n=name, call=c.call: call(*arrays[n]) for name, c in contenders.items()}
     outer = context.process_engine
@@ -88,7 +88,7 @@ def timed(
 
 
 def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
-    """Return what is wrong with a contender, or None."""
+    """Return what is wrong with a contender's result, or None."""
     outer = context.process_engine
     pk.set_engine(contender.engine)
     try:
@@ -112,7 +112,7 @@ def race(
     Returns
     -------
     times
-        Of each contender that is right.
+        The times of each contender that is right.
     wrong
         What is wrong with each of the others.
     """
@@ -130,14 +130,14 @@ def race(
 
 
 def engines_of(family: Family) -> dict[str, Contender]:
-    """Return pycudakit as contenders: `auto`, each engine here, and `cuda` with pinned arrays in and out."""
+    """Return the contenders of pycudakit: `auto`, each available engine, and `cuda` with pinned arrays."""
     names = ["auto", *(name for name in ("cpu", "cuda") if pk.engines()[name])]
-    found = {name: Contender(family.ours, name, ulps=family.ulps) for name in names}
-    if "cuda" in found:
-        found["pinned"] = Contender(
+    contenders = {name: Contender(family.ours, name, ulps=family.ulps) for name in names}
+    if "cuda" in contenders:
+        contenders["pinned"] = Contender(
             lambda *arrays: family.ours(*arrays[:-1], out=arrays[-1]), "cuda", _pinned, family.ulps
         )
-    return found
+    return contenders
 
 
 def _pinned(arrays: Arrays) -> Arrays:
@@ -145,7 +145,7 @@ def _pinned(arrays: Arrays) -> Arrays:
 
 
 def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None = None) -> int:
-    """Print the table, and write what is asked for; return the exit status."""
+    """Run the benchmark, print its table, and write the requested files; return the exit status."""
     present = common.engines(say)
     if not present:
         return 1
@@ -160,9 +160,11 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
         except (ValueError, KeyError, TypeError):
             say(f"{outputs.against} is not what `pycudakit bench --json` writes")
             return 1
-    for path in filter(None, (outputs.json, outputs.html, outputs.markdown)):  # before minutes are spent
-        place = path if os.path.exists(path) else os.path.dirname(path) or "."
-        if os.path.isdir(path) or not os.access(place, os.W_OK):
+    for path in filter(
+        None, (outputs.json, outputs.html, outputs.markdown)
+    ):  # fail early, before the benchmark
+        checked = path if os.path.exists(path) else os.path.dirname(path) or "."
+        if os.path.isdir(path) or not os.access(checked, os.W_OK):
             say(f"{path} cannot be written: name another file")
             return 1
     families = {n: f for n, f in {**FAMILIES, **bench_cases.FAMILIES}.items() if only in n}
@@ -186,7 +188,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
             for size in sizes:
                 progress.step(f"{name} of {size:,}")
                 contenders = {"NumPy": numpy, **engines_of(family)}
-                if name not in FAMILIES:  # which take no `out`
+                if name not in FAMILIES:  # the others take no `out`
                     contenders.pop("pinned", None)
                 times, wrong = race(family, size, contenders, 3 if quick else ROUNDS)
                 failed = failed or bool(wrong)
@@ -207,14 +209,14 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
 
 @dataclass(frozen=True)
 class Outputs:
-    """The files that a run is written to, and the one that it is compared with; None for none."""
+    """The files to which a run is written, and the run to compare with (`against`); None for none."""
 
     json: str | None = None
     html: str | None = None
     markdown: str | None = None
     against: str | None = None
 
-    def write(self, say: Say, told: report.Run, old: report.Run | None) -> None:
+    def write(self, say: Say, report_data: report.Run, old: report.Run | None) -> None:
         """Write the files, and print the comparison."""
         for path, form in (
             (self.json, lambda run: json.dumps(run, indent=1) + "\n"),
@@ -223,10 +225,10 @@ class Outputs:
         ):
             if path:
                 with open(path, "w", encoding="utf-8") as file:
-                    file.write(form(told))
+                    file.write(form(report_data))
                 say(f"wrote {path}")
         if old is not None:
-            for line in report.compared(old, told):
+            for line in report.compared(old, report_data):
                 say(line)
 
 
@@ -238,13 +240,13 @@ def _read(path: str) -> report.Run:
 
 
 def described() -> dict[str, Any]:
-    """Return the day and the machine that a run is of, as plain data."""
+    """Return the date and the machine of a run, as plain data."""
     day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
     return {"day": day, "processor": calibration_file.machine(), "machine": info.facts()}
 
 
 def _floor(size: int, up: int, down: int) -> float | None:
-    """Return the seconds in which the link moves so many bytes an element."""
+    """Return the time in which the link moves so many bytes an element, the larger direction."""
     if not pk.engines()["cuda"]:
         return None
     link = pk.link_speed(0)

@@ -1,4 +1,4 @@
-"""What `pycudakit bench` times beside elementwise functions: one work of each other family."""
+"""The cases of `pycudakit bench` other than elementwise functions: one of each family."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """A function that is compared, of float32 arrays of one size.
+    """A benchmark case: a function of float32 arrays of one size.
 
     Parameters
     ----------
     by
-        Computes it as NumPy's users write it, by NumPy or a library like it: ``by(np, *arrays)``.
+        Computes it with NumPy or a library with NumPy's API: ``by(np, *arrays)``.
     ours
-        Computes it as pycudakit's users write it: ``ours(*arrays)``, with ``out=`` too.
+        Computes it with pycudakit: ``ours(*arrays)``, also with ``out=``.
     text
-        The expression, as NumExpr takes it.
+        The expression for NumExpr.
     inputs
-        How many arrays it takes.
+        The number of arrays.
     ulps
-        How far two right results may be apart.
+        The allowed distance of results.
     """
 
     by: Callable[..., Any]
@@ -40,7 +40,7 @@ class Family:
 
 
 def _same(name: str, inputs: int = 1, ulps: int = 0, **keywords: Any) -> Family:
-    """Return a function that NumPy has, too."""
+    """Return the case of a function with the same name in NumPy and pycudakit."""
 
     def by(xp: Any, *arrays: Array) -> Any:
         return getattr(xp, name)(*arrays, **keywords)
@@ -73,7 +73,7 @@ def _uniform(generator: Any, array: Array) -> Any:
 _POINTS = np.linspace(0, 1, 1000)
 
 FAMILIES = {
-    "sum": _same("sum", ulps=256),  # NumPy adds up in float32
+    "sum": _same("sum", ulps=256),  # NumPy sums in float32
     "cumsum": _same("cumsum", ulps=1 << 20, dtype=np.float64),
     "sort": _same("sort"),
     "median": _same("median"),
@@ -93,7 +93,7 @@ FAMILIES = {
     ),
 }
 
-# Bytes an element that a GPU's link moves up and down, of float32.
+# Bytes an element that are uploaded and downloaded.
 MOVED = {
     "add": (8, 4),
     "multiply": (8, 4),

@@ -1,4 +1,4 @@
-"""What demo, bench and selftest have in common."""
+"""Shared parts of the demo, bench, tune and selftest commands."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from pycudakit._native import driver_jit
 
 EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 
-# What is stated for the kit's functions, at most 4, and as much again for NumPy's own.
+# The stated error bounds of pycudakit are at most 4 ulps; errors of NumPy are allowed as much.
 ULPS = 8
 
 
 def by(xp: Any, a: Any, b: Any) -> Any:
-    """Return EXPRESSION as NumPy, or a library like it, computes it."""
+    """Compute EXPRESSION with NumPy or a library with NumPy's API."""
     return xp.sqrt(a * a + b * b) * xp.exp(-a) + xp.sin(b)
 
 
 def engines(say: Say) -> list[str]:
-    """Return the engines with a library that can run calls here; say why where there is none."""
+    """Return the available engines with a library; print the reasons if there are none."""
     statuses = {name: pk.engines()[name] for name in ("cpu", "cuda")}
     present = [name for name, status in statuses.items() if status]
     if not present:
-        say("There is no engine to run.")
+        say("No engine is available.")
         for name, status in statuses.items():
             say(f"  {name}: {with_remedy(name, status.reason)}")
         for line in () if pk.build_info() else NO_LIBRARIES:
             say(line)
     if "cuda" in present and not driver_jit.has_native_code(0):
-        say("cuda: the GPU's driver compiles what calls first use, which takes seconds, and keeps it.")
+        say("cuda: the GPU's driver compiles kernels at first use, which takes seconds, and caches them.")
     return present
 
 
 def warn_if_busy(say: Say) -> None:
-    """Say so where other programs have the processors, as times mean little then."""
-    with contextlib.suppress(AttributeError, OSError):  # where the system does not tell
+    """Warn if other programs use the processors, since times mean little then."""
+    with contextlib.suppress(AttributeError, OSError):  # the system has no load average
         load, processors = os.getloadavg()[0], os.cpu_count() or 1
         if load > processors:
             say(f"This machine is busy (load {load:.1f}, processors {processors}): times mean little.")

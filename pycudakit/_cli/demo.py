@@ -1,4 +1,4 @@
-"""`pycudakit demo`: a short tour, each line checked against NumPy and timed beside it."""
+"""`pycudakit demo`: a short tour, each call checked against NumPy and timed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pycudakit._cli.ulp_compare import verdict
 SIDE = 2000
 ROUNDS = 5
 
-# What it is; how it is written; the call, of pycudakit as of NumPy; the ulps allowed.
+# A description; the call as text; the call, with pycudakit or NumPy as argument; the allowed ulps.
 Row = tuple[str, str, Callable[[Any], Any], int]
 
 _LINE = "{:<22} {:<30} {:<13} {:>9} {:>9} {:>8}"
@@ -55,7 +55,7 @@ def _tour(engine: str, rows: list[Row], say: Say) -> int:
     say(f"Engine {engine} ({where})")
     say(_LINE.format("what", "call", "check", engine, "NumPy", "speed-up").rstrip())
     failures = 0
-    for what, text, call, ulps in rows:
+    for description, text, call, ulps in rows:
         with pk.engine(engine):
             mine = np.array(call(pk))
             right, words = verdict(mine, call(np), ulps)
@@ -63,19 +63,19 @@ def _tour(engine: str, rows: list[Row], say: Say) -> int:
             times = interleave({"ours": lambda c=call: c(pk), "NumPy": lambda c=call: c(np)}, ROUNDS, 1)  # type: ignore[misc]
         ratio, _ = times["NumPy"].over(times["ours"])
         ours, numpys = (format_seconds(times[name].median) for name in ("ours", "NumPy"))
-        say(_LINE.format(what, text, words, ours, numpys, f"{ratio:.1f}x"))
+        say(_LINE.format(description, text, words, ours, numpys, f"{ratio:.1f}x"))
     say("")
     return failures
 
 
 def run(say: Say) -> int:
-    """Take the tour; return the exit status."""
+    """Run the demo; return the exit status."""
     present = common.engines(say)
     if not present:
         return 1
     rows = _rows()
     say(f"pycudakit {pk.__version__}: NumPy arrays in, NumPy arrays out.")
-    say("NumPy has each call below, too: results are checked against its own, and timed beside it.")
+    say("NumPy has each call below, too: results are checked against NumPy's, and both are timed.")
     common.warn_if_busy(say)
     say("")
     say(f"  a, b, c     {SIDE * SIDE:,} float32       i, j     {SIDE * SIDE:,} int32")
@@ -83,7 +83,7 @@ def run(say: Say) -> int:
     say(f'  expression  "{common.EXPRESSION}"')
     say("")
     failures = sum(_tour(engine, rows, say) for engine in present)
-    say('Left to itself (engine "auto"), each call goes where it will be answered first:')
+    say('With the engine "auto", the default, each call runs where it is expected to be fastest:')
     with pk.engine("auto"):
         for count in (10, SIDE * SIDE):
             pk.exp(np.zeros(count, np.float32))

@@ -1,4 +1,4 @@
-"""What to do about what is missing, a line each: the cause, as the kit tells it, and the remedy."""
+"""Diagnostics of missing engines and compilers: one line with the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def _of_library(name: str) -> str:
 def _of_devices(_: str) -> str:
     if "CUDA_VISIBLE_DEVICES" in os.environ:
         shown = os.environ["CUDA_VISIBLE_DEVICES"]
-        return f"CUDA_VISIBLE_DEVICES is {shown!r} and decides what is seen: unset it, or name a GPU as 0"
-    return "look whether `nvidia-smi -L` lists a GPU; a container has to be started with --gpus all"
+        return f"CUDA_VISIBLE_DEVICES is {shown!r} and hides GPUs: unset it, or name a GPU, such as 0"
+    return "check whether `nvidia-smi -L` lists a GPU; a container must be started with --gpus all"
 
 
-# What a reason begins with or has in it, and what to do.
+# A text that a reason contains, and the remedy.
 _REMEDIES: dict[str, Callable[[str], str]] = {
     "no library built": _of_library,
-    "does not open": lambda _: f"see that the file can be read and is whole, or {INSTALL}",
+    "does not open": lambda _: f"check that the file is readable and complete, or {INSTALL}",
     "is not a library of pycudakit": _of_library,
     "of the ABI": lambda _: _REINSTALL,
     "no driver": lambda _: (
         "if there is an NVIDIA GPU, install its driver, 580 or newer; "
-        "a container has to be started with --gpus all"
+        "a container must be started with --gpus all"
     ),
     "driver too old": lambda _: "update NVIDIA's driver to 580 or newer, or build with an nvcc of CUDA 12",
     "no device": _of_devices,
@@ -44,7 +44,7 @@ _REMEDIES: dict[str, Callable[[str], str]] = {
 
 
 def with_remedy(name: str, reason: str) -> str:
-    """Return one line: why an engine is not available, and what to do.
+    """Return one line with the reason why an engine is not available, and the remedy.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def with_remedy(name: str, reason: str) -> str:
 
 
 def compilers() -> dict[str, str]:
-    """Return what is opened at run time: its version or place, or what is missing and the remedy."""
+    """Return the compilers and libraries that are opened at run time: version or path, or the remedy."""
     return {
         "nvrtc": _version_or_reason(_nvrtc),
         "cublas": _version_or_reason(_cublas),
@@ -69,9 +69,9 @@ def compilers() -> dict[str, str]:
     }
 
 
-def _version_or_reason(found: Callable[[], str]) -> str:
+def _version_or_reason(find: Callable[[], str]) -> str:
     try:
-        return found()
+        return find()
     except errors.Error as error:
         return "missing: " + " ".join(str(error).split())
 
@@ -82,9 +82,9 @@ def _nvrtc() -> str:
 
 def _cublas() -> str:
     if loader.find("cuda") is None:
-        return "not looked for without the cuda library"
+        return "not searched without the cuda library"
     if matmul.cublas():
         return "found"
     raise errors.NoDevice(
-        'products on a GPU do without cuBLAS, which is slower: pip install "pycudakit[cuda13]"'
+        'matrix products on a GPU run without cuBLAS, which is slower: pip install "pycudakit[cuda13]"'
     )

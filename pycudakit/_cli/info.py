@@ -1,4 +1,4 @@
-"""`pycudakit info`: engines, devices, libraries, versions."""
+"""`pycudakit info`: prints engines, devices, libraries, versions and environment variables."""
 
 from __future__ import annotations
 
@@ -19,34 +19,36 @@ from pycudakit._runtime import context
 
 VARIABLES = {
     "PYCUDAKIT_ENGINE": "the engine to start with",
-    "PYCUDAKIT_LIBRARY_DIR": "where the libraries are looked for, alone",
-    "PYCUDAKIT_THREADS": "threads on the host",
+    "PYCUDAKIT_LIBRARY_DIR": "the only folder that is searched for the libraries",
+    "PYCUDAKIT_THREADS": "threads of the host",
     "PYCUDAKIT_ISA": "the instruction set of the CPU engine",
     "PYCUDAKIT_DEVICE_MEMORY": "device memory that the CUDA engine may keep",
     "PYCUDAKIT_PINNED_MEMORY": "host memory that it may pin",
-    "PYCUDAKIT_RESULT_MEMORY": "host memory of results that is kept for the next",
-    "PYCUDAKIT_PLAN_MEMORY": "device memory for what fused functions leave there",
-    "PYCUDAKIT_CACHE_DIR": "where compiled kernels and measured times are kept",
-    "PYCUDAKIT_ISOLATE": "1: kernels of your own run in a helper process",
+    "PYCUDAKIT_RESULT_MEMORY": "host memory of freed results that is kept for reuse",
+    "PYCUDAKIT_PLAN_MEMORY": "device memory for arrays that fused functions leave there",
+    "PYCUDAKIT_CACHE_DIR": "the folder of compiled kernels and measured constants",
+    "PYCUDAKIT_ISOLATE": "1: user kernels run in a helper process",
     "PYCUDAKIT_COMPILE_LIMIT": "seconds that the host's compiler may take for a kernel",
     "PYCUDAKIT_BLOCK_LIMIT": "seconds that a block may take with debug=True on the CPU",
-    "PYCUDAKIT_TUNED": "0: what `pycudakit tune` measured is not used",
+    "PYCUDAKIT_TUNED": "0: the constants of `pycudakit tune` are not used",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }
 DRIVER = "A library built with CUDA 13 needs NVIDIA driver 580 or newer."
 PTX_ALONE = (
-    "It holds PTX alone: the GPU's driver compiles what a call uses first, which takes seconds.",
-    "On a machine with a GPU, or with PYCUDAKIT_ALL_GPUS=1, `pip install .` builds it ready to run.",
+    "It holds PTX only: the GPU's driver compiles kernels at their first use, which takes seconds.",
+    "On a machine with a GPU, or with PYCUDAKIT_ALL_GPUS=1, `pip install .` builds it with machine code.",
 )
-COMPILED_LATER = "The library holds no code for it: its driver compiles what calls first use, and keeps it."
+COMPILED_LATER = (
+    "The library holds no code for it: its driver compiles kernels at first use, and caches them."
+)
 NO_LIBRARIES = (
-    "No library is here, so NumPy is the only engine. To build them, run `pip install .` in the sources;",
+    "No library can be loaded, so NumPy is the only engine. To build them, run `pip install .` in the sources;",
     "for a build directory of your own, set PYCUDAKIT_LIBRARY_DIR to its lib/.",
 )
 
 
 def facts() -> dict[str, Any]:
-    """Return what `pycudakit info` tells, as plain data."""
+    """Return the contents of `pycudakit info` as plain data."""
     name = context.current_engine()
     built = pk.build_info()
     return {
@@ -77,7 +79,7 @@ def _reason(engine: str, status: pk.EngineStatus) -> str:
 
 
 def _device(device: pk.Device) -> dict[str, Any]:
-    """Return a device as plain data, with the bytes a second that its link moves up and down."""
+    """Return a device as plain data, with the bandwidth of its link."""
     try:
         link = pk.link_speed(device.index)._asdict()
     except errors.Error as error:
@@ -93,13 +95,16 @@ def _library(engine: str, built: dict[str, dict[str, str]]) -> dict[str, str]:
 
 
 def _times() -> str:
-    """Return what `auto` decides by."""
+    """Return the origin of the constants by which `auto` decides."""
     calibration = calibration_file.CALIBRATION
     if calibration.day:
         return f"of this machine, by `pycudakit tune` on {calibration.day}: {calibration_file.path()}"
     usual = "the package's own; `pycudakit tune` measures this machine's"
     if calibration.ignored:
-        return f"the package's own, as {calibration_file.path()} is ignored: {calibration.ignored}; {calibration_file.RETUNE_HINT}"
+        return (
+            f"the package's own, as {calibration_file.path()} is ignored: {calibration.ignored}; "
+            f"{calibration_file.RETUNE_HINT}"
+        )
     return usual
 
 
@@ -156,14 +161,14 @@ def _environment(values: dict[str, Any]) -> Iterator[str]:
     for name, value in values["environment"].items():
         yield f"  {name}={value}  ({VARIABLES.get(name, 'a constant of the streaming engine')})"
     if not values["environment"]:
-        yield "  no variable of pycudakit's is set"
+        yield "  no variable of pycudakit is set"
 
 
 _PARTS = {"Engines": _engines, "Devices": _devices, "Libraries": _libraries, "Environment": _environment}
 
 
 def lines() -> Iterator[str]:
-    """Yield what `pycudakit info` prints."""
+    """Yield the lines of `pycudakit info`."""
     values = facts()
     yield f"pycudakit {values['pycudakit']}, ABI {values['abi']}"
     for name in ("python", "numpy", "package"):
@@ -175,5 +180,5 @@ def lines() -> Iterator[str]:
 
 
 def as_json() -> str:
-    """Return what `pycudakit info --json` prints."""
+    """Return the output of `pycudakit info --json`."""
     return json.dumps(facts(), indent=2)

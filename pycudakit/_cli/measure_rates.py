@@ -1,6 +1,7 @@
-"""Nanoseconds an element of NumPy and of the CPU engine, in the form of `_element_programs/measured_rates.py`.
+"""Measurement of NumPy's and the CPU engine's rates, in nanoseconds an element, for each function and dtype.
 
-`python -m pycudakit._cli.measure_rates` prints the rows one by one, on one thread: `pycudakit tune` reads them.
+`python -m pycudakit._cli.measure_rates` prints rows in the format of `_element_programs/measured_rates.py`,
+on one thread; `pycudakit tune` reads them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-if __name__ == "__main__":  # before the library is opened, which asks for it
+if __name__ == "__main__":  # before the library is opened, which reads the variable
     os.environ["PYCUDAKIT_THREADS"] = "1"
 
 import numpy as np
@@ -23,7 +24,7 @@ ELEMENTS = 16384
 
 
 def _arguments(name: str, dtype: np.dtype[Any], count: int) -> list[np.ndarray[Any, Any]]:
-    """Return ordinary values that no function objects to."""
+    """Return random arguments inside the domain of every function."""
     rng = np.random.default_rng(0)
     values: list[np.ndarray[Any, Any]]
     if dtype.kind == "b":
@@ -36,7 +37,7 @@ def _arguments(name: str, dtype: np.dtype[Any], count: int) -> list[np.ndarray[A
 
 
 def _functions(name: str) -> tuple[Any, Any, int]:
-    """Return NumPy's function and ours, both taking `out`, and their number of arguments."""
+    """Return NumPy's function and ours, both with `out`, and their number of arguments."""
     if not name.startswith("cast "):
         return getattr(np, name), getattr(pk, name), getattr(np, name).nin
     target = np.dtype(name.removeprefix("cast "))
@@ -54,7 +55,7 @@ def _functions(name: str) -> tuple[Any, Any, int]:
 
 
 def _cell(name: str, dtype: np.dtype[Any], repeats: int) -> str:
-    """Return one function's and type's two numbers."""
+    """Measure one function and dtype; return the two rates as "numpy/cpu", or "-" if unsupported."""
     numpy, ours, count = _functions(name)
     inputs = _arguments(name, dtype, count)
     with np.errstate(all="ignore"), pk.engine("cpu"):
@@ -74,14 +75,14 @@ def _cell(name: str, dtype: np.dtype[Any], repeats: int) -> str:
 
 
 def names() -> list[str]:
-    """Return whose rates there are."""
+    """Return the names of the measured functions and casts."""
     ufuncs = {name: getattr(np, name, None) for name in sorted(pk.__all__)}
     elementwise = [n for n, ufunc in ufuncs.items() if isinstance(ufunc, np.ufunc) and not ufunc.signature]
     return elementwise + [f"cast {dtype}" for dtype in abi.TYPES]
 
 
 def rows(repeats: int) -> Iterator[tuple[str, str]]:
-    """Measure, and yield names and rows."""
+    """Measure all functions; yield names and rows."""
     for name in names():
         yield name, " ".join(_cell(name, dtype, repeats) for dtype in abi.TYPES)
 

@@ -1,4 +1,4 @@
-"""How far a command has come, beside its own output."""
+"""Progress display of a command, beside its output."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ Say = Callable[[str], object]
 
 
 class Progress:
-    """A display of steps, and lines of output that it makes way for.
+    """A progress display of steps, which is cleared for lines of output.
 
     Parameters
     ----------
     total
-        How many steps there will be.
+        The number of steps.
     say
-        Prints a line of the work's own output.
+        Prints a line of output.
     """
 
     def __init__(self, total: int, say: Say) -> None:
@@ -25,11 +25,11 @@ class Progress:
         self._display = Display(total)
 
     def close(self) -> None:
-        """Take the display away."""
+        """Remove the display."""
         self._display.close()
 
     def step(self, label: str) -> None:
-        """Tell what is being done; what was before is done."""
+        """Show the label of the next step; the one before is done."""
         self._display.show(self._done, label, f"[{self._done + 1}/{self._total}] {label}")
         self._done += 1
 

@@ -1,4 +1,4 @@
-"""A run of `pycudakit bench` as one HTML page, or as Markdown, and two runs side by side."""
+"""Reports of `pycudakit bench`: an HTML page, Markdown, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import Any
 
 from pycudakit._cli.timing import format_seconds
 
-Run = Mapping[str, Any]  # what `pycudakit bench --json` writes
-Lines = dict[str, dict[int, float]]  # of a family: who, the sizes, and the median seconds
+Run = Mapping[str, Any]  # the contents of a file of `pycudakit bench --json`
+Lines = dict[str, dict[int, float]]  # of a family: the median seconds, by contender and size
 
 _COLOURS = {"NumPy": "#777777", "auto": "#1b7837", "cpu": "#2166ac", "cuda": "#b2182b", "pinned": "#e08214"}
 _WIDTH, _HEIGHT, _MARGIN = 540, 300, 60
 
 
 def families(run: Run) -> dict[str, Lines]:
-    """Return who took how long, by family."""
-    found: dict[str, Lines] = {}
+    """Return the median times of each family, by contender and size."""
+    by_family: dict[str, Lines] = {}
     for row in run["rows"]:
-        lines = found.setdefault(row["family"], {})
+        lines = by_family.setdefault(row["family"], {})
         lines.setdefault(row["by"], {})[row["elements"]] = statistics.median(row["rounds"])
-    return found
+    return by_family
 
 
 def crossover(lines: Lines, engine: str) -> float | None:
-    """Return the size from which an engine is faster than NumPy for good; None if there is none.
+    """Return the size from which an engine is always faster than NumPy; None if there is none.
 
-    Between two sizes that were measured, times are taken to follow a power of the size.
+    Between measured sizes, times are interpolated on the log-log plot.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def crossover(lines: Lines, engine: str) -> float | None:
 
 
 def _crossovers(lines: Lines) -> Iterator[tuple[str, str]]:
-    """Yield from where on each engine is faster, in words."""
+    """Yield each engine with the text of its crossover."""
     for engine in lines:
         if engine != "NumPy":
             size = crossover(lines, engine)
@@ -62,7 +62,7 @@ def _crossovers(lines: Lines) -> Iterator[tuple[str, str]]:
 
 
 def described(run: Run) -> Iterator[tuple[str, str]]:
-    """Yield what a run says of its machine, a line each."""
+    """Yield the lines that describe the machine of a run."""
     machine = run["machine"]
     yield "pycudakit", f"{machine['pycudakit']}, {run['day']}"
     yield "Python, NumPy", f"{machine['python']}; NumPy {machine['numpy']}"
@@ -80,13 +80,13 @@ def described(run: Run) -> Iterator[tuple[str, str]]:
 _NOTE = (
     "Times are medians of calls on new float32 arrays in every round, transfers included, each engine in "
     "turn. Beyond its crossover, which a dot marks, an engine is faster than NumPy. The floor is the time in "
-    "which the GPU's link moves the call's bytes, the larger direction, and nothing else."
+    "which the GPU's link moves the call's bytes, in the larger direction, and nothing else."
 )
 _TITLES = ("elements", "by", "time", "against NumPy", "spread", "of the floor")
 
 
 def _rows(run: Run, family: str) -> Iterator[tuple[str, ...]]:
-    """Yield a family's table."""
+    """Yield the rows of a family's table."""
     of_family = [row for row in run["rows"] if row["family"] == family]
     numpys = {row["elements"]: row["rounds"] for row in of_family if row["by"] == "NumPy"}
     for row in of_family:
@@ -105,7 +105,7 @@ def _rows(run: Run, family: str) -> Iterator[tuple[str, ...]]:
 
 
 def _over(theirs: Sequence[float], mine: Sequence[float]) -> tuple[float, float]:
-    """Return how many times as long theirs took, of the medians, and the spread of both, as a part of it."""
+    """Return the ratio of the medians, theirs over mine, and the relative spread of both."""
     spreads = [_quartiles(rounds) / statistics.median(rounds) for rounds in (theirs, mine)]
     return statistics.median(theirs) / statistics.median(mine), math.hypot(*spreads)
 
@@ -121,7 +121,7 @@ def _quartiles(rounds: Sequence[float]) -> float:
 
 
 def markdown_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table of text."""
+    """Yield the lines of a Markdown table."""
     yield f"| {' | '.join(titles)} |"
     yield f"| {' | '.join('---' for _ in titles)} |"
     for row in rows:
@@ -157,7 +157,7 @@ summary { cursor: pointer }
 
 
 def page(run: Run) -> str:
-    """Return a run as one HTML page that needs nothing else."""
+    """Return a run as one self-contained HTML page."""
     parts = [*opening("pycudakit bench", _NOTE, run)]
     for family, times in families(run).items():
         faster = "; ".join(f"{engine} {words}" for engine, words in _crossovers(times))
@@ -172,7 +172,7 @@ def page(run: Run) -> str:
 
 
 def opening(title: str, note: str, run: Run) -> Iterator[str]:
-    """Yield what a page begins with: the title, a note, and the machine that a run is of."""
+    """Yield the head of a page: the title, a note, and the machine of a run."""
     yield f"<!doctype html><html lang='en'><meta charset='utf-8'><title>{title}</title>"
     yield f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>"
     yield f"<h1>{title}</h1><p>{note}</p>"
@@ -180,7 +180,7 @@ def opening(title: str, note: str, run: Run) -> Iterator[str]:
 
 
 def html_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of text."""
+    """Return an HTML table of text."""
 
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
@@ -189,7 +189,7 @@ def html_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def plot(title: str, lines: Lines, floors: Mapping[int, float | None]) -> str:
-    """Return a picture of time against size, both by powers of ten, the crossovers marked."""
+    """Return an SVG log-log plot of time against size, with the crossovers marked."""
     floor = {size: seconds for size, seconds in floors.items() if seconds}
     curves = {**lines, **({"floor": floor} if floor else {})}
     sizes = sorted({size for line in curves.values() for size in line})
@@ -215,7 +215,7 @@ def plot(title: str, lines: Lines, floors: Mapping[int, float | None]) -> str:
         y = points[-1][1]
         while any(
             abs(y - other) < 12 for other in ends
-        ):  # beside the line's end, but not over another's name
+        ):  # the label is at the curve's end, but not over another label
             y += 3
         ends.append(y)
         drawn.append(f"<text x='{points[-1][0] + 5:.1f}' y='{y + 4:.1f}' style='fill:{colour}'>{name}</text>")
@@ -234,7 +234,7 @@ def _mark(x: float, y: float, colour: str, text: str) -> str:
 
 
 def _at(line: Mapping[int, float], size: float) -> float:
-    """Return a line's value between its points."""
+    """Interpolate a curve between its points, on the log-log plot."""
     low = max(s for s in line if s <= size)
     high = min((s for s in line if s > size), default=low)
     part = 0.0 if high == low else math.log(size / low) / math.log(high / low)
@@ -259,9 +259,9 @@ def _unit(power: int) -> str:
 
 
 def compared(old: Run, new: Run) -> Iterator[str]:
-    """Yield a line for each time of both runs: how many times as fast it is now, and the spread."""
+    """Yield a line for each time that both runs have: the speed-up and its spread."""
     if old["processor"] != new["processor"]:
-        yield f"The old run is of another machine: {old['processor']}, now {new['processor']}."
+        yield f"The old run was on another machine: {old['processor']}, now {new['processor']}."
     before = {(row["family"], row["elements"], row["by"]): row["rounds"] for row in old["rows"]}
     yield "ratio is how many times as fast it is now; +- is the spread of both runs."
     yield f"{'function':<10} {'elements':>11}  {'by':<7} {'old':>9} {'new':>9}   ratio    +-"

@@ -1,4 +1,4 @@
-"""`pycudakit selftest`: all elementwise functions, and some of each other family, on every engine."""
+"""`pycudakit selftest`: compares functions of every family with NumPy, on every engine and dtype."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Case = tuple[str, Callable[[Any], Any]]
 
 
 def _values(dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Return values of every size: the least, the greatest, small ones, and floats' special ones."""
+    """Return values of all magnitudes: the extremes, small ones, and floats' special values."""
     if dtype.kind == "b":
         return rng.integers(0, 2, COUNT).astype(bool)
     if dtype.kind in "iu":
@@ -56,7 +56,7 @@ def _ufuncs() -> Iterator[str]:
         ufunc = getattr(np, name, None)
         if not isinstance(ufunc, np.ufunc) or ufunc.signature is not None:
             continue
-        # Each by one of its names; but no logarithms of sums, whose parts may cancel.
+        # One name of each ufunc; but not logaddexp, in which cancellation may amplify errors.
         if ufunc.__name__ == name and not name.startswith("logaddexp"):
             yield name
 
@@ -66,11 +66,11 @@ def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
     y = rng.permutation(x)
     powers = y % 7 if dtype.kind in "iu" else y  # no negative integer powers
     x.flags.writeable = y.flags.writeable = False
-    # The second argument also comes reversed, so that half of what is read is not contiguous.
+    # The second argument is reversed, so that half of the operands are not contiguous.
     for name in _ufuncs():
         second = powers if name == "power" else y
         arguments = (x, second[::-1]) if getattr(np, name).nin == 2 else (x[::-1],)
-        yield name, lambda xp, name=name, given=arguments: getattr(xp, name)(*given)  # type: ignore[misc]
+        yield name, lambda xp, name=name, operands=arguments: getattr(xp, name)(*operands)  # type: ignore[misc]
     for name, call in OTHERS.items():
         yield name, lambda xp, call=call: call(xp, x, y)  # type: ignore[misc]
     yield from selftest_cases.cases(dtype, x, rng)
@@ -82,12 +82,12 @@ def _cases(dtype: np.dtype[Any], rng: np.random.Generator) -> Iterator[Case]:
 def _outcome(call: Callable[[Any], Any], xp: Any) -> Any:
     try:
         return call(xp)
-    except TypeError as error:  # there is no such function of such types
+    except TypeError as error:  # the function does not support the dtype
         return error
 
 
 def _check(name: str, dtype: np.dtype[Any], call: Callable[[Any], Any]) -> str | None:
-    """Return what is wrong, or None."""
+    """Compare one call with NumPy; return what is wrong, or None."""
     theirs = _outcome(call, np)
     mine = _outcome(call, pk)
     refused = isinstance(mine, TypeError)
@@ -105,17 +105,17 @@ def _expression(dtype: np.dtype[Any], rng: np.random.Generator) -> Case:
     def call(xp: Any) -> Any:
         return common.by(np, a, b) if xp is np else pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
-    return "exp", call  # as exact as its functions
+    return "exp", call  # with the tolerance of exp
 
 
 def run(say: Say) -> int:
-    """Test every engine that is present; return the exit status."""
+    """Test every available engine; return the exit status."""
     present = common.engines(say)
     if not present:
         return 1
     failures: list[str] = []
     for engine in present:
-        begin, count, found = time.perf_counter(), 0, len(failures)
+        begin, count, failures_before = time.perf_counter(), 0, len(failures)
         with (
             closing(Progress(len(abi.TYPES), say)) as progress,
             pk.engine(engine),
@@ -132,7 +132,7 @@ def run(say: Say) -> int:
                         failures.append(wrong)
                         progress.say(f"{engine}: {wrong}")
         seconds = time.perf_counter() - begin
-        wrongs = len(failures) - found
+        wrongs = len(failures) - failures_before
         say(f"{engine}: {count - wrongs} of {count} checks against NumPy passed, in {seconds:.1f} s")
     say(f"selftest FAILED: {len(failures)} checks" if failures else "selftest passed")
     return 1 if failures else 0

@@ -1,6 +1,6 @@
-"""What `pycudakit selftest` checks of the functions that are not elementwise.
+"""The cases of `pycudakit selftest` for functions that are not elementwise.
 
-Sums and products are of small whole numbers, which are exact in any order and in every type.
+Sums and products have small integers as operands, so that they are exact in any order and dtype.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pycudakit as pk
 Array = np.ndarray[Any, Any]
 Case = tuple[str, Callable[[Any], Any]]
 
-# Of any values, NaN among them.
+# Functions of any values, including NaN.
 IN_ORDER: dict[str, Callable[[Any, Array], Any]] = {
     "sort": lambda xp, x: xp.sort(x),
     "argsort": lambda xp, x: xp.argsort(x, kind="stable"),
@@ -25,7 +25,7 @@ IN_ORDER: dict[str, Callable[[Any, Array], Any]] = {
     "count_nonzero": lambda xp, x: xp.count_nonzero(x),
     "flip": lambda xp, x: xp.flip(x),
 }
-# Of 20,000 whole numbers from 0 to 7.
+# Functions of 20,000 integers from 0 to 7.
 OF_WHOLE: dict[str, Callable[[Any, Array], Any]] = {
     "sum": lambda xp, x: xp.sum(x.reshape(100, 200), axis=0),
     "any": lambda xp, x: xp.any(x.reshape(100, 200), axis=1),
@@ -44,7 +44,7 @@ OF_INTEGERS: dict[str, Callable[[Any, Array], Any]] = {
 
 
 def _windows(image: Array) -> Array:
-    """Return the 3 x 3 elements around each, the border reflected."""
+    """Return the 3 x 3 window of each pixel, with a reflected border."""
     around = np.pad(image, 1, mode="symmetric").astype(np.float64)
     windows: Array = np.lib.stride_tricks.sliding_window_view(around, (3, 3))
     return windows
@@ -72,7 +72,7 @@ def _drawn(xp: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def cases(dtype: np.dtype[Any], values: Array, rng: np.random.Generator) -> Iterator[Case]:
-    """Return calls by name, for pycudakit and for NumPy, of values and whole numbers of a type."""
+    """Yield named calls for pycudakit and NumPy, on values and on small integers of a dtype."""
     whole = rng.integers(0, 2 if dtype.kind == "b" else 8, 20_000).astype(dtype)
     for name, call in IN_ORDER.items():
         yield name, lambda xp, call=call: call(xp, values)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""Time things against each other: interleaved, in one process."""
+"""Interleaved timing of several contenders in one process."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 Contender = Callable[[], object]
 
-# Seconds: what a sample takes at least, by several calls if need be, unless that would take another too long.
+# Seconds: the shortest sample, which may consist of several calls, and the longest sample of any contender.
 SHORTEST, LONGEST = 200e-6, 20e-3
 
 
 @dataclass(frozen=True)
 class Times:
-    """The seconds that a call took, round by round."""
+    """The seconds of a call in each round."""
 
     rounds: tuple[float, ...]
 
@@ -28,9 +28,9 @@ class Times:
         return statistics.median(self.rounds)
 
     def over(self, other: Times) -> tuple[float, float]:
-        """Return how many times as long as `other` this took, round by round: median and spread.
+        """Return the ratio of this time to `other`, round by round: median and relative spread.
 
-        The spread is the distance between the quartiles, as a part of the median.
+        The spread is the interquartile range divided by the median.
         """
         ratios = [mine / theirs for mine, theirs in zip(self.rounds, other.rounds, strict=True)]
         middle = statistics.median(ratios)
@@ -46,7 +46,7 @@ def _sample(call: Contender, count: int) -> float:
         call()
     last = call()
     seconds = (time.perf_counter() - begin) / count
-    del last  # here, so that giving back a large result is no part of the call
+    del last  # after the measurement, since freeing a large result is not part of the call
     return seconds
 
 
@@ -57,21 +57,21 @@ def interleave(
     before: Callable[[str], object] = lambda _: None,
     new_round: Callable[[], object] = lambda: None,
 ) -> dict[str, Times]:
-    """Time the contenders in turn, round after round, so that a busy moment hits them all.
+    """Time the contenders in turn, round after round, so that other load affects all of them.
 
-    Each round has another order, since what ran just before may leave its mark, and begins with a call of the
-    quickest that is not counted: to be the first with new arrays is to wait for the system's memory. A sample
-    is as many calls of one as of another: the first finds the caches as that left them, those that follow as
-    it did itself. The garbage collector is off meanwhile.
+    Each round has another order, since the contender before affects caches. It begins with an unmeasured call
+    of the quickest contender, since the first access to new arrays waits for page faults. Every sample has
+    the same number of calls: the first finds the caches of the contender before, later ones its own. The
+    garbage collector is disabled meanwhile.
 
     Parameters
     ----------
     contenders
-        What to call, by name.
+        The functions to call, by name.
     rounds
-        How many samples to take of each.
+        The number of samples of each.
     warm_up
-        How many calls of each come first, unmeasured.
+        The number of unmeasured calls of each at the beginning.
     before
         Called with the contender's name before each sample, unmeasured.
     new_round
@@ -115,7 +115,7 @@ def interleave(
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time with its unit, three digits.
+    """Format a time with three digits and its unit.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""`pycudakit trace script.py`: run a script, and tell where the time of its calls went."""
+"""`pycudakit trace script.py`: runs a script in a profile, and reports where the time of its calls went."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LINES = 30  # of a table of single calls; more calls are summed up
 
 
 def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
-    """Run a script as `python` would, write the trace, and print table and advice; return the exit status."""
+    """Run a script as `python` does, write the trace, print table and advice; return the exit status."""
     if not os.path.isfile(script):
-        say(f"{script} is no file: name a Python script")
+        say(f"{script} does not exist or is not a file: name a Python script")
         return 1
-    path = os.path.abspath(output)  # the script may go elsewhere
+    path = os.path.abspath(output)  # the script may change the working folder
     try:
-        with open(path, "a", encoding="utf-8"):  # before the script takes its time
+        with open(path, "a", encoding="utf-8"):  # fail early, before the script runs
             pass
     except OSError as error:
         return _refused(say, output, error)
@@ -48,7 +48,7 @@ def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
         profile.save_trace(path)
     except OSError as error:
         return _refused(say, output, error)
-    say(f"{output}: open https://ui.perfetto.dev, and drop it there")
+    say(f"{output}: open it at https://ui.perfetto.dev")
     return status
 
 
@@ -58,7 +58,7 @@ def _refused(say: Say, output: str, error: OSError) -> int:
 
 
 def _status(script: str) -> int:
-    """Return what a script exits with; what it raises is shown, and what it did until then is traced."""
+    """Run a script; return its exit status. An exception is printed, and the calls until then are traced."""
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as error:
@@ -66,11 +66,13 @@ def _status(script: str) -> int:
             return error.code or 0
         sys.stderr.write(f"{error.code}\n")
         return 1
-    except BaseException as error:  # noqa: BLE001  (the script's own)
-        own = error.__traceback__
-        while own and own.tb_frame.f_code.co_filename != script:  # what ran the script is not shown
-            own = own.tb_next
-        traceback.print_exception(error.with_traceback(own))
+    except BaseException as error:  # noqa: BLE001  (the script's script_traceback)
+        script_traceback = error.__traceback__
+        while (
+            script_traceback and script_traceback.tb_frame.f_code.co_filename != script
+        ):  # without the frames of this module and runpy
+            script_traceback = script_traceback.tb_next
+        traceback.print_exception(error.with_traceback(script_traceback))
         return 130 if isinstance(error, KeyboardInterrupt) else 1
     return 0
 
@@ -85,15 +87,15 @@ def _table(profile: pk.Profile) -> Iterator[str]:
 
 
 def _sums(calls: Sequence[pk.Call]) -> Iterator[str]:
-    """Yield a line for each function and engine, by time."""
-    found: dict[tuple[str, str], list[pk.Call]] = {}
+    """Yield a line for each function and engine, sorted by time."""
+    calls_by_function: dict[tuple[str, str], list[pk.Call]] = {}
     for call in calls:
-        found.setdefault((call.function, call.engine), []).append(call)
+        calls_by_function.setdefault((call.function, call.engine), []).append(call)
     rows = [
         (sum(c.seconds or 0.0 for c in of_one), name, engine, of_one)
-        for (name, engine), of_one in found.items()
+        for (name, engine), of_one in calls_by_function.items()
     ]
-    width = max(8, *(len(name) for name, _ in found))
+    width = max(8, *(len(name) for name, _ in calls_by_function))
     yield f"{'function':<{width}}  engine  {'calls':>8}  {'ms':>12}  {'MB up':>10}  {'MB down':>10}"
     for seconds, name, engine, of_one in sorted(rows, key=lambda row: -row[0]):
         up, down = (

@@ -1,4 +1,4 @@
-"""`pycudakit tune`: measure what `auto` decides by, on this machine, and keep it for later processes."""
+"""`pycudakit tune`: measures the constants of the cost model on this machine, and saves them in a file."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from pycudakit._native import calibration_file
 from pycudakit._runtime import cost_model
 
 REPEATS = 5
-LARGE = 16 << 20  # elements: beyond all caches
-PLAUSIBLE_FACTOR = 8  # a constant is at most so many times its usual value, and at least that part of it
-_WORDS = {  # what people are told of a constant
-    "SINGLE_THREAD_CALL": "a call on one thread, beyond NumPy's",
-    "SINGLE_THREAD_BANDWIDTH": "memory, one thread alone",
+LARGE = 16 << 20  # elements of arrays beyond all caches
+PLAUSIBLE_FACTOR = 8  # measured constants are clamped to the default, times or divided by this
+_WORDS = {  # descriptions of the constants for the output
+    "SINGLE_THREAD_CALL": "call on one thread, over NumPy's",
+    "SINGLE_THREAD_BANDWIDTH": "memory, one thread",
     "THREAD_BANDWIDTH": "memory, each of several threads",
     "HOST_BANDWIDTH": "memory, all threads",
-    "CALL": "a call that wakes the threads",
-    "CUDA_CALL": "a call to the GPU",
-    "LINK_OVERHEAD_FACTOR": "a pass over the link, of its own time",
-    "STAGING_BANDWIDTH": "memory, all threads beside the link",
+    "CALL": "call that wakes the threads",
+    "CUDA_CALL": "call to the GPU",
+    "LINK_OVERHEAD_FACTOR": "streamed call, over the link's time",
+    "STAGING_BANDWIDTH": "memory, all threads while staging",
 }
-_COLD = 32 << 20  # bytes that leave nothing else in most caches
+_COLD = 32 << 20  # bytes that evict everything else from most caches
 
 
 def _seconds(
     call: Callable[[], object], rounds: int = 9, before: Callable[[], object] = lambda: None
 ) -> float:
-    """Return what a call takes, the lower quartile of its times: other work makes it longer."""
+    """Time a call; return the lower quartile, since other load only makes it longer."""
     taken = []
     for _ in range(rounds):
         before()
@@ -51,7 +51,7 @@ def _seconds(
 
 
 def _single_thread_call() -> float:
-    """Return what a call to a library takes, beyond NumPy's, that wakes no threads."""
+    """Return the overhead of a library call that wakes no threads, beyond NumPy's."""
     x = np.ones(100, np.float32)
     out = np.empty_like(x)
 
@@ -64,14 +64,14 @@ def _single_thread_call() -> float:
 
 
 def _bandwidth(add: Any, elements: int) -> float:
-    """Return the bytes a second that move while two arrays are added."""
+    """Return the memory bandwidth of adding two arrays, in bytes a second."""
     a, b, out = np.ones((3, elements), np.float32)
     with pk.engine("cpu"):
         return 3 * a.nbytes / _seconds(lambda: add(a, b, out=out))
 
 
 def _call(engine: str, elements: int) -> float:
-    """Return what a call takes that comes after other work, whose data is in the caches."""
+    """Return the time of a call with cold caches."""
     x, others = np.full(elements, 0.5), np.zeros(_COLD, np.uint8)
     out = np.empty_like(x)
     with pk.engine(engine):
@@ -79,12 +79,14 @@ def _call(engine: str, elements: int) -> float:
 
 
 def _constants(rate: float) -> Iterator[tuple[str, float]]:
-    """Measure, and yield constants of the cost model; `rate` is of float64's exp on one thread."""
+    """Measure and yield the constants of the cost model; `rate` is that of float64 exp on one thread."""
     yield "SINGLE_THREAD_CALL", _single_thread_call()
     yield "SINGLE_THREAD_BANDWIDTH", _bandwidth(np.add, 1 << 20)
     threads = cost_model.threads()
     moved = _bandwidth(pk.add, LARGE)
-    each = max(moved / threads, min(moved, cost_model.THREAD_BANDWIDTH))  # as a few threads may saturate it
+    each = max(
+        moved / threads, min(moved, cost_model.THREAD_BANDWIDTH)
+    )  # a few threads may saturate the memory
     yield "THREAD_BANDWIDTH", each
     yield "HOST_BANDWIDTH", moved if threads > 1 else max(moved, cost_model.HOST_BANDWIDTH)
     elements = 200_000
@@ -92,15 +94,15 @@ def _constants(rate: float) -> Iterator[tuple[str, float]]:
     if not pk.engines()["cuda"]:
         return
     link, few = pk.link_speed(0), 16_384
-    here = _call("cuda", few) - 8 * few / link.up
-    yield "CUDA_CALL", here
+    overhead = _call("cuda", few) - 8 * few / link.up
+    yield "CUDA_CALL", overhead
     pinned, ordinary = pk.pinned_copy(np.ones(LARGE, np.float32)), np.ones(LARGE, np.float32)
     result, pinned_result = np.empty_like(ordinary), pk.empty_pinned(LARGE, np.float32)
     floor = pinned.nbytes / min(link)
     with pk.engine("cuda"):
-        taken = _seconds(lambda: pk.negative(pinned, out=pinned_result)) - here
+        taken = _seconds(lambda: pk.negative(pinned, out=pinned_result)) - overhead
         yield "LINK_OVERHEAD_FACTOR", max(1.0, taken / floor)
-        taken = _seconds(lambda: pk.negative(ordinary, out=result)) - here
+        taken = _seconds(lambda: pk.negative(ordinary, out=result)) - overhead
         yield "STAGING_BANDWIDTH", 2 * ordinary.nbytes / taken
 
 
@@ -110,10 +112,10 @@ def _clamped(name: str, value: float) -> float:
 
 
 def _rates(report: Callable[[str], object]) -> dict[str, str]:
-    """Have a process with one thread measure the rates."""
+    """Measure the rates in a process with one thread."""
     folder = os.path.dirname(os.path.dirname(os.path.abspath(pk.__file__)))
     path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
-    found = {}
+    rows = {}
     with subprocess.Popen(  # noqa: S603  (ourselves)
         [sys.executable, "-m", measure_rates.__name__, str(REPEATS)],
         env={**os.environ, "PYTHONPATH": path, "PYCUDAKIT_THREADS": "1"},
@@ -123,14 +125,14 @@ def _rates(report: Callable[[str], object]) -> dict[str, str]:
         for line in process.stdout or ():
             name, _, row = line.rstrip("\n").partition(": ")
             report(name)
-            found[name] = row
+            rows[name] = row
     if process.returncode:
         raise pk.errors.DeviceError("the process that measures rates failed: see above")
-    return found
+    return rows
 
 
 def _save(text: str) -> str:
-    """Write the file, of which a reader sees all or nothing."""
+    """Write the file atomically; return its path."""
     path = calibration_file.path()
     os.makedirs(os.path.dirname(path), exist_ok=True)
     fresh = f"{path}.{os.getpid()}"
@@ -141,7 +143,7 @@ def _save(text: str) -> str:
 
 
 def run(say: Say, reset: bool = False) -> int:
-    """Measure, or go back to the package's own times; return the exit status."""
+    """Measure and save the constants, or restore the defaults; return the exit status."""
     if reset:
         try:
             os.remove(calibration_file.path())
@@ -149,9 +151,9 @@ def run(say: Say, reset: bool = False) -> int:
             if os.path.lexists(calibration_file.path()):
                 say(f"{calibration_file.path()} cannot be removed: {error.strerror}")
                 return 1
-            say("Nothing was measured here: auto decides by the package's own times.")
+            say("Nothing was measured here: auto decides by the package's default constants.")
         else:
-            say(f"Removed {calibration_file.path()}: auto decides by the package's own times again.")
+            say(f"Removed {calibration_file.path()}: auto decides by the package's default constants again.")
         return 0
     if "cpu" not in common.engines(say):
         return 1
@@ -169,14 +171,14 @@ def run(say: Say, reset: bool = False) -> int:
         path = _save(calibration_file.serialize(day, constants, rows))
     except OSError as error:
         say(f"{calibration_file.path()} cannot be written ({error.strerror}):")
-        say("set PYCUDAKIT_CACHE_DIR to a folder that can.")
+        say("set PYCUDAKIT_CACHE_DIR to a writable folder.")
         return 1
     for name, value in constants.items():
         default = getattr(program_cost if name == "SINGLE_THREAD_CALL" else cost_model, name)
-        say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   until now {_shown(name, default):>10}")
+        say(f"  {_WORDS[name]:<38} {_shown(name, value):>10}   before {_shown(name, default):>10}")
     seconds = time.perf_counter() - begin
     say(f"{len(rows)} functions and {len(constants)} constants measured in {seconds:.0f} s;")
-    say(f"auto decides by them in processes to come: {path}")
+    say(f"auto decides by them in new processes: {path}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""How far a result is from NumPy's."""
+"""Comparison of a result with NumPy's, in units in the last place (ulps)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _ordered(array: Array) -> Array:
-    """Return floats as integers in the same order, neighbours being one apart; both zeros are 0."""
+    """Map floats to integers in the same order, neighbours differing by 1; both zeros are 0."""
     width = array.dtype.itemsize * 8
     bits = array.view(f"int{width}").astype(np.int64)
     least = np.iinfo(np.int64 if width == 64 else f"int{width}").min
@@ -18,9 +18,9 @@ def _ordered(array: Array) -> Array:
 
 
 def ulps_between(mine: Array, theirs: Array) -> int:
-    """Return the largest distance between two arrays of one float type, in units of the last place.
+    """Return the largest distance between two arrays of one float dtype, in ulps.
 
-    A NaN is 0 from a NaN, and farther than anything from a number.
+    The distance of two NaNs is 0; that of a NaN and a number is the largest int64.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def ulps_between(mine: Array, theirs: Array) -> int:
     if (nans[0] != nans[1]).any():
         return int(np.iinfo(np.int64).max)
     a, b = (np.where(nans[0], 0, _ordered(np.ascontiguousarray(x))) for x in (mine, theirs))
-    # As unsigned, the difference of any two does not overflow.
+    # In unsigned arithmetic, the difference does not overflow.
     return int((np.maximum(a, b).view(np.uint64) - np.minimum(a, b).view(np.uint64)).max())
 
 
 def same_bits(mine: Array, theirs: Array, free_zero: bool = False) -> bool:
-    """Tell whether all bits are the same, any NaN being as good as another, and with `free_zero` any zero."""
+    """Return True if all bits are equal; any NaN equals any NaN, and with `free_zero` -0.0 equals 0.0."""
     if mine.dtype.kind != "f":
         return bool(np.array_equal(mine, theirs))
     same = (mine == theirs) if free_zero else (mine == theirs) & (np.signbit(mine) == np.signbit(theirs))
@@ -49,7 +49,7 @@ def same_bits(mine: Array, theirs: Array, free_zero: bool = False) -> bool:
 
 
 def verdict(mine: Any, theirs: Any, ulps: int = 0, free_zero: bool = False) -> tuple[bool, str]:
-    """Return whether a result is as close to NumPy's as it must be, and how close it is, in words."""
+    """Return whether a result is close enough to NumPy's, and its distance as text."""
     if isinstance(theirs, tuple):
         each = [verdict(m, t, ulps, free_zero) for m, t in zip(mine, theirs, strict=True)]
         return next((v for v in each if not v[0]), each[0])

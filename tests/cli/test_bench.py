@@ -64,7 +64,7 @@ def test_what_changed_stands_out_from_what_varies():
         [row("cpu", 10, *[2.0] * 9), row("cpu", 20, *[0.5] * 9), row("cpu", 30, 2, 3, 4, 5, 6)], "two"
     )
     warning, _, _, slower, faster, noisy = report.compared(old, new)
-    assert warning == "The old run is of another machine: one, now two."
+    assert warning == "The old run was on another machine: one, now two."
     assert slower.endswith("SLOWER")
     assert "0.50x" in slower
     assert faster.endswith("faster")

@@ -112,8 +112,8 @@ def test_a_library_is_missing(tmp_path):
     ("version", "shown", "cause", "remedy"),
     [
         (12020, None, "driver too old", "update NVIDIA's driver to 580 or newer"),
-        (99000, None, "no device", "look whether `nvidia-smi -L` lists a GPU"),
-        (99000, "", "no device", "CUDA_VISIBLE_DEVICES is '' and decides what is seen: unset it"),
+        (99000, None, "no device", "check whether `nvidia-smi -L` lists a GPU"),
+        (99000, "", "no device", "CUDA_VISIBLE_DEVICES is '' and hides GPUs: unset it"),
     ],
 )
 def test_of_the_driver(tmp_path, version, shown, cause, remedy):
@@ -144,7 +144,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path / loader.file_name("cpu")).write_bytes(b"what is left of a download")
     line = told("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
     assert "does not open" in line
-    assert "see that the file can be read and is whole" in line
+    assert "check that the file is readable and complete" in line
 
 
 @needs_cuda_library
@@ -160,7 +160,7 @@ def test_no_nvrtc_and_no_cublas(tmp_path):
     assert "compiled by NVRTC, which is not installed" in line
     assert 'pip install "pycudakit[cuda13]"' in line
     line = told("cublas", **variables)
-    assert "missing: products on a GPU do without cuBLAS" in line
+    assert "missing: matrix products on a GPU run without cuBLAS" in line
     assert 'pip install "pycudakit[cuda13]"' in line
 
 

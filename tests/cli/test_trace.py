@@ -116,7 +116,7 @@ def test_a_trace_that_cannot_be_written_is_told_before_the_script_runs(tmp_path,
 
 def test_no_script(capsys):
     assert main(["trace", "nowhere.py"]) == 1
-    assert "nowhere.py is no file" in capsys.readouterr().out
+    assert "nowhere.py does not exist or is not a file" in capsys.readouterr().out
 
 
 def call(function, engine="cuda", reason="the requested engine", seconds=0.01, **more):
@@ -201,6 +201,6 @@ def test_memory_that_is_made_anew():
 
 def test_what_ran_elsewhere():
     (line,) = advice([call("add", "numpy", "auto: only NumPy takes this: it takes bool")] * 2)
-    assert line == "NumPy had 2 calls of add, 20 ms: it takes bool; convert it before"
+    assert line == "NumPy computed 2 calls of add, 20 ms: it takes bool; convert the argument before"
     (line,) = advice([call("sort", "cpu", "auto: x; the CPU engine took over: cudaMalloc")])
     assert line.startswith("1 call of sort failed on the GPU")

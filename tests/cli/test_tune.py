@@ -55,7 +55,7 @@ def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
     monkeypatch.setattr(tune, "REPEATS", 1)
     monkeypatch.setattr(tune, "LARGE", 1 << 20)
     assert tune.run(print) == 0
-    assert "auto decides by them in processes to come" in capsys.readouterr().out
+    assert "auto decides by them in new processes" in capsys.readouterr().out
     found = calibration_file.parse((folder / "times.txt").read_text())
     assert set(found.rates) == set(measure_rates.names())
     assert {
@@ -138,7 +138,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
     monkeypatch.setattr(tune, "_constants", lambda _: [("CALL", 1e-4)])
     if pk.engines()["cpu"]:
         assert tune.run(print) == 1
-        assert "set PYCUDAKIT_CACHE_DIR to a folder that can" in capsys.readouterr().out
+        assert "set PYCUDAKIT_CACHE_DIR to a writable folder" in capsys.readouterr().out
     assert (
         calibration_file._read() == calibration_file.Calibration()
     )  # as where HOME is /dev/null: no reason to warn

@@ -116,9 +116,9 @@ def test_commands_tell(monkeypatch, has_code):
     told = info._device(gpu)
     lines = list(info._devices({"devices": [told]}))
     assert told["compiled"] == has_code
-    assert any("compiles what calls first use" in line for line in lines) != has_code
+    assert any("compiles kernels at first use" in line for line in lines) != has_code
     engines = dict(pk.engines(), cuda=pk.EngineStatus(True, "1 device"))
     monkeypatch.setattr(pk, "engines", lambda: engines)
     said = []
     assert "cuda" in common.engines(said.append)
-    assert ["compiles what calls first use" in line for line in said] == [True] * (not has_code)
+    assert ["compiles kernels at first use" in line for line in said] == [True] * (not has_code)

@@ -54,8 +54,7 @@ PK_HD float nextafter(float a, float b) {
                                   uint16_t(from + select(away, 1u, 0xffffu)));
     return a != a || b != b ? a + b : (a == b ? b : to_float(moved));
 }
-PK_HD double nextafter(double a, double) {
-    return a;
-}  // never called: float16 values are never kept as doubles
+// Never called: float16 values are never doubles.
+PK_HD double nextafter(double a, double) { return a; }
 
 }  // namespace pk::half

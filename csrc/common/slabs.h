@@ -26,9 +26,8 @@ struct Slabs {
     }
     PK_HD int64_t blocks() const { return (length + BLOCK - 1) / BLOCK; }  // of a slab
     PK_HD int64_t units() const { return (count + slabs_per_unit() - 1) / slabs_per_unit() * blocks(); }
-    PK_HD int64_t max_elements() const {
-        return slabs_per_unit() * std::min(length, int64_t(BLOCK)) * inner;
-    }  // of a unit
+    // The maximum of a unit.
+    PK_HD int64_t max_elements() const { return slabs_per_unit() * std::min(length, int64_t(BLOCK)) * inner; }
 
     struct WorkUnit {
         int64_t slab, slabs, block, rows;  // its first slab, their number; its block, and the rows of that

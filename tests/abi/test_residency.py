@@ -30,7 +30,7 @@ def test_an_input_goes_up_once(plan, size):
 
 
 @in_plan
-def test_an_input_that_is_there_twice_goes_up_once(plan):
+def test_an_input_used_twice_is_uploaded_once(plan):
     x, out = plan.keep(numbers(LARGE)), np.zeros(LARGE, np.float32)
     plan.up(plan.evaluate("multiply", out, x, x), x.nbytes)
     assert (out == x * x).all()

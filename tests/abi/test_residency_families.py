@@ -86,7 +86,7 @@ def test_draws_into_a_part(plan, kind):
 
 
 @in_plan
-def test_draws_are_read_at_home(plan):
+def test_draws_are_read_on_the_device(plan):
     t, out, wanted = plan.temporary((70, 90)), np.zeros((70, 90), np.float32), np.zeros((70, 90), np.float32)
     draw(plan, abi.RANDOM_UNIFORM, t.T[::-1])
     draw(plan, abi.RANDOM_UNIFORM, wanted.T[::-1])
@@ -96,7 +96,7 @@ def test_draws_are_read_at_home(plan):
 
 @pytest.mark.parametrize("size", [1, SMALL, LARGE])
 @in_plan
-def test_parameters_at_home(plan, size):
+def test_resident_parameters(plan, size):
     mean, scale = plan.temporary(size, np.float64), plan.keep(numbers(size, dtype=np.float64) + 60)
     one, out = np.ones(size), plan.temporary(size, np.float64)
     plan.evaluate("add", mean, one, one)
@@ -288,7 +288,7 @@ def test_stacks(plan, places, kind):
 
 @pytest.mark.parametrize("shape", ["small", "tall", "deep"])
 @in_plan
-def test_one_operand_at_home(plan, shape):
+def test_one_resident_operand(plan, shape):
     m, n, k = SHAPES[shape]
     x, y = factors(m, n, k)
     wanted, c = np.zeros((1, m, n), np.float32), np.zeros((1, m, n), np.float32)

@@ -130,7 +130,7 @@ def test_homes(plan, name, kind):
 @pytest.mark.parametrize("kept", ["the input", "the result"])
 @pytest.mark.parametrize("name", CALLS)
 @in_plan
-def test_one_of_both_at_home(plan, name, kept):
+def test_one_of_both_is_resident(plan, name, kept):
     function, a, out = given(name)
     wanted = truth(plan, function, a, out)
     if kept == "the input":

@@ -124,7 +124,7 @@ def test_in_place(plan, shape, dtype):
 @pytest.mark.parametrize("shape", ["a column", "long columns", "rows"])
 @pytest.mark.parametrize("kept", ["the input", "the result"])
 @in_plan
-def test_one_of_both_at_home(plan, shape, kept):
+def test_one_of_both_is_resident(plan, shape, kept):
     size, axis = SHAPES[shape]
     a, out = numbers(*size), np.zeros(size, np.float32)
     wanted, _ = truth(plan, a, np.float32, axis)

@@ -162,42 +162,42 @@ def test_sorting_over_the_host(plan):
 # ---- Searching --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_home", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("resident", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize(("size", "count"), [(1, 1), (50, SMALL), (90_001, LARGE)])
 @in_plan
-def test_searches(plan, size, count, at_home):
+def test_searches(plan, size, count, resident):
     a, values = np.sort(numbers(size, dtype=np.float64)), numbers(count, dtype=np.float64) + 0.5
     wanted, places = np.searchsorted(a, values, "right"), np.full(count, 77, np.int64)
-    for array, is_kept in zip((a, values, places), at_home, strict=True):
+    for array, is_kept in zip((a, values, places), resident, strict=True):
         if is_kept:
             plan.keep(array, abi.RESIDENT_TEMPORARY if array is places else abi.RESIDENT_INPUT)
-    down = 0 if at_home[2] else places.nbytes
+    down = 0 if resident[2] else places.nbytes
     moved(plan, search(plan, a, values, places, 1), a.nbytes + values.nbytes, down)
-    again = sum(array.nbytes for array, kept in zip((a, values), at_home, strict=False) if not kept)
+    again = sum(array.nbytes for array, kept in zip((a, values), resident, strict=False) if not kept)
     moved(plan, search(plan, a, values, places, 1), again, down)
-    assert fetched(plan, places) == (places.nbytes if plan.is_cuda and at_home[2] else 0)
+    assert fetched(plan, places) == (places.nbytes if plan.is_cuda and resident[2] else 0)
     assert (places == wanted).all()
 
 
 # ---- Taking -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at_home", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("resident", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("each", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float64, np.uint8])
 @in_plan
-def test_takes(plan, dtype, each, at_home):
+def test_takes(plan, dtype, each, resident):
     a = numbers(30, 7000, 1, dtype=dtype)
     indices = np.random.default_rng(2).integers(-7000, 7000, (30, 900) if each else 900)
     lines, chosen = a[..., 0], indices if each else np.broadcast_to(indices, (30, 900))
     wanted, out = np.take_along_axis(lines, chosen, 1), np.full((30, 900), 77, dtype)
-    for array, is_kept in zip((a, indices, out), at_home, strict=True):
+    for array, is_kept in zip((a, indices, out), resident, strict=True):
         if is_kept:
             plan.keep(array, abi.RESIDENT_TEMPORARY if array is out else abi.RESIDENT_INPUT)
-    down = (0 if at_home[2] else out.nbytes) + RANGE * at_home[1]
+    down = (0 if resident[2] else out.nbytes) + RANGE * resident[1]
     given = a.reshape(30, 7000), indices
     moved(plan, take(plan, *given, out, each), a.nbytes + indices.nbytes, down)
-    again = sum(array.nbytes for array, kept in zip((a, indices), at_home, strict=False) if not kept)
+    again = sum(array.nbytes for array, kept in zip((a, indices), resident, strict=False) if not kept)
     moved(plan, take(plan, *given, out, each), again, down)
     fetched(plan, out)
     assert same_bits(out, wanted)
@@ -238,18 +238,18 @@ def put(plan, a, indices, values):
 
 
 @pytest.mark.smoke
-@pytest.mark.parametrize("at_home", list(itertools.product([False, True], repeat=3)), ids=str)
+@pytest.mark.parametrize("resident", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("count", [1, 7, 9000])
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
 @in_plan
-def test_puts(plan, dtype, width, count, at_home):
+def test_puts(plan, dtype, width, count, resident):
     """Of several values for one row the last one counts, as in NumPy."""
     a, values = numbers(30_000, width, dtype=dtype), numbers(count, width, dtype=dtype) + dtype(1)
     indices = np.random.default_rng(2).integers(-3000, 3000, 9000)
     wanted = a.copy()
     wanted[indices] = values[np.arange(9000) % count]
-    for array, is_kept in zip((a, indices, values), at_home, strict=True):
+    for array, is_kept in zip((a, indices, values), resident, strict=True):
         if is_kept:
             plan.keep(array)
     put(plan, a, indices, values)
@@ -257,14 +257,14 @@ def test_puts(plan, dtype, width, count, at_home):
     assert same_bits(a, wanted)
 
 
-@pytest.mark.parametrize("at_home", [False, True])
+@pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("wrong", [SMALL, -SMALL - 1, 1 << 62, -(1 << 63)])
 @in_plan
-def test_nothing_is_put_where_there_is_no_place(plan, wrong, at_home):
+def test_nothing_is_put_where_there_is_no_place(plan, wrong, resident):
     a, indices = numbers(SMALL, 1, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
     indices[50_001] = wrong
     before = a.copy()
-    for array in (a, indices) if at_home else ():
+    for array in (a, indices) if resident else ():
         plan.keep(array)
     with pytest.raises(errors.InvalidArgument, match=f"index {wrong} is out of bounds for {SMALL} elements"):
         put(plan, a, indices, np.ones((1, 1)))

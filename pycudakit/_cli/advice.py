@@ -110,7 +110,7 @@ def _to_fuse(calls: Sequence[Call]) -> Iterator[str]:
             yield f"{finding}: {saved} pass{'es' * (saved > 1)} over memory saved"
             continue
         run = runs[0]
-        # A result goes down, and up repeated as an operand of finding follows.
+        # A result is downloaded, and uploaded again as an operand of the next call.
         repeated = sum(0 < a.bytes_down <= b.bytes_up for a, b in itertools.pairwise(run))
         yield f"{finding}: up to {2 * repeated} transfers saved"
 

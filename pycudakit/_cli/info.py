@@ -42,8 +42,8 @@ COMPILED_LATER = (
     "The library holds no code for it: its driver compiles kernels at first use, and caches them."
 )
 NO_LIBRARIES = (
-    "No library can be loaded, so NumPy is the only engine. To build them, run `pip install .` in the sources;",
-    "for a build directory of your own, set PYCUDAKIT_LIBRARY_DIR to its lib/.",
+    "No library can be loaded, so NumPy is the only engine. To build them, run `pip install .` in the",
+    "sources; for a build directory of your own, set PYCUDAKIT_LIBRARY_DIR to its lib/.",
 )
 
 

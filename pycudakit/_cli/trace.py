@@ -66,7 +66,7 @@ def _status(script: str) -> int:
             return error.code or 0
         sys.stderr.write(f"{error.code}\n")
         return 1
-    except BaseException as error:  # noqa: BLE001  (the script's script_traceback)
+    except BaseException as error:  # noqa: BLE001  (of the script)
         script_traceback = error.__traceback__
         while (
             script_traceback and script_traceback.tb_frame.f_code.co_filename != script

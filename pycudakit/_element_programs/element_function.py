@@ -29,16 +29,16 @@ class ElementFunction:
     Parameters
     ----------
     name
-        NumPy's name, which is also the public one.
+        NumPy's name, which is also the public name.
     numpy
         NumPy's own function.
     write
-        Adds the function to a program: called with the builder, the arguments, and the keywords
-        `out`, `dtype` and `casting` of `Builder.call`.
+        Lowers the function to a program: called with the builder, the arguments, and the keywords
+        `out`, `dtype` and `casting`.
     labels
-        What errors call the inputs, if those have names.
+        The inputs' names in errors, if any.
     types_python_scalars
-        Whether Python numbers alone get a type, as from a ufunc.
+        Whether a call of Python numbers alone gives them a type, as a ufunc does.
     """
 
     def __init__(

@@ -147,9 +147,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     Parameters
     ----------
     a : array_like
-        What to roll.
+        The array to roll.
     shift : int or tuple of ints
-        By how many places; for several axes, one for each or one for all.
+        The number of places to shift by; for several axes, one for each or one for all.
     axis : int or tuple of ints, optional
         The axes; the flattened array is rolled if None.
 

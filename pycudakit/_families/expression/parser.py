@@ -23,7 +23,7 @@ MAX_CHARACTERS = 1 << 19
 MAX_BITS = 4096  # of an integer that Python computes
 CONSTANTS = {"pi": math.pi, "e": math.e, "inf": math.inf, "nan": math.nan}
 
-# How many arguments each function takes.
+# The numbers of arguments that each function accepts.
 ARITIES: dict[str, tuple[int, ...]] = {
     name: (function.nin,)
     for name in vars(ufuncs)

@@ -83,9 +83,9 @@ class _PreparedLaunch:
         if not self.is_plain:
             return
         types = tuple(
-            CODES[dtypes[signature]] if isinstance(signature, ArraySignature) else signature
+            CODES[dtypes[signature]] if isinstance(signature, ArraySignature) else signature  # type: ignore[index]
             for signature in inputs
-        )  # type: ignore[index]
+        )
         program = plain_program(function, types, None if out is None else CODES[dtypes[out]])  # type: ignore[index]
         if program is None or function.outputs != 1:
             self.is_plain = False

@@ -1,1 +1,1 @@
-"""One call of a fused function: what its body asks of arrays."""
+"""Tracing of a fused call: operators, ufuncs, NumPy functions, views and indexing on tracers."""

@@ -1,4 +1,4 @@
-"""The call of a fused function that runs here."""
+"""The current trace, in a context variable."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ current_trace_var: ContextVar[Trace | None] = ContextVar("pycudakit_trace", defa
 
 
 def current_trace() -> Trace | None:
-    """Return the trace of the fused function that runs here: one that has ended counts no more."""
+    """Return the trace of the running fused function; None if there is none or it has ended."""
     trace = current_trace_var.get()
     return None if trace is None or trace.has_ended else trace
 
 
 def trace_if_tracing() -> Trace | None:
-    """Return the trace that captures what asks no tracer, if there is one."""
+    """Return the current trace, unless it has fallen back to NumPy."""
     trace = current_trace()
     return None if trace is None or trace.has_fallen_back else trace

@@ -1,4 +1,4 @@
-"""Elementwise functions of tracers: written down, or computed at once where that is quicker."""
+"""Elementwise functions of tracers: recorded as nodes, or computed eagerly if small."""
 
 from __future__ import annotations
 
@@ -35,9 +35,11 @@ from pycudakit.fusing.memory.nodes import (
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.tile_rows import TiledScheduler
 
-SMALL = 8192  # elements: `auto` computes with fewer at once
-TINY = 1024  # elements: exact operations on so few are NumPy's, whose bits are the same
-MAX_SNAPSHOT_BYTES = 32 << 10  # bytes: arrays that are no arguments are copied if they have no more
+SMALL = 8192  # elements: `auto` computes smaller operations eagerly
+TINY = 1024  # elements: smaller exact operations run in NumPy, with the same bits
+MAX_SNAPSHOT_BYTES = (
+    32 << 10
+)  # bytes: smaller arrays that are not arguments are copied when they are recorded
 
 _EXACT_NAMES = """absolute add divide equal greater greater_equal less less_equal logical_and logical_not
 logical_or maximum minimum multiply negative not_equal sqrt square subtract"""
@@ -46,10 +48,12 @@ _EXACT = frozenset(_EXACT_NAMES.split())
 
 @functools.lru_cache(1024)
 def element_function(ufunc: np.ufunc) -> ElementFunction | None:
-    """Return what a program computes as a ufunc of one result, if that is NumPy's and it can."""
+    """Return the `ElementFunction` of a NumPy ufunc with one result; None if programs lack it."""
     name = ufunc.__name__
-    known = ufunc.nout == 1 and name in ufuncs.__dict__ and isinstance(getattr(np, name, None), np.ufunc)
-    return _named(name) if known else None
+    is_supported = (
+        ufunc.nout == 1 and name in ufuncs.__dict__ and isinstance(getattr(np, name, None), np.ufunc)
+    )
+    return _named(name) if is_supported else None
 
 
 @functools.cache
@@ -58,22 +62,22 @@ def _named(name: str) -> ElementFunction:
 
 
 class _ResultType(NamedTuple):
-    """What is known of a result by the types of the arguments."""
+    """The properties of a result that follow from the argument types."""
 
     dtype: DType
-    may_raise: bool  # an element
-    seconds: float  # NumPy's, for an element
-    integers: tuple[tuple[int, DType], ...]  # which arguments are Python's, and the types that they take
+    may_raise: bool  # depending on the values
+    seconds: float  # NumPy's time for an element
+    integers: tuple[tuple[int, DType], ...]  # indices of Python integers, and the dtypes that they take
 
 
 @functools.lru_cache(4096)
 def _result_of(
     function: ElementFunction, types: tuple[Any, ...], out: DType | None, dtype: DType | None, casting: str
 ) -> _ResultType:
-    if out is not None:  # NumPy's errors, where it cannot take the result
+    if out is not None:  # raises NumPy's error if `out` cannot take the result
         compile_function(function, types, (out,), False, dtype, casting)
     program = compile_function(function, types, (None,), False, dtype, casting)
-    first = len(program.out_dtypes) + 1  # of the arguments
+    first = len(program.out_dtypes) + 1  # the slot of the first argument
     integers = tuple([(at - first, own) for _, at, own in program.numbers if own.kind in "iu"])
     return _ResultType(
         program.out_dtypes[0], program.may_raise, program_cost.estimate(program).numpy, integers
@@ -81,9 +85,9 @@ def _result_of(
 
 
 class ElementwiseTrace(TiledScheduler):
-    """A call of a fused function, with what it computes element by element."""
+    """A `TiledScheduler` that records elementwise functions and writes to arrays."""
 
-    # Has NumPy compute a function, called as `apply` is, of what it alone takes.
+    # Computes a function in NumPy for unsupported operands; called as `apply` is. A subclass defines it.
     apply_by_numpy: Callable[..., Any]
 
     def apply(
@@ -95,7 +99,7 @@ class ElementwiseTrace(TiledScheduler):
         dtype: DType | None = None,
         casting: str = "same_kind",
     ) -> Any:
-        """Write an elementwise function down."""
+        """Record an elementwise function; return a tracer of the result, or `out`."""
         if self.has_fallen_back:
             return self.apply_by_numpy(function, inputs, out, dtype, casting)
         self.flush_if_errstate_changed()
@@ -105,7 +109,7 @@ class ElementwiseTrace(TiledScheduler):
         types: list[Any] = []
         nodes: list[Node] = []
         steps = 1
-        must_read, is_known = self.errstate.must_report_at_once, True
+        must_materialize, is_computed = self.errstate.must_report_at_once, True
         for value in inputs:
             kind = type(value)
             if kind is Tracer:
@@ -115,29 +119,29 @@ class ElementwiseTrace(TiledScheduler):
                     )
                 node = value.node
                 if node.array is None:
-                    is_known = False
+                    is_computed = False
                     steps += node.steps
                 elif node.buffer is not None and node.buffer.has_escaped:
-                    must_read = True
+                    must_materialize = True
             elif kind is int or kind is float:
                 arguments.append(value)
                 types.append(kind)
                 continue
             else:
-                found, is_large = self.leaf_of(value)
-                if found is None:
+                leaf_node, is_large = self.leaf_of(value)
+                if leaf_node is None:
                     return self.apply_by_numpy(function, inputs, out, dtype, casting)
-                node = found
-                must_read |= is_large
+                node = leaf_node
+                must_materialize |= is_large
             nodes.append(node)
             arguments.append(node)
             types.append(node.dtype)
         result, may_raise, seconds, integers = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )
-        for place, own in integers:
-            own.type(arguments[place])  # raises for a number that the type has not
-        must_compute_now = may_raise and nodes and self.buffers.scope.is_open  # where the arrays are
+        for index, integer_dtype in integers:
+            integer_dtype.type(arguments[index])  # raises if the dtype cannot hold the number
+        must_compute_now = may_raise and nodes and self.buffers.scope.is_open  # on the device of the arrays
         if may_raise and not must_compute_now:
             return self._compute_now(function, inputs, out, dtype, casting)
         if out is not None and not _fits(out, nodes):
@@ -154,15 +158,15 @@ class ElementwiseTrace(TiledScheduler):
             shape = broadcast(nodes, [])  # type: ignore[arg-type]
         if self.engine == "auto":
             self.costs.operation(math.prod(shape), seconds)
-        is_written_though_it_raises = out is not None and self.errstate.must_report_at_once
-        may_be_eager = is_known and not is_written_though_it_raises
+        must_write_before_raising = out is not None and self.errstate.must_report_at_once
+        may_be_eager = is_computed and not must_write_before_raising
         eager = self._eager_function(function, nodes, shape, dtype, casting) if may_be_eager else None
         if eager is not None:
             new = eager(*[a.array if type(a) is Node else a for a in arguments])
             is_array = type(new) is np.ndarray
             value = Tracer(self, leaf(new, self.buffer_of_result(new))) if is_array else self.wrap(new)
             return value if out is None else self.assign(out, value)
-        for node in nodes if is_broadcast else ():  # what is repeated is computed once
+        for node in nodes if is_broadcast else ():  # a broadcast operand is computed once
             if node.array is None and node.shape != shape and not node.is_fusion_barrier:
                 if self.depends_on_row_reductions(node):
                     self.defer_until_reductions(node)
@@ -175,16 +179,16 @@ class ElementwiseTrace(TiledScheduler):
             self.materialize(value)
         if out is not None:
             self.assign(out, value)
-            if must_read:
+            if must_materialize:
                 self.materialize(out)
             return out
         self.defer(value)
-        if must_read or node.steps > MAX_STEPS:
+        if must_materialize or node.steps > MAX_STEPS:
             self.materialize(value)
         return value
 
     def leaf_of(self, value: Any) -> tuple[Node | None, bool]:
-        """Return the node of what is no tracer, None if it is NumPy's alone; and whether to read it now."""
+        """Return a node of an array or scalar (None: unsupported), and whether to read it immediately."""
         argument = as_argument(value)
         if argument is None:
             return None, False
@@ -194,23 +198,23 @@ class ElementwiseTrace(TiledScheduler):
         buffer = self.buffers.buffer_of(array)
         if buffer is not None and buffer.contains(array) and not buffer.has_escaped:
             return leaf(*self.buffers.latest(array, buffer)), False
-        self.buffers.mark_escaped(array)  # what overlaps it in part, or in a way that NumPy does not know of
+        self.buffers.mark_escaped(array)  # arguments that overlap it
         if array.nbytes <= MAX_SNAPSHOT_BYTES:
             return leaf(array.copy("K")), False
         return leaf(array), True
 
     def lift(self, value: Any) -> Any:
-        """Return what stands for a value; an array is shared with others, who may write to it unseen."""
+        """Return a tracer of a value; an array counts as escaped, since other code may write to it."""
         if type(value) is Tracer:
             return value
         array = np.asarray(value)
         buffer = self.buffers.buffer_of(array)
-        made = self.wrap(array)
-        is_known = not isinstance(value, np.ndarray) or (buffer is not None and buffer.contains(array))
-        if type(made) is Tracer and array.size and not is_known:
+        tracer = self.wrap(array)
+        is_in_buffer = not isinstance(value, np.ndarray) or (buffer is not None and buffer.contains(array))
+        if type(tracer) is Tracer and array.size and not is_in_buffer:
             self.buffers.mark_escaped(array)
             self.buffers.buffer_for(array).mark_escaped()
-        return made
+        return tracer
 
     def _eager_function(
         self,
@@ -220,7 +224,7 @@ class ElementwiseTrace(TiledScheduler):
         dtype: DType | None,
         casting: str,
     ) -> Callable[..., Any] | None:
-        """Return what computes a small function at once, if it is one."""
+        """Return a function that computes a small operation eagerly; None for a large one."""
         for node in nodes:
             if node.buffer is not None and node.buffer.is_resident:
                 return None
@@ -241,16 +245,16 @@ class ElementwiseTrace(TiledScheduler):
         dtype: DType | None,
         casting: str,
     ) -> Any:
-        """Compute what may be refused for an element's value."""
+        """Compute eagerly a function that may raise depending on the values."""
         values = [self.resolved(value) for value in inputs]
         value = self.wrap(call_elementwise(function, values, None, True, dtype, casting))
         return value if out is None else self.assign(out, value)
 
     def assign(self, target: Tracer, value: Tracer) -> Tracer:
-        """Make a value that of a tracer, which it fits, as `out=` and operators in place do."""
+        """Assign a value to a tracer of the same shape, for `out=` and in-place operators."""
         node = value.node
-        is_seen_in_part = target.node.view is not None or target.node.views
-        is_free = target.node.array is None and target.shape == value.shape and not is_seen_in_part
+        has_views = target.node.view is not None or target.node.views
+        is_free = target.node.array is None and target.shape == value.shape and not has_views
         if is_free and have_same_order(target.node, node):
             dtype = target.node.dtype
             target.node = node if node.dtype == dtype else cast(node, dtype)
@@ -264,7 +268,7 @@ class ElementwiseTrace(TiledScheduler):
     def write(self, target: Tracer, value: Node, may_be_read_later: bool = False) -> None:
         """Write a value to the array of a tracer, broadcast and cast.
 
-        One that `is_seen` may be asked for later on: as it was, if it is read from what is written to.
+        If the value `may_be_read_later` and depends on the written array, it keeps its present values.
         """
         array, buffer = target.node.array, target.node.buffer
         assert array is not None  # noqa: S101
@@ -311,7 +315,7 @@ class ElementwiseTrace(TiledScheduler):
             value.redefine_as(conversion(value.dtype), leaf(array, buffer))
 
     def _write_to_back(self, array: Array, buffer: Buffer, value: Node) -> bool:
-        """Write to the memory beside an array's, if there can be one, and the value reads the array."""
+        """Write to the back buffer of a double-buffered array, if possible and the value reads the array."""
         if value.reduction is not None or value.view is not None or value.shape != array.shape:
             return False
         if array.nbytes < (buffer.end - buffer.begin) // 2:
@@ -326,16 +330,16 @@ class ElementwiseTrace(TiledScheduler):
         if not needs_copy(array, kernel.arrays) or reads(back, [value]):
             return False
         double_buffer.refresh_back(array)
-        place = double_buffer.counterpart_in(back, array)
+        target = double_buffer.counterpart_in(back, array)
         self.buffers.mark_written(double_buffer.original)
-        self.buffers.make_resident([*kernel.arrays, place])
-        self.evaluate(kernel, [place])
-        double_buffer.swap(place)
+        self.buffers.make_resident([*kernel.arrays, target])
+        self.evaluate(kernel, [target])
+        double_buffer.swap(target)
         return True
 
 
 def _fits(out: Tracer, nodes: Sequence[Node]) -> bool:
-    """Tell whether what has the nodes' one shape can be written to it."""
+    """Return True if all nodes have the shape of `out`, and it is writeable."""
     array = out.node.array
     shape = out.node.shape
     for node in nodes:
@@ -349,7 +353,7 @@ class _Flags(NamedTuple):
 
 
 class _ShapeStub:
-    """Stands for an array of a shape, where shapes are compared."""
+    """A shape and a `writeable` flag in place of an array, for shape checks."""
 
     def __init__(self, shape: tuple[int, ...], is_writeable: bool = True) -> None:
         self.shape = shape
@@ -357,14 +361,14 @@ class _ShapeStub:
 
 
 def cast(node: Node, dtype: DType) -> Node:
-    """Return the node converted to a type."""
+    """Return a node that casts a node to a dtype."""
     native = dtype.newbyteorder("=")
     return Node(conversion(native), (node,), DEFAULT_OPTIONS, native, node.shape, node.steps + 1)
 
 
 @functools.cache
 def conversion(wanted: DType) -> ElementFunction:
-    """Return the function that converts to a type, or copies."""
+    """Return the function that casts to a dtype, or copies."""
 
     def astype(a: Any, **_: Any) -> Any:
         return np.asarray(a).astype(wanted)[()]

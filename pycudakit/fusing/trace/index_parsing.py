@@ -1,4 +1,4 @@
-"""What an index asks for: a view, elements at some places, or those that a mask keeps."""
+"""Classification of index expressions: basic (views), integer arrays, and boolean masks."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pycudakit.fusing.memory.tracer import Tracer
 
 
 def parts(index: Any) -> tuple[Any, ...]:
-    """Return the parts of an index."""
+    """Return an index as a tuple of its parts."""
     return index if type(index) is tuple else (index,)
 
 
-WITH_TRACER = "with a tracer"  # true, as every string
+WITH_TRACER = "with a tracer"  # truthy, as every string
 
 
 def is_basic(index: Any) -> bool | str:
-    """Tell whether an index makes a view, and whether it has a tracer's value."""
-    found: bool | str = True
+    """Return True for a basic index, WITH_TRACER for one that contains tracers, False for any other."""
+    result: bool | str = True
     for part in index if type(index) is tuple else (index,):
         kind = type(part)
         if kind is slice:
             if type(part.start) is Tracer or type(part.stop) is Tracer or type(part.step) is Tracer:
-                found = WITH_TRACER
+                result = WITH_TRACER
             continue
         if kind is int or part is None or part is Ellipsis:
             continue
@@ -35,14 +35,14 @@ def is_basic(index: Any) -> bool | str:
         if kind is Tracer or isinstance(part, np.ndarray):  # NumPy copies for one without dimensions, too
             if part.ndim or part.dtype.kind not in "iu":
                 return False
-            found = WITH_TRACER
+            result = WITH_TRACER
         elif not hasattr(part, "__index__"):
             return False
-    return found
+    return result
 
 
 def is_view_at(array: Array, index: Any, value: Array | None) -> bool:
-    """Tell whether a value is the very elements that it is to be written to."""
+    """Return True if a value is the same view as the indexed elements, so that a write changes nothing."""
     if value is None or not all(type(p) is slice or p is Ellipsis or type(p) is int for p in parts(index)):
         return False
     part = array[index]
@@ -56,41 +56,41 @@ def is_view_at(array: Array, index: Any, value: Array | None) -> bool:
 
 
 def is_mask(part: Any) -> bool:
-    """Tell whether a part of an index is a mask."""
+    """Return True if a part of an index is a boolean mask."""
     return (type(part) is Tracer or isinstance(part, np.ndarray)) and part.dtype == np.bool_
 
 
 class IntegerIndex(NamedTuple):
-    """What an index of integer arrays means: a view, and the arrays, which stand for as many of its axes."""
+    """A parsed integer-array index: a basic index for a view, and the arrays that index its adjacent axes."""
 
     view: tuple[Any, ...]
-    axis: int  # the first of them
+    axis: int  # the first indexed axis
     arrays: list[Any]
 
 
 def parse_integer_index(index: Any, shape: tuple[int, ...]) -> IntegerIndex | None:
-    """Return what an index with arrays of integers picks; None for what NumPy alone takes.
+    """Parse an index with integer arrays; return None for an index that is left to NumPy.
 
-    A mask that is no tracer counts as the integers that it stands for.
+    A mask that is not a tracer is converted to integer arrays.
     """
-    given: list[Any] = []
+    parsed: list[Any] = []
     for part in parts(index):
-        taken = _taken(part, shape, given)
-        if taken is None:
+        new_parts = _parse_part(part, shape, parsed)
+        if new_parts is None:
             return None
-        given += taken
-    places = [place for place, part in enumerate(given) if _is_picking(part)]
-    if not places or places[-1] - places[0] >= len(places):
+        parsed += new_parts
+    positions = [position for position, part in enumerate(parsed) if _is_index_array(part)]
+    if not positions or positions[-1] - positions[0] >= len(positions):
         return None
-    taken_up = sum(part is not None and part is not Ellipsis for part in given)
-    if taken_up > len(shape) or sum(part is Ellipsis for part in given) > 1:
-        return None  # which is an error
-    view = tuple([slice(None) if _is_picking(part) else part for part in given])
-    before = given[: places[0]]
+    consumed_axes = sum(part is not None and part is not Ellipsis for part in parsed)
+    if consumed_axes > len(shape) or sum(part is Ellipsis for part in parsed) > 1:
+        return None  # NumPy raises
+    view = tuple([slice(None) if _is_index_array(part) else part for part in parsed])
+    before = parsed[: positions[0]]
     axis = len(before)
     if _has_ellipsis(before):
-        axis += len(shape) - taken_up - 1
-    return IntegerIndex(view, axis, [given[place] for place in places])
+        axis += len(shape) - consumed_axes - 1
+    return IntegerIndex(view, axis, [parsed[position] for position in positions])
 
 
 def _array_of(numbers: list[Any]) -> Array | None:
@@ -98,25 +98,25 @@ def _array_of(numbers: list[Any]) -> Array | None:
         return None
     try:
         return np.asarray(numbers)
-    except ValueError:  # it is ragged
+    except ValueError:  # a ragged list
         return None
 
 
-def _has_ellipsis(given: list[Any]) -> bool:
-    return any(part is Ellipsis for part in given)
+def _has_ellipsis(index_parts: list[Any]) -> bool:
+    return any(part is Ellipsis for part in index_parts)
 
 
-def _is_picking(part: Any) -> bool:
+def _is_index_array(part: Any) -> bool:
     return type(part) is Tracer or isinstance(part, np.ndarray)
 
 
-def _taken(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | None:
-    """Return what to take a part of an index for, behind others."""
+def _parse_part(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | None:
+    """Convert a part of an index that follows `before`; return None for a part that is left to NumPy."""
     if part is None or part is Ellipsis or type(part) is slice:
         contains_tracer = type(part) is slice and Tracer in map(type, (part.start, part.stop, part.step))
         return None if contains_tracer else [part]
     array: Any = _array_of(part) if type(part) is list else part
-    if not _is_picking(array) or not array.ndim or not array.size:
+    if not _is_index_array(array) or not array.ndim or not array.size:
         return None
     if array.dtype.kind in "iu":
         return [array]
@@ -127,7 +127,7 @@ def _taken(part: Any, shape: tuple[int, ...], before: list[Any]) -> list[Any] | 
 
 
 def flat_index(trace: Any, arrays: list[Any], lengths: tuple[int, ...], axis: int) -> Any:
-    """Return the places of elements among those of several axes in a row, by their indices along each."""
+    """Combine indices along adjacent axes to flat indices of the merged axis."""
     if len(arrays) == 1:
         return arrays[0]
     flat: Any = 0
@@ -137,14 +137,14 @@ def flat_index(trace: Any, arrays: list[Any], lengths: tuple[int, ...], axis: in
     return cast("Tracer", flat)
 
 
-def nonnegative_index(trace: Any, places: Any, length: int, axis: int) -> Any:
-    """Return places that count from the first element; raise NumPy's error for those that are none."""
-    if places.size and trace.resolved(np.max(np.maximum(places, ~places))) >= length:
-        raise index_error_of(trace.resolved(places), length, axis)
-    return np.where(places < 0, places + length, places)
+def nonnegative_index(trace: Any, indices: Any, length: int, axis: int) -> Any:
+    """Convert negative indices; raise NumPy's error for an index that is out of bounds."""
+    if indices.size and trace.resolved(np.max(np.maximum(indices, ~indices))) >= length:
+        raise index_error_of(trace.resolved(indices), length, axis)
+    return np.where(indices < 0, indices + length, indices)
 
 
-def index_error_of(places: Array, length: int, axis: int) -> IndexError:
-    """Return NumPy's error for the first place that is none."""
-    wrong = places[(places < -length) | (places >= length)][0]
+def index_error_of(indices: Array, length: int, axis: int) -> IndexError:
+    """Return NumPy's error for the first index that is out of bounds."""
+    wrong = indices[(indices < -length) | (indices >= length)][0]
     return IndexError(f"index {wrong} is out of bounds for axis {axis} with size {length}")

@@ -1,4 +1,4 @@
-"""Views of tracers, elements at some places, and what is written to either."""
+"""Indexing of tracers: views, selected elements, and writes to both."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from pycudakit.fusing.trace.index_parsing import (
     parts,
 )
 
-_MAX_SCALAR_READS = 16  # elements that come from the device by themselves: then all of their array does
+_MAX_SCALAR_READS = 16  # reads of single elements of a resident array, before all of it is downloaded
 
 
 class IndexingTrace(ElementwiseTrace):
-    """A call of a fused function, with what it asks of parts of its arrays."""
+    """An `ElementwiseTrace` that records indexing and writes."""
 
-    # Writes a function of NumPy's down, with its arguments and keywords.
+    # Records a NumPy function with its arguments and keywords. A subclass defines it.
     call: Callable[..., Any]
 
     def view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Any:
-        """Return what stands for a view of it; of a number, for a copy."""
+        """Return a tracer of a view of an array; for a scalar, a copy."""
         if tracer.is_scalar:
             return self.wrap(make(self.to_host(tracer)[()]))
         if self.has_fallen_back:
@@ -53,60 +53,68 @@ class IndexingTrace(ElementwiseTrace):
             if deferred is not None:
                 return deferred
         array = self.materialize(tracer)
-        made = make(array)
-        if type(made) is not np.ndarray:
+        result = make(array)
+        if type(result) is not np.ndarray:
             return self.wrap(make(self.to_host(tracer)))
         buffer = tracer.node.buffer
         assert buffer is not None  # noqa: S101
-        if made.size and not buffer.overlaps(made):  # a copy: of the host's values, unless one there will do
+        if result.size and not buffer.overlaps(
+            result
+        ):  # a copy, made on the host unless a contiguous one is made on the device
             if buffer.is_resident and array.dtype.isnative and not array.flags.c_contiguous:
                 return self.view(self.call(np.copy, (tracer, "C"), {}), make)
             buffer.sync_to_host()
             return self.tracer_for(make(array))
-        return Tracer(self, leaf(made, buffer))
+        return Tracer(self, leaf(result, buffer))
 
     def set_view_attribute(self, tracer: Tracer, attribute: str, value: Any) -> None:
-        """Have a tracer be another view of its memory: one that an array becomes with an attribute set."""
+        """Set `shape`, `dtype` or `strides` of a tracer: it becomes another view of its memory."""
         array = self.in_caller_memory(tracer)
-        seen: Any = array[()] if tracer.is_scalar else array.view()
-        setattr(seen, attribute, self.resolved(value))
-        if seen.dtype not in CODES:
-            raise errors.Unsupported(f"{self.name}: an array that it writes down cannot become {seen.dtype}")
-        tracer.node = leaf(seen, tracer.node.buffer)
+        view: Any = array[()] if tracer.is_scalar else array.view()
+        setattr(view, attribute, self.resolved(value))
+        if view.dtype not in CODES:
+            raise errors.Unsupported(f"{self.name}: a traced array cannot become {view.dtype}")
+        tracer.node = leaf(view, tracer.node.buffer)
 
     def view_as(self, tracer: Tracer, *dtype: Any) -> Tracer:
-        """Return what stands for another view of its memory, of a type or of its own."""
+        """Return a tracer of `array.view(*dtype)`."""
         array = self.in_caller_memory(tracer)
         return Tracer(self, leaf(array.view(*dtype), tracer.node.buffer))
 
     def _deferred_view(self, node: Node, make: Callable[[Array], Any]) -> Tracer | None:
-        """Return a view of what waits for a reduction, as `m[:, None]` is one, which has the same rows."""
+        """Return a deferred view, such as `m[:, None]`, of a node that depends on a reduction."""
         if not self.depends_on_row_reductions(node):
             return None
         layout_stub = np.empty(node.shape, np.bool_)
-        made = make(layout_stub)
-        is_same = type(made) is np.ndarray and made.flags.c_contiguous and made.size == layout_stub.size
-        if not (is_same and address_of(made) == address_of(layout_stub) and made.shape[:1] == node.shape[:1]):
+        stub_view = make(layout_stub)
+        has_same_elements = (
+            type(stub_view) is np.ndarray
+            and stub_view.flags.c_contiguous
+            and stub_view.size == layout_stub.size
+        )
+        if not (
+            has_same_elements
+            and address_of(stub_view) == address_of(layout_stub)
+            and stub_view.shape[:1] == node.shape[:1]
+        ):
             return None
         if not node.is_fusion_barrier:
             self.defer_until_reductions(node)
-        view = view_of(node, make, made.shape)
+        view = view_of(node, make, stub_view.shape)
         self.defer_until_reductions(view)
         return self.defer(Tracer(self, view))
 
     def get(self, tracer: Tracer, index: Any) -> Any:
-        """Return a view, or the elements at some places."""
+        """Return a tracer of a view or of the selected elements."""
         if self.has_fallen_back:
             return self.resolved(tracer)[self._host_index(index)]
         if tracer.is_scalar:
             return self.wrap(self.to_host(tracer)[()][self.resolved(index)])
         basic = is_basic(index)
         if not basic:
-            picked = (
-                None if self.fall_back_if_slow() else self.run_handler(self._take_by_index, tracer, index)
-            )
-            if picked is not None:
-                return picked
+            taken = None if self.fall_back_if_slow() else self.run_handler(self._take_by_index, tracer, index)
+            if taken is not None:
+                return taken
         if basic:
             if basic is not WITH_TRACER:
                 if self.engine == "auto":
@@ -121,32 +129,34 @@ class IndexingTrace(ElementwiseTrace):
                     deferred = self._deferred_view(node, lambda array: array[index])
                     if deferred is not None:
                         return deferred
-                found = (self.materialize(tracer) if array is None or node.buffer is None else array)[index]
-                if type(found) is np.ndarray:
-                    return Tracer(self, leaf(found, tracer.node.buffer))
+                selected = (self.materialize(tracer) if array is None or node.buffer is None else array)[
+                    index
+                ]
+                if type(selected) is np.ndarray:
+                    return Tracer(self, leaf(selected, tracer.node.buffer))
                 buffer = tracer.node.buffer
                 if buffer is not None and buffer.is_resident:
                     if buffer.scalar_reads < _MAX_SCALAR_READS or type(buffer) is ImportedBuffer:
                         buffer.scalar_reads += 1
                         part = self._part(self.materialize(tracer), index, False)
                         return self.apply(conversion(tracer.node.dtype), (Tracer(self, leaf(part, buffer)),))
-                    found = self.to_host(tracer)[index]
-                return Tracer(self, leaf(np.asarray(found)), True)
+                    selected = self.to_host(tracer)[index]
+                return Tracer(self, leaf(np.asarray(selected)), True)
         elif any(is_mask(part) for part in parts(index)):
             self.note_graph_break(
                 "the number of elements that a mask keeps", "use numpy.where() to keep the shape"
             )
-            kept = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
-            if kept is not None:
-                return kept
+            compressed = self.run_handler(self._compress_by_mask, tracer, index) if is_mask(index) else None
+            if compressed is not None:
+                return compressed
         return self.wrap(self.to_host(tracer)[self.resolved(index)])
 
     def _take_by_index(self, tracer: Tracer, index: Any) -> Any:
-        """Return the elements that arrays of integers pick, by `take`; None where that is NumPy's."""
-        picked = parse_integer_index(index, tracer.shape)
-        if picked is None or not self._is_worth_taking(tracer, picked.arrays):
+        """Select elements by integer arrays, with `take`; return None for an index that is left to NumPy."""
+        parsed = parse_integer_index(index, tracer.shape)
+        if parsed is None or not self._is_worth_taking(tracer, parsed.arrays):
             return None
-        array: Array = self.materialize(tracer)[picked.view]
+        array: Array = self.materialize(tracer)[parsed.view]
         if not (array.size and array.dtype.isnative and is_c_ordered(array)):
             return None
         if not array.flags.c_contiguous:
@@ -154,34 +164,34 @@ class IndexingTrace(ElementwiseTrace):
                 return None
             tracer = Tracer(self, leaf(array, tracer.node.buffer)).copy()
             array = self.materialize(tracer)
-        axis, arrays = picked.axis, [self._as_index(each) for each in picked.arrays]
+        axis, arrays = parsed.axis, [self._as_index(each) for each in parsed.arrays]
         lengths = array.shape[axis : axis + len(arrays)]
         rest = array.shape[axis + len(arrays) :]
         if len(arrays) > 1:
             array = array.reshape((*array.shape[:axis], math.prod(lengths), *rest))
-        place = flat_index(self, arrays, lengths, axis)
-        found = self.call(np.take, (Tracer(self, leaf(array, tracer.node.buffer)), place, axis), {})
+        indices = flat_index(self, arrays, lengths, axis)
+        taken = self.call(np.take, (Tracer(self, leaf(array, tracer.node.buffer)), indices, axis), {})
         if not axis:
-            return found
-        # NumPy has what is picked first in memory, and the rest within.
-        behind = tuple(range(axis, axis + place.ndim))
-        ahead = tuple(range(place.ndim))
-        moved = self.call(np.copy, (self.view(found, lambda a: np.moveaxis(a, behind, ahead)), "C"), {})
+            return taken
+        # In NumPy's result, the indexed axes come first in memory.
+        behind = tuple(range(axis, axis + indices.ndim))
+        ahead = tuple(range(indices.ndim))
+        moved = self.call(np.copy, (self.view(taken, lambda a: np.moveaxis(a, behind, ahead)), "C"), {})
         return self.view(moved, lambda a: np.moveaxis(a, ahead, behind))
 
     def _compress_by_mask(self, tracer: Tracer, mask: Any) -> Any:
-        """Return the elements that a mask keeps, where that can be on the device; else None."""
+        """Select elements by a mask on the device; return None if that is impossible."""
         if not self.buffers.scope.is_open or type(mask) is not Tracer or not (mask.ndim and mask.size):
             return None
         array, shape = self.materialize(tracer), mask.shape
         if shape != array.shape[: len(shape)] or not (array.flags.c_contiguous and array.dtype.isnative):
             return None
         merged = array.reshape(mask.size, *array.shape[len(shape) :])
-        place = self.call(np.flatnonzero, (mask,), {})
-        return self.call(np.take, (Tracer(self, leaf(merged, tracer.node.buffer)), place, 0), {})
+        indices = self.call(np.flatnonzero, (mask,), {})
+        return self.call(np.take, (Tracer(self, leaf(merged, tracer.node.buffer)), indices, 0), {})
 
     def _as_index(self, integers: Any) -> Tracer:
-        """Return integers as pycudakit takes them for indices."""
+        """Return integers as an int64 tracer, as pycudakit takes indices."""
         if type(integers) is not Tracer:
             node, _ = self.leaf_of(integers)
             assert node is not None  # noqa: S101
@@ -190,23 +200,23 @@ class IndexingTrace(ElementwiseTrace):
         return result
 
     def _is_worth_taking(self, tracer: Tracer, indices: Sequence[Any]) -> bool:
-        """Tell whether elements by indices are not better left to NumPy, whose bits are the same."""
+        """Return True if `take` on the engine pays: for large or device-resident arrays."""
         if max(each.size for each in indices) > SMALL or tracer.size > SMALL:
             return True
         nodes = [each.node for each in (tracer, *indices) if type(each) is Tracer]
         return any(node.buffer is not None and node.buffer.is_resident for node in nodes)
 
     def set(self, tracer: Tracer, index: Any, value: Any) -> None:
-        """Write to a view, or to the elements at some places."""
+        """Write to a view or to the selected elements."""
         if self.fall_back_if_slow():
             self.resolved(tracer)[self._host_index(index)] = self.resolved(value)
             return None
         self.flush_if_errstate_changed()
         basic = is_basic(index)
-        # Of an index that has values, others are read on the way.
+        # An index with tracers reads their values, which may change the buffer.
         array = self.materialize(tracer) if basic is True else self.in_caller_memory(tracer)
         if type(value) is Tracer and is_view_at(array, index, value.node.array):
-            return None  # what Python does after it changed a view in place
+            return None  # `a[i] += b` assigns the view that it has changed
         if basic:
             part = self._part(array, index, basic is True)
             node = self._value_for(part, value)
@@ -233,7 +243,7 @@ class IndexingTrace(ElementwiseTrace):
         return None
 
     def is_writable_on_device(self, tracer: Tracer) -> bool:
-        """Tell whether an array lies side by side on the device, and may be written to."""
+        """Return True if a tracer's array is device-resident, contiguous and writeable."""
         array, buffer = self.materialize(tracer), tracer.node.buffer
         if buffer is None or not buffer.is_resident or not self.buffers.scope.is_open:
             return False
@@ -241,7 +251,7 @@ class IndexingTrace(ElementwiseTrace):
         return bool(flags.c_contiguous and flags.writeable and array.dtype.isnative and array.size)
 
     def _put_on_device(self, tracer: Tracer, index: Any, value: Any) -> bool:
-        """Write to rows by integers or by a mask on the device; tell whether that could be."""
+        """Write to rows selected by integers or by a mask, on the device; return True if it did."""
         if not self.is_writable_on_device(tracer):
             return False
         array, buffer = self.materialize(tracer), tracer.node.buffer
@@ -251,41 +261,41 @@ class IndexingTrace(ElementwiseTrace):
             ahead = index.ndim
             if index.shape != array.shape[:ahead] or shape[1:] != array.shape[ahead:] or not shape:
                 return False
-            places = self.call(np.flatnonzero, (index,), {})
+            row_indices = self.call(np.flatnonzero, (index,), {})
             array = array.reshape(index.size, *array.shape[ahead:])
-            if shape[0] != places.size or not places.size:
+            if shape[0] != row_indices.size or not row_indices.size:
                 return False
         else:
-            picked = parse_integer_index(index, array.shape) if len(parts(index)) == 1 else None
-            if picked is None or len(picked.arrays) != 1 or picked.axis:
+            parsed = parse_integer_index(index, array.shape) if len(parts(index)) == 1 else None
+            if parsed is None or len(parsed.arrays) != 1 or parsed.axis:
                 return False
-            places = self._as_index(picked.arrays[0])
+            row_indices = self._as_index(parsed.arrays[0])
         rest = array.shape[1:]
-        wanted = rest if len(shape) <= len(rest) else (*places.shape, *rest)
-        is_repeated_often = math.prod(wanted) > max(math.prod(shape), array.size)
-        if is_repeated_often or not broadcasts_to(shape, wanted):
+        values_shape = rest if len(shape) <= len(rest) else (*row_indices.shape, *rest)
+        is_repeated_often = math.prod(values_shape) > max(math.prod(shape), array.size)
+        if is_repeated_often or not broadcasts_to(shape, values_shape):
             return False
-        values = np.empty(wanted, array.dtype)
+        values = np.empty(values_shape, array.dtype)
         node = self._value_for(values, value)
         if node is None:
             return False
-        self.before_write(buffer)  # which what is written now may read
+        self.before_write(buffer)  # the written value may read the buffer
         values_on_device = self._write_on_device(values, node)
-        indices = self.materialize(places)
+        indices = self.materialize(row_indices)
         if not indices.flags.c_contiguous or buffer.overlaps(indices):
-            indices = np.empty(places.shape, np.int64)
-            places = self._write_on_device(indices, places.node)
+            indices = np.empty(row_indices.shape, np.int64)
+            row_indices = self._write_on_device(indices, row_indices.node)
         self.buffers.make_resident([array, indices, values])
         try:
-            put_rows(array, indices, values, 1 if wanted == rest else indices.size)
+            put_rows(array, indices, values, 1 if values_shape == rest else indices.size)
         except IndexError:
-            raise index_error_of(self.to_host(places), len(array), 0) from None
+            raise index_error_of(self.to_host(row_indices), len(array), 0) from None
         self.record_kernel("put", array.shape, [indices, values], [array])
-        del values_on_device, places
+        del values_on_device, row_indices
         return True
 
     def _write_on_device(self, array: Array, node: Node) -> Tracer:
-        """Return what stands for a new array, which has a value, on the device."""
+        """Write a value to a new device-resident array; return its tracer."""
         buffer = self.buffers.buffer_for(array)
         buffer.make_resident(residency.TEMPORARY)
         tracer = Tracer(self, leaf(array, buffer))
@@ -293,42 +303,42 @@ class IndexingTrace(ElementwiseTrace):
         return tracer
 
     def _part(self, array: Array, index: Any, is_plain: bool) -> Array:
-        """Return the view at an index, which may be of one element."""
+        """Return the view at a basic index; for one element, a 0-d view."""
         part = array[index] if is_plain else None
         if type(part) is np.ndarray:
             return part
-        given = tuple([self._plain_index(each) for each in parts(index)])
-        view: Array = array[given if ... in given else (*given, ...)]
+        plain_index = tuple([self._plain_index(each) for each in parts(index)])
+        view: Array = array[plain_index if ... in plain_index else (*plain_index, ...)]
         return view
 
     def _host_index(self, index: Any) -> Any:
-        """Return an index with arrays for all that stands for some; of numbers alone soon."""
+        """Return an index with arrays in place of tracers; fast for an index of integers."""
         for part in index if type(index) is tuple else (index,):
             if type(part) is not int:
                 return self.resolved(index)
         return index
 
     def _plain_index(self, part: Any) -> Any:
-        """Return a part of an index that makes views, of Python's numbers alone."""
+        """Return a part of a basic index with Python integers in place of tracers."""
         part = self.resolved(part)
-        return int(part) if isinstance(part, (np.ndarray, np.generic)) else part  # of integers, by then
+        return int(part) if isinstance(part, (np.ndarray, np.generic)) else part  # only integers are left
 
     def _chosen(self, mask: Any, yes: Tracer, no: Tracer) -> Tracer:
         chosen: Tracer = self.apply(non_ufuncs.WHERE, (mask, yes, no))
         return chosen
 
     def _value_for(self, target: Array, value: Any) -> Node | None:
-        """Return the node of what is to be written to an array; None for what NumPy alone takes."""
+        """Return the node of a value to write to `target`; None for a value that is left to NumPy."""
         (value,) = self.resolve_foreign_tracers((value,))
         if type(value) is Tracer:
             node = value.node
         elif type(value) in (int, float, bool):
             node = leaf(_number_as(value, target))
         else:
-            found, _ = self.leaf_of(value)
-            if found is None:
+            leaf_node, _ = self.leaf_of(value)
+            if leaf_node is None:
                 return None
-            node = found
+            node = leaf_node
         shape = node.shape
         if shape == target.shape:
             return node
@@ -348,17 +358,17 @@ class IndexingTrace(ElementwiseTrace):
     def write_by_numpy(
         self, function: Any, tracer: Tracer, rest: tuple[Any, ...], keywords: dict[str, Any] | None = None
     ) -> None:
-        """Have a function write to an array in the host's memory, with the rest of its arguments."""
+        """Call a function that writes to a tracer's array on the host."""
         array = self.in_caller_memory(tracer)
         buffer = tracer.node.buffer
         assert buffer is not None  # noqa: S101
-        given, named = self.resolved(rest), self.resolved(keywords or {})
+        arguments, keyword_values = self.resolved(rest), self.resolved(keywords or {})
         self.before_write(buffer)
         buffer.sync_to_host()
         before = None if self.passes is None else last_call()
         try:
-            function(array, *given, **named)
-        finally:  # some write before they raise
+            function(array, *arguments, **keyword_values)
+        finally:  # the function may write before it raises
             buffer.mark_host_dirty()
         reads = [s.node.array for s in iter_tracers((rest, keywords)) if s.node.array is not None]
         self.record_kernel(getattr(function, "__name__", "put"), array.shape, reads, [array], before)
@@ -366,7 +376,7 @@ class IndexingTrace(ElementwiseTrace):
 
 def _number_as(value: float, target: Array) -> Array:
     result = np.empty((), target.dtype)
-    result[...] = value  # raises for what the type has not, as NumPy does
+    result[...] = value  # raises as NumPy does if the dtype cannot hold the value
     return result
 
 

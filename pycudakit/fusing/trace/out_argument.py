@@ -1,6 +1,7 @@
-"""Calls whose results are wanted in `out`, an array on the device: without it, and what is copied there.
+"""`out=` on device arrays: compute without `out`, then cast and copy the result into it.
 
-So `out` may lie in any steps, and be of another type, wherever a function leaves its results itself.
+NumPy's casting rules decide whether that is allowed. So `out` may have any strides and another dtype, even if
+the function itself writes contiguous arrays only.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ import numpy as np
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit.fusing.memory.tracer import Tracer
 
-# Functions that compute in the type of the array's and that of `out` together, if no other is asked for.
+# Functions that compute in the common dtype of the array and `out`, unless `dtype` is given.
 _NAMES = """cumprod cumsum cumulative_prod cumulative_sum exclusive_scan nancumprod nancumsum nanprod nansum
 prod sum trace"""
 _OF_BOTH = frozenset(_NAMES.split())
-# And those that round once, to the type of `out`, if that is one of floats.
+# Functions that round once, to the dtype of `out`, if that is a float.
 _ROUND_ONCE = frozenset(("mean", "nanmean", "nanstd", "nanvar", "std", "var"))
 _EXTREMES = frozenset(("amax", "amin", "max", "min", "nanmax", "nanmin"))
-# And those that take any integers for others.
+# Functions that cast between any integers.
 _WRAP = _OF_BOTH | _EXTREMES
-# And those that convert to no other type, or in other steps than all at the end.
+# Functions that need an `out` of the result's dtype, or that cast before their last step.
 _NAMES = """all any argmax argmin choose cummax cummin dot einsum median nanargmax nanargmin nanmedian
 percentile ptp quantile"""
 _EXACT = frozenset(_NAMES.split())
-# And those that are no ufuncs, and take their `out` in a tuple as ufuncs do.
+# Functions that accept `out` in a tuple, as ufuncs do.
 _LIKE_UFUNCS = frozenset(("clip", "cumulative_prod", "cumulative_sum", "nanmax", "nanmin"))
 
 
 class CallWithoutOut(NamedTuple):
-    """A call without its `out`."""
+    """A call without its `out` argument, and the `out` that takes the result."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -41,7 +42,7 @@ class CallWithoutOut(NamedTuple):
     out: Tracer
 
     def accepts_result(self, result: Any) -> bool:
-        """Tell whether `out` takes a result, as NumPy has it take that."""
+        """Return True if NumPy would let `out` take a result."""
         own = self.out.dtype
         if type(result) is not Tracer or result.shape != self.out.shape or own not in CODES:
             return False
@@ -52,71 +53,71 @@ class CallWithoutOut(NamedTuple):
 
 
 def unwrap_out(name: str, out: Any) -> Any:
-    """Return the only array in a tuple, where NumPy's function of a name takes one; or what is given."""
+    """Unwrap `out` from a tuple of one, for functions that accept this; else return it unchanged."""
     if type(out) is tuple and len(out) == 1:
-        is_taken = name in _LIKE_UFUNCS or isinstance(vars(np).get(name), np.ufunc)
-        return out[0] if is_taken else out
+        accepts_tuple = name in _LIKE_UFUNCS or isinstance(vars(np).get(name), np.ufunc)
+        return out[0] if accepts_tuple else out
     return out
 
 
 def accepts_result(out: Any, result: Any) -> bool:
-    """Tell whether a result may be written to an array as elementwise functions have it."""
+    """Return True if a result may be written to `out` under the casting rules of ufuncs."""
     are_both = type(out) is type(result) is Tracer and out.flags.writeable and out.shape == result.shape
     return bool(are_both and out.dtype in CODES and np.can_cast(result.dtype, out.dtype, "same_kind"))
 
 
 @functools.lru_cache(1024)
 def _positions(function: Callable[..., Any]) -> dict[str, int]:
-    """Return which arguments the parameters are that need not be named."""
+    """Return the positions of the parameters that may be positional or keyword."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return {}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return {each.name: place for place, each in enumerate(parameters) if each.kind is kind}
+    return {each.name: index for index, each in enumerate(parameters) if each.kind is kind}
 
 
 def with_out_as_keyword(
     function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return a call's arguments; of one with an `out`, that, `dtype` and what follows by their names."""
-    count, places = len(arguments), _positions(function)
-    place = places.get("out", count)
-    if (arguments[place] if place < count else keywords.get("out")) is None:
+    """Pass `out`, `dtype` and what follows as keywords, if a call has an `out`."""
+    count, positions = len(arguments), _positions(function)
+    out_position = positions.get("out", count)
+    if (arguments[out_position] if out_position < count else keywords.get("out")) is None:
         return arguments, keywords
-    first = min(place, places.get("dtype", count))
-    given = {name: arguments[at] for name, at in places.items() if first <= at < count}
-    if len(given) < count - first or not given.keys().isdisjoint(keywords):  # which raises
+    first = min(out_position, positions.get("dtype", count))
+    named = {name: arguments[index] for name, index in positions.items() if first <= index < count}
+    if len(named) < count - first or not named.keys().isdisjoint(keywords):  # NumPy raises
         return arguments, keywords
-    return arguments[:first], {**given, **keywords}
+    return arguments[:first], {**named, **keywords}
 
 
 def split_out(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> CallWithoutOut | None:
-    """Return a call without its `out`, which is named, if that may lie on the device."""
+    """Split a call whose keyword `out` is a writeable tracer; return None for other calls."""
     out = unwrap_out(function.__name__, keywords.get("out"))
     rest = {key: value for key, value in keywords.items() if key != "out"}
     if type(out) is not Tracer or out.is_scalar or not out.flags.writeable:
         return None
     name = function.__name__
     if name == "ptp" and arguments and getattr(arguments[0], "dtype", None) != out.dtype:
-        return None  # NumPy puts the greatest there first, and takes the least off
+        return None  # NumPy stores the maximum in `out`, then subtracts the minimum
     if name in _EXTREMES and "initial" in rest and arguments and type(arguments[0]) is Tracer:
-        of, *others = arguments
-        common = np.result_type(of.dtype, out.dtype)  # which the initial value is of, too
+        operand, *others = arguments
+        common = np.result_type(operand.dtype, out.dtype)  # also the dtype of the initial value
         if common not in CODES:
             return None
-        arguments = (of if of.dtype == common else of.astype(common), *others)
+        arguments = (operand if operand.dtype == common else operand.astype(common), *others)
     dtype = _dtype_for_out(name, arguments, out.dtype)
     if dtype is not None and rest.get("dtype") is None:
         rest["dtype"] = dtype
     return CallWithoutOut(name, arguments, rest, out)
 
 
-def _dtype_for_out(name: str, arguments: tuple[Any, ...], own: DType) -> DType | None:
-    """Return the type that a function computes in for its `out`, if that may not be its usual one."""
-    of = arguments[0] if arguments else None
-    if type(of) is not Tracer or own == of.dtype:
+def _dtype_for_out(name: str, arguments: tuple[Any, ...], out_dtype: DType) -> DType | None:
+    """Return the dtype in which a function computes for its `out`; None for its default."""
+    operand = arguments[0] if arguments else None
+    if type(operand) is not Tracer or out_dtype == operand.dtype:
         return None
     if name in _ROUND_ONCE:
-        return own if own.kind == "f" else None
-    return np.result_type(own, of.dtype) if name in _OF_BOTH else None
+        return out_dtype if out_dtype.kind == "f" else None
+    return np.result_type(out_dtype, operand.dtype) if name in _OF_BOTH else None

@@ -1,4 +1,8 @@
-"""One call of a fused function: what it asks of its arrays, as NumPy has it asked."""
+"""`Trace`: one traced call of a fused function.
+
+Tracers pass all operators, ufuncs (NEP 13) and NumPy functions (NEP 18) to their trace, which records them,
+calls a handler, or runs NumPy on the host (a graph break).
+"""
 
 from __future__ import annotations
 
@@ -25,16 +29,16 @@ from pycudakit.fusing.trace.where_argument import is_mask_of, masked
 
 
 class Trace(IndexingTrace):
-    """What a fused function asks for while it runs.
+    """The trace of one call.
 
     Parameters
     ----------
     name
-        The function's.
+        The function's name.
     handlers
-        Of NumPy's functions, which are no ufuncs, who takes them: called with the trace first.
+        Mapping from a NumPy function to its implementation, called as ``handler(trace, *args, **kwargs)``.
     strict
-        Whether a look raises.
+        Whether a graph break raises.
     """
 
     def __init__(self, name: str, handlers: Mapping[Any, Callable[..., Any]], strict: bool) -> None:
@@ -44,7 +48,7 @@ class Trace(IndexingTrace):
     # ---- NumPy's functions ---------------------------------------------------------------------------
 
     def operate(self, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
-        """Write an operator down."""
+        """Record an operator."""
         if ufunc is np.power:
             ufunc, inputs = _power_as_numpy(inputs)
         if self.fall_back_if_slow():
@@ -55,7 +59,7 @@ class Trace(IndexingTrace):
         return self.apply(function, inputs)
 
     def operate_in_place(self, ufunc: Any, target: Tracer, other: Any) -> Tracer:
-        """Write an operator down that changes its left operand."""
+        """Record an in-place operator."""
         if ufunc is np.power:
             ufunc, inputs = _power_as_numpy((target, other))
         else:
@@ -70,7 +74,7 @@ class Trace(IndexingTrace):
         return changed
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Write a ufunc down, or have NumPy compute it."""
+        """Record a ufunc, call its handler, or compute it in NumPy."""
         inputs, keywords = self.resolve_foreign_tracers(inputs), self.resolve_foreign_tracers(keywords)
         if self.fall_back_if_slow():
             return self._call_numpy(getattr(ufunc, method), inputs, keywords)
@@ -130,20 +134,20 @@ class Trace(IndexingTrace):
         dtype: Any = None,
         casting: str = "same_kind",
     ) -> Any:
-        """Write a ufunc down that leaves elements as they are."""
+        """Record a ufunc with a mask."""
         if type(target) is not Tracer or not is_mask_of(where, target.shape):
             return NotImplemented
-        if function.name == "power" and target.dtype.kind in "iu":  # which may be refused for an element
+        if function.name == "power" and target.dtype.kind in "iu":  # it raises for negative exponents
             return NotImplemented
-        of_mask = masked(function, None if dtype is None else np.dtype(dtype), casting)
-        return self.apply(of_mask, (*inputs, where, target), out=target)
+        masked_function = masked(function, None if dtype is None else np.dtype(dtype), casting)
+        return self.apply(masked_function, (*inputs, where, target), out=target)
 
     def external_tracer(self, array: Array) -> Tracer:
-        """Return what stands for an array that is no argument, to be written to."""
+        """Return a tracer of an array that is not an argument, to write to it."""
         return Tracer(self, leaf(*self.buffers.latest(array, self.buffers.buffer_for(array))))
 
     def mark_escaped(self, tracer: Tracer) -> None:
-        """Bring it to the host, where others see it, and may write to it."""
+        """Mark a tracer's buffer as escaped: code outside of the trace may read and write it."""
         self.in_caller_memory(tracer)
         buffer = tracer.node.buffer
         if buffer is not None:
@@ -151,7 +155,7 @@ class Trace(IndexingTrace):
             buffer.mark_escaped()
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Write a function of NumPy's down, or have NumPy compute it."""
+        """Call the handler of a NumPy function, or compute it in NumPy."""
         arguments, keywords = self.resolve_foreign_tracers(arguments), self.resolve_foreign_tracers(keywords)
         if self.fall_back_if_slow():
             return self._call_numpy(function, arguments, keywords)
@@ -169,13 +173,13 @@ class Trace(IndexingTrace):
         arguments: tuple[Any, ...],
         keywords: dict[str, Any],
     ) -> Any:
-        """Call who takes a function; return NotImplemented for arguments that only NumPy has it take."""
+        """Call a handler; return NotImplemented for arguments that it does not support."""
         try:
             if function is not None:
                 return self.run_with_out(function, handler, arguments, keywords)
             return self.run_handler(handler, self, *arguments, **keywords)
         except errors.Unsupported:
-            if self.strict and self.breaks:  # which told of itself
+            if self.strict and self.breaks:  # the error of a graph break
                 raise
             return NotImplemented
 
@@ -186,7 +190,7 @@ class Trace(IndexingTrace):
         arguments: tuple[Any, ...],
         keywords: dict[str, Any],
     ) -> Any:
-        """Call who takes a function, and copy the result to an `out` on the device, if that can be."""
+        """Call a handler; for an `out` on the device, compute without it and copy, if possible."""
         arguments, keywords = with_out_as_keyword(function, arguments, keywords)
         without_out = split_out(function, arguments, keywords) if self.buffers.scope.is_open else None
         if without_out is not None:
@@ -199,7 +203,7 @@ class Trace(IndexingTrace):
         return result if result is NotImplemented else _out_or_result(result, keywords)
 
     def _call_numpy(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """Have NumPy compute what comes after passes were given up: nothing is deferred."""
+        """Call NumPy after the trace has fallen back: nothing is deferred."""
         result = self.wrap(function(*self.resolved(arguments), **self.resolved(keywords)))
         return _out_or_result(result, keywords)
 
@@ -211,7 +215,7 @@ class Trace(IndexingTrace):
         dtype: DType | None,
         casting: str,
     ) -> Any:
-        """Have NumPy compute an elementwise function of what it alone takes."""
+        """Compute an elementwise function in NumPy, for operands that pycudakit does not support."""
         keywords: dict[str, Any] = {} if out is None else {"out": out}
         if dtype is not None:
             keywords["dtype"] = dtype
@@ -222,7 +226,7 @@ class Trace(IndexingTrace):
     def by_numpy(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], name: str = ""
     ) -> Any:
-        """Have NumPy compute what pycudakit lacks; it may write to its arguments."""
+        """Call NumPy for a function that pycudakit lacks (a graph break); it may write to its arguments."""
         name = name or getattr(function, "__name__", str(function))
         self.note_graph_break(f"numpy.{name}(), which pycudakit lacks,", "do that outside of the function")
         return self.on_host(function, arguments, keywords, may_write=True)
@@ -230,13 +234,13 @@ class Trace(IndexingTrace):
     def on_host(
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], may_write: bool = False
     ) -> Any:
-        """Call a function with arrays."""
+        """Call a function with host arrays in place of tracers."""
         values = self.resolved(arguments), self.resolved(keywords)
         written = iter_tracers((arguments, keywords)) if may_write else ()
         buffers = [s.node.buffer for s in written if s.node.buffer is not None]
         for buffer in buffers:
             self.before_write(buffer)
-        for buffer in buffers:  # or some entries would write to the device, and others to the host
+        for buffer in buffers:  # so that all writes go to the host
             buffer.evict()
         before = None if self.passes is None else last_call()
         result = function(*values[0], **values[1])
@@ -253,14 +257,14 @@ class Trace(IndexingTrace):
         num_device_args: int = 1,
         results_stay_on_device: bool = False,
     ) -> Any:
-        """Call a function that finds its first `places` arguments on the device, and leaves results there.
+        """Call a function whose first `num_device_args` arguments and whose results may be device-resident.
 
-        Results that `results_stay_on_device` it looks at only where it says so.
+        With `results_stay_on_device`, the function reads its results on the host only if it says so.
         """
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)
-        # Copies live as long as the call: what nobody holds, the device forgets.
+        # Keeps the copies alive during the call: the device drops buffers without a reference.
         device_arguments = [self._contiguous_on_device(each) for each in arguments[:num_device_args]]
         values = [
             *map(self.device_or_host_array, device_arguments),
@@ -292,7 +296,7 @@ class Trace(IndexingTrace):
         results_stay_on_device: bool = False,
         refuse_numpy: bool = False,
     ) -> Any:
-        """Call a function with arrays, some of which are on the device, and leave its results there, too."""
+        """Call a function with device-resident arrays, and keep its results on the device."""
         held_buffers: list[Buffer] = []
         with self.keeping_results_resident(held_buffers, results_stay_on_device, refuse_numpy):
             result = function(*values, **keyword_values)
@@ -302,19 +306,19 @@ class Trace(IndexingTrace):
         return wrapped
 
     def can_write_on_device(self, out: Any) -> bool:
-        """Tell whether an entry may write to an array where it is."""
+        """Return True if a library entry may write to a tracer's array directly."""
         if type(out) is not Tracer or out.is_scalar:
             return False
         flags = self.materialize(out).flags
         return bool(flags.c_contiguous and flags.writeable and out.dtype.isnative and out.size)
 
     def _contiguous_on_device(self, argument: Any) -> Any:
-        """Return a copy of what is on the device in steps, where entries do not find it."""
+        """Return a contiguous copy of a strided device-resident array; library entries need one."""
         if type(argument) is not Tracer:
             return argument
         array, buffer = self.materialize(argument), argument.node.buffer
-        can_write_on_device = buffer is not None and buffer.is_resident and array.dtype.isnative
-        if not can_write_on_device or array.flags.c_contiguous:
+        is_on_device = buffer is not None and buffer.is_resident and array.dtype.isnative
+        if not is_on_device or array.flags.c_contiguous:
             return argument
         copy = self.tracer_for(allocator.empty(array.shape, array.dtype))
         assert copy.node.buffer is not None  # noqa: S101
@@ -323,7 +327,7 @@ class Trace(IndexingTrace):
         return copy
 
     def device_or_host_array(self, argument: Any) -> Any:
-        """Return what an entry finds on the device, if that can be, and else on the host."""
+        """Return an argument as a device-resident array if possible, else as a host array."""
         if type(argument) is not Tracer:
             return self.resolved(argument)
         array = self.materialize(argument)
@@ -341,13 +345,13 @@ class Trace(IndexingTrace):
         )
 
     def attribute(self, tracer: Tracer, name: str) -> Any:
-        """Return an attribute of the array, or a method that works on the host."""
+        """Return an attribute of the array, or a method that runs on the host."""
         self.note_graph_break(f".{name}")
         array = self.to_host(tracer)
-        found = getattr(array[()] if tracer.is_scalar else array, name)
-        if not callable(found):
-            self.mark_escaped(tracer)  # it may be another way to the memory
-            return self.wrap(found)
+        value = getattr(array[()] if tracer.is_scalar else array, name)
+        if not callable(value):
+            self.mark_escaped(tracer)  # it may give access to the memory
+            return self.wrap(value)
 
         def method(*arguments: Any, **keywords: Any) -> Any:
             return self.on_host(
@@ -361,17 +365,17 @@ class Trace(IndexingTrace):
 
 
 def _out_or_result(result: Any, keywords: Mapping[str, Any]) -> Any:
-    """Return where a call was to put its result, or that."""
+    """Return the `out` of a call if it has one, else its result."""
     out = keywords.get("out")
     if type(out) is tuple and len(out) == 1:
         (out,) = out
     elif type(out) is tuple:
-        return tuple(one if place is None else place for one, place in zip(result, out, strict=True))
+        return tuple(one if target is None else target for one, target in zip(result, out, strict=True))
     return result if out is None else out
 
 
 def _power_as_numpy(inputs: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """Return the ufunc that NumPy's operator takes for a power, and its inputs."""
+    """Return the ufunc that NumPy uses for the operator `**`, such as `square`, and its inputs."""
     base, exponent = inputs
     if type(exponent) in (int, float) and (type(base) is Tracer or isinstance(base, np.ndarray)):
         is_number = type(base) is Tracer and base.is_scalar

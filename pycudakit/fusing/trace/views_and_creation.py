@@ -1,4 +1,4 @@
-"""Views and new arrays, in a fused function."""
+"""Handlers of NumPy functions that make views, copies and new arrays, and helpers to allocate them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHAPES: dict[Any, Handler] = {}
 
 
 def implements(table: dict[Any, Handler], *functions: Any) -> Callable[[Handler], Handler]:
-    """Have a handler take functions of NumPy's."""
+    """Return a decorator that registers a handler for NumPy functions in a table."""
 
     def decorate(handler: Handler) -> Handler:
         for function in functions:
@@ -65,7 +65,7 @@ def _sliding_window_view(
     writeable: Any = False,
 ) -> Any:
     del subok
-    if writeable:  # whose elements are written one after the other
+    if writeable:  # overlapping windows: writes would have an order
         return NotImplemented
     return _view(np.lib.stride_tricks.sliding_window_view)(trace, x, window_shape, axis)
 
@@ -95,8 +95,8 @@ if hasattr(np, "unstack"):  # which is newer than NumPy 2.0
 
 def _at_least(function: Any) -> Handler:
     def handle(trace: Trace, *arrays: Any) -> Any:
-        found = [trace.view(a, function) if type(a) is Tracer else trace.wrap(function(a)) for a in arrays]
-        return found[0] if len(found) == 1 else tuple(found)
+        results = [trace.view(a, function) if type(a) is Tracer else trace.wrap(function(a)) for a in arrays]
+        return results[0] if len(results) == 1 else tuple(results)
 
     return handle
 
@@ -178,7 +178,7 @@ def _converted(trace: Trace, x: Tracer, dtype: Any) -> Tracer:
 
 
 def _reordered_copy(trace: Trace, a: Tracer, dtype: Any, order: Any) -> Tracer | None:
-    """Return a copy in an order that an array has not; None where its own will do."""
+    """Return a copy in `order`; None if the array has that order already."""
     if a.is_scalar or order not in ("C", "F", "A"):
         return None
     flags = layout_stub(a).flags
@@ -187,59 +187,59 @@ def _reordered_copy(trace: Trace, a: Tracer, dtype: Any, order: Any) -> Tracer |
     return None if flags[order] else _filled(trace, empty(trace, a.shape, dtype, order), a)
 
 
-def _filled(trace: Trace, made: Tracer, value: Any) -> Tracer:
-    trace.set(made, ..., value)
-    return made
+def _filled(trace: Trace, target: Tracer, value: Any) -> Tracer:
+    trace.set(target, ..., value)
+    return target
 
 
 def may_sort_in_c_order(a: Tracer) -> bool:
-    """Tell whether what is sorted of an array may lie in C order: on the host, it lies as the array does."""
+    """Return True if a sorted copy may be in C order; on the host, it has the order of the array."""
     return bool(a.ndim == 1 or a.flags.c_contiguous or a.owning_trace.buffers.stream)
 
 
 def layout_stub(a: Tracer) -> Array:
-    """Return what lies in memory as a tracer's array does, or will, and is not to be read."""
+    """Return an array with the memory order of a tracer's array, for its layout only."""
     node = a.node
     if node.array is not None:
         return node.array
     if node.order == "C":
         return np.empty(node.shape, node.dtype)
-    whole = [array for array in node.layout_arrays() if array.shape == node.shape]
-    return operands.allocate(node.dtype, node.shape, whole)
+    same_shape = [array for array in node.layout_arrays() if array.shape == node.shape]
+    return operands.allocate(node.dtype, node.shape, same_shape)
 
 
 def as_c_ordered(a: Any) -> Any:
-    """Return an array, or a copy if it is not in C's order, in which NumPy makes some."""
+    """Return the array if it is in C order, else a copy that is."""
     return a if type(a) is not Tracer or layout_stub(a).flags.c_contiguous else a.copy()
 
 
 def new(trace: Trace, array: Array) -> Tracer:
-    """Return what stands for an array that nobody has written to."""
-    made = trace.tracer_for(array)
-    if made.node.buffer is not None:
-        made.node.buffer.make_resident(residency.TEMPORARY)
-    return made
+    """Return a tracer of a new array, whose values are not yet written."""
+    tracer = trace.tracer_for(array)
+    if tracer.node.buffer is not None:
+        tracer.node.buffer.make_resident(residency.TEMPORARY)
+    return tracer
 
 
 def empty(trace: Trace, shape: Any, dtype: Any = float, order: Any = "C") -> Tracer:
-    """Return what stands for a new array."""
+    """Return a tracer of a new, uninitialized array."""
     return new(trace, np.empty(shape, dtype, order))
 
 
 def numbers(trace: Trace, count: int) -> Any:
-    """Return the integers from 0 on: made on the device, where nobody waits for what goes up."""
+    """Return `arange(count)`, made on the device in an asynchronous call, without an upload."""
     if not trace.buffers.scope.is_async:
         return np.arange(count)
     return trace.call(np.cumsum, (full(trace, count, 1, np.intp),), {}) - 1
 
 
 def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> Tracer:
-    """Return what stands for a new array of one value."""
+    """Return a tracer of a new array that is filled with one value."""
     number = np.asarray(value, dtype)
     if trace.engine != "cuda" or order not in ("C", "K", None):
         is_zero = not number and not (number.dtype.kind == "f" and np.signbit(number))
-        make = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)
-        return trace.tracer_for(make)
+        array = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)
+        return trace.tracer_for(array)
     sizes = (
         tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
     )
@@ -249,15 +249,15 @@ def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> 
 
 
 def broadcast_copy(trace: Trace, a: Tracer, shape: tuple[int, ...]) -> Tracer:
-    """Return a copy that an array is broadcast to, which is deferred: what reads it may read the array."""
+    """Return a deferred copy of an array, broadcast to `shape`; a kernel that reads it may read the array."""
     trace.materialize(a)
     node = a.node
-    made = trace.defer(
+    copy = trace.defer(
         Tracer(trace, Node(conversion(node.dtype), (node,), DEFAULT_OPTIONS, node.dtype, shape))
     )
     if node.buffer is not None and node.buffer.has_escaped:
-        trace.materialize(made)
-    return made
+        trace.materialize(copy)
+    return copy
 
 
 def _like(value: Any) -> Handler:
@@ -275,16 +275,16 @@ def _like(value: Any) -> Handler:
         sizes = prototype.shape if shape is None else shape
         if type(prototype) is not Tracer:
             return np.zeros(sizes, dtype) if not value else np.ones(sizes, dtype)
-        made = np.empty_like(layout_stub(prototype), dtype, order, shape=shape)
+        result = np.empty_like(layout_stub(prototype), dtype, order, shape=shape)
         if dtype not in CODES:
             if value is not None:
-                made[...] = value
-            return made
+                result[...] = value
+            return result
         if value is None:
-            return new(trace, made)
-        if made.flags.c_contiguous:
-            return full(trace, made.shape, value, dtype)
-        return _filled(trace, new(trace, made), value)
+            return new(trace, result)
+        if result.flags.c_contiguous:
+            return full(trace, result.shape, value, dtype)
+        return _filled(trace, new(trace, result), value)
 
     return handle
 
@@ -294,8 +294,8 @@ SHAPES[np.zeros_like], SHAPES[np.ones_like], SHAPES[np.empty_like] = _like(0), _
 
 @_implements(np.full_like)
 def _full_like(trace: Trace, a: Any, fill_value: Any, *arguments: Any, **keywords: Any) -> Any:
-    made = SHAPES[np.empty_like](trace, a, *arguments, **keywords)
-    if type(made) is not Tracer:
-        made[...] = trace.resolved(fill_value)
-        return made
-    return _filled(trace, made, fill_value)
+    result = SHAPES[np.empty_like](trace, a, *arguments, **keywords)
+    if type(result) is not Tracer:
+        result[...] = trace.resolved(fill_value)
+        return result
+    return _filled(trace, result, fill_value)

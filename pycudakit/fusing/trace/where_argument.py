@@ -1,4 +1,4 @@
-"""Elementwise functions of the elements that a mask keeps: `out=` has the others as they were."""
+"""Ufuncs with `where=`: elements of `out` where the mask is False keep their values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from pycudakit._runtime.ufunc_arguments import broadcasts_to
 
 @functools.lru_cache(1024)
 def masked(function: ElementFunction, dtype: DType | None, casting: str) -> ElementFunction:
-    """Return what takes the function's arguments, a mask and the old values; of the rest it does not warn."""
+    """Return a function of the arguments, a mask and the old values; masked elements raise no FP flags."""
 
     def write(builder: Builder, *arguments: Value | WeakScalar, **_: Any) -> tuple[Value]:
-        *inputs, given, old = arguments
-        mask = builder.cast(given, BOOL)
+        *inputs, mask_argument, old = arguments
+        mask = builder.cast(mask_argument, BOOL)
         assert isinstance(old, Value)  # noqa: S101
         with builder.masking(mask, function.neutral_value):
-            kept = [a if isinstance(a, WeakScalar) else builder.masked(a) for a in inputs]
-            (result,) = function.write(builder, *kept, out=(old.dtype,), dtype=dtype, casting=casting)
+            masked_inputs = [a if isinstance(a, WeakScalar) else builder.masked(a) for a in inputs]
+            (result,) = function.write(
+                builder, *masked_inputs, out=(old.dtype,), dtype=dtype, casting=casting
+            )
         with builder.naming(function.name):
             return (builder.select(mask, builder.convert(result, old.dtype), old),)
 
@@ -39,6 +41,6 @@ def masked(function: ElementFunction, dtype: DType | None, casting: str) -> Elem
 
 
 def is_mask_of(where: Any, shape: Sequence[int]) -> bool:
-    """Tell whether a mask is an array of bools that fits."""
+    """Return True if `where` is a bool array that broadcasts to `shape`."""
     is_mask = isinstance(where, np.ndarray) and where.dtype == BOOL
     return is_mask and broadcasts_to(where.shape, tuple(shape))

@@ -1,4 +1,4 @@
-"""The engines that tests run on, and how long hypothesis searches."""
+"""Shared fixtures: the engine axis, the raw library, Hypothesis profiles, and reproducible random numbers."""
 
 import ctypes
 import gc
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-os.environ["PYCUDAKIT_TUNED"] = "0"  # the cost model's tests are of the times that come with the package
+os.environ["PYCUDAKIT_TUNED"] = "0"  # tests of the cost model use its default constants
 
 import pycudakit as pk
 from pycudakit._native import loader
 
-sys.path.insert(0, str(Path(__file__).parent))  # for helpers/; --import-mode=importlib leaves it out
+sys.path.insert(0, str(Path(__file__).parent))  # for helpers/, since --import-mode=importlib does not add it
 from helpers.fake_library import settle
 
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
@@ -38,13 +38,13 @@ ENGINES = _engines()
 
 @pytest.fixture(params=ENGINES, scope="session")
 def engine(request):
-    """The name of the engine that the test's calls run on."""
+    """The engine of the test's calls; a parameter of each test that uses it."""
     return request.param
 
 
 @pytest.fixture(autouse=True)
 def _in_engine(request):
-    """Run a test that asks for `engine` inside `pk.engine(engine)`."""
+    """Run tests that use the fixture `engine` inside `pk.engine(engine)`."""
     if "engine" not in request.fixturenames:
         yield
         return
@@ -54,7 +54,7 @@ def _in_engine(request):
 
 @pytest.fixture(params=[name for name in ("cpu", "cuda") if pk.engines()[name].available])
 def raw(request):
-    """A library whose functions check none of their arguments in Python."""
+    """A library without argument checks in Python."""
     opened = ctypes.CDLL(str(loader.find(request.param)))
     opened.pk_evaluate.argtypes = [*(ctypes.c_void_p, ctypes.c_int64) * 3, *[ctypes.c_void_p] * 3]
     return opened
@@ -62,20 +62,20 @@ def raw(request):
 
 @pytest.fixture(scope="session")
 def both_engines():
-    """Skip where `cuda` is not tested: what compares it with `cpu` needs no other test of `cpu`."""
+    """Skip a comparison of `cuda` with `cpu` where `cuda` is not tested."""
     if "cuda" not in ENGINES or not pk.engines()["cpu"]:
         pytest.skip("needs the cpu and the cuda engine")
 
 
 def pytest_collection_modifyitems(items):
-    """Skip what is of the CPU engine alone where that is not tested."""
+    """Skip tests of the CPU engine only, where that is not tested."""
     if "cpu" not in ENGINES:
         for item in items:
             if item.get_closest_marker("cpu"):
                 item.add_marker(pytest.mark.skip(reason="of the cpu engine alone"))
 
 
-_generators = {}  # of each module: its generators of random numbers, and what they are before the first test
+_generators = {}  # for each module: its random generators, and their initial states
 
 
 def _generators_of(module):
@@ -84,7 +84,7 @@ def _generators_of(module):
 
 
 def pytest_collection_finish(session):
-    """Have no search for what is garbage, or is prepared, go through twenty thousand tests."""
+    """Freeze the garbage collector, so that collections do not visit the objects of 20,000 tests."""
     helpers = [module for name, module in sys.modules.items() if name.startswith("helpers.")]
     shared = [each for module in helpers for each in _generators_of(module)]
     for module in {item.module for item in session.items}:
@@ -94,6 +94,6 @@ def pytest_collection_finish(session):
 
 
 def pytest_runtest_setup(item):
-    """Have a test draw the same numbers whichever tests ran before it in its process."""
+    """Reset the module's random generators, so that a test does not depend on those before it."""
     for generator, state in _generators[item.module]:
         generator.state = state

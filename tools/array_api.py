@@ -1,8 +1,8 @@
-"""Run the array API's suite on NumPy and on pycudakit.numpy, and print what has another outcome.
+"""Run the array API test suite on NumPy and on pycudakit.numpy, and print the tests that differ.
 
     python tools/array_api.py FOLDER     # a clone of data-apis/array-api-tests, with its submodule
 
-The suite wants `pytest-json-report` and `ndindex`. What NumPy passes is to pass, or the script ends with 1.
+The suite needs `pytest-json-report` and `ndindex`. The exit status is 1 if a test fails that NumPy passes.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 def outcomes(module, folder, engine, examples):
-    """Return each test's outcome."""
+    """Run the suite; return the outcome of each test."""
     with tempfile.TemporaryDirectory() as reports:
         report = Path(reports, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
@@ -36,7 +36,7 @@ def outcomes(module, folder, engine, examples):
 
 
 def main():
-    """Run the suite twice, and compare."""
+    """Run the suite on both, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", help="the suite's")
     parser.add_argument("--engine", default="auto", help="the engine of pycudakit (auto)")

@@ -1,4 +1,4 @@
-"""scikit-build-core, but without the CUDA wheels where they would not be used, and in a folder that stays.
+"""Build backend: scikit-build-core, without unused CUDA wheels, in a build folder that is kept.
 
 Overrides in pyproject.toml see the platform and the environment, not `-C cmake.define.PYCUDAKIT_CUDA=OFF`.
 """
@@ -44,8 +44,8 @@ def get_requires_for_build_editable(config_settings=None):
 
 
 def _forget_configuration(folder):
-    """Keep the objects alone, which ninja compares: tools and settings may be others than last time."""
-    # By the latter, scikit-build-core would find that the environment is another, and remove the objects.
+    """Delete the CMake configuration, since tools and settings may have changed; keep the object files."""
+    # By this file, scikit-build-core would detect a new build environment, and remove the objects.
     for name in ("CMakeCache.txt", ".skbuild-info.json"):
         (folder / name).unlink(missing_ok=True)
     for compilers in folder.glob("CMakeFiles/[0-9]*"):
@@ -54,7 +54,7 @@ def _forget_configuration(folder):
 
 @contextlib.contextmanager
 def _kept_objects(config_settings):
-    """Yield settings by which objects of an earlier build are used, if nobody else builds with them."""
+    """Yield settings that reuse the object files of an earlier build, unless another build uses them."""
     settings = dict(config_settings or {})
     if {"build-dir", "skbuild.build-dir"} & settings.keys() or "SKBUILD_BUILD_DIR" in os.environ:
         yield settings
@@ -66,7 +66,7 @@ def _kept_objects(config_settings):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _forget_configuration(_FOLDER)
             settings["build-dir"] = str(_FOLDER)
-        except OSError:  # sources that cannot be written to, or another build: a temporary folder serves
+        except OSError:  # read-only sources, or a concurrent build: use a temporary folder
             pass
         yield settings
 

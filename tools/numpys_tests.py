@@ -1,11 +1,10 @@
-"""Run NumPy's own tests on NumPy and on pycudakit.numpy, and print what has another outcome.
+"""Run NumPy's tests on NumPy and on pycudakit.numpy, and print the tests that differ.
 
     python tools/numpys_tests.py                            # of NumPy's functions, some minutes
     python tools/numpys_tests.py numpy/lib/tests/test_nanfunctions.py --engine cpu
 
-The files are those that are installed with NumPy. Where they import NumPy, they are given pycudakit.numpy,
-and so use NumPy's functions only where the kit has none. The script ends with 1 if a test fails there that
-passes on NumPy.
+The test files are those installed with NumPy. Their imports of NumPy return pycudakit.numpy, which has
+NumPy's functions where pycudakit has none. The exit status is 1 if a test fails that passes on NumPy.
 """
 
 import argparse
@@ -39,7 +38,7 @@ OURS = {f"numpy{room}": f"pycudakit.numpy{room}" for room in ("", ".linalg", ".r
 
 
 def usual_files():
-    """Return the paths of the tests of what the kit has functions for, and of what is made of those."""
+    """Return the paths of the tests of functions that pycudakit has, and of modules that use them."""
     found = []
     for part in FILES.strip().splitlines():
         folder, _, names = part.partition(": ")
@@ -48,7 +47,7 @@ def usual_files():
 
 
 class Replaced:
-    """A plugin of pytest: modules of tests that import NumPy are given pycudakit.numpy."""
+    """A pytest plugin: test modules that import NumPy get pycudakit.numpy."""
 
     def __init__(self):
         self._import = builtins.__import__
@@ -73,11 +72,11 @@ def run(file, report, is_replaced):
 
 
 def outcomes(file, is_replaced, engine, log):
-    """Return the outcome of each test of a file, and in another file what pytest said."""
+    """Return the outcome of each test of a file; write the output of pytest to `log`."""
     with tempfile.TemporaryDirectory() as reports:
         report = Path(reports, "report.xml")
         command = [sys.executable, __file__, file, "--report", str(report), *["--replaced"] * is_replaced]
-        # Its tests of arrays of gigabytes are skipped where there is no room.
+        # Tests with arrays of gigabytes are skipped without enough memory.
         environment = {**os.environ, "PYCUDAKIT_ENGINE": engine, "NPY_AVAILABLE_MEM": "1 GB"}
         ended = subprocess.run(command, env=environment, stdout=log, stderr=log, check=False).returncode
         if not report.exists():
@@ -87,14 +86,14 @@ def outcomes(file, is_replaced, engine, log):
     for case in cases:
         ended = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
         name = f"{case.get('classname')}::{case.get('name')}"
-        while name in found:  # parameters of the same words
+        while name in found:  # parameters with the same text
             name += "'"
         found[name] = ended[0] if ended else "passed"
     return found
 
 
 def main():
-    """Run the tests twice, and compare."""
+    """Run the tests on both, and compare."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", help="as numpy/lib/tests/test_histograms.py")
     parser.add_argument("--engine", default="auto", help="the engine of pycudakit (auto)")

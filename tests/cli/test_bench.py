@@ -1,4 +1,4 @@
-"""`pycudakit bench`: every family, as a page, as Markdown, and against an earlier run."""
+"""`pycudakit bench`: every family runs; HTML and Markdown reports; comparison with an earlier run."""
 
 import json
 from xml.etree import ElementTree as ET

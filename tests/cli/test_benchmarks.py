@@ -1,4 +1,4 @@
-"""The scripts of benchmarks/, in their quick form: they run, and say so in a line where they need a GPU."""
+"""The scripts of benchmarks/ run in their quick form, or say in one line that they need a GPU."""
 
 import importlib.util
 import json
@@ -42,7 +42,7 @@ def run(script, *arguments, folder, paths=(), **variables):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=1200,  # of what hangs; a busy machine needs minutes
+        timeout=1200,  # only a hang takes so long; a busy machine needs minutes
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -87,7 +87,7 @@ def test_the_experiments_as_one_page(tmp_path):
     assert not re.search("<script|src=|@import|<link", page)  # it needs nothing else
     assert "a quick one" in page
 
-    # The same of the file alone, which is not a run's that is made now.
+    # The report can be made from the file alone, without a run.
     again = ["--of", "run.json", "--html", "again.html", "--markdown", "again.md"]
     run("experiments", *again, folder=tmp_path)
     assert (tmp_path / "again.html").read_text() == page
@@ -119,7 +119,7 @@ def test_pictures_of_what_only_a_gpu_has(tmp_path):
 
 def test_peers(tmp_path):
     arguments = ["--quick", "--sizes", "1K,64K", "--json", "peers.json", "--png", "peers.png"]
-    # With a GPU it takes minutes, and is run for its figures.
+    # Skipped with a GPU, where it takes minutes.
     printed = run("peers", *arguments, folder=tmp_path, CUDA_VISIBLE_DEVICES="")
     told = json.loads((tmp_path / "peers.json").read_text())
     assert {"add", "evaluate"} <= {row["family"] for row in told["rows"]}
@@ -230,7 +230,9 @@ def test_order_statistics(tmp_path):
 
 
 def test_middle(tmp_path):
-    lines = run("medium_arrays", "--quick", "--engine", "auto", "--only", "cumsum", folder=tmp_path).splitlines()
+    lines = run(
+        "medium_arrays", "--quick", "--engine", "auto", "--only", "cumsum", folder=tmp_path
+    ).splitlines()
     assert {"cpu", "NumPy"} <= {line.split()[7] for line in lines if line.startswith("cumsum of 1M")}
 
 
@@ -280,9 +282,9 @@ def test_a_run_of_crossovers_is_drawn(tmp_path):
         for by in engines
     }
     assert all(row["rounds"][0] > 0 for row in ran["rows"])
-    assert "/" not in json.dumps(ran)  # no paths of a machine
+    assert "/" not in json.dumps(ran)  # it contains no paths of this machine
     pytest.importorskip("matplotlib")
-    # A GPU that is ten times as slow as NumPy at first, and ten times as fast in the end.
+    # A GPU that is ten times slower than NumPy for small sizes, and ten times faster for large ones.
     for row in ran["rows"][:]:
         if row["by"] == "cuda":
             ran["rows"].remove(row)
@@ -365,7 +367,7 @@ def test_the_engine_is_as_before():
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that stands still, and is set by its `now`."""
+    """A fake clock that only its attribute `now` advances."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: clock.now))
     return clock

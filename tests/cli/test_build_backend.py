@@ -1,4 +1,4 @@
-"""Objects that stay from one build of the package to the next."""
+"""The build backend reuses the object files of an earlier build of the package."""
 
 import fcntl
 import importlib.util
@@ -14,7 +14,7 @@ FOLDER = Path("build", "pip")
 
 @pytest.fixture
 def backend(tmp_path, monkeypatch):
-    """Return the backend in empty sources, on a scikit-build-core that returns its settings."""
+    """Return the backend in an empty source folder, on a fake scikit-build-core that returns its settings."""
     if not BACKEND.exists():
         pytest.skip("needs tools/ beside the tests")
     fake = types.ModuleType("scikit_build_core.build")

@@ -1,4 +1,4 @@
-"""Programs in C that call the libraries, built as docs/abi.md says."""
+"""C programs that call the libraries build and run as docs/abi.md says."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The command line, and the examples."""
+"""The command line runs each command, and the scripts of examples/ run."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""What `pycudakit info` says of ten faults of an installation: a line with cause and remedy, at once."""
+"""`pycudakit info` reports ten faults of an installation, each in one line with cause and remedy, quickly."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ CUDA = loader.find("cuda")
 needs_compiler = pytest.mark.skipif(not shutil.which("cc"), reason="needs a C compiler")
 needs_cuda_library = pytest.mark.skipif(CUDA is None, reason="needs the cuda library")
 
-# A driver of some version that sees no device: what CUDA's runtime asks of libcuda.so.1 before all else.
+# A fake driver (libcuda.so.1) of some version without devices: the functions that CUDA's runtime calls first.
 DRIVER = """
 #include <stdint.h>
 #include <string.h>
@@ -37,7 +37,7 @@ int cuGetProcAddress(const char *name, void **found, int version, uint64_t flags
     return cuGetProcAddress_v2(name, found, version, flags, 0);
 }
 """
-# A library of pycudakit's name that speaks another version of the ABI.
+# A library with the right name, but another ABI version.
 OTHER_ABI = "#include <stdint.h>\nint32_t pk_abi_version(int64_t *version) { *version = 1; return 0; }\n"
 
 
@@ -54,7 +54,7 @@ MOST = 1 if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) < 8 else 3
 
 @functools.cache
 def most():
-    """Return the seconds of work that are allowed: on a slow machine, as many as four imports of NumPy."""
+    """Return the allowed CPU seconds: on a slow machine, the time of four imports of NumPy."""
     before = seconds_of_children()
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", "import numpy"], check=True, env=environment)
@@ -62,11 +62,11 @@ def most():
 
 
 def lines(**variables):
-    """Return what `pycudakit info` prints under these variables, in a second of work or so."""
+    """Return the output of `pycudakit info` with these environment variables; check its CPU time."""
     # The threads of NumPy's OpenBLAS are busy while they are begun, a second and more of many processors.
     kept = {"CUDA_VISIBLE_DEVICES": None, "OPENBLAS_NUM_THREADS": 1, **variables}
     environment = {k: str(v) for k, v in {**os.environ, **kept}.items() if v is not None}
-    for _ in range(3):  # a busy machine needs more now and then
+    for _ in range(3):  # retries, for a busy machine
         before = seconds_of_children()
         done = subprocess.run(
             [sys.executable, "-m", "pycudakit", "info"],
@@ -89,7 +89,7 @@ def seconds_of_children():
 
 
 def told(name, **variables):
-    """Return the line about something; engines come before libraries."""
+    """Return the first line about an engine, library or compiler."""
     return next(line for line in lines(**variables) if line.split()[:1] == [name])
 
 
@@ -126,7 +126,7 @@ def test_of_the_driver(tmp_path, version, shown, cause, remedy):
 @needs_compiler
 @needs_cuda_library
 def test_the_driver_is_missing(tmp_path):
-    build("", tmp_path / "libcuda.so.1")  # in front of one that is installed: it has nothing of a driver's
+    build("", tmp_path / "libcuda.so.1")  # found before the real driver: it has no functions
     line = told("cuda", LD_LIBRARY_PATH=tmp_path)
     assert "not available: no driver" in line
     assert "install its driver, 580 or newer" in line
@@ -149,7 +149,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
 
 @needs_cuda_library
 def test_no_nvrtc_and_no_cublas(tmp_path):
-    (tmp_path / "cuda").mkdir()  # in front of NVIDIA's: it finds nothing
+    (tmp_path / "cuda").mkdir()  # found before NVIDIA's package `cuda`: it is empty
     (tmp_path / "cuda" / "__init__.py").write_text("")
     (tmp_path / "cuda" / "pathfinder.py").write_text("def load_nvidia_dynamic_lib(_): raise RuntimeError\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))

@@ -1,4 +1,4 @@
-"""examples/own_library builds, and its own tests pass."""
+"""examples/own_library builds, and its tests pass."""
 
 import os
 import shutil

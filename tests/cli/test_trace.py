@@ -1,4 +1,4 @@
-"""`pycudakit trace`: a script's calls as a trace and a table, and what could be better, a line each."""
+"""`pycudakit trace`: a script's calls as a trace and a table, and the advice about them."""
 
 import json
 import re
@@ -124,7 +124,7 @@ def call(function, engine="cuda", reason="the requested engine", seconds=0.01, *
 
 
 def following(*calls):
-    """Return calls that were made one right after the other."""
+    """Return the calls with start times so that each begins at the end of the one before."""
     return [pk.Call(**{**vars(c), "began": 0.01 * n}) for n, c in enumerate(calls)]
 
 
@@ -144,7 +144,7 @@ def test_what_could_be_fused():
 
 
 def fusable(names, seconds=0.01):
-    """Return what `advice` says of calls of the engine cpu that follow each other."""
+    """Return the advice about consecutive calls on the engine cpu."""
     calls = [call(name, "cpu", seconds=seconds, began=seconds * n) for n, name in enumerate(names.split())]
     return list(advice(calls))
 
@@ -161,7 +161,7 @@ def test_a_loop_is_told_by_its_body():
         "these 2 calls could be one `fuse`, 3 times over: multiply, add: 1 pass over memory saved"
     ]
     assert fusable("multiply add " * 2) == []
-    assert fusable("exp " * 6) == []  # of six arrays, as likely
+    assert fusable("exp " * 6) == []  # probably calls on six independent arrays
     for names in ("add add add sqrt exp sin", "add sqrt exp sin cos tan"):  # no loop
         (line,) = fusable(names)
         assert line.startswith("these 6 calls could be one `fuse`: ")
@@ -170,7 +170,7 @@ def test_a_loop_is_told_by_its_body():
 
 
 def test_a_loop_is_told_once_wherever_its_passes_begin():
-    """As where another process takes a moment, and calls seem to be of two functions."""
+    """A pause between two calls, by another process, must not split a loop into two findings."""
     body, gap = ["multiply", "add", "sqrt", "exp"], 0.1
     began, calls = 0.0, []
     for n, name in enumerate(body * 12):

@@ -1,4 +1,4 @@
-"""`pycudakit tune`: times of this machine, kept for later processes; a file that is not right is ignored."""
+"""`pycudakit tune` saves constants of this machine; an invalid file is ignored with a warning."""
 
 import functools
 import json
@@ -96,7 +96,7 @@ RIGHT = calibration_file.serialize("2026-01-02", CONSTANTS, ROWS)
 
 
 def sealed(text):
-    """Return a text whose checksum is right."""
+    """Replace the checksum of a text by the right one."""
     body = text.rstrip("\n").rpartition("\n")[0]
     return f"{body}\n{calibration_file._checksum(body)}\n"
 
@@ -126,7 +126,7 @@ def test_a_file_that_is_not_right_is_ignored_with_one_line(folder, text, why):
     assert warned.count("RuntimeWarning") == 1
     assert f"times.txt is ignored: {why}" in warned
     assert "run `pycudakit tune` again, or `pycudakit tune --reset`" in warned
-    assert used("-W", "error") == (before, "")  # an import does not fail for it
+    assert used("-W", "error") == (before, "")  # the import does not fail
     told = json.loads(python("-W", "ignore", "-m", "pycudakit", "info", "--json").stdout)["times"]
     assert why in told
 
@@ -139,9 +139,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
     if pk.engines()["cpu"]:
         assert tune.run(print) == 1
         assert "set PYCUDAKIT_CACHE_DIR to a writable folder" in capsys.readouterr().out
-    assert (
-        calibration_file._read() == calibration_file.Calibration()
-    )  # as where HOME is /dev/null: no reason to warn
+    assert calibration_file._read() == calibration_file.Calibration()  # as with HOME=/dev/null: no warning
     assert tune.run(print, reset=True) == 0
     assert "Nothing was measured here" in capsys.readouterr().out
 
@@ -161,7 +159,7 @@ def test_what_cannot_be_is_not_believed():
 
 
 def test_importing_costs_next_to_nothing(folder):
-    """Reading the file takes less than two milliseconds, on a machine that has nothing else to do."""
+    """Reading the file takes less than two milliseconds of CPU time."""
     (folder / "times.txt").write_text(
         calibration_file.serialize("2026-01-02", CONSTANTS, dict.fromkeys(measure_rates.names(), ROWS["add"]))
     )

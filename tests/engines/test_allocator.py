@@ -1,4 +1,4 @@
-"""The memory of large results: NumPy's arrays to everybody, and kept for the next when they are no more."""
+"""The allocator of large results: they are ordinary arrays, and the memory of freed ones is reused."""
 
 import gc
 import os
@@ -15,7 +15,9 @@ import pycudakit as pk
 from pycudakit import errors
 from pycudakit._native import allocator
 
-get_handler_name = np._core.multiarray.get_handler_name  # NumPy tells of its handlers nowhere else
+get_handler_name = (
+    np._core.multiarray.get_handler_name
+)  # NumPy's only function that shows an array's allocator
 
 N = 1 << 19
 X = np.random.default_rng(0).random(N)
@@ -48,7 +50,7 @@ CALLS = {
 @pytest.fixture(autouse=True)
 def _from_small_ones_on(monkeypatch):
     monkeypatch.setattr(allocator, "MIN_BYTES", 1 << 20)
-    gc.collect()  # an earlier test's result would come back when it is not expected
+    gc.collect()  # frees results of earlier tests now, not during the test
     pk.release()
 
 
@@ -62,7 +64,7 @@ def test_is_an_ordinary_array(engine, call):
     assert first.flags.writeable
     assert first.flags.aligned
     address, want = first.ctypes.data, first.copy()
-    first[...] = 77  # what a later result must not show
+    first[...] = 77  # must not be visible in a later result
     del first, owner
     again = CALLS[call]()
     assert again.ctypes.data == address
@@ -95,10 +97,10 @@ def test_what_is_kept(engine):
     kept = pk.memory_info().results_kept
     assert 3 * 8 * N - 48_000 <= kept <= 3 * 8 * N
     smallest = pk.add(X[: N - 5000], 1)
-    assert smallest.ctypes.data == addresses[2]  # which fits best
+    assert smallest.ctypes.data == addresses[2]  # the best fit
     assert pk.memory_info().results_kept == kept - room_of(N - 5000)
     much_smaller = pk.add(X[: N // 2], 1)
-    assert much_smaller.ctypes.data not in addresses  # which would waste half of it
+    assert much_smaller.ctypes.data not in addresses  # reuse would waste more than half of the block
     pk.release()
     assert pk.memory_info().results_kept == 0
     np.testing.assert_array_equal(smallest, X[: N - 5000] + 1)
@@ -125,7 +127,7 @@ def test_resized_in_place(engine, size):
 
 @given(data=st.data())
 def test_any_sizes_in_any_order(engine, data):
-    """Blocks go to and fro, and no two that live share a byte."""
+    """Random allocations and frees: no two live blocks overlap."""
     alive = {}
     for step in range(20):
         if alive and data.draw(st.booleans()):
@@ -207,7 +209,7 @@ print(info.results_kept >> 20, info.results_budget)
     [("0", "0 0"), ("48M", f"32 {48 << 20}"), ("112M", f"96 {112 << 20}"), ("1G", f"224 {1 << 30}")],
 )
 def test_budget(budget, printed):
-    """What does not fit is given back at once; the oldest goes first."""
+    """Memory beyond the budget is freed at once, the oldest first."""
     assert python(BUDGETED, env={"PYCUDAKIT_RESULT_MEMORY": budget}) == printed
 
 

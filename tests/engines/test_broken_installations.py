@@ -1,4 +1,4 @@
-"""Installations that are broken: an engine says why in one line, and `auto` once, and does without it."""
+"""Broken installations: an engine reports the cause in one line; `auto` warns once and goes on without it."""
 
 import json
 import os
@@ -133,7 +133,7 @@ def test_settings(name, value):
 
 
 def test_engines_tell_of_it_without_a_warning():
-    """But calls warn of it afterwards."""
+    """Later calls still warn."""
     code = """
 import warnings
 import pycudakit as pk
@@ -149,7 +149,7 @@ print(reason in str(caught[0].message), len(caught))
 
 
 def test_types_of_programs_are_known_without_a_library():
-    """NumPy has those that a library lists."""
+    """The table of result dtypes does not need a library."""
     told = dict(values.operations_from_numpy())
     listed = [(name, name in values.bool_operations()) for name in values.operations()]
     assert listed
@@ -157,14 +157,14 @@ def test_types_of_programs_are_known_without_a_library():
 
 
 def test_nothing_is_told_where_an_engine_is_missing_for_a_right_reason():
-    """Most machines have no GPU, and many builds no library for one."""
+    """No warning for a missing GPU or a CPU-only build, which are normal."""
     code = "import pycudakit as pk; pk.add(np.ones(300_000), 1); print(pk.engines()['cuda'].available)"
     done = python(code, check=False, env={"CUDA_VISIBLE_DEVICES": ""})
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
 def test_a_library_of_cuda_that_does_not_open(tmp_path):
-    """`auto` says so, and goes on with the CPU engine."""
+    """`auto` warns, and uses the CPU engine."""
     shutil.copy(LIBRARY, tmp_path)
     (tmp_path / loader.file_name("cuda")).write_text("not a library")
     code = """
@@ -173,7 +173,7 @@ x = np.ones(30_000_000)
 for _ in range(2):
     print(pk.sqrt(x)[0], pk.last_call().engine)
 """
-    # Of many threads `auto` would not ask about a GPU.
+    # With many threads `auto` would not consider a GPU.
     done = python(code, check=False, env={"PYCUDAKIT_LIBRARY_DIR": str(tmp_path), "PYCUDAKIT_THREADS": "1"})
     assert (done.returncode, done.stdout) == (0, "1.0 cpu\n" * 2)
     assert done.stderr.count("RuntimeWarning: the cuda engine is missing, and others compute instead: ") == 1

@@ -1,4 +1,4 @@
-"""How far a call travels in Python: the way of plain ones is short, and stays so."""
+"""The number of Python calls and files that a plain warm call passes through is bounded."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ X = np.ones(3000, np.float32)
 
 
 def trip(call):
-    """Return the Python calls that a warm call makes, and the package's files that they are in."""
+    """Return the Python calls that a warm call makes, and the files of the package that contain them."""
     for _ in range(3):
         call()
     calls = []
@@ -23,7 +23,7 @@ def trip(call):
         if event == "call":
             calls.append(frame.f_code.co_filename)
 
-    gc.disable()  # a collection calls what Hypothesis asked it to call
+    gc.disable()  # a collection would run callbacks of Hypothesis
     sys.setprofile(watch)
     try:
         call()

@@ -1,4 +1,4 @@
-"""Every call of a public function is recorded once, whatever it is made of."""
+"""The call log: every call of a public function is recorded once, also if it consists of other calls."""
 
 import numpy as np
 import pytest
@@ -113,7 +113,7 @@ def test_a_call_is_recorded_once(engine, name):
     assert call is not before
     assert call == pk.last_call()
     assert call.seconds is not None
-    # And where nobody watches, it is the same one.
+    # Without a profile it is the same record.
     CALLS.get(name, lambda f: usual(f, name))(function)
     last = pk.last_call()
     assert (last.function, last.engine) == (call.function, call.engine)
@@ -225,7 +225,7 @@ def test_no_numbers_and_no_pixels_are_calls_too(engine):
 
 
 def test_a_small_part_counts_among_large_ones(engine):
-    """What says that NumPy did it at once is a part as any other is."""
+    """A call that NumPy computed from the dispatch cache is a part like any other."""
     log_small_call = native_call.call_logger(pk.Call("small", "numpy", ""))
     with native_call.collect_calls() as parts:
         log_small_call()

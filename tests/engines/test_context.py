@@ -1,4 +1,4 @@
-"""Which engine runs a call, what is said about it, and that calls keep out of each other's way."""
+"""The execution context: choice of the engine and GPUs, strictness, `last_call`, and threads."""
 
 import asyncio
 import pickle
@@ -19,7 +19,7 @@ LARGE = np.linspace(1, 2, 200_000)
 
 @pytest.fixture(autouse=True)
 def _process_engine():
-    """Leave the process's engine as it was."""
+    """Restore the engine of the process."""
     before = context.process_engine
     yield
     pk.set_engine(before)
@@ -154,7 +154,7 @@ BAD_DEVICES = [
 @pytest.mark.parametrize("devices", BAD_DEVICES, ids=str)
 @pytest.mark.parametrize("name", ["cpu", "numpy", "auto", "cuda", None])
 def test_devices_that_cannot_be(name, devices):
-    """They are refused at once, wherever they would be used."""
+    """Invalid devices are refused at once, on every engine."""
     with pytest.raises(errors.InvalidArgument, match="; choose 'all', or a list of") as caught:
         pk.engine(name, devices=devices)
     assert str(caught.value).startswith(f"devices is {devices!r};")
@@ -342,7 +342,7 @@ def test_cuda_without_a_library_or_device():
     assert pk.devices() == []
 
 
-# ---- What is said -----------------------------------------------------------------------------------
+# ---- The call log -----------------------------------------------------------------------------------
 
 
 def test_engines():
@@ -437,7 +437,7 @@ def test_pickling(engine, protocol):
 
 
 def test_thirty_two_threads(engine):
-    """Different programs, sizes and warnings at once; every element exact."""
+    """Concurrent calls with different programs, sizes and warnings; every element is exact."""
     functions = ["add", "multiply", "divide", "floor_divide", "maximum", "less", "subtract", "remainder"]
     barrier = threading.Barrier(32)
 

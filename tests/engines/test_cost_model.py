@@ -1,4 +1,4 @@
-"""Which engine `auto` takes, by the cost model, on machines of so many threads, with and without a GPU."""
+"""The choices of `auto` by the cost model, for simulated machines with and without a GPU."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ LINK = Link(50e9, 50e9)
 
 @pytest.fixture
 def pretend(monkeypatch):
-    """Give a function that makes this a machine of so many threads, whose link may have been measured."""
+    """Return a function that simulates a machine: the number of threads, the GPU's link, its measurement."""
 
     def make(threads, gpu=False, measured=False, link=LINK, cpu=True):
         monkeypatch.setattr(cost_model, "threads", lambda: threads)
@@ -43,7 +43,7 @@ def pretend(monkeypatch):
 
 
 def program(name, dtype, functions=1):
-    """Return the program of a function, or of one after the other."""
+    """Return the program of a function, applied once or several times."""
 
     def write(builder, first, *others, **keywords):
         for _ in range(functions):
@@ -63,7 +63,7 @@ def chosen(name, dtype, size, functions=1):
 @pytest.mark.parametrize(
     ("threads", "name", "dtype", "size", "engine"),
     [
-        # What memory bounds gains by threads alone: little by two, from the first caches on by many.
+        # Memory-bound functions gain by many threads only, and from sizes beyond the first caches on.
         (1, "add", "f4", 100 * M, "numpy"),
         (2, "add", "f4", 1 * M, "numpy"),
         (2, "add", "f4", 3 * M, "cpu"),
@@ -73,12 +73,12 @@ def chosen(name, dtype, size, functions=1):
         (16, "add", "f8", 150_000, "cpu"),
         (16, "add", "u1", 300_000, "numpy"),
         (16, "add", "u1", 1 * M, "cpu"),
-        # What NumPy computes slower is ours as soon as that makes up for the call.
+        # Functions that are slower in NumPy go to the CPU engine once the gain exceeds the call overhead.
         (1, "sin", "f8", 100, "numpy"),
         (1, "sin", "f8", 3000, "cpu"),
         (2, "sqrt", "f4", 10_000, "numpy"),
         (2, "sqrt", "f4", 100_000, "cpu"),
-        # What it computes faster is ours once threads share it.
+        # Functions that are faster in NumPy go to the CPU engine once several threads share the work.
         (1, "tanh", "f4", 100 * M, "numpy"),
         (2, "tanh", "f4", 300_000, "numpy"),
         (2, "tanh", "f4", 1 * M, "cpu"),
@@ -100,7 +100,7 @@ def test_a_long_expression_is_ours_from_the_first_element_on(pretend, threads):
 @pytest.mark.parametrize("measured", [False, True])
 @pytest.mark.parametrize(("threads", "dtype"), [(1, "i1"), (2, "f8")])
 def test_a_gpu_has_what_takes_longer_to_compute_than_to_move(pretend, threads, dtype, measured):
-    """Also where NumPy is ahead of the CPU engine at any size, as for the first."""
+    """Compute-bound functions go to the GPU, also if NumPy is always faster than the CPU engine."""
     pretend(threads)
     assert chosen("power", dtype, 100 * M) == ("numpy" if threads == 1 else "cpu")
     pretend(threads, gpu=True, measured=measured)
@@ -117,7 +117,7 @@ def test_an_unused_gpu_is_not_woken_for_less_than_milliseconds(pretend):
 
 
 def test_many_short_calls_wake_it(pretend):
-    """Once it could have saved what waking takes, and not for calls that it could not answer first."""
+    """The GPU is woken once missed savings exceed the time of waking; slower calls do not count."""
     saves, cannot = Cost(None, 4e-3, 4 * M, 4 * M, 1e-3), Cost(None, 4e-3, 400 * M, 0)
     pretend(2, gpu=True)
     assert {choose_engine("sort", [], cannot).engine for _ in range(10_000)} == {"cpu"}
@@ -188,7 +188,7 @@ def test_a_function_of_several_instructions_counts_once(pretend):
 @pytest.mark.parametrize(
     ("name", "size", "wanted"),
     [
-        # Of float32, on 16 threads beside a GPU on a link of 50 GB/s: what docs/measured.md found quicker.
+        # For float32, 16 threads and a link of 50 GB/s: the faster engine in docs/measured.md.
         *(("sum", size, "cpu") for size in (1 * M, 64 * M)),
         *(("max", size, "cpu") for size in (1 * M, 64 * M)),
         *(("median", size, "cpu") for size in (1 * M, 64 * M)),
@@ -217,7 +217,7 @@ def test_other_families_on_16_threads(pretend, monkeypatch, name, size, wanted):
 
 @pytest.mark.parametrize("size", [10, 1000, M, 30 * M])
 def test_without_the_cpu_engine(pretend, size):
-    """Its library may not open: NumPy and the GPU share the calls."""
+    """If its library does not open, NumPy and the GPU share the calls."""
     pretend(1, gpu=True, cpu=False)
     assert chosen("sin", "f4", size, 9) in ("numpy", "cuda")
     assert chosen("sqrt", "f8", size) in ("numpy", "cuda")

@@ -1,4 +1,4 @@
-"""Each CUDA call of a streamed call fails in turn: it raises or is right, and the next call works."""
+"""Fault injection: each CUDA call of a streamed call fails in turn; it raises or is right, the next works."""
 
 import operator
 import warnings
@@ -23,7 +23,7 @@ SORTED = np.sort(B)
 PICTURE = RNG.integers(0, 256, (300, 200, 3), np.uint8)
 PLANE = PICTURE[..., 0]
 GRID = A.reshape(300, 200)
-LONG = "a" + " + b" * 60  # more instructions than a kernel takes with it
+LONG = "a" + " + b" * 60  # more instructions than fit in the kernel's parameters
 
 
 def copied(**constants):
@@ -41,7 +41,7 @@ def pk_on_cpu(name, *arguments, **keywords):
         return operator.attrgetter(name)(pk)(*arguments, **keywords)
 
 
-# What is called, what it should give, the engine's constants, and how many CUDA calls it makes at most.
+# The call, its expected result, tuning constants, and the largest number of its CUDA calls.
 CASES = {
     "in place": (lambda: pk.add(A, B), A + B, {"threads": 1}, 40),
     "in place, chunk after chunk": (
@@ -121,7 +121,7 @@ CASES = {
 
 @pytest.fixture(autouse=True)
 def _disarmed(monkeypatch):
-    """Leave no fault that waits for its call, and no answer that it was in."""
+    """Disarm fault injection, and drop cached state that a fault may have affected."""
     yield
     monkeypatch.delenv("PYCUDAKIT_FAIL_CUDA_CALL", raising=False)
     with pk.engine("cuda"):
@@ -138,7 +138,7 @@ def test_a_call_fails(monkeypatch, case):
             pk.release()  # so that allocations are among the calls
             monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
             try:
-                # Right, with fewer or smaller slots than wanted, or past the last call.
+                # Right: with fewer or smaller slots, or because the fault came after the last call.
                 assert np.array_equal(call(), right)
             except (errors.DeviceError, errors.OutOfMemory) as error:
                 messages.append(str(error))
@@ -202,7 +202,7 @@ def test_auto_takes_over_what_is_left(monkeypatch):
             into = A.copy()
             monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
             try:
-                pk.add(into, B, out=into)  # what was overwritten cannot be computed again
+                pk.add(into, B, out=into)  # an overwritten operand cannot be computed again
                 assert np.array_equal(into, A + B)
             except (errors.DeviceError, errors.OutOfMemory):
                 raised += 1

@@ -1,4 +1,4 @@
-"""Small calls under `auto`: the short way has the long way's results to the bit, its types and record."""
+"""The dispatch cache: cached small calls give the same bits, types and call log as the general path."""
 
 import copy
 import inspect
@@ -69,8 +69,8 @@ def found(name):
 
 
 def told(function, args, kwargs):
-    """Return all that a call tells: its result, its errors, its warnings, and its record."""
-    args, kwargs = copy.deepcopy((args, kwargs))  # of which one may be `out`
+    """Return the outcome of a call: its result or error, its warnings, and its record."""
+    args, kwargs = copy.deepcopy((args, kwargs))  # one of them may be `out`
     native_call._local.call = None
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
@@ -107,7 +107,7 @@ FORMS = list(forms())
 
 @pytest.fixture
 def long_way(monkeypatch):
-    """Have every call go the long way, inside the context that this returns."""
+    """Return a context manager in which every call takes the general path."""
 
     def begin():
         monkeypatch.setattr(dispatch_cache, "signature_of", lambda *_: None)
@@ -184,7 +184,7 @@ def test_zeros_of_either_sign_are_forms_of_their_own():
 
 
 def test_numpy_takes_the_keywords_of_small_calls():
-    """What answers them in a function's place has all its parameters."""
+    """NumPy's function that replaces ours in small calls has all of its parameters."""
     lacking, looked_at = {}, 0
     for name in NAMES:
         ours = getattr(found(name), "__wrapped__", None)

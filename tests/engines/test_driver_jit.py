@@ -1,4 +1,4 @@
-"""A GPU for which the library has no code: its driver compiles what calls first use, and calls tell of it."""
+"""A GPU without machine code in the library: the driver's JIT compilation is mentioned in `last_call()`."""
 
 import io
 import sys
@@ -39,7 +39,7 @@ def test_what_runs_as_it_is(architectures, capability, runs):
 
 @pytest.fixture
 def _compiling(monkeypatch):
-    """Put a stand-in in the GPU's place, for which a driver would compile; nothing was called before."""
+    """Fake a GPU whose driver has to compile kernels, before the first call of any entry."""
     fake_gpu.put(monkeypatch)
     monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: False)
     monkeypatch.setattr(driver_jit, "_used_families", set(driver_jit._used_families))

@@ -1,4 +1,4 @@
-"""Under `auto`, the CPU engine does what a failing CUDA engine leaves; here, what a stand-in for it does."""
+"""Fallback under `auto`: the CPU engine computes the rest after a failure of a fake CUDA library."""
 
 import ctypes
 import functools
@@ -23,11 +23,11 @@ FAILURES = [errors.DeviceError, errors.OutOfMemory, errors.NoDevice]
 
 
 def at(address, dtype, count=1):
-    """Return the array that an address is of."""
+    """Return the array at an address."""
     return np.frombuffer((ctypes.c_char * (count * dtype.itemsize)).from_address(address), dtype)
 
 
-class StandIn:
+class FakeCuda:
     """A CUDA library that computes some ranges of a call, on the CPU, and fails; it may lose its device."""
 
     def __init__(self, failure, deliver=lambda _: []):
@@ -66,15 +66,15 @@ class StandIn:
                 rest["count"] = len(left)
                 rest["ranges"][0, : len(left)] = left
         at(number_of(report), abi.REPORT)[...] = 0
-        raise self.failure("cudaErrorSome from a stand-in")
+        raise self.failure("cudaErrorSome from a fake library")
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
-    """Put a stand-in in the CUDA engine's place, and have `auto` take it where there is a device."""
+def fake_cuda(monkeypatch):
+    """Replace the CUDA library by a fake one, which `auto` chooses."""
 
     def put(*arguments):
-        library = StandIn(*arguments)
+        library = FakeCuda(*arguments)
         real = loader.library
         monkeypatch.setattr(loader, "library", lambda name: library if name == "cuda" else real(name))
         monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: True)
@@ -96,7 +96,7 @@ def stand_in(monkeypatch):
 
 
 def add(a, b, **keywords):
-    """Add, under `auto` too without the short cut to NumPy."""
+    """Add, without the dispatch cache under `auto`."""
     return pk.add(a, b, dtype=float, **keywords)
 
 
@@ -106,15 +106,15 @@ def parts(size):
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("deliver", [lambda _: [], parts, lambda size: [(0, size - 1)], lambda _: [(0, 7)]])
-def test_what_is_left_is_computed(stand_in, failure, deliver):
-    library = stand_in(failure, deliver)
+def test_what_is_left_is_computed(fake_cuda, failure, deliver):
+    library = fake_cuda(failure, deliver)
     a, b = np.random.default_rng(0).random((2, 300, 1000))
     with warnings.catch_warnings(record=True) as caught, pk.engine("auto"):
         warnings.simplefilter("always")
         got = add(a, b)
     assert (got == a + b).all()
     assert [(w.category, w.filename) for w in caught] == [(RuntimeWarning, __file__)]
-    text = "the CUDA engine failed, and the CPU engine took over: cudaErrorSome from a stand-in"
+    text = "the CUDA engine failed, and the CPU engine took over: cudaErrorSome from a fake library"
     assert str(caught[0].message) == text
     left = a.size - sum(count for _, count in deliver(a.size)) if deliver(a.size) else 0
     what = f", with {left:,} of 300,000 elements left" if left else ""
@@ -123,9 +123,9 @@ def test_what_is_left_is_computed(stand_in, failure, deliver):
     assert library.calls == 1
 
 
-def test_delivered_elements_are_left_alone(stand_in):
-    """The CPU engine does not write them again."""
-    library = stand_in(errors.OutOfMemory, lambda size: [(0, size // 2)])
+def test_delivered_elements_are_left_alone(fake_cuda):
+    """The CPU engine does not compute delivered elements again."""
+    library = fake_cuda(errors.OutOfMemory, lambda size: [(0, size // 2)])
     real = library.pk_evaluate
 
     def evaluate(*arguments):
@@ -143,9 +143,9 @@ def test_delivered_elements_are_left_alone(stand_in):
 
 
 @pytest.mark.parametrize("place", [0, 31_000, 99_999])
-def test_exceptions_of_both(stand_in, place):
-    """Wherever it is, a division by zero is reported."""
-    stand_in(errors.OutOfMemory, parts)
+def test_exceptions_of_both(fake_cuda, place):
+    """A division by zero is reported, in the part of either engine."""
+    fake_cuda(errors.OutOfMemory, parts)
     a = np.ones(100_000)
     a[place] = 0
     with pk.engine("auto"):
@@ -167,8 +167,8 @@ def test_exceptions_of_both(stand_in, place):
 
 
 @pytest.mark.parametrize("layout", ["dense", "strided", "masked", "broadcast", "swapped"])
-def test_layouts(stand_in, layout):
-    stand_in(errors.OutOfMemory, parts)
+def test_layouts(fake_cuda, layout):
+    fake_cuda(errors.OutOfMemory, parts)
     a, b = np.random.default_rng(0).integers(1, 100, (2, 200, 300)).astype("f4")
     keywords, want = {}, a + b
     if layout == "strided":
@@ -185,8 +185,8 @@ def test_layouts(stand_in, layout):
     assert (got == want).all()
 
 
-def test_two_outputs_and_expressions(stand_in):
-    stand_in(errors.OutOfMemory, parts)
+def test_two_outputs_and_expressions(fake_cuda):
+    fake_cuda(errors.OutOfMemory, parts)
     a, b = np.random.default_rng(0).integers(1, 100, (2, 200, 300)).astype("f4")
     with pk.engine("auto"):
         with pytest.warns(RuntimeWarning, match="took over"):
@@ -200,26 +200,26 @@ def test_two_outputs_and_expressions(stand_in):
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("step", [1, -1])
-def test_what_was_overwritten_cannot_be_computed_again(stand_in, failure, step):
-    stand_in(failure, parts)
+def test_what_was_overwritten_cannot_be_computed_again(fake_cuda, failure, step):
+    fake_cuda(failure, parts)
     a = np.ones(100_000)
-    with pk.engine("auto"), pytest.raises(failure, match="from a stand-in"):
+    with pk.engine("auto"), pytest.raises(failure, match="from a fake library"):
         add(a, 1, out=a[::step])
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_a_named_engine_raises(stand_in, failure):
-    library = stand_in(failure, parts)
+def test_a_named_engine_raises(fake_cuda, failure):
+    library = fake_cuda(failure, parts)
     before = pk.last_call()
-    with pk.engine("cuda"), pytest.raises(failure, match="from a stand-in"):
+    with pk.engine("cuda"), pytest.raises(failure, match="from a fake library"):
         add(np.ones(100_000), 1)
     assert library.calls == 1
     assert pk.last_call() is before
 
 
 @pytest.mark.parametrize("name", ["auto", "cuda"])
-def test_a_lost_device_is_not_asked_again(stand_in, name):
-    library = stand_in(errors.DeviceError)
+def test_a_lost_device_is_not_asked_again(fake_cuda, name):
+    library = fake_cuda(errors.DeviceError)
     a = np.ones(100_000)
     assert pk.engines()["cuda"] == (True, "1 device")
     with pk.engine(name):
@@ -237,9 +237,9 @@ def test_a_lost_device_is_not_asked_again(stand_in, name):
     assert library.calls == 1
 
 
-def test_a_failure_that_passes_is(stand_in):
-    """Out of memory once, the engine is asked again."""
-    library = stand_in(errors.OutOfMemory)
+def test_a_failure_that_passes_is(fake_cuda):
+    """After a failure that may be temporary (out of memory), CUDA is used again."""
+    library = fake_cuda(errors.OutOfMemory)
     for calls in (1, 2):
         with pk.engine("auto"), pytest.warns(RuntimeWarning, match="took over"):
             add(np.ones(100_000), 1)
@@ -247,16 +247,16 @@ def test_a_failure_that_passes_is(stand_in):
     assert pk.engines()["cuda"]
 
 
-def test_a_profile_has_the_call_that_answered(stand_in):
-    stand_in(errors.OutOfMemory, parts)
+def test_a_profile_has_the_call_that_answered(fake_cuda):
+    fake_cuda(errors.OutOfMemory, parts)
     with pk.engine("auto"), pk.profile() as p, pytest.warns(RuntimeWarning, match="took over"):
         add(np.ones(100_000), 1)
     assert [(call.function, call.engine) for call in p.calls] == [("add", "cpu")]
     assert p.calls[0].spans["elements"].sum() == 100_000 - sum(count for _, count in parts(100_000))
 
 
-def test_progress_goes_on(stand_in, monkeypatch):
-    stand_in(errors.OutOfMemory, lambda size: [(0, size // 2)])
+def test_progress_goes_on(fake_cuda, monkeypatch):
+    fake_cuda(errors.OutOfMemory, lambda size: [(0, size // 2)])
     monkeypatch.setattr(progress, "FIRST_REPORT_SECONDS", 0.0)
     told = []
     with pk.engine("auto", progress=lambda *at: told.append(at)), pytest.warns(RuntimeWarning):

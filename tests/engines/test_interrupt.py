@@ -1,4 +1,4 @@
-"""Signals during a call, and the end of the process during calls."""
+"""Signals during native calls, and the end of the process during calls."""
 
 import json
 import sys
@@ -56,7 +56,7 @@ def run(engine, code):
 
 @pytest.mark.alone
 def test_ctrl_c(engine):
-    """KeyboardInterrupt, soon, from each of several calls, and the next call is right."""
+    """Ctrl-C raises KeyboardInterrupt soon in each of several calls, and the next call is right."""
     code = """
 seconds = []
 while len(seconds) < 3 or (min(seconds) >= 0.2 and len(seconds) < 20):
@@ -103,7 +103,7 @@ print(json.dumps(told))
 
 @pytest.mark.alone
 def test_a_handler_that_returns(engine):
-    """It runs during the call, may make calls itself, and the call goes on."""
+    """The handler runs during the call, may make calls itself, and the call goes on."""
     code = """
 handled = []
 def handler(number, frame):
@@ -129,7 +129,7 @@ print(json.dumps([end - at, count, was_right, bool((result == call()).all())]))
 
 @pytest.mark.alone
 def test_a_call_of_another_thread_goes_on(engine):
-    """Signals are the main thread's."""
+    """A signal does not stop a call of another thread."""
     code = """
 under_way, turn = False, 0
 while not under_way and turn < 20:
@@ -172,7 +172,7 @@ print(json.dumps([message, len(told), all(done < total for done, total in told),
 
 @pytest.mark.alone
 def test_daemon_threads_at_the_end(engine):
-    """A process ends, soon and without noise, while daemon threads are in long calls and short ones."""
+    """A process ends soon, and without messages, while daemon threads are in long and short calls."""
     code = """
 def work():
     while True:
@@ -190,7 +190,7 @@ print(json.dumps(time.time()))
 
 
 def test_watchers_are_few(monkeypatch):
-    """One for each call under way at once, however many calls there are."""
+    """The number of watchers is that of concurrent calls."""
     made, init = [], interrupts.Watcher.__init__
     monkeypatch.setattr(interrupts.Watcher, "__init__", lambda self: (made.append(self), init(self))[1])
     with pk.engine("cpu"):
@@ -204,7 +204,7 @@ def test_watchers_are_few(monkeypatch):
 
 
 class Failing(native_call.NativeCall):
-    """An entry that is stopped, and fails otherwise on its way out."""
+    """A call that is stopped, and then fails with another error."""
 
     def __init__(self, fails):
         super().__init__()
@@ -221,7 +221,7 @@ class Failing(native_call.NativeCall):
 
 
 def test_a_stop_does_not_outlive_its_call():
-    """What stopped a call is raised there, whatever else went wrong, and not by the next one."""
+    """The exception that stopped a call is raised by that call, not by the next one."""
     call = Failing(True)
     plan = EngineChoice("work", "cpu", "")
     with pytest.raises(KeyboardInterrupt):
@@ -236,7 +236,7 @@ def test_a_stop_does_not_outlive_its_call():
     "work", ["sort(x)", "argsort(i)", "median(x)", "quantile(x, [0.1, 0.5, 0.9])", "unique(x)"]
 )
 def test_large_orders(engine, work):
-    """They ask often, in whatever they do: at any time, KeyboardInterrupt comes within 0.2 s."""
+    """Large calls of every family react to a signal within 0.2 s."""
     code = f"""
 x = np.random.default_rng(1).standard_normal(10_000_000)
 i = x.view(np.int32)[::2].copy()

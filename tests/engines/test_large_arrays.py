@@ -1,4 +1,4 @@
-"""Arrays of more elements than 32 bits count, and of more than there is memory for."""
+"""Arrays with more than 2**32 elements, and arrays larger than memory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import pycudakit as pk
 
 # ---- More elements than there is memory for -----------------------------------------------------------
 
-# Of x, one element that is there 2**40 or 2**36 times, and of y and z, which are it in two dimensions.
+# x is one element broadcast to 2**40 or 2**36; y and z are two-dimensional views of the same kind.
 CALLS = """
 add(x, x)  power(x, 2)  sin(x)  isnan(x)  divmod(x, x)  modf(x)  frexp(x)  clip(x, 1, 2)  where(x, 1, 0)
 astype(x, 'f4')  nan_to_num(x)  isclose(x, x)  allclose(x, x)  array_equal(x, x)  around(x)  positive(x)
@@ -95,16 +95,16 @@ PLAIN = {"answered", "interrupted", "MemoryError", "OutOfMemory", "Unsupported",
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["cpu", "auto"])
 def test_more_elements_than_there_is_memory_for(engine):
-    """An answer, or a plain error, or at work until a signal comes: never a crash, and never a hang."""
+    """A call returns, raises a plain error, or runs until a signal: it never crashes or hangs."""
     calls = [call for line in CALLS.strip().splitlines() for call in line.split("  ")]
     if engine == "auto":
         for call in ("compress(x, x)", "nonzero(x)", "argwhere(y)"):
-            calls.remove(call)  # NumPy's, which counts without a look at signals
+            calls.remove(call)  # runs in NumPy, which does not check for signals
     code = CODE.replace("ENGINE", engine).replace("CALLS", repr(calls))
     told = json.loads(python(code, timeout=900, env={"CUDA_VISIBLE_DEVICES": ""}))
     assert len(told) == 2 * len(calls)
     late = {what: seconds for what, (_, seconds) in told.items() if seconds > 10}
-    assert not late  # 0.1 where the machine is quiet, and a minute for who would not look
+    assert not late  # 0.1 s on an idle machine; without the check it would be a minute
     odd = {what: words for what, (words, _) in told.items() if words.partition(":")[0] not in PLAIN}
     assert not odd
     assert sum(words == "interrupted" for words, _ in told.values()) > 20
@@ -116,7 +116,7 @@ N = 2**31 + 5
 
 
 def has_room():
-    """Tell whether 12 GiB are free; a machine that lends more than it has would end the process."""
+    """Return True if 12 GiB are free; with overcommitted memory the process would be killed."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 12 << 30
     except (OSError, ValueError):
@@ -130,10 +130,10 @@ needs_room = pytest.mark.skipif(
 
 
 class Many:
-    """Bytes: how often each value comes is known, and what the last ones are."""
+    """A large periodic array of bytes, for which counts and last values are known."""
 
     def __init__(self):
-        period = 1_000_003  # a prime: no place is like one that is a power of two away
+        period = 1_000_003  # a prime, so that elements at a distance of a power of two differ
         few = np.random.default_rng(1).integers(0, 256, period, np.uint8)
         self.values = np.resize(few, N)
         counts = np.bincount(few, minlength=256) * (N // period)
@@ -154,7 +154,7 @@ def many():
 
 
 def same(found, expected):
-    """Compare values with what a function of places has there: at places all over, and at the end."""
+    """Compare an array with a function of the index, at indices all over the array and at its end."""
     for first in (*range(0, N - 4096, N // 64), 2**31 - 100, N - 4096):
         part = slice(first, first + 4096)
         np.testing.assert_array_equal(found[part], expected(part))

@@ -1,4 +1,4 @@
-"""Signals whose handler raises, thousands of them, at any place of a call: none is lost or changed."""
+"""Thousands of signals whose handler raises, at any point of a call: no exception is lost or changed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Arrays in pinned memory: ordinary ones to everybody, whose memory comes back."""
+"""Arrays in pinned memory: they behave like ordinary arrays, and their memory is returned."""
 
 import gc
 import os
@@ -206,7 +206,7 @@ def test_at_the_end_of_the_process(end):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_in_a_forked_child():
-    """A child reads the parent's arrays and drops them, which returns nothing, and makes its own."""
+    """A forked child reads the parent's arrays, drops them without returning memory, and makes its own."""
     code = """
 import gc, pycudakit as pk
 a = pk.pinned_copy(np.arange(1000))

@@ -1,4 +1,4 @@
-"""How operands move: in any layout, across the edges of chunks, within budgets, beside other libraries."""
+"""The pipeline: operands of any layout, chunk boundaries, memory budgets, and other CUDA libraries."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ DENSE = RNG.random((ROWS, COLUMNS), np.float32)
 
 
 def small_chunks(engine, **constants):
-    """Have calls of some hundred KB take many chunks, in slots of the smallest size."""
+    """Set the smallest slots, so that calls of some hundred KB take many chunks."""
     if engine != "cuda":
         return contextlib.nullcontext()
     usual = {
@@ -112,7 +112,7 @@ def test_any_cut_gives_the_same(engine, size, chunk, threads, slots, in_place, w
 @needs_gpu
 @pytest.mark.smoke
 def test_what_is_read_once_stays_in_pinned_memory():
-    """Chunks are then small, and else of at least 256 KiB."""
+    """Operands that are read once are read from pinned memory, in chunks below the usual 256 KiB."""
     values = RNG.random((2048, 2048), np.float32)
     nbytes, small = values.nbytes, 64 << 10
 
@@ -192,7 +192,7 @@ def test_what_is_repeated_goes_up_once():
 
 
 def python(code, **variables):
-    """Run a program; return what it printed."""
+    """Run a Python program; return its output."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         env={**os.environ, **variables},
@@ -263,7 +263,7 @@ def test_the_smallest_budgets():
 @needs_gpu
 @pytest.mark.parametrize("values", [10, 500, 8000])
 def test_many_values_at_once(values):
-    """More values are alive at a time than the usual slot has room for."""
+    """More values are live than fit in a slot of the default size."""
     code, add = abi.TYPES.index(np.dtype(np.int64)), operations()["add"]
     program = [(abi.OP_LOAD, code, code, 0, 0, 0)]
     program += [(add, code, code, i, 0, 0) for i in range(values)]

@@ -1,4 +1,4 @@
-"""What only a fresh process shows: settings from the environment, import, loading, forks."""
+"""Tests that need a new process: environment variables, import, loading, forks."""
 
 import ast
 import json
@@ -36,7 +36,7 @@ def test_engine_variable_is_weakest():
 
 
 def test_misspelt_engine_variable():
-    """Import works, every call says what is wrong, and a choice that is made in the program stands."""
+    """Import works, every call reports the error, and a choice made in the program takes precedence."""
     for call in ("pk.sqrt(np.ones(300_000))", "pk.sqrt(np.ones(3))", "pk.add(1, 2)", "pk.add(np.ones(3), 1)"):
         error, message = failure(call, env={"PYCUDAKIT_ENGINE": "gpu"})
         assert error is errors.InvalidArgument
@@ -69,7 +69,7 @@ def test_thread_count():
 
 
 def test_threads_are_woken_for_what_takes_long():
-    """A busy machine may help too late, or halt a short call so that it looks long: once is enough."""
+    """On a busy machine threads may help too late, or a short call may look long: one success suffices."""
     code = """
 import pycudakit as pk
 
@@ -128,7 +128,7 @@ def test_import_needs_no_library(tmp_path):
 @pytest.mark.alone
 @pytest.mark.skipif(SANITIZED, reason="sanitizers slow everything down")
 def test_import_is_quick(tmp_path):
-    """It takes half of what Python and NumPy took before, at most. What NumPy's threads do is not counted."""
+    """Import takes at most half of the time of starting Python and importing NumPy (CPU time)."""
     code = "before = time.thread_time(); import pycudakit; print(before, time.thread_time() - before)"
     env = {"PYTHONDONTWRITEBYTECODE": None, "PYTHONPYCACHEPREFIX": str(tmp_path)}
     python(code, env=env)  # compiles
@@ -141,7 +141,7 @@ def test_import_is_quick(tmp_path):
     pytest.fail(f"{ours:.3f} s, where Python and NumPy take {before:.3f}, at best")
 
 
-# ---- Families that are imported when they are asked for ---------------------------------------------
+# ---- Lazy imports of families -----------------------------------------------------------------------
 
 RIGHT = """
 assert callable(pk.histogram) and type(pk.linalg) is type(sys)
@@ -239,19 +239,19 @@ print(pk.sum([1, 2]))
 
 
 def test_type_checkers_see_the_families():
-    """What is imported for them is what is found at run time."""
+    """The names under TYPE_CHECKING are those that exist at run time."""
     tree = ast.parse(Path(pk.__file__).read_text(encoding="utf-8"))
     block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
     seen = {f"{n.module}.{a.name}" for n in block.body for a in n.names}
     homes = _lazy.MODULES_OF_NAMES["pycudakit"]
     found = {"pycudakit." + (home if home == name else f"{home}.{name}") for name, home in homes.items()}
     assert seen == found - {"pycudakit.fusing", "pycudakit.kernels"}
-    # A star import does not put ours in the place of NumPy itself.
+    # A star import does not replace the name `numpy` itself.
     assert {name.rpartition(".")[2] for name in seen} - {"numpy"} <= set(pk.__all__)
 
 
 def test_modules_that_are_named_lie_below():
-    """A module that is imported by name, which import-linter does not see, is on the same floor or below."""
+    """Modules that are imported by name, unseen by import-linter, are in the same layer or below."""
     layers = re.search(r"\nlayers = \[(.*?)\]", PROJECT.read_text(encoding="utf-8"), re.DOTALL)
     floors = [re.findall(r"\w+", floor) for floor in re.findall(r'"([^"]+)"', layers[1])]
     floor_of = {"__init__": -1, **{room: floor for floor, rooms in enumerate(floors) for room in rooms}}
@@ -387,7 +387,7 @@ with multiprocessing.get_context("fork").Pool(3) as pool:
 
 
 def test_exit_while_threads_compute():
-    """A process ends, quickly and without noise, while daemon threads are inside the library."""
+    """A process ends quickly, and without messages, while daemon threads are in native calls."""
     code = """
 import pycudakit as pk
 pk.set_engine("cpu")
@@ -402,7 +402,7 @@ time.sleep(0.2)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-# ---- What the CUDA library keeps --------------------------------------------------------------------
+# ---- Memory that the CUDA library holds -------------------------------------------------------------
 
 needs_cuda = pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")
 
@@ -435,7 +435,7 @@ print(json.dumps([bool(right), bool(again), list(vars(kept).values()), list(vars
 @pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize(("device", "pinned"), [("8M", "4M"), ("20M", "64M"), ("1G", str(9 << 20))])
 def test_budgets_are_kept(device, pinned, copied, tmp_path):
-    """Arrays far beyond the budgets pass through them, ordinary, reversed and memory-mapped."""
+    """Arrays far larger than the budgets work: ordinary, reversed and memory-mapped."""
     env = {"PYCUDAKIT_DEVICE_MEMORY": device, "PYCUDAKIT_PINNED_MEMORY": pinned, "PYCUDAKIT_THREADS": "4"}
     if copied:
         env["PYCUDAKIT_STREAM_WALK_BOTH_WAYS"] = "0"

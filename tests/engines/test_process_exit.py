@@ -1,4 +1,4 @@
-"""The end of a process while its threads compute."""
+"""A process ends cleanly while its threads compute."""
 
 import time
 
@@ -75,7 +75,7 @@ sys.exit(7)
 @pytest.mark.alone
 @pytest.mark.parametrize("watched", [False, True])
 def test_a_process_ends_while_nobody_waits_for_its_threads(engine, watched):
-    """Soon, with its own exit code and without noise, and so each time."""
+    """The process ends soon, with its exit code and without messages, in every repetition."""
     for _ in range(3):
         done = python(ENDLESS.format(engine=engine, watched=watched), check=False)
         assert time.monotonic() - float(done.stdout) < 30

@@ -1,4 +1,4 @@
-"""What calls tell of themselves: `last_call`, profiles, traces and progress."""
+"""`last_call`, profiles, traces and progress."""
 
 import asyncio
 import io
@@ -22,7 +22,7 @@ CUDA_STAGES = ["stage", "upload", "kernel", "download", "unstage"]
 
 @pytest.fixture(autouse=True)
 def _many_spans(monkeypatch):
-    """Keep no more of them than a test needs."""
+    """Limit the number of spans, for small traces."""
     monkeypatch.setattr(native_call, "_MAX_SPANS", 5000)
 
 
@@ -54,14 +54,14 @@ def test_a_call(engine):
     "name", ["add", "sort", "median", "histogram", "bincount", "cumsum", "mean", "unique"]
 )
 def test_threads_are_counted_once(engine, name):
-    """Also by calls that share out their work several times."""
+    """Threads are counted once, also by calls that distribute work several times."""
     arguments = {"add": (LARGE, LARGE), "bincount": (LARGE.astype(int), LARGE)}.get(name, (LARGE,))
     getattr(pk, name)(*arguments)
     assert 1 <= pk.last_call().threads <= cost_model.threads()
 
 
 def covered(spans, margin):
-    """Return for how long at least one of these was under way, each longer by `margin` at both ends."""
+    """Return the length of the union of spans, each extended by `margin` at both ends."""
     spans = np.sort(spans, order="begin")
     begins, ends = spans["begin"] - margin, spans["end"] + margin
     reached = np.maximum.accumulate(np.concatenate([[-np.inf], ends[:-1]]))
@@ -81,7 +81,7 @@ def test_stages_of_calls_of_any_length(engine, size):
         if stage in ("compute", "kernel"):
             assert spans["elements"].sum() == size
         assert covered(spans, -resolution) <= seconds
-        if engine == "cpu":  # a GPU's spans are told from where the one before ended, its stages are not
+        if engine == "cpu":  # on a GPU a span begins at the end of the one before, a stage does not
             assert seconds <= covered(spans, resolution)
 
 
@@ -137,7 +137,7 @@ def test_every_call_is_collected(engine):
     for call in p.calls[:2]:
         assert len(call.spans) >= 1
         assert call.spans_left_out == 0
-        assert call.spans["end"].max() <= call.seconds + 1e-4  # a GPU's clock is another
+        assert call.spans["end"].max() <= call.seconds + 1e-4  # the GPU has its own clock
         assert (call.spans["begin"] <= call.spans["end"]).all()
         assert {call_log.STAGES[stage] for stage in call.spans["stage"]} <= set(call.stages)
         lanes = call.spans[np.lexsort((call.spans["begin"], call.spans["lane"], call.spans["device"]))]
@@ -420,7 +420,9 @@ def test_progress(engine, monkeypatch, way):
 
 
 def test_progress_of_short_calls(engine, monkeypatch):
-    monkeypatch.setattr(progress, "FIRST_REPORT_SECONDS", 60.0)  # which no call is on a busy machine
+    monkeypatch.setattr(
+        progress, "FIRST_REPORT_SECONDS", 60.0
+    )  # no call takes so long, even on a busy machine
     told = []
     with pk.engine(progress=lambda *at: told.append(at)):
         for _ in range(5):

@@ -1,4 +1,4 @@
-"""A process that may have little: memory, threads, files, space on the disk, stacks."""
+"""Processes under resource limits: memory, threads, files, disk space, stacks."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ def limit(name, value):
     return lambda: resource.setrlimit(kind, before)
 """
 
-# Each process of a user counts, and root's do not.
+# The limit counts all processes of a user, except root's.
 SYS_ADMIN, SYS_RESOURCE = 1 << 21, 1 << 24
 AS_NOBODY = (
     WITHOUT.format(bits=SYS_ADMIN | SYS_RESOURCE)
@@ -82,14 +82,14 @@ LIMITS = {
 
 @pytest.fixture(scope="module", autouse=True)
 def _compiled():
-    """Have the kernels on the disk, whatever is limited then."""
+    """Compile the kernels to the disk cache before limits are set."""
     python(f"{START}\nall_are_right()")
 
 
 @pytest.mark.parametrize("what", LIMITS)
 @pytest.mark.parametrize("when", ["before the first call", "later"])
 def test_all_but_new_processes(what, when):
-    """What needs files or processes says so in a line, all else is right; and all is, without the limit."""
+    """Calls that need files or processes raise in one line, all others work; without the limit all work."""
     before, asked, no_kernel, no_helper = LIMITS[what]
     code = f"""
 {START}
@@ -104,7 +104,7 @@ os.setuid(os.geteuid())  # a shell, and a compiler that is one, would be nobody
 all_are_right()
 print("\\n" + json.dumps([meanwhile, told(new_kernel), told(in_helper)]))
 """
-    # A driver of a GPU opens more files than that, for pinned memory.
+    # The GPU's driver opens more files than that, for pinned memory.
     told = python(code, env={"CUDA_VISIBLE_DEVICES": ""})
     (kernel, helper), *after = json.loads(told.splitlines()[-1])
     for got, words in ((kernel, no_kernel), (helper, no_helper)):
@@ -113,7 +113,7 @@ print("\\n" + json.dumps([meanwhile, told(new_kernel), told(in_helper)]))
 
 
 def test_address_space():
-    """As much as there is, and little more: MemoryError, or right; and right, when the limit is gone."""
+    """Near the limit of the address space a call raises MemoryError or is right; without it, it is right."""
     code = f"""
 {START}
 all_are_right()
@@ -173,7 +173,7 @@ print(json.dumps([without, large(), bool((failures.scaled() == scaled).all())]))
 
 
 def test_kernels_that_may_not_be_run(mounted):
-    """Which the system tells in the same words."""
+    """A noexec file system gives the same message."""
     code = f"""
 {LARGE}
 from pycudakit.kernels.compiling import path_security
@@ -186,7 +186,7 @@ print(json.dumps(told(large)))
 
 @pytest.fixture
 def mounted(tmp_path):
-    """A folder with a file system of its own, mounted with an option."""
+    """A folder with its own file system, mounted with an option."""
     mounts = []
 
     def mount(option):
@@ -203,7 +203,7 @@ def mounted(tmp_path):
 
 @pytest.fixture
 def full(mounted):
-    """A folder in which there is no space."""
+    """A folder on a full file system."""
     folder = mounted("size=64k")
     with contextlib.suppress(OSError), open(folder / "rest", "wb", buffering=0) as file:
         while True:
@@ -228,7 +228,7 @@ def test_a_home_that_cannot_be_written(tmp_path):
 
 
 def test_small_stacks(tmp_path):
-    """Those of callers' threads as small as NumPy takes them for the same, and those of the library's own."""
+    """Calls work with thread stacks as small as NumPy needs, for the caller's and the library's threads."""
     file = tmp_path / "works.py"
     file.write_text(
         f"""

@@ -1,4 +1,4 @@
-"""The same bits on both engines, with every instruction set, and with any number of threads."""
+"""Both engines give the same bits, with every instruction set and any number of threads."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ SIZE = 3001
 
 
 def inputs_of(name, dtype, layout=None):
-    """Return arguments that are special, random bits and ordinary, laid out if asked."""
+    """Return arguments: special values, random bits and ordinary values, in the given layout."""
     special = special_values(dtype)
     pairs = special.size**2
     a = np.concatenate(
@@ -33,7 +33,7 @@ def inputs_of(name, dtype, layout=None):
 
 
 def results():
-    """Yield a name and the arrays of every operation, type and cast, on the engine that is set."""
+    """Yield the name and results of every operation, dtype and cast, on the engine in force."""
     for dtype in DTYPES:
         for name in UNARY + BINARY:
             status, value, warned = outcome(getattr(pk, name), *inputs_of(name, dtype))
@@ -46,7 +46,7 @@ def results():
 
 
 def canonical(array, free_zero):
-    """Make every NaN one NaN, and zeros one zero where their sign is free."""
+    """Replace NaNs by one NaN, and zeros by +0.0 where their sign is free."""
     if array.dtype.kind != "f":
         return array
     array = np.where(np.isnan(array), array.dtype.type(np.nan), array)
@@ -100,7 +100,7 @@ def test_every_instruction_set(baseline, isa):
 
 @pytest.mark.parametrize("threads", [2, 7])
 def test_any_number_of_threads(threads):
-    """Large enough that all of them take part."""
+    """The arrays are large enough for all threads to take part."""
     code = """if True:
         import hashlib, numpy as np, pycudakit as pk
         pk.set_engine("cpu")

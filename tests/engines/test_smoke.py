@@ -1,4 +1,4 @@
-"""A little of every family that has kernels of its own, which compute-sanitizer can watch in a minute."""
+"""A short run of every family with CUDA kernels, for compute-sanitizer."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ WORKS = {
 )
 @pytest.mark.parametrize("work", WORKS)
 def test_family(engine, work, dtype, copied):
-    x = RNG.integers(0, 100, 30_000 if copied else 2_500).astype(dtype)  # whose sums float32 holds exactly
+    x = RNG.integers(0, 100, 30_000 if copied else 2_500).astype(dtype)  # sums are exact in float32
     with pk.tuned(**(COPIED if copied and engine == "cuda" else {})):
         for got, want in zip(WORKS[work](pk, x), WORKS[work](np, x), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Interpreters within a process: pycudakit works there, or its import is refused; the process lives."""
+"""Subinterpreters: pycudakit works in one, or its import is refused; the process does not crash."""
 
 import importlib.util
 import json
@@ -59,7 +59,7 @@ WORKS = {
 
 @pytest.mark.parametrize("what", WORKS)
 def test_interpreters(tmp_path, what):
-    """NumPy bears with one interpreter a process, or with the main one, and refuses the next one's import."""
+    """NumPy supports one interpreter per process, and refuses the import in others."""
     script = tmp_path / "script.py"  # run by a process that has not imported NumPy
     script.write_text(f"{SCRIPT}\n{WORKS[what]}\nprint(json.dumps(told))")
     told = json.loads(python(f"os.execv(sys.executable, [sys.executable, {str(script)!r}])"))

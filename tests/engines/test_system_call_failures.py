@@ -1,4 +1,4 @@
-"""What the CPU engine asks of the system fails: it raises or is right, and loses nothing."""
+"""Fault injection: system calls of the CPU engine fail; a call raises or is right, and leaks nothing."""
 
 import json
 import os

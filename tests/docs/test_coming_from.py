@@ -1,4 +1,4 @@
-"""The lines of docs/coming-from-gpuarray.md, and what docs/coming-from-pytorch.md shows of its example."""
+"""Every row of docs/coming-from-gpuarray.md is right, and docs/coming-from-pytorch.md quotes its example."""
 
 import doctest
 import importlib.util
@@ -23,7 +23,7 @@ def code_of(cell):
 
 
 def rows():
-    """Return of each line its section, what it is here, what that gives, and what it is with CuPy."""
+    """Return for each row its section, the line with pycudakit, its value, and the line with CuPy."""
     found, section = [], ""
     for line in PAGE.read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
@@ -46,7 +46,7 @@ def test_the_lines_give_what_is_said(engine):
 
 
 def value_of(line, names):
-    """Run a line; return its value, if it has one."""
+    """Run a line; return its value if it is an expression."""
     try:
         return eval(line, names)
     except SyntaxError:
@@ -63,7 +63,7 @@ def same(got, want, bring):
 
 
 def test_the_lines_with_cupy_give_the_same(engine):
-    """NumPy stands in for CuPy where that is not, as its functions are; not for its kernels."""
+    """Without CuPy, NumPy replaces its functions, but not its kernels."""
     has_cupy = engine == "cuda" and importlib.util.find_spec("cupy") is not None
     if has_cupy:
         import cupy
@@ -88,7 +88,7 @@ def test_the_lines_with_cupy_give_the_same(engine):
     ("name", "sign", "count"), [("torch_operator", "custom_op", 2), ("custom_tensor", "__array_ufunc__", 1)]
 )
 def test_what_is_shown_is_of_the_examples(name, sign, count):
-    """But for docstrings and remarks to linters, in the order of the file."""
+    """Quotations are in the order of the file, without docstrings and linters' comments."""
     example = DOCS.parent / "examples" / f"{name}.py"
     if not example.is_file():
         pytest.skip("examples/ is not beside the tests")

@@ -1,4 +1,4 @@
-"""Every example in the package's docstrings gives what it says."""
+"""Every example in the package's docstrings runs and gives the shown output."""
 
 import doctest
 import importlib
@@ -32,7 +32,7 @@ for room in ("image", "kernels", "linalg", "random"):
 
 
 def test_examples_are_found():
-    """Functions made by a factory keep their examples in __doc__, where doctest finds them."""
+    """doctest finds the examples of functions that a factory makes."""
     found = doctest.DocTestFinder().find(pycudakit.clip, "clip", module=False)
     assert [len(test.examples) > 0 for test in found] == [True]
     undocumented = [
@@ -45,7 +45,7 @@ def test_examples_are_found():
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_examples_of_public_names(name):
-    """doctest skips what is shown in another place than its own, so each public name is run by itself."""
+    """doctest skips objects of other modules, so the examples of each public name are run separately."""
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False)
     text = []
     for test in doctest.DocTestFinder().find(PUBLIC[name], name, module=False, globs={}):

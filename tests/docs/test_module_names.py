@@ -1,9 +1,9 @@
-"""Modules, files and folders that strings name: each of them exists.
+"""Every module, file and folder that a string names exists.
 
-Where a module moves, Python, mypy and import-linter find whoever imports it with `import`. They do not see
-what names it in a string: a table of what is imported when it is needed, a comparison with `__module__`, a
-list in CMakeLists.txt, in pyproject.toml or in .ci/run. Some of these raise an error in a rare call only, and
-some are just false from then on. What is not beside the tests, such as .ci/run in an sdist, is skipped.
+If a module moves, Python, mypy and import-linter find the `import` statements that refer to it. They do not
+see its name in strings: a table of lazy imports, a comparison with `__module__`, a list in CMakeLists.txt, in
+pyproject.toml or in .ci/run. Some of these fail in a rare call only, and some comparisons are just false from
+then on. Files that do not exist beside the tests, such as .ci/run in an sdist, are skipped.
 """
 
 import ast
@@ -22,21 +22,21 @@ import pycudakit as pk
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = {"pycudakit", *(each.name for each in pkgutil.walk_packages(pk.__path__, "pycudakit."))}
 PACKAGES = {name.rpartition(".")[0] for name in MODULES} - {""}
-# A name of parts in lower case, with dots between, before or behind them: a module's name, or a part of one.
+# A dotted name in lower case, which may be the name of a module or a part of one.
 DOTTED = re.compile(r"(_?[a-z]\w*|)(\._?[a-z]\w*)*\.?")
-# The first parts of dotted names that are of other projects.
+# The first parts of the dotted names of other projects.
 OTHERS = {*sys.stdlib_module_names, "numpy", "scipy", "dask", "torch", "numba", "pycuda", "cuda", "cupy"}
 FILES = re.compile(
     r"[\w.-]*\.(cu|d|dylib|h|json|new|so|txt)(\.\d+)?|kernels\."
-)  # files' names and their endings
+)  # names and extensions of files
 
 
-# ---- Strings in the package's sources ------------------------------------------------------------------
+# ---- Strings in the sources of the package -------------------------------------------------------------
 
 
 @functools.cache
 def sources():
-    """Return the path of each of the package's sources, and its tree."""
+    """Return the path and the syntax tree of each source file of the package."""
     return [
         (path.relative_to(folder.parent).as_posix(), ast.parse(path.read_text(encoding="utf-8")))
         for folder in map(Path, pk.__path__)
@@ -45,7 +45,7 @@ def sources():
 
 
 def strings(tree):
-    """Yield each string but docstrings: its line, its text, whether something is inserted before it."""
+    """Yield each string except docstrings: its line, its text, whether an f-string has a value before it."""
     if isinstance(tree, ast.Expr) and isinstance(tree.value, ast.Constant):
         return
     if isinstance(tree, ast.JoinedStr):
@@ -53,7 +53,7 @@ def strings(tree):
             if isinstance(part, ast.Constant):
                 yield part.lineno, part.value, before is not None
             else:
-                yield from strings(part.value)  # not the format behind it
+                yield from strings(part.value)  # without the format specification
         return
     if isinstance(tree, ast.Constant) and isinstance(tree.value, str):
         yield tree.lineno, tree.value, False
@@ -62,7 +62,7 @@ def strings(tree):
 
 
 def looked_up(name):
-    """Return what a dotted name means: a module, or an attribute of one."""
+    """Return the module, or the attribute of a module, that a dotted name refers to."""
     known, rest = name, []
     while known not in MODULES:
         known, _, last = known.rpartition(".")
@@ -85,7 +85,7 @@ def exists(name):
 
 
 def is_part_of_a_module(text):
-    """Tell whether a dotted name is within a module's, or is a public name below the package."""
+    """Return True if a dotted name is a part of a module's name, or a public name of the package."""
     part = f".{text.strip('.')}."
     return any(part in f".{name}." for name in MODULES) or exists(f"pycudakit{part}".rstrip("."))
 
@@ -109,18 +109,18 @@ def test_dotted_names_in_strings_are_of_modules():
 
 def test_the_package_is_searched():
     found = {text for _, tree in sources() for _, text, _ in strings(tree)}
-    assert {"pycudakit.linalg", ".image"} <= found  # by which functions are told from NumPy's
+    assert {"pycudakit.linalg", ".image"} <= found  # the code distinguishes functions by these
     assert not is_part_of_a_module("_no_such_family.scan")
     assert not is_part_of_a_module(".no_such_module")
     assert not exists("pycudakit.linalg.no_such_function")
 
 
-# ---- Tables, as they are when the modules are imported -----------------------------------------------------
+# ---- Tables at run time ------------------------------------------------------------------------------------
 
 
 @functools.cache
 def imported():
-    """Return the package's modules; those that import what is not installed are left out."""
+    """Return the modules of the package, without those whose dependencies are not installed."""
     found = []
     for name in sorted(MODULES):
         try:
@@ -132,7 +132,7 @@ def imported():
 
 
 def texts_in(value, depth=3):
-    """Yield the strings in a value, in its parts, and so on."""
+    """Yield the strings in a nested value."""
     if isinstance(value, str):
         yield value
     elif depth and isinstance(value, dict):
@@ -161,7 +161,7 @@ def test_modules_in_values_exist():
 
 
 def pairs_of(table):
-    """Return the modules and the names of a table: {module: "name name"}, or {key: (module, name)}."""
+    """Return the (module, names) pairs of a table: {module: "name name"} or {key: (module, name)}."""
     if not isinstance(table, dict) or len(table) < 2:
         return []
     if not all(re.fullmatch(r"[\w. ]*", text) for text in texts_in(table)):
@@ -174,7 +174,7 @@ def pairs_of(table):
 
 
 def tables_of(module):
-    """Yield the rows of a module's tables; those of all tables whose rows are pairs come together."""
+    """Yield the rows of a module's tables; all tables whose rows are pairs are merged."""
     pairs = []
     for name, value in own_values(module):
         rows = pairs_of(value)
@@ -186,7 +186,7 @@ def tables_of(module):
 
 
 def test_tables_of_modules_and_names():
-    """A table of which half of the rows are names of a package's modules has no others."""
+    """If half of a table's rows name modules of the package, all of them must."""
     wrong, tables = [], set()
     for module in imported():
         for title, rows in tables_of(module):
@@ -206,18 +206,18 @@ def test_tables_of_modules_and_names():
 
 
 def test_names_that_are_imported_when_they_are_needed():
-    """PEP 562: each name of a table that `attach` was given, and each that a package says it has."""
+    """Lazy names (PEP 562): each name of a table of `attach`, and each name in a package's `__dir__`."""
     for package in sorted(PACKAGES):
         shown = importlib.import_module(package)
         for name in {*dir(shown), *getattr(shown, "__all__", ())}:
             getattr(shown, name)
 
 
-# ---- Calls that are given a module's name and a function's, or whose results are modules ----------------
+# ---- Calls with the names of a module and a function, and calls that return modules ---------------------
 
 
 def _first_strings(call):
-    """Return a call's first two arguments where they are strings; of an f-string, its end."""
+    """Return a call's first two arguments if they are strings; for an f-string, its end."""
     if len(call.args) < 2 or not isinstance(call.args[1], ast.Constant):
         return None
     given, name = call.args[0], call.args[1].value
@@ -247,7 +247,7 @@ def test_calls_with_a_module_and_a_name():
 
 
 def _importers(tree):
-    """Yield functions that import a module of a package by its argument: name, package, default argument."""
+    """Yield functions that import a module named by their argument: name, package, default."""
     for function in ast.walk(tree):
         if not isinstance(function, ast.FunctionDef) or not function.args.args:
             continue
@@ -264,7 +264,7 @@ def _importers(tree):
 
 
 def _module_of(node, importers):
-    """Return the name of the module that a call returns, if that can be told."""
+    """Return the name of the module that a call returns, or None if unknown."""
     if not isinstance(node, ast.Call):
         return None
     name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -282,7 +282,7 @@ def test_attributes_of_modules_that_are_imported_by_name():
     own = {path: {name: rest for name, *rest in _importers(tree)} for path, tree in sources()}
     for path, tree in sources():
         importers = dict(own[path])
-        for node in ast.walk(tree):  # those of other modules, by their names or by the modules'
+        for node in ast.walk(tree):  # functions of other modules, by their names or as attributes
             for alias in node.names if isinstance(node, ast.ImportFrom) else ():
                 for place in (f"{node.module}.{alias.name}", node.module):
                     importers |= own.get(f"{str(place).replace('.', '/')}.py", {})
@@ -306,7 +306,7 @@ def test_attributes_of_modules_that_are_imported_by_name():
     assert count > 20
 
 
-# ---- Paths in what builds, packages, checks and tests ---------------------------------------------------
+# ---- Paths in the files of the build, packaging and CI --------------------------------------------------
 
 
 def text_of(name):
@@ -316,15 +316,15 @@ def text_of(name):
     return path.read_text(encoding="utf-8")
 
 
-def is_there(path):
-    """Tell whether there is a file or a folder of this path or pattern; the package may be installed."""
+def path_exists(path):
+    """Return True if a file or folder matches this path or pattern; the package may be an installed one."""
     is_of_package = path.split("/")[0] == "pycudakit"
     roots = [Path(each).parent for each in pk.__path__] if is_of_package else [ROOT]
     return any((root / path).exists() or next(root.glob(path), None) for root in roots)
 
 
 def expanded(text):
-    """Return what a shell makes of braces: `a{b,c}` is `ab` and `ac`."""
+    """Expand braces like a shell: `a{b,c}` is `ab` and `ac`."""
     found = re.search(r"\{([^{}]*)\}", text)
     if not found:
         return [text]
@@ -346,18 +346,18 @@ CMAKE = ["CMakeLists.txt", *sorted(f"cmake/{path.name}" for path in (ROOT / "cma
 def test_paths_in_cmake(name):
     text = text_of(name).replace("${PROJECT_SOURCE_DIR}/", "")
     text = re.sub(r"(^|\s)#.*", "", text)
-    text = re.sub(r"DESTINATION \S+", "", text)  # where files are installed
+    text = re.sub(r"DESTINATION \S+", "", text)  # destinations of the installation
     loops = re.compile(r"foreach\((\w+) IN ITEMS ([^)]*)\)(.*?)endforeach", re.DOTALL)
     for variable, items, body in loops.findall(text):
         text += "".join(body.replace(f"${{{variable}}}", item) for item in items.split())
     paths = [path for path in paths_in(text) if not path.endswith("/")]  # such as `csrc/${name}.cu`
-    assert [path for path in paths if not is_there(path)] == []
+    assert [path for path in paths if not path_exists(path)] == []
     if name in ("CMakeLists.txt", "cmake/jit_headers.cmake"):
         assert len(paths) > 10
 
 
 def test_headers_of_compiled_kernels():
-    """NVRTC compiles a text made of the listed headers: what one of them includes is listed, too."""
+    """NVRTC compiles a list of headers as one text, so each header that one of them includes is listed."""
     lists = [text_of(name) for name in CMAKE if "file(READ" in text_of(name)]
     if not lists or not (ROOT / "csrc/cuda").is_dir():
         pytest.skip("the CUDA engine's sources are not beside the tests")
@@ -379,7 +379,7 @@ def test_headers_of_compiled_kernels():
         re.sub(r"(?m)^\s*#include.*", "", path.read_text(encoding="utf-8"))
         for path in ROOT.glob("csrc/cuda/*/*.cpp")
     )
-    wanted, seen = re.findall(r'"([\w/]+\.(?:cuh|h))"', code), set()  # where the text begins
+    wanted, seen = re.findall(r'"([\w/]+\.(?:cuh|h))"', code), set()  # the first headers of the text
     assert len(wanted) >= 2
     while wanted:
         name = wanted.pop()
@@ -393,7 +393,7 @@ def test_headers_of_compiled_kernels():
 
 def test_cmake_reads_the_version():
     (path,) = re.findall(r'file\(STRINGS (\S+) version REGEX "\^__version__ = "\)', text_of("CMakeLists.txt"))
-    assert is_there(path)
+    assert path_exists(path)
     (module,) = [each for each in MODULES if f"{each.replace('.', '/')}.py" == path]
     assert looked_up(f"{module}.__version__") == pk.__version__
 
@@ -404,7 +404,7 @@ def project():
 
 def test_paths_in_pyproject():
     paths = paths_in(text_of("pyproject.toml"))
-    assert [path for path in paths if not is_there(path)] == []
+    assert [path for path in paths if not path_exists(path)] == []
     tools = project()["tool"]
     ignores = [each for key in tools["ruff"]["lint"]["per-file-ignores"] for each in expanded(key)]
     for path in [
@@ -412,7 +412,7 @@ def test_paths_in_pyproject():
         *tools["pytest"]["ini_options"]["testpaths"],
         tools["dynamic-metadata"][0]["input"],
     ]:
-        assert is_there(path.removesuffix("/**")), path
+        assert path_exists(path.removesuffix("/**")), path
 
 
 def test_modules_in_pyproject():
@@ -437,7 +437,7 @@ def test_modules_in_pyproject():
 def test_paths_in_what_ci_runs(name):
     text = re.sub(r"\S*\$\S*/", " ", text_of(name))  # paths below a folder that a variable names
     text = text.replace("venv/tests/bin", "").replace("NAME.py", "*.py")
-    assert [path for path in paths_in(text) if not is_there(path.rstrip("/"))] == []
+    assert [path for path in paths_in(text) if not path_exists(path.rstrip("/"))] == []
 
 
 def test_tests_that_a_sanitizer_leaves_out():

@@ -1,4 +1,4 @@
-"""What README.md and docs/ show: every Python block runs, and prints what is printed below it."""
+"""README.md and docs/: every Python block runs and prints the shown output; links and lists are complete."""
 
 import contextlib
 import doctest
@@ -15,7 +15,7 @@ from pycudakit._runtime import context
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.is_file()]
-# A fence's language, its text, and the text of the output fence that follows it, if one does.
+# A code fence: its language, its text, and the text of an output fence after it, if there is one.
 BLOCKS = re.compile(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
 LINKS = re.compile(r"\]\((?!https?:)([^)#]+)?(?:#([^)]+))?\)")
 
@@ -27,7 +27,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def _as_a_process_starts():
-    """Start each page from the default engine and NumPy's default warnings."""
+    """Reset the engine and NumPy's warnings to the defaults for each page."""
 
     before, warnings = context.process_engine, np.seterr(all="warn", under="ignore")
     pk.set_engine("auto")
@@ -62,7 +62,7 @@ def test_page(page):
         try:
             _run_script(text, shown, page, names)
         except pk.errors.CompileError as error:
-            if "cannot open source file" not in str(error):  # a header of CUDA's that is not installed
+            if "cannot open source file" not in str(error):  # a CUDA header that is not installed
                 raise
 
 
@@ -86,7 +86,7 @@ def test_a_page_names_every_function():
     listed = set(" ".join(listed).replace("\n>", " ").split())
     public = {name for name in pk.__all__ if callable(getattr(pk, name)) and hasattr(np, name)}
     newer = set() if has_numpy("2.1") else {"cumulative_prod", "cumulative_sum"}
-    assert listed == public - {"get_include"} | newer  # get_include is no function of arrays
+    assert listed == public - {"get_include"} | newer  # get_include is not a function of arrays
 
 
 def test_the_readme_fits_three_screens():
@@ -94,7 +94,7 @@ def test_the_readme_fits_three_screens():
 
 
 def test_every_page_is_in_a_table_of_contents():
-    """But for index.md itself; a name may be a pattern, as Sphinx takes them."""
+    """All pages except index.md are listed; an entry may be a pattern, as for Sphinx."""
     wanted = {path.relative_to(ROOT / "docs").with_suffix("") for path in PAGES[1:]} - {Path("index")}
     for page in PAGES[1:]:
         for entries in re.findall(
@@ -119,7 +119,7 @@ def test_the_reference_has_every_public_name():
 
 
 def test_every_script_is_named():
-    """Of examples/ on any page, and of benchmarks/ in the table, if it runs by itself."""
+    """Scripts of examples/ are named on some page, and those of benchmarks/ in the table."""
     pages = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
     everywhere = "".join(pages.values())
     unnamed = [path.name for path in sorted((ROOT / "examples").glob("*.py")) if path.name not in everywhere]
@@ -132,12 +132,12 @@ def test_every_script_is_named():
 
 @pytest.mark.skipif(not (ROOT / "pycudakit").is_dir(), reason="needs the whole tree")
 def test_messages_are_those_of_the_code():
-    """What docs/troubleshooting.md has in a table's first column is in the sources, but for what varies."""
+    """Each message in the first column of the tables of docs/troubleshooting.md is in the sources."""
     code = ""
     for folder, kinds in (("pycudakit", ("py",)), ("csrc", ("cpp", "cu", "h", "cuh"))):
         for path in (path for kind in kinds for path in sorted((ROOT / folder).rglob(f"*.{kind}"))):
             code += path.read_text(encoding="utf-8")
-    code = re.sub(r'"\s*f?"', "", code)  # a string's parts, line after line
+    code = re.sub(r'"\s*f?"', "", code)  # joins the parts of a string
     page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\| `([^`]{20,})` \|", page, re.MULTILINE)
     parts = [part.strip() for message in shown for part in message.split("...") if len(part.strip()) > 6]
@@ -162,7 +162,7 @@ def test_documented_bounds_are_those_tested():
     not (ROOT / "CONTRIBUTING.md").is_file(), reason="CONTRIBUTING.md is not beside the tests"
 )
 def test_excerpts_are_of_the_files():
-    """Where CONTRIBUTING.md walks through files, what it shows is in the one that it names, in that order."""
+    """The excerpts of CONTRIBUTING.md are in the files that it names, in that order."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     guide = text.split("## Adding a kernel to the library\n")[1].split("\n## ")[0]
     shown = re.findall(r"\]\(([\w./]+)\)(?:(?!```|\]\().)*?```\w+\n(.*?)```", guide, re.DOTALL)
@@ -177,7 +177,7 @@ def test_excerpts_are_of_the_files():
 
 
 def test_the_map_names_what_there_is():
-    """Each file and folder that CONTRIBUTING.md's map names is there."""
+    """Each file and folder in the map of CONTRIBUTING.md exists."""
     if not (ROOT / "csrc").is_dir() or not (ROOT / "pycudakit").is_dir():
         pytest.skip("needs the whole tree")
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

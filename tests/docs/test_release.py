@@ -1,4 +1,4 @@
-"""What a release says of itself: one version everywhere, and the files that go with it."""
+"""Release metadata: the same version everywhere, and the files that belong to a release."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What kernels are given: arrays of every layout, numbers, structs; and what is refused."""
+"""Arguments of kernels: arrays of every layout, numbers, structs, and the errors for wrong arguments."""
 
 import numpy as np
 import pytest
@@ -46,12 +46,12 @@ __global__ void scaled(float *out) { int i = threadIdx.x; out[i] = coeffs[i] * t
 
 @pytest.fixture
 def get(engine):
-    """Return functions of the source above."""
+    """Return a function that compiles the source above and gets a kernel."""
     return module(TEXT).get_function
 
 
 def bound(declared, given, size=0):
-    """Bind one argument to a kernel of one parameter, without a compiler."""
+    """Bind one argument to a parsed kernel with one parameter, without compiling."""
     signature = signatures.parse(f"__global__ void k({declared}) {{}}").signature("k")
     [slot] = argument_binding.slots_of(signature, [size] if size else [])
     return argument_binding.bind(signature, [slot], [given])
@@ -331,7 +331,7 @@ def test_vectors(get):
         get("vectors")((1, 2, 3, 4), p, p, out, block=1)
 
 
-# ---- What is refused --------------------------------------------------------------------------------
+# ---- Errors -----------------------------------------------------------------------------------------
 
 F32, F64, I32 = (np.ones(4, t) for t in ("f4", "f8", "i4"))
 READ_ONLY = np.ones(4, "f4")

@@ -1,4 +1,4 @@
-"""What compilers make is kept, in memory and on disk, and used again only for the same."""
+"""The cache of compiled kernels, in memory and on disk: when an entry is reused, and when not."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ TEXT = "__global__ void k(int *x) { x[0] = 1; }"
 
 
 class Compiler:
-    """Counts what it is asked for, and makes an image of it."""
+    """A fake compiler that counts compilations."""
 
     def __init__(self):
         self.made = []
@@ -184,7 +184,7 @@ def test_a_folder_that_others_may_write_to_is_not_trusted(compiler, tmp_path):
 
 def test_beside_it_they_may_write(compiler, tmp_path):
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache").chmod(0o1777)  # but not rename what is there
+    (tmp_path / "cache").chmod(0o1777)  # sticky: others may not rename existing files
     get()
     assert len(list((tmp_path / "cache" / "images").iterdir())) == 2
 
@@ -217,7 +217,7 @@ def test_the_least_recently_used_goes_first(compiler, monkeypatch, tmp_path):
         for path in set((tmp_path / "cache").glob("images/*")) - before:
             os.utime(path, (now, now))
     cache._memory_cache.clear()
-    get(source(name="0"))  # is used
+    get(source(name="0"))  # marks the entry as used
     get(source(name="3"))
     assert len(compiler.made) == 4
     for name in "023":
@@ -256,7 +256,7 @@ def test_what_does_not_compile_is_not_kept(compiler, tmp_path):
     assert not cache._locks
 
 
-# ---- With the compilers that there are --------------------------------------------------------------
+# ---- With real compilers ----------------------------------------------------------------------------
 
 ADD_ONE = "__global__ void add_one(int *x) { x[threadIdx.x] += 1; }"
 

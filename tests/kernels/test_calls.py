@@ -1,4 +1,4 @@
-"""Calls of kernels: where they run and why, what they print, many at a time, and what is checked."""
+"""Calls of kernels: engine choice, output, concurrent calls, checked kernels, lost GPUs."""
 
 import sys
 
@@ -60,7 +60,7 @@ def test_profiles_see_calls(engine, add):
 
 
 def test_a_gpu_that_ran_out_of_memory_under_auto(monkeypatch):
-    """Where kernels ran nowhere yet, the CPU engine runs them."""
+    """If the GPU has no memory before any kernel ran, the CPU engine runs them."""
     with pk.engine("cpu"):
         function = SourceModule(ADD).get_function("add")
         function.prepared("cpu")
@@ -77,7 +77,7 @@ def test_a_gpu_that_ran_out_of_memory_under_auto(monkeypatch):
     assert c.tolist() == (a + b).tolist()
     assert (pk.last_call().engine, pk.last_call().reason) == ("cpu", "auto: the CUDA engine failed")
     with pytest.raises(errors.OutOfMemory, match="no memory"):
-        function(a, b, c, 4, block=4)  # c may have come home in part
+        function(a, b, c, 4, block=4)  # a part of c may have been downloaded
 
 
 class _Full:
@@ -144,7 +144,7 @@ def test_threads(engine):
 
 
 def test_calls_leave_nothing_behind(engine, add):
-    """What a call keeps for the next one is bounded, and holds no array."""
+    """The memory that calls keep for reuse is bounded, and refers to no array."""
     a, b, c = operands(100)
     before = [sys.getrefcount(x) for x in (a, b, c)]
     for _ in range(50):

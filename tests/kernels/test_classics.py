@@ -1,4 +1,4 @@
-"""The programs that everybody writes first, as CUDA sources: vectors, counts, printing, structs."""
+"""Classic beginners' programs in CUDA C: vectors, counting, printing, structs, templates."""
 
 import numpy as np
 import pytest
@@ -117,7 +117,7 @@ __global__ void count_in_shared(const unsigned char *data, unsigned int *bins, i
 @pytest.mark.parametrize("name", ["count", "count_in_shared"])
 @pytest.mark.parametrize("n", [1, 1000, 100_001])
 def test_histogram(engine, name, n):
-    """An Out begins as zeros, whatever the array holds before."""
+    """An Out buffer starts as zeros, whatever the array contains."""
     data = RNG.integers(0, 256, n, np.uint8)
     bins = np.full(256, 12345, np.uint32)
     blocks = blocks_for(n, 256) if name == "count" else (6, 1)
@@ -272,7 +272,7 @@ __global__ void arithmetic(const float *a, const float *b, const double *c, cons
 
 
 def arithmetic(n):
-    """Return what the kernel makes of the same numbers on any engine."""
+    """Return the expected results of the kernel, which are the same on every engine."""
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((2, n), np.float32)
     c = rng.standard_normal(n)

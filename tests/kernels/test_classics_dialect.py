@@ -1,4 +1,4 @@
-"""What sources lean on without thinking of it: C's functions, atomics, votes, headers, names."""
+"""The CUDA dialect in typical sources: C functions, atomics, votes, headers, options, names."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from pycudakit import In, InOut, Out
 RNG = np.random.default_rng(1666)
 
 
-# ---- What kernels lean on ---------------------------------------------------------------------------
+# ---- Common functions -------------------------------------------------------------------------------
 
 LEANS = r"""
 #include <math.h>

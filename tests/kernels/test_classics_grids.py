@@ -1,4 +1,4 @@
-"""Programs of images, matrices and simulations that everybody writes early, as CUDA sources."""
+"""Classic CUDA C programs on grids: images, matrices, Mandelbrot, Life, n-body, Monte Carlo."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ TILE = 16
 
 
 def over(height, width):
-    """Return block and grid of a thread for each element of a matrix, x along its rows."""
+    """Return the block and grid with one thread for each element of a matrix, x along its rows."""
     return {"block": (TILE, TILE, 1), "grid": (-(-width // TILE), -(-height // TILE))}
 
 
@@ -138,7 +138,7 @@ __global__ void matmul_tiled(const float *a, const float *b, float *c, int m, in
     [(1, 1, 1), (16, 16, 16), pytest.param(17, 5, 23, marks=pytest.mark.smoke), (33, 64, 31), (70, 45, 91)],
 )
 def test_matrix_product(engine, name, m, k, n, debug):
-    a = RNG.integers(-9, 10, (m, k)).astype(np.float32)  # whose products float32 holds exactly
+    a = RNG.integers(-9, 10, (m, k)).astype(np.float32)  # products are exact in float32
     b = RNG.integers(-9, 10, (k, n)).astype(np.float32)
     c = np.full((m, n), np.nan, np.float32)
     sizes = np.int32(m), np.int32(n), np.int32(k)
@@ -147,7 +147,7 @@ def test_matrix_product(engine, name, m, k, n, debug):
 
 
 def test_matrix_product_of_views(engine):
-    """What is not contiguous is packed on its way in, and unpacked on its way out."""
+    """Arrays that are not contiguous are packed for the upload, and unpacked after the download."""
     a = RNG.integers(-9, 10, (40, 20)).astype(np.float32)[::2, ::-1]
     b = RNG.integers(-9, 10, (30, 20)).astype(np.float32).T
     room = np.full((20, 60), -1, np.float32)
@@ -179,7 +179,7 @@ __global__ void mandelbrot(int *counts, int width, int height, float x0, float y
 
 
 def mandelbrot(width, height, x0, y0, step, most):
-    """Return what the kernel computes, with the same roundings."""
+    """Compute the kernel's result in NumPy, with the same roundings."""
     x0, y0, step = np.float32(x0), np.float32(y0), np.float32(step)
     cx = np.broadcast_to(x0 + np.arange(width, dtype=np.float32) * step, (height, width))
     cy = np.broadcast_to((y0 + np.arange(height, dtype=np.float32) * step)[:, None], (height, width))
@@ -244,7 +244,7 @@ def test_life(engine, height, width):
 
 @pytest.mark.parametrize(("height", "width"), [(3, 3), (64, 80)])
 def test_life_in_one_call(engine, height, width):
-    """What goes up and comes down is the field, once each, whatever the number of steps."""
+    """The field is uploaded and downloaded once, for any number of steps."""
     cells = RNG.integers(0, 2, (height, width), np.uint8)
     step = module(LIFE).get_function("step")
     p = pk.Program()
@@ -369,7 +369,7 @@ __global__ void draw_bits(curandState *states, curandStatePhilox4_32_10_t *other
 
 
 def seeded(n, seed):
-    """Return a state for each thread, XORWOW's and Philox's."""
+    """Return the generator states of each thread, XORWOW and Philox."""
     mod = module(MONTE_CARLO, no_extern_c=True)
     sizes = np.zeros(2, np.int32)
     mod.get_function("sizes")(Out(sizes), block=(1, 1, 1))
@@ -394,7 +394,7 @@ def test_monte_carlo(engine):
         assert (states != before).any(1).all()
         assert len(np.unique(inside)) > 20
         total += int(inside.sum())
-    # Five standard deviations of so many throws.
+    # Within five standard deviations.
     assert abs(4 * total / (2 * n * throws) - np.pi) < 5 * 1.64 / np.sqrt(2 * n * throws)
 
 

@@ -1,4 +1,4 @@
-"""Sources as people have them: old ones, odd ones, and what they lean on without thinking of it."""
+"""Legacy and unusual CUDA C sources: declarations, includes, macros, and common mistakes."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from pycudakit import In, InOut, Out, SourceModule
 RNG = np.random.default_rng(666)
 
 
-# ---- How things are declared ------------------------------------------------------------------------
+# ---- Declarations -----------------------------------------------------------------------------------
 
 DECLARED = r"""
 /* __global__ void in_a_comment(int *x) { } */
@@ -95,7 +95,7 @@ def test_a_kernel_named_by_a_macro(engine):
     np.testing.assert_array_equal(x, -1)
 
 
-# ---- What comes in, and what stays out --------------------------------------------------------------
+# ---- Includes and macros ----------------------------------------------------------------------------
 
 SPEED_TEST = r"""
 // Of PyCUDA's wiki: what is only read, as Python has it, is written here.
@@ -170,7 +170,7 @@ def test_layouts(engine, way):
         try:
             function(Out(dest), In(x), 0, block=(64, 1, 1))
         except (TypeError, ValueError):
-            return  # refusing is right, too; a wrong number is not
+            return  # an error is allowed, a wrong result is not
     else:
         function(Out(dest), In(x), 0, block=(64, 1, 1))
     np.testing.assert_array_equal(dest, before)

@@ -1,4 +1,4 @@
-"""Reductions and scans that everybody writes, as CUDA sources, with barriers and with shuffles."""
+"""Classic reductions and scans in CUDA C, with barriers and with shuffles."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_sum_in_shared_memory(engine, n):
 @pytest.mark.parametrize("threads", [32, 128, 1024])
 @pytest.mark.parametrize("n", LENGTHS)
 def test_sum_in_dynamic_shared_memory(engine, n, threads):
-    x = RNG.integers(-100, 100, n).astype(np.float32)  # whose sums float32 holds exactly
+    x = RNG.integers(-100, 100, n).astype(np.float32)  # sums are exact in float32
     sums = np.zeros(blocks_for(n, 2 * threads)[0], np.float32)
     kernel = module(SUMS).get_function("sum_in_dynamic")
     shape = {"block": (threads, 1, 1), "grid": (len(sums), 1)}
@@ -147,7 +147,7 @@ __global__ void add_offsets(int *out, const int *offsets, int n) {
 
 
 def exclusive_scan(x, threads, **options):
-    """Scan blocks, scan their sums in the same way, and add those."""
+    """Scan each block, scan the block sums recursively, and add them."""
     mod, width = module(SCAN, **options), 2 * threads
     out = np.zeros_like(x)
     sums = np.zeros(-(-len(x) // width), np.int32)
@@ -165,7 +165,7 @@ def exclusive_scan(x, threads, **options):
 @pytest.mark.parametrize("threads", [16, 128])
 @pytest.mark.parametrize("n", [*range(1, 9), 31, 32, 33, 255, 256, 1000, 33_333, LENGTHS[4]])
 def test_blelloch_scan(engine, n, threads, debug):
-    """In debug mode, which finds nothing wrong, too."""
+    """The scan is right, also with debug=True, which reports no error."""
     x = RNG.integers(-1000, 1000, n, np.int32)
     np.testing.assert_array_equal(exclusive_scan(x, threads, debug=debug), np.cumsum(x) - x)
 

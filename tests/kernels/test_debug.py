@@ -1,4 +1,4 @@
-"""What the CPU engine alone does with kernels: debug mode, and the host's compiler."""
+"""Kernels on the CPU engine only: debug mode, the host's compiler, and interruption."""
 
 import os
 import signal
@@ -175,7 +175,7 @@ def test_divergent_code(name, told):
 
 
 def test_what_is_not_checked_does_not_hang():
-    """Threads that have returned are not waited for, as on a GPU; those that wait for good are told of."""
+    """A barrier ignores threads that have returned, as on a GPU; a deadlock is an error."""
     get = SourceModule(WAITING).get_function
     for name in ("divergent", "returned", "lanes"):
         get(name)(8, block=(32, 1, 1))
@@ -185,20 +185,20 @@ def test_what_is_not_checked_does_not_hang():
 
 @pytest.mark.parametrize("name", ["rounds", "long_ones"])
 def test_what_takes_long_is_interrupted(name):
-    """A kernel that waits for ever, and one without barriers whose threads take long."""
+    """A signal interrupts a kernel that waits for ever, and one without barriers that runs long."""
     function = SourceModule(WAITING).get_function(name)
 
     def call():
         threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         function(InOut(np.ones(1, np.int32)), block=(1024, 1, 1), grid=(100, 1))
 
-    # A shell's background job is born without.
+    # Background jobs of a shell ignore SIGINT.
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         begun = time.perf_counter()
         with pytest.raises(KeyboardInterrupt):
             call()
-        assert time.perf_counter() - begun < 30  # and not minutes
+        assert time.perf_counter() - begun < 30  # without the interruption: minutes
     finally:
         signal.signal(signal.SIGINT, usual)
 
@@ -361,7 +361,7 @@ def test_many_threads_at_once():
 
 
 def test_arrays_that_overlap():
-    """An output may be an input: every thread sees the input as it was."""
+    """An output may overlap an input: every thread reads the original input."""
     source = "__global__ void turned(const int *x, int *y, int n) { int i = blockIdx.x * 64 + threadIdx.x; "
     source += "y[i] = x[n - 1 - i]; }"
     x = np.arange(6400, dtype=np.int32)

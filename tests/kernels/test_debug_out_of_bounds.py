@@ -1,4 +1,4 @@
-"""`debug=True` where a pointer leads nowhere: an error, and no dead process."""
+"""With `debug=True` an invalid pointer gives an error, and does not end the process."""
 
 import functools
 import sys
@@ -85,7 +85,7 @@ def test_memory_of_a_threads_own():
 
 @linux
 def test_a_goto_loop(monkeypatch):
-    """It has no round that counts itself, and ends by the limit of its block all the same."""
+    """A goto loop has no instrumented iteration, but ends by the time limit of its block."""
     monkeypatch.setenv("PYCUDAKIT_BLOCK_LIMIT", "0.3")
     source = "__global__ void around(volatile int *a) { again: a[0] = 1; goto again; }"
     with pk.engine("cpu"):

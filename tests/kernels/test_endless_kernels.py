@@ -1,4 +1,4 @@
-"""Ctrl-C and other signals while kernels run that ask for nothing, or never end."""
+"""Ctrl-C and other signals during long and endless kernels."""
 
 import json
 import sys
@@ -85,7 +85,7 @@ def run(code, **keywords):
     ],
 )
 def test_ctrl_c(name, dtype, shape, threads):
-    """KeyboardInterrupt, soon, from a kernel without end, and the next calls are right."""
+    """Ctrl-C raises KeyboardInterrupt soon in an endless kernel, and the next calls are right."""
     code = f"""
 import io
 seconds, rights = [], []
@@ -112,7 +112,7 @@ print(json.dumps([seconds, rights]))
 
 
 def test_a_kernel_goes_on_after_a_handler():
-    """Its answer is that of a kernel which nobody disturbed; the handler runs others of the same module."""
+    """A kernel gives the right result after a handler that runs other kernels of the same module."""
     code = """
 expected = counting(0.25)
 handled = []
@@ -134,7 +134,7 @@ print(json.dumps([answers == [expected] * 3, len(handled), all(handled)]))
 
 
 def test_a_handler_that_sets_symbols():
-    """The run that is under way would see them, so that is an error, and no hang."""
+    """Setting symbols would affect the running kernel, so it is an error, not a hang."""
     code = """
 expected = counting(0.25)
 told = []
@@ -172,7 +172,7 @@ print(json.dumps(time.time()))
 
 
 def test_progress_of_a_long_kernel():
-    """It is told of during one block."""
+    """Progress is reported during one block."""
     code = """
 from pycudakit._runtime import progress as module_
 module_.LONG = module_.PAUSE = 0.1
@@ -186,7 +186,7 @@ print(json.dumps(len(told)))
 
 
 def test_signals_that_others_handle():
-    """Where the program handles all of them, kernels run as before."""
+    """Kernels run as before if the program handles all signals."""
     code = """
 seen = []
 for number in range(signal.SIGRTMIN, signal.SIGRTMAX + 1):

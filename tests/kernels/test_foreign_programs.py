@@ -1,4 +1,4 @@
-"""What programs that others wrote for nvcc bring along: headers of the host's, types, and mistakes."""
+"""Sources that were written for nvcc: host headers, dtype mismatches, and mistakes."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def on_cpu():
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_headers_of_the_host(on_cpu, header):
-    """They stand in many sources for the program around the kernels, which is not there."""
+    """Many sources include host headers for a host program that is missing here."""
     source = f"#include <{header}>\n__global__ void f(int *x) {{ x[threadIdx.x] = clock() != 0; }}"
     x = np.zeros(4, np.int32)
     pk.SourceModule(source).get_function("f")(pk.InOut(x), block=4)
@@ -66,7 +66,7 @@ def test_a_missing_header_has_a_hint(on_cpu, tmp_path):
     ],
 )
 def test_advice_loses_no_result(engine, given, declared, advice):
-    """What a kernel writes to a converted copy, nobody sees."""
+    """The advice does not suggest a conversion that would lose the kernel's results."""
     f = pk.SourceModule(f"__global__ void f({declared}, int *y) {{ *y = x[0] != 0; }}").get_function("f")
     with pytest.raises(TypeError, match=advice):
         f(np.ones(4, given), np.zeros(1, np.int32), block=1)

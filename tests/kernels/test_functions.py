@@ -1,4 +1,4 @@
-"""The functions of CUDA's dialect that compute: mathematics, bits, conversions, vectors, half."""
+"""Device functions of CUDA: mathematics, bits, conversions, vectors, half."""
 
 import math
 
@@ -17,7 +17,7 @@ FLOATS = RNG.uniform(0.05, 0.95, 100)
     ("kind", "dtype", "bound"), [("float", np.float32, 4e-6), ("double", np.float64, 1e-13)]
 )
 def test_mathematics(engine, kind, dtype, bound):
-    """Each name by its overloads; where there is one with an f, by that, too."""
+    """Each function by its overloads, and by its name with the suffix f, if any."""
     erf = np.vectorize(math.erf)
     oracles = {
         **{name: getattr(np, name) for name in NUMPYS},
@@ -70,7 +70,7 @@ def test_mathematics_of_two(engine, kind, dtype, bound):
 
 
 def test_arithmetic_has_the_same_bits(engine):
-    """The results of + - * / and sqrt are IEEE's, never fused."""
+    """+ - * / and sqrt have IEEE results, without contraction to fma."""
     x, y = RNG.normal(size=(2, 1000)).astype(np.float32)
     out = run_each("float", np.float32, ["x * y + x", "x / y", "sqrtf(fabsf(x))", "x - y * y"], x, y)
     np.testing.assert_array_equal(out, [x * y + x, x / y, np.sqrt(np.abs(x)), x - y * y])

@@ -1,4 +1,4 @@
-"""CUDA's dialect against Python: on a GPU it is the compiler's, on the CPU a header of ours."""
+"""The CUDA dialect against Python: threads, barriers, warps, atomics, random numbers; and compiler errors."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from helpers.user_kernels import RNG, run
 from pycudakit import engine, errors
 from pycudakit.kernels import In, InOut, Out, SourceModule
 
-# ---- Where threads are, and barriers ----
+# ---- Thread indices and barriers ----
 
 PLACES = r"""
 __global__ void places(unsigned *out, dim3 *sizes) {
@@ -304,7 +304,7 @@ extern "C" __global__ void draws(float *uniform, float *normal, double *wide) {
 
 @pytest.fixture
 def curand(engine):
-    """Skip where kernels for the engine cannot have cuRAND's header."""
+    """Skip if cuRAND's header is not available for the engine."""
     try:
         SourceModule(DRAWS, no_extern_c=True).get_function("draws")
     except errors.CompileError as error:
@@ -314,7 +314,7 @@ def curand(engine):
 
 
 def test_the_numbers_of_curand(engine, curand):
-    """Oracle: what cuRAND's own header gives, compiled for a host."""
+    """The expected values are from cuRAND's header, compiled for the host."""
     bits, uniform, wide, normal = run(
         DRAWS,
         "xorwow",

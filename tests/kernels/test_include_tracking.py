@@ -1,4 +1,4 @@
-"""A header that is edited, or appears, is noticed, however it is included."""
+"""A changed or new header causes a recompilation, however it is included."""
 
 import os
 
@@ -27,7 +27,7 @@ def write(folder, files):
 
 
 def value(text, folder, options=()):
-    """Return what a kernel writes: as memory has it, and as the disk has it, which are the same."""
+    """Return a kernel's result, which must be the same from the memory cache and from the disk cache."""
     found = []
     for _ in range(2):
         out = np.zeros(1, np.int32)

@@ -1,4 +1,4 @@
-"""PyCUDA's ready-made kernels."""
+"""PyCUDA's kernel templates: elementwise, reduction, scans."""
 
 import functools
 import pickle
@@ -15,7 +15,7 @@ SIZES = [0, 1, 63, 64, 65, 4096, 4097, 300_001]
 
 @functools.cache
 def made(kind, *args, **keywords):
-    """Return a kernel that tests and engines share."""
+    """Return a kernel that is shared between tests and engines."""
     return kind(*args, **keywords)
 
 
@@ -124,7 +124,7 @@ def test_reduction_of_types(engine, dtype):
 
 
 def tree_sum(x):
-    """Add chunks of 64 in their order, and then what they came to in the same way."""
+    """Sum chunks of 64 elements in order, and then their sums recursively."""
     while True:
         padded = np.zeros(-(-max(x.size, 1) // 64) * 64, x.dtype)
         padded[: x.size] = x
@@ -141,7 +141,7 @@ def test_reduction_has_the_bits_of_its_tree(engine, n):
 
 
 def test_reduction_keeps_the_order(engine):
-    """Composition of maps x -> m x + c, modulo 2^32, which does not commute."""
+    """The composition of maps x -> m x + c modulo 2^32 is associative, but not commutative."""
     preamble = """
     __device__ unsigned long long after(unsigned long long a, unsigned long long b) {
         unsigned int am = a >> 32, ac = a, bm = b >> 32, bc = b;

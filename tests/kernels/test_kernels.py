@@ -1,4 +1,4 @@
-"""SourceModule and its functions: compiling, calling, and what is said of both."""
+"""SourceModule and Function: compilation, calls, errors, reprs and pickles."""
 
 import pickle
 
@@ -262,7 +262,7 @@ def test_a_module_is_compiled_for_another_engine_when_called_there(both_engines)
         np.testing.assert_array_equal(c, a + b)
 
 
-# ---- Without anything -------------------------------------------------------------------------------
+# ---- Without a compiler or an engine ----------------------------------------------------------------
 
 
 def test_importing_does_not_import_kernels():
@@ -272,7 +272,15 @@ def test_importing_does_not_import_kernels():
 
 @pytest.mark.parametrize(
     "name",
-    ["function", "module", "running.argument_binding", "compiling.cache", "running.execute", "program", "kernel_templates"],
+    [
+        "function",
+        "module",
+        "running.argument_binding",
+        "compiling.cache",
+        "running.execute",
+        "program",
+        "kernel_templates",
+    ],
 )
 def test_each_part_can_be_imported_first(name):
     done = python(f"import pycudakit.kernels.{name}, pycudakit as pk; print(pk.SourceModule.__name__)")

@@ -1,4 +1,4 @@
-"""Kernels compiled for a GPU by NVRTC, which needs none."""
+"""Compilation by NVRTC, which needs no GPU."""
 
 import re
 
@@ -104,7 +104,7 @@ def compile():
 
 @pytest.fixture
 def ptx(compile):
-    """Compile to PTX, which can be read."""
+    """Return a function that compiles to PTX, as text."""
 
     def make(text, *kernels, options=(), **given):
         compiled = compile(source(text, *kernels, options=(*options, "-arch=compute_90"), **given))
@@ -220,7 +220,7 @@ def test_directories_of_headers(compile, tmp_path):
 
 
 def test_short_names_of_types(compile):
-    """Which nvcc takes from the host's headers; a source may say them once more."""
+    """Short type names, such as uint, are defined, as with nvcc; a source may define them again."""
     names = (
         "uint a = *x; ushort b = a; ulong c = b; u_char d = c; *x = d + u_int(c) + u_short(b) + u_long(a);"
     )
@@ -297,7 +297,7 @@ def test_cudas_own_headers_may_be_missing(compile, monkeypatch):
 
 
 def test_the_hosts_numbers(compile):
-    """That they are right is for the compiler to say."""
+    """The compiler checks the values by static assertions."""
     facts = [
         *("sizeof(int8_t) == 1", "sizeof(uint16_t) == 2", "sizeof(int32_t) == 4", "sizeof(uint64_t) == 8"),
         *(
@@ -319,7 +319,7 @@ def test_the_hosts_numbers(compile):
 
 @pytest.mark.parametrize("standard", ["c++14", "c++17", "c++20"])
 def test_only_modules_that_print_carry_it(compile, standard):
-    symbol = b"_ZN9pycudakit7printedIvEE"  # as csrc/cuda/kernels/device_printf.h has it
+    symbol = b"_ZN9pycudakit7printedIvEE"  # the name in csrc/cuda/kernels/device_printf.h
     options = (f"-std={standard}",)
     assert symbol not in compile(source(ADD, "add", options=options)).data
     text = '__global__ void f(char *c, long n, bool b) { printf("%s %p %ld %d %c", c, c, n, b, c[0]); }'

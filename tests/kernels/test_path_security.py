@@ -1,4 +1,4 @@
-"""What is kept on disk is code: it is loaded only where nobody else can have written it."""
+"""Binaries of the disk cache are loaded only if no other user can have written them."""
 
 import json
 import os
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have n
 
 @pytest.fixture
 def images(monkeypatch, tmp_path):
-    """Return the folder of a cache that holds one kernel."""
+    """Return the folder of a cache with one kernel."""
     monkeypatch.setenv("PYCUDAKIT_CACHE_DIR", str(tmp_path / "over" / "cache"))
     disk_cache._warn.cache_clear()
     run()
@@ -28,7 +28,7 @@ def images(monkeypatch, tmp_path):
 
 
 def run():
-    """Run a kernel that the memory has not."""
+    """Run a kernel that is not in the memory cache."""
     cache._memory_cache.clear()
     out = np.zeros(1, np.int32)
     pk.SourceModule(KERNEL).get_function("k")(pk.Out(out), block=1)
@@ -36,7 +36,7 @@ def run():
 
 
 def compiles_anew(monkeypatch, engine, told=None):
-    """Tell whether a kernel is compiled, and rightly; `told` is what is warned of, once."""
+    """Return True if a kernel was compiled again; check its result, and that `told` is warned of once."""
     compiler = cache.importlib.import_module(cache._COMPILERS[engine])
     made = []
     real = compiler.compile
@@ -115,7 +115,7 @@ def test_what_is_no_plain_file(images, engine, monkeypatch, tmp_path, ending, wh
 
 
 def test_a_folder_whose_code_does_not_run(images, engine, monkeypatch):
-    """As on a file system that is mounted noexec: it keeps binaries, which are loaded from elsewhere."""
+    """On a noexec file system, the cache stores binaries, but they are loaded from another folder."""
     real = path_security.runs_code
     monkeypatch.setattr(path_security, "runs_code", lambda folder: folder != images and real(folder))
     assert not compiles_anew(monkeypatch, engine)

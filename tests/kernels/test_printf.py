@@ -1,4 +1,4 @@
-"""What kernels print, against Python's % operator."""
+"""printf in kernels gives the output of Python's % operator."""
 
 import math
 
@@ -43,7 +43,7 @@ SOURCE = "#include <stdio.h>\n" + "".join(
 
 @pytest.fixture
 def printed(engine, capsys):
-    """Return what a kernel prints."""
+    """Return a function that runs a kernel and returns its output."""
 
     def run(name, *arguments, **given):
         function = module(SOURCE).get_function(f"show{list(BODIES).index(name)}")

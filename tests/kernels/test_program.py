@@ -1,4 +1,4 @@
-"""Several launches in one call."""
+"""`Program`: several launches in one call."""
 
 import functools
 import pickle
@@ -72,7 +72,7 @@ def heat(u, rounds):
     return u
 
 
-# ---- What it computes -------------------------------------------------------------------------------
+# ---- Results ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.smoke
@@ -187,7 +187,7 @@ def test_symbols(engine):
         given = {"scale": np.array(value, np.float32)}
         np.testing.assert_array_equal(p(u=x, symbols=given)["u"], x * value)
         np.testing.assert_array_equal(p(u=x, symbols={module(): given})["u"], x * value)
-    assert not p(u=x)["u"].any()  # as the source has it
+    assert not p(u=x)["u"].any()  # the value in the source
     with pytest.raises((TypeError, ValueError), match="scala"):
         p(u=x, symbols={"scala": np.float32(1)})
 
@@ -222,7 +222,7 @@ def test_out(engine):
         np.testing.assert_array_equal(out["to"], x + 1)
         np.testing.assert_array_equal(out["b"], 2 * x + 2)
     both = np.full((2, 30), 5.0)
-    result = p(a=both[0], b=both[1], out={"b": both[0], "to": both[1]})  # each is an input, too
+    result = p(a=both[0], b=both[1], out={"b": both[0], "to": both[1]})  # each output overlaps an input
     np.testing.assert_array_equal(both, [np.full(30, 12.0), np.full(30, 6.0)])
     place = x.copy()
     assert p(a=x, b=place, out={"b": place})["b"] is place
@@ -293,7 +293,7 @@ def test_repr(engine):
 
 
 def test_a_fault_names_the_buffer():
-    """Where sources are compiled to be checked, on the CPU engine."""
+    """In checked sources on the CPU engine."""
     source = "__global__ void put(int *a, const int *b) { a[threadIdx.x] = b[threadIdx.x]; }"
     with pk.engine("cpu"):
         put = SourceModule(source, debug=True).get_function("put")
@@ -306,7 +306,7 @@ def test_a_fault_names_the_buffer():
             p(first=np.arange(8, dtype=np.int32))
 
 
-# ---- What is refused --------------------------------------------------------------------------------
+# ---- Errors -----------------------------------------------------------------------------------------
 
 
 def declared():

@@ -1,4 +1,4 @@
-"""What is read from the source of kernels: their parameters, whatever the text around them."""
+"""Parsing of kernel sources: signatures, variables, macros, templates."""
 
 import warnings
 
@@ -20,7 +20,7 @@ def types(text, name="k", *options):
 
 
 def one(declared, *options):
-    """Return the only parameter of a kernel."""
+    """Parse a kernel with one parameter; return the parameter."""
     before, _, declared = declared.rpartition("@")
     text = f"{before} __global__ void k({declared}) {{}}"
     [parameter] = parsed(text, *options).signature("k").parameters

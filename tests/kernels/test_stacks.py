@@ -1,4 +1,4 @@
-"""Stacks of a block's threads on the CPU engine: the system bounds how many mappings a process has."""
+"""The stacks of a block's threads on the CPU engine, within the system's limit of mappings."""
 
 import json
 import sys
@@ -53,7 +53,7 @@ def env(request):
 
 
 def test_many_threads(env):
-    """Each in a block of the most threads; what they leave is little, and other threads start."""
+    """Threads that run the largest blocks leave little memory, and other threads can start."""
     many = 16 if SANITIZED else 64
     code = (
         f"{START}\nmany = {many}\n"
@@ -78,7 +78,7 @@ print(json.dumps([right.count(True), left / MOST, mappings() / MOST]))
 
 @pytest.mark.parametrize("end", ["they end", "Ctrl-C"])
 def test_others_have_the_stacks(end):
-    """A call waits, meanwhile, and can be interrupted."""
+    """A call waits while other calls use the stacks, and can be interrupted."""
     if not 16 * 4096 - 16 <= int(MAPPINGS.read_text()) <= 32 * 4096:
         pytest.skip("another limit of mappings needs another number of threads")
     code = (
@@ -126,7 +126,7 @@ print(json.dumps([told, waited, raised, is_right()]))
 
 
 def test_a_stack_that_is_not_deep_enough(env):
-    """Its guard is met: that ends a helper, and no other stack is written."""
+    """An overflow hits the guard page: it ends the helper, and no other stack is overwritten."""
     code = (
         START
         + """

@@ -1,4 +1,4 @@
-"""How runs of kernels move arrays, share a machine, and end when something fails."""
+"""Transfers of kernel runs, concurrent runs, and failures."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def add(a, b, out, **given):
 
 @pytest.mark.parametrize("n", [1, 1000, 87_000, 87_500, 300_000, 1_000_003, 3_000_000])
 def test_arrays_of_all_sizes(engine, n):
-    """Those of up to a MiB or so go up and come home in one copy each, on a GPU; others, in pieces."""
+    """On a GPU, arrays up to about a MiB are transferred by one copy each, larger ones in pieces."""
     a, b, out = *RNG.random((2, n), np.float32), np.full(n, -1, np.float32)
     for _ in range(2):
         add(a, b, out)
@@ -98,7 +98,7 @@ def test_kernels_without_buffers(engine):
 
 
 def test_threads_do_not_disturb_each_other(engine, capsys):
-    """Calls that set variables, that print, and that do neither, of the same modules."""
+    """Concurrent calls of the same modules that set variables, that print, and that do neither."""
     speak, wrong = module(SPEAK).get_function("speak"), []
 
     def work(k):
@@ -138,7 +138,7 @@ def test_more_modules_than_stay_loaded():
 @needs_cuda
 @pytest.mark.parametrize("n", [1000, 500_000])
 def test_a_cuda_call_fails(monkeypatch, capsys, n):
-    """Each in turn: the run raises or is right, and the next one works."""
+    """Each CUDA call fails in turn: the run raises or is right, and the next one works."""
     a, b, out = *RNG.random((2, n), np.float32), np.empty(n, np.float32)
     speak, said, messages, tries = module(SPEAK).get_function("speak"), np.zeros(1, np.int32), [], 150
     symbols = {"symbols": {"more": np.float32([1, 2])}}
@@ -211,7 +211,7 @@ print(x[0], pk.last_call().engine, pk.last_call().reason)
 
 @needs_cuda
 def test_a_kernel_that_runs_on_is_left_alone():
-    """Ctrl-C ends the call, not the kernel; when that is done, all is as it was."""
+    """Ctrl-C ends the call, not the kernel; after the kernel's end, calls work again."""
     said = python("""
 x = np.zeros(1, np.int32)
 pk.set_engine("cuda")

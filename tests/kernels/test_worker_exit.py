@@ -1,4 +1,4 @@
-"""The ends of helpers and of their parents: what is left."""
+"""The end of helper processes and of their parents: no processes, files or memory are left."""
 
 import gc
 import json
@@ -30,7 +30,7 @@ def _release():
     assert not processes()
 
 
-# ---- What is left -----------------------------------------------------------------------------------
+# ---- Leaks ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts files in /proc")
@@ -90,7 +90,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_after_a_fork():
-    """Parent and child have helpers of their own."""
+    """Parent and child have their own helpers."""
     code = (
         END
         + """
@@ -120,12 +120,12 @@ def test_timeouts_that_cannot_be(engine, timeout):
         kernel(pk.Out(np.zeros(1, np.int32)), block=1, timeout=timeout)
 
 
-# ---- Helpers that do not go on -----------------------------------------------------------------------
+# ---- Stopped and killed helpers ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
 def test_a_stopped_helper(engine, when):
-    """SIGSTOP is told soon after the timeout, and the next call has another helper."""
+    """A stopped helper is reported soon after the timeout, and the next call has another helper."""
     x = np.arange(10, dtype=np.int32)
     worker_pool.release()
     doubled(x, isolate=True)
@@ -138,7 +138,7 @@ def test_a_stopped_helper(engine, when):
     began = time.monotonic()
     with pytest.raises(errors.DeviceError, match=r"\bendless\b"):
         function("endless")(InOut(a), block=(1, 1, 1), timeout=2)
-    assert 1.5 < time.monotonic() - began < 30  # and not a minute, as without a timeout
+    assert 1.5 < time.monotonic() - began < 30  # without the timeout: a minute
     assert not a.any()
     timer.join()
     np.testing.assert_array_equal(doubled(x, timeout=30), 2 * x)
@@ -147,7 +147,7 @@ def test_a_stopped_helper(engine, when):
 
 @pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc").exists(), reason="forks, and reads /proc")
 def test_a_fork_keeps_no_helper_alive():
-    """The parent forks while a helper starts, so that its child has the helper's pipe, and is killed."""
+    """A child that was forked while a helper started holds the helper's pipe; the helper still ends."""
     code = (
         END
         + """
@@ -179,7 +179,7 @@ os.kill(os.getpid(), 9)
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
 def test_many_crashes(engine):
-    """No zombie is left, and no descriptor. PYCUDAKIT_TEST_CRASHES=100 for more of them."""
+    """Crashes leave no zombies and no descriptors. PYCUDAKIT_TEST_CRASHES=100 tests more of them."""
 
     def left():
         gc.collect()
@@ -197,7 +197,7 @@ def test_many_crashes(engine):
 
 @pytest.mark.parametrize("times", range(3))
 def test_a_helper_that_is_killed_while_it_runs(engine, times, monkeypatch):
-    """That is told at once, nothing is written, and the next call has another helper."""
+    """The call raises at once, nothing is written, and the next call has another helper."""
     x = np.arange(10, dtype=np.int32)
     worker_pool.release()
     doubled(x, isolate=True)
@@ -233,7 +233,7 @@ def test_a_helper_that_is_killed_while_it_runs(engine, times, monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_the_memory_of_a_helper_is_bounded(engine):
-    """What large arrays took is given back."""
+    """The memory of large arrays is freed."""
 
     def megabytes():
         (process,) = processes()
@@ -243,7 +243,7 @@ def test_the_memory_of_a_helper_is_bounded(engine):
     worker_pool.release()
     x = np.arange(10, dtype=np.int32)
     large = np.ones(50_000_000, np.int32)
-    doubled(large[:20_000_000], isolate=True)  # which takes the stages that a GPU's link has
+    doubled(large[:20_000_000], isolate=True)  # allocates the staging slots of the GPU's link
     before = megabytes()
     for _ in range(3):
         assert (doubled(large, isolate=True) == 2).all()
@@ -295,7 +295,7 @@ def main(method, engine):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_other_processes(engine, method, tmp_path):
-    """Children of each kind run kernels, while threads of their parent do; their helpers end with them."""
+    """Child processes of each start method run kernels while the parent does; their helpers end, too."""
     (tmp_path / "started.py").write_text(STARTED)
     code = f"""
 sys.path.insert(0, {str(tmp_path)!r})

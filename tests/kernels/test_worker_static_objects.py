@@ -1,4 +1,4 @@
-"""What a source's static objects do when kernels are loaded on the CPU engine: to a helper process alone."""
+"""With isolate=True, static objects of a source are constructed in the helper process only."""
 
 import sys
 import time
@@ -66,7 +66,7 @@ def test_one_that_crashes(way, keywords):
 
 @WAYS
 def test_one_that_does_not_end(way):
-    way(TWICE, timeout=30)  # a helper is there
+    way(TWICE, timeout=30)  # starts a helper
     began = time.monotonic()
     with pytest.raises(errors.DeviceError, match=r"twices?: had not ended after timeout=0\.5 seconds"):
         way(ENDLESS + TWICE, timeout=0.5)

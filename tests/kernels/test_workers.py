@@ -1,4 +1,4 @@
-"""Kernels in a helper process."""
+"""Kernels in helper processes: results, faults, timeouts, interruption."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def _release():
     assert not processes()
 
 
-# ---- What it computes -------------------------------------------------------------------------------
+# ---- Results ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [0, 1, 1000, 3_000_001])
@@ -179,7 +179,7 @@ def test_a_timeout(engine):
 
 
 def test_a_fault_that_was_checked(capsys):
-    """On the CPU engine it ends no helper, and what was printed before is printed."""
+    """A checked fault on the CPU engine does not end the helper, and earlier output is printed."""
     source = """
     #include <stdio.h>
     __global__ void put(int *a) { printf("here\\n"); a[4] = 1; }
@@ -237,7 +237,7 @@ def test_a_helper_that_does_not_start(engine, monkeypatch):
 
 
 def test_ctrl_c(engine):
-    """KeyboardInterrupt soon, and the next call is right."""
+    """Ctrl-C raises KeyboardInterrupt soon, and the next call is right."""
     code = f"""
 import signal
 import pycudakit as pk

@@ -219,7 +219,7 @@ class FakeGpu:
     def pk_plan_upload(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_host and not one.on_device:
-            one.home[:] = one.host
+            one.device_copy[:] = one.host
             one.on_device = True
             self.bytes_up += one.host.size
             report["bytes_up"] = one.host.size
@@ -227,7 +227,7 @@ class FakeGpu:
     def pk_plan_download(self, address, _, report):
         one = self._of(address)
         if one is not None and one.on_device and not one.on_host:
-            one.host[:] = one.home
+            one.host[:] = one.device_copy
             one.on_host = True
             self.bytes_down += one.host.size
             report["bytes_down"] = one.host.size

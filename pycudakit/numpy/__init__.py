@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from numpy import *  # noqa: F403
 
-    from pycudakit.numpy._exports import coverage
+    from pycudakit.numpy._exports import coverage as coverage
 else:
     from pycudakit.numpy import _exports, _submodules
 

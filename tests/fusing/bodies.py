@@ -1,4 +1,4 @@
-"""What the bodies of functions are given, and how their runs are compared."""
+"""Arrays for the bodies of fused functions under test, and helpers that build and compare the functions."""
 
 import ast
 import re
@@ -9,11 +9,11 @@ from helpers.strategies import outcome
 
 import pycudakit as pk
 
-SIZES = [120, 12_000]  # elements: as NumPy does them at once under `auto`, and as they are put off
+SIZES = [120, 12_000]  # elements: small ones are computed eagerly under `auto`, large ones are deferred
 
 
 def pool(n):
-    """Return the arrays that bodies name."""
+    """Return the arrays that bodies refer to by name."""
     rng = np.random.default_rng(n)
     whole = lambda low, high, dtype: rng.integers(low, high, n).astype(dtype)  # noqa: E731
     tens = lambda dtype=float: (rng.standard_normal(n) * 10).astype(dtype)  # noqa: E731
@@ -50,7 +50,7 @@ def pool(n):
 
 
 def written(body):
-    """Return the function that a text is the body of; its parameters are the arrays that it names."""
+    """Return a function with this body; its parameters are the arrays that the body names."""
     names = {
         node.id for node in ast.walk(ast.parse(body.replace("return ", ""))) if isinstance(node, ast.Name)
     }
@@ -63,12 +63,12 @@ def written(body):
 
 
 def flat(value):
-    """Return the parts of nested tuples and lists."""
+    """Flatten nested tuples and lists."""
     return [part for each in value for part in flat(each)] if isinstance(value, (tuple, list)) else [value]
 
 
 def split(text):
-    """Return the bodies of a text, which have three spaces or more between them."""
+    """Split a text into bodies, at newlines and at three or more spaces."""
     return [body for body in re.split(r" {3,}|\n", text) if body]
 
 
@@ -80,7 +80,7 @@ def check(body, n, compare):
     assert (status, wanted_status) == ("ok", "ok"), (got, want)
     for mine, theirs in zip(flat(got), flat(want), strict=True):
         if type(theirs) is int and type(mine) is np.int64 and not has_numpy("2.3"):
-            mine = int(mine)  # noqa: PLW2901  (a count that was put off)
+            mine = int(mine)  # noqa: PLW2901  (a deferred count)
         assert type(mine) is type(theirs), f"a {type(mine)}, not a {type(theirs)}"
         if isinstance(theirs, (np.ndarray, np.generic)):
             compare(np.asarray(mine), np.asarray(theirs))

@@ -1,4 +1,4 @@
-"""Fused functions run on each engine, and where `auto` has them run."""
+"""Fixtures: engines for fused functions, forced row tiling, and a fake GPU."""
 
 import os
 
@@ -11,13 +11,13 @@ from pycudakit.fusing.memory.residency import ResidencyScope
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
 _AVAILABLE = [name for name in ("cpu", "cuda") if pk.engines()[name].available]
 _ENGINES = _NAMED.split(",") if _NAMED else _AVAILABLE
-# Where there is no GPU, `staying` takes the ways of what stays on one, on the engine `cpu`.
+# Without a GPU, `staying` runs the device implementations with a fake GPU, on the engine `cpu`.
 _STAYING = ["staying"] if _ENGINES == ["cpu"] and not _NAMED else []
 
 
 @pytest.fixture(params=[*_ENGINES, *_STAYING, "auto"], scope="session")
 def engine(request):
-    """The name of the engine that the test's calls run on."""
+    """Set and return the engine of the test's calls."""
     if request.param != "staying":
         yield request.param
         return
@@ -28,13 +28,13 @@ def engine(request):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Cut whatever can be cut, in blocks of some KiB."""
+    """Force row tiling wherever it is possible, with tiles of some KiB."""
     row_tiles.cut(monkeypatch)
 
 
 @pytest.fixture
 def small_gpu(monkeypatch):
-    """A GPU that is none, with little memory."""
+    """Install a fake GPU with little memory."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     gpu = row_tiles.put_gpus(monkeypatch)

@@ -1,4 +1,4 @@
-"""Bodies of functions that give something back: fused, what each gives by plain NumPy."""
+"""Fused function bodies of many operators and functions give NumPy's results."""
 
 import pytest
 from fusing.bodies import SIZES, check, near, pool, split, written
@@ -7,7 +7,7 @@ from helpers.strategies import assert_values, outcome
 
 import pycudakit as pk
 
-# By their letters, arrays of `fusing.bodies.pool`. What lies three spaces apart is a body of its own.
+# Letters are arrays of `fusing.bodies.pool`. Three spaces separate bodies.
 
 OPERATORS = """
 x + y     x - y * z     x / p + f     -x + 1     abs(x) - 3     +x     ~m & q | m     ~i ^ i     i & 7 | j
@@ -137,7 +137,7 @@ x[np.array(3)]     x[oi]     x[oi:]     x[np.argmax(x)] == np.max(x)     R[2:7] 
 E[:, 1]     x[np.newaxis, 1:3]     np.ix_([0, 2], [1, 3])     A[np.ix_([0, 2], [1, 3])]
 """
 
-# Numbers that an array's type does not hold: it is widened, or, since NumPy 2.5, they are refused.
+# Numbers out of range for the array's dtype: NumPy widens the dtype, or raises since 2.5.
 TOO_GREAT = """
 np.where(m, u, 300)     np.where(m, -1, u) + w     np.where(v > 3, 2**40, v)
 """

@@ -1,4 +1,4 @@
-"""Calling fused functions: Python's side of it is as that of the function itself."""
+"""Calls of fused functions behave as calls of the plain function: names, arguments, results."""
 
 import asyncio
 import concurrent.futures
@@ -133,7 +133,7 @@ def test_global_array_that_changes_after_it_was_read(engine, size):
 
 
 def test_argument_that_is_a_global_too(engine, x):
-    """The body writes to an argument's memory by another name."""
+    """The body writes to an argument's memory through a global."""
 
     @pk.fuse
     def body(y):
@@ -530,7 +530,7 @@ def test_threads(engine, x):
         np.testing.assert_array_equal(results[5], np.arange(x.size) * [1, 1, 2, 6][k % 4])
 
 
-# ---- What comes out -----------------------------------------------------------------------------------
+# ---- Results ------------------------------------------------------------------------------------------
 
 
 def test_temporary_is_returned_on_its_own(engine, x):

@@ -1,4 +1,4 @@
-"""Functions of NumPy's that are made of others: of whatever arrays, and how they run."""
+"""Composite NumPy functions give NumPy's results for many kinds of arrays, by the expected passes."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def places(length):
 
 
 def same(function, *arguments):
-    """Compare a function, fused and not: what it returns, how that lies in memory, and what it raises."""
+    """Compare a function, fused and not: its results, their memory order, and its exceptions."""
     got = outcome(pk.fuse(function), *arguments)
     want = outcome(function, *arguments)
     assert got[0] == want[0], (got[1], want[1])
@@ -145,7 +145,7 @@ def test_views_share_memory(engine):
     @pk.fuse
     def body(x):
         whole = x.view("i8")
-        for _ in range(8):  # an argument that is written to often has a second memory
+        for _ in range(8):  # an argument that is written to often is double-buffered
             x[1:-1] += 0.25 * (x[2:] - 2 * x[1:-1] + x[:-2])
         whole[::2] = 0
         return x, whole
@@ -174,7 +174,7 @@ def by_steps(x):
     return np.concatenate([x[:1], pk.add(x[1:], pk.cumsum(turns))])
 
 
-# Functions, and what they are made of, called one by one.
+# Functions, and their definitions by calls of other functions.
 ONE_BY_ONE = {
     "sum of a list": (
         lambda x: np.add.reduce([x, x[::-1], np.sqrt(np.abs(x))]),

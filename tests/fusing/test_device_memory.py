@@ -1,4 +1,4 @@
-"""What a fused function keeps on the device: within its budget, for its time, and never wrong."""
+"""Device memory of a fused function: the budget holds, buffers are freed, failures corrupt nothing."""
 
 import gc
 import os
@@ -206,14 +206,14 @@ def test_memory_is_where_it_was(engine):
 
 @pytest.mark.parametrize("name", ["softmax", "rolled", "stepped"])
 def test_every_cuda_call_fails_once(engine, name, monkeypatch):
-    """Whichever call fails, the next run is right; and the one that failed said so, or was right."""
+    """Whichever library call fails: the run raises or is right, and the next run is right."""
     function, make = plans()[name]
     arguments = make()
     numpys = copies(arguments)
     want = flat(function.__wrapped__(*numpys))
     function(*copies(arguments))
     failed = 0
-    # What a plan's calls count is counted anew in each of them: every n-th of each call.
+    # The calls of each scope are counted separately: every n-th of each call fails.
     for n in [*range(1, 30), *range(30, 200, 17)] if pk.engines()["cuda"] else [1]:
         monkeypatch.setenv("PYCUDAKIT_FAIL_CUDA_CALL", str(n))
         given = copies(arguments)
@@ -225,7 +225,7 @@ def test_every_cuda_call_fails_once(engine, name, monkeypatch):
         given = copies(arguments)
         same(flat(function(*given)), want)
         same(given, numpys)
-    if engine != "auto":  # which goes on by the CPU engine, where nothing was written to yet
+    if engine != "auto":  # which falls back to the CPU engine if nothing was written yet
         assert bool(failed) == (engine == "cuda")
 
 

@@ -1,11 +1,11 @@
-"""Arrays that are written over and over from what is beside each element: as by plain NumPy."""
+"""Double buffering of in-place stencils gives NumPy's results."""
 
 import numpy as np
 import pytest
 
 import pycudakit as pk
 
-# Statements of a loop's body; `u` has two memories once a write that reads other elements has come often.
+# Statements of a loop's body; `u` is double-buffered after some writes that read other elements of it.
 STENCILS = """
 u[1:-1, 1:-1] += (u[2:, 1:-1] - u[:-2, 1:-1]) * 3
 r = u[2:, 1:-1] + u[:-2, 1:-1]; u[1:-1, 1:-1] = r - u[1:-1, 2:]
@@ -54,7 +54,7 @@ def _body(statements, rounds):
 
 
 def _both(body, engine, shape):
-    """Return what a body returns and leaves of its argument: fused, and plain."""
+    """Return the result and the argument of a body after its run, fused and plain."""
     found = []
     for function in (pk.fuse(body), body):
         array = np.random.default_rng(7).integers(-9, 9, shape)
@@ -113,7 +113,7 @@ def test_write_is_one_pass_in_the_end(steps, engine):
     np.testing.assert_array_equal(plate, expected)
     if engine == "cuda":
         assert (plan.bytes_up, plan.bytes_down) == (plate.nbytes, plate.nbytes)
-    # Two of each of the first steps; then a copy of the whole and, in the end, maybe one back.
+    # Two passes for each of the first steps; then a copy of the whole array, and perhaps one back at the end.
     assert len(plan.passes) == (2 * steps if steps < 3 else 4 + 1 + (steps - 2) + steps % 2)
 
 

@@ -1,4 +1,4 @@
-"""Where `auto` has a fused function run: by what calls are guessed to take, and by what they took."""
+"""The engine that `auto` chooses for a fused function, by estimated and by measured times."""
 
 import time
 
@@ -11,17 +11,19 @@ from fusing.test_in_place_writes import WRITES
 import pycudakit as pk
 from pycudakit.fusing.schedule import cost
 
-SLOW = 0.2  # seconds: far more than the bodies here take on any engine, on a busy machine, too
+SLOW = 0.2  # seconds: far more than these bodies take on any engine, even on a busy machine
 CALLS = 6  # after which `auto` has settled
 
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Have every guess that is not in NumPy's favour looked at, without a GPU's."""
+    """Have every estimate that does not favour NumPy measured, without a GPU."""
     monkeypatch.setattr(cost, "_CONCLUSIVE_RATIO", 1e9)
     monkeypatch.setattr(cost, "_TRACE_OP", 0)
     monkeypatch.setattr(cost, "_KERNEL", 0)
-    monkeypatch.setattr(cost.engine_status, "status", lambda name: cost.engine_status.EngineStatus(name == "cpu", ""))
+    monkeypatch.setattr(
+        cost.engine_status, "status", lambda name: cost.engine_status.EngineStatus(name == "cpu", "")
+    )
 
 
 def engines_of(function, *arguments):
@@ -64,7 +66,7 @@ def test_other_numbers_are_not_compared(measured):
 
 @pytest.fixture
 def given_up(monkeypatch):
-    """Have NumPy do the rest of a call after its first operation, under `auto`."""
+    """Force the fallback to NumPy after the first operation, under `auto`."""
     monkeypatch.setattr(cost, "_GIVE_UP_SECONDS", -1)
     monkeypatch.setattr(cost, "_GIVE_UP_RATIO", -1)
 
@@ -76,7 +78,7 @@ def test_what_numpy_goes_on_with(given_up, body):
 
 
 def test_passes_are_given_up(engine):
-    """What writes element by element costs far more in passes than in NumPy, from its first call on."""
+    """A loop over single elements runs in NumPy from its first call on: tracing costs far more."""
 
     def body(A, b):
         y = A[0] + b

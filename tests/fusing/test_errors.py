@@ -1,4 +1,4 @@
-"""Errors and warnings of fused functions: NumPy's, from the line that NumPy's come from."""
+"""Errors and warnings of fused functions are NumPy's, reported at the same line."""
 
 import contextlib
 import operator
@@ -33,7 +33,7 @@ def test_exceptions_of_the_body(engine, x):
         body(x, y)
     np.testing.assert_array_equal(x, was + 1)
     np.testing.assert_array_equal(y[::2], (was + 1)[::2] * 6)
-    np.testing.assert_array_equal(pk.fuse(lambda x: x * 2)(x), x * 2)  # nothing is left behind
+    np.testing.assert_array_equal(pk.fuse(lambda x: x * 2)(x), x * 2)  # later calls are not affected
 
 
 ERRORS = {
@@ -221,7 +221,7 @@ def test_errstate_holds_whatever_takes_what_it_held_for(engine, x, use):
 
 
 def test_warnings_caught_inside(engine, x):
-    """What is caught in a function is what its lines in the block meet, when they are done."""
+    """A `catch_warnings` block in a function catches the warnings of its own lines only."""
 
     def body(x, told):
         before = np.sqrt(-np.abs(x) - 1)

@@ -1,4 +1,4 @@
-"""Stand-ins that outlive the call of a fused function, in objects that it changed."""
+"""Tracers that escape from a fused call, in objects that outlive it, are replaced by arrays."""
 
 import collections
 import dataclasses
@@ -54,7 +54,7 @@ def test_leaked_tracers(engine, x):
 
 
 class Walk:
-    """A state that each step computes anew."""
+    """A state that each step replaces."""
 
     __slots__ = ("__dict__", "last")
 
@@ -317,7 +317,7 @@ def test_leaked_into_another_call(engine, x):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(kept[0])), x * 2)
 
 
-# ---- Arguments that are read by other ways, too: what is written to them is seen there ---------------------
+# ---- Aliased arguments: a write is visible through the alias ----------------------------------------------
 
 PLATE = np.zeros((90, 100))
 
@@ -329,7 +329,7 @@ def diffuse(u):
 
 
 class Plate:
-    """A state that a method is given, too."""
+    """A state that is an attribute, and is also passed to a method."""
 
     def __init__(self, u):
         self.u = u

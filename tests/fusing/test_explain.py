@@ -1,4 +1,4 @@
-"""What a fused function says that it does, and what is recorded of it."""
+"""`explain` lists the passes, the arrays and the transfers of a fused function."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def test_text_has_a_line_a_pass(engine):
 
 def test_reductions_of_the_same_values_go_together(engine):
     plan = statistics.explain(values(50_000), np.ones(50_000))
-    if engine != "cuda":  # there, what they share is kept
+    if engine != "cuda":  # on the device, the shared operand is stored
         assert [each.function for each in plan.passes] == ["multiply, add, sqrt, mean, std, min, max"]
 
 

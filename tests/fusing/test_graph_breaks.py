@@ -1,4 +1,4 @@
-"""Python looks at values in a fused function: the answer is right, and `strict` tells where that was."""
+"""Graph breaks: results stay right, and `strict` names the line that needed a value."""
 
 import copy
 import inspect
@@ -208,7 +208,7 @@ def test_looks(engine, body, size, capsys):
     assert_values(ours, numpys)
 
 
-# Of each body, the text of the line that looks, and what is said against it.
+# For each body, the line of its graph break, and a part of the hint.
 STRICT = {
     if_any: ("if np.any(y > 5):", r"numpy\.where\(\)"),
     while_larger: ("while np.max(np.abs(y)) > 0.5:", r"numpy\.where\(\)"),
@@ -262,7 +262,7 @@ def test_strict_passes_where_nothing_looks(engine, size):
 
 
 def test_strict_knows_the_callers_line(engine):
-    """The line that looks may lie in a function that the fused one calls."""
+    """The line of the break may be in a function that the fused one calls."""
 
     def helper(y):
         return float(y[0])
@@ -298,7 +298,7 @@ def test_written_before_a_strict_error(engine):
 def test_forms_that_only_numpy_takes(engine, body):
     x = np.linspace(0, 1, 20_000)
     np.testing.assert_allclose(pk.fuse(body)(x), body(x))
-    if engine != "auto":  # where the kit's own function has NumPy compute it
+    if engine != "auto":  # under `auto`, pycudakit's function falls back to NumPy itself
         assert pk.fuse(body).explain(x).breaks
         with pytest.raises(pk.errors.Unsupported, match=r"line \d+ of test_graph_breaks.py"):
             pk.fuse(body, strict=True)(x)

@@ -1,4 +1,4 @@
-"""Bodies of functions that write to their arrays: fused, what each gives by plain NumPy, and does to them."""
+"""Bodies that write to arrays in place: results and arguments are NumPy's."""
 
 import re
 
@@ -76,7 +76,7 @@ y = np.einsum("...j->j...", T); y[0] = 9; return T     y = np.einsum("ij->ji", A
 A -= A.max(axis=0); A[A.min(axis=1) < -5] = 0; return A
 """
 
-# NumPy changes the array itself, and so does a fused function, the caller's too.
+# NumPy sets attributes of the array itself; a fused function does so for the caller's array, too.
 SET = """
 A.shape = -1; A[3] = 1; return A     A.shape = (12, -1); A += 1; return A, A.shape
 x.shape = 12, -1; return x[0]     y = A + 1; z = y * 2; y.shape = y.size; y[0] = 0; return y, z
@@ -170,7 +170,7 @@ def test_arguments_that_share_memory(engine, sharing, body, n):
 
 
 def test_a_large_array_that_is_no_argument_is_read_at_once(engine):
-    """Nobody tells that it changes: so also with `out=` an array that is put off."""
+    """A global array may change at any time: it is read at once, also for a deferred `out=`."""
     weights = np.arange(20_000.0)
 
     @pk.fuse
@@ -201,7 +201,7 @@ LATER = {
 def test_an_array_that_is_no_argument_is_read_before_it_changes(engine, name, size):
     def body(x):
         y = LATER[name](x, others)
-        others[...] += 1  # NumPy's own, which nobody is told of
+        others[...] += 1  # a plain NumPy array: the trace does not see the write
         return y
 
     x, others = np.linspace(0, 1, size), np.arange(float(size))

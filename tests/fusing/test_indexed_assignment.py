@@ -1,4 +1,4 @@
-"""What is written to elements by their indices, and to those that a mask chooses, is what NumPy writes."""
+"""Assignment to elements selected by indices or masks gives NumPy's results."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from pycudakit.fusing.memory import residency
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """A GPU that is none, which keeps the smallest array."""
+    """Install a fake GPU that makes even the smallest array resident."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     made = fake_gpu.put(monkeypatch)

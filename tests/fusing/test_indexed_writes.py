@@ -1,4 +1,4 @@
-"""NumPy's functions that write to some elements do so in a fused function: values, and errors."""
+"""NumPy functions that write to selected elements (`put`, `place`, ...): values and errors."""
 
 import contextlib
 import warnings
@@ -15,7 +15,7 @@ from pycudakit.fusing.memory import residency
 
 DTYPES = ["bool", "uint8", "int32", "int64", "float32", "float64"]
 SHAPES = [(12,), (7, 5), (5, 7), (4, 4), (3, 3, 3), (9, 2), (1200,), (40, 30), (0,), (1,)]
-TARGETS = {  # what is written to
+TARGETS = {  # the written arrays
     "argument": lambda x: x,
     "reversed": lambda x: x[::-1],
     "rows": lambda x: x[1:],
@@ -25,7 +25,7 @@ TARGETS = {  # what is written to
 
 @contextlib.contextmanager
 def a_gpu():
-    """A GPU that is none, which keeps the smallest array."""
+    """Install a fake GPU that makes even the smallest array resident."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):
@@ -35,7 +35,7 @@ def a_gpu():
 
 
 def outcome(function, arguments):
-    """Return what a function gives, or how it fails."""
+    """Return the result of a function, or its exception."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -51,7 +51,7 @@ def copies(arguments):
 
 
 def check(body, *arguments, strict=True):
-    """Compare with NumPy; a write that fails halfway leaves behind what it will."""
+    """Compare with NumPy; after a failed write, the array's contents are not compared."""
     for name, target in TARGETS.items():
 
         def function(x, *rest, target=target):
@@ -74,13 +74,13 @@ def check(body, *arguments, strict=True):
 
 
 def numbers(rng, shape, dtype, into=""):
-    """Return numbers that have a meaning as both types."""
+    """Return numbers that both dtypes can hold."""
     return rng.integers(0 if "uint8" in (dtype, into) else -3, 4, shape).astype(dtype)
 
 
 @st.composite
 def writes(draw):
-    """Return a body that writes, and its arguments."""
+    """Draw a body that writes, and its arguments."""
     choose = lambda *values: draw(st.sampled_from(values))  # noqa: E731
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     shape, dtype = choose(*SHAPES), choose(*DTYPES)

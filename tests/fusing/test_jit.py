@@ -1,4 +1,4 @@
-"""Passes that NVRTC has compiled: the bits, dtypes and warnings of those that are interpreted."""
+"""Fused kernels compiled by NVRTC give the bits, dtypes and warnings of the interpreted ones."""
 
 import warnings
 
@@ -47,7 +47,7 @@ def _on_a_gpu():
 
 @pytest.fixture
 def images(monkeypatch):
-    """Return the sizes of the images that are made in the test, of which there is none before it."""
+    """Collect the sizes of the binaries that are compiled in the test; none exists before it."""
     made = []
 
     def compile_pass(text, real=background_jit._compiled):
@@ -62,7 +62,7 @@ def images(monkeypatch):
 
 
 def values(dtype, seed):
-    """Return values of a type, special ones among them."""
+    """Return values of a dtype, special values among them."""
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.random(SIZE) < 0.5
@@ -77,7 +77,7 @@ def values(dtype, seed):
 
 
 def told(function, *arguments):
-    """Return what a function returns, and its warnings."""
+    """Return the result and the warnings of a function."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         results = function(*arguments)
@@ -85,7 +85,7 @@ def told(function, *arguments):
 
 
 def assert_compiled_alike(images, function, *arguments):
-    """Check the results of a fused function, compiled, against those of its calls one by one."""
+    """Compare a compiled fused function with its calls one by one."""
     fused = pk.fuse(function)
     with pk.engine("cuda"), pk.tuned(worth_compiling=1):
         interpreted = told(fused, *arguments)
@@ -160,7 +160,7 @@ def test_quotients_and_roots_of_all_magnitudes(images, dtype):
     rng = np.random.default_rng(6)
     size = 1 << 20
 
-    def numbers():  # usual ones, then of all magnitudes, then some zeros among usual ones
+    def numbers():  # ordinary ones, then of all magnitudes, then with some zeros
         magnitudes = np.exp2(np.where(np.arange(size) < size // 2, 9, 150) * rng.uniform(-1, 1, size))
         with np.errstate(over="ignore"):
             signed = (magnitudes * rng.choice([-1, 1], size)).astype(dtype)

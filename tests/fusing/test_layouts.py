@@ -1,4 +1,4 @@
-"""New arrays lie in memory as NumPy's do, which views of them and `ravel("K")` show."""
+"""New arrays have NumPy's memory order, as views of them and `ravel("K")` show."""
 
 import numpy as np
 import pytest
@@ -39,12 +39,12 @@ np.conj(F)     np.conjugate(V * 2)
 """
 
 
-# Results of one pass, each of which lies as what it is made of.
+# Results of one pass, each with the memory order of its operands.
 TOGETHER = """
 (F + 1, A + 1)     (A * 2, F * 2, A + F)     (A > 0, np.abs(F), F.T.T - 1)     (V * 2, T[:, :12, :5].T + 1)
 np.where(F > 0, F, 1), A - 1     (F[::2] * 2, A[::2] * 2)     (F + r, A + r, r + F * 2)
 """
-# Arrays that are no arguments, in an order that NumPy alone has made.
+# Arrays that are not arguments, in an order that only NumPy makes.
 OF_OTHERS = """
 np.asfortranarray(A) + F     np.ascontiguousarray(F) + A     np.ascontiguousarray(A.T).T * 2
 V.reshape(-1, 5)[:12].T + np.asfortranarray(np.ones((5, 12)))
@@ -72,7 +72,7 @@ def test_layouts_of_several(engine, body, n):
         np.testing.assert_array_equal(got, want)
 
 
-# What is written in place stays where it lies, whatever it is made of: so `ravel` is a view of it, or a copy.
+# An in-place write keeps the array's memory order: so `ravel` returns a view, or a copy, as in NumPy.
 IN_PLACE = """
 v = r * c; v += F     v = F * 2; v += A     v = F * 2; v *= A; v -= F     v = np.where(r > 3, c, r); v += F
 v = r + c; np.multiply(v, F, out=v)     v = F + 1; np.add(v, A, out=v, where=A > 3)

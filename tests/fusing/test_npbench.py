@@ -1,4 +1,4 @@
-"""NPBench's programs, fused, against NumPy."""
+"""NPBench programs, fused, give NumPy's results."""
 
 import importlib.util
 import sys
@@ -15,7 +15,7 @@ if not FILE.exists():
 
 
 def _npbench():
-    sys.path.insert(0, str(FILE.parent))  # for what the script imports
+    sys.path.insert(0, str(FILE.parent))  # for the modules that the script imports
     try:
         spec = importlib.util.spec_from_file_location("npbench", FILE)
         module = sys.modules["npbench"] = importlib.util.module_from_spec(spec)

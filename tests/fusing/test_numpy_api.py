@@ -1,4 +1,4 @@
-"""What NumPy's functions are captured as: nothing breaks, and the results are NumPy's, in memory, too."""
+"""NumPy functions are traced without a graph break, with NumPy's results and memory order."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from helpers.strategies import assert_values, outcome
 
 import pycudakit as pk
 
-# By their letters, arrays of `fusing.bodies.pool`. What lies three spaces apart is a body of its own.
+# Letters are arrays of `fusing.bodies.pool`. Three spaces separate bodies.
 
 LISTS = """
 np.maximum.reduce([x, y])     np.minimum.reduce([x, y, z * 2])     np.maximum.reduce([f, x])
@@ -148,13 +148,13 @@ np.lib.stride_tricks.sliding_window_view(A, (3, 3)).sum((-1, -2))
 
 
 def there(text):
-    """Return the bodies of a text of functions that this NumPy has."""
+    """Return the bodies whose functions this NumPy version has."""
     missing = [f"np.{name}(" for name, version in NEWER.items() if not has_numpy(version)]
     return [body for body in split(text) if not any(name in body for name in missing)]
 
 
 def compared(body, n, compare):
-    """Run a body, fused and not; nothing may break."""
+    """Run a body, fused and not; no graph break may occur."""
     function, names = written(body)
     ours, numpys = pool(n), pool(n)
     got = outcome(pk.fuse(function, strict=True), *(ours[name] for name in names))
@@ -191,7 +191,7 @@ def test_close(engine, body, n):
     compared(body, n, near)
 
 
-# Bodies that NumPy raises errors for.
+# Bodies for which NumPy raises.
 WRONG = """
 np.delete(x, x.size)     np.delete(A, -13, axis=1)     np.delete(x, [0, 50_000])
 np.delete(x, [True, False])     np.delete(A, 1, axis=2)     np.delete(x, 1.5)     np.delete(x, [0.5, 1])

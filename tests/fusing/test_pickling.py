@@ -1,4 +1,4 @@
-"""Pickles of fused functions that a script, or a notebook, has itself."""
+"""Pickles of the fused functions of a script, or a notebook."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ print(powers(np.arange(3.0)).tolist(), cubes(np.arange(3.0)).tolist(), powers.__
 
 
 def test_pickles_of_a_scripts_own(tmp_path):
-    """By name in the processes that it starts, and as they are, by cloudpickle, anywhere."""
+    """`pickle` uses the name, in the processes of a script; cloudpickle stores the code, for any process."""
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "elsewhere.py").write_text(ELSEWHERE)
 

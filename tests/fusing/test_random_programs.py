@@ -1,4 +1,4 @@
-"""Programs that hypothesis writes: fused, each gives what it gives by plain NumPy, to the bit."""
+"""Random programs by hypothesis: fused, each gives NumPy's results, to the bit."""
 
 import itertools
 
@@ -163,7 +163,7 @@ statements = st.one_of(
 )
 
 
-# ---- What has one answer only -----------------------------------------------------------------------------
+# ---- Operations whose result is unique --------------------------------------------------------------------
 
 
 def _kind(value):
@@ -171,17 +171,17 @@ def _kind(value):
 
 
 def cast(array, dtype):
-    """Convert, but for floats to integers, which may be too large for them."""
+    """Cast, except floats to integers, which may overflow."""
     return array.astype("float32" if array.dtype.kind == "f" and np.dtype(dtype).kind in "iu" else dtype)
 
 
 def fit(target, value):
-    """Return what to write to an array: no floats to integers."""
+    """Return a value to write to an array: no floats to integers."""
     return 1 if target.dtype.kind in "iu" and _kind(value) == "f" else value
 
 
 def total(array, **keywords):
-    """Sum what adds up to the same in any order."""
+    """Sum values whose sum is the same in any order."""
     return (np.max if _kind(array) == "f" else np.sum)(array, **keywords)
 
 
@@ -190,7 +190,7 @@ def running(array):
 
 
 def _sortable(array):
-    """Return what NumPy sorts: not float16, which NumPy 2.4 gets wrong on some processors."""
+    """Return an array to sort: not float16, which NumPy 2.4 sorts wrongly on some processors."""
     return array.astype("float32") if array.dtype == np.float16 else array
 
 
@@ -226,7 +226,7 @@ SPACE = {
 
 
 def fits(line, arrays):
-    """Run a line by NumPy, if NumPy takes it; tell whether it did."""
+    """Run a line in NumPy; return False if NumPy raises."""
     before = {name: value.copy() for name, value in arrays.items()}
     trial = dict(arrays)
     try:
@@ -244,7 +244,7 @@ def fits(line, arrays):
 
 @st.composite
 def programs(draw):
-    """Draw a program's lines, and of each argument the type, the shape, the kind of values and the layout."""
+    """Draw a program's lines, and the dtype, shape, kind of values and layout of each argument."""
     shapes = st.sampled_from(draw(st.sampled_from(SHAPES)))
     arguments = draw(st.lists(st.tuples(dtypes, shapes, kinds, layouts), min_size=4, max_size=4))
     arrays = dict(zip(NAMES, made(arguments), strict=False))
@@ -259,7 +259,7 @@ def programs(draw):
 
 
 def made(arguments):
-    """Return new arrays."""
+    """Return new argument arrays."""
     return [
         build(dtype, shape, kind, seed, [layout])
         for seed, (dtype, shape, kind, layout) in enumerate(arguments)
@@ -267,7 +267,7 @@ def made(arguments):
 
 
 def check(lines, arguments):
-    """Run a program by NumPy and fused, and compare what it returns and what it wrote."""
+    """Run a program in NumPy and fused; compare its results and its arguments."""
     space = dict(SPACE)
     exec("\n    ".join(["def program(v0, v1, v2, v3):", *lines, f"return {', '.join(NAMES)}"]), space)
     ours, numpys = made(arguments), made(arguments)
@@ -290,7 +290,7 @@ def test_random_programs(engine, program):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(programs())
 def test_random_programs_of_what_a_device_keeps(program):
-    """On a GPU that is none, which keeps the smallest array, and on which nobody finds what is looked at."""
+    """Run with a fake GPU that makes the smallest array resident, and hides stale host values."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):

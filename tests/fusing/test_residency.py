@@ -1,4 +1,4 @@
-"""Sorting and elements by their indices in a plan: each input goes up once, and each result down once."""
+"""Sorting and indexing of resident arrays: each input is uploaded once, each result downloaded once."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from helpers.strategies import assert_values
 import pycudakit as pk
 
 N = 200_000
-NOTES = 16_384  # bytes at most that passes take on their way, beside arrays
+NOTES = 16_384  # the most bytes that kernels transfer beside arrays
 
 
 def given():
@@ -49,7 +49,7 @@ def rows_written(X):
     return X + 1
 
 
-# All of them leave on the device what they make of their arguments.
+# All of them leave their results on the device.
 BODIES = {
     "sort": lambda x: np.sort(x * 2) + 1,
     "sort rows": lambda X: np.sort(X * 2, axis=1) + 1,
@@ -111,7 +111,7 @@ def test_bodies(engine, name):
     ours, numpys = arrays_for(body), arrays_for(body)
     result = pk.fuse(body)(*ours)
     call = pk.last_call()
-    is_any_zero = name.startswith("unique")  # of those that are equal, NumPy's order finds either first
+    is_any_zero = name.startswith("unique")  # NumPy may return either of equal zeros
     for mine, theirs in zip([*flat(result), *ours], [*flat(body(*numpys)), *numpys], strict=True):
         assert_values(mine, theirs, free_zero=is_any_zero)
     if engine == "cuda":
@@ -120,11 +120,11 @@ def test_bodies(engine, name):
         written = sum(array.nbytes for array in ours) if name in ("sort in place", "rows written") else 0
         table = T.nbytes if name == "take from a table" else 0
         mask = 8 * np.count_nonzero(MASK) if name == "by a mask of others" else 0
-        if name == "rows written":  # masks of rows are spread out as they are staged
+        if name == "rows written":  # a mask of rows is expanded when it is staged
             mask = 2 * ours[0].size
-        notes = 3 * NOTES if "by a rule" in name else NOTES  # of several reductions
+        notes = 3 * NOTES if "by a rule" in name else NOTES  # several reductions
         assert up <= call.bytes_up <= up + table + mask + notes
-        # Of what is small, NumPy may have made a part.
+        # NumPy may have computed a part of small calls.
         assert down + written - 1024 <= call.bytes_down <= down + written + notes
 
 
@@ -140,7 +140,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_layouts(engine, name):
-    """What is picked lies in memory as NumPy has it, so that a view of it is one, too."""
+    """Selected elements have NumPy's memory order, so that views of them are views, too."""
     X, r = given()["X"], given()["r"][:900]
     ours, numpys = pk.fuse(LAYOUTS[name])(X, r), LAYOUTS[name](X, r)
     assert_values(ours, numpys)
@@ -184,7 +184,7 @@ def test_elements_one_by_one(engine):
 
 @pytest.mark.parametrize("name", BODIES)
 def test_what_only_a_device_has_is_not_looked_at(name, monkeypatch):
-    """On a GPU that is none, where that would be found wrong; and results alone come down."""
+    """A fake GPU hides stale values; only results are downloaded."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     body = BODIES[name]

@@ -1,4 +1,4 @@
-"""Reductions along short rows in a plan on a GPU: what comes of them stays there for later passes."""
+"""Reductions along short rows on the device: their results stay resident for later kernels."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ from helpers import fake_gpu, row_tiles
 
 import pycudakit as pk
 
-ROWS, LENGTH = 100_000 if pk.engines()["cuda"] else 12_000, 7  # on a GPU, masks of rows have a home, too
-NOTES = 20_000  # bytes at most that passes take on their way, beside arrays
+ROWS, LENGTH = 100_000 if pk.engines()["cuda"] else 12_000, 7  # on a GPU, masks of rows are resident, too
+NOTES = 20_000  # the most bytes that kernels transfer beside arrays
 EXACT = ["any", "all", "count_nonzero", "argmin", "argmax"]
 OTHERS = ["sum", "prod", "min", "max", "mean", "var", "std", "ptp", "nansum", "nanmax", "nanmean"]
 CASES = [(name, dtype) for name in [*EXACT, *OTHERS, "nanargmin"] for dtype in ("float32", "int64")]
@@ -22,7 +22,7 @@ def values(dtype, axis, is_odd):
 
 
 def body(name, axis, x, is_computed):
-    """Reduce, and go on with what came of it twice."""
+    """Reduce, and use the result twice."""
     found = getattr(np, name)(x * 2 - 1 if is_computed else x, axis=axis)
     return np.where(np.isnan(found), 1, found) * 3, np.cumsum(np.not_equal(found, 2))
 
@@ -35,8 +35,8 @@ def compare(name, dtype, axis, is_computed, is_odd):
     for got, want in zip(gots, wants, strict=True):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=1e-5)
-    # Where there is something to warn of, results and counts are looked at, and those of `mean` once more;
-    # where NaN is left out, places always are.
+    # Results and counts that may cause a warning are read on the host, those of `mean` twice; the indices of
+    # NaN reductions always are.
     looks = 4 * (is_odd and dtype == "float32" and name in OTHERS) or 2 * (name == "nanargmin")
     return x.nbytes, sum(got.nbytes for got in gots), looks * 8 * ROWS
 
@@ -60,7 +60,7 @@ def test_what_comes_of_rows(engine, name, dtype, axis, is_computed, is_odd):
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(("name", "dtype"), CASES)
 def test_nobody_looks_at_what_is_there_alone(name, dtype, axis, is_computed, is_odd, monkeypatch):
-    """On a GPU that is none, where that would be found wrong."""
+    """A fake GPU hides stale values."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     gpu = fake_gpu.put(monkeypatch)
@@ -87,7 +87,7 @@ def test_warnings_of_what_is_there(engine, axis):
 @pytest.mark.parametrize("layout", ["C", "F"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_an_average_where_some_sums_have_no_place(axis, layout, budget, monkeypatch):
-    """The sums of the weights may lie on a GPU, and those of the products on the host."""
+    """The sums of the weights may be on the device, and those of the products on the host."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     x = np.random.default_rng(3).normal(size=(40, 64)).astype(np.float64, order=layout)[:, None]

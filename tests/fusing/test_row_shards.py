@@ -1,4 +1,4 @@
-"""Rows that several GPUs share: each has its own blocks, at the same time, and what comes out is the same."""
+"""Rows sharded over several GPUs: each runs its own tiles at the same time, with the same results."""
 
 import threading
 import time
@@ -15,7 +15,7 @@ from pycudakit.fusing.schedule import row_shards, tile_rows
 
 @pytest.fixture
 def gpus(monkeypatch):
-    """Two GPUs that are none, which share what can be cut."""
+    """Install two fake GPUs that share all that can be tiled."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
     made = put_gpus(monkeypatch, count=2)
@@ -49,7 +49,7 @@ def test_fewer_rows_than_gpus(monkeypatch, count):
 
 
 def test_what_goes_over_the_link(gpus):
-    """A block of each array goes up once, and the results' come down, as on one GPU."""
+    """Each tile is uploaded once, and its results downloaded, as on one GPU."""
     x, _ = two()
     plan = pk.fuse(softmax).explain(x)
     assert plan.device_bytes > 0
@@ -59,7 +59,7 @@ def test_what_goes_over_the_link(gpus):
 
 
 def test_a_gpu_that_is_chosen_within(gpus):
-    """It is that which calls run on; what the function keeps goes over the host."""
+    """The devices chosen in the body run the calls; resident buffers move through the host."""
     x, _ = two()
 
     def body(x):
@@ -74,7 +74,7 @@ def test_a_gpu_that_is_chosen_within(gpus):
 
 @pytest.mark.parametrize("gpu", [0, 1])
 def test_one_that_fails(gpus, monkeypatch, gpu):
-    """Its error is raised, when no other is at work any more; and the next call is right."""
+    """Its error is raised after all other shards have ended, and the next call is right."""
     x, _ = two()
     run = row_shards.PreparedKernel.run
 
@@ -104,7 +104,7 @@ def test_one_that_fails_ends_the_others(gpus, monkeypatch):
         if context.current_devices() == (1,):
             of_other.append(self)
             began.set()
-            time.sleep(0.01 if failing else 0)  # all of them would take seconds
+            time.sleep(0.01 if failing else 0)  # all tiles would take seconds
         elif failing:
             assert began.wait(120)
             raise KeyboardInterrupt
@@ -120,21 +120,21 @@ def test_one_that_fails_ends_the_others(gpus, monkeypatch):
 
 
 def test_warnings(gpus):
-    """Each is given once, of the whole."""
+    """Each warning is given once for the whole."""
     x = np.full((203, 130), np.inf, np.float32)
     with pytest.warns(RuntimeWarning, match="invalid value encountered in subtract") as met:
         pk.fuse(softmax)(x)
-    assert len(met) == 2  # of the pass that subtracts, and of the sum's
+    assert len(met) == 2  # from the kernel that subtracts, and from the sum
     with np.errstate(invalid="raise"), pytest.raises(FloatingPointError, match="subtract"):
         pk.fuse(softmax)(x)
 
 
-# ---- On a GPU: its own memory serves as that of two -------------------------------------------------------
+# ---- One GPU, used as two ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def twice(engine, monkeypatch):
-    """One GPU, asked for as two; how many shares there were, of each chain of passes."""
+    """Use one GPU as two; count the shards of each tiled group."""
     if engine != "cuda":
         pytest.skip("needs a GPU")
     cut(monkeypatch, 1 << 20)
@@ -176,7 +176,7 @@ def test_two_gpus(engine):
 
 
 def test_a_plan_of_another_gpu(engine):
-    """What a function keeps lies on the GPU that its calls run on."""
+    """Buffers are resident on the GPU that runs the calls."""
     if engine != "cuda" or len(pk.devices()) < 2:
         pytest.skip("needs two GPUs")
     x = build("float32", (1000, 1000), "small", 0, ["C"])

@@ -1,4 +1,4 @@
-"""Passes over the same rows that run block of rows by block of rows: what comes out is what all rows give."""
+"""Row tiling gives the results of kernels over all rows."""
 
 import warnings
 
@@ -51,7 +51,7 @@ LENGTHS = [1, 3, 64, 1000, 4097, 40_000]
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_does_not_depend_on_how_many_there_are(engine, monkeypatch, dtype, length):
-    """Each reduction, of rows of whatever length, alone and of what is computed on the way."""
+    """Each reduction, of rows of many lengths, of an array and of a fused expression."""
     if SANITIZED and (DTYPES.index(dtype) + LENGTHS.index(length)) % 3:
         pytest.skip("sanitizers take long for each length of each type")
     cut(monkeypatch, 1000 + 12 * length * np.dtype(dtype).itemsize)
@@ -98,7 +98,7 @@ def test_a_pass_warns_once_of_all_blocks(small_blocks):
         warnings.simplefilter("always")
         pk.fuse(softmax)(x)
     assert [str(each.message) for each in met] == ["invalid value encountered in subtract"] * len(met)
-    assert len(met) == 2  # of the pass that subtracts, and of the sum's
+    assert len(met) == 2  # from the kernel that subtracts, and from the sum
 
 
 @pytest.mark.parametrize("body", [softmax, standardise])
@@ -149,7 +149,7 @@ def test_views_of_what_waits_are_views(engine, small_blocks):
 
 
 def test_a_number_of_all_rows_needs_what_waits(engine, small_blocks):
-    """What is computed before the blocks, for a number that they need, is none of what blocks compute."""
+    """A kernel that runs before the tiles, for a scalar that they need, is not tiled."""
 
     def body(x, y):
         means = y.mean(axis=1).reshape(-1, 1)
@@ -166,7 +166,7 @@ def test_a_number_of_all_rows_needs_what_waits(engine, small_blocks):
 
 @pytest.mark.parametrize("body", [nan_of_shares, sums_of_columns])
 def test_reductions_that_need_other_rows(engine, small_blocks, body):
-    """Of square arrays: their results have as many rows as there are rows."""
+    """For square arrays, reductions along the first axis have as many elements as there are rows."""
     x = build("float32", (130, 130), "small", 0, ["C"])
     same(pk.fuse(body)(x), whole(body, x))
     for got, want in zip(pk.fuse(body)(x), body(x), strict=True):
@@ -280,7 +280,7 @@ def test_small_or_long_rows_are_not_cut():
         assert min(blocks(softmax, np.ones((4000, 4000), np.float32))) > 1
 
 
-# ---- On a device, where the whole does not fit ---------------------------------------------------------
+# ---- On a device that cannot hold the arrays -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("body", [nan_of_shares, sums_of_columns])
@@ -331,7 +331,7 @@ def test_a_gpu_with_64_mib_for_plans(engine):
     assert printed.split() == ["True"] * 5
 
 
-# ---- Programs that hypothesis writes ---------------------------------------------------------------------
+# ---- Random programs ---------------------------------------------------------------------------------------
 
 NAMES = [f"v{n}" for n in range(6)]
 variables = st.sampled_from(NAMES)
@@ -403,5 +403,5 @@ def test_random_programs_on_a_device(program, shape):
         pytest.skip("there is a GPU")
 
     with pytest.MonkeyPatch.context() as patched, pk.engine("cuda"):
-        fake_gpu.put(patched)  # before, too, since who computes the whole is asked for by name
+        fake_gpu.put(patched)  # first, since the untiled run names its engine
         check_program(program, shape, lambda patched: put_gpus(patched, size=1 << 10, budget=10_000))

@@ -1,4 +1,4 @@
-"""Fused bodies, and the same functions of the kit's called one by one: on an engine, the same bits."""
+"""Fused bodies, and the same pycudakit functions called one by one, give the same bits on an engine."""
 
 import inspect
 
@@ -12,7 +12,7 @@ SIZE = 20_003
 
 
 def arrays(dtype):
-    """Return what bodies name, of a type."""
+    """Return the arrays that bodies name, of one dtype."""
     rng = np.random.default_rng(3)
     x, y = ((rng.standard_normal(SIZE) * 5).astype(dtype) for _ in range(2))
     table = (rng.standard_normal((151, 131)) * 3).astype(dtype)
@@ -27,7 +27,7 @@ def arrays(dtype):
     }
 
 
-# Functions of `o`, which has the functions: the kit, or NumPy in a fused body.
+# Bodies whose functions come from `o`: pycudakit, or NumPy in a fused body.
 ELEMENTWISE = {
     "gauss": lambda o, x, y: o.multiply(o.exp(o.negative(o.square(x))), o.sin(y)),
     "roots": lambda o, p, x: o.add(o.sqrt(p), o.cbrt(x)),
@@ -77,14 +77,14 @@ BODIES = ELEMENTWISE | REDUCED
 
 
 class _Kit:
-    """The kit's functions, and NumPy's where the kit has none."""
+    """pycudakit's functions, and NumPy's where pycudakit has none."""
 
     def __getattr__(self, name):
         return getattr(pk, name) if hasattr(pk, name) else getattr(np, name)
 
 
 def called(body, of, dtype):
-    """Return what a body comes to, with the warnings."""
+    """Return the result of a body, and its warnings."""
     names = [*inspect.signature(body).parameters][1:]
     given = [arrays(dtype)[name] for name in names]
     if of == "fused":
@@ -126,9 +126,9 @@ def test_engines_agree(both_engines, name, dtype):
 
 
 def test_again_and_in_other_company(engine):
-    """A value's bits depend on the value, not on what is computed beside it, or how often."""
+    """A result's bits depend on its operands only, not on its neighbours or on repetition."""
     x = arrays(np.float64)["x"]
-    # Which engine computes a transcendental function is `auto`'s choice, which may change.
+    # `auto` may choose another engine for transcendental functions from call to call.
     function = np.sqrt if engine == "auto" else np.exp
     singly = getattr(pk, function.__name__)(np.abs(x))
 
@@ -138,7 +138,7 @@ def test_again_and_in_other_company(engine):
         return e, e * 2, np.sum(e), np.sum(e * 2 - e), np.sin(e)[::7], np.mean(e[5:]), e[5:]
 
     first = together(x)
-    for _ in range(5 * (engine == "auto")):  # until it knows whose answer comes first
+    for _ in range(5 * (engine == "auto")):  # until it has settled on an engine
         first = together(x)
     for _ in range(3):
         again = together(x)
@@ -153,7 +153,7 @@ def test_again_and_in_other_company(engine):
 
 
 def test_calls_of_other_layouts_one_after_the_other(engine):
-    """A program's table is kept from call to call: each finds its own layout there."""
+    """Prepared programs are reused from call to call: each call sets its own layouts."""
     x = np.arange(4 * 3000.0).reshape(4, 3000)
     layouts = [x, x[:, ::2], x.T, x[::-1], x[:1], x, x.astype(">f8"), x[:, ::2], x[1:2, :7], x]
     for array in layouts:

@@ -1,4 +1,4 @@
-"""Whatever pycudakit has is captured: a fused function of one call does not break."""
+"""All functions of pycudakit are traced: a fused function of one call has no graph break."""
 
 import inspect
 
@@ -40,7 +40,7 @@ FUNCTIONS = [
     for name in space.__all__
     if inspect.isroutine(getattr(space, name)) and name not in NO_FUNCTIONS_OF_ARRAYS
 ]
-COORDINATES = ("crop", "repeat", "tile")  # whose second argument is one of Python's numbers
+COORDINATES = ("crop", "repeat", "tile")  # their second argument is a Python number
 
 
 def parts(result):
@@ -61,9 +61,9 @@ def test_nothing_breaks(engine, space, name):
         try:
             want = call(*copies)
         except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
-            continue  # they are not for this function
+            continue  # the arguments do not fit this function
         if not all(map(np.array_equal, arguments, copies)):
-            continue  # one was taken for `out`
+            continue  # one argument was taken as `out`
         got = pk.fuse(call, strict=True)(*copies)
         ran += 1
         for mine, theirs in zip(parts(got), parts(want), strict=True):

@@ -1,4 +1,4 @@
-"""Blocks of rows that are written to arrays which there are."""
+"""Row tiles that are written to existing arrays."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_what_is_cut_of_writes(small_blocks, body):
 
 
 def test_a_view_of_two_arguments(engine, small_blocks):
-    """One memory, in which the rows of both do not lie alike."""
+    """Two views of one memory whose rows differ in layout."""
     base = build("float32", (300, 130), "small", 12, ["C"])
     for places in (
         (slice(0, 203), slice(1, 204)),
@@ -59,7 +59,7 @@ def test_writes_on_a_device(small_gpu, body):
 
 @pytest.mark.parametrize("body", [into_itself, into_another])
 def test_what_is_written_comes_down_once(small_gpu, body):
-    """From its blocks' homes, if it is read; else with the pass."""
+    """The written tiles are downloaded from their buffers if they are read, else by the kernel."""
     x, y = two()
     pk.fuse(body)(x, y)
     expected = x.nbytes if body is into_itself else 0
@@ -69,7 +69,7 @@ def test_what_is_written_comes_down_once(small_gpu, body):
 
 
 def test_what_a_reduction_had_computed_is_read_where_it_is(small_gpu):
-    """It was computed again with what it was asked for with, and read where it had been."""
+    """The value is computed again with the old operands, and read from the written array."""
 
     def body(x):
         y = x + 1.0
@@ -85,7 +85,7 @@ def test_what_a_reduction_had_computed_is_read_where_it_is(small_gpu):
 
 @pytest.mark.parametrize("body", [into_itself, into_another])
 def test_a_failure_halfway(small_gpu, monkeypatch, body):
-    """What was written is told of, and only whole rows were."""
+    """The error says that arguments were written to; only whole rows were."""
     ours, theirs, before = two(), two(), two()
     whole(body, *theirs)
     run, calls = row_shards.PreparedKernel.run, []

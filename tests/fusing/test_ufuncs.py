@@ -1,4 +1,4 @@
-"""Ufuncs in bodies that reduce by them."""
+"""Ufuncs in bodies that call `ufunc.reduce`."""
 
 import copy
 import pickle
@@ -10,7 +10,7 @@ import pycudakit as pk
 
 
 def test_ufuncs_are_themselves(engine):
-    """A body that names `reduce` has others for ufuncs, which nobody is to notice."""
+    """A body that names `reduce` sees wrappers of ufuncs, which behave as the ufuncs do."""
 
     @pk.fuse
     def body(x, ufunc):

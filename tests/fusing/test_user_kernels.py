@@ -1,4 +1,4 @@
-"""Kernels of one's own in a plan: they work in what the device keeps."""
+"""User kernels in a fused function work on resident buffers."""
 
 import types
 
@@ -10,7 +10,7 @@ from pycudakit import errors
 
 N = 200_000
 HALF = N // 2 // 256 * 256
-NOTES = 16_384  # bytes at most that passes take on their way, beside arrays
+NOTES = 16_384  # the most bytes that kernels transfer beside arrays
 GRID = {"block": (256, 1, 1), "grid": (-(-N // 256), 1)}
 
 SOURCE = """
@@ -41,7 +41,7 @@ def _kernels():
 
 
 def functions(kernels):
-    """Return functions with kernels, what NumPy has for each, and whether all of it stays on the device."""
+    """Return functions with kernels, their NumPy equivalents, and whether all data stays on the device."""
     module, program, scaled, summed = kernels.module, kernels.program, kernels.scaled, kernels.summed
     twice, bump = module.get_function("twice"), module.get_function("bump")
 
@@ -94,7 +94,7 @@ def functions(kernels):
 
     def over_itself(x):
         a = x * 2
-        twice(a[:-1], a[1:], N - 1, **GRID)  # reads what was there before
+        twice(a[:-1], a[1:], N - 1, **GRID)  # reads the old values
         return a + 1
 
     def over(x):
@@ -176,7 +176,7 @@ def test_reductions(engine, kernels):
 
 
 def test_a_launch_that_is_refused(engine, kernels):
-    """Nothing ran, and so the newest values are where they were."""
+    """Nothing ran, so the newest values are where they were before."""
     bump = kernels.module.get_function("bump")
 
     @pk.fuse

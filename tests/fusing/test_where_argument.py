@@ -1,4 +1,4 @@
-"""`where=` in a fused function, and what compares whole arrays, against NumPy."""
+"""`where=` and comparisons of whole arrays in a fused function give NumPy's results."""
 
 import warnings
 
@@ -18,7 +18,7 @@ BINARY = ["add", "divide", "power", "remainder", "maximum", "less", "logical_and
 
 
 def met(function, *arguments):
-    """Return what a function gives, what it wrote, and of what it warned."""
+    """Return a function's result, its written arguments, and its warnings."""
     given = [np.array(each) for each in arguments]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -68,7 +68,7 @@ def test_one_pass(engine):
 
     a, b = np.ones(SIZE), np.arange(SIZE) % 3.0
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # where nothing is computed, nothing is met
+        warnings.simplefilter("error")  # masked elements raise no floating-point flags
         plan = ratio.explain(a, b)
     assert not plan.breaks
     assert engine == "auto" or {each.engine for each in plan.passes} == {engine}
@@ -79,7 +79,7 @@ def test_one_pass(engine):
     "function",
     [
         lambda x, out: np.add(x, 1, out=out, where=np.ones((2, x.size + 1), bool)),
-        lambda x, out: np.add(x, 1, out=out, where=x),  # which is no mask
+        lambda x, out: np.add(x, 1, out=out, where=x),  # not a boolean mask
         lambda x, out: np.add(x[:, None], x, out=out, where=x > 0),
         lambda x, out: np.add(x, 1, out=out.astype(np.int32), where=x > 0),
     ],
@@ -106,7 +106,7 @@ def test_integers_to_negative_powers_are_numpys(engine):
     np.testing.assert_array_equal(x, want)
 
 
-# ---- What is written by a mask, and what compares ----------------------------------------------------
+# ---- Writes by a mask, and comparisons -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [3, 2.5, True, "an array", "a row"])

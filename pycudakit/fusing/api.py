@@ -347,14 +347,14 @@ class Fused(Generic[P, R]):
         trace.buffers.label(names_of(self.__wrapped__, args, kwargs))
         with collect_calls():
             self._run_traced(trace, arrays, args, kwargs, device_arrays_in((args, kwargs)))
-            whole = last_call()
+            call = last_call()
         return Explained(
             self._name,
-            trace.engine if whole is None else whole.engine,
+            trace.engine if call is None else call.engine,
             tuple(trace.passes),
             tuple(trace.breaks),
-            0 if whole is None else whole.bytes_up,
-            0 if whole is None else whole.bytes_down,
+            0 if call is None else call.bytes_up,
+            0 if call is None else call.bytes_down,
             trace.buffers.scope.peak_resident_bytes,
         )
 

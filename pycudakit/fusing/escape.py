@@ -50,10 +50,10 @@ def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[
 
     If `are_globals_traced`, the function sees tracers for arrays that its free variables name directly.
     """
-    own = [
+    free_values = [
         value for value in _free_values(function) if not (are_globals_traced and type(value) is np.ndarray)
     ]
-    return (each for each in _reachable([*_leaves(arguments, {}), *own]) if type(each) is np.ndarray)
+    return (each for each in _reachable([*_leaves(arguments, {}), *free_values]) if type(each) is np.ndarray)
 
 
 def aliased_containers(function: Any, arguments: Iterable[Any]) -> list[Any]:

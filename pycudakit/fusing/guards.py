@@ -95,11 +95,11 @@ class Guards:
         names = _globals_of(function.__code__) if type(function) is FunctionType else None
         if names is None:
             raise ImpureError
-        own: list[Callable[[], Any]] = [partial(_global, function.__globals__, name) for name in names]
-        own += [partial(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
-        own += [partial(getattr, function, name) for name in ("__defaults__", "__code__")]
-        self._reads += [*own, partial(_named_defaults, function)]
-        for read in own:
+        readers: list[Callable[[], Any]] = [partial(_global, function.__globals__, name) for name in names]
+        readers += [partial(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
+        readers += [partial(getattr, function, name) for name in ("__defaults__", "__code__")]
+        self._reads += [*readers, partial(_named_defaults, function)]
+        for read in readers:
             value = read()
             if _is_fused(value) or (type(value) is FunctionType and not _is_pure(value)):
                 self._add(value)

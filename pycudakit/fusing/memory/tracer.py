@@ -399,7 +399,7 @@ def _conj(self: Tracer) -> Tracer:
 
 
 def _view(self: Tracer, *arguments: Any, **keywords: Any) -> Any:
-    if self.is_scalar or keywords or not all(_is_type(given) for given in arguments):
+    if self.is_scalar or keywords or not all(_is_type(argument) for argument in arguments):
         return self.__getattr__("view")(*arguments, **keywords)
     return self.owning_trace.view_as(self, *arguments)
 

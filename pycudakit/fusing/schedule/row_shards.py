@@ -99,10 +99,10 @@ class RowShard:
                 if buffer is None or buffer.is_resident or not buffer.may_be_resident:
                     continue
                 low, high = byte_bounds(array)
-                seen = used.get(id(buffer), (low, high, set(), set()))
+                entry = used.get(id(buffer), (low, high, set(), set()))
                 kernel_indices = {index, -1} if id(buffer) in new else {index}
-                passes, strides = seen[2] | kernel_indices, seen[3] | {group.strides.get(id(array), 0)}
-                used[id(buffer)] = min(low, seen[0]), max(high, seen[1]), passes, strides
+                passes, strides = entry[2] | kernel_indices, entry[3] | {group.strides.get(id(array), 0)}
+                used[id(buffer)] = min(low, entry[0]), max(high, entry[1]), passes, strides
         output_range = used.get(id(output_buffer))
         if output_range is not None:  # the whole output tile must be in the range
             low, high = byte_bounds(run.kernels[-1].outs[-1])

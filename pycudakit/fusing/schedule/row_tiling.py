@@ -59,8 +59,8 @@ class ScheduledKernel:
     @property
     def reads(self) -> list[Array]:
         """The arrays that the kernel reads."""
-        own = 0 if self.requests else len(self.outs)
-        return [each for each in self.values[own:] if type(each) is np.ndarray]
+        num_outputs = 0 if self.requests else len(self.outs)
+        return [each for each in self.values[num_outputs:] if type(each) is np.ndarray]
 
 
 class PreparedKernel:
@@ -237,12 +237,14 @@ class TiledGroup:
     def _shared(self) -> set[Node]:
         """The operands of reductions that other kernels need, too."""
         reduced = dict.fromkeys(reduced_values(n) for n in self.order if n.reduction is not None)
-        own = {operand for operand, _ in reduced if operand.array is None and not operand.is_fusion_barrier}
+        deferred_operands = {
+            operand for operand, _ in reduced if operand.array is None and not operand.is_fusion_barrier
+        }
         passes = [[operand] for operand, _ in reduced] + [[n] for n in self.order if n.is_broadcast]
         passes.append([target for target in self.targets if not target.is_fusion_barrier])
-        counts = dict.fromkeys(own, 0)
-        for one in passes:
-            for node in _fused_nodes(one):
+        counts = dict.fromkeys(deferred_operands, 0)
+        for kernel_nodes in passes:
+            for node in _fused_nodes(kernel_nodes):
                 if node in counts:
                     counts[node] += 1
         return {node for node, count in counts.items() if count > 1}
@@ -348,9 +350,9 @@ class _Lowering:
 
     def _output_for(self, node: Node) -> Array:
         """Return the array for these rows of a node's values."""
-        whole = self._group.results.get(node)
-        if whole is not None:
-            return self._tile_of(whole)
+        full_array = self._group.results.get(node)
+        if full_array is not None:
+            return self._tile_of(full_array)
         materialized = self._intermediates.get(node)
         if materialized is None:
             materialized = self._intermediates[node] = np.empty(
@@ -397,9 +399,9 @@ class _Lowering:
             return False
         outs = []
         for each in group:
-            whole = self._group.results[each]
-            outs.append(self._tile_of(whole.reshape(reduced_shape(operand.shape, axes, False))))
-            self._tile_nodes[each] = leaf(self._tile_of(whole))
+            full_array = self._group.results[each]
+            outs.append(self._tile_of(full_array.reshape(reduced_shape(operand.shape, axes, False))))
+            self._tile_nodes[each] = leaf(self._tile_of(full_array))
         names = ", ".join(reduction.name for reduction in reductions)
         program, inputs = (
             requests[0].kernel.program,

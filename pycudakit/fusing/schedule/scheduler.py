@@ -293,8 +293,13 @@ class Scheduler:
     def resolve_barriers(self, nodes: Iterable[Node]) -> None:
         """Compute the fusion barriers that nodes depend on, so that the rest can be fused."""
         while self.reductions or self.waiting_on_reductions:  # most functions have none
-            own = [node for node in nodes if node.is_broadcast]  # computed by the kernel itself
-            needed = [n for node in nodes for n in node.ancestors() if n.is_fusion_barrier and n not in own]
+            broadcast_nodes = [node for node in nodes if node.is_broadcast]  # computed by the kernel itself
+            needed = [
+                n
+                for node in nodes
+                for n in node.ancestors()
+                if n.is_fusion_barrier and n not in broadcast_nodes
+            ]
             if not needed:
                 return
             self.compute_node(needed[-1])  # the others may depend on it

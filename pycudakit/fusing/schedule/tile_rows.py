@@ -130,24 +130,26 @@ class TiledScheduler(ReduceScheduler):
 
     def _rows_per_tile(self, group: TiledGroup) -> int:
         """Return the rows of a tile; 0 if the whole group fits, or not even one row does."""
-        each = group.bytes_per_row()
+        row_bytes = group.bytes_per_row()
         if self.engine == "cuda":
-            budget, is_alone = residency.budget(), self.buffers.scope.is_open
-            most = budget // 2 if budget or is_alone else _DEVICE_TILE_BYTES
-            fitting, is_whole = (
-                min(most, _DEVICE_TILE_BYTES) // each,
-                is_alone and budget >= each * group.rows,
+            budget, has_scope = residency.budget(), self.buffers.scope.is_open
+            max_bytes = budget // 2 if budget or has_scope else _DEVICE_TILE_BYTES
+            fitting, fits_whole = (
+                min(max_bytes, _DEVICE_TILE_BYTES) // row_bytes,
+                has_scope and budget >= row_bytes * group.rows,
             )
         else:
-            size, threads = each * group.rows, cost_model.threads()
-            fitting = min(_TILE_BYTES, max(size // (_TILES_PER_THREAD * threads), _MIN_TILE_BYTES)) // each
-            worth = _MIN_BYTES + _MIN_BYTES_PER_THREAD * min(threads, _MAX_THREADS)
-            is_whole = size < worth or group.rows < _MIN_TILES_PER_THREAD * threads * fitting
-        if is_whole or not fitting:
+            size, threads = row_bytes * group.rows, cost_model.threads()
+            fitting = (
+                min(_TILE_BYTES, max(size // (_TILES_PER_THREAD * threads), _MIN_TILE_BYTES)) // row_bytes
+            )
+            min_bytes = _MIN_BYTES + _MIN_BYTES_PER_THREAD * min(threads, _MAX_THREADS)
+            fits_whole = size < min_bytes or group.rows < _MIN_TILES_PER_THREAD * threads * fitting
+        if fits_whole or not fitting:
             return 0
         blocks = -(-group.rows // fitting)
-        even = (each for each in range(blocks, 2 * blocks) if group.rows % each == 0)
-        return -(-group.rows // next(even, blocks))  # tiles of equal size, if possible
+        equal_counts = (count for count in range(blocks, 2 * blocks) if group.rows % count == 0)
+        return -(-group.rows // next(equal_counts, blocks))  # tiles of equal size, if possible
 
     def _run_group(self, group: TiledGroup, full_kernels: Sequence[ScheduledKernel], rows: int) -> bool:
         """Run the kernels over tiles of `rows` rows; return False if that is impossible."""

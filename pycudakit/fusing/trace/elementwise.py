@@ -367,10 +367,10 @@ def cast(node: Node, dtype: DType) -> Node:
 
 
 @functools.cache
-def conversion(wanted: DType) -> ElementFunction:
+def conversion(dtype: DType) -> ElementFunction:
     """Return the function that casts to a dtype, or copies."""
 
     def astype(a: Any, **_: Any) -> Any:
-        return np.asarray(a).astype(wanted)[()]
+        return np.asarray(a).astype(dtype)[()]
 
-    return ElementFunction("astype", astype, non_ufuncs.astype_function(wanted).write)
+    return ElementFunction("astype", astype, non_ufuncs.astype_function(dtype).write)

@@ -125,7 +125,8 @@ from pycudakit._runtime.native_call import last_call
 from pycudakit._runtime.profile import Profile, profile
 
 if TYPE_CHECKING:
-    from pycudakit import image, linalg, numpy, random
+    from pycudakit import image, linalg, random
+    from pycudakit import numpy as numpy
     from pycudakit._families.elementwise.manipulation import (
         ascontiguousarray,
         flip,

@@ -361,7 +361,7 @@ def test_products_over_the_host(plan):
 FAULTS = """
 import os
 from helpers.residency import Plan
-from abi.test_plan_families import draw, factors, multiply
+from abi.test_residency_families import draw, factors, multiply
 from pycudakit import errors
 from pycudakit._native import abi
 plan = Plan("cuda")

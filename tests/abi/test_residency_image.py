@@ -231,7 +231,7 @@ def test_what_is_read_on_the_host(plan):
 FAULTS = """
 import os
 from helpers.residency import Plan
-from abi.test_plan_images import given, truth
+from abi.test_residency_image import given, truth
 from pycudakit import errors
 from pycudakit._native import abi
 plan = Plan("cuda")

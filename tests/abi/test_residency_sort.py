@@ -292,7 +292,7 @@ def test_what_is_not_put(plan):
 FAULTS = """
 import os
 from helpers.residency import Plan
-from abi.test_plan_ordering import *
+from abi.test_residency_sort import *
 plan = Plan("cuda")
 x, indices = made((1, 200_000), np.float32), np.random.default_rng(1).integers(-200_000, 200_000, 50_000)
 wanted, order, chosen = np.zeros_like(x), np.zeros(x.shape, np.int64), np.zeros((1, 50_000), np.float32)

@@ -255,8 +255,8 @@ def test_scripts_of_one_form(script, work, tmp_path):
 @pytest.mark.slow
 def test_many_machines(tmp_path):
     pytest.importorskip("distributed")
-    printed = run("many_machines", "--quick", "--measure", "run.json", folder=tmp_path).splitlines()
-    assert run("many_machines", "--from", "run.json", folder=tmp_path).splitlines() == printed
+    printed = run("dask_processes", "--quick", "--measure", "run.json", folder=tmp_path).splitlines()
+    assert run("dask_processes", "--from", "run.json", folder=tmp_path).splitlines() == printed
     rows = [line.split() for line in printed[3:]]
     assert {(row[0], row[-1]) for row in rows} == {
         (size, by) for size in ("20,000", "50,000") for by in ("measured", "simulated")
@@ -264,7 +264,7 @@ def test_many_machines(tmp_path):
     processors = json.loads((tmp_path / "run.json").read_text())["processors"]
     assert max(int(row[1]) for row in rows if row[-1] == "measured") <= processors
     pytest.importorskip("matplotlib")
-    run("many_machines", "--from", "run.json", "--png", "drawn.svg", folder=tmp_path)
+    run("dask_processes", "--from", "run.json", "--png", "drawn.svg", folder=tmp_path)
     drawn = (tmp_path / "drawn.svg").read_text()
     assert "measured: blocks of 20,000" in drawn
     assert "simulated, a machine for each process: blocks of 20,000" in drawn
@@ -300,7 +300,7 @@ def test_a_run_of_crossovers_is_drawn(tmp_path):
 
 @pytest.mark.skipif(not DRAWS, reason="needs matplotlib")
 def test_where_curves_cross(families):
-    pictures = importlib.import_module("crossover_pictures")
+    pictures = importlib.import_module("crossover_plots")
     numpy, cpu = {10: 1.0, 1000: 100.0}, {10: 20.0, 1000: 50.0}
     assert pictures.first_for_good({"NumPy": numpy, "cuda": {10: 10.0, 1000: 10.0}}, "cuda") == pytest.approx(
         100

@@ -229,7 +229,7 @@ def _first_strings(call):
 
 
 def test_calls_with_a_module_and_a_name():
-    """Such as `kit_function("pycudakit.linalg", "norm")`."""
+    """Such as `lazy_function("pycudakit.fusing.single_call", "call")`."""
     wrong, count = [], 0
     for path, tree in sources():
         for node in ast.walk(tree):

@@ -153,7 +153,7 @@ print(json.dumps([under_way, bool((results[0] == call()).all())]))
 def test_an_exception_of_a_progress_function(engine):
     code = """
 from pycudakit._runtime import progress as module
-module.LONG = module.PAUSE = 0.1
+module.FIRST_REPORT_SECONDS = module.REPORT_INTERVAL = 0.1
 told = []
 def progress(done, total):
     told.append((done, total))

@@ -175,7 +175,7 @@ def test_progress_of_a_long_kernel():
     """Progress is reported during one block."""
     code = """
 from pycudakit._runtime import progress as module_
-module_.LONG = module_.PAUSE = 0.1
+module_.FIRST_REPORT_SECONDS = module_.REPORT_INTERVAL = 0.1
 counting(0.4)
 told = []
 with pk.engine(progress=lambda done, total: told.append(done)):

@@ -151,7 +151,7 @@ def test_a_fork_keeps_no_helper_alive():
     code = (
         END
         + """
-made, popen = [], helpers.subprocess.Popen
+made, popen = [], worker_pool.subprocess.Popen
 def forking(*arguments, **keywords):
     process = popen(*arguments, **keywords)
     made.append(process.pid)
@@ -163,7 +163,7 @@ def forking(*arguments, **keywords):
         os._exit(0)
     made.append(child)
     return process
-helpers.subprocess.Popen = forking
+worker_pool.subprocess.Popen = forking
 twice()
 print(json.dumps(made), flush=True)
 os.kill(os.getpid(), 9)

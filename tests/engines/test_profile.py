@@ -387,7 +387,7 @@ def test_spans_that_find_no_place(engine, monkeypatch):
     assert len(call.spans) == 1
     if engine == "cpu":
         assert call.spans_left_out == len(whole.calls[0].spans) - 1
-    assert ("found no place" in str(p)) is bool(call.spans_left_out)
+    assert ("did not fit" in str(p)) is bool(call.spans_left_out)
 
 
 # ---- Progress ---------------------------------------------------------------------------------------

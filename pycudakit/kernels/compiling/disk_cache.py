@@ -49,7 +49,7 @@ def folder(asked: str | os.PathLike[str] | None) -> Path | None:
     except (OSError, ValueError, RuntimeError):
         return None
     if reason is not None:
-        _warn(f"compiled kernels are not cached in {directory}: {reason}")
+        _warn(f"compiled kernels are not kept in {directory}: {reason}")
         return None
     return directory
 

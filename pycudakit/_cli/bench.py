@@ -88,7 +88,7 @@ def timed(
 
 
 def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
-    """Return what is wrong with a contender's result, or None."""
+    """Check a contender's result against NumPy's; return the error as text, or None."""
     outer = context.process_engine
     pk.set_engine(contender.engine)
     try:

@@ -135,7 +135,7 @@ def _inspect_interface(value: Any) -> Inspected | None:
 
 
 def _inspect_cupy(value: Any) -> Inspected | None:
-    """Return what `__cuda_array_interface__` says, without those of its parts that take microseconds."""
+    """Inspect a CuPy array by its attributes, since `__cuda_array_interface__` takes microseconds."""
     strides = None if value.flags.c_contiguous else value.strides
     stream = sys.modules["cupy"].cuda.get_current_stream().ptr
     return (value.dtype, value.shape, strides, False), value.data.ptr, stream or LEGACY_STREAM

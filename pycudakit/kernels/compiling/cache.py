@@ -72,7 +72,7 @@ def get(source: Source, engine: str, cache_dir: CacheDir = None) -> Loaded:
 
 @functools.cache
 def why_not_cuda() -> str | None:
-    """Return what is missing to compile for a GPU, apart from the GPU; None if nothing is."""
+    """Return the missing requirement for compiling for a GPU, or None; the GPU itself is not checked."""
     try:
         importlib.import_module(_COMPILERS["cuda"]).fingerprint()
     except errors.Error as error:

@@ -129,7 +129,7 @@ def folders() -> tuple[str, ...]:
 
 
 def fingerprint() -> str:
-    """Return what a binary depends on besides its source: the compiler, our headers, the processor."""
+    """Return a fingerprint of a binary's other dependencies: the compiler, our headers, the processor."""
     return _fingerprint(*(os.environ.get(name, "") for name in ("CXX", "PATH", *_PLACES, *_OTHERS)))
 
 

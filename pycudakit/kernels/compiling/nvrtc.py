@@ -198,7 +198,7 @@ def folders() -> tuple[str, ...]:
 
 @functools.cache
 def fingerprint() -> str:
-    """Return what a binary depends on besides its source: compiler and headers."""
+    """Return a fingerprint of a binary's other dependencies: the compiler and headers."""
     hashed = hashlib.sha256(repr((_prelude(), _STUB_HEADERS)).encode()).hexdigest()[:16]
     return " ".join(["nvrtc", ".".join(map(str, version())), hashed, *include_dirs()])
 

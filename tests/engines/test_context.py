@@ -289,7 +289,9 @@ def test_what_the_kit_does_not_take(engine, kind):
         lambda: pk.where([True, False, True], value, 0.0),
         lambda: pk.round(value),
     ):
-        told = f"the {engine} engine takes bool, integers and floats|{engine} engine: .* (has a mask|overrides)"
+        told = (
+            f"the {engine} engine takes bool, integers and floats|{engine} engine: .* (has a mask|overrides)"
+        )
         with pytest.raises(errors.Unsupported, match=told):
             call()
     assert (out == 7.0).all()

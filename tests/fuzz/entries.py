@@ -34,7 +34,7 @@ ALSO = {
     "pk_run_kernels": [DEVICE_ERROR],  # no such image
     "pk_kernel_info": [DEVICE_ERROR],
 }
-in_rows._MIN_BYTES = in_rows._MIN_BYTES_PER_THREAD = in_rows._MIN_TILE_BYTES = 0  # so that small arrays are tiled
+in_rows._MIN_BYTES = in_rows._MIN_BYTES_PER_THREAD = in_rows._MIN_TILE_BYTES = 0  # tile small arrays, too
 calls, spoilt, refused = (collections.Counter() for _ in range(3))
 MOST = int(sys.argv[1]) if len(sys.argv) > 1 else 0
 NUMBERS = {ctypes.c_int64, ctypes.c_int32, ctypes.c_uint64, ctypes.c_double}

@@ -18,7 +18,10 @@ from pycudakit._cli import measure_rates
 REPEATS = 40
 TARGET = Path(__file__).parent.parent / "pycudakit" / "_element_programs" / "measured_rates.py"
 
-HEADER = '''"""Nanoseconds an element of NumPy / of the CPU engine, on one core, in cache, by type.
+HEADER = '''"""Measured rates of NumPy and the CPU engine on one core, with data in cache.
+
+Each cell is NumPy's time / the CPU engine's, in ns per element, for one argument type (for a cast: the source
+type).
 
 Written by benchmarks/calibrate.py; the types are in the order of pk_type, "-" where NumPy has no loop.
 """

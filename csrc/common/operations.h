@@ -7,8 +7,9 @@
 
 namespace pk::ops {
 
-struct Quiet {};
-struct NoPole {};
+// Tags in place of a pole condition (see ops.def).
+struct Quiet {};   // no flag is ever raised
+struct NoPole {};  // an infinity is always an overflow
 
 #define SAME false
 #define BOOLEAN true
@@ -50,16 +51,16 @@ struct NoPole {};
 #include "ops.def"
 
 // Branch-free forms of operations whose complete expression branches.
-template <class Op> struct fast_path { static constexpr bool exists = false; };
-#define PK_FAST(name, holds_, expression)                                       \
-    template <> struct fast_path<name> {                                        \
-        static constexpr bool exists = true;                                    \
-        template <class T>                                                      \
-        PK_HD static bool holds([[maybe_unused]] T a, [[maybe_unused]] T b) {   \
-            return holds_;                                                  \
-        }                                                                   \
-        template <class T>                                                      \
-        PK_HD static T apply(T a, [[maybe_unused]] T b) { return expression; }  \
+template <class Op> struct branch_free_form { static constexpr bool exists = false; };
+#define PK_FAST(name, condition, expression)                                        \
+    template <> struct branch_free_form<name> {                                     \
+        static constexpr bool exists = true;                                        \
+        template <class T>                                                          \
+        PK_HD static bool applies_to([[maybe_unused]] T a, [[maybe_unused]] T b) {  \
+            return condition;                                                       \
+        }                                                                           \
+        template <class T>                                                          \
+        PK_HD static T apply(T a, [[maybe_unused]] T b) { return expression; }      \
     };
 #include "ops.def"
 
@@ -101,10 +102,12 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
         const bool nan = (result != result) & (a == a) & (b == b);
         // For nextafter, a step from the largest number to infinity overflows, although its direction is
         // infinite.
-        const bool steps = std::is_same<Op, nextafter>::value || std::is_same<Op, nextafter_half>::value;
+        const bool is_nextafter =
+            std::is_same<Op, nextafter>::value || std::is_same<Op, nextafter_half>::value;
         const bool infinite =
-            arith::is_infinite(result) & arith::is_finite(a) & (steps | arith::is_finite(b));
-        // NumPy raises "invalid" for inf - inf, where it rounds a quotient that overflowed.
+            arith::is_infinite(result) & arith::is_finite(a) & (is_nextafter | arith::is_finite(b));
+        // If the quotient overflows, NumPy's floor_divide also computes inf - inf while rounding it, and so
+        // raises invalid too.
         const bool inf_minus_inf = std::is_same<Op, floor_divide>::value && arith::is_infinite(a / b);
         const uint8_t kind = at_pole<Op>(a, b)
                                  ? PK_FPE_DIVIDE_BY_ZERO
@@ -122,7 +125,7 @@ PK_HD uint8_t exceptions([[maybe_unused]] T a, [[maybe_unused]] T b, [[maybe_unu
     }
 }
 
-// The exception flags of a cast. `result` is the result of a cast to a float.
+// The exception flags of a cast. `result` is used only if To is a float type.
 template <class To, class From>
 PK_HD uint8_t cast_exceptions([[maybe_unused]] From a, [[maybe_unused]] To result) {
     if constexpr (arith::is_float<To>) {

@@ -1,5 +1,5 @@
-// The checked arguments of the sorting entries, the functions that each engine implements, and shared
-// helpers.
+// Sort, argsort, binary search and unique: the requests (checked arguments), the functions that each engine
+// implements, and shared helpers.
 #pragma once
 
 #include <algorithm>
@@ -68,7 +68,7 @@ struct UniqueRequest : Rows {
     bool splits_nan() const { return !wants(PK_UNIQUE_EQUAL_NAN); }
 };
 
-// The work of the entries, by way of the functions that each engine implements.
+// These compute the requests by calling the functions below, which each engine implements.
 void sort(const SortRequest &request, Call &call);
 void argsort(const ArgsortRequest &request, Call &call);
 void search(const SearchRequest &request, Call &call);
@@ -76,11 +76,11 @@ void find_unique(const UniqueRequest &request, Call &call);
 
 // ---- Implemented by each engine ----
 
-// Sorts each row. -0.0 comes before 0.0, and every NaN becomes the same NaN.
+// Sorts each row. -0.0 comes before 0.0; all NaNs become one canonical NaN.
 void sort_rows(const Rows &rows, void *out, Call &call);
 
 // Writes the distinct elements of one row in order, and returns their number. With `splits_nan`, every NaN is
-// distinct. `values` has space for all elements. Zeros become -0.0, and every NaN the same NaN.
+// distinct. `values` has space for all elements. Zeros become -0.0, NaNs the canonical NaN.
 int64_t unique_row(const Rows &row, bool splits_nan, void *values, Call &call);
 
 // Computes the first `kept` indices of each row's stable order.
@@ -92,7 +92,7 @@ extern const int HOST_STAGE;  // the stage of the host's own part of the work
 
 // ---- Shared ----
 
-// A parallel loop: calls work(index, begin, end) for every piece of [0, count).
+// Parallel loop: cuts [0, count) into pieces of `piece` elements and calls work(index, begin, end) for each.
 template <class Work>
 void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Work work) {
     const int64_t pieces = (count + piece - 1) / piece;
@@ -108,7 +108,7 @@ void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Work work) {
     });
 }
 
-// Records the host's stage while it exists, once for each thread.
+// Scope timer: records its lifetime in the call's trace as HOST_STAGE. Each thread has its own.
 class HostStageTimer {
    public:
     HostStageTimer(Call &call, int64_t elements)
@@ -124,7 +124,7 @@ class HostStageTimer {
     TraceLane lane_;
 };
 
-// Scratch memory of a call, in huge pages if it is large, because its pages are touched anew each time.
+// Temporary memory of a call. If it is large, it is in huge pages, which reduces the number of page faults.
 template <class T>
 class Scratch {
    public:

@@ -1,4 +1,7 @@
-"""Measured rates: nanoseconds per element as NumPy/CPU engine, on one core, in cache, for each type.
+"""Measured rates of NumPy and the CPU engine on one core, with data in cache.
+
+Each cell is NumPy's time / the CPU engine's, in ns per element, for one argument type (for a cast: the source
+type).
 
 Written by benchmarks/calibrate.py; the types are in the order of pk_type, "-" where NumPy has no loop.
 """

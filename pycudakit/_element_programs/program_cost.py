@@ -22,24 +22,24 @@ from pycudakit._runtime.cost_model import (
 )
 from pycudakit._runtime.engine_choice import EngineChoice, cpu_choice, numpy_choice_for_size
 
-# Seconds
-SINGLE_THREAD_CALL = CALIBRATION.constants.get(
-    "SINGLE_THREAD_CALL", 7e-6
-)  # of a call to a library that wakes no threads, beyond NumPy's
-NUMPY_CALL = 1e-6  # of NumPy's call for each function of an expression
+# Seconds by which a call of the CPU engine that wakes no threads takes longer than NumPy's call.
+SINGLE_THREAD_CALL = CALIBRATION.constants.get("SINGLE_THREAD_CALL", 7e-6)
+# Seconds of one NumPy call. An expression makes a call for each of its functions.
+NUMPY_CALL = 1e-6
 
-GPU_MARGIN = 0.9  # the GPU is chosen if its time is below this fraction of the other engine's
+# The GPU is chosen if its time is below this fraction of the other engine's.
+GPU_MARGIN = 0.9
 
-# Seconds to save before the CPU engine wakes threads for elementwise work (csrc/cpu/elementwise.cpp).
+# The CPU engine wakes threads for elementwise work if they save so many seconds (csrc/cpu/elementwise.cpp).
 THREAD_WAKE_SECONDS = 60e-6
 
-# Several functions in one program take this fraction of their separate times: values stay in registers.
+# A program of several functions takes this fraction of the sum of their times: values stay in registers.
 FUSED_FACTOR = 0.7
 
-# Memory-bound work gains less from threads: as if this many threads did nothing.
+# Threads speed up memory-bound work less than other work: as if this many threads were idle.
 MEMORY_IDLE_THREADS = 0.85
 
-# Nanoseconds per element of an instruction that was not measured: NumPy's, and the CPU engine's.
+# The assumed nanoseconds per element of an unmeasured instruction: NumPy's, and the CPU engine's.
 UNMEASURED = (0.2, 0.2)
 
 
@@ -54,7 +54,11 @@ def measured(name: str, code: int) -> tuple[float, float]:
 
 
 def _pairs_of(program: ElementProgram) -> list[tuple[float, float]]:
-    """Return the rates of a program's functions, each function once, however many instructions it has."""
+    """Return the rates of a program's functions.
+
+    A measured function counts once, however many instructions it compiles to; an unmeasured instruction each
+    time.
+    """
     pairs, seen = [], set()
     for name, code, call in program.work:
         pair = measured(name, code)
@@ -68,9 +72,9 @@ def _pairs_of(program: ElementProgram) -> list[tuple[float, float]]:
 class Estimate:
     """Time estimates of a program that do not depend on the arrays' sizes."""
 
-    numpy: float  # seconds per element in NumPy
-    cpu: float  # seconds per element in the CPU engine, on one thread
-    memory_bound: bool  # moving the bytes takes longer than computing
+    numpy: float  # seconds per element in NumPy: the larger of computing and memory traffic
+    cpu: float  # compute seconds per element on one thread, without memory traffic
+    memory_bound: bool  # memory traffic takes longer than NumPy's computing
     parallel_from: float  # elements from which the CPU engine wakes threads
     numpy_below: float  # elements below which NumPy is fastest, if all arrays have the full shape
     cuda_from: float  # elements from which the GPU may be faster than the CPU engine

@@ -1,6 +1,6 @@
 """Detection of JIT compilation by the GPU's driver: the CUDA library may hold only PTX for a GPU.
 
-Then the first call of each family takes seconds, which `last_call()` and progress bars mention.
+Then the first call of an entry, for any dtype, takes seconds. `last_call()` and progress bars mention it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 from pycudakit._native import hardware
 
-JIT_PROGRESS = "the GPU's driver compiles this once, which takes seconds"
+JIT_PROGRESS = "the GPU driver is compiling the kernels (first call only)"
 JIT_REASON = "first call of this function: the GPU's driver compiled its kernels or found them in its cache"
 
-# Entries that were called, without their dtype suffix. The kernels of `pk_run_kernels` are the caller's.
-_used_families = {"pk_run_kernels"}
+# Base names (without dtype suffix) of entries that were called. `pk_run_kernels` runs the caller's kernels.
+_used_base_names = {"pk_run_kernels"}
 
 
 @functools.cache
@@ -39,13 +39,13 @@ def runs_on(architectures: str, compute_capability: tuple[int, int]) -> bool:
 
 def is_first_use(entry: str, devices: Iterable[int]) -> bool:
     """Return True if an entry was not called yet and a GPU's driver has to compile its kernels."""
-    return _family(entry) not in _used_families and not all(map(has_native_code, devices))
+    return _base_name(entry) not in _used_base_names and not all(map(has_native_code, devices))
 
 
 def note_use(entry: str) -> None:
     """Note that an entry was called."""
-    _used_families.add(_family(entry))
+    _used_base_names.add(_base_name(entry))
 
 
-def _family(entry: str) -> str:
+def _base_name(entry: str) -> str:
     return re.sub(r"_[a-z]+\d+$", "", entry)

@@ -1,4 +1,4 @@
-"""`fuse` and `Fused`: run a NumPy function as few fused kernels.
+"""`fuse` and `Fused`: compile a NumPy function into as few fused kernels as possible.
 
 A call traces the function's body with tracers instead of arrays, schedules what was traced as fused kernels
 (passes), and runs these. Under ``"auto"``, `Fused` chooses between NumPy and the engines for each signature
@@ -81,8 +81,10 @@ class Fused(Generic[P, R]):
     Notes
     -----
     Under the engine ``"numpy"`` the original function runs, and generators and coroutines are never fused.
-    Under ``"auto"``, the first call with given shapes and dtypes of the arrays is traced. Later calls run
-    wherever that call was estimated to be cheapest; where the estimates are close, a few calls are measured.
+    Under ``"auto"``, a call whose arrays have at most 4096 elements runs in NumPy, and is traced next time
+    only if that was slow. For larger arrays, the first call with given shapes and dtypes is traced. Later
+    calls run on the engine that was estimated to be fastest; where the estimates are close, a few calls are
+    measured.
 
     Examples
     --------
@@ -113,7 +115,8 @@ class Fused(Generic[P, R]):
             self._run_in_scope
         )
         self._log_small_call = call_logger(Call(self._name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
-        self._best: dict[tuple[Any, ...], str | Autotuner] = {}  # by signature: shapes and dtypes
+        # By shapes and dtypes: an engine's name, "trace_next", or an autotuner while it measures.
+        self._best: dict[tuple[Any, ...], str | Autotuner] = {}
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -160,9 +163,9 @@ class Fused(Generic[P, R]):
             if engine is not None:
                 return self._run_measured(best, engine, key, arrays, args, kwargs)
         trace = Trace(self._name, HANDLERS, self._strict)
-        trace.costs.has_small_arguments = best == "unknown"
+        trace.costs.has_small_arguments = best == "trace_next"
         result = self._run_traced(trace, arrays, args, kwargs)
-        if best in (None, "unknown"):
+        if best in (None, "trace_next"):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
             if len(self._best) >= _MAX_KEYS:
@@ -197,7 +200,7 @@ class Fused(Generic[P, R]):
         began = time.thread_time()  # not affected by other load on the machine
         result = self._run_by_numpy(args, kwargs)
         if time.thread_time() - began > _SLOW_SECONDS:
-            self._best[key] = "unknown"
+            self._best[key] = "trace_next"
         return result
 
     def _run_by_numpy(self, args: Any, kwargs: Any) -> Any:
@@ -310,7 +313,7 @@ class Fused(Generic[P, R]):
             result = tree_map(result, argument_map.iterator_to_caller)
         if imported is not None:
             trace.finish(())
-        trace.has_fallen_back = True
+        trace.has_stopped_deferring = True
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
@@ -445,7 +448,7 @@ def fuse(*, strict: bool = False) -> Callable[[Callable[P, R]], Fused[P, R]]: ..
 
 
 def fuse(function: Any = None, *, strict: bool = False) -> Any:
-    """Run a NumPy function as few fused passes over its arrays.
+    """Compile a NumPy function into as few fused kernels as possible.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ import numpy as np
 
 from pycudakit.fusing.device_impls.random_choice import DRAWING
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.numpy_api.creation import CREATION
+from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, names, reducing
@@ -225,7 +225,7 @@ def resolve_name(value: Any, reduces: bool = False) -> Any:
         return _user_kernels().transfer(value) if is_transfer else value
     if kind.__name__ in _OF_KERNELS and _is_from_package(kind.__module__):
         return _user_kernels().TracedKernel(value, resolve_name)
-    create = CREATION.get(id(value))
+    create = REPLACEMENTS_BY_ID.get(id(value))
     if create is not None:
         return create
     if value is np.random.default_rng:

@@ -94,8 +94,13 @@ def as_operand(parameter: Any, dtype: DType) -> Any:
 class DrawArguments:
     """The parameters of a distribution and the shape of the result, checked with NumPy's errors.
 
-    `others` are the arguments after `size`, which only NumPy uses. `seen` replaces parameters that are not on
-    the host in NumPy's checks: valid values of the same shapes.
+    Parameters
+    ----------
+    others
+        The arguments after `size`, which only NumPy uses.
+    placeholders
+        Valid values of the parameters' shapes, which NumPy checks instead of parameters that are not on the
+        host.
     """
 
     def __init__(
@@ -105,18 +110,20 @@ class DrawArguments:
         *parameters: Any,
         out: Array | None = None,
         others: tuple[Any, ...] = (),
-        seen: Sequence[Any] | None = None,
+        placeholders: Sequence[Any] | None = None,
     ) -> None:
         self.name, self.out = name, out
         self._parameters, self._rest = parameters, (size, *others)
-        seen = parameters if seen is None else seen
+        checked = parameters if placeholders is None else placeholders
         try:
             parameter_shape = np.broadcast_shapes(*map(np.shape, parameters))
             requested = parameter_shape if size is None else shape_of(size)
             self.shape = broadcast_shape(parameter_shape, requested if out is None else out.shape)
-            getattr(NUMPY_GENERATOR, name)(*seen, (0, *self.shape))
+            getattr(NUMPY_GENERATOR, name)(*checked, (0, *self.shape))  # draws nothing, but checks
         except (TypeError, ValueError, OverflowError):
-            getattr(NUMPY_GENERATOR, name)(*seen, *self._rest)  # its error names the shapes that were passed
+            getattr(NUMPY_GENERATOR, name)(
+                *checked, *self._rest
+            )  # its error names the shapes that were passed
             raise
         self.is_scalar = size is None and out is None and not any(map(np.ndim, parameters))
 

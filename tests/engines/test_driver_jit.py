@@ -42,8 +42,8 @@ def _compiling(monkeypatch):
     """Fake a GPU whose driver has to compile kernels, before the first call of any entry."""
     fake_gpu.put(monkeypatch)
     monkeypatch.setattr(driver_jit, "has_native_code", lambda _device: False)
-    monkeypatch.setattr(driver_jit, "_used_families", set(driver_jit._used_families))
-    driver_jit._used_families.intersection_update({"pk_run_kernels"})
+    monkeypatch.setattr(driver_jit, "_used_base_names", set(driver_jit._used_base_names))
+    driver_jit._used_base_names.intersection_update({"pk_run_kernels"})
     with pk.engine("cuda"):
         yield
     monkeypatch.undo()

@@ -88,7 +88,7 @@ def test_grey_of_layouts(engine, layout, dtype):
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_grey_of_every_length(engine, dtype):
-    """Sizes around the vector lengths, in memory that ends with the last pixel."""
+    """Any length, in an exactly sized allocation, so that AddressSanitizer sees reads past the last pixel."""
     a = build(dtype, (200, 3), "bits", 1)
     want = grey(a)
     for count in range(201):
@@ -292,7 +292,7 @@ def test_the_abi_refuses(engine):
 # ---- Both engines, instruction sets, threads --------------------------------------------------------
 
 
-def _digest(engine):
+def _rounding_sensitive_results(engine):
     """Return results for floats whose last bit depends on the order of operations and on contraction."""
     rng = np.random.default_rng(5)
     found = []
@@ -308,7 +308,9 @@ def _digest(engine):
 
 
 def test_both_engines_give_the_same_bits(both_engines):
-    for ours, theirs in zip(_digest("cpu"), _digest("cuda"), strict=True):
+    for ours, theirs in zip(
+        _rounding_sensitive_results("cpu"), _rounding_sensitive_results("cuda"), strict=True
+    ):
         assert_values(ours, theirs)
 
 
@@ -320,7 +322,7 @@ spec = importlib.util.spec_from_file_location("test_pixels", {file!r})
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 digest = hashlib.sha256()
-for array in module._digest("cpu"):
+for array in module._rounding_sensitive_results("cpu"):
     digest.update(array.tobytes())
 print(digest.hexdigest())
 """

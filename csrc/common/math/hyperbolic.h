@@ -132,8 +132,8 @@ PK_HD T arctanh(T x) {
     T z = s * s;
     T exponent = integer_value<T>(n) * T(0.5);
     LogBase<T> base = base_e(x);
-    T fraction = s + pk::fma(exponent, base.two_low, z * s * arctanh_tail(z));
-    T y = pk::fma(exponent, base.two, fraction);
+    T fraction = s + pk::fma(exponent, base.log_b_2_lo, z * s * arctanh_tail(z));
+    T y = pk::fma(exponent, base.log_b_2_hi, fraction);
     return copy_sign(select(a < T(1), y, select(a == T(1), F::infinity, F::nan)), x);
 }
 

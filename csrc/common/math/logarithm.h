@@ -8,10 +8,10 @@
 namespace pk::math {
 namespace detail {
 
-// 1 / ln b and ln 2 / ln b for the base b, each as a number and its rounding error.
+// Constants of the base b: 1 / ln b and log_b 2, each as an unevaluated sum of a high and a low part.
 template <class T>
 struct LogBase {
-    T unit, unit_low, two, two_low;
+    T inv_ln_b_hi, inv_ln_b_lo, log_b_2_hi, log_b_2_lo;
 };
 
 PK_HD constexpr LogBase<float> base_e(float) { return {1.0f, 0.0f, 0x1.62e430p-1f, -0x1.05c610p-29f}; }
@@ -55,8 +55,8 @@ struct LogReduced {
     T inverse;  // 2^-exponent, while that is a normal number
 };
 
-// For normal positive x. (Any other gives some number or NaN.) A bias larger by k makes the exponent smaller
-// by k.
+// Reduces a normal positive x; for any other, the result is unspecified. The usual bias is Format<T>::bias; a
+// bias larger by k makes the exponent smaller by k.
 template <class T>
 PK_HD LogReduced<T> log_reduce_normal(T x, T bias) {
     using F = Format<T>;
@@ -90,16 +90,16 @@ template <class T>
 PK_HD T log(T x) {
     LogBase<T> base = base_e(x);
     auto [f, exponent, inverse] = log_reduce(x);
-    T fraction = f + pk::fma(exponent, base.two_low, log_tail(f));
-    return log_extended(x, pk::fma(exponent, base.two, fraction));
+    T fraction = f + pk::fma(exponent, base.log_b_2_lo, log_tail(f));
+    return log_extended(x, pk::fma(exponent, base.log_b_2_hi, fraction));
 }
 
 template <class T>
 PK_HD T log_in_base(T x, LogBase<T> base) {
     auto [f, exponent, inverse] = log_reduce(x);
-    T low = pk::fma(exponent, base.two_low, base.unit_low * f);
-    T fraction = pk::fma(base.unit, f, pk::fma(base.unit, log_tail(f), low));
-    return log_extended(x, pk::fma(exponent, base.two, fraction));
+    T low = pk::fma(exponent, base.log_b_2_lo, base.inv_ln_b_lo * f);
+    T fraction = pk::fma(base.inv_ln_b_hi, f, pk::fma(base.inv_ln_b_hi, log_tail(f), low));
+    return log_extended(x, pk::fma(exponent, base.log_b_2_hi, fraction));
 }
 
 // log(x + low), or log(2x) if doubled; x is positive and normal, low at most a few of x's last places unless
@@ -111,8 +111,8 @@ PK_HD T log_of_sum(T x, T low, bool doubled = false) {
     auto [f_high, exponent, inverse] = log_reduce_normal(x, select(doubled, bias - T(1), bias));
     T f_low = select(x > T(0x1p100), T(0), low * inverse);
     T f = f_high + f_low;
-    T fraction = f + (pk::fma(exponent, base.two_low, log_tail(f)) + (f_high - f + f_low));
-    return pk::fma(exponent, base.two, fraction);
+    T fraction = f + (pk::fma(exponent, base.log_b_2_lo, log_tail(f)) + (f_high - f + f_low));
+    return pk::fma(exponent, base.log_b_2_hi, fraction);
 }
 
 template <class T>
@@ -126,19 +126,20 @@ PK_HD T log1p(T x) {
 
 }  // namespace detail
 
-// Exponent and f, minimax to f^10 for float, arctanh series to s^15 for double. Max error 0.94 / 0.94 ULP.
+// log x = exponent * ln 2 + log(1 + f) after the reduction x = 2^exponent (1 + f). log(1 + f) is a minimax
+// polynomial to f^10 in float, the arctanh series to s^15 in double. Max error 0.94 / 0.94 ULP.
 PK_HD float log(float x) { return detail::log(x); }
 PK_HD double log(double x) { return detail::log(x); }
 
-// The same times 1 / ln2 as a pair. Max error 1.17 / 1.05 ULP.
+// The same, times 1 / ln 2 in two parts. Max error 1.17 / 1.05 ULP.
 PK_HD float log2(float x) { return detail::log_in_base(x, detail::base_2(x)); }
 PK_HD double log2(double x) { return detail::log_in_base(x, detail::base_2(x)); }
 
-// The same times 1 / ln10 as a pair. Max error 1.04 / 1.00 ULP.
+// The same, times 1 / ln 10 in two parts. Max error 1.04 / 1.00 ULP.
 PK_HD float log10(float x) { return detail::log_in_base(x, detail::base_10(x)); }
 PK_HD double log10(double x) { return detail::log_in_base(x, detail::base_10(x)); }
 
-// log of 1 + x and of its rounding error. Max error 1.02 / 1.00 ULP.
+// log(s + e), with s = 1 + x rounded and e its rounding error. Max error 1.02 / 1.00 ULP.
 PK_HD float log1p(float x) { return detail::log1p(x); }
 PK_HD double log1p(double x) { return detail::log1p(x); }
 

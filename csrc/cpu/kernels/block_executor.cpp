@@ -38,7 +38,7 @@ void BlockExecutor::begin(const Launch &launch) {
     if (launch.checked) {
         guarded_memory_ = std::make_unique<GuardedMemory>();
         service_context_.context.shared =
-            guarded_memory_->take(launch.shared, 1, "the dynamic shared memory");
+            guarded_memory_->allocate(launch.shared, 1, "the dynamic shared memory");
         return;
     }
     constexpr size_t ALIGNED = 128;

@@ -67,7 +67,8 @@ class Memory {
     char *place(int64_t index, bool checked) {
         const pk_buffer &buffer = run_.buffers[index];
         const std::string label(buffer.label, strnlen(buffer.label, sizeof(buffer.label)));
-        if (checked) return static_cast<char *>(guarded_memory_.take(buffer.bytes, buffer.itemsize, label));
+        if (checked)
+            return static_cast<char *>(guarded_memory_.allocate(buffer.bytes, buffer.itemsize, label));
         constexpr uint64_t ALIGNED = 16;  // the alignment of vector types
         const bool in_place = (buffer.flags & PK_BUFFER_DOWNLOAD) != 0 ||
                               (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_CONSTANT)) ==

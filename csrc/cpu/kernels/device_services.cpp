@@ -174,10 +174,10 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
         guarded_buffer = launch_->guarded_memory->nearest(address);
         if (guarded_buffer == nullptr) stop(message);
         stop(message + "; the nearest is '" + guarded_buffer->label + "', of which that would be element " +
-             std::to_string(int64_t(address - guarded_buffer->begin) / guarded_buffer->item));
+             std::to_string(int64_t(address - guarded_buffer->begin) / guarded_buffer->item_bytes));
     }
     const int64_t distance = int64_t(address - guarded_buffer->begin);
-    const int64_t size = int64_t(guarded_buffer->bytes), item = guarded_buffer->item;
+    const int64_t size = int64_t(guarded_buffer->bytes), item = guarded_buffer->item_bytes;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
         if ((how & PK_ANYWHERE) == 0 && address % bytes != 0)
             stop(where() + " " + what + "of '" + guarded_buffer->label + "' at byte " +
@@ -215,7 +215,7 @@ void BlockExecutor::check_limit() {
 void *BlockExecutor::variable(int32_t index, int64_t bytes, int64_t item, const char *name) {
     if (size_t(index) >= variables_.size()) variables_.resize(size_t(index) + 1);
     void *&memory = variables_[size_t(index)];
-    if (memory == nullptr) memory = guarded_memory_->take(bytes, item, name);
+    if (memory == nullptr) memory = guarded_memory_->allocate(bytes, item, name);
     return memory;
 }
 

@@ -9,18 +9,19 @@ namespace pk::kernels {
 
 // The red zone on either side of a buffer: the reach of a 32-bit index of 8-byte elements; less if that is
 // refused.
-static constexpr uint64_t MOST_ROOM = uint64_t(16) << 30, LEAST_ROOM = uint64_t(1) << 20;
+static constexpr uint64_t MAX_RED_ZONE = uint64_t(16) << 30, MIN_RED_ZONE = uint64_t(1) << 20;
 
-void *GuardedMemory::take(int64_t bytes, int64_t item, const std::string &label) {
+void *GuardedMemory::allocate(int64_t bytes, int64_t item_bytes, const std::string &label) {
     constexpr uint64_t ALIGNED = uint64_t(64) << 10;  // a multiple of the page size, whatever it is
     const uint64_t inside = (uint64_t(bytes) + ALIGNED - 1) / ALIGNED * ALIGNED;
-    for (uint64_t room = MOST_ROOM; room >= LEAST_ROOM; room /= 4) {
-        Mapping mapping(inside + 2 * room, PROT_NONE, MAP_NORESERVE);
+    for (uint64_t red_zone = MAX_RED_ZONE; red_zone >= MIN_RED_ZONE; red_zone /= 4) {
+        Mapping mapping(inside + 2 * red_zone, PROT_NONE, MAP_NORESERVE);
         if (!mapping) continue;
-        char *const data = mapping.memory() + room;
+        char *const data = mapping.memory() + red_zone;
         if (inside != 0 && mprotect(data, inside, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
         const auto begin = reinterpret_cast<uint64_t>(mapping.memory());
-        guarded_buffers_.push_back({begin + room, uint64_t(bytes), item < 1 ? 1 : item, label});
+        guarded_buffers_.push_back(
+            {begin + red_zone, uint64_t(bytes), item_bytes < 1 ? 1 : item_bytes, label});
         reservations_.push_back({std::move(mapping), begin, guarded_buffers_.size() - 1});
         return data;
     }

@@ -14,17 +14,18 @@ class GuardedMemory {
    public:
     struct GuardedBuffer {
         uint64_t begin, bytes;
-        int64_t item;
+        int64_t item_bytes;
         std::string label;
     };
 
     // Allocates a zeroed buffer.
-    void *take(int64_t bytes, int64_t item, const std::string &label);
+    void *allocate(int64_t bytes, int64_t item_bytes, const std::string &label);
 
     // The buffer whose reserved range contains the address, or null.
     const GuardedBuffer *find(uint64_t address) const {
-        for (const Reservation &room : reservations_) {
-            if (address - room.begin < room.mapping.bytes()) return &guarded_buffers_[room.guarded_buffer];
+        for (const Reservation &reservation : reservations_) {
+            if (address - reservation.begin < reservation.mapping.bytes())
+                return &guarded_buffers_[reservation.guarded_buffer];
         }
         return nullptr;
     }

@@ -27,12 +27,12 @@ bool run(void *result_, const void *a_, const void *b_, const void *c_, int64_t 
         special = each<asks>(result, count, [=](int64_t i) { return R(Op::apply(a[i], b[i], c[i])); });
     } else {
         const T *a = static_cast<const T *>(a_);
-        if constexpr (ops::fast_path<Op>::exists && arith::is_float<T>) {
-            using Fast = ops::fast_path<Op>;
+        if constexpr (ops::branch_free_form<Op>::exists && arith::is_float<T>) {
+            using Fast = ops::branch_free_form<Op>;
             const T *second = Op::arity == 2 ? b : a;
-            int outside = count == 0 || !Fast::holds(a[0], second[0]);
+            int outside = count == 0 || !Fast::applies_to(a[0], second[0]);
             const int64_t left = outside ? 0 : count;
-            for (int64_t i = 0; i < left; ++i) outside |= !Fast::holds(a[i], second[i]);
+            for (int64_t i = 0; i < left; ++i) outside |= !Fast::applies_to(a[i], second[i]);
             if (!outside)
                 return each<asks>(result, count, [=](int64_t i) { return Fast::apply(a[i], second[i]); });
         }

@@ -1,4 +1,5 @@
 // Passes one chunk at a time through a staging slot: staging, upload, kernel, download, unstaging.
+// (pipeline.h explains units, status words and resident operands.)
 #include "chunk_in_flight.h"
 
 #include <algorithm>
@@ -8,15 +9,16 @@
 
 namespace pk {
 
-// The most elements of a resident chunk whose kernel writes its status words straight to pinned memory: the
-// chunk is one launch then, without copies.
+// A resident chunk (all operands already on the device) of at most this many elements writes its status words
+// directly to pinned memory, so that it is one launch without copies.
 static constexpr int64_t SHORT_RESIDENT = 4 << 20;
 
 int64_t ChunkInFlight::capacity(const DeviceAlgorithm &algorithm, SlotBytes bytes) {
     auto fitting = [&](int64_t available, int64_t item) {
         const int64_t each = algorithm.result_bytes + algorithm.unit_elements * item;
         if (each == 0) return INT64_MAX;
-        // Units of one element: their number is rounded up, and so a multiple of ROUND fits.
+        // One element per unit and no results: memory is allocated in multiples of ROUND elements, so round
+        // the capacity down.
         const int64_t left = available - algorithm.status_bytes - algorithm.halo_bytes;
         if (each == item) return left / each / Chunk::ROUND * Chunk::ROUND;
         return std::max<int64_t>(1, (left - Chunk::ROUND * (1 + item)) / each);
@@ -32,7 +34,7 @@ void ChunkInFlight::begin(pk_range units) {
     const int64_t rounded = Chunk::round_up(units.count * algorithm_.unit_elements);
     const int64_t operands = algorithm_.bytes_of(units.count, 0);
     const int64_t scratch = operands + rounded * algorithm_.streamed_bytes + algorithm_.halo_bytes;
-    const bool is_small =
+    const bool is_small =  // small enough for zero-copy
         algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) +
             algorithm_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
@@ -66,7 +68,7 @@ void ChunkInFlight::begin_zero_copy() {
     compute();
 }
 
-// All in the slot's own stream: this takes few CUDA calls, and no stream waits for another.
+// Enqueues everything on the slot's own stream: few CUDA calls, no cross-stream waits.
 void ChunkInFlight::begin_resident() {
     zero_copy_ = false, is_resident_ = true;
     chunk_.stream = slot_.stream.get();
@@ -162,7 +164,8 @@ int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t b
 }
 
 bool ChunkInFlight::is_done() const {
-    // Any other status is an error, which finish() reports.
+    // False for a zero-copy chunk, whose completion is not polled. A CUDA error also gives false; finish()
+    // reports it.
     if (zero_copy_ || (algorithm_.in_order && !algorithm_.executor.has_run(chunk_.units.start))) return false;
     if (is_resident_) return cudaStreamQuery(chunk_.stream) == cudaSuccess;
     return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;

@@ -22,7 +22,7 @@ class ChunkInFlight {
     pk_range units() const { return chunk_.units; }
 
     void begin(pk_range units);  // stages the chunk and enqueues its work
-    bool is_done() const;        // finish() would not wait
+    bool is_done() const;        // true only if finish() would not wait; may be false although it would not
     void finish();               // waits for the chunk and delivers its results
 
    private:

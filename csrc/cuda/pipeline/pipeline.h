@@ -29,7 +29,8 @@ struct StreamedOperand {
     int64_t halo_bytes() const { return halo * item; }
 };
 
-// A chunk: a range of units, with device memory for its operands. Pinned and device memory of a chunk have
+// A chunk: a range of units (elements, or groups of elements that must not be split, such as rows), with
+// device memory for its operands. Pinned and device memory of a chunk have
 // the same layout; the host's ends after the staged loads:
 //   status words | results | staged stores | staged loads | pinned stores | pinned loads | scratch
 // An operand of n elements takes round_up(n) * item bytes.

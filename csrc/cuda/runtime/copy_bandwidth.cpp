@@ -11,7 +11,8 @@
 
 namespace pk {
 
-// Return the seconds a byte that a copy of a slot's pinned memory takes, averaged over several copies.
+// Return seconds per byte of a copy between the slot's pinned and device memory, averaged over several
+// copies. The events slot.origin and slot.uploaded serve as start and stop.
 static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
     constexpr int COPIES = 12;
     void *const to = kind == cudaMemcpyHostToDevice ? slot.d_memory() : slot.host();

@@ -17,7 +17,7 @@ enum class Tune {
     direct_bytes,
     smallest_chunk,
     run,
-    in_place_bytes,
+    in_place_bytes,  // of a zero-copy chunk
     walk_bytes,
     walk_both_ways,
     block,

@@ -14,7 +14,7 @@
 
 namespace pk {
 
-// Held by the one call that sorts: a sort takes most of the device memory.
+// Process-wide lock: one out-of-core sort at a time, since each takes most of the device memory.
 class SortLock {
    public:
     explicit SortLock(Call &call) {
@@ -41,10 +41,9 @@ class SortWorkspace {
           current_(device_),
           lease_(Lease::default_size(Lease::staged), {0, 0}, device_, slots_for(bytes), call),
           sorted_{make_event(), make_event()} {}
-    // Wait for all work on the memory. An error of it has been reported.
-    ~SortWorkspace() {
-        slot().drain();  // all slots share the device's streams
-    }
+    // Wait for all work on the memory; its errors have been reported. A sort uses only the device's shared
+    // streams, so draining one slot drains all.
+    ~SortWorkspace() { slot().drain(); }
     SortWorkspace(const SortWorkspace &) = delete;
     SortWorkspace &operator=(const SortWorkspace &) = delete;
 
@@ -62,7 +61,7 @@ class SortWorkspace {
         while (Clock::now() < latest) {
             for (int64_t taken = bytes; taken >= bytes / 8; taken = taken * 3 / 4) {
                 try {
-                    buffer_ = std::make_unique<DeviceBuffer>(device_, taken, true);
+                    buffer_ = std::make_unique<DeviceBuffer>(device_, taken, /*large=*/true);
                 } catch (const Failure &failure) {
                     const bool may_shrink = taken * 3 / 4 >= bytes / 8;
                     if (failure.status() != PK_OUT_OF_MEMORY || !may_shrink) throw;

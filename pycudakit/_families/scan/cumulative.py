@@ -24,10 +24,12 @@ from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call, r
 from pycudakit._runtime.operands import allocate, as_array, fill_operand_row
 from pycudakit._runtime.ufunc_arguments import needs_copy, refuse_byte_order
 
-# Nanoseconds per element: NumPy's, the CPU engine's on one thread, and that for float64 sums and products.
-_NUMPY_NS, _CPU_NS, _CPU_NS_LONG = 2.5, 1.5, 4.0
-# Bytes that exceed all caches; seconds per element of the serial part, which one thread does.
-_BEYOND_CACHES, _IN_ORDER = 64e6, 80e-12
+# Nanoseconds per element: of NumPy, of the CPU engine on one thread, and of its float64 sums and products.
+_NUMPY_NS, _CPU_NS, _CPU_NS_FLOAT64 = 2.5, 1.5, 4.0
+# An array of more bytes exceeds all caches.
+_BEYOND_CACHES = 64e6
+# Seconds per element of the scan of the blocks' totals, which one thread does.
+_SERIAL_SECONDS_PER_ELEMENT = 80e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def _checked_out(out: Any, shape: tuple[int, ...]) -> None:
 
 
 def _layout(array: Array, axis: int) -> tuple[int, ...]:
-    """Return the order of the axes by stride: those with larger strides than the scan axis come first."""
+    """Return a permutation of the axes with larger strides first; the scan axis keeps its rank among them."""
     by_stride = [(-abs(stride), d) for d, stride in enumerate(array.strides)]
     before = sorted(at for at in by_stride if at < by_stride[axis])
     behind = sorted(at for at in by_stride if at > by_stride[axis])
@@ -131,7 +133,7 @@ def _scan_request(scan: _ScanFunction, array: Array, axis: int | None, target: A
 def _cost_of(scan: _ScanFunction, array: Array, result: DType) -> Cost:
     size = array.size
     is_float = result.kind == "f" and scan.operation in (abi.SCAN_SUM, abi.SCAN_PROD)
-    each = _CPU_NS_LONG if is_float and FLOAT64 in (array.dtype, result) else _CPU_NS
+    each = _CPU_NS_FLOAT64 if is_float and FLOAT64 in (array.dtype, result) else _CPU_NS
     work = each * 1e-9 * size
     workers = cost_model.threads() if work > cost_model.SHARED_WORK else 1
     cpu = work / workers
@@ -140,7 +142,7 @@ def _cost_of(scan: _ScanFunction, array: Array, result: DType) -> Cost:
     if moved > _BEYOND_CACHES:
         cpu = (
             max(cpu, moved / min(workers * cost_model.THREAD_BANDWIDTH, cost_model.HOST_BANDWIDTH))
-            + size * _IN_ORDER
+            + size * _SERIAL_SECONDS_PER_ELEMENT
         )
     # NumPy rounds float sums and products differently, and has no exclusive scan.
     numpy = None if is_float or scan.numpy is None else 2e-6 + _NUMPY_NS * 1e-9 * size

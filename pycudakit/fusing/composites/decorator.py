@@ -48,7 +48,7 @@ def composite(
     first_is_sequence
         Whether the first of them is a sequence of arrays.
     numpy_is_faster
-        Returns True if NumPy's function is faster for these arrays, although they are large (under "auto").
+        A predicate that "auto" evaluates for large arrays; True means that NumPy's function is faster.
     """
 
     def decorate(body: F) -> F:
@@ -122,7 +122,10 @@ def composite(
 
 
 class NumPyOnly(Exception):
-    """Raised for arguments that only NumPy supports; its argument is the reason, if it is not a dtype."""
+    """Raised for arguments that only NumPy supports.
+
+    The exception's argument is the reason; without one, the reason is an unsupported dtype.
+    """
 
 
 def as_array(value: Any) -> Any:

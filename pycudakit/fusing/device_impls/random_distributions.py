@@ -184,8 +184,10 @@ class DeviceGenerator(Generator):
             return super()._draw_arguments(name, size, *parameters, **rest)
         accepted = _ACCEPTED.get(name, (1.0,) * len(parameters))
         self._refuse(name, parameters, accepted)
-        seen = [np.broadcast_to(usual, np.shape(p)) for usual, p in zip(accepted, parameters, strict=True)]
-        return super()._draw_arguments(name, size, *parameters, seen=seen, **rest)
+        placeholders = [
+            np.broadcast_to(usual, np.shape(p)) for usual, p in zip(accepted, parameters, strict=True)
+        ]
+        return super()._draw_arguments(name, size, *parameters, placeholders=placeholders, **rest)
 
     def _refuse(self, name: str, parameters: Sequence[Any], accepted: Sequence[Any]) -> None:
         _check(self._trace, name, parameters, accepted)

@@ -1,7 +1,7 @@
 """Background compilation of fused kernels by NVRTC.
 
-Until a kernel is compiled, the interpreter kernel runs instead, with the same bits. The C library requests a
-kernel once it has done much work.
+Until a program's own kernel is compiled, a generic kernel interprets the program, with the same results bit
+for bit. The C library requests a kernel once a program has computed many operations (see `worth_compiling`).
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ def wait() -> None:
 
 
 def _next_request(library: ctypes.CDLL, source: Any) -> tuple[int, int]:
-    """Return the size and the number of the next requested source; write it to `source` if it fits."""
-    size, number = ctypes.c_int64(), ctypes.c_uint64()
-    library.pk_plan_jit_request(source, len(source), ctypes.byref(size), ctypes.byref(number))
-    return size.value, number.value
+    """Return the size and the id of the next requested source; write it to `source` if it fits."""
+    size, request_id = ctypes.c_int64(), ctypes.c_uint64()
+    library.pk_plan_jit_request(source, len(source), ctypes.byref(size), ctypes.byref(request_id))
+    return size.value, request_id.value
 
 
 def _compile_all(library: ctypes.CDLL) -> None:
     try:
         source = np.empty(1 << 18, np.uint8)
         while True:
-            size, number = _next_request(library, source)
+            size, request_id = _next_request(library, source)
             if size > len(source):
                 source = np.empty(2 * size, np.uint8)
             elif size:
                 image = _compiled(source[:size].tobytes().decode())
-                library.pk_plan_jit_install(number, np.frombuffer(image or b"\0", np.uint8), len(image))
+                library.pk_plan_jit_install(request_id, np.frombuffer(image or b"\0", np.uint8), len(image))
             else:
                 return
     except errors.Error:  # the GPU is lost: the kernels are no longer needed

@@ -19,33 +19,33 @@ from pycudakit.fusing.numpy_api.sequence_arguments import (
     SEQUENCE_FUNCTIONS,
     accepting_sequences,
     contains_tracer,
-    creation_of,
+    replacement_for,
 )
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
 from pycudakit.fusing.trace.views_and_creation import empty, full
 
 
-def _is_ordinary(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
+def _can_be_traced(dtype: Any, order: Any, keywords: dict[str, Any]) -> bool:
     return not keywords and order in ("C", "F") and np.dtype(dtype) in CODES
 
 
 def _zeros(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
     trace = trace_if_tracing()
-    if trace is None or not _is_ordinary(dtype, order, keywords):
+    if trace is None or not _can_be_traced(dtype, order, keywords):
         return np.zeros(shape, dtype, order, **keywords)
     return full(trace, trace.resolved(shape), 0, dtype, order)
 
 
 def _ones(shape: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
     trace = trace_if_tracing()
-    if trace is None or not _is_ordinary(dtype, order, keywords):
+    if trace is None or not _can_be_traced(dtype, order, keywords):
         return np.ones(shape, dtype, order, **keywords)
     return full(trace, trace.resolved(shape), 1, float if dtype is None else dtype, order)
 
 
 def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) -> Any:
     trace = trace_if_tracing()
-    if trace is None or not _is_ordinary(dtype, order, keywords):
+    if trace is None or not _can_be_traced(dtype, order, keywords):
         return np.empty(shape, dtype, order, **keywords)
     return empty(trace, trace.resolved(shape), dtype, order)
 
@@ -55,7 +55,7 @@ def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **ke
     result_dtype = np.asarray(fill_value).dtype if dtype is None and type(fill_value) is not Tracer else dtype
     if type(fill_value) is Tracer:
         result_dtype = fill_value.dtype if dtype is None else dtype
-    if trace is None or not _is_ordinary(result_dtype, order, keywords):
+    if trace is None or not _can_be_traced(result_dtype, order, keywords):
         return np.full(shape, fill_value, dtype, order, **keywords)
     if type(fill_value) is Tracer or np.ndim(fill_value):
         result = empty(trace, trace.resolved(shape), result_dtype, order)
@@ -90,14 +90,14 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
     return make
 
 
-_CREATION: dict[Any, Callable[..., Any]] = {
+_REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     np.zeros: _zeros,
     np.ones: _ones,
     np.empty: _empty,
     np.full: _full,
     np.take: _take,
     np.lexsort: _lexsort,
-    **{function: creation_of(function) for function in (np.array, np.asarray, np.asanyarray)},
+    **{function: replacement_for(function) for function in (np.array, np.asarray, np.asanyarray)},
     **{getattr(np, name): accepting_sequences(getattr(np, name)) for name in SEQUENCE_FUNCTIONS.split()},
     **{
         function: _by_numpy(function)
@@ -107,5 +107,8 @@ _CREATION: dict[Any, Callable[..., Any]] = {
         )
     },
 }
-CREATION: dict[int, Any] = {id(function): made for function, made in _CREATION.items()}
-CREATION |= {id(np.r_): IndexTrick(np.r_, are_columns=False), id(np.c_): IndexTrick(np.c_, are_columns=True)}
+REPLACEMENTS_BY_ID: dict[int, Any] = {id(function): made for function, made in _REPLACEMENTS.items()}
+REPLACEMENTS_BY_ID |= {
+    id(np.r_): IndexTrick(np.r_, are_columns=False),
+    id(np.c_): IndexTrick(np.c_, are_columns=True),
+}

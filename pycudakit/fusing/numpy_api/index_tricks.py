@@ -8,12 +8,12 @@ import numpy as np
 
 from pycudakit._native.dtypes import CODES
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, creation_of
+from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, replacement_for
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
 from pycudakit.fusing.trace.trace import Trace
 
 _SCALARS = (bool, int, float, np.generic)
-_array = creation_of(np.array)
+_array = replacement_for(np.array)
 
 
 class IndexTrick:
@@ -42,7 +42,7 @@ class IndexTrick:
         return 0
 
     def _concatenated(self, trace: Trace, index_parts: tuple[Any, ...]) -> Any:
-        """Concatenate the parts; return None if only NumPy takes them, as directives in strings."""
+        """Concatenate the parts; return None if only NumPy supports them, such as the directive "r,0,2"."""
         parts = [self._part(trace, part) for part in index_parts]
         if any(part is None for part in parts):
             return None

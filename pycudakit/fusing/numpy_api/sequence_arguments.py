@@ -82,7 +82,7 @@ def _parts(trace: Trace, values: Any, dtype: Any = None) -> list[Any] | None:
     return parts
 
 
-def creation_of(function: Any) -> Callable[..., Any]:
+def replacement_for(function: Any) -> Callable[..., Any]:
     """Return a replacement for `np.array`, `asarray` or `asanyarray` that takes lists of tracers.
 
     `np.array` copies a tracer. `asarray` of a tracer returns a NumPy array: it is the way to get one.

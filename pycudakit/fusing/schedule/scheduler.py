@@ -59,11 +59,14 @@ class Scheduler:
         self.strict = strict
         self.engine = context.checked_current_engine()
         self.buffers = BufferTable()
-        self.has_ended = False  # tasks that the body started may still hold tracers
+        # The body has returned or raised; tasks that it started may still hold tracers.
+        self.has_ended = False
         self.breaks: list[Break] = []
         self.passes: list[PlanPass] | None = None  # recorded for `explain`
         self.costs = Costs()
-        self.has_fallen_back = False
+        # Operations run at once on plain arrays: the call fell back to NumPy in the middle of the body, or
+        # the body has ended and its results are computed.
+        self.has_stopped_deferring = False
         self._handler_depth = 0  # of nested composite handlers
         self.reductions: list[weakref.ref[Node]] = []  # deferred reductions
         self.waiting_on_reductions: list[weakref.ref[Node]] = []  # deferred broadcasts and views of them
@@ -78,13 +81,13 @@ class Scheduler:
     def tracer_for(self, array: Array) -> Tracer:
         """Return a tracer of an array."""
         buffer = None
-        if not self.has_fallen_back:
+        if not self.has_stopped_deferring:
             array, buffer = self.buffers.latest(array, self.buffers.buffer_for(array))
         return Tracer(self, leaf(array, buffer))
 
     def wrap(self, result: Any) -> Any:
         """Replace the arrays in the result of a called function by tracers."""
-        if self.has_fallen_back:  # nothing is deferred any more
+        if self.has_stopped_deferring:
             return result
         if type(result) is np.ndarray:
             return self.tracer_for(result) if result.dtype in CODES else result
@@ -138,7 +141,7 @@ class Scheduler:
 
     def concretize(self, tracer: Tracer, operation: str) -> Array:
         """Return a tracer's values for Python: a graph break."""
-        if self.has_fallen_back:
+        if self.has_stopped_deferring:
             return self.to_host(tracer)
         self.costs.concretization()
         self.note_graph_break(operation)
@@ -168,7 +171,7 @@ class Scheduler:
         if kind is Tracer:
             if value.owning_trace is not self:  # the other trace resolves its own tracers
                 return value if self.has_ended else value.owning_trace.resolved(value)
-            array = value.node.array if self.has_fallen_back else None
+            array = value.node.array if self.has_stopped_deferring else None
             if array is None:
                 array = self.to_host(value)
             return array[()] if value.is_scalar else array
@@ -206,15 +209,15 @@ class Scheduler:
         From then on, results are plain arrays, not tracers. A composite handler that has begun is traced to
         its end.
         """
-        if self.has_fallen_back or self.engine != "auto" or self.strict or self.passes is not None:
-            return self.has_fallen_back
+        if self.has_stopped_deferring or self.engine != "auto" or self.strict or self.passes is not None:
+            return self.has_stopped_deferring
         if self._handler_depth:
             return False
         if self.costs.is_far_slower_than_numpy:
-            self.has_fallen_back = True
+            self.has_stopped_deferring = True
             self.compute(self.deferred())
             self.buffers.end_double_buffering()
-        return self.has_fallen_back
+        return self.has_stopped_deferring
 
     def run_handler(self, handler: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call a handler of a composite function, without falling back to NumPy inside it."""

@@ -16,6 +16,6 @@ def current_trace() -> Trace | None:
 
 
 def trace_if_tracing() -> Trace | None:
-    """Return the current trace, unless it has fallen back to NumPy."""
+    """Return the current trace, unless it has stopped deferring operations."""
     trace = current_trace()
-    return None if trace is None or trace.has_fallen_back else trace
+    return None if trace is None or trace.has_stopped_deferring else trace

@@ -100,7 +100,7 @@ class ElementwiseTrace(TiledScheduler):
         casting: str = "same_kind",
     ) -> Any:
         """Record an elementwise function; return a tracer of the result, or `out`."""
-        if self.has_fallen_back:
+        if self.has_stopped_deferring:
             return self.apply_by_numpy(function, inputs, out, dtype, casting)
         self.flush_if_errstate_changed()
         if function.name in ACCEPTS_ANY_INTEGER:

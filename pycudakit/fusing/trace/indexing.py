@@ -46,7 +46,7 @@ class IndexingTrace(ElementwiseTrace):
         """Return a tracer of a view of an array; for a scalar, a copy."""
         if tracer.is_scalar:
             return self.wrap(make(self.to_host(tracer)[()]))
-        if self.has_fallen_back:
+        if self.has_stopped_deferring:
             return self.wrap(make(self.to_host(tracer)))
         if tracer.node.array is None:
             deferred = self._deferred_view(tracer.node, make)
@@ -106,7 +106,7 @@ class IndexingTrace(ElementwiseTrace):
 
     def get(self, tracer: Tracer, index: Any) -> Any:
         """Return a tracer of a view or of the selected elements."""
-        if self.has_fallen_back:
+        if self.has_stopped_deferring:
             return self.resolved(tracer)[self._host_index(index)]
         if tracer.is_scalar:
             return self.wrap(self.to_host(tracer)[()][self.resolved(index)])

@@ -1,4 +1,4 @@
-"""Device arrays of other libraries as kernel arguments, which kernels use in place, zero-copy."""
+"""Device arrays of other libraries as kernel arguments, passed by device pointer, without a copy."""
 
 from __future__ import annotations
 
@@ -24,9 +24,11 @@ class DeviceArgument(NamedTuple):
     ----------
     owner
         The other library's array.
+    address
+        Its device pointer.
     stream
         The stream on which its values are computed, and on which the launch is enqueued.
-    keeps
+    keep_alive
         An object that must live as long as the call.
     """
 

@@ -1,4 +1,4 @@
-// The prelude of every source that NVRTC compiles: declarations of the standard headers, which NVRTC lacks,
+// The prelude of every source that NVRTC compiles: the declarations of standard headers, which NVRTC lacks,
 // and a printf whose output Python prints. Macros are spelled exactly as in CCCL, which defines them again.
 #pragma once
 
@@ -144,13 +144,13 @@ using ::sqrt, ::cbrt, ::exp, ::exp2, ::expm1, ::log, ::log2, ::log10, ::log1p, :
     ::logb, ::scalbn, ::lrint, ::lround, ::llrint, ::llround, ::isnan, ::isinf, ::isfinite, ::signbit;
 }  // namespace std
 
-// printf appends a record to a buffer of the run, which csrc/cuda/kernels/device_printf.h reads:
+// printf appends a record to the run's print buffer, which csrc/cuda/kernels/device_printf.h reads:
 //   size of the record (32 bits), number of arguments (32) | format | for each argument: kind (64) and value
-// A string is its length (64) and its characters. Everything is padded to 8 bytes.
+// A string is stored as its length (64) and its characters. Everything is padded to 8 bytes.
 namespace pycudakit {
 
 struct Printed {
-    unsigned long long used, room;  // bytes of the records that follow: used, and capacity
+    unsigned long long used, capacity;  // in bytes, of the records that follow
 };
 
 // A template, so that code is generated only if a kernel prints.
@@ -225,7 +225,7 @@ struct Argument {
     __device__ Argument(char *value) : Argument((const char *)value) {}
 
     // A pointer to char is a string only if its conversion is %s.
-    __device__ void settle(const char *format, int place) {
+    __device__ void resolve_char_pointer(const char *format, int place) {
         if (kind == TEXT && (bits == 0 || conversion(format, place) != 's')) kind = POINTER;
     }
     __device__ unsigned long long bytes() const {
@@ -248,13 +248,13 @@ __device__ __noinline__ int print(const char *format, Argument *arguments, int c
     const unsigned long long letters = length(format);
     unsigned long long bytes = 16 + rounded(letters);
     for (int i = 0; i < count; ++i) {
-        arguments[i].settle(format, i);
+        arguments[i].resolve_char_pointer(format, i);
         bytes += arguments[i].bytes();
     }
     const unsigned long long at = atomicAdd(&into->used, bytes);
     Writer writer{reinterpret_cast<char *>(into + 1) + at};
-    if (at + bytes > into->room) {
-        if (at + 8 <= into->room) writer.word(0);  // marks the end of the records
+    if (at + bytes > into->capacity) {
+        if (at + 8 <= into->capacity) writer.word(0);  // marks the end of the records
         return -1;
     }
     writer.word(bytes | (unsigned long long)count << 32);

@@ -1,4 +1,4 @@
-"""The site: `sphinx-build -W docs _site`. Every page is Markdown, and the reference is the docstrings."""
+"""Configuration of `sphinx-build -W docs _site`: Markdown pages, and a reference from the docstrings."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as GitHub has them
 default_role = "py:obj"
 add_module_names = False
-autodoc_typehints = "none"  # the docstrings say it in words
+autodoc_typehints = "none"  # the docstrings describe the types
 autosummary_generate = False
 napoleon_numpy_docstring, napoleon_google_docstring = True, False
 
@@ -39,7 +39,7 @@ class Family(Directive):
     has_content = True
 
     def run(self):
-        """Write it as autosummary and autodoc take it."""
+        """Return the nodes of an autosummary table and of an autodoc directive for each name."""
         names = " ".join(self.content).split()
         lines = [
             ".. autosummary::",
@@ -54,17 +54,17 @@ class Family(Directive):
                 thing = getattr(thing, part)
             if not isinstance(thing, type):
                 lines += [f".. autofunction:: pycudakit.{name}", ""]
-            elif issubclass(thing, tuple | Exception):  # what a named tuple inherits says nothing
+            elif issubclass(thing, tuple | Exception):  # inherited members of a named tuple are noise
                 lines += [f".. autoclass:: pycudakit.{name}", "   :no-index-entry:", ""]
             else:
                 lines += [f".. autoclass:: pycudakit.{name}", "   :members:", ""]
-        made = nodes.container()
-        self.state.nested_parse(StringList(lines, self.content.source(0)), self.content_offset, made)
-        return made.children
+        container = nodes.container()
+        self.state.nested_parse(StringList(lines, self.content.source(0)), self.content_offset, container)
+        return container.children
 
 
 def see_also(app, what, name, thing, options, lines):
-    """Lead from a function to NumPy's of its name, and to its family's page."""
+    """Add links to NumPy's function of the same name, and to the family's page."""
     if what not in ("function", "class"):
         return
     page = app.env.docname.removeprefix("api/")
@@ -82,22 +82,23 @@ def see_also(app, what, name, thing, options, lines):
 
 
 def to_the_tree(app, docname, source):
-    """Write links to files outside of docs/ as text, as the site has the pages alone; fetch the map."""
+    """Replace links to files outside of docs/ by text, and append the map of CONTRIBUTING.md to one page."""
     if docname == "architecture":
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
         part = text.split("## Where things are\n")[1].split("\n## ")[0]
-        source[0] += "\n## Where things are\n" + part.replace("](docs/", "](")
+        part = part.replace("](docs/", "](").replace("](csrc/", "](../csrc/")
+        source[0] += f"\n## Where things are\n{part}"
     page = (ROOT / "docs" / docname).parent
 
-    def written(link):
+    def as_text(link):
         outside = ROOT / "docs" not in (page / link[2]).resolve().parents
         return f"{link[1]} (`{link[2].replace('../', '')}`)" if outside else link[0]
 
-    source[0] = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\./[\w./-]+)(?:#[\w-]+)?\)", written, source[0])
+    source[0] = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\./[\w./-]+)(?:#[\w-]+)?\)", as_text, source[0])
 
 
 def setup(app):
-    """Register what is above."""
+    """Register the directive and the event handlers."""
     app.add_directive("family", Family)
     app.connect("autodoc-process-docstring", see_also, priority=900)
     app.connect("source-read", to_the_tree)

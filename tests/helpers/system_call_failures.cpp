@@ -1,5 +1,5 @@
-// A preload library (glibc) that fails the system calls by which one library acquires memory, threads and files,
-// and counts the memory and descriptors that the library has not released.
+// A preload library (glibc) that fails the system calls by which one library acquires memory, threads and
+// files, and counts the memory and descriptors that the library has not released.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <link.h>

@@ -154,7 +154,7 @@ def test_null_pointers_and_places_in_buffers(run):
     run()
 
 
-def test_more_text_than_there_is_room_for(run):
+def test_output_larger_than_the_buffer(run):
     symbol = np.frombuffer(image(run.engine).symbols["say"].encode(), np.uint8)
     run.kernels["symbol"], run.kernels["symbol_bytes"] = symbol.ctypes.data, symbol.size
     run.steps = run.steps[1:]
@@ -223,7 +223,7 @@ def test_loops_too_deep(run):
         run()
 
 
-def test_more_memory_than_there_is(run):
+def test_buffers_larger_than_memory(run):
     run.buffers["flags"], run.buffers["bytes"] = 0, 2**52
     with pytest.raises(errors.OutOfMemory):
         run()

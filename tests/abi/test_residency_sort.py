@@ -260,7 +260,7 @@ def test_puts(plan, dtype, width, count, resident):
 @pytest.mark.parametrize("resident", [False, True])
 @pytest.mark.parametrize("wrong", [SMALL, -SMALL - 1, 1 << 62, -(1 << 63)])
 @in_plan
-def test_nothing_is_put_where_there_is_no_place(plan, wrong, resident):
+def test_put_out_of_bounds_writes_nothing(plan, wrong, resident):
     a, indices = numbers(SMALL, 1, dtype=np.float64), np.random.default_rng(3).integers(-SMALL, SMALL, 70_000)
     indices[50_001] = wrong
     before = a.copy()

@@ -401,7 +401,7 @@ def test_to_be_the_first_of_a_round_costs_nothing(clock):
     assert [*times["one"].rounds, *times["other"].rounds] == pytest.approx([1e-3] * 18)
 
 
-def test_nobody_races():
+def test_interleaving_no_calls():
     assert interleave({}, new_round=pytest.fail) == {}
 
 

@@ -145,7 +145,7 @@ def test_demo(capsys):
 
 
 @pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="the system does not tell")
-def test_a_busy_machine_is_told(monkeypatch):
+def test_warning_on_a_busy_machine(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     said = []
     for load in (0.5, 4.0, 4.1):

@@ -88,13 +88,13 @@ def seconds_of_children():
     return used.ru_utime + used.ru_stime
 
 
-def told(name, **variables):
+def line_about(name, **variables):
     """Return the first line about an engine, library or compiler."""
     return next(line for line in lines(**variables) if line.split()[:1] == [name])
 
 
 def test_a_library_is_missing(tmp_path):
-    line = told("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
+    line = line_about("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
     assert "no library built: libpycudakit_cpu.so is at none of" in line
     assert "set PYCUDAKIT_LIBRARY_DIR to a folder that has libpycudakit_cpu.so, or unset it" in line
     assert "`pycudakit info`" not in line
@@ -118,7 +118,7 @@ def test_a_library_is_missing(tmp_path):
 )
 def test_of_the_driver(tmp_path, version, shown, cause, remedy):
     build(DRIVER, tmp_path / "libcuda.so.1", f"-DVERSION={version}")
-    line = told("cuda", LD_LIBRARY_PATH=tmp_path, CUDA_VISIBLE_DEVICES=shown)
+    line = line_about("cuda", LD_LIBRARY_PATH=tmp_path, CUDA_VISIBLE_DEVICES=shown)
     assert f"not available: {cause}" in line
     assert remedy in line
 
@@ -127,7 +127,7 @@ def test_of_the_driver(tmp_path, version, shown, cause, remedy):
 @needs_cuda_library
 def test_the_driver_is_missing(tmp_path):
     build("", tmp_path / "libcuda.so.1")  # found before the real driver: it has no functions
-    line = told("cuda", LD_LIBRARY_PATH=tmp_path)
+    line = line_about("cuda", LD_LIBRARY_PATH=tmp_path)
     assert "not available: no driver" in line
     assert "install its driver, 580 or newer" in line
 
@@ -135,14 +135,14 @@ def test_the_driver_is_missing(tmp_path):
 @needs_compiler
 def test_another_version_of_the_abi(tmp_path):
     build(OTHER_ABI, tmp_path / loader.file_name("cpu"))
-    line = told("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
+    line = line_about("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
     assert "speaks version 1 of the ABI" in line
     assert "install the library and the package from one release" in line
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path / loader.file_name("cpu")).write_bytes(b"what is left of a download")
-    line = told("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
+    line = line_about("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
     assert "does not open" in line
     assert "check that the file is readable and complete" in line
 
@@ -154,16 +154,16 @@ def test_no_nvrtc_and_no_cublas(tmp_path):
     (tmp_path / "cuda" / "pathfinder.py").write_text("def load_nvidia_dynamic_lib(_): raise RuntimeError\n")
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
     variables = {"PYTHONPATH": path, "LD_LIBRARY_PATH": None, "CUDA_VISIBLE_DEVICES": ""}
-    if told("nvrtc", **variables).split()[1] != "missing:":
+    if line_about("nvrtc", **variables).split()[1] != "missing:":
         pytest.skip("the system has them, too")
-    line = told("nvrtc", **variables)
+    line = line_about("nvrtc", **variables)
     assert "compiled by NVRTC, which is not installed" in line
     assert 'pip install "pycudakit[cuda13]"' in line
-    line = told("cublas", **variables)
+    line = line_about("cublas", **variables)
     assert "missing: matrix products on a GPU run without cuBLAS" in line
     assert 'pip install "pycudakit[cuda13]"' in line
 
 
 def test_no_compiler():
-    line = told("c++", CXX="/no/such/compiler")
+    line = line_about("c++", CXX="/no/such/compiler")
     assert "CXX=/no/such/compiler is missing: install g++" in line

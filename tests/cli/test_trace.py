@@ -104,7 +104,7 @@ def test_a_script_that_goes_elsewhere(trace, tmp_path, monkeypatch):
     assert not list((tmp_path / "other").iterdir())
 
 
-def test_a_trace_that_cannot_be_written_is_told_before_the_script_runs(tmp_path, capsys):
+def test_unwritable_output_is_reported_before_the_script_runs(tmp_path, capsys):
     (tmp_path / "script.py").write_text("print('ran')")
     for output in (tmp_path, tmp_path / "no" / "t.json"):
         assert main(["trace", "-o", str(output), str(tmp_path / "script.py")]) == 1
@@ -149,7 +149,7 @@ def fusable(names, seconds=0.01):
     return list(advice(calls))
 
 
-def test_a_loop_is_told_by_its_body():
+def test_advice_names_the_body_of_a_loop():
     told = "these 4 calls could be one `fuse`, 5 times over: multiply, add, sqrt, exp"
     four = f"{told}: 3 passes over memory saved"
     assert fusable("multiply add sqrt exp " * 5) == [four]
@@ -169,7 +169,7 @@ def test_a_loop_is_told_by_its_body():
     assert len(fusable("sqrt exp sin " * 20, seconds=1e-4)) == 1
 
 
-def test_a_loop_is_told_once_wherever_its_passes_begin():
+def test_one_piece_of_advice_for_a_loop_with_pauses():
     """A pause between two calls, by another process, must not split a loop into two findings."""
     body, gap = ["multiply", "add", "sqrt", "exp"], 0.1
     began, calls = 0.0, []

@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
     assert "Nothing was measured here" in capsys.readouterr().out
 
 
-def test_what_lies_there_and_cannot_be_read(folder, capsys):
+def test_unreadable_calibration_file(folder, capsys):
     (folder / "times.txt").mkdir()
     with pytest.warns(RuntimeWarning, match="it cannot be read"):
         calibration_file._read()

@@ -176,7 +176,7 @@ def test_excerpts_are_of_the_files():
         assert not missing, f"{name}: {missing[0]}"
 
 
-def test_the_map_names_what_there_is():
+def test_the_map_names_existing_files():
     """Each file and folder in the map of CONTRIBUTING.md exists."""
     if not (ROOT / "csrc").is_dir() or not (ROOT / "pycudakit").is_dir():
         pytest.skip("needs the whole tree")

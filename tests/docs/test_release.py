@@ -40,7 +40,7 @@ def test_ci_has_every_python_that_is_promised():
     assert f"| Python | {tested[0]} to {tested[-1]} |" in text_of("docs/compatibility.md")
 
 
-def test_the_workflows_name_steps_that_there_are():
+def test_the_workflows_name_existing_steps():
     steps = ast.literal_eval(
         re.search(r"^        steps: (\[.*\])$", text_of(".github/workflows/tests.yml"), re.MULTILINE)[1]
     )

@@ -61,7 +61,7 @@ class Library:
         return run
 
 
-def told(call, *arguments, **keywords):
+def outcome_of(call, *arguments, **keywords):
     """Return the outcome of a call: the result and the warnings, or the error."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -79,9 +79,9 @@ def told(call, *arguments, **keywords):
 def assert_alike(call, *arguments, **keywords):
     """Compare a call with the same call on the general path, which a progress callback forces."""
     with pk.engine(progress=lambda *_: None):
-        want = told(call, *arguments, **keywords)
+        want = outcome_of(call, *arguments, **keywords)
     for _ in range(2):
-        assert told(call, *arguments, **keywords) == want
+        assert outcome_of(call, *arguments, **keywords) == want
 
 
 SHAPES = [(3,), (4, 5), (), (0,), (2, 0, 3), (7,), (1,), (1, 1), (3000,), (2, 3, 4)]

@@ -77,11 +77,11 @@ def is_a_link_to_itself(path):
     path.symlink_to(path)
 
 
-def is_in_a_folder_that_nobody_may_read(path):
+def is_in_an_unreadable_folder(path):
     path.parent.chmod(0)
 
 
-def nobody_may_read(path):
+def is_unreadable(path):
     shutil.copy(LIBRARY, path)
     path.chmod(0)
 
@@ -94,8 +94,8 @@ BROKEN = {
     is_empty: "{path} does not open: ",
     is_a_folder: "{path} (is no file)",
     is_a_link_to_itself: "{path} (Too many levels of symbolic links)",
-    is_in_a_folder_that_nobody_may_read: "{path} (Permission denied)",
-    nobody_may_read: "{path} does not open: ",
+    is_in_an_unreadable_folder: "{path} (Permission denied)",
+    is_unreadable: "{path} does not open: ",
 }
 
 
@@ -156,7 +156,7 @@ def test_types_of_programs_are_known_without_a_library():
     assert [(name, told.get(name)) for name, _ in listed] == listed
 
 
-def test_nothing_is_told_where_an_engine_is_missing_for_a_right_reason():
+def test_no_warning_without_a_gpu():
     """No warning for a missing GPU or a CPU-only build, which are normal."""
     code = "import pycudakit as pk; pk.add(np.ones(300_000), 1); print(pk.engines()['cuda'].available)"
     done = python(code, check=False, env={"CUDA_VISIBLE_DEVICES": ""})

@@ -313,7 +313,7 @@ def test_a_reason_that_is_added_is_in_the_profile_too(engine):
             assert [call.reason for call in p.calls] == [f"{before}; and more"]
 
 
-def test_a_part_that_somebody_asked_about_counts_once(engine):
+def test_a_part_whose_record_was_read_counts_once(engine):
     seen = []
 
     @native_call.logged_as_one_call("twice")

@@ -179,7 +179,7 @@ def test_devices_out_of_range(name, monkeypatch):
 
 
 @pytest.mark.parametrize("devices", ["all", [0], (3, 1)])
-def test_devices_where_there_is_no_gpu(devices):
+def test_devices_without_a_gpu(devices):
     if pk.devices():
         pytest.skip("there is a GPU")
     for name in ("auto", "cpu", "numpy"):
@@ -249,7 +249,7 @@ def test_tunings():
     assert pk.tunings() == tunings
 
 
-def test_tunings_that_there_are_not():
+def test_unknown_tuning():
     known = ", ".join(pk.tunings())
     known = f"choose one of {known}" if known else "without the CUDA library there are none"
     with pytest.raises(errors.InvalidArgument) as caught:
@@ -277,7 +277,7 @@ if np.dtype(np.longdouble).itemsize == 8:
 
 
 @pytest.mark.parametrize("kind", _FOREIGN)
-def test_what_the_kit_does_not_take(engine, kind):
+def test_unsupported_arguments(engine, kind):
     value = _FOREIGN[kind]
     out = np.full(3, 7.0)
     for call in (

@@ -1,4 +1,7 @@
-"""Fault injection: each CUDA call of a streamed call fails in turn; it raises or is right, the next works."""
+"""Fault injection: the n-th CUDA call of a streamed call fails, for each n.
+
+The streamed call then raises an error or returns the right result, and the next one works.
+"""
 
 import operator
 import warnings
@@ -41,10 +44,10 @@ def pk_on_cpu(name, *arguments, **keywords):
         return operator.attrgetter(name)(pk)(*arguments, **keywords)
 
 
-# The call, its expected result, tuning constants, and the largest number of its CUDA calls.
+# A call, its expected result, tuning constants, and an upper bound on the number of its CUDA calls.
 CASES = {
-    "in place": (lambda: pk.add(A, B), A + B, {"threads": 1}, 40),
-    "in place, chunk after chunk": (
+    "zero-copy": (lambda: pk.add(A, B), A + B, {"threads": 1}, 40),
+    "zero-copy, several chunks": (
         lambda: pk.sum(LONG_ROW),
         pk_on_cpu("sum", LONG_ROW),
         {"threads": 1, "walk_bytes": 64 << 10, "smallest_chunk": 1},

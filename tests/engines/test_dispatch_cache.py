@@ -68,7 +68,7 @@ def found(name):
     return function
 
 
-def told(function, args, kwargs):
+def outcome_of(function, args, kwargs):
     """Return the outcome of a call: its result or error, its warnings, and its record."""
     args, kwargs = copy.deepcopy((args, kwargs))  # one of them may be `out`
     native_call._local.call = None
@@ -124,11 +124,11 @@ def test_the_short_way_tells_what_the_long_way_tells(name, long_way):
         answers = []
         for first, further, keywords in picked:
             args = (first, *further)
-            three = [told(function, args, keywords) for _ in range(3)]
+            three = [outcome_of(function, args, keywords) for _ in range(3)]
             answers.append((args, keywords, three[-1]))
         long_way()
         for args, keywords, short in answers:
-            assert short == told(function, args, keywords), (args, keywords)
+            assert short == outcome_of(function, args, keywords), (args, keywords)
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (300, 500)])
@@ -147,7 +147,7 @@ def test_other_values_of_a_form_are_not_the_ones_that_were_learned_from(shape):
                 assert pk.sum(a, initial=1.5) != pk.sum(a, initial=2.5)
 
 
-def test_what_numpy_answers_for_how_arrays_lie():
+def test_cached_numpy_calls_with_any_layout():
     with pk.engine("auto"):
         for of in (float, int):
             for _ in range(3):
@@ -201,7 +201,7 @@ def test_numpy_takes_the_keywords_of_small_calls():
     assert not lacking
 
 
-def test_a_learned_way_warns_where_there_is_something_to_warn_of():
+def test_cached_calls_warn_of_overflow():
     with pk.engine("auto"):
         for shape in ((2, 3), (200, 300)):
             for _ in range(3):
@@ -265,19 +265,22 @@ LONG = [1.5, 2.0, 0.25] * 100
 def test_long_lists(values, long_way):
     calls = (pk.exp, pk.sum, pk.max, pk.sort, pk.cumsum, pk.unique)
     with pk.engine("auto"):
-        short = [[told(call, (values,), {}) for _ in range(3)][-1] for call in calls]
-        short += [[told(pk.add, (values, values), {}) for _ in range(3)][-1]]
+        short = [[outcome_of(call, (values,), {}) for _ in range(3)][-1] for call in calls]
+        short += [[outcome_of(pk.add, (values, values), {}) for _ in range(3)][-1]]
         long_way()
-        assert short == [*(told(call, (values,), {}) for call in calls), told(pk.add, (values, values), {})]
+        assert short == [
+            *(outcome_of(call, (values,), {}) for call in calls),
+            outcome_of(pk.add, (values, values), {}),
+        ]
 
 
 def test_long_lists_of_other_things(long_way):
     with pk.engine("auto"):
         for other in ("x", None, [1.0], 1j, 2**70):
             values = [*LONG, other]
-            short = [told(pk.maximum, (values, values), {}) for _ in range(3)]
+            short = [outcome_of(pk.maximum, (values, values), {}) for _ in range(3)]
             long_way()
-            assert short[-1] == told(pk.maximum, (values, values), {})
+            assert short[-1] == outcome_of(pk.maximum, (values, values), {})
 
 
 def test_what_is_learned_of_dense_arrays_is_for_others_of_about_their_size():

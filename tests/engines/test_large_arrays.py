@@ -94,7 +94,7 @@ PLAIN = {"answered", "interrupted", "MemoryError", "OutOfMemory", "Unsupported",
 @pytest.mark.cpu
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["cpu", "auto"])
-def test_more_elements_than_there_is_memory_for(engine):
+def test_arrays_larger_than_memory(engine):
     """A call returns, raises a plain error, or runs until a signal: it never crashes or hangs."""
     calls = [call for line in CALLS.strip().splitlines() for call in line.split("  ")]
     if engine == "auto":

@@ -250,7 +250,7 @@ def test_type_checkers_see_the_families():
     assert {name.rpartition(".")[2] for name in seen} - {"numpy"} <= set(pk.__all__)
 
 
-def test_modules_that_are_named_lie_below():
+def test_modules_imported_by_name_are_in_lower_layers():
     """Modules that are imported by name, unseen by import-linter, are in the same layer or below."""
     layers = re.search(r"\nlayers = \[(.*?)\]", PROJECT.read_text(encoding="utf-8"), re.DOTALL)
     floors = [re.findall(r"\w+", floor) for floor in re.findall(r'"([^"]+)"', layers[1])]

@@ -74,7 +74,7 @@ sys.exit(7)
 
 @pytest.mark.alone
 @pytest.mark.parametrize("watched", [False, True])
-def test_a_process_ends_while_nobody_waits_for_its_threads(engine, watched):
+def test_exit_with_running_threads(engine, watched):
     """The process ends soon, with its exit code and without messages, in every repetition."""
     for _ in range(3):
         done = python(ENDLESS.format(engine=engine, watched=watched), check=False)

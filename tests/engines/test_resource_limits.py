@@ -43,7 +43,7 @@ def new_kernel():
 def in_helper():
     return bool((failures.scaled(isolate=True) == failures.scaled()).all())
 
-def told(call):
+def result_or_error(call):
     try:
         return call()
     except pk.errors.Error as error:
@@ -98,15 +98,15 @@ if {when == "later"}:
 {before}
 unlimited = limit({asked})
 all_are_right()
-meanwhile = told(new_kernel), told(in_helper)
+meanwhile = result_or_error(new_kernel), result_or_error(in_helper)
 unlimited()
 os.setuid(os.geteuid())  # a shell, and a compiler that is one, would be nobody
 all_are_right()
-print("\\n" + json.dumps([meanwhile, told(new_kernel), told(in_helper)]))
+print("\\n" + json.dumps([meanwhile, result_or_error(new_kernel), result_or_error(in_helper)]))
 """
     # The GPU's driver opens more files than that, for pinned memory.
-    told = python(code, env={"CUDA_VISIBLE_DEVICES": ""})
-    (kernel, helper), *after = json.loads(told.splitlines()[-1])
+    output = python(code, env={"CUDA_VISIBLE_DEVICES": ""})
+    (kernel, helper), *after = json.loads(output.splitlines()[-1])
     for got, words in ((kernel, no_kernel), (helper, no_helper)):
         assert got is True if words is None else (words in str(got) and "\n" not in got), got
     assert after == [True, True]
@@ -156,13 +156,13 @@ def large():
 """
 
 
-def test_kernels_for_which_there_is_no_room():
+def test_kernels_that_do_not_fit_in_memory():
     code = f"""
 {LARGE}
 scaled = failures.scaled()
 pages = int(open("/proc/self/statm").read().split()[0])
 unlimited = limit("RLIMIT_AS", pages * resource.getpagesize() + (32 << 20))
-without = told(large)
+without = result_or_error(large)
 unlimited()
 print(json.dumps([without, large(), bool((failures.scaled() == scaled).all())]))
 """
@@ -178,10 +178,10 @@ def test_kernels_that_may_not_be_run(mounted):
 {LARGE}
 from pycudakit.kernels.compiling import path_security
 path_security.runs_code = lambda folder: True
-print(json.dumps(told(large)))
+print(json.dumps(result_or_error(large)))
 """
-    told = json.loads(python(code, env={"PYCUDAKIT_CACHE_DIR": str(mounted("noexec"))}))
-    assert told.startswith("DeviceError: what the kernels were compiled to does not load")
+    output = json.loads(python(code, env={"PYCUDAKIT_CACHE_DIR": str(mounted("noexec"))}))
+    assert output.startswith("DeviceError: what the kernels were compiled to does not load")
 
 
 @pytest.fixture

@@ -11,14 +11,14 @@ from pycudakit.fusing.memory.residency import ResidencyScope
 _NAMED = os.environ.get("PYCUDAKIT_TEST_ENGINES")
 _AVAILABLE = [name for name in ("cpu", "cuda") if pk.engines()[name].available]
 _ENGINES = _NAMED.split(",") if _NAMED else _AVAILABLE
-# Without a GPU, `staying` runs the device implementations with a fake GPU, on the engine `cpu`.
-_STAYING = ["staying"] if _ENGINES == ["cpu"] and not _NAMED else []
+# Without a GPU, `device_impls` runs the device implementations with a fake GPU, on the engine `cpu`.
+_DEVICE_IMPLS = ["device_impls"] if _ENGINES == ["cpu"] and not _NAMED else []
 
 
-@pytest.fixture(params=[*_ENGINES, *_STAYING, "auto"], scope="session")
+@pytest.fixture(params=[*_ENGINES, *_DEVICE_IMPLS, "auto"], scope="session")
 def engine(request):
     """Set and return the engine of the test's calls."""
-    if request.param != "staying":
+    if request.param != "device_impls":
         yield request.param
         return
     with pytest.MonkeyPatch.context() as patch:

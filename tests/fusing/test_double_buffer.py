@@ -94,9 +94,9 @@ def test_any_statements(seed, engine):
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 7])
-def test_write_is_one_pass_in_the_end(steps, engine):
+def test_each_later_step_is_one_pass(steps, engine):
     if engine == "auto":
-        pytest.skip("of so few elements, passes are NumPy's")
+        pytest.skip("under auto, passes over so few elements run in NumPy")
 
     @pk.fuse
     def smooth(u):

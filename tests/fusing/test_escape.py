@@ -229,7 +229,7 @@ def test_what_an_exception_has_is_an_array(engine, x):
     np.testing.assert_array_equal(met.value.state, x * 2)
 
 
-def test_where_nobody_finds_a_stand_in_it_goes_on_as_an_array(engine, x):
+def test_unreachable_tracer_works_as_an_array(engine, x):
     hidden = []
     pk.fuse(lambda x: hidden.append(iter((x * 2,))))(x)
     left = next(hidden[0])

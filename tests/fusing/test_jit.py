@@ -76,7 +76,7 @@ def values(dtype, seed):
     return np.where(rng.random(SIZE) < 0.1, rng.choice(special, SIZE), ordinary)
 
 
-def told(function, *arguments):
+def result_and_warnings(function, *arguments):
     """Return the result and the warnings of a function."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -88,11 +88,11 @@ def assert_compiled_alike(images, function, *arguments):
     """Compare a compiled fused function with its calls one by one."""
     fused = pk.fuse(function)
     with pk.engine("cuda"), pk.tuned(worth_compiling=1):
-        interpreted = told(fused, *arguments)
+        interpreted = result_and_warnings(fused, *arguments)
         background_jit.wait()
         assert images, "nothing was compiled"
         assert all(images), "NVRTC refused a pass"
-        results = told(fused, *arguments)
+        results = result_and_warnings(fused, *arguments)
     assert results[1] == interpreted[1]
     for one, other in zip(results[0], interpreted[0], strict=True):
         assert one.dtype == other.dtype

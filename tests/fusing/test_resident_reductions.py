@@ -46,7 +46,7 @@ def compare(name, dtype, axis, is_computed, is_odd):
 @pytest.mark.parametrize("is_odd", [False, True], ids=["finite", "odd"])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_what_comes_of_rows(engine, name, dtype, axis, is_computed, is_odd):
+def test_transfers_of_row_reductions(engine, name, dtype, axis, is_computed, is_odd):
     up, down, looks = compare(name, dtype, axis, is_computed, is_odd)
     call = pk.last_call()
     if engine == "cuda":
@@ -59,7 +59,7 @@ def test_what_comes_of_rows(engine, name, dtype, axis, is_computed, is_odd):
 @pytest.mark.parametrize("is_odd", [False, True], ids=["finite", "odd"])
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_nobody_looks_at_what_is_there_alone(name, dtype, axis, is_computed, is_odd, monkeypatch):
+def test_stale_host_values_are_not_read(name, dtype, axis, is_computed, is_odd, monkeypatch):
     """A fake GPU hides stale values."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")
@@ -70,7 +70,7 @@ def test_nobody_looks_at_what_is_there_alone(name, dtype, axis, is_computed, is_
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_warnings_of_what_is_there(engine, axis):
+def test_warnings_of_resident_reductions(engine, axis):
     x = values("float32", axis, True)
 
     @pk.fuse

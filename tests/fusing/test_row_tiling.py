@@ -50,7 +50,7 @@ LENGTHS = [1, 3, 64, 1000, 4097, 40_000]
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_does_not_depend_on_how_many_there_are(engine, monkeypatch, dtype, length):
+def test_a_row_does_not_depend_on_the_number_of_rows(engine, monkeypatch, dtype, length):
     """Each reduction, of rows of many lengths, of an array and of a fused expression."""
     if SANITIZED and (DTYPES.index(dtype) + LENGTHS.index(length)) % 3:
         pytest.skip("sanitizers take long for each length of each type")

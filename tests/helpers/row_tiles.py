@@ -125,7 +125,7 @@ def some_rows(x, y):
     x[20:] = softmax(x[20:]) * y[20:, :1]
 
 
-def of_what_was_there(x, y):
+def from_old_values(x, y):
     powers = np.exp(x - x.max(axis=1, keepdims=True))
     total = powers.sum(axis=1)
     x[...] = powers / total[:, None]
@@ -166,9 +166,9 @@ def of_another_type(x, y):
     x[...] = softmax(x.astype(np.float64 if x.dtype == np.float32 else np.float32))
 
 
-WRITTEN = [into_itself, into_another, in_place, some_columns, some_rows, of_what_was_there, of_a_view_beside]
+WRITTEN = [into_itself, into_another, in_place, some_columns, some_rows, from_old_values, of_a_view_beside]
 WRITTEN += [of_other_rows_of_it, of_one_row_of_it, written_twice, summed_later, of_another_type]
-CUT = [into_itself, into_another, in_place, some_columns, some_rows, of_what_was_there, written_twice]
+CUT = [into_itself, into_another, in_place, some_columns, some_rows, from_old_values, written_twice]
 
 
 def two(dtype="float32", layout="C"):

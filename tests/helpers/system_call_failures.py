@@ -36,14 +36,14 @@ __global__ void scaled(int *x, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) x[i] *= factor;
 }
-__global__ void turned(int *x) {
+__global__ void reverse_blocks(int *x) {
     __shared__ int kept[128];
     int *const mine = x + blockIdx.x * 128;
     kept[threadIdx.x] = mine[threadIdx.x];
     __syncthreads();
     mine[threadIdx.x] = kept[127 - threadIdx.x];
 }
-__global__ void told(int *x) { printf("%d", x[0]); }
+__global__ void print_first(int *x) { printf("%d", x[0]); }
 """
 
 
@@ -58,15 +58,15 @@ def scaled(debug=False, **keywords):
     return x
 
 
-def turned():
+def reverse_blocks():
     x = NUMBERS[:12_800].astype(np.int32)
-    kernel("turned")(pk.InOut(x), block=128, grid=100)
+    kernel("reverse_blocks")(pk.InOut(x), block=128, grid=100)
     return x
 
 
-def told():
+def print_first():
     x = np.ones(1, np.int32)
-    kernel("told")(pk.In(x), block=4)
+    kernel("print_first")(pk.In(x), block=4)
     return x
 
 
@@ -143,10 +143,10 @@ OPERATIONS = {
     "fused": lambda: fused()(X, Y),
     "pinned": lambda: pk.add(pk.pinned_copy(X), 1.0),
     "kernel": scaled,
-    "kernel with barriers": turned,
+    "kernel with barriers": reverse_blocks,
     "kernel with symbols": lambda: scaled(symbols={"factor": np.int32(5)}),
     "kernel with checks": lambda: scaled(debug=True),
-    "kernel that prints": told,
+    "kernel that prints": print_first,
     "program": program,
     "reduction kernel": lambda: summed()(NUMBERS),
 }
@@ -280,8 +280,8 @@ def main():
     way, most, *names = sys.argv[1:]
     _begin()
     attack = {"warm": _warm, "cold": _cold}[way]
-    with open(os.dup(1), "w", encoding="utf-8") as told, contextlib.redirect_stdout(io.StringIO()):
-        json.dump({name: attack(name, int(most)) for name in names}, told)
+    with open(os.dup(1), "w", encoding="utf-8") as output, contextlib.redirect_stdout(io.StringIO()):
+        json.dump({name: attack(name, int(most)) for name in names}, output)
 
 
 if __name__ == "__main__":

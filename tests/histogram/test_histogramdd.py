@@ -11,7 +11,7 @@ POINTS = np.random.default_rng(0).standard_normal((3000, 3))
 
 
 def compare(*arguments, **keywords):
-    ours, numpys = (outcome(kit.histogramdd, *arguments, **keywords) for kit in (pk, np))
+    ours, numpys = (outcome(xp.histogramdd, *arguments, **keywords) for xp in (pk, np))
     assert ours[0] == numpys[0], (ours, numpys)
     if ours[0] == "error":
         assert type(ours[1]) is type(numpys[1])
@@ -39,7 +39,7 @@ def test_counts(engine, dimensions, dtype):
     assert (pk.last_call().function, pk.last_call().engine) == ("histogramdd", engine)
 
 
-def test_the_last_edge_counts(engine):
+def test_the_last_bin_includes_its_right_edge(engine):
     compare(np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 1.0]]), 2)
     compare(np.array([[0.0], [1.0], [2.0]]), [np.array([0.0, 1.0])])
 

@@ -17,7 +17,7 @@ import pytest
 import pycudakit as pk
 
 X = np.array([[3.0, 1.0, 2.0], [6.0, 5.0, 4.0]])
-PLACES = np.array([2, 0, 1])
+INDICES = np.array([2, 0, 1])
 
 
 class Arrays:
@@ -99,7 +99,7 @@ def read_only():
 
 
 NOT_NOW = RuntimeError("not now")
-WRITTEN = np.zeros((2, 3), [("a", "<f8"), ("b", "<i4")])
+RECORDS = np.zeros((2, 3), [("a", "<f8"), ("b", "<i4")])
 INPUTS = {
     "a generator": lambda: (v for v in (3.0, 1.0, 2.0)),
     "a generator of arrays": lambda: (v for v in X),
@@ -119,7 +119,7 @@ INPUTS = {
     "integers of Python": lambda: np.array([3, 1, 2], object),
     "floats of Python": lambda: np.array([3.0, 1.0, 2.0], object),
     "a bit of all": lambda: np.array([1, "a", None], object),
-    "arrays in an array": lambda: np.array([None, X, PLACES], object),
+    "arrays in an array": lambda: np.array([None, X, INDICES], object),
     "2**70": lambda: 2**70,
     "-2**70": lambda: -(2**70),
     "2**64 in a list": lambda: [2**64, 1, 2],
@@ -134,14 +134,14 @@ INPUTS = {
     "times": lambda: np.array([3, 1, 2], "M8[s]"),
     "durations": lambda: np.array([3, 1, 2], "m8[ms]"),
     "no time": lambda: np.array(["NaT", "2020"], "M8[D]"),
-    "records": WRITTEN.copy,
+    "records": RECORDS.copy,
     "a field of records": lambda: np.ones((2, 3), [("a", "<i2"), ("b", "<f8")])["b"],
     "void": lambda: np.zeros(3, "V8"),
     "float16": lambda: X.astype(np.float16),
     "bools": lambda: X > 2,
     "int8": lambda: X.astype(np.int8),
     "swapped bytes": lambda: X.astype(">f8"),
-    "swapped integers": lambda: PLACES.astype(">u2"),
+    "swapped integers": lambda: INDICES.astype(">u2"),
     "unaligned": lambda: np.frombuffer(b"\0" + X.tobytes(), np.uint8)[1:].view(np.float64).reshape(2, 3),
     "read-only": read_only,
     "of stride 0": lambda: np.broadcast_to(np.float32(2), (2, 3)),
@@ -154,9 +154,9 @@ INPUTS = {
     "a subclass": lambda: X.view(Subclass),
     "a quantity": lambda: X.view(Quantity),
     "characters": lambda: np.char.array(["b", "a"]),
-    "a record array": lambda: WRITTEN.view(np.recarray),
+    "a record array": lambda: RECORDS.view(np.recarray),
     "a scalar": lambda: np.float32(2),
-    "a scalar of a record": lambda: WRITTEN[0, 0],
+    "a scalar of a record": lambda: RECORDS[0, 0],
     "an integer": lambda: np.uint8(2),
     "of no dimension": lambda: np.array(2.0),
     "of no elements": lambda: np.zeros((0, 3)),
@@ -192,60 +192,60 @@ INPUTS = {
 # ---- The functions ----------------------------------------------------------------------------------
 
 SPECIAL = {  # with the other arguments that they need
-    "take": lambda kit, x: kit.take(x, [0, -1]),
-    "take of": lambda kit, x: kit.take(X, x),
-    "take_along_axis": lambda kit, x: kit.take_along_axis(X, x, 1),
-    "compress": lambda kit, x: kit.compress(x, X, 0),
-    "clip": lambda kit, x: kit.clip(x, 1, 2),
-    "clip to": lambda kit, x: kit.clip(X, x, 5.0),
-    "where": lambda kit, x: kit.where(x, X, 0),
-    "where else": lambda kit, x: kit.where(X > 2, X, x),
-    "sum of columns": lambda kit, x: kit.sum(x, axis=0),
-    "sum as": lambda kit, x: kit.sum(X, dtype=x),
-    "sum along": lambda kit, x: kit.sum(X, axis=x),
-    "max at first": lambda kit, x: kit.max(X, initial=x),
-    "sum where": lambda kit, x: kit.sum(X, where=x),
-    "add into": lambda kit, x: kit.add(X, 1.0, out=x),
-    "add where": lambda kit, x: kit.add(X, 1.0, where=x, out=X.copy()),
-    "sort of columns": lambda kit, x: kit.sort(x, axis=0),
-    "sort along": lambda kit, x: kit.sort(X, axis=x),
-    "argpartition": lambda kit, x: kit.argpartition(x, 1),
-    "partition": lambda kit, x: kit.partition(x, 1),
-    "partition at": lambda kit, x: kit.partition(X, x),
-    "percentile": lambda kit, x: kit.percentile(x, 30),
-    "quantile": lambda kit, x: kit.quantile(x, 0.3),
-    "quantile at": lambda kit, x: kit.quantile(X, x),
-    "nanquantile": lambda kit, x: kit.nanquantile(x, [0.1, 0.9], axis=0),
-    "histogram into": lambda kit, x: kit.histogram(X, x),
-    "histogram from": lambda kit, x: kit.histogram(X, 5, x),
-    "histogram by": lambda kit, x: kit.histogram(X, 5, weights=x),
-    "bincount by": lambda kit, x: kit.bincount(PLACES, x),
-    "digitize": lambda kit, x: kit.digitize(x, [1.0, 2.0]),
-    "digitize into": lambda kit, x: kit.digitize(X, x),
-    "interp": lambda kit, x: kit.interp(x, [1.0, 2.0], [3.0, 4.0]),
-    "interp between": lambda kit, x: kit.interp(X, x, [3.0, 1.0, 2.0]),
-    "interp of": lambda kit, x: kit.interp(X, [3.0, 4.0, 5.0], x),
-    "einsum": lambda kit, x: kit.einsum("...i,...i", x, x),
-    "tensordot": lambda kit, x: kit.tensordot(x, x, 1),
-    "norm": lambda kit, x: kit.linalg.norm(x),
-    "norm of rows": lambda kit, x: kit.linalg.norm(x, axis=-1),
-    "roll": lambda kit, x: kit.roll(x, 1),
-    "roll by": lambda kit, x: kit.roll(X, x),
-    "repeat": lambda kit, x: kit.repeat(x, 2),
-    "repeat so often": lambda kit, x: kit.repeat(X, x, 0),
-    "tile": lambda kit, x: kit.tile(x, 2),
-    "pad": lambda kit, x: kit.pad(x, 1),
-    "concatenate": lambda kit, x: kit.concatenate([x, x]),
-    "concatenate all": lambda kit, x: kit.concatenate(x),
-    "stack": lambda kit, x: kit.stack([x, X]),
-    "lexsort": lambda kit, x: kit.lexsort([x, x]),
-    "median along": lambda kit, x: kit.median(x, axis=0),
-    "average by": lambda kit, x: kit.average(X, weights=x),
-    "astype": lambda kit, x: kit.astype(X, x),
-    "round to": lambda kit, x: kit.round(X, x),
-    "cumsum along": lambda kit, x: kit.cumsum(X, x),
-    "gradient by": lambda kit, x: kit.gradient(X[0], x),
-    "swapaxes": lambda kit, x: kit.swapaxes(x, 0, -1),
+    "take": lambda xp, x: xp.take(x, [0, -1]),
+    "take of": lambda xp, x: xp.take(X, x),
+    "take_along_axis": lambda xp, x: xp.take_along_axis(X, x, 1),
+    "compress": lambda xp, x: xp.compress(x, X, 0),
+    "clip": lambda xp, x: xp.clip(x, 1, 2),
+    "clip to": lambda xp, x: xp.clip(X, x, 5.0),
+    "where": lambda xp, x: xp.where(x, X, 0),
+    "where else": lambda xp, x: xp.where(X > 2, X, x),
+    "sum of columns": lambda xp, x: xp.sum(x, axis=0),
+    "sum as": lambda xp, x: xp.sum(X, dtype=x),
+    "sum along": lambda xp, x: xp.sum(X, axis=x),
+    "max at first": lambda xp, x: xp.max(X, initial=x),
+    "sum where": lambda xp, x: xp.sum(X, where=x),
+    "add into": lambda xp, x: xp.add(X, 1.0, out=x),
+    "add where": lambda xp, x: xp.add(X, 1.0, where=x, out=X.copy()),
+    "sort of columns": lambda xp, x: xp.sort(x, axis=0),
+    "sort along": lambda xp, x: xp.sort(X, axis=x),
+    "argpartition": lambda xp, x: xp.argpartition(x, 1),
+    "partition": lambda xp, x: xp.partition(x, 1),
+    "partition at": lambda xp, x: xp.partition(X, x),
+    "percentile": lambda xp, x: xp.percentile(x, 30),
+    "quantile": lambda xp, x: xp.quantile(x, 0.3),
+    "quantile at": lambda xp, x: xp.quantile(X, x),
+    "nanquantile": lambda xp, x: xp.nanquantile(x, [0.1, 0.9], axis=0),
+    "histogram into": lambda xp, x: xp.histogram(X, x),
+    "histogram from": lambda xp, x: xp.histogram(X, 5, x),
+    "histogram by": lambda xp, x: xp.histogram(X, 5, weights=x),
+    "bincount by": lambda xp, x: xp.bincount(INDICES, x),
+    "digitize": lambda xp, x: xp.digitize(x, [1.0, 2.0]),
+    "digitize into": lambda xp, x: xp.digitize(X, x),
+    "interp": lambda xp, x: xp.interp(x, [1.0, 2.0], [3.0, 4.0]),
+    "interp between": lambda xp, x: xp.interp(X, x, [3.0, 1.0, 2.0]),
+    "interp of": lambda xp, x: xp.interp(X, [3.0, 4.0, 5.0], x),
+    "einsum": lambda xp, x: xp.einsum("...i,...i", x, x),
+    "tensordot": lambda xp, x: xp.tensordot(x, x, 1),
+    "norm": lambda xp, x: xp.linalg.norm(x),
+    "norm of rows": lambda xp, x: xp.linalg.norm(x, axis=-1),
+    "roll": lambda xp, x: xp.roll(x, 1),
+    "roll by": lambda xp, x: xp.roll(X, x),
+    "repeat": lambda xp, x: xp.repeat(x, 2),
+    "repeat so often": lambda xp, x: xp.repeat(X, x, 0),
+    "tile": lambda xp, x: xp.tile(x, 2),
+    "pad": lambda xp, x: xp.pad(x, 1),
+    "concatenate": lambda xp, x: xp.concatenate([x, x]),
+    "concatenate all": lambda xp, x: xp.concatenate(x),
+    "stack": lambda xp, x: xp.stack([x, X]),
+    "lexsort": lambda xp, x: xp.lexsort([x, x]),
+    "median along": lambda xp, x: xp.median(x, axis=0),
+    "average by": lambda xp, x: xp.average(X, weights=x),
+    "astype": lambda xp, x: xp.astype(X, x),
+    "round to": lambda xp, x: xp.round(X, x),
+    "cumsum along": lambda xp, x: xp.cumsum(X, x),
+    "gradient by": lambda xp, x: xp.gradient(X[0], x),
+    "swapaxes": lambda xp, x: xp.swapaxes(x, 0, -1),
 }
 NOT_CALLED = {"get_include", "unique_values"}  # the order of its values is unspecified
 
@@ -268,23 +268,23 @@ def calls():
         if not callable(getattr(np, name, None)) or inspect.isclass(getattr(np, name)):
             continue
 
-        def one(kit, x, name=name):
-            return getattr(kit, name)(x)
+        def one(xp, x, name=name):
+            return getattr(xp, name)(x)
 
-        def first(kit, x, name=name):
-            return getattr(kit, name)(x, X)
+        def first(xp, x, name=name):
+            return getattr(xp, name)(x, X)
 
-        def second(kit, x, name=name):
-            return getattr(kit, name)(X, x)
+        def second(xp, x, name=name):
+            return getattr(xp, name)(X, x)
 
-        if works(lambda kit, one=one: one(kit, X)) or works(lambda kit, one=one: one(kit, PLACES)):
+        if works(lambda xp, one=one: one(xp, X)) or works(lambda xp, one=one: one(xp, INDICES)):
             found[name] = one
-        elif works(lambda kit, first=first: first(kit, X)):
+        elif works(lambda xp, first=first: first(xp, X)):
             found[f"{name} first"], found[f"{name} second"] = first, second
     return found | SPECIAL
 
 
-SUBCLASSES = {"cov", "corrcoef", "cross first", "cross second", "pad", "transpose"}
+KEEP_SUBCLASS = {"cov", "corrcoef", "cross first", "cross second", "pad", "transpose"}
 PLAIN = (
     TypeError,
     ValueError,
@@ -296,11 +296,11 @@ PLAIN = (
 )
 
 
-def outcome(call, kit, make):
+def outcome(call, xp, make):
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return call(kit, make())
+            return call(xp, make())
     except Exception as error:  # noqa: BLE001  (compared below)
         return error
 
@@ -312,45 +312,45 @@ def shown(result):
 
 def differs(ours, numpys):
     """Return a description of the difference, or None."""
-    told = f"{shown(ours)}, where NumPy has {shown(numpys)}"
+    description = f"{shown(ours)}, where NumPy has {shown(numpys)}"
     if isinstance(ours, Exception):
         plain = isinstance(ours, PLAIN) or type(ours) is type(numpys) or ours.args == NOT_NOW.args
-        return None if plain and str(ours) else told
+        return None if plain and str(ours) else description
     if isinstance(numpys, (tuple, list)) and type(ours) is type(numpys) and len(ours) == len(numpys):
         return next(filter(None, map(differs, ours, numpys)), None)
     if type(ours) is not type(numpys) and not isinstance(numpys, np.memmap):  # ours owns its memory
-        return told
+        return description
     if not isinstance(numpys, (np.ndarray, np.generic)):
         is_number = isinstance(numpys, (int, float, complex, str, bytes))
         return (
-            told
+            description
             if is_number and ours != numpys and not (isinstance(numpys, float) and np.isnan(numpys))
             else None
         )
     if (ours.dtype, ours.shape) != (numpys.dtype, numpys.shape):
-        return told
+        return description
     if numpys.dtype.hasobject:
         pairs = zip(np.asarray(ours).flat, np.asarray(numpys).flat, strict=True)
-        return next((told for pair in pairs if differs(*pair)), None)
+        return next((description for pair in pairs if differs(*pair)), None)
     if numpys.dtype.kind in "biufc":
         ours, numpys = np.asarray(ours), np.asarray(numpys)
         tolerance = {"float16": 1e-3, "float32": 1e-6}.get(numpys.dtype.name, 1e-12)
         is_same = np.isclose(ours, numpys, tolerance, tolerance, True).all()
     else:
         is_same = np.asarray(ours).tobytes() == np.asarray(numpys).tobytes()
-    return None if is_same else told
+    return None if is_same else description
 
 
 # Intended differences: these calls return where NumPy raises, or keep the type of a subclass.
-OTHERWISE = {
+INTENDED_DIFFERENCES = {
     "another array each time": None,  # `__array__` may be called any number of times
     "an error from __array__": {"array_equal first", "array_equal second"},
     "a memoryview": {"flip", "sum along"},
     "nothing": {"sum along"},  # of no axes, as of ()
     "of no elements": {"sum along"},
     "a bool": {"sum along"},
-    **dict.fromkeys(("masked", "a matrix", "a subclass", "a quantity"), SUBCLASSES),
-    **dict.fromkeys(("characters", "a record array"), SUBCLASSES),
+    **dict.fromkeys(("masked", "a matrix", "a subclass", "a quantity"), KEEP_SUBCLASS),
+    **dict.fromkeys(("characters", "a record array"), KEEP_SUBCLASS),
     **{what: {"transpose"} for what in ("a scalar", "an integer", "a scalar of a record")},  # arrays
 }
 
@@ -365,7 +365,9 @@ def _files(tmp_path, monkeypatch):
 def test_answers_are_numpys_or_plain_errors(name):
     call, wrong = calls()[name], {}
     for what, make in INPUTS.items():
-        if what in OTHERWISE and (OTHERWISE[what] is None or name in OTHERWISE[what]):
+        if what in INTENDED_DIFFERENCES and (
+            INTENDED_DIFFERENCES[what] is None or name in INTENDED_DIFFERENCES[what]
+        ):
             outcome(call, pk, make)
             continue
         difference = differs(outcome(call, pk, make), outcome(call, np, make))
@@ -387,5 +389,5 @@ def test_named_engines_answer_or_raise(engine, name):
     assert not wrong
 
 
-def test_there_are_many():
+def test_number_of_combinations():
     assert len(calls()) * len(INPUTS) > 18_400

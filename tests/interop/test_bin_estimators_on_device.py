@@ -92,7 +92,7 @@ def test_rules_that_rounding_decides_on_the_fake_gpu(gpu, name, rule):
 @on_a_gpu
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", [*ARRAYS, *OPEN])
-def test_rules_there(library, name, rule):
+def test_rules_on_device(library, name, rule):
     x = {**ARRAYS, **OPEN}[name]
     if library.module.__name__ == "torch" and x.dtype == np.uint64:
         pytest.skip("PyTorch does not compute with these")
@@ -151,7 +151,7 @@ def test_stone_on_the_fake_gpu(gpu, name, limits):
 
 @on_a_gpu
 @pytest.mark.parametrize("name", STONES)
-def test_stone_there(library, name):
+def test_stone_on_device(library, name):
     check(STONES[name], "stone", library.up, library.down)
 
 

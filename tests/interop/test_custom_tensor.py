@@ -20,7 +20,7 @@ X = np.random.default_rng(2).random((40, 30))
 
 
 @pytest.fixture
-def kit(engine):
+def example(engine):
     found = importlib.util.spec_from_file_location("custom_tensor", SCRIPT)
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
@@ -35,26 +35,26 @@ def same(got, want):
 
 
 @pytest.mark.parametrize("other", [2, 2.5, np.float64(3), X[0], X[:, ::-1], X.T.copy().T, X[:, :1]])
-def test_products(engine, kit, other):
-    x = kit.CustomTensor(X)
-    for got in (x * other, other * x, np.multiply(x, other), x * kit.CustomTensor(other)):
-        assert type(got) is kit.CustomTensor
+def test_products(engine, example, other):
+    x = example.CustomTensor(X)
+    for got in (x * other, other * x, np.multiply(x, other), x * example.CustomTensor(other)):
+        assert type(got) is example.CustomTensor
         same(got, X * other)
         assert (pk.last_call().engine, pk.last_call().function) == (engine, "product<double>")
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_types(kit, dtype):
+def test_types(example, dtype):
     x = X.astype(dtype)
-    same(kit.CustomTensor(x) * 2, x * 2)
-    same(kit.CustomTensor(x) * kit.CustomTensor(X), x * X)
-    same(kit.CustomTensor(x) * kit.CustomTensor(x), x * x)
-    same(kit.CustomTensor([1, 2]) * np.arange(2), np.array([0.0, 2.0]))
-    same(kit.CustomTensor(x[:0]) * 2, x[:0])
+    same(example.CustomTensor(x) * 2, x * 2)
+    same(example.CustomTensor(x) * example.CustomTensor(X), x * X)
+    same(example.CustomTensor(x) * example.CustomTensor(x), x * x)
+    same(example.CustomTensor([1, 2]) * np.arange(2), np.array([0.0, 2.0]))
+    same(example.CustomTensor(x[:0]) * 2, x[:0])
 
 
-def test_numpys_functions(engine, kit):
-    x = kit.CustomTensor(X)
+def test_numpys_functions(engine, example):
+    x = example.CustomTensor(X)
     same(np.add(x, X), X + X)
     assert pk.last_call().engine == engine
     same(np.sqrt(x), np.sqrt(X))
@@ -66,8 +66,8 @@ def test_numpys_functions(engine, kit):
     assert_array_equal(np.asarray(x), X)
 
 
-def test_out(kit):
-    x, out = kit.CustomTensor(X), kit.CustomTensor(np.zeros_like(X))
+def test_out(example):
+    x, out = example.CustomTensor(X), example.CustomTensor(np.zeros_like(X))
     assert np.multiply(x, 2, out=out) is out
     same(out, X * 2)
     array = np.zeros_like(X)
@@ -76,32 +76,32 @@ def test_out(kit):
 
 
 @pytest.mark.parametrize("other", ["abc", 1j, np.ones(2, complex)])
-def test_what_is_no_factor(kit, other):
+def test_what_is_no_factor(example, other):
     for call in (lambda x: x * other, lambda x: other * x):
         with pytest.raises(TypeError, match="convert to float32 or float64"):
-            call(kit.CustomTensor([1.0, 2.0]))
+            call(example.CustomTensor([1.0, 2.0]))
 
 
-def test_tensors(kit):
+def test_tensors(example):
     torch = pytest.importorskip("torch")
     tensor = torch.tensor(X)
-    x = kit.CustomTensor(tensor)
+    x = example.CustomTensor(tensor)
     assert x.values.ctypes.data == tensor.data_ptr()
     for got in (x * x, x * tensor, tensor * x):
         same(got, X * X)
 
 
-def test_tensors_on_a_gpu(engine, kit):
+def test_tensors_on_a_gpu(engine, example):
     torch = pytest.importorskip("torch")
     if engine == "cpu" or not torch.cuda.is_available():
         pytest.skip("needs PyTorch with a GPU")
-    x = kit.CustomTensor(torch.tensor(X, device="cuda"))
+    x = example.CustomTensor(torch.tensor(X, device="cuda"))
     for got in (x * x, x * X, X * x, np.multiply(x, X)):
         assert got.values.is_cuda
         assert_array_equal(got.values.cpu().numpy(), X * X)
     assert_array_equal(np.sqrt(x).values.cpu().numpy(), pk.sqrt(X))
 
 
-def test_the_script(kit, capsys):
+def test_the_script(example, capsys):
     exec(compile(SCRIPT.read_text(encoding="utf-8"), str(SCRIPT), "exec"), {"__name__": "__main__"})
     assert "CustomTensor([1. 4. 9.])" in capsys.readouterr().out

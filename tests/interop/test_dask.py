@@ -326,7 +326,7 @@ def test_counts_and_the_best(engine, chunks):
         ("laplace", ()),
     ],
 )
-def test_filters_know_what_lies_around_a_block(engine, name, given, mode, chunks):
+def test_filters_read_the_halo_of_a_block(engine, name, given, mode, chunks):
     image = RNG.integers(0, 256, (200, 300, 3), np.uint8)
     call = getattr(pk.image, name)
     same(call(da.from_array(image, chunks=chunks), *given, mode=mode), call(image, *given, mode=mode))
@@ -386,7 +386,7 @@ def test_random_numbers_in_another_array_s_blocks(engine):
     same(lazy, pk.random.default_rng(5).gumbel(size=(50, 3)))
 
 
-def test_every_kind_is_a_function_of_the_kit():
+def test_every_handler_has_a_public_function():
     for name in registry.HANDLERS:
         assert callable(operator.attrgetter(name)(pk)), name
 

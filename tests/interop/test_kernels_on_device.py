@@ -21,14 +21,14 @@ MODULE = pk.SourceModule(
         int i = threadIdx.x + blockIdx.x * blockDim.x;
         if (i < n) y[i] += a * x[i];
     }
-    __global__ void turned(double *y, const double *x, int n) {
+    __global__ void reverse_copy(double *y, const double *x, int n) {
         int i = threadIdx.x + blockIdx.x * blockDim.x;
         if (i < n) y[i] = x[n - 1 - i];
     }
-    __global__ void counted(double *seen, double *x, int n) {
+    __global__ void add_and_overwrite(double *sums, double *x, int n) {
         int i = threadIdx.x + blockIdx.x * blockDim.x;
         if (i >= n) return;
-        seen[i] += x[i];
+        sums[i] += x[i];
         x[i] = -1;
     }
     __constant__ double factor;
@@ -38,15 +38,16 @@ MODULE = pk.SourceModule(
     }
     """
 )
-AXPY, TURNED, COUNTED, SCALED = map(MODULE.get_function, ["axpy", "turned", "counted", "scaled"])
-# Its runs are synchronized, as any of its kernels may print.
+KERNELS = ["axpy", "reverse_copy", "add_and_overwrite", "scaled"]
+AXPY, REVERSE_COPY, ADD_AND_OVERWRITE, SCALED = map(MODULE.get_function, KERNELS)
+# All launches of a module that contains printf are synchronized.
 PRINTING = pk.SourceModule(
     """
-    __global__ void told(const double *x) { printf("%g", x[0]); }
-    __global__ void silent(double *x) { x[threadIdx.x] += 1; }
+    __global__ void print_first(const double *x) { printf("%g", x[0]); }
+    __global__ void increment(double *x) { x[threadIdx.x] += 1; }
     """
 )
-TOLD, SILENT = map(PRINTING.get_function, ["told", "silent"])
+PRINT_FIRST, INCREMENT = map(PRINTING.get_function, ["print_first", "increment"])
 SIZE = 10_007
 OUT = np.full(3, 7.0)
 
@@ -78,13 +79,13 @@ CALLS = {
 @pytest.mark.parametrize("make", [Held, Capsule])
 @pytest.mark.parametrize("name", CALLS)
 def test_without_a_gpu(name, make):
-    with pk.engine("cpu"), pytest.raises(errors.Unsupported, match=r"on a GPU.*to the host first") as told:
+    with pk.engine("cpu"), pytest.raises(errors.Unsupported, match=r"on a GPU.*to the host first") as caught:
         CALLS[name](make())
-    assert make.__name__ in str(told.value)
+    assert make.__name__ in str(caught.value)
     assert (OUT == 7).all()
 
 
-def test_the_cpu_library_refuses_them():
+def test_the_cpu_library_refuses_device_buffers():
     run = np.zeros(1, abi.RUN)
     buffers = np.zeros(1, abi.BUFFER)
     buffers["address"], buffers["bytes"], buffers["flags"] = OUT.ctypes.data, OUT.nbytes, abi.BUFFER_ON_DEVICE
@@ -107,8 +108,8 @@ def test_the_cpu_library_refuses_them():
 
 
 @pytest.fixture
-def taken(monkeypatch):
-    """Accept device arrays, which are never read."""
+def accept_device_arrays(monkeypatch):
+    """Accept device arrays without a GPU; binding does not access their memory."""
     monkeypatch.setattr(foreign_arrays, "can_use_device_arrays", lambda: True)
 
 
@@ -124,7 +125,7 @@ AT = 1 << 40
 UP, DOWN, POISON, CONSTANT = abi.BUFFER_UPLOAD, abi.BUFFER_DOWNLOAD, abi.BUFFER_POISON, abi.BUFFER_CONSTANT
 
 
-def test_where_they_lie(taken):
+def test_buffers_of_device_arrays(accept_device_arrays):
     y, x = Held(stream=77), Held(data=(AT + 4096, False))
     found = bound(AXPY, y, x, 1.0, 3)
     assert [each[:3] for each in found.buffers] == [(AT, 77, 24), (AT + 4096, 1, 24)]
@@ -134,7 +135,7 @@ def test_where_they_lie(taken):
     assert not bound(AXPY, OUT, OUT, 1.0, 3).has_device_arrays
 
 
-def test_what_is_said_of_them(taken):
+def test_buffer_flags_of_in_out_and_inout(accept_device_arrays):
     y, x = Held(), Held(data=(AT + 4096, False))
     assert flags(bound(AXPY, Out(y), In(x), 1.0, 3)) == [DOWN, UP | CONSTANT]
     assert flags(bound(AXPY, Out(y, poison=True), x, 1.0, 3)) == [DOWN | POISON, UP | CONSTANT]
@@ -142,18 +143,22 @@ def test_what_is_said_of_them(taken):
     assert flags(bound(AXPY, In(y), x, 1.0, 3)) == [UP, UP | CONSTANT]  # the kernel gets a copy
 
 
-def test_what_is_read_while_it_is_written_is_a_copy(taken):
+def test_input_that_overlaps_an_output_is_copied(accept_device_arrays):
     x = Held()
-    assert flags(bound(TURNED, Out(x), In(x), 3)) == [DOWN, UP]
-    assert flags(bound(TURNED, Out(x), Held(data=(AT + 16, False)), 3)) == [DOWN, UP]
-    assert flags(bound(TURNED, Out(x), Held(data=(AT + 24, False)), 3)) == [DOWN, UP | CONSTANT]
+    assert flags(bound(REVERSE_COPY, Out(x), In(x), 3)) == [DOWN, UP]
+    assert flags(bound(REVERSE_COPY, Out(x), Held(data=(AT + 16, False)), 3)) == [DOWN, UP]
+    assert flags(bound(REVERSE_COPY, Out(x), Held(data=(AT + 24, False)), 3)) == [DOWN, UP | CONSTANT]
 
 
 READONLY = {"data": (AT, True)}
 REFUSED = {
     "type": ({"typestr": "<f4"}, TypeError, r"'y' \(double \*\) takes float64 arrays.*is of float32"),
     "swapped": ({"typestr": ">f8"}, errors.Unsupported, r"'y'.*swapped, of '>f8': convert it first"),
-    "strided": ({"strides": (16,)}, errors.Unsupported, r"'y'.*in C order.*strides \(16,\): give a copy"),
+    "strided": (
+        {"strides": (16,)},
+        errors.Unsupported,
+        r"'y'.*must be C-contiguous.*strides \(16,\): give a copy in C order",
+    ),
     "transposed": (
         {"shape": (2, 3), "strides": (8, 16)},
         errors.Unsupported,
@@ -165,25 +170,25 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_no_kernel_takes(taken, case):
+def test_refused_device_arrays(accept_device_arrays, case):
     changes, kind, text = REFUSED[case]
     with pytest.raises(kind, match=text):
         bound(AXPY, Held(**changes), OUT, 1.0, 3)
 
 
-def test_what_is_dense_or_never_written(taken):
+def test_accepted_device_arrays(accept_device_arrays):
     assert flags(bound(AXPY, Held(), Held(data=(AT + 4096, True)), 1.0, 3)) == [UP | DOWN, UP | CONSTANT]
     one = Held(shape=(1, 3, 1), strides=(1, 8, 5))  # strides of axes of length 1 do not matter
     assert flags(bound(AXPY, one, OUT, 1.0, 3))[0] == UP | DOWN
     assert bound(AXPY, Held(shape=(0,), data=(0, False)), OUT, 1.0, 0).has_device_arrays
 
 
-def test_no_value_is_an_array(taken):
+def test_device_array_for_a_scalar_parameter(accept_device_arrays):
     with pytest.raises(TypeError, match="parameter 'n'"):
         bound(AXPY, OUT, OUT, 1.0, Held())
 
 
-def test_no_helper_reaches_them(engine, taken):
+def test_isolated_calls_refuse_device_arrays(engine, accept_device_arrays):
     for how in ({"isolate": True}, {"timeout": 9}):
         with pytest.raises(errors.Unsupported, match="axpy: an array is on a GPU, and a helper process"):
             AXPY.launch(3, Held(), OUT, 1.0, 3, **how)
@@ -191,7 +196,7 @@ def test_no_helper_reaches_them(engine, taken):
             program()(x=Held(), **how)
 
 
-def test_what_a_program_is_given(engine, taken):
+def test_programs_check_device_arrays(engine, accept_device_arrays):
     p = program()
     with pytest.raises(TypeError, match="the input 'x' is declared as float64, and the array is float32"):
         p(x=Held(typestr="<f4"))
@@ -214,7 +219,7 @@ def moved():
 
 
 @on_a_gpu
-def test_in_place(library):
+def test_kernel_without_transfers(library):
     x, y = numbers(SIZE), numbers(SIZE)[::-1].copy()
     a, b = library.up(x), library.up(y)
     assert AXPY.launch(SIZE, b, a, 2.0, SIZE) is None
@@ -242,24 +247,24 @@ def test_ins_are_not_changed(library):
     x = numbers(SIZE)
     a, seen = library.up(x), library.up(np.zeros(SIZE))
     for _ in range(2):
-        COUNTED.launch(SIZE, seen, In(a), SIZE)
+        ADD_AND_OVERWRITE.launch(SIZE, seen, In(a), SIZE)
     assert moved() == (0, 0)
     assert_array_equal(library.down(a), x)
     assert_array_equal(library.down(seen), 2 * x)
 
 
 @on_a_gpu
-def test_reading_what_is_written(library):
+def test_one_array_as_input_and_output(library):
     x = numbers(SIZE)
     a = library.up(x)
-    TURNED.launch(SIZE, Out(a), In(a), SIZE)
+    REVERSE_COPY.launch(SIZE, Out(a), In(a), SIZE)
     assert_array_equal(library.down(a), x[::-1])
-    TURNED.launch(SIZE, a, a, SIZE)
+    REVERSE_COPY.launch(SIZE, a, a, SIZE)
     assert_array_equal(library.down(a), x)
 
 
 @on_a_gpu
-def test_beside_numpys_arrays(library):
+def test_device_and_host_arrays_together(library):
     x, y = numbers(SIZE), np.zeros(SIZE)
     a = library.up(x)
     AXPY.launch(SIZE, y, a, 1.0, SIZE)
@@ -274,7 +279,7 @@ def test_beside_numpys_arrays(library):
 
 
 @on_a_gpu
-def test_symbols_and_times_and_text(library, capsys):
+def test_symbols_timing_and_printf(library, capsys):
     x = numbers(SIZE)
     a = library.up(x)
     AXPY.launch(SIZE, a, library.up(x), 1.0, SIZE)  # enqueued before the symbol is set
@@ -283,12 +288,12 @@ def test_symbols_and_times_and_text(library, capsys):
     assert AXPY.launch(SIZE, a, a, 1.0, SIZE, time_kernel=True) > 0
     with pk.engine("cuda", wait=True):
         AXPY.launch(SIZE, a, a, 0.0, SIZE)
-    TOLD(a, block=1)
+    PRINT_FIRST(a, block=1)
     assert capsys.readouterr().out == f"{2 * x[0]:g}"
 
 
 @on_a_gpu
-def test_empty(library):
+def test_empty_arrays(library):
     a = library.up(np.zeros(0))
     AXPY(a, a, 1.0, 0, block=32)
     AXPY.launch(0, a, a, 1.0, 0)
@@ -312,15 +317,15 @@ def test_programs(library):
     q = pk.Program()
     u, n = q.inout("u", 3, float), 3
     with q.repeat(100):
-        q.launch(COUNTED, u, q.temp("t", 3, float), n, threads=n)
+        q.launch(ADD_AND_OVERWRITE, u, q.temp("t", 3, float), n, threads=n)
     assert q(u=a, out={"u": a})["u"] is a
     assert_array_equal(library.down(a), x - 99)
 
 
 @on_a_gpu
-def test_a_program_reads_what_it_writes(library):
+def test_program_with_one_array_as_input_and_output(library):
     p = pk.Program()
-    p.launch(TURNED, p.output("y", SIZE, float), p.input("x", SIZE, float), SIZE, threads=SIZE)
+    p.launch(REVERSE_COPY, p.output("y", SIZE, float), p.input("x", SIZE, float), SIZE, threads=SIZE)
     x = numbers(SIZE)
     a = library.up(x)
     p(x=a, out={"y": a})
@@ -328,7 +333,7 @@ def test_a_program_reads_what_it_writes(library):
 
 
 @on_a_gpu
-def test_ready_made(library):
+def test_kernel_generators(library):
     x = numbers(SIZE)
     a, b = library.up(x), library.up(np.zeros(SIZE))
     ELEMENTS(b, a)
@@ -345,7 +350,7 @@ def test_ready_made(library):
 
 
 @on_a_gpu
-def test_what_lies_on_no_device():
+def test_host_address_in_a_device_array():
     with pk.engine("cuda"), pytest.raises(errors.InvalidArgument, match="not in memory of a device"):
         AXPY.launch(3, Held(data=(OUT.ctypes.data, False)), OUT, 1.0, 3)
     assert (OUT == 7).all()
@@ -353,7 +358,7 @@ def test_what_lies_on_no_device():
 
 @on_a_gpu
 @pytest.mark.parametrize("waits", [False, True])
-def test_nothing_waits_for_the_host(waits):
+def test_launches_synchronize_only_with_wait(waits):
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
         pytest.skip("the fake GPU has no streams")
@@ -372,7 +377,7 @@ def test_nothing_waits_for_the_host(waits):
 
 
 @on_a_gpu
-def test_the_streams_order():
+def test_stream_order():
     """Work enqueued before a call is done before its kernel reads, whether the call synchronizes or not."""
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):
@@ -445,21 +450,23 @@ def test_captured_in_a_graph():
 
 
 @on_a_gpu
-def test_what_cannot_be_captured():
+def test_refused_captures():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU for PyTorch")
     with pk.engine("cuda"):
         a, b = (torch.full((4,), x, dtype=torch.float64, device="cuda") for x in (1.0, 2.0))
-        SILENT(a, block=4)
+        INCREMENT(a, block=4)
         AXPY(torch.zeros_like(a), b, 1.0, 4, block=4)  # loads it
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             with pytest.raises(errors.Unsupported, match=r"cannot be captured .*kernels that do not print"):
-                SILENT(a, block=4)
+                INCREMENT(a, block=4)
             with pytest.raises(errors.Unsupported, match=r"cannot be captured .*without time_kernel"):
                 AXPY(a, b, 1.0, 4, block=4, time_kernel=True)
-            with pytest.raises(errors.Unsupported, match=r"captured .*written as another parameter"):
+            with pytest.raises(
+                errors.Unsupported, match=r"captured .*none of them written through another parameter"
+            ):
                 AXPY(a, a, 1.0, 4, block=4)  # it would read a copy
             AXPY(a, b, 1.0, 4, block=4)
         graph.replay()

@@ -290,7 +290,7 @@ def test_drawn_on_the_fake_gpu(gpu, name):
 
 @on_a_gpu
 @pytest.mark.parametrize("name", CALLS)
-def test_drawn_there(library, name):
+def test_draws_on_device(library, name):
     skip_what_it_lacks(library, name)
     last = check(CALLS[name], library.up, library.down)
     is_of_the_host = "by probabilities" in name or "of the host" in name
@@ -462,7 +462,7 @@ def test_refused_on_the_fake_gpu(call):
 
 @on_a_gpu
 @pytest.mark.parametrize("call", REFUSED, ids=str)
-def test_refused_there(library, call):
+def test_refused_parameters_on_device(library, call):
     skip_what_it_lacks(library, ["uint64"] if "u" in call else [])
     check_refused(call, library.up, library.down)
 

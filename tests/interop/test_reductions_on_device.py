@@ -13,7 +13,7 @@ import pycudakit as pk
 @pytest.mark.parametrize(
     "shape", [(1,), (1000,), (5_000_003,), (37, 2700), (3, 5000, 64), (2100, 3), (4, 3000, 1100)]
 )
-def test_reduced_where_they_lie(library, shape, dtype):
+def test_reductions_on_device(library, shape, dtype):
     """The bits are those of host arrays: partial results are combined in a fixed order."""
     x = (np.random.default_rng(1).standard_normal(shape) * 50).astype(dtype)
     if x.dtype.kind == "f" and x.size > 1000:
@@ -40,7 +40,7 @@ SCANS = ["cumsum", "cumprod", "cummax", "cummin", "exclusive_scan", "nancumsum"]
 @on_a_gpu
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(1,), (1000,), (300_007,), (37, 2700), (3, 5000, 64), (2100, 3)])
-def test_scanned_where_they_lie(library, shape, dtype):
+def test_scans_on_device(library, shape, dtype):
     """The bits are those of the CPU engine, and nothing moves over the link."""
     x = (np.random.default_rng(1).standard_normal(shape) * 50).astype(dtype)
     a = library.up(x)
@@ -55,7 +55,7 @@ def test_scanned_where_they_lie(library, shape, dtype):
 
 @on_a_gpu
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
-def test_long_scans_where_they_lie(library, dtype):
+def test_long_scans_on_device(library, dtype):
     """They go in pieces; one thread computes the running total before each part."""
     x = (np.random.default_rng(2).standard_normal(20_000_123) * 50).astype(dtype)
     if dtype == "float64":

@@ -72,7 +72,7 @@ def test_is_replayed(replayed, name):
     assert (pk.last_call().engine, pk.last_call().bytes_down) == ("cuda", 0)
 
 
-def test_what_is_told(replayed):
+def test_call_log_of_replays(replayed):
     a, b = replayed.up(RNG.random((30, 40))), replayed.up(RNG.random((40, 20)))
     for _ in range(4):
         pk.matmul(a, b)

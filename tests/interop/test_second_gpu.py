@@ -24,7 +24,7 @@ def cupy():
         yield cupy
 
 
-def lying_on(cupy, device, call):
+def arguments_on(cupy, device, call):
     """Return the arrays that a call names, on the given GPU."""
     with cupy.cuda.Device(device):
         return {key: cupy.asarray(x) for key, x in arrays_of(call).items()}
@@ -32,13 +32,13 @@ def lying_on(cupy, device, call):
 
 @pytest.mark.parametrize("current", [0, 1])
 @pytest.mark.parametrize("name", CALLS)
-def test_results_lie_with_their_arguments(cupy, name, current):
+def test_results_are_on_the_gpu_of_the_arguments(cupy, name, current):
     call = CALLS[name]
-    wanted = call(**lying_on(cupy, 0, call))
+    wanted = call(**arguments_on(cupy, 0, call))
     for _ in range(2):
-        there = lying_on(cupy, 1, call)
+        arguments = arguments_on(cupy, 1, call)
         with cupy.cuda.Device(current):
-            got = call(**there)
+            got = call(**arguments)
         for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
             if isinstance(other, cupy.ndarray):
                 assert one.device.id == 1
@@ -67,7 +67,7 @@ def test_calls_are_replayed_on_each(cupy, replayed, name):
     wanted = call(**arrays_of(call))
     for turn in range(12):
         device = turn % 2
-        got = call(**lying_on(cupy, device, call))
+        got = call(**arguments_on(cupy, device, call))
         for one, other in zip(parts_of(got), parts_of(wanted), strict=True):
             assert one.device.id == device
             assert_array_equal(cupy.asnumpy(one), other, strict=True)

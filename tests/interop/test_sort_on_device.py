@@ -1,4 +1,4 @@
-"""Sorts, shuffles and weighted counts of other libraries' device arrays, in place."""
+"""Sorts, shuffles and weighted counts that are computed on the device, without transferring the arrays."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,20 @@ import pycudakit as pk
 
 
 @on_a_gpu
-def test_shuffled_where_it_lies(library):
+def test_shuffle_on_device(library):
     x = numbers(300, 90)
     for axis in (0, 1):
-        there, ours = library.up(x), x.copy()
-        pk.random.default_rng(3).shuffle(there, axis)
+        on_device, on_host = library.up(x), x.copy()
+        pk.random.default_rng(3).shuffle(on_device, axis)
         assert pk.last_call().bytes_up + pk.last_call().bytes_down < 20_000
-        pk.random.default_rng(3).shuffle(ours, axis)
-        assert_array_equal(library.down(there), ours)
+        pk.random.default_rng(3).shuffle(on_host, axis)
+        assert_array_equal(library.down(on_device), on_host)
 
 
 @on_a_gpu
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float32", "float64"])
 @pytest.mark.parametrize("shape", [(1,), (1000,), (37, 27), (70_001,), (3, 5, 64), (1 << 20,)])
-def test_sorted_where_they_lie(library, shape, dtype):
+def test_sort_on_device(library, shape, dtype):
     rng = np.random.default_rng(1)
     x = rng.integers(-9, 9, shape).astype(dtype)
     if x.dtype.kind == "f":
@@ -61,7 +61,7 @@ def test_nan_of_either_sign_comes_last(library, parts):
 
 @on_a_gpu
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
-def test_sorted_along_any_axis(library, axis):
+def test_sort_along_an_axis(library, axis):
     x = np.random.default_rng(1).standard_normal((90, 70, 20)).astype(np.float32)
     a = library.up(x)
     assert_array_equal(library.down(pk.sort(a, axis)), np.sort(x, axis))
@@ -73,16 +73,16 @@ def test_sorted_along_any_axis(library, axis):
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])
 @pytest.mark.parametrize("bins", [1, 1000, 100_000])
 @pytest.mark.parametrize("share", [0, 0.9])
-def test_weights_are_added_where_they_lie(library, bins, share, dtype):
+def test_weighted_counts_on_device(library, bins, share, dtype):
     """The order of addition is that of the CPU engine, whether bins are balanced or one has nearly all."""
     rng = np.random.default_rng(bins)
     x = rng.random(1_000_003)
     x[rng.random(x.size) < share] = 0.5
     weights = (rng.standard_normal(x.size) * 10.0 ** rng.integers(-2, 4, x.size)).astype(dtype)
-    places = (x * bins).astype(np.int32)
-    a, w, p = library.up(x), library.up(weights), library.up(places)
+    indices = (x * bins).astype(np.int32)
+    a, w, p = library.up(x), library.up(weights), library.up(indices)
     with pk.engine("cpu"):
-        wanted = pk.histogram(x, bins, (0, 1), weights=weights)[0], pk.bincount(places, weights)
+        wanted = pk.histogram(x, bins, (0, 1), weights=weights)[0], pk.bincount(indices, weights)
     for want, call in zip(
         wanted, (lambda: pk.histogram(a, bins, (0, 1), weights=w)[0], lambda: pk.bincount(p, w)), strict=True
     ):

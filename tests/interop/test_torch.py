@@ -56,7 +56,7 @@ def test_the_sum_is_pytorchs(operators, random):
     torch.testing.assert_close(operators.sum_cuda(x[:, None], x), x[:, None] + x, rtol=0, atol=0)
 
 
-def test_a_sum_is_computed_where_its_tensors_lie(operators, random):
+def test_tensors_of_a_sum_are_not_copied(operators, random):
     x = random(1000)
     taken = operators.memory(x)
     if x.is_cuda:

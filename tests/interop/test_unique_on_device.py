@@ -49,5 +49,5 @@ def test_rows_on_the_fake_gpu(name):
 
 @on_a_gpu
 @pytest.mark.parametrize("name", CASES)
-def test_rows_there(library, name):
+def test_unique_on_device(library, name):
     check(name, library.up, library.down)

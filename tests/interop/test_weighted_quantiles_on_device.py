@@ -70,7 +70,7 @@ def test_places_on_the_fake_gpu(gpu, name, function):
 @on_a_gpu
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", CASES)
-def test_places_there(library, name, function):
+def test_quantiles_on_device(library, name, function):
     check(name, library.up, library.down, function)
     last = pk.last_call()
     assert last.bytes_up + last.bytes_down <= 60_000 + OPEN.get(name, 0) * COLUMNS * 8 * 2, last
@@ -114,7 +114,7 @@ def test_refused_on_the_fake_gpu(name, function):
 @pytest.mark.filterwarnings("ignore:All-NaN")
 @pytest.mark.parametrize("function", ["quantile", "nanquantile"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_refused_there(library, name, function):
+def test_refused_weights_on_device(library, name, function):
     check_refused(name, library.up, function)
 
 

@@ -299,7 +299,7 @@ def test_which_kernels_wait():
     ) == set(names)
 
 
-def test_which_variables_there_are():
+def test_names_of_device_variables():
     text = r"""
     __constant__ float a[3], unused = 1;
     static __device__ int b;

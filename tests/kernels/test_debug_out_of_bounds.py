@@ -40,7 +40,7 @@ def module():
     return pk.SourceModule(SOURCE, debug=True)
 
 
-def told(name, *arguments, block=1):
+def error_of(name, *arguments, block=1):
     with pk.engine("cpu"), pytest.raises(errors.DeviceError, match=f"kernel '{name}'.*thread") as caught:
         module().get_function(name)(*arguments, block=block)
     return str(caught.value)
@@ -50,10 +50,10 @@ def told(name, *arguments, block=1):
 @pytest.mark.parametrize("index", [2**40, -(2**40), 2**45, 2**60, -(2**61) + 7])
 def test_far_beyond(index):
     a, b = np.zeros(8, np.int32), np.zeros(8, np.int32)
-    read = told("get", pk.In(a), pk.Out(b), np.int64(index), block=2)
+    read = error_of("get", pk.In(a), pk.Out(b), np.int64(index), block=2)
     assert "thread (0, 0, 0) reads 4 bytes at 0x" in read
     assert "which is not mapped memory; the nearest is '" in read
-    written = told("put", pk.InOut(a), np.int64(index), block=2)
+    written = error_of("put", pk.InOut(a), np.int64(index), block=2)
     assert "thread (0, 0, 0) writes 4 bytes at 0x" in written
     assert f"the nearest is 'a', of which that would be element {index}" in written
     assert not a.any()
@@ -62,16 +62,16 @@ def test_far_beyond(index):
 @linux
 @pytest.mark.parametrize("address", [0x123456789A0, 0x7F00DEAD0000BEEF, 1 << 16])
 def test_a_wild_pointer(address):
-    message = told("wild", pk.InOut(np.array([address])))
+    message = error_of("wild", pk.InOut(np.array([address])))
     assert f"writes 4 bytes at {address:#x}, which is not mapped memory; the nearest is 'a'" in message
 
 
 def test_null_pointers():
     a, b = np.zeros(8, np.int32), np.zeros(8, np.int32)
     for message in (
-        told("get", None, pk.Out(b), np.int64(3)),
-        told("null", pk.In(a), pk.Out(b), np.int32(0)),
-        told("chase", pk.Out(b)),
+        error_of("get", None, pk.Out(b), np.int64(3)),
+        error_of("null", pk.In(a), pk.Out(b), np.int32(0)),
+        error_of("chase", pk.Out(b)),
     ):
         assert "thread (0, 0, 0) reads 4 bytes at a null pointer" in message
 

@@ -53,7 +53,7 @@ def counting(seconds):  # as many rounds as take so long, where nothing else is 
         answer = count()
         took = time.thread_time() - began
     return answer
-def told_every(pause, number):
+def send_signal_every(pause, number):
     def send():
         while not over.wait(pause):
             if not is_handled:  # a handler that is slow would be interrupted, and again
@@ -121,7 +121,7 @@ def handler(*_):
     handled.append(twice())
     is_handled.clear()
 signal.signal(signal.SIGUSR1, handler)
-thread = told_every(0.02, signal.SIGUSR1)
+thread = send_signal_every(0.02, signal.SIGUSR1)
 answers = [count() for _ in range(3)]
 over.set()
 thread.join()
@@ -147,7 +147,7 @@ def handler(*_):
         told.append(str(error))
     is_handled.clear()
 signal.signal(signal.SIGUSR1, handler)
-thread = told_every(0.1, signal.SIGUSR1)
+thread = send_signal_every(0.1, signal.SIGUSR1)
 same = count() == expected
 over.set()
 thread.join()

@@ -17,7 +17,7 @@ FLOATS = RNG.uniform(0.05, 0.95, 100)
     ("kind", "dtype", "bound"), [("float", np.float32, 4e-6), ("double", np.float64, 1e-13)]
 )
 def test_mathematics(engine, kind, dtype, bound):
-    """Each function by its overloads, and by its name with the suffix f, if any."""
+    """Call each function by its overloaded name and, for floats, by its name with the suffix f."""
     erf = np.vectorize(math.erf)
     oracles = {
         **{name: getattr(np, name) for name in NUMPYS},

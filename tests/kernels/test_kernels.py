@@ -159,7 +159,7 @@ def test_what_a_module_tells(engine):
     assert (function.num_regs > 0) == (engine == "cuda")
 
 
-def test_a_kernel_that_there_is_not(engine):
+def test_unknown_kernel(engine):
     with pytest.raises(errors.InvalidArgument, match=r"kernel.cu has no kernel 'sub'; there is 'add'"):
         module(ADD).get_function("sub")
 
@@ -251,7 +251,7 @@ def test_pickling(engine):
     np.testing.assert_array_equal(c, a + b)
 
 
-def test_a_module_is_compiled_for_another_engine_when_called_there(both_engines):
+def test_a_module_is_compiled_for_the_engine_of_each_call(both_engines):
     a, b, c = operands(64)
     for first, second in (("cpu", "cuda"), ("cuda", "cpu")):
         with pk.engine(first):

@@ -163,7 +163,7 @@ def test_errors_have_the_users_lines(compile, text, line, no_extern_c):
     assert f'mine.cu({line}): error: identifier "missing" is undefined' in message
 
 
-def test_a_template_that_is_not_there(compile):
+def test_unknown_template(compile):
     with pytest.raises(errors.CompileError, match="nothing"):
         compile(source(ADD, "nothing<float>", no_extern_c=True))
 
@@ -247,7 +247,7 @@ def test_newer_gpus_have_ptx(compile):
     ("arch", "words"),
     [("sm_35", "does not compile for sm_35: it knows sm_"), ("native", "'native'"), ("", "arch is ''")],
 )
-def test_architectures_that_there_are_not(compile, arch, words):
+def test_unknown_architectures(compile, arch, words):
     with pytest.raises(errors.CompileError, match=words):
         compile(source(ADD, "add", arch=arch))
 

@@ -122,7 +122,7 @@ def test_a_thread_prints_in_its_order(printed):
     assert printed("in order") == "".join(f"{i}\n" for i in range(100))
 
 
-def test_more_than_there_is_room_for(printed):
+def test_output_larger_than_the_buffer(printed):
     lines = printed("much", block=(100, 1, 1)).splitlines()
     assert len(lines) > 1000
     assert all(line.endswith(" is a line, and what room there is fills up") for line in lines[:1000])

@@ -94,7 +94,7 @@ except pk.errors.DeviceError as error:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_kernels_are_loaded_there_alone():
+def test_isolated_kernels_are_loaded_in_the_helper_only():
     def images(process):
         lines = Path(f"/proc/{process}/maps").read_text().splitlines()
         return {line.split()[-1] for line in lines if line.split()[1] == "r-xp"}

@@ -142,7 +142,7 @@ print(a.tolist(), len(worker_pool._workers._all))
     assert python(code, env={"PYCUDAKIT_ISOLATE": "1"}) == "[0, 2, 4, 6, 8] 1"
 
 
-def test_where_there_is_no_memory_file(engine, monkeypatch):
+def test_without_memfd_create(engine, monkeypatch):
     worker_pool.release()
     monkeypatch.delattr(os, "memfd_create", raising=False)
     x = RNG.integers(0, 100, 300_000, np.int32)
@@ -203,7 +203,7 @@ def test_a_timeout_that_is_none(engine, timeout):
         function("twice")(InOut(a), 4, block=(4, 1, 1), timeout=timeout)
 
 
-def test_a_helper_that_somebody_killed(engine):
+def test_a_killed_helper(engine):
     x = np.arange(10, dtype=np.int32)
     doubled(x, isolate=True)
     killed = processes()

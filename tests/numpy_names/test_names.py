@@ -133,7 +133,7 @@ def test_pickles_of_generators():
         assert pickle.loads(pickle.dumps(thing)) is thing
 
 
-def test_pycudakit_does_not_import_it():
+def test_pycudakit_numpy_is_imported_lazily():
     code = "import sys, pycudakit as pk; print('pycudakit.numpy' in sys.modules, pk.numpy.sort is pk.sort)"
     run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert run.stdout == "False True\n"

@@ -13,7 +13,7 @@ from pycudakit import errors
 UFUNCS = sorted(name for name in pk.__all__ if isinstance(getattr(np, name, None), np.ufunc))
 BINARY = [name for name in UFUNCS if getattr(np, name).nin == 2 and getattr(np, name).nout == 1]
 BINARY = [name for name in BINARY if getattr(np, name).signature is None]
-OURS = ("add", "multiply", "maximum", "minimum", "logical_and", "logical_or")
+ON_ENGINES = ("add", "multiply", "maximum", "minimum", "logical_and", "logical_or")
 X = np.array([[3, 1, 2, 5], [6, 5, 4, 2], [1, 1, 3, 2]])
 
 
@@ -31,10 +31,10 @@ def test_attributes(name):
 @pytest.mark.parametrize("name", UFUNCS)
 def test_signatures(name):
     if not hasattr(np.add, "__signature__"):
-        pytest.skip("NumPy tells its ufuncs' signatures since 2.4")
-    ours, theirs = (inspect.signature(getattr(kit, name)).parameters for kit in (pk, np))
-    told = [[(p.name, p.default) for p in ps.values() if p.name != "precision"] for ps in (ours, theirs)]
-    assert told[0] == told[1]
+        pytest.skip("NumPy's ufuncs have signatures since 2.4")
+    ours, theirs = (inspect.signature(getattr(xp, name)).parameters for xp in (pk, np))
+    listed = [[(p.name, p.default) for p in ps.values() if p.name != "precision"] for ps in (ours, theirs)]
+    assert listed[0] == listed[1]
 
 
 class Rows(np.ndarray):
@@ -83,11 +83,11 @@ REDUCTIONS = [
 @pytest.mark.parametrize("name", BINARY)
 def test_reduce(name, keywords):
     for values in (X, X.tolist(), X.astype(np.float32), X > 2):
-        got, want = (outcome(getattr(kit, name).reduce, values, **keywords) for kit in (pk, np))
+        got, want = (outcome(getattr(xp, name).reduce, values, **keywords) for xp in (pk, np))
         check(got, want)
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", ON_ENGINES)
 def test_reduce_runs_on_engines(engine, name):
     for axis in (0, 1, None, (0, 1)):
         assert_array_equal(getattr(pk, name).reduce(X, axis), getattr(np, name).reduce(X, axis), strict=True)
@@ -96,7 +96,7 @@ def test_reduce_runs_on_engines(engine, name):
     assert_array_equal(getattr(pk, name).reduce([[1, 0]]), getattr(np, name).reduce([[1, 0]]), strict=True)
 
 
-@pytest.mark.parametrize("name", OURS[:4])
+@pytest.mark.parametrize("name", ON_ENGINES[:4])
 def test_accumulate_runs_on_engines(engine, name):
     for x in (X, X.astype(np.int8), X > 2, X.astype(np.float32)):
         for axis in (0, 1, -1):
@@ -112,7 +112,7 @@ def test_accumulate_runs_on_engines(engine, name):
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", BINARY)
-def test_the_other_methods(name):
+def test_accumulate_reduceat_outer_and_at(name):
     ours, ufunc = getattr(pk, name), getattr(np, name)
     for x in (X, X.astype(np.float64)):
         for method, *args in (("accumulate", x, 1), ("reduceat", x, [0, 2], 1), ("outer", x, x[0])):
@@ -131,7 +131,7 @@ def test_outer_runs_on_engines(engine, name):
         getattr(pk, name).outer(np.ones((1,) * 33), np.ones((1,) * 33))
 
 
-def test_unary():
+def test_methods_of_a_unary_ufunc():
     x = np.array([1.0, 4.0, 9.0])
     pk.sqrt.at(x, [1, 1])
     assert_allclose(x, [1.0, np.sqrt(2), 9.0])
@@ -139,7 +139,7 @@ def test_unary():
         pk.sqrt.reduce(x)
 
 
-def test_what_named_engines_lack(engine):
+def test_methods_that_engines_lack(engine):
     with pytest.raises(errors.Unsupported, match=r"^add\.at: not on the .* only NumPy has this method"):
         pk.add.at(np.zeros(3), [0], 1)
     with pytest.raises(errors.Unsupported, match=r"^hypot\.reduce: not on the"):
@@ -150,7 +150,7 @@ def test_what_named_engines_lack(engine):
         pk.add.reduce([1j, 2])
 
 
-def test_arrays_that_decide_for_themselves():
+def test_arrays_that_override_numpy():
     masked = np.ma.masked_array(X, X > 4)
     assert pk.add.outer(masked, [1]).mask.sum() == 3
     assert type(pk.add.reduce(Rows(X))) is Rows
@@ -166,7 +166,7 @@ def test_in_fused_functions(engine):
 
 @pytest.mark.parametrize("name", ["add", "less", "bitwise_and", "hypot"])
 @pytest.mark.parametrize("number", [2, 2.5, 300, True, np.int8(3)])
-def test_numbers_are_arrays_of_their_own_types_to_outer(engine, name, number):
+def test_outer_does_not_treat_numbers_as_weakly_typed(engine, name, number):
     for dtype in ("int8", "uint64", "float32", "bool"):
         x = np.ones(6000, dtype)
         for arguments in ((number, x), (x, number), (number, number)):
@@ -181,10 +181,10 @@ def test_numbers_are_arrays_of_their_own_types_to_outer(engine, name, number):
 
 
 @pytest.mark.parametrize("dtype", [int, "int8", "float32", bool])
-def test_extremes_of_another_type(engine, dtype):
+def test_extremes_with_dtype(engine, dtype):
     array = np.array([[1.5, -2.7, 3.2], [4.0, 5.5, 0.0]])
     for name in ("maximum", "minimum"):
-        ours, numpys = (getattr(kit, name).reduce(array, dtype=dtype) for kit in (pk, np))
+        ours, numpys = (getattr(xp, name).reduce(array, dtype=dtype) for xp in (pk, np))
         assert ours.dtype == numpys.dtype
         assert_array_equal(ours, numpys)
         assert pk.last_call().engine == engine

@@ -336,7 +336,7 @@ def test_entries_check_their_arguments(engine):
     assert out.tolist() == [3, 4, 5, 0, 1, 2]
 
 
-def test_what_is_empty_may_lie_anywhere(engine):
+def test_empty_arrays_may_be_unaligned(engine):
     memory = np.zeros(8)
 
     def empty_at(start, dtype):

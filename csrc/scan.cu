@@ -14,7 +14,8 @@ namespace pk::scan {
 
 namespace {
 
-// A chunk of one work unit may take one in BUDGET_SHARE parts of the device's memory budget.
+// Many columns may be device-resident only if the scratch of one work unit takes at most one in BUDGET_SHARE
+// parts of the device's memory budget.
 constexpr int64_t BUDGET_SHARE = 4;
 
 // Return the scratch bytes of an element for the states of segments and blocks; 0 if none are stored.
@@ -22,7 +23,8 @@ int64_t scratch_of(const Slabs &slabs) {
     return slabs.blocks() > 1 || (slabs.inner > 1 && slabs.length > SEGMENT) ? 1 : 0;
 }
 
-// Return the bits of terms to flip, with which all minima and maxima are the same operation.
+// Return the mask that is XORed with terms and results, so that the minimum and maximum of any type become
+// one of two operations: the maximum of unsigned integers, or of floats.
 uint64_t flipped_bits(int kind) {
     constexpr uint64_t SIGN = uint64_t(1) << 63;
     switch (kind) {
@@ -34,6 +36,7 @@ uint64_t flipped_bits(int kind) {
     }
 }
 
+// Call visit() with the operation of a scan whose terms are XORed with flipped_bits().
 template <class Visit>
 void visit_flipped_op(int kind, Visit visit) {
     switch (kind) {

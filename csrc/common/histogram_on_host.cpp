@@ -1,4 +1,8 @@
-// Histograms computed by host threads: counts, bin indices and extents.
+// Histograms, bin indices (digitize) and extents, computed by host threads. For a histogram, each thread
+// counts in tables of its own, and adds them to the result under a lock.
+//
+// `counts` has an element for each bin, then the number of elements in no bin, then 1 if NumPy's index of any
+// element is beyond the bins.
 #include <algorithm>
 #include <limits>
 #include <mutex>
@@ -41,7 +45,7 @@ class Tables {
    public:
     Tables(int64_t size, int64_t tables) : tables_(tables), size_(size), counts_(size_t(tables * size), 0) {}
 
-    // Index is an integer that fits in the tables.
+    // Count `count` indices, each less than the size of a table.
     template <int64_t tables, class Index>
     void add(const Index *indices, int64_t count) {
         uint32_t *const counts = counts_.data();
@@ -52,10 +56,10 @@ class Tables {
         for (; i < count; ++i) ++counts[indices[i]];
     }
 
-    // Whether `count` more elements could overflow a counter.
+    // Count `count` more elements as added. Return true if a counter could overflow without a flush.
     bool is_full(int64_t count) { return (since_ += count) > std::numeric_limits<int32_t>::max(); }
 
-    // Adds the counts to `to`, for one thread at a time.
+    // Add the counts to `to`, and clear them. The caller holds the lock.
     void flush(int64_t *to) {
         for (int64_t table = 0; table < tables_; ++table) {
             for (int64_t i = 0; i < size_; ++i) to[i] += counts_[size_t(table * size_ + i)];
@@ -70,9 +74,11 @@ class Tables {
     int64_t since_ = 0;
 };
 
+// Counts the bin index of each element.
 class ByIndex {
    public:
-    // How many threads and tables to use. Large tables get few threads, and a single thread counts directly.
+    // Up to SMALL bins, a thread uses 4 tables. Large tables get few threads, so that all tables together
+    // take at most BYTES. A single thread counts more than LARGE bins directly in the result.
     static constexpr int64_t SMALL = 4096, LARGE = 1 << 20, BYTES = 256 << 20;
     static int64_t threads(int64_t total, int64_t size) {
         const int64_t fitting = BYTES / int64_t(sizeof(uint32_t)) / (total + 1), worth = size / (total + 1);
@@ -139,6 +145,7 @@ class ByByte {
     uint8_t buffer_[BinIndexer::BLOCK];
 };
 
+// Finds the least and the greatest element, as order-preserving keys.
 class Extent {
    public:
     Extent(const Layout &layout, const BinLoops &loops, int64_t *least, int64_t *greatest)
@@ -163,6 +170,7 @@ class Extent {
     uint64_t buffer_[BinIndexer::BLOCK];
 };
 
+// Stores the bin index of each element, as numpy.digitize.
 class Digitizer {
    public:
     Digitizer(const DigitizeRequest &request, const BinLoops &loops)
@@ -211,6 +219,7 @@ int64_t key_of_infinity(int type) {
 
 }  // namespace
 
+// Add the number of occurrences of each byte value to the count of its bin.
 void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,
                   int64_t *counts) {
     uint8_t present[256];

@@ -10,7 +10,7 @@ static int64_t times(int64_t x, int64_t y) {
 }
 
 Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,
-                 const int64_t *places, int64_t batch, int64_t flags, int64_t precision, int64_t *method,
+                 const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision, int64_t *method,
                  size_t item)
     : a(a),
       b(b),
@@ -18,7 +18,7 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
       m(m),
       n(n),
       k(k),
-      places(places),
+      places(index_pairs),
       batch(batch),
       transposed_a((flags & PK_MATMUL_TRANSPOSE_A) != 0),
       transposed_b((flags & PK_MATMUL_TRANSPOSE_B) != 0),
@@ -31,13 +31,13 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
     require(method != nullptr, "method is a null pointer");
     const int64_t results = times(times(m, n), batch), of_a = times(m, k), of_b = times(k, n);
     times(results, sizeof(double));
-    require(batch == 0 || places != nullptr, "index_pairs is a null pointer");
+    require(batch == 0 || index_pairs != nullptr, "index_pairs is a null pointer");
     require_array(a, results == 0 ? 0 : of_a, item, "a");
     require_array(b, results == 0 ? 0 : of_b, item, "b");
     require_array(c, results, item, "c");
     for (int64_t i = 0; i < 2 * batch; ++i) {
-        require(places[i] >= 0, "an index of index_pairs is negative");
-        times(times(places[i], i % 2 == 0 ? of_a : of_b), int64_t(item));
+        require(index_pairs[i] >= 0, "an index of index_pairs is negative");
+        times(times(index_pairs[i], i % 2 == 0 ? of_a : of_b), int64_t(item));
     }
 }
 

@@ -50,15 +50,16 @@ struct Product {
     const void *a, *b;
     void *c;
     int64_t m, n, k;
-    const int64_t *places;
+    const int64_t *places;  // the ABI's index_pairs: matrix indices in `a` and `b`, of each pair
     int64_t batch;
     bool transposed_a, transposed_b;
     int64_t precision;
     int64_t *method;
 
     // `item` is the number of bytes of an element.
-    Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k, const int64_t *places,
-            int64_t batch, int64_t flags, int64_t precision, int64_t *method, size_t item);
+    Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,
+            const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision, int64_t *method,
+            size_t item);
     int64_t elements() const { return m * n * batch; }
 };
 

@@ -1,7 +1,8 @@
 // Slabs: the iteration space of reductions and scans along axes.
 // A call is `count` slabs of `length` rows of `inner` elements (columns). Each column of a slab has a result,
 // or a running total. Rows are grouped in blocks of a fixed size, so that the arithmetic and its order depend
-// on the length alone. Blocks are grouped in units, the smallest parts into which a call is divided.
+// on the length alone. A work unit, the smallest part into which a call is divided, is one block of a long
+// slab or several short slabs, of one block each.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace pk {
 
 struct Slabs {
     static constexpr int64_t BLOCK = 1024;               // rows
-    static constexpr int64_t UNIT_ELEMENTS = 128 << 10;  // about the maximum of a unit
+    static constexpr int64_t UNIT_ELEMENTS = 128 << 10;  // about the maximum number of elements of a unit
 
     int64_t count, length, inner;
 
@@ -26,11 +27,12 @@ struct Slabs {
     }
     PK_HD int64_t blocks() const { return (length + BLOCK - 1) / BLOCK; }  // of a slab
     PK_HD int64_t units() const { return (count + slabs_per_unit() - 1) / slabs_per_unit() * blocks(); }
-    // The maximum of a unit.
+    // The maximum number of elements of a unit.
     PK_HD int64_t max_elements() const { return slabs_per_unit() * std::min(length, int64_t(BLOCK)) * inner; }
 
     struct WorkUnit {
-        int64_t slab, slabs, block, rows;  // its first slab, their number; its block, and the rows of that
+        // The first slab, the number of slabs, the block in each of these slabs, and the rows of that block.
+        int64_t slab, slabs, block, rows;
     };
     PK_HD WorkUnit unit(int64_t index) const {
         const int64_t together = slabs_per_unit(), slab = index / blocks() * together,
@@ -45,11 +47,13 @@ struct Slabs {
     }
 };
 
-// A part of a call as slabs. If there are too many columns for one slab, they are divided among several.
+// A part of a call as slabs. If an outer index has too many columns for one slab, they are divided into tiles
+// of equal width, a slab for each; columns that are left over get a region of their own.
 struct Region {
     Layout layout;  // in the order of the slabs
     Slabs slabs;
-    // The adjacent slabs of an outer index; the columns of all regions; and the first one of this region.
+    // The number of adjacent slabs of an outer index in this region, the number of columns of all regions,
+    // and the first column of this region.
     int64_t tiles, columns, first_column;
 
     // The index of the result of a slab's first column.
@@ -58,7 +62,7 @@ struct Region {
     }
 };
 
-// The number of elements of a shape without a 0; throws for other shapes.
+// Return the number of elements of a shape. Throw if a dimension is not positive, or if the number overflows.
 int64_t size_of_shape(const int64_t *shape, int64_t dimensions);
 
 // The regions of a shape of `outer` dimensions, then `rows` dimensions that are reduced, in their order, then

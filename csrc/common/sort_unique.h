@@ -23,30 +23,31 @@ int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorte
     using Key = typename Order::Key;
     constexpr int64_t PIECE = 256 << 10, BLOCK = 512;
     const bool splits = Order::of_floats && splits_nan;
-    // Equal elements have equal bits. Branch-free here and below, because a branch would be unpredictable.
+    // Canonicalizes NaN and -0.0, so that equal elements have equal bits. Branch-free here and below, because
+    // a branch would be unpredictable.
     auto bits_of = [](Key bits) {
         if constexpr (Order::of_floats) {
-            const auto size = Key(bits & Key(~Order::TOP));
-            bits = size > Order::INFINITE ? Order::NAN_BITS : bits;
-            bits = size == 0 ? Key(0) : bits;
+            const auto magnitude = Key(bits & Key(~Order::TOP));
+            bits = magnitude > Order::INFINITE ? Order::NAN_BITS : bits;
+            bits = magnitude == 0 ? Key(0) : bits;
         }
         return bits;
     };
     auto begins = [=](Key bits, Key before) {
         return int32_t((bits != before) | (splits & (bits == Order::NAN_BITS)));
     };
-    std::vector<int64_t> at(size_t(size / PIECE + 1));
+    std::vector<int64_t> runs_before(size_t(size / PIECE + 1));
     parallel_for_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
         int32_t count = begin == 0;
         for (int64_t i = begin + (begin == 0); i < end; ++i) {
             count += begins(bits_of(sorted[i]), bits_of(sorted[i - 1]));
         }
-        at[size_t(piece)] = count;
+        runs_before[size_t(piece)] = count;
     });
-    int64_t found = 0;
-    for (int64_t &next : at) next = std::exchange(found, found + next);
+    int64_t run_count = 0;
+    for (int64_t &next : runs_before) next = std::exchange(run_count, run_count + next);  // exclusive scan
     parallel_for_pieces(call, size, PIECE, [&](int64_t piece, int64_t begin, int64_t end) {
-        int64_t starts[BLOCK], before = at[size_t(piece)];
+        int64_t starts[BLOCK], before = runs_before[size_t(piece)];
         for (int64_t first = begin; first < end; first += BLOCK) {
             const int64_t last = std::min(end, first + BLOCK);
             int64_t count = first == 0;
@@ -62,7 +63,7 @@ int64_t for_each_run(Call &call, const Order &, const typename Order::Key *sorte
             before += count;
         }
     });
-    return found;
+    return run_count;
 }
 
 // Copies one element of each run; returns their number.

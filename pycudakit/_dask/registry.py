@@ -63,13 +63,12 @@ def call(name: str, args: Sequence[Any], kwargs: Mapping[str, Any], module: str 
     has_out = kwargs.get("out") is not None
     kwargs = {key: normalized(value) for key, value in kwargs.items() if key != "out"}
     if any(map(is_dask, kwargs.values())):
-        given = inspect.signature(function).bind(*args, **kwargs)
-        args, kwargs = given.args, given.kwargs
-    named = any(map(is_dask, kwargs.values())) and handler is not composites.average
-    one_by_one = handler is _elementwise and any(
-        map(_has_axes, kwargs.values())
-    )  # these would not be split into blocks
-    if one_by_one or named or has_out:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+        args, kwargs = bound.args, bound.kwargs
+    # Blocks are made of positional arguments only: an array passed by keyword would reach every block whole.
+    has_dask_keyword = any(map(is_dask, kwargs.values())) and handler is not composites.average
+    has_array_keyword = handler is _elementwise and any(map(_has_axes, kwargs.values()))
+    if has_array_keyword or has_dask_keyword or has_out:
         raise errors.Unsupported(
             f"{title} of a Dask array: give arrays by position, and neither `out` nor `where`"
         )
@@ -169,7 +168,10 @@ _SEVERAL_OUTPUTS = {"divmod": 2, "modf": 2, "frexp": 2}
 
 
 def _associative(join: str | None = None) -> Function:
-    """Return the handler of an associative reduction, whose partial results `join` (or itself) combines."""
+    """Return a handler of an associative reduction.
+
+    The function named `join`, or else the reduction itself, combines the partial results of the blocks.
+    """
 
     def handler(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         _, x, axes, keepdims = reductions.reduction_arguments(function, args, kwargs)

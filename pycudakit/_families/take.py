@@ -1,4 +1,9 @@
-"""`take`, `take_along_axis` and `compress`, and the indices of nonzero elements."""
+"""Take elements by indices, put rows, and find the indices of nonzero elements.
+
+`take` and `take_along_axis` call pk_take. `nonzero` and its kin sort a mask: a stable descending argsort puts
+the indices of the True elements first. Under `auto`, NumPy computes `compress` and the nonzero functions,
+except `flatnonzero` of large arrays that are not bool.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ from pycudakit._runtime.operands import allocate, as_array
 # Nanoseconds per taken element: NumPy's, and the CPU engine's on one thread.
 _NUMPY_NS, _CPU_NS = 1.0, 1.4
 _TAKEN = copy_function("take_along_axis", np.copy)
-# Elements below which NumPy finds the nonzero ones faster; for bools it always does.
+# Values of `numpy_below`. With fewer elements, NumPy finds the nonzero ones faster; of bools, it always does.
 _ALWAYS, _NUMPY_BELOW = math.inf, 100_000
 _NUMPY_FIND_NS, _CPU_FIND_NS = 1.2, 1.5  # nanoseconds per bool: NumPy's, and the CPU engine's on one thread
 
@@ -115,9 +120,9 @@ def _checked_indices(indices: Array, count: int, mode: str) -> Array:
 
 
 class _IndexCheck(threading.local):
-    """Per-thread flag: all indices are known to be in bounds."""
+    """Per-thread state: whether the caller guarantees that all indices are in bounds."""
 
-    positions = False
+    in_bounds = False
 
 
 _index_check = _IndexCheck()
@@ -126,11 +131,11 @@ _index_check = _IndexCheck()
 @contextlib.contextmanager
 def indices_in_bounds() -> Iterator[None]:
     """Skip the bounds check of the indices in the block: the caller guarantees that they are in bounds."""
-    outer, _index_check.positions = _index_check.positions, True
+    outer, _index_check.in_bounds = _index_check.in_bounds, True
     try:
         yield
     finally:
-        _index_check.positions = outer
+        _index_check.in_bounds = outer
 
 
 def _run_take(
@@ -141,11 +146,14 @@ def _run_take(
     picked: int,
     axis: int,
     out: Array,
-    by_own: bool = False,
+    batched_indices: bool = False,
 ) -> None:
-    """Take elements by the same indices for every row, or (`by_own`) by each row's own indices."""
+    """Take `picked` elements of every row: by the same indices, or (`batched_indices`) by each row's own.
+
+    `sizes` are the number of rows, the elements of a row, and the bytes of an element.
+    """
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
-    flags = abi.TAKE_BATCHED_INDICES * by_own | abi.TAKE_INDICES_IN_BOUNDS * _index_check.positions
+    flags = abi.TAKE_BATCHED_INDICES * batched_indices | abi.TAKE_INDICES_IN_BOUNDS * _index_check.in_bounds
     with _index_errors(sizes[1], axis):
         native_call.run(
             *(choice, "pk_take", dense, *sizes, positions, picked, flags, out.reshape(-1).view(UINT8)),
@@ -245,7 +253,7 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
         sizes = math.prod(rest), lines.shape[-1], array.itemsize
         if not lines.size:
             raise IndexError(f"index {positions.flat[0]} is out of bounds for axis {axis} with size 0")
-        _run_take(choice, lines, sizes, positions, positions.shape[-1], axis, result, by_own=True)
+        _run_take(choice, lines, sizes, positions, positions.shape[-1], axis, result, batched_indices=True)
     else:
         native_call.log_empty_call("take_along_axis")
     taken = np.moveaxis(result, -1, axis)

@@ -310,7 +310,7 @@ TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
 
 
 _at: Any = ctypes.c_char.from_buffer
-# By ndim: the index of the first element.
+# By ndim: the index expression that makes a 0-d view of the first element.
 _FIRST: list[Any] = [(*(0,) * ndim, ...) for ndim in range(MAX_DIMS + 1)]
 
 
@@ -390,7 +390,7 @@ SORTED = {
     "f64": np.dtype("float64"),
 }
 _CALL = (_in(OPTIONS), _out(REPORT))
-# The types of matrices, likewise.
+# The types of matrices: as SORTED, by suffix of the entries, the dtype of their arrays in the ABI.
 MULTIPLIED = {"bool": np.dtype("uint8"), **SORTED}
 _SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
     "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),

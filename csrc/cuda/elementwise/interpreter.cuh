@@ -26,7 +26,7 @@ inline int elements_per_thread(int in_shared, int block) {
 }
 
 // One thread's view of the program's registers for its elements. A register is 8 bytes in shared memory or,
-// if spilled, in the chunk's scratch, and holds a value as it is computed.
+// if spilled, in the chunk's scratch. It holds a value in the type of with_class(), not in its stored dtype.
 struct Registers {
     uint64_t *shared;
     uint64_t *spilled;

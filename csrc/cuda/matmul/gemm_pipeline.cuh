@@ -138,7 +138,8 @@ class GemmPipeline {
 
     // ---- Preparation --------------------------------------------------------------------------------
 
-    // The number of host threads, each with a slot. Slots take at most half of the budget.
+    // The number of host threads, each with a staging slot. Slots take at most half of the budget, unless one
+    // slot alone takes more.
     int64_t slots_wanted() const {
         const double bytes =
             double(sizeof(Element)) * double(product_.batch) *
@@ -230,7 +231,8 @@ class GemmPipeline {
             tasks_.push_back({kind, of, first, std::min(rows, all - first)});
     }
 
-    // Add prefault tasks for the rows of the tile that belong to one of its panels.
+    // Add prefault tasks for a share of the tile's rows: they are divided equally among its panels, to spread
+    // the work over the uploads.
     void add_prefaults(int64_t tile, int64_t panel, int64_t panels) {
         const HostMatrixView host = host_matrix_of({Task::prefault, tile, 0, 0});
         const int64_t all = host.all_rows(), first = all * panel / panels;

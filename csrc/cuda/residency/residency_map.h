@@ -66,6 +66,7 @@ class ResidencyScope {
 
     // Return the ranges of the thread's scopes that overlap [low, high).
     static std::vector<ResidentBuffer *> overlapping(const char *low, const char *high);
+    // Return the range that contains an address, or null.
     static ResidentBuffer *find(uint64_t address);
 
     void add(ResidentBuffer buffer);

@@ -77,7 +77,8 @@ class SyncOnExit {
 };
 
 // Pinned, mapped host memory that every GPU can access: huge pages of the process, registered with
-// cudaHostRegister, which is some seven times faster than cudaHostAlloc and its small pages.
+// cudaHostRegister, which is some seven times faster than cudaHostAlloc and its small pages. If they cannot
+// be registered, cudaHostAlloc allocates the memory.
 class PinnedMemory {
    public:
     PinnedMemory() = default;

@@ -1,5 +1,6 @@
-// searchsorted on a GPU: the sorted array is uploaded first, in parts if it does not fit, and the values are
-// streamed past it. Each thread does a binary search.
+// searchsorted on a GPU: the sorted array is uploaded, then the values are streamed past it, and each thread
+// does a binary search. If the sorted array does not fit, this is repeated for each part of it, and an
+// element's positions in the parts add up.
 #include "common/sort.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
@@ -11,7 +12,8 @@ namespace {
 
 constexpr int THREADS = 256;
 
-// Searches a part of the sorted array for each value, and adds the places found in earlier parts.
+// Searches a part of the sorted array for each value, and adds `before`, the sum of the value's places in
+// earlier parts (null for the first part).
 template <class Order, class Key>
 __global__ void searchsorted(Order order, const Key *sorted, int64_t size, const Key *values, int64_t count,
                              bool right, const int64_t *before, int64_t *places) {
@@ -108,27 +110,27 @@ void find_positions(const SearchRequest &request, Call &call) {
     const plan::HostRange sorted(request.sorted, request.size * item, item, false);
     plan::HostRange values(request.values, request.count * item, item, false);
     // With several parts, values that are uploaded chunk by chunk would be uploaded for each part.
-    const bool is_resident = request.size != 0 && plan::all_resident({sorted}, devices);
-    values.may_upload_by_chunk = is_resident;
+    const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, devices);
+    values.may_upload_by_chunk = sorted_is_resident;
     plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call,
                             devices, true);
     with_runtime_key_encoding(request.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t MIN_COUNT = 1 << 10;
         const auto *const elements = static_cast<const typename Order::Key *>(request.sorted);
-        int64_t most = std::max<int64_t>(request.size, 1);
+        int64_t part_size = std::max<int64_t>(request.size, 1);
         for (int64_t start = 0; start == 0 || start < request.size;) {
-            const SortedPart part{elements + start, std::min(most, request.size - start), start == 0};
+            const SortedPart part{elements + start, std::min(part_size, request.size - start), start == 0};
             SearchsortedAlgorithm<Order> algorithm(ordering, layout, part, request.right, operands, call,
                                                    devices);
             if (algorithm.has_memory) {
                 run_pipeline(algorithm, call, devices, {{0, request.count}});
                 start += std::max<int64_t>(part.size, 1);
-            } else if (most < MIN_COUNT) {
+            } else if (part_size < MIN_COUNT) {
                 fail(PK_OUT_OF_MEMORY,
                      "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left to search in");
             } else {
-                most /= 2;
+                part_size /= 2;
             }
         }
     });

@@ -132,7 +132,7 @@ def _sums_of_padded(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
     """Compute the sums over an array padded with zeros; `v` is finite, so the padding adds zeros."""
     left, right = (np.zeros(1, a.dtype).repeat(length) for length in sides)
     total = _sums(np.concatenate((left, a, right)), v, sides[0] + middle + sides[1])
-    if a.dtype.kind == "f":  # turns -0.0 to 0.0 at the ends, as if the padding were left out
+    if a.dtype.kind == "f":  # turns -0.0 into 0.0 at the ends, as in `_sums_masked`, which adds 0.0 there
         total[: sides[0]] += 0.0
         total[sides[0] + middle :] += 0.0
     return total
@@ -148,12 +148,12 @@ def _sums_masked(a: Any, v: Any, middle: int, sides: tuple[int, int]) -> Any:
     return np.concatenate((around[: sides[0]], _sums(a, v, middle), around[sides[0] + m :]))
 
 
-def _sums(a: Any, v: Any, length: int, counts: Array | None = None) -> Any:
-    """Compute the first `length` sums; `counts` masks the elements that count."""
+def _sums(a: Any, v: Any, length: int, is_inside: Array | None = None) -> Any:
+    """Compute the first `length` sums; elements of `a` outside the mask `is_inside` add zeros."""
     total = None
     for k in range(v.size):
         products = a[k : k + length] * v[k]
-        if counts is not None:
-            products = np.where(counts[k : k + length], products, products.dtype.type(0))
+        if is_inside is not None:
+            products = np.where(is_inside[k : k + length], products, products.dtype.type(0))
         total = products if total is None else total + products
     return total

@@ -1,6 +1,7 @@
-"""Multivariate random distributions whose parameters are device-resident arrays.
+"""Multivariate random distributions that are drawn on the device.
 
-Functions return NotImplemented for calls that the host must compute, or raises for.
+The parameters of `dirichlet` and `multinomial` may be device-resident; `multivariate_normal` downloads its
+mean and covariance. A function returns NotImplemented for a call that the host must compute or reject.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pycudakit.random import multivariate
 from pycudakit.random.compound_distributions import BREAK_STICKS_BELOW
 from pycudakit.random.generator_base import NUMPY_GENERATOR, as_operand, shape_of
 
-_MAX_SUM = 1 + 1e-12  # the limit of the sum of all probabilities but the last
+_MAX_SUM = 1 + 1e-12  # NumPy's limit of the sum of all probabilities but the last
 _SUM_ERROR = 1e-14  # the rounding error of such a sum
 
 
@@ -32,14 +33,14 @@ def dirichlet(trace: Trace, generator: Any, alpha: Any, size: Any = None) -> Any
     if any(each < 0 for each in alpha_limits):
         return NotImplemented
     shape = (*(() if size is None else shape_of(trace.resolved(size))), len(alpha))
-    device_generator, shapes = (
+    device_generator, gamma_shapes = (
         UncheckedDeviceGenerator.sharing_stream(generator, trace),
         as_operand(alpha, FLOAT64) + 0.0,
     )
     if len(alpha) > 1 and all(each < BREAK_STICKS_BELOW for each in alpha_limits):
         drawn = empty(trace, shape, FLOAT64)
-        return device_generator._broken(shapes, drawn, np.cumsum, np.cumprod)  # noqa: SLF001
-    drawn = device_generator.standard_gamma(shapes, shape)
+        return device_generator._broken(gamma_shapes, drawn, np.cumsum, np.cumprod)  # noqa: SLF001
+    drawn = device_generator.standard_gamma(gamma_shapes, shape)
     return drawn / np.sum(drawn, axis=-1, keepdims=True)
 
 

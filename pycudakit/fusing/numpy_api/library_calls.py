@@ -1,7 +1,8 @@
-"""Handlers that call the family functions in a fused function, under NumPy's names.
+"""Handlers that call a whole library function, such as `np.sort`, inside a fused function.
 
-A function of `_ON_DEVICE` runs on device-resident arguments where they are, if the scope is open and the
-arguments need no conversion. All other calls bring their arguments to the host first.
+Device-resident arguments are passed without a download if the residency scope is open, and if the function is
+in `_ON_DEVICE` and needs no conversion of them, or is an image function, `topk`, `norm` or one of
+`_OWN_ON_DEVICE`. All other calls download their arguments to the host first.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _implements = functools.partial(implements, LIBRARY_CALLS)
 
 FAMILIES = "pycudakit._families"
 
+# By module: functions that read their arguments on the host. `registry` tries the device implementations of
+# some of them first (`matmul`, `unique`, quantiles, ...).
 _ON_HOST = {
     "select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "sort.unique": "unique",
@@ -36,8 +39,7 @@ _ON_HOST = {
     "take": "argwhere compress flatnonzero nonzero",
 }
 
-
-# Functions that read device-resident arguments in place: only the library reads the first arguments.
+# By module: functions whose first arguments may be device-resident, since Python does not read their values.
 _ON_DEVICE = {
     "scan.cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
     "histogram.histogram": "bincount digitize histogram",
@@ -48,9 +50,9 @@ _ON_DEVICE = {
     "sort.sorting": "argpartition argsort partition searchsorted sort",
     "take": "take take_along_axis",
 }
-_NO_HOST_READS = frozenset(
-    ("dot", "inner", "nanargmax", "nanargmin", "vdot")
-)  # whose results the host does not read
+# Those whose Python code does not read the results of the C entries on the host.
+_NO_HOST_READS = frozenset(("dot", "inner", "nanargmax", "nanargmin", "vdot"))
+# Those whose first two arguments may be device-resident.
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # Functions that NumPy lacks, or that it does not dispatch to tracers: the number of device arguments of each.
 _OWN_ON_DEVICE = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
@@ -96,7 +98,7 @@ def _own_function(function: Any, trace: Trace, *arguments: Any, **keywords: Any)
 def call_on_device(
     trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any], num_device_args: int = 1
 ) -> Any:
-    """Call a function whose first `num_device_args` arguments are device-resident."""
+    """Call a function whose first `num_device_args` arguments may be device-resident."""
     if keywords.get("out") is not None:  # a result on the device cannot be written to it
         return call_with_arrays(trace, function, arguments, keywords)
     _count(trace, function, arguments, keywords)
@@ -140,7 +142,7 @@ def _converted(name: str, pair: Any) -> Any:
 def _needs_no_conversion(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
     """Return True if the first arguments need no cast, copy or host read before the call."""
     if name in _OF_TWO:
-        return len(arguments) >= 2 and _need_no_conversion(name, arguments, keywords)
+        return len(arguments) >= 2 and _pair_needs_no_conversion(name, arguments, keywords)
     first: Any = arguments[0] if arguments else None
     if not has_elements(first):
         return False
@@ -171,8 +173,8 @@ def has_elements(a: Any) -> bool:
     return type(a) is Tracer and a.ndim > 0 and a.size > 0
 
 
-def _need_no_conversion(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
-    """Do the same for a function of two arrays, one of which may be a host array."""
+def _pair_needs_no_conversion(name: str, arguments: Any, keywords: dict[str, Any]) -> bool:
+    """Do the same as `_needs_no_conversion` for a function of `_OF_TWO`; one array may be on the host."""
     first, second, *rest = arguments
     if not all(type(a) is Tracer or isinstance(a, np.ndarray) for a in (first, second)):
         return False

@@ -1,7 +1,9 @@
 """Scheduler of one fused call: groups deferred nodes into fused kernels and runs them.
 
-Nodes are deferred until a value is needed: by a reduction, a view, a write, Python, or `return`. Then the
-needed nodes of one shape are computed by one kernel, with their deferred inputs fused into it.
+Nodes, reductions among them, are deferred until a value is needed: by most views, by a write to an array
+that they read, by Python, or by `return`. Then the needed nodes of one shape are computed by one kernel, with
+their deferred inputs fused into it. Reductions, and broadcasts and views of their results, are fusion
+barriers: they are computed before the kernels that read them.
 """
 
 from __future__ import annotations
@@ -407,7 +409,7 @@ class Scheduler:
                 native_call.run_numpy(function.name, choice.reason, lambda: function.numpy(*inputs, out=out))
                 self.record_kernel(function.name, shape, kernel.arrays, outs)
                 return
-            choice = (
+            choice = (  # no fallback from CUDA once the caller's arrays were written to
                 replace(choice, automatic=False)
                 if choice.engine == "cuda" and self.buffers.written
                 else choice

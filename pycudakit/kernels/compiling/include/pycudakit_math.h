@@ -1,7 +1,8 @@
-// Overloads of mathematical functions: those of C++'s <cmath>, and CUDA's additional functions.
+// CUDA's mathematical functions for kernels that the host's C++ compiler builds to run on the CPU: functions
+// that the C library lacks (rsqrt, sincospi, normcdf, ...), min and max, and overloads for float.
 #pragma once
 
-#if defined(__APPLE__)
+#if defined(__APPLE__)  // its C library lacks these GNU extensions
 static inline void sincosf(float x, float *s, float *c) { *s = sinf(x), *c = cosf(x); }
 static inline void sincos(double x, double *s, double *c) { *s = sin(x), *c = cos(x); }
 static inline float exp10f(float x) { return powf(10.0f, x); }
@@ -23,11 +24,11 @@ static inline float norm3df(float x, float y, float z) {
 static inline double rnorm3d(double x, double y, double z) { return 1.0 / norm3d(x, y, z); }
 static inline float rnorm3df(float x, float y, float z) { return 1.0f / norm3df(x, y, z); }
 
-// Argument reduction by quarter turns, so that multiples of one half are exact.
+// Argument reduction by quarter turns (pi / 2), so that multiples of one half are exact.
 static inline void sincospi(double x, double *s, double *c) {
-    const double turns = rint(2.0 * x), angle = (x - 0.5 * turns) * 3.14159265358979323846;
+    const double quarters = rint(2.0 * x), angle = (x - 0.5 * quarters) * 3.14159265358979323846;
     const double sine = sin(angle), cosine = cos(angle);
-    const int quarter = (int)(turns - 4.0 * floor(turns / 4.0));
+    const int quarter = (int)(quarters - 4.0 * floor(quarters / 4.0));
     const double sines[] = {sine, cosine, -sine, -cosine}, cosines[] = {cosine, -sine, -cosine, sine};
     const bool finite = x - x == 0;
     *s = finite ? sines[quarter & 3] : x - x;
@@ -51,6 +52,7 @@ static inline double pk_cospi(double x) {
 static inline float pk_sinpif(float x) { return (float)pk_sinpi(x); }
 static inline float pk_cospif(float x) { return (float)pk_cospi(x); }
 
+// The overloads of libstdc++'s <cmath>, which is left out because it takes long to compile.
 #if defined(PK_OWN_OVERLOADS)
 #define PK_MATH1(name)                                                   \
     static inline float name(float x) { return name##f(x); }             \
@@ -148,7 +150,7 @@ static inline float exp10(float x) { return exp10f(x); }
 static inline void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 static inline float normcdf(float x) { return normcdff(x); }
 
-// For floats as fmin and fmax: the result is NaN only if both arguments are.
+// min and max. For floats they are as fmin and fmax: the result is NaN only if both arguments are.
 #define PK_EXTREME(name, sign)                                            \
     template <class A, class B>                                           \
     static inline auto name(A a, B b) -> decltype(true ? a * 1 : b * 1) { \

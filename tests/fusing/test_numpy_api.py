@@ -147,7 +147,7 @@ np.lib.stride_tricks.sliding_window_view(A, (3, 3)).sum((-1, -2))
 """
 
 
-def there(text):
+def available(text):
     """Return the bodies whose functions this NumPy version has."""
     missing = [f"np.{name}(" for name, version in NEWER.items() if not has_numpy(version)]
     return [body for body in split(text) if not any(name in body for name in missing)]
@@ -180,13 +180,13 @@ def compared(body, n, compare):
 
 @pytest.mark.filterwarnings("ignore:future versions will not create a writeable array")
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("body", there(LISTS + PARTS + GRIDS + CHOICES + OTHERS))
+@pytest.mark.parametrize("body", available(LISTS + PARTS + GRIDS + CHOICES + OTHERS))
 def test_exact(engine, body, n):
     compared(body, n, assert_values)
 
 
 @pytest.mark.parametrize("n", SIZES)
-@pytest.mark.parametrize("body", there(CLOSE))
+@pytest.mark.parametrize("body", available(CLOSE))
 def test_close(engine, body, n):
     compared(body, n, near)
 

@@ -52,7 +52,7 @@ class _FakeLibrary(Library):
 
 
 @pytest.fixture
-def there(request):
+def cupy_library(request):
     """Return CuPy; without a GPU, the fakes of both."""
     if pk.engines()["cuda"]:
         pytest.importorskip("cupy")
@@ -63,16 +63,16 @@ def there(request):
 
 
 @pytest.fixture
-def replayed(there, monkeypatch):
+def replayed(cupy_library, monkeypatch):
     """Return the array library, with a count of the replayed calls."""
     replay._captured_calls.clear()
-    play, there.count = replay.CapturedCall.replay, 0
+    play, cupy_library.count = replay.CapturedCall.replay, 0
 
     def counted(self, kind):
         result = play(self, kind)
-        there.count += result is not NotImplemented
+        cupy_library.count += result is not NotImplemented
         return result
 
     monkeypatch.setattr(replay.CapturedCall, "replay", counted)
-    yield there
+    yield cupy_library
     replay._captured_calls.clear()

@@ -44,7 +44,7 @@ def calls(draw):
 @pytest.mark.filterwarnings("ignore")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(call=calls())
-def test_calls(there, call):
+def test_calls(cupy_library, call):
     name, array, keywords, dtype, step = call
     function = getattr(pk, name)
 
@@ -53,24 +53,26 @@ def test_calls(there, call):
         return function(up(array), **given, **({} if out is None else {"out": out}))
 
     def down(result):
-        return there.down(result) if hasattr(result, "__cuda_array_interface__") else np.asarray(result)
+        return (
+            cupy_library.down(result) if hasattr(result, "__cuda_array_interface__") else np.asarray(result)
+        )
 
     with pk.engine("cpu"):
         status, usual, _ = outcome(run, np.copy, None)
-    wide = wide_there = out = out_there = None
+    wide = wide_on_device = out = out_on_device = None
     if dtype is not None and status == "ok":
         shape, own = np.shape(usual), usual.dtype if dtype == "own" else dtype
         wide = np.full((*shape[:-1], step * shape[-1]) if shape else (), FILLING).astype(own)
-        wide_there = there.up(wide)
-        out, out_there = (x[..., ::step] if shape else x for x in (wide, wide_there))
+        wide_on_device = cupy_library.up(wide)
+        out, out_on_device = (x[..., ::step] if shape else x for x in (wide, wide_on_device))
     with pk.engine("cpu"):
         status, want, _ = outcome(run, np.copy, out)
     assume(type(want) is not pk.errors.Unsupported)  # supported by NumPy only
-    status_there, got, _ = outcome(run, there.up, out_there)
-    assert status_there == status, (want, got)
+    device_status, got, _ = outcome(run, cupy_library.up, out_on_device)
+    assert device_status == status, (want, got)
     if status == "ok":
         assert_values(down(got), np.asarray(want))
     else:
         assert (type(got), str(got)) == (type(want), str(want))
     if out is not None:
-        assert_values(down(wide_there), wide)
+        assert_values(down(wide_on_device), wide)

@@ -28,21 +28,25 @@ def arrays(draw, dtypes, shape, kinds=("ordinary", "special", "small")):
     return array
 
 
-def check(there, function, given, keywords, goes_up=0, tolerance=0.0):
+def check(cupy_library, function, given, keywords, goes_up=0, tolerance=0.0):
     """Compare three calls, the last of which may be replayed, with NumPy; all raise if NumPy does."""
 
     def down(result):
         parts = result if isinstance(result, tuple) else (result,)
         flat = [each for part in parts for each in (part if isinstance(part, (list, tuple)) else (part,))]
-        return [there.down(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x) for x in flat]
+        return [
+            cupy_library.down(x) if hasattr(x, "__cuda_array_interface__") else np.asarray(x) for x in flat
+        ]
 
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         status, want, _ = outcome(lambda: getattr(np, function)(*given(np.copy), **keywords(np.copy)))
         for _ in range(3):
-            status_there, got, _ = outcome(getattr(pk, function), *given(there.up), **keywords(there.up))
+            device_status, got, _ = outcome(
+                getattr(pk, function), *given(cupy_library.up), **keywords(cupy_library.up)
+            )
             assume(type(got) is not pk.errors.Unsupported)
-            assert status_there == status, (want, got)
+            assert device_status == status, (want, got)
             if status != "ok":
                 assert type(got) is type(want)
                 continue
@@ -78,18 +82,18 @@ def statistics(draw):
 @silent
 @drawn
 @given(call=statistics())
-def test_order_statistics(there, call):
+def test_order_statistics(cupy_library, call):
     name, array, shares, keywords = call
-    check(there, name, lambda up: (up(array), *shares), lambda _: keywords)
+    check(cupy_library, name, lambda up: (up(array), *shares), lambda _: keywords)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_a_first_row_of_nan_decides_the_type(there, dtype):
+def test_a_first_row_of_nan_decides_the_type(cupy_library, dtype):
     """NumPy allocates the result for the dtype of the first row's quantiles."""
     rows = np.full((3, 5), np.nan, dtype)
     rows[1:] = np.arange(10).reshape(2, 5)
     for given_rows in (rows, rows[::-1].copy()):
-        check(there, "nanquantile", lambda up, x=given_rows: (up(x), [0.2, 0.5], 1), lambda _: {})
+        check(cupy_library, "nanquantile", lambda up, x=given_rows: (up(x), [0.2, 0.5], 1), lambda _: {})
 
 
 @st.composite
@@ -116,20 +120,20 @@ def histograms(draw):
 @silent
 @drawn
 @given(call=histograms())
-def test_histogram(there, call):
+def test_histogram(cupy_library, call):
     values, keywords, weights = call
     goes_up = 4 * 8 * 41 if np.ndim(keywords["bins"]) else 0
 
     def named(up):
         return keywords if weights is None else {**keywords, "weights": up(weights)}
 
-    check(there, "histogram", lambda up: (up(values),), named, goes_up, 1e-13)
+    check(cupy_library, "histogram", lambda up: (up(values),), named, goes_up, 1e-13)
 
 
 @silent
 @drawn
 @given(data=st.data())
-def test_histograms_of_points(there, data):
+def test_histograms_of_points(cupy_library, data):
     points = [arrays(data.draw, DTYPES, (700,), ("ordinary", "small")) for _ in range(2)]
     bins = data.draw(st.sampled_from([5, [4, 7], [[-9.0, 0.0, 2.0, 30.0], 6]]))
     keywords = {
@@ -138,31 +142,31 @@ def test_histograms_of_points(there, data):
         "density": data.draw(st.sampled_from([None, True])),
     }
     goes_up = 500 if type(bins) is list and type(bins[0]) is list else 0
-    check(there, "histogram2d", lambda up: [up(x) for x in points], lambda _: keywords, goes_up, 1e-13)
-    check(there, "histogramdd", lambda up: ([up(x) for x in points],), lambda _: keywords, 1000, 1e-13)
+    check(cupy_library, "histogram2d", lambda up: [up(x) for x in points], lambda _: keywords, goes_up, 1e-13)
+    check(cupy_library, "histogramdd", lambda up: ([up(x) for x in points],), lambda _: keywords, 1000, 1e-13)
 
 
 @pytest.mark.parametrize(
     "types", [("uint16", "int8", "float32"), ("float32", "uint16", "int8"), ("int64", "float16", "bool")]
 )
-def test_columns_are_joined_one_by_one(there, types):
+def test_columns_are_joined_one_by_one(cupy_library, types):
     """The common dtype of three may be narrower than that of two and then the third."""
     columns = [build(dtype, (200,), "ordinary", 3) for dtype in types]
-    check(there, "histogramdd", lambda up: ([up(x) for x in columns], 3), lambda _: {}, 1000)
+    check(cupy_library, "histogramdd", lambda up: ([up(x) for x in columns], 3), lambda _: {}, 1000)
 
 
 @pytest.mark.parametrize("freedom", ["ddof", "correction"])
 @pytest.mark.parametrize("given_freedom", [-1, 0, 1])
-def test_of_nothing_a_variance_is_nan_if_numpys_is(there, freedom, given_freedom):
+def test_of_nothing_a_variance_is_nan_if_numpys_is(cupy_library, freedom, given_freedom):
     rows = np.array([[np.nan, np.nan], [1.0, np.nan], [1.0, 4.0]])
     keywords = {"axis": 1, freedom: given_freedom}
-    check(there, "nanvar", lambda up: (up(rows),), lambda _: keywords, 0, 1e-15)
+    check(cupy_library, "nanvar", lambda up: (up(rows),), lambda _: keywords, 0, 1e-15)
 
 
 @silent
 @drawn
 @given(data=st.data())
-def test_bincount(there, data):
+def test_bincount(cupy_library, data):
     values = build(
         data.draw(st.sampled_from(INTEGERS)), (data.draw(st.sampled_from([1, 50, 3000])),), "small", 5
     )
@@ -172,7 +176,7 @@ def test_bincount(there, data):
     weights = build("int32", values.shape, "ordinary", 3) if data.draw(st.booleans()) else None
     least = data.draw(st.sampled_from([0, 3, 300]))
     check(
-        there,
+        cupy_library,
         "bincount",
         lambda up: (up(values),),
         lambda up: {"minlength": least, "weights": None if weights is None else up(weights)},
@@ -182,7 +186,7 @@ def test_bincount(there, data):
 @silent
 @drawn
 @given(data=st.data())
-def test_between_points_and_edges(there, data):
+def test_between_points_and_edges(cupy_library, data):
     count = data.draw(st.sampled_from([1, 2, 9, 300]))
     x = arrays(data.draw, [*FLOATS, "int16"], data.draw(st.sampled_from([(50,), (4, 7)])))
     places = np.sort(np.random.default_rng(count).standard_normal(count) * 20)
@@ -192,16 +196,18 @@ def test_between_points_and_edges(there, data):
     }
     keywords["period"] = data.draw(st.sampled_from([None, 12.5]))
     values = arrays(data.draw, ["float32", "float64", "int64"], (count,))
-    check(there, "interp", lambda up: (up(x), up(places), up(values)), lambda _: keywords)
+    check(cupy_library, "interp", lambda up: (up(x), up(places), up(values)), lambda _: keywords)
     order = data.draw(st.sampled_from([1, -1]))
     right = data.draw(st.booleans())
-    check(there, "digitize", lambda up: (up(x), up(places[::order].copy())), lambda _: {"right": right})
+    check(
+        cupy_library, "digitize", lambda up: (up(x), up(places[::order].copy())), lambda _: {"right": right}
+    )
 
 
-def test_edges_that_do_not_increase_are_refused(there):
+def test_edges_that_do_not_increase_are_refused(cupy_library):
     with pytest.raises(ValueError, match="monotonically"):
-        pk.digitize(there.up(np.arange(5.0)), there.up(np.array([0.0, 2.0, 1.0])))
+        pk.digitize(cupy_library.up(np.arange(5.0)), cupy_library.up(np.array([0.0, 2.0, 1.0])))
     with pytest.raises(ValueError, match="monotonically"):
-        pk.histogram(there.up(np.arange(5.0)), [0.0, 2.0, 1.0])
+        pk.histogram(cupy_library.up(np.arange(5.0)), [0.0, 2.0, 1.0])
     with pytest.raises(ValueError, match="not finite"):
-        pk.histogram(there.up(np.array([1.0, np.nan])), 5)
+        pk.histogram(cupy_library.up(np.array([1.0, np.nan])), 5)

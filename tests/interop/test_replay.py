@@ -12,11 +12,13 @@ from pycudakit.fusing import replay
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-def values_of(there, call, arrays):
+def values_of(cupy_library, call, arrays):
     """Return the result of a call on device arrays, and these arrays afterwards."""
-    placed = {name: there.up(x) for name, x in arrays.items()}
-    results = [there.down(part) if hasattr(part, "shape") else part for part in parts_of(call(**placed))]
-    return [np.array(x) for x in (*results, *map(there.down, placed.values()))]
+    placed = {name: cupy_library.up(x) for name, x in arrays.items()}
+    results = [
+        cupy_library.down(part) if hasattr(part, "shape") else part for part in parts_of(call(**placed))
+    ]
+    return [np.array(x) for x in (*results, *map(cupy_library.down, placed.values()))]
 
 
 def shuffled(arrays):

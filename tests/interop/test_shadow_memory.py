@@ -22,7 +22,7 @@ def rooms(monkeypatch):
     imported_arrays._free_shadows.clear()
 
 
-def there(size, first=0.0):
+def on_device(size, first=0.0):
     return sys.modules["cupy"].asarray(np.arange(first, first + size))
 
 
@@ -32,7 +32,7 @@ def both(x, y):
 
 
 def test_they_serve_again(gpu, rooms):
-    a, b = there(LARGE), there(LARGE, 5)
+    a, b = on_device(LARGE), on_device(LARGE, 5)
     both(a, b)
     known = {id(room) for room in rooms}
     assert len(known) == 3  # of two arguments and the result
@@ -43,12 +43,12 @@ def test_they_serve_again(gpu, rooms):
 
 def test_others_sizes_are_let_go(gpu, rooms):
     for extra in range(1, 12):
-        both(there(LARGE + extra), there(LARGE + extra))
+        both(on_device(LARGE + extra), on_device(LARGE + extra))
     assert len(rooms) == rooms.maxlen
 
 
 def test_small_ones_are_the_allocators(gpu, rooms):
-    both(there(1000), there(1000))
+    both(on_device(1000), on_device(1000))
     assert not rooms
 
 
@@ -57,13 +57,13 @@ def test_what_was_touched_is_not_kept(gpu, rooms):
     def looks(x):
         return x + np.asarray(x)[0]
 
-    a = there(LARGE, 3)
+    a = on_device(LARGE, 3)
     assert_array_equal(looks(a).values, a.values + 3)
     assert not rooms
 
 
 def test_memory_in_use_is_not_reused(gpu, rooms):
-    a = there(LARGE)
+    a = on_device(LARGE)
     both(a, a)
     held = rooms[0]
     held[:8] = 7
@@ -80,15 +80,15 @@ def test_a_call_that_fails_leaves_them(gpu, rooms):
 
     for _ in range(2):
         with pytest.raises(KeyError):
-            fails(there(LARGE))
-    assert_array_equal(both(there(LARGE), there(LARGE)).values, np.arange(LARGE) * 3.0)
+            fails(on_device(LARGE))
+    assert_array_equal(both(on_device(LARGE), on_device(LARGE)).values, np.arange(LARGE) * 3.0)
 
 
 def test_threads_have_their_own(gpu):
     found = {}
 
     def work(first):
-        a = there(LARGE, first)
+        a = on_device(LARGE, first)
         for _ in range(5):
             found[first] = both(a, a).values
             assert_array_equal(found[first], a.values * 3)
@@ -101,7 +101,7 @@ def test_threads_have_their_own(gpu):
 
 
 def test_release_lets_them_go(gpu, rooms):
-    both(there(LARGE), there(LARGE))
+    both(on_device(LARGE), on_device(LARGE))
     assert rooms
     pk.release()
     assert not rooms

@@ -43,15 +43,15 @@ CALLS = {
 @pytest.mark.parametrize("array", [X, CUBE, X[::2, ::2], X.T], ids=["square", "cube", "steps", "turned"])
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.filterwarnings("ignore")
-def test_along_each_axis(there, name, array):
-    a = there.up(X) if array.base is X else there.up(array)
+def test_along_each_axis(cupy_library, name, array):
+    a = cupy_library.up(X) if array.base is X else cupy_library.up(array)
     if array.base is X:
         a = a[::2, ::2] if array.shape[0] == 32 else a.T
     for axis in range(array.ndim):
         want = CALLS[name](np, array, axis)
         for _ in range(3):  # the first call, the captured one, and the replay
             got = CALLS[name](pk, a, axis)
-            got = np.asarray(there.down(got) if hasattr(got, "shape") else got)
+            got = np.asarray(cupy_library.down(got) if hasattr(got, "shape") else got)
             assert got.shape == want.shape
             if want.dtype.kind == "f":
                 assert_allclose(got, want, rtol=1e-5, atol=1e-5)

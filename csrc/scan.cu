@@ -318,7 +318,7 @@ void launch(const Located &request, Call &call) {
         scan_region(request, region, operands, call, devices);
         if (region.slabs.inner > 1 && to.copy_back) {
             const View &view = region.layout.views[1];
-            plan::download(0, to.d_data, view.base, region.layout.size * view.item, call);
+            plan::download(devices[0], to.d_data, view.base, region.layout.size * view.item, call);
         }
     }
     operands.commit();

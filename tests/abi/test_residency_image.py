@@ -5,14 +5,14 @@ A call has the same bits with and without resident operands.
 
 import numpy as np
 import pytest
-from helpers.residency import KINDS, NOTES, fail_each_call, in_plan, numbers, table
+from helpers.residency import KINDS, NOTES, devices_of_spans, fail_each_call, in_plan, numbers, table
 
 from pycudakit._native import abi
 
 
-def call(plan, entry, *arguments):
-    report = np.zeros(1, abi.REPORT)
-    getattr(plan.library, entry)(*arguments, np.zeros(1, abi.OPTIONS), report)
+def call(plan, entry, *arguments, options=None):
+    report, plain = np.zeros(1, abi.REPORT), np.zeros(1, abi.OPTIONS)
+    getattr(plan.library, entry)(*arguments, plain if options is None else options, report)
     return report[0]
 
 
@@ -20,9 +20,9 @@ def shape_of(array):
     return np.array(array.shape, np.int64)
 
 
-def make_gray(plan, a, out):
+def make_gray(plan, a, out, options=None):
     weights = np.array([299, 587, 114], np.int64)
-    return call(plan, "pk_gray", table(a, out), shape_of(a), a.ndim, weights, 1000, 0)
+    return call(plan, "pk_gray", table(a, out), shape_of(a), a.ndim, weights, 1000, 0, options=options)
 
 
 TABLE = np.arange(256, dtype=np.uint16)[::-1].copy()
@@ -124,6 +124,20 @@ def test_homes(plan, name, kind):
     if plan.is_cuda and kind != "result":
         assert (out == 77).all()
         assert plan.fetch(out)[1] == out.nbytes
+    assert same_bits(out, wanted)
+
+
+def test_a_result_comes_from_its_own_gpu(plan):
+    """A grey image is copied back by the GPU that computed it."""
+    _, a, out = given("gray")
+    wanted = truth(plan, make_gray, a, out)
+
+    def run(options):
+        plan.keep(a)
+        plan.keep(out, abi.RESIDENT_OUTPUT)
+        make_gray(plan, a, out, options)
+
+    assert devices_of_spans(plan, 1, run) == {1}
     assert same_bits(out, wanted)
 
 

@@ -5,7 +5,7 @@ A call has the same bits with and without resident operands.
 
 import numpy as np
 import pytest
-from helpers.residency import LARGE, in_plan, numbers
+from helpers.residency import LARGE, devices_of_spans, in_plan, numbers
 
 from pycudakit._native import abi
 
@@ -31,7 +31,7 @@ OPERATIONS = {
 TYPES = [("f4", "f4"), ("f8", "f8"), ("f2", "f2"), ("i4", "i8"), ("u1", "u8"), ("i8", "f8"), ("?", "?")]
 
 
-def scan(plan, a, out, axis=0, operation=abi.SCAN_SUM, flags=0):
+def scan(plan, a, out, axis=0, operation=abi.SCAN_SUM, flags=0, options=None):
     operands = np.zeros(2, abi.OPERAND)
     for row, array in zip(operands, (a, out), strict=True):
         row["address"] = array.__array_interface__["data"][0]
@@ -42,7 +42,7 @@ def scan(plan, a, out, axis=0, operation=abi.SCAN_SUM, flags=0):
     outer, rows = (0, a.ndim) if axis is None else (axis, 1)
     plan.library.pk_scan(
         *(operation, flags, operands, np.array(a.shape, np.int64), a.ndim, outer, rows),
-        *(np.zeros(1, abi.OPTIONS), report),
+        *(np.zeros(1, abi.OPTIONS) if options is None else options, report),
     )
     return report[0]
 
@@ -202,3 +202,17 @@ def test_swapped_and_unaligned_operands(plan):
         scan(plan, view, out)
         plan.fetch(out)
         assert same_bits(out, wanted)
+
+
+def test_a_result_comes_from_its_own_gpu(plan):
+    """The result of many columns is copied back by the GPU that computed it."""
+    x, out = numbers(700, 130), np.zeros((700, 130), np.float32)
+
+    def run(options):
+        plan.keep(x)
+        plan.keep(out, abi.RESIDENT_OUTPUT)
+        plan.evaluate("add", x, x, x, options=options)  # uploads it
+        scan(plan, x, out, options=options)
+
+    assert devices_of_spans(plan, 1, run) == {1}
+    assert same_bits(out, np.cumsum(2 * numbers(700, 130), axis=0, dtype=np.float32))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pycudakit as pk
 from helpers.processes import python
 from pycudakit import errors
 from pycudakit._element_programs.values import operations
@@ -136,6 +137,23 @@ class Plan:
     def down(self, report, wanted):
         least = wanted if self.is_cuda else 0
         assert least <= report["bytes_down"] <= least + (NOTES if self.is_cuda else 0)
+
+
+def devices_of_spans(plan, device, run):
+    """Run calls, which take options, in a plan on a GPU; return the GPUs on which their stages ran."""
+    if not plan.is_cuda or len(pk.devices()) <= device:
+        pytest.skip("needs several GPUs")
+    index, spans, options = np.array([device], np.int64), np.zeros(1000, abi.SPAN), np.zeros(1, abi.OPTIONS)
+    options["devices"], options["device_count"] = index.ctypes.data, 1
+    options["spans"], options["span_capacity"] = spans.ctypes.data, len(spans)
+    spans["device"] = -1
+
+    def body():
+        plan.library.pk_plan_set_device(device)
+        run(options)
+
+    plan.run(body)
+    return set(spans["device"].tolist()) - {-1}
 
 
 def numbers(*shape, dtype=np.float32):

@@ -108,7 +108,7 @@ void make_gray(const Grey &request, Call &call) {
     GrayAlgorithm algorithm(request, operands);
     run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});
     const plan::DeviceOperand out = operands.of(1);
-    if (out.copy_back) plan::download(0, out.d_data, request.out, bytes, call);
+    if (out.copy_back) plan::download(devices[0], out.d_data, request.out, bytes, call);
     operands.commit();
 }
 

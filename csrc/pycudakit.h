@@ -364,7 +364,8 @@ typedef int32_t (*pk_plan_body)(void *context);
 /* Runs body(context) on the calling thread, as the body of a plan. Ranges that become resident meanwhile are
  * dropped when it returns, and data that only the device has are lost. If it returns anything but 0, the call
  * fails with PK_INTERRUPTED. Plans may nest: new ranges belong to the innermost one, and calls see the ranges
- * of all. The call does not wait for the stream of pk_plan_set_stream. */
+ * of all. Work that a nested plan has enqueued comes after that of the plans around it, and before what they
+ * do later. The outermost call does not wait for the stream of pk_plan_set_stream. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 
 /* Sets the device of the thread's innermost plan, for ranges that become resident later; by default it is

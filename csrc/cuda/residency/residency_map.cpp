@@ -95,6 +95,29 @@ void ResidencyScope::set_stream(cudaStream_t stream) {
     stream_scope_.reset();
     if (stream == nullptr) return;
     stream_scope_.emplace(device_, stream);
+    if (stream_scope_->outer() == nullptr) return;
+    try {
+        stream_scope_->wait_for(*stream_scope_->outer());
+    } catch (...) {
+        stream_scope_.reset();
+        throw;
+    }
+}
+
+ResidencyScope::~ResidencyScope() {
+    current_ = outer_;
+    if (!stream_scope_ || outer_ == nullptr) return;
+    try {
+        order_outer();
+    } catch (const Failure &) {
+        (void)cudaStreamSynchronize(stream_scope_->stream);  // the next call on the device reports the error
+    }
+}
+
+void ResidencyScope::order_outer() const {
+    if (stream_scope_->outer() != nullptr) return stream_scope_->outer()->wait_for(*stream_scope_);
+    const CurrentDevice current(stream_scope_->device);
+    PK_CUDA(cudaStreamSynchronize(stream_scope_->stream));
 }
 
 std::vector<ResidentBuffer *> ResidencyScope::overlapping(const char *low, const char *high) {

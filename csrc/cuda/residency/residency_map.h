@@ -51,7 +51,8 @@ int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream);
 class ResidencyScope {
    public:
     ResidencyScope() : outer_(current_) { current_ = this; }
-    ~ResidencyScope() { current_ = outer_; }
+    // Order the outer scope's later work after this scope's: on its stream or, if it has none, by waiting.
+    ~ResidencyScope();
     ResidencyScope(const ResidencyScope &) = delete;
     ResidencyScope &operator=(const ResidencyScope &) = delete;
 
@@ -59,8 +60,8 @@ class ResidencyScope {
 
     // Set the device that new ranges are resident on.
     void set_device(int device) { device_ = device; }
-    // Make calls asynchronous from now on, in a stream of the caller's on that device; null: synchronous
-    // again.
+    // Make calls asynchronous from now on, in a stream of the caller's on that device, after the work that
+    // is enqueued on an outer scope's stream; null: synchronous again.
     void set_stream(cudaStream_t stream);
     int device() const { return device_; }
 
@@ -73,6 +74,8 @@ class ResidencyScope {
     static void drop(const ResidentBuffer &buffer);
 
    private:
+    void order_outer() const;
+
     static thread_local ResidencyScope *current_;
     ResidencyScope *const outer_;
     int device_ = 0;

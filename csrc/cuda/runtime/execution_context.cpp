@@ -18,6 +18,18 @@ void StreamScope::synchronize() {
     }
 }
 
+void StreamScope::wait_for(const StreamScope &earlier) const {
+    if (device == earlier.device && stream == earlier.stream) return;
+    Event event;
+    {
+        const CurrentDevice current(earlier.device);
+        event = make_event();
+        PK_CUDA(cudaEventRecord(event.get(), earlier.stream));
+    }
+    const CurrentDevice current(device);
+    PK_CUDA(cudaStreamWaitEvent(stream, event.get()));
+}
+
 void StreamScope::refuse_capture() {
     if (current_ == nullptr || current_->stream == cudaStreamLegacy ||
         current_->stream == cudaStreamPerThread)

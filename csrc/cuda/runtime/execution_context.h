@@ -30,6 +30,9 @@ class StreamScope {
     }
     // Synchronize the streams of all of this thread's scopes.
     static void synchronize();
+    // Make this scope's stream wait for the work that is enqueued on another one now.
+    void wait_for(const StreamScope &earlier) const;
+    const StreamScope *outer() const { return outer_; }
     // Throw if the current stream is being captured in a CUDA graph: a captured stream cannot be
     // synchronized, and a graph must not hold pooled memory that later calls reuse.
     static void refuse_capture();

@@ -18,7 +18,8 @@ static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
     void *const to = kind == cudaMemcpyHostToDevice ? slot.d_memory() : slot.host();
     void *const from = kind == cudaMemcpyHostToDevice ? slot.host() : slot.d_memory();
     const size_t bytes = size_t(std::min(slot.host_bytes, slot.device_bytes));
-    const cudaStream_t stream = slot.stream.get();
+    const SyncOnExit sync(slot.stream);  // after a failure, no copy still uses the slot
+    const cudaStream_t stream = sync.get();
     PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));  // warm-up: the first is slower
     PK_CUDA(cudaEventRecord(slot.origin.get(), stream));
     for (int i = 0; i < COPIES; ++i) PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream));

@@ -60,7 +60,14 @@ class Owned {
 };
 
 using DeviceMemory = Owned<void *, cudaFree>;
-using Stream = Owned<cudaStream_t, cudaStreamDestroy>;
+// cudaStreamDestroy does not wait for the stream's work, which may still use memory that is freed next.
+inline cudaError_t drain_and_destroy(cudaStream_t stream) {
+    const cudaError_t error = cudaStreamSynchronize(stream);
+    const cudaError_t destroyed = cudaStreamDestroy(stream);
+    return error != cudaSuccess ? error : destroyed;
+}
+
+using Stream = Owned<cudaStream_t, drain_and_destroy>;
 using Event = Owned<cudaEvent_t, cudaEventDestroy>;
 
 // Synchronizes a stream at the end of a scope. Declare it after the memory that the stream works on.

@@ -19,10 +19,12 @@ namespace {
 // The cache is cleared once it holds more kernels than this.
 constexpr size_t MAX_KERNELS = 1024;
 
+using Kernels = std::unordered_map<std::string, std::shared_ptr<FusedKernel>>;  // by their steps' bytes
+
 // All fused kernels, and those that wait to be compiled, oldest first.
 struct KernelCache {
     std::mutex mutex;
-    std::unordered_map<std::string, std::shared_ptr<FusedKernel>> kernels;  // by the bytes of their steps
+    Kernels kernels;
     std::list<std::shared_ptr<FusedKernel>> requests;
     uint64_t last_number = 0;
 };
@@ -158,11 +160,12 @@ std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &step
     }
     if (operand_count > device::JitParams::MAX_OPERANDS) return nullptr;
     const std::string key = key_of(normalized, dims, reports_exceptions);
+    Kernels dropped;  // unloaded after the mutex is released: that may wait for a device
     KernelCache &cache = kernel_cache();
     const std::lock_guard<std::mutex> lock(cache.mutex);
     std::shared_ptr<FusedKernel> &cached = cache.kernels[key];
     if (cached == nullptr) {
-        if (cache.kernels.size() > MAX_KERNELS) cache.kernels.clear();
+        if (cache.kernels.size() > MAX_KERNELS) dropped.swap(cache.kernels);
         return cache.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims,
                                                                   reports_exceptions, ++cache.last_number);
     }
@@ -170,14 +173,21 @@ std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &step
 }
 
 void FusedKernel::release() {
+    Kernels dropped;
+    std::list<std::shared_ptr<FusedKernel>> dropped_requests;
     KernelCache &cache = kernel_cache();
     const std::lock_guard<std::mutex> lock(cache.mutex);
-    cache.kernels.clear();
-    cache.requests.clear();
+    dropped.swap(cache.kernels);
+    dropped_requests.swap(cache.requests);
 }
 
 FusedKernel::FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number)
     : number(number), steps_(std::move(steps)), dims_(dims), reports_exceptions_(reports_exceptions) {}
+
+FusedKernel::~FusedKernel() {
+    if (!ran_async_) return;
+    for (const auto &entry : kernels_) synchronize_device(entry.first);
+}
 
 std::string FusedKernel::source() const {
     int32_t instructions = 1;
@@ -215,6 +225,7 @@ bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
     const int64_t tile = int64_t(device::JitParams::THREADS) * elements_per_thread(steps_);
     const auto blocks = unsigned(std::min(MAX_BLOCKS, (params.count + tile - 1) / tile));
     void *arguments[] = {const_cast<device::JitParams *>(&params)};
+    if (StreamScope::current() != nullptr) ran_async_ = true;
     PK_CUDA(cudaLaunchKernel(compiled, blocks, device::JitParams::THREADS, arguments, 0, stream));
     return true;
 }

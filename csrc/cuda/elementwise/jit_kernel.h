@@ -29,6 +29,10 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
     static void release();
 
     FusedKernel(std::vector<DeviceStep> steps, int dims, bool reports_exceptions, uint64_t number);
+    // Unload the kernel, once the launches on callers' streams have ended.
+    ~FusedKernel();
+    FusedKernel(const FusedKernel &) = delete;
+    FusedKernel &operator=(const FusedKernel &) = delete;
 
     bool is_compiled() const { return is_compiled_.load(std::memory_order_acquire); }
     // Launch the kernel and return true, if it is compiled. Else add the call's work to the count, request
@@ -51,7 +55,8 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
     const bool reports_exceptions_;
     std::atomic<int64_t> work_{0};  // operations interpreted so far
     std::atomic<bool> is_compiled_{false};
-    std::mutex mutex_;  // guards what follows
+    std::atomic<bool> ran_async_{false};  // was enqueued on a caller's stream, without being waited for
+    std::mutex mutex_;                    // guards what follows
     std::vector<char> image_;
     Library library_;
     std::map<int, const void *> kernels_;  // by device; null where the image cannot be loaded

@@ -125,13 +125,7 @@ Module::Module(const pk_image &image) : library_(load(image)) {}
 // Enqueued kernels may still run, so this waits for their devices. A destructor cannot report errors.
 Module::~Module() {
     if (!ran_async_) return;
-    int before = 0;
-    (void)cudaGetDevice(&before);
-    for (const auto &entry : kernels_) {
-        (void)cudaSetDevice(entry.first.first);
-        (void)cudaDeviceSynchronize();
-    }
-    (void)cudaSetDevice(before);
+    for (const auto &entry : kernels_) synchronize_device(entry.first.first);
 }
 
 const LoadedKernel &Module::kernel(std::string_view symbol, const std::string &label) {

@@ -139,6 +139,14 @@ CurrentDevice::~CurrentDevice() {
     if (device_ != previous_) (void)cudaSetDevice(previous_);
 }
 
+void synchronize_device(int device) noexcept {
+    int before = 0;
+    (void)cudaGetDevice(&before);
+    (void)cudaSetDevice(device);
+    (void)cudaDeviceSynchronize();
+    (void)cudaSetDevice(before);
+}
+
 DeviceMemory allocate_device(int64_t bytes) {
     void *memory = nullptr;
     try {

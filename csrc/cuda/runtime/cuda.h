@@ -38,6 +38,9 @@ class CurrentDevice {
     int previous_ = 0;
 };
 
+// Wait for all work of a device. For destructors: errors are ignored, since they follow reported ones.
+void synchronize_device(int device) noexcept;
+
 // A unique owner of a handle, which `release` frees.
 template <class Handle, cudaError_t (*release)(Handle)>
 class Owned {

@@ -1,9 +1,11 @@
 """Histograms and order statistics on resident operands: the same bits as without."""
 
 import ctypes
+from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.processes import python
 from helpers.residency import LARGE, NOTES, SMALL, fetched, in_plan, numbers, same_bits, table
 
 from pycudakit._families.histogram import binning
@@ -254,3 +256,49 @@ def test_order_statistics(plan, rows, columns, count, dtype):
     assert (nans == np.isnan(some).sum(axis=1)).all()
     if plan.is_cuda:
         assert fetched(plan, t) == t.nbytes  # nothing has come down
+
+
+MANY_BINS = """
+import sys, time
+sys.path[:0] = ["TESTS"]
+import ctypes
+from helpers.residency import Plan, table
+from pycudakit._native import abi
+cupy = __import__("cupy")
+plan, stream = Plan("cuda"), cupy.cuda.Stream(non_blocking=True)
+x, weights = np.arange(1000, dtype=np.int64), np.ones(1000)
+
+def seconds(count):
+    bins = np.zeros(1, abi.BINS)
+    bins["kind"], bins["count"] = abi.BINS_INDEX, count
+    sums, outside, took = np.empty(count), np.empty(2, np.int64), []
+    def body():
+        plan.library.pk_plan_set_stream(stream.ptr)
+        for each in (x, weights):
+            plan.keep(each)
+            plan.send(each)
+        plan.keep(sums, abi.RESIDENT_TEMPORARY)
+        plan.keep(outside, abi.RESIDENT_TEMPORARY)
+        for _ in range(3):
+            began = time.perf_counter()
+            plan.library.pk_weighted_histogram(
+                *(table(x, weights), 2, np.array(x.shape), 1, bins, 1, sums, outside),
+                *(np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)),
+            )
+            stream.synchronize()
+            took.append(time.perf_counter() - began)
+    plan.run(body)
+    return min(took)
+
+print(seconds(1 << 28) < 3 * seconds((1 << 28) - 1) + 0.05)
+"""
+
+
+def test_bins_whose_bytes_do_not_fit_an_int32(plan):
+    """As many threads add up the segments of 2^28 bins as of one bin less."""
+    if not plan.is_cuda:
+        pytest.skip("it has no blocks of threads")
+    pytest.importorskip("cupy")
+    code = MANY_BINS.replace("TESTS", str(Path(__file__).parents[1]))
+    memory = {"PYCUDAKIT_DEVICE_MEMORY": str(12 << 30), "PYCUDAKIT_PLAN_MEMORY": str(8 << 30)}
+    assert python(code, env=memory) == "True"

@@ -167,7 +167,7 @@ class WeightedHistogram {
         params.out_of_range = reinterpret_cast<unsigned long long *>(out_of_range);
         device::accumulate_segments<Sum><<<unsigned(segments()), device::WARPS * 32, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::combine_segments<<<blocks_for(params.total * 8), THREADS, 0, stream>>>(
+        device::combine_segments<<<blocks_for(counting_.total * 8), THREADS, 0, stream>>>(
             static_cast<const Sum *>(params.sums), segments(), params.total, type_ != PK_UINT64, totals);
         PK_CUDA(cudaGetLastError());
     }

@@ -78,9 +78,11 @@ struct PanelGemm {
                                         product.transposed_b ? panel.depth : 1,
                                         products.adds,
                                         d_run_if};
-        const dim3 blocks(unsigned((tile.columns + device::TILE - 1) / device::TILE),
-                          unsigned((tile.rows + device::TILE - 1) / device::TILE), unsigned(tile.pairs));
-        device::multiply_tiles<Kind><<<blocks, device::THREADS, 0, stream>>>(params);
+        // Blocks of both dimensions are in x, since y is limited to 65,535.
+        const int64_t blocks =
+            GemmTiling::ceil_div(tile.rows, device::TILE) * GemmTiling::ceil_div(tile.columns, device::TILE);
+        const dim3 grid(unsigned(blocks), 1, unsigned(tile.pairs));
+        device::multiply_tiles<Kind><<<grid, device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 

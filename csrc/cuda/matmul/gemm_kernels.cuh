@@ -40,7 +40,9 @@ __global__ void multiply_tiles(GemmParams params) {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
     __shared__ Total a_tile[DEPTH][TILE + 1], b_tile[DEPTH][TILE + 1];
-    const int64_t top = int64_t(blockIdx.y) * TILE, left = int64_t(blockIdx.x) * TILE;
+    const int64_t tiles_across = (params.columns + TILE - 1) / TILE;
+    const int64_t top = int64_t(blockIdx.x) / tiles_across * TILE;
+    const int64_t left = int64_t(blockIdx.x) % tiles_across * TILE;
     const int64_t pair = blockIdx.z;
     const Element *const a = static_cast<const Element *>(params.a) + pair * params.a_pair;
     const Element *const b = static_cast<const Element *>(params.b) + pair * params.b_pair;

@@ -138,39 +138,33 @@ class GemmPipeline {
 
     // ---- Preparation --------------------------------------------------------------------------------
 
-    // The number of host threads, each with a staging slot. Slots take at most half of the budget, unless one
-    // slot alone takes more.
-    int64_t slots_wanted() const {
+    // The number of slots, one for each host thread, that the budget has to have room for. Slots take at most
+    // half of it.
+    int64_t slots_reserved() const {
         const double bytes =
             double(sizeof(Element)) * double(product_.batch) *
             (double(product_.m) * double(product_.k) + double(product_.k) * double(product_.n) +
              double(product_.m) * double(product_.n));
         const auto most = int64_t(std::min(bytes / double(BYTES_PER_THREAD), 1e6)) + 1;
         const int64_t fitting = budget_ / 2 / Lease::default_size(Lease::staged).device;
-        return std::min({most, tuned(Tune::threads), thread_count(), std::max<int64_t>(1, fitting)});
+        return std::min({most, tuned(Tune::threads), std::max<int64_t>(1, fitting)});
     }
 
-    // Take slots, and a buffer for panels and sums from the rest of the budget. If other calls have that
-    // memory, the slots are returned before the next try, since those calls may need them.
+    // Choose the tiling, and take slots and a buffer for panels and sums. The tiling, and so the bits, depend
+    // on the sizes and the configured budget alone. If other calls have the memory, this waits for it; the
+    // slots are returned before the next try, since those calls may need them.
     void take_memory() {
+        const SlotBytes slot_bytes = Lease::default_size(Lease::staged);
+        half_bytes_ = slot_bytes.host / 512 * 256;
+        const int64_t longest = half_bytes_ / int64_t(sizeof(double));
+        const int64_t available = budget_ - slots_reserved() * slot_bytes.device;
+        if (!GemmTiling::best(product_, element_bytes_, available, longest, tiling_))
+            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY is too small for a matrix product: raise it");
         for (;;) {
-            lease_.emplace(Lease::default_size(Lease::staged), SlotBytes{0, 0}, device_, slots_wanted(),
-                           call_);
-            int64_t slots = 0;
-            half_bytes_ = INT64_MAX;
-            for (const auto &slot : lease_->slots()) {
-                slots += slot->device_bytes;
-                half_bytes_ = std::min(half_bytes_, slot->host_bytes / 512 * 256);
-            }
-            const int64_t longest = half_bytes_ / int64_t(sizeof(double));
-            if (!GemmTiling::best(product_, element_bytes_, budget_ - slots, longest, tiling_))
-                fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY is too small for a matrix product: raise it");
-            for (int64_t room = budget_ - slots;
-                 GemmTiling::best(product_, element_bytes_, room, longest, tiling_);
-                 room = std::min(room, tiling_.bytes()) / 4 * 3) {
-                device_buffer_.emplace(device_, tiling_.bytes(), true, stream_scope_ != nullptr);
-                if (device_buffer_->d_memory() != nullptr) return;
-            }
+            lease_.emplace(slot_bytes, SlotBytes{0, 0}, device_,
+                           std::min<int64_t>(slots_reserved(), thread_count()), call_);
+            device_buffer_.emplace(device_, tiling_.bytes(), true, stream_scope_ != nullptr);
+            if (device_buffer_->d_memory() != nullptr) return;
             device_buffer_.reset();
             lease_.reset();
             std::this_thread::sleep_for(Call::POLL_INTERVAL / 5);

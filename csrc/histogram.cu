@@ -46,6 +46,7 @@ void count_async(const HistogramRequest &request, const HostRanges &host_ranges,
     const std::vector<int> devices{stream_scope.device};
     plan::Operands operands(host_ranges.all, call, devices, true);
     char *const table = operands.of(results).d_data;
+    call.count_launch();
     PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), stream_scope.stream));
     const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
     HistogramAlgorithm counter(request.layout, request.bins, request.axes, types, request.total, nullptr,

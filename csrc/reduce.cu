@@ -189,10 +189,10 @@ bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regi
         plan::Operands operands(region.layout, reduction.program, call, devices);
         Partials partials(reduction, region);
         ReduceAlgorithm algorithm(evaluation, operands, call, devices, false, reduction, region, partials);
-        operands.discard();
         if (!algorithm.is_resident() || !algorithm.can_run_async || !algorithm.has_memory ||
             (are_contiguous && !algorithm.is_plain()))
             return false;
+        call.count_launch();
         algorithm.run_resident(*StreamScope::current(), results);
     }
     call.advance(reduction.size);

@@ -283,6 +283,7 @@ void scan_async(const Request &request, const plan::Operands &operands, const St
         ScanAlgorithm<decltype(op)> algorithm(request, request.undivided, operands, call, std::nullopt);
         require(algorithm.is_resident(), "arrays to scan on a device must be contiguous");
         const plan::Workspace memory(stream_scope, algorithm.temporary_bytes());
+        call.count_launch();
         algorithm.run_resident(stream_scope, memory.get());
     });
 }

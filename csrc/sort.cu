@@ -53,6 +53,7 @@ bool sort_async(const Request &request, const StreamScope &stream_scope, Call &c
     try {
         const plan::Workspace memory(stream_scope, temporary_bytes(request));
         plan::Operands operands({in, out}, call, {stream_scope.device}, true);
+        call.count_launch();
         sort_on_device(on_device(request, operands.of(0).d_data, operands.of(1).d_data), memory.get(),
                        stream_scope.stream);
         operands.commit();
@@ -86,6 +87,7 @@ bool sort_resident(const Request &request, Call &call, const std::vector<int> &d
         const SyncOnExit stream(own_stream);
         TraceLane lane(call);
         const double begin = call.seconds();
+        call.count_launch();
         sort_on_device(on_device(request, operands.of(0).d_data, to), memory.get(), stream.get());
         PK_CUDA(cudaStreamSynchronize(stream.get()));
         lane.add(PK_STAGE_KERNEL, begin, call.seconds(), 0, request.elements());

@@ -242,17 +242,11 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
                              indices,
                              values},
                             call, devices);
-    if (operands.of(1).d_data == nullptr) {  // the words are not aligned on the device
-        operands.discard();
-        return false;
-    }
+    if (operands.of(1).d_data == nullptr) return false;  // the words are not aligned on the device
     BroadcastBuffers streamed;
     const int64_t indices_at = operands.of(2).d_data ? -1 : streamed.add(args.indices, args.index_bytes());
     const int64_t values_at = operands.of(3).d_data ? -1 : streamed.add(args.values, args.value_bytes());
-    if ((indices_at >= 0 || values_at >= 0) && !streamed.upload(call, devices)) {
-        operands.discard();
-        return false;
-    }
+    if ((indices_at >= 0 || values_at >= 0) && !streamed.upload(call, devices)) return false;
     const CurrentDevice current(devices[0]);
     const Stream own_stream = make_stream();
     const SyncOnExit stream(own_stream);
@@ -267,6 +261,7 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     }
     const char *const from = values_at < 0 ? operands.of(3).d_data : streamed.d_data(0) + values_at;
     char *const array = operands.of(1).d_data;
+    call.count_launch();
     switch (unit) {
         case 1: put_units<uint8_t>(scatter, d_last, from, array, stream.get()); break;
         case 2: put_units<uint16_t>(scatter, d_last, from, array, stream.get()); break;

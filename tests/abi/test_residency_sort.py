@@ -224,6 +224,21 @@ def test_indices_that_only_the_device_has(plan, wrong):
     assert same_bits(out[0], x[0, one])
 
 
+@in_plan
+def test_refused_indices_leave_a_resident_result(plan):
+    """Nothing is written, so a result that only the device has keeps its values."""
+    x, one = plan.keep(numbers(1, SMALL, dtype=np.float64)), np.zeros(1000, np.int64)
+    one[500] = SMALL
+    indices, out = plan.temporary(one.shape, np.int64), plan.temporary((1, one.size), np.float64)
+    plan.evaluate("bitwise_or", indices, one, np.zeros((), np.int64))
+    values = numbers(1, one.size, dtype=np.float64)
+    plan.evaluate("add", out, values, values)
+    with pytest.raises(errors.InvalidArgument, match=f"index {SMALL} is out of bounds"):
+        take(plan, x, indices, out)
+    assert fetched(plan, out) == (out.nbytes if plan.is_cuda else 0)
+    assert (out == values + values).all()
+
+
 # ---- Putting ----------------------------------------------------------------------------------------
 
 

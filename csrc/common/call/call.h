@@ -42,6 +42,10 @@ class Call {
     void poll_callback();
     static constexpr std::chrono::milliseconds POLL_INTERVAL{50};
 
+    // Counts launches of kernels. Until the first one that follows, outputs are as they were.
+    void count_launch() { launches_.fetch_add(1, std::memory_order_relaxed); }
+    int64_t launches() const { return launches_.load(std::memory_order_relaxed); }
+
     double seconds() const { return std::chrono::duration<double>(Clock::now() - start_time_).count(); }
 
     const pk_options &options() const { return options_; }
@@ -62,7 +66,7 @@ class Call {
     pk_options options_{};
     std::vector<pk_range> ranges_;
     int64_t total_ = 0;
-    std::atomic<int64_t> done_{0};
+    std::atomic<int64_t> done_{0}, launches_{0};
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};
     Timeline timeline_;

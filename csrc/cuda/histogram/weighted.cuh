@@ -231,6 +231,7 @@ bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ra
     }
     auto *const totals = reinterpret_cast<Total *>(operands.of(results).d_data);
     char *const d_out_of_range = operands.of(out_of_range).d_data + out_of_range_at;
+    call.count_launch();
     PK_CUDA(cudaMemsetAsync(d_out_of_range, 0, size_t(2 * weighted.WORD), stream_scope.stream));
     weighted.enqueue(operands, edges, nullptr, sums.d_memory(), totals, d_out_of_range, stream_scope.stream);
     call.advance(counting.layout.size);

@@ -54,11 +54,11 @@ class Launcher {
         if (!is_async) refuse_capture();
         lock_modules();
         prepare();
+        call_.count_launch();
         if (is_async) return run_async();
         const Symbols symbols(run_, modules_);
         resources_.run_stream = acquire_run_stream(device_);
         stream_ = resources_.stream();
-        if (run_state_ != nullptr) run_state_->has_begun = true;
         try {
             Buffers buffers(run_, call_, device_, resources_);
             bind(buffers);

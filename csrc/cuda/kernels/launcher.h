@@ -8,7 +8,6 @@ namespace pk::kernels {
 
 // The progress of a run.
 struct RunState {
-    bool has_begun = false;    // buffers may have been written
     bool is_detached = false;  // a hung kernel was left running
 };
 

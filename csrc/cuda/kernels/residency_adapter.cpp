@@ -49,9 +49,8 @@ class ResidentBuffers {
         }
         operands_.commit();
     }
-    // Invalidate the outputs of a run that failed.
+    // For a run that failed.
     void fail(const RunState &state) {
-        if (!state.has_begun) operands_.discard();
         if (state.is_detached) operands_.poison();
     }
 

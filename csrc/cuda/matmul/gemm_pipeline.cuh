@@ -308,6 +308,7 @@ class GemmPipeline {
     }
 
     void launch(int64_t index, int64_t tile) {
+        call_.count_launch();
         const cudaStream_t compute =
             stream_scope_ != nullptr ? stream_scope_->stream : streams().compute.get();
         const auto turn = size_t(index % GemmTiling::PANELS), slot = size_t(tile % tiling_.totals);

@@ -76,9 +76,14 @@ void ChunkInFlight::begin_resident() {
         PK_CUDA(cudaMemsetAsync(chunk_.d_memory, 0, size_t(algorithm_.status_bytes), chunk_.stream));
     status_is_zero_ = true;
     enqueued_at_ = call_.seconds();
-    algorithm_.launch(chunk_);
+    launch();
     const int64_t results = chunk_.results + chunk_.units.count * algorithm_.result_bytes;
     bytes_down_ = copy({}, results, cudaMemcpyDeviceToHost, chunk_.stream);
+}
+
+void ChunkInFlight::launch() {
+    call_.count_launch();
+    algorithm_.launch(chunk_);
 }
 
 void ChunkInFlight::compute() {
@@ -88,7 +93,7 @@ void ChunkInFlight::compute() {
 
 void ChunkInFlight::compute_zero_copy() {
     enqueued_at_ = call_.seconds();
-    algorithm_.launch(chunk_);
+    launch();
 }
 
 void ChunkInFlight::begin_copied() {
@@ -112,7 +117,7 @@ void ChunkInFlight::begin_copied() {
 void ChunkInFlight::compute_copied() {
     const cudaStream_t down = has_own_stream() ? chunk_.stream : slot_.streams.download.get();
     PK_CUDA(cudaStreamWaitEvent(chunk_.stream, slot_.uploaded.get()));
-    algorithm_.launch(chunk_);
+    launch();
     PK_CUDA(cudaEventRecord(slot_.computed.get(), chunk_.stream));
     if (!has_own_stream()) PK_CUDA(cudaStreamWaitEvent(down, slot_.computed.get()));
     const int64_t results = chunk_.results + chunk_.units.count * algorithm_.result_bytes;

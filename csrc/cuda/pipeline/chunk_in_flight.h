@@ -35,6 +35,7 @@ class ChunkInFlight {
     }
     // Enqueue the kernel and the download: now, or, for an in-order algorithm, when it is this chunk's turn,
     // and then perhaps in another thread.
+    void launch();
     void compute();
     void compute_zero_copy();
     void compute_copied();

@@ -138,6 +138,7 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
             written_.push_back(buffers[i]);
         }
     }
+    launches_before_ = call.launches();
 }
 
 Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
@@ -171,6 +172,7 @@ Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const 
         operands_[i].copy_back = range->intent == PK_RESIDENT_OUTPUT;
         written_.push_back(range);
     }
+    launches_before_ = call.launches();
 }
 
 Operands::Operands(const Layout &results, Call &call) : call_(call) {
@@ -254,9 +256,11 @@ void Operands::poison() {
 
 Operands::~Operands() {
     if (is_committed_) return;
-    for (const auto *group : {&uploading_, &written_, &written_on_host_}) {
-        for (ResidentBuffer *buffer : *group) buffer->device_valid = false;
-    }
+    const bool has_launched = call_.launches() != launches_before_;
+    for (ResidentBuffer *buffer : uploading_) buffer->device_valid = false;
+    for (ResidentBuffer *buffer : written_on_host_) buffer->device_valid = false;
+    if (!has_launched) return;
+    for (ResidentBuffer *buffer : written_) buffer->device_valid = false;
     // Chunks that were stored on the device alone are lost: another engine must compute the whole call again.
     if (!written_.empty()) call_.report_undelivered(call_.ranges());
 }

@@ -53,8 +53,9 @@ void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
 //
 // On construction: uploads inputs whose device copy is stale, unless the pipeline will upload them chunk by
 // chunk; downloads ranges that this call reads or writes on the host; and, unless the call `can_run_async`,
-// synchronizes the thread's streams. commit() marks the outputs valid. If the call unwinds without it, the
-// device copies of its outputs are invalidated.
+// synchronizes the thread's streams. commit() marks the outputs valid. If the call unwinds without it, after
+// it has counted a launch (Call::count_launch), the device copies of its outputs are invalidated; before, all
+// copies stay as they are.
 class Operands {
    public:
     // Resolves the views that a program loads and stores.
@@ -82,7 +83,7 @@ class Operands {
     bool reports_exceptions() const { return StreamScope::current() == nullptr; }
     // Mark the outputs valid on the device, after the call has succeeded.
     void commit();
-    // For a call that failed before it wrote anything: all copies stay as they are.
+    // For an attempt that a later one repeats: all copies stay as they are.
     void discard();
     // For a call whose kernel hangs and may still write to its outputs: their device memory is never reused.
     void poison();
@@ -101,6 +102,7 @@ class Operands {
     std::vector<DeviceOperand> operands_;
     std::vector<ResidentBuffer *> uploading_, written_, written_on_host_;
     bool is_committed_ = false;
+    int64_t launches_before_ = 0;  // the call's launches when its outputs were resolved
     bool are_caller_owned_ = false;
 };
 

@@ -3,14 +3,16 @@
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.isolated_kernels import SOURCE, doubled, function, processes
-from helpers.processes import python
+from helpers.processes import LIBRARY, python
 from helpers.sanitizers import SANITIZED
 
 import pycudakit as pk
@@ -261,3 +263,61 @@ print(json.dumps([seconds, a.tolist(), b.tolist()]))
     assert seconds < 30
     assert a == [0, 4, 8, 12, 16]
     assert b == [0, 0]
+
+
+STOPPED = """
+import pycudakit as pk
+from pycudakit.kernels.running import worker_pool
+if "MOMENT" == "start":
+    worker_pool._MAIN = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP); " + worker_pool._MAIN
+module = pk.SourceModule('''
+__global__ void one(int *x) { x[0] = 1; }
+__global__ void endless(int *x) { for (;;) __nanosleep(1); }
+''')
+x = np.zeros(1, np.int32)
+def tell():
+    while not (children := open(f"/proc/self/task/{os.getpid()}/children").read().split()):
+        time.sleep(0.01)
+    print(children[-1], flush=True)
+with pk.engine("ENGINE"):
+    module.get_function("one")(x, block=(1, 1, 1))  # compiles it
+    if "MOMENT" == "start":
+        threading.Thread(target=tell, daemon=True).start()
+    module.get_function("one")(x, block=(1, 1, 1), isolate=True)
+    tell()
+    if "MOMENT" == "run":
+        module.get_function("endless")(x, block=(1, 1, 1), isolate=True)
+    time.sleep(100)
+"""
+
+
+def state_of(process):
+    """Return the state letter of a process; Z where it has ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux")
+@pytest.mark.parametrize("moment", ["start", "idle", "run"])
+def test_a_stopped_helper_does_not_outlive_its_parent(engine, moment):
+    """A helper that is stopped when its parent is killed ends as soon as it goes on."""
+    code = STOPPED.replace("MOMENT", moment).replace("ENGINE", engine)
+    code = f"import os, threading, time\nimport numpy as np\n{code}"
+    variables = {**os.environ, "PYCUDAKIT_LIBRARY_DIR": str(LIBRARY.parent)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=variables) as parent:
+        helper = int(parent.stdout.readline())
+        try:
+            time.sleep(1)
+            os.kill(helper, signal.SIGSTOP)
+            time.sleep(0.2)
+            assert state_of(helper) == "T"
+        finally:
+            parent.kill()
+    time.sleep(0.5)
+    os.kill(helper, signal.SIGCONT)
+    deadline = time.monotonic() + 20
+    while state_of(helper) not in "ZX" and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert state_of(helper) in "ZX"

@@ -52,14 +52,18 @@ static void check_scratch_operand(const pk_block_program &pass, int64_t index, i
     }
 }
 
-static void check(const pk_block_program &pass, int64_t scratch_bytes, const pk_report *report) {
+static void check(const pk_block_program &pass, int64_t blocks, int64_t scratch_bytes,
+                  const pk_report *report) {
     require(pass.operands != 0, "operands is a null pointer");
     require(pass.block_strides != 0, "block_strides is a null pointer");
     require(pass.operand_count >= 0 && pass.operand_count <= PK_MAX_OPERANDS,
             "operand_count is out of range");
     require((pass.reductions != 0) == (pass.reduction_count != 0), "there are no reductions, or no count");
     check_block(pass, report);
-    for (int64_t i = 0; i < pass.operand_count; ++i) check_scratch_operand(pass, i, scratch_bytes);
+    for (int64_t i = 0; i < pass.operand_count; ++i) {
+        product(blocks, at<int64_t>(pass.block_strides)[i], "the last block's offset is too large");
+        check_scratch_operand(pass, i, scratch_bytes);
+    }
 }
 
 Request::Request(pk_block_program *programs, int64_t program_count, int64_t blocks, int64_t scratch_bytes,
@@ -67,9 +71,10 @@ Request::Request(pk_block_program *programs, int64_t program_count, int64_t bloc
     : programs(programs), program_count(program_count), blocks(blocks), scratch_bytes(scratch_bytes) {
     require(programs != nullptr, "programs is a null pointer");
     require(program_count >= 0, "program_count is negative");
+    product(program_count, sizeof(pk_block_program), "program_count is too large");
     require(blocks >= 0, "blocks is negative");
     require(scratch_bytes >= 0 && scratch_bytes <= INT64_MAX / 2, "scratch_bytes is out of range");
-    for (int64_t i = 0; i < program_count; ++i) check(programs[i], scratch_bytes, report);
+    for (int64_t i = 0; i < program_count; ++i) check(programs[i], blocks, scratch_bytes, report);
 }
 
 }  // namespace pk::blocks

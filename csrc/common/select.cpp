@@ -18,8 +18,9 @@ SelectRequest::SelectRequest(Encoding encoding, const void *in, int64_t rows, in
       out(out),
       nans(nans) {
     require(rows >= 0 && columns >= 0 && rank_count >= 0, "a count is negative");
-    require(rows == 0 || columns <= INT64_MAX / 8 / rows, "rows times columns is too large");
-    require(rows == 0 || rank_count <= INT64_MAX / 8 / rows, "rows times rank_count is too large");
+    const int64_t most = INT64_MAX / 8 / std::max<int64_t>(rows, 1);  // a row has to fit, too
+    require(columns <= most, "rows times columns is too large");
+    require(rank_count <= most, "rows times rank_count is too large");
     require(rank_rows == 1 || rank_rows == rows, "rank_rows is neither 1 nor rows");
     require(in != nullptr || rows == 0 || columns == 0, "in is a null pointer");
     require(nans != nullptr || rows == 0, "nans is a null pointer");

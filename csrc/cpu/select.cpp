@@ -425,6 +425,7 @@ void select_short(const SelectRequest &request, const Key *in, Key *out, Call &c
 
 template <class Key>
 void launch(const SelectRequest &request, Call &call) {
+    if (request.rows == 0) return;
     const auto *const in = static_cast<const Key *>(request.in);
     auto *const out = static_cast<Key *>(request.out);
     if (request.columns > LONG_ROW) {

@@ -325,9 +325,18 @@ def test_entry(engine):
     assert raw_call(engine, ranks=np.empty(0, np.int64), rank_count=0) == ([[-7, -7]] * 2, [0, 1])
 
 
+def test_no_rows(engine):
+    """Without rows nothing is written, and no memory is taken for the ranks and columns."""
+    nothing = {"rows": 0, "ranks": np.empty(0, np.int64)}
+    assert raw_call(engine, **nothing, rank_count=2**59) == ([[-7, -7]] * 2, [-7, -7])
+    assert raw_call(engine, **nothing, columns=2**59) == ([[-7, -7]] * 2, [-7, -7])
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"rows": 0, "rank_count": 2**62}, "rows times rank_count is too large"),
+        ({"rows": 0, "columns": 2**62}, "rows times columns is too large"),
         ({"rows": -1}, "a count is negative"),
         ({"rank_count": -1}, "a count is negative"),
         ({"columns": 2**62}, "rows times columns is too large"),

@@ -41,3 +41,10 @@ extern "C" int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, 
         request.limits = module->kernel(request.symbol, "kernel '" + request.symbol + "'").limits;
     });
 }
+
+extern "C" int32_t pk_kernel_launcher(uint64_t *launcher) {
+    return pk::guarded([&] {
+        pk::require(launcher != nullptr, "launcher is a null pointer");
+        pk::fail(PK_UNSUPPORTED, "CUDA's runtime launches the kernels of host code");
+    });
+}

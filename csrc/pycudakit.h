@@ -1063,6 +1063,11 @@ typedef struct pk_kernel_limits {
 PK_API int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, int64_t symbol_bytes,
                               int64_t device, pk_kernel_limits *limits);
 
+/* Sets *launcher to the address of the function by which host code that was compiled for the CPU launches its
+ * kernels: a pk_image_launcher, which pycudakit_image.h in the Python package declares. The CUDA library
+ * returns PK_UNSUPPORTED, since CUDA's runtime launches there. */
+PK_API int32_t pk_kernel_launcher(uint64_t *launcher);
+
 #ifdef __cplusplus
 }
 #endif

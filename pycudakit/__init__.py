@@ -221,6 +221,7 @@ if TYPE_CHECKING:
         ReductionKernel,
         SourceModule,
         grid_for,
+        wrap,
     )
 else:
     _lazy.attach(
@@ -237,7 +238,7 @@ else:
             "fusing.composites.statistics": "corrcoef cov",
             "image": "",
             "kernels": "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
-            "ReductionKernel SourceModule grid_for",
+            "ReductionKernel SourceModule grid_for wrap",
             "linalg": "",
             "numpy": "",
             "random": "",
@@ -527,6 +528,7 @@ __all__ = [
     "vdot",
     "vecdot",
     "where",
+    "wrap",
 ]
 
 _lazy.set_public_module(__name__, __all__)

@@ -171,12 +171,9 @@ Shape shape_of(const pk_step &step, const pk_kernel_limits &limits) {
     return shape;
 }
 
-void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits &limits) {
-    const pk_kernel &kernel = run.kernels[step.kernel];
-    const Shape shape = shape_of(step, limits);
-    auto refuse = [&](const std::string &message) {
-        fail(PK_INVALID_ARGUMENT, named(kernel) + ": " + message);
-    };
+void require_shape(const std::string &name, const Shape &shape, int64_t shared,
+                   const pk_kernel_limits &limits) {
+    auto refuse = [&](const std::string &message) { fail(PK_INVALID_ARGUMENT, name + ": " + message); };
     int64_t threads = 1;
     for (int d = 0; d < 3; ++d) {
         const char axis = "xyz"[d];
@@ -191,10 +188,18 @@ void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits
     if (threads > limits.threads)
         refuse("block " + triple(shape.block) + " has " + std::to_string(threads) +
                " threads; this kernel may have " + std::to_string(limits.threads) + " here");
-    if (step.shared < 0 || step.shared > limits.shared)
-        refuse("shared=" + std::to_string(step.shared) + " bytes of dynamic shared memory; from 0 to " +
+    if (shared < 0 || shared > limits.shared)
+        refuse("shared=" + std::to_string(shared) + " bytes of dynamic shared memory; from 0 to " +
                std::to_string(limits.shared) + " are possible here, beside " +
                std::to_string(limits.static_shared) + " that the kernel declares");
+}
+
+void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits &limits) {
+    const pk_kernel &kernel = run.kernels[step.kernel];
+    auto refuse = [&](const std::string &message) {
+        fail(PK_INVALID_ARGUMENT, named(kernel) + ": " + message);
+    };
+    require_shape(named(kernel), shape_of(step, limits), step.shared, limits);
     if (limits.parameters < 0) return;
     if (step.argument_count != limits.parameters)
         refuse("it takes " + std::to_string(limits.parameters) + " arguments, not " +

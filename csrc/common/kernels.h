@@ -108,6 +108,10 @@ struct Shape {
 };
 Shape shape_of(const pk_step &step, const pk_kernel_limits &limits);
 
+// Throws unless the kernel and the device allow this shape and this shared memory. `name` begins the message.
+void require_shape(const std::string &name, const Shape &shape, int64_t shared,
+                   const pk_kernel_limits &limits);
+
 // Throws unless the kernel and the device allow this launch and its arguments. The message has the numbers.
 void require_allowed(const Run &run, const pk_step &step, const pk_kernel_limits &limits);
 

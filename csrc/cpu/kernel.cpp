@@ -43,3 +43,10 @@ extern "C" int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, 
         request.limits = pk::kernels::limits_of(module->kernel(request.symbol));
     });
 }
+
+extern "C" int32_t pk_kernel_launcher(uint64_t *launcher) {
+    return pk::guarded([&] {
+        pk::require(launcher != nullptr, "launcher is a null pointer");
+        *launcher = reinterpret_cast<uint64_t>(&pk::kernels::launch_from_host);
+    });
+}

@@ -529,6 +529,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_open_cublas": (_in(np.uint8), _SIZE, _SIZE_OUT),
     "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_CALL),
     "pk_kernel_info": (_in(IMAGE), _in(np.uint8), _SIZE, _SIZE, _out(LIMITS)),
+    "pk_kernel_launcher": (_out(np.uint64),),
 }
 
 

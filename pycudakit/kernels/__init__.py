@@ -9,6 +9,7 @@ from pycudakit.kernels.module import SourceModule
 from pycudakit.kernels.program import Program
 from pycudakit.kernels.running.transfers import In, InOut, Out
 from pycudakit.kernels.scan_kernel_templates import ExclusiveScanKernel, InclusiveScanKernel
+from pycudakit.kernels.wrapping.library import Library, wrap
 
 __all__ = [
     "ElementwiseKernel",
@@ -17,11 +18,13 @@ __all__ = [
     "In",
     "InOut",
     "InclusiveScanKernel",
+    "Library",
     "Out",
     "Program",
     "ReductionKernel",
     "SourceModule",
     "grid_for",
+    "wrap",
 ]
 
 _lazy.set_public_module(__name__, __all__)

@@ -263,6 +263,7 @@ def call_the_rest():
     LIBRARY.pk_result_allocator(ctypes.byref(number))
     LIBRARY.pk_pinned_take(5000, ctypes.byref(number))
     LIBRARY.pk_pinned_return(number.value)
+    LIBRARY.pk_kernel_launcher(np.zeros(1, np.uint64))
     LIBRARY.pk_open_cublas(np.frombuffer(b"/no/such/library", np.uint8), 16, ctypes.byref(size))
     LIBRARY.pk_run_plan(abi.PLAN_BODY(lambda _: 0), None)
     x, out = np.ones(100), ctypes.c_int32()

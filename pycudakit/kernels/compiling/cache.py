@@ -28,7 +28,13 @@ from pycudakit._native.version import __version__
 from pycudakit.kernels.compiling import disk_cache, include_tracking, path_security
 from pycudakit.kernels.compiling.source import Binary, Compiled, Source
 
-_COMPILERS = {"cuda": "pycudakit.kernels.compiling.nvrtc", "cpu": "pycudakit.kernels.compiling.host_compiler"}
+# The compilers of kernels by engine, and those of wrapped sources, whose host code is compiled, too.
+_COMPILERS = {
+    "cuda": "pycudakit.kernels.compiling.nvrtc",
+    "cpu": "pycudakit.kernels.compiling.host_compiler",
+    "wrapped cuda": "pycudakit.kernels.wrapping.cuda_build",
+    "wrapped cpu": "pycudakit.kernels.wrapping.cpu_build",
+}
 _MAX_ENTRIES = 256  # in memory
 _FORMAT_VERSION = 2  # of the disk cache
 
@@ -126,7 +132,7 @@ def _loaded(
 ) -> _CacheEntry:
     binary_key = hashlib.sha256(key + hashlib.sha256(entry.data).digest()).digest()[:16]
     data = entry.data
-    if engine == "cpu":  # the CPU library loads a file by its path
+    if engine != "cuda":  # a shared library is loaded by its path
         if folder is None or not path_security.runs_code(folder):
             folder = disk_cache.private_folder()
             disk_cache.write(folder, key, entry)
@@ -177,7 +183,7 @@ class _CacheEntry:
         if self.read is None or not include_tracking.are_unchanged(self.read, self.made):
             return False
         binary = self.loaded.binary
-        return binary.engine != "cpu" or os.path.exists(binary.data)  # the disk cache may have been cleared
+        return binary.engine == "cuda" or os.path.exists(binary.data)  # the disk cache may have been cleared
 
 
 class _MemoryCache:

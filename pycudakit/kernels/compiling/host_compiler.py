@@ -25,7 +25,7 @@ from pycudakit.kernels.compiling import cuda_to_cpp, extern_c
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
 from pycudakit.kernels.compiling.source import Compiled, Source
 
-_HEADERS = Path(__file__).parent / "include"
+HEADERS = Path(__file__).parent / "include"  # of the dialect
 _FLAGS = [
     *("-std=c++17", "-fPIC", "-O3", "-pipe", "-fstack-clash-protection"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
@@ -95,13 +95,13 @@ def _compiled(source: Source, directory: str) -> Compiled:
     if source.debug:
         command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
     rule = str(Path(directory) / "kernels.d")
-    command += [f"-I{_HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
-    log = _run(command, source.name, directory)
+    command += [f"-I{HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
+    _, log = run(command, source.name, directory)
     # Linked separately: the functions of the checks are in our headers, not in the sanitizer's library.
-    _run([*compiler, "-shared", *_linking(), compiled, "-o", library], source.name, directory)
+    run([*compiler, "-shared", *_linking(), compiled, "-o", library], source.name, directory)
     symbols = {kernel.name: kernel.name for kernel in source.kernels}
     try:
-        return Compiled(Path(library).read_bytes(), symbols, log, _dependencies_of(Path(rule), directory))
+        return Compiled(Path(library).read_bytes(), symbols, log, dependencies_of(Path(rule), directory))
     except FileNotFoundError as error:
         raise errors.CompileError(
             f"{shlex.join(compiler)} succeeded, but did not write {Path(error.filename).name}; "
@@ -109,7 +109,34 @@ def _compiled(source: Source, directory: str) -> Compiled:
         ) from None
 
 
-def _dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:
+def compile_host_code(text: str, source: Source, directory: str, libraries: Sequence[str] = ()) -> Compiled:
+    """Compile a translated source that has host code of its own, with exceptions and C++'s headers.
+
+    Parameters
+    ----------
+    text
+        The translation.
+    directory
+        A folder for the compiler's files.
+    libraries
+        Options for the linker: ``["-lm"]``.
+    """
+    compiler = _compiler()
+    path, compiled, library = (str(Path(directory) / f"wrapped.{end}") for end in ("cpp", "o", "so"))
+    Path(path).write_text(text, encoding="utf-8")
+    pairs, others = preprocessing(source.options)
+    folders = [folder for option, folder in pairs if option == "-I"]
+    rule = str(Path(directory) / "wrapped.d")
+    command = [*compiler, *_FLAGS, "-fexceptions", *_QUIET[_kind(tuple(compiler))], *_tuning()]
+    command += [option for option in others if option.startswith("-std=")]
+    command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
+    command += ["-DPK_HOST_CODE", f"-I{HEADERS}", "-MMD", "-MF", rule, "-c", path, "-o", compiled]
+    _, log = run(command, source.name, directory)
+    run([*compiler, "-shared", *_linking(), compiled, *libraries, "-o", library], source.name, directory)
+    return Compiled(Path(library).read_bytes(), {}, log, dependencies_of(Path(rule), directory))
+
+
+def dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:
     """Return the dependencies in a make rule, where spaces, # and $ are escaped, except our own files."""
     _, _, files = rule.read_text(encoding="utf-8", errors="surrogateescape").partition(": ")
     found = (
@@ -117,7 +144,7 @@ def _dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:
         for word in re.findall(r"(?:\\.|[^\s\\])+", files.replace("\\\n", " "))
     )
     read = dict.fromkeys(os.path.normpath(os.path.join(directory, path)) for path in found)
-    return tuple(path for path in read if not path.startswith((directory + os.sep, str(_HEADERS) + os.sep)))
+    return tuple(path for path in read if not path.startswith((directory + os.sep, str(HEADERS) + os.sep)))
 
 
 def folders() -> tuple[str, ...]:
@@ -143,7 +170,7 @@ def _fingerprint(*environment: str) -> str:
             real = os.path.realpath(executable)
             about = os.stat(real)
             rule.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
-    for file in sorted(path for path in _HEADERS.rglob("*") if path.is_file()):
+    for file in sorted(path for path in HEADERS.rglob("*") if path.is_file()):
         rule.update(file.read_bytes())
     our_files = (Path(__file__), Path(cuda_to_cpp.__file__), Path(extern_c.__file__))
     rule.update(b"".join(file.read_bytes() for file in our_files))
@@ -255,7 +282,8 @@ def _limit() -> float | None:
     return seconds or None
 
 
-def _run(command: list[str], name: str, directory: str) -> str:
+def run(command: list[str], name: str, directory: str | None) -> tuple[str, str]:
+    """Run a compiler; return its output and its log, or raise `CompileError` with the log."""
     try:
         done = _output(command, directory)
     except OSError as error:
@@ -275,7 +303,7 @@ def _run(command: list[str], name: str, directory: str) -> str:
         raise errors.CompileError(
             f"{name} does not compile with {command[0]}:\n{rule}{_remedy(log, command)}"
         )
-    return log
+    return done.stdout, log
 
 
 def _remedy(log: str, command: Sequence[str]) -> str:
@@ -283,7 +311,7 @@ def _remedy(log: str, command: Sequence[str]) -> str:
     missing = re.search(r"fatal error: '?([^\s:']+)'?(?:: No such file or directory| file not found)", log)
     if missing is None:
         return ""
-    searched = [word[2:] for word in command if word.startswith("-I") and word != f"-I{_HEADERS}"]
+    searched = [word[2:] for word in command if word.startswith("-I") and word != f"-I{HEADERS}"]
     looked = ", ".join(searched) or "the compiler's own folders"
     return f"\n{missing[1]} is not in {looked}: name its folder in include_dirs"
 
@@ -292,7 +320,7 @@ def _prologue(source: Source) -> Iterator[str]:
     """Yield the lines before a source: our headers, then the user's macros, which must not affect these."""
     yield '#include "pycudakit_cuda.h"'
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
-        if (_HEADERS / name).is_file():
+        if (HEADERS / name).is_file():
             yield f"#include <{name}>"
     yield from directives(preprocessing(source.options)[0])
     names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)

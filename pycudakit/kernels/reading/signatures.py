@@ -31,6 +31,33 @@ class _Declared:
     line: int
 
 
+@dataclass(frozen=True, slots=True)
+class HostFunction:
+    """A function of the host, as its definition or a prototype declares it.
+
+    Parameters
+    ----------
+    name
+        The name, qualified by its namespaces.
+    result
+        The tokens before the name, without ``extern "C"``.
+    parameters
+        The tokens of each parameter.
+    line
+        The line of the name.
+    has_c_linkage, is_defined, is_template
+        Whether it is in ``extern "C"``, has a body, and is a template.
+    """
+
+    name: str
+    result: list[Token]
+    parameters: list[list[Token]]
+    line: int
+    has_c_linkage: bool
+    is_defined: bool
+    is_template: bool
+
+
 @dataclass(slots=True)
 class Declarations:
     """The declarations of a source.
@@ -41,10 +68,16 @@ class Declarations:
         The file's name for messages.
     variables
         The ``__constant__`` and ``__device__`` variables, which `symbols=` may set.
+    functions
+        The functions of the host at file scope, each declaration of its own.
+    structs
+        The tokens of the bodies of structs, by the structs' names.
     """
 
     file: str
     variables: dict[str, Parameter] = field(default_factory=dict)
+    functions: list[HostFunction] = field(default_factory=list)
+    structs: dict[str, list[Token]] = field(default_factory=dict)
     _kernels: dict[str, _Declared] = field(default_factory=dict)
     _types: dict[str, list[Token]] = field(default_factory=dict)
     _signatures: dict[str, Signature] = field(default_factory=dict)
@@ -53,6 +86,16 @@ class Declarations:
     def kernels(self) -> tuple[str, ...]:
         """The names of all kernels; those of templates with their parameters, ``"scale<T>"``."""
         return tuple(map(_title, self._kernels.values()))
+
+    @property
+    def types(self) -> Mapping[str, list[Token]]:
+        """The tokens that each ``typedef`` or ``using`` of a type means."""
+        return self._types
+
+    def template_parameters(self, name: str) -> int:
+        """Return how many parameters a kernel's template has; 0 if it is none."""
+        template = self._kernels[self._full_name(name)].template
+        return 0 if template is None else len(template)
 
     @property
     def plain(self) -> tuple[Signature, ...]:
@@ -143,23 +186,23 @@ class _Reader:
     def __init__(self, declarations: Declarations) -> None:
         self._declarations = declarations
 
-    def read(self, tokens: Sequence[Token], scope: str) -> None:
+    def read(self, tokens: Sequence[Token], scope: str, has_c_linkage: bool = False) -> None:
         start = at = 0
         while at < len(tokens):
             text = tokens[at].text
             if text == ";":
-                self._declaration(tokens[start:at], scope)
+                self._declaration(tokens[start:at], scope, has_c_linkage)
             elif text == "{":
                 end = preprocessor.closing(tokens, at)
                 head = tokens[start:at]
                 inner = _inner_scope(head, scope)
                 if inner is not None:
-                    self.read(tokens[at + 1 : end], inner)
+                    self.read(tokens[at + 1 : end], inner, _linkage(head, has_c_linkage))
                 elif not _is_function(head):
                     at = end + 1  # the body of a class, or an initializer: the declaration goes on
                     continue
                 else:
-                    self._declaration(head, scope)
+                    self._declaration(head, scope, has_c_linkage, is_defined=True)
                 at = end
             elif text in ("(", "["):
                 at = preprocessor.closing(tokens, at) + 1
@@ -170,7 +213,12 @@ class _Reader:
             at += 1
             start = at
 
-    def _declaration(self, tokens: Sequence[Token], scope: str) -> None:
+    def _declaration(
+        self, tokens: Sequence[Token], scope: str, has_c_linkage: bool, is_defined: bool = False
+    ) -> None:
+        if len(tokens) > 2 and tokens[0].text == "extern" and tokens[1].text.startswith('"'):
+            has_c_linkage = _linkage(tokens[:2], has_c_linkage)
+            tokens = tokens[2:]
         words = [token.text for token in tokens]
         template = None
         while words[:1] == ["template"] and words[1:2] == ["<"]:
@@ -189,6 +237,45 @@ class _Reader:
                 self._declarations._types[names[0]] = [Token("int", tokens[0].line)]  # noqa: SLF001
         elif {"__constant__", "__device__", "__managed__"} & {*words} and template is None:
             self._variables(tokens)
+        elif words[:1] == ["struct"] and "{" in words:
+            if words.index("{") == 2:  # it has a name, and no base
+                self._struct(words[1], tokens)
+        else:
+            self._function(tokens, scope, has_c_linkage, is_defined, template is not None)
+
+    def _struct(self, name: str, tokens: Sequence[Token]) -> None:
+        brace = first(tokens, "{")
+        end = preprocessor.closing(tokens, brace)
+        self._declarations.structs[name] = list(tokens[brace + 1 : end])
+
+    def _function(
+        self,
+        tokens: Sequence[Token],
+        scope: str,
+        has_c_linkage: bool,
+        is_defined: bool,
+        is_template: bool,
+    ) -> None:
+        """Record ``void scale(float *x, int n)``; a variable, a class or a static function is none."""
+        tokens = without_attributes(tokens)
+        at = first(tokens, "(")
+        words = {token.text for token in tokens[: at + 1]}
+        is_function = 0 < at < len(tokens) - 1 and tokens[at - 1].is_name and "=" not in words
+        if not is_function or words & {"static", "using", "typedef", "operator", "friend"}:
+            return
+        if "__device__" in words and "__host__" not in words:
+            return
+        name, result = tokens[at - 1], [token for token in tokens[: at - 1] if token.text != "extern"]
+        if not result or result[-1].text in ("::", "~"):  # a macro's call, or a member of a class
+            return
+        parameters, _ = preprocessor.arguments(tokens, at)
+        if [[token.text for token in one] for one in parameters] == [["void"]]:
+            parameters = []
+        self._declarations.functions.append(
+            HostFunction(
+                scope + name.text, result, parameters, name.line, has_c_linkage, is_defined, is_template
+            )
+        )
 
     def _kernel(self, tokens: Sequence[Token], template: list[list[Token]] | None, scope: str) -> None:
         at = 0
@@ -218,6 +305,8 @@ class _Reader:
         types = self._declarations._types  # noqa: SLF001
         if "{" in words:
             types.pop(name, None)
+            if words[0] == "struct":
+                self._struct(name, tokens)
             if words[0] == "enum":
                 types[name] = [Token("int", tokens[index].line)]
         elif words not in (["struct", name], ["class", name], ["union", name]):
@@ -237,6 +326,12 @@ class _Reader:
                 continue  # the compiler will report it
             if variable.name:
                 self._declarations.variables[variable.name] = variable
+
+
+def _linkage(head: Sequence[Token], outer: bool) -> bool:
+    """Return whether declarations in the braces after `head` have C linkage, as in ``extern "C" {``."""
+    words = [token.text for token in head]
+    return words[1] == '"C"' if words[:1] == ["extern"] and len(words) == 2 else outer
 
 
 def _inner_scope(head: Sequence[Token], scope: str) -> str | None:

@@ -3,7 +3,8 @@
 #pragma GCC system_header
 
 // C's <math.h>: C++'s takes longer to compile than most kernels. pycudakit_math.h has the overloads.
-#if __has_include(<bits/c++config.h>)
+// With PK_HOST_CODE, for sources with host code of their own, they are C++'s.
+#if __has_include(<bits/c++config.h>) && !defined(PK_HOST_CODE)
 #define _GLIBCXX_INCLUDE_NEXT_C_HEADERS
 #include_next <math.h>
 #include_next <stdlib.h>
@@ -59,4 +60,8 @@
 
 #if defined(PK_CHECKED)
 #include "pycudakit_checks.h"
+#endif
+
+#if defined(PK_HOST_CODE)
+#include "pycudakit_runtime.h"
 #endif

@@ -64,4 +64,16 @@ struct pk_image_table {
 };
 
 typedef const struct pk_image_table *(*pk_image_function)(void);
+
+// A launch by the host code of a source: `kernel<<<grid, block, shared>>>(...)`.
+struct pk_image_launch {
+    const struct pk_image_kernel *kernel;
+    void *const *arguments;
+    int64_t grid[3], block[3];
+    int64_t shared;  // bytes of dynamic shared memory
+};
+
+// Runs a launch, and returns a status of pycudakit.h; *message is then the reason, until the thread's next
+// call.
+typedef int32_t (*pk_image_launcher)(const struct pk_image_launch *, const char **message);
 }

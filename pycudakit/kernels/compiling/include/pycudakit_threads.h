@@ -49,17 +49,30 @@ struct pk_place {
 };
 extern "C" {
 PK_HIDDEN void __ubsan_handle_divrem_overflow(const pk_place *place, uint64_t, uint64_t) {
-    pk_stop("divides an integer by zero", (int)place->line);
+    if (pk_now != nullptr) pk_stop("divides an integer by zero", (int)place->line);
 }
 }
 
 #undef assert
-#if defined(NDEBUG)
+#if defined(PK_HOST_CODE) && !defined(NDEBUG)
+// In host code, C's own.
+static inline void pk_failed_assert(const char *condition, const char *why, int line, const char *file,
+                                    const char *function) {
+    if (pk_now != nullptr) pk_stop(why, line);
+    fprintf(stderr, "%s:%d: %s: Assertion `%s' failed.\n", file, line, function, condition);
+    abort();
+}
+#define assert(condition) \
+    ((condition)          \
+         ? (void)0        \
+         : pk_failed_assert(#condition, "failed assert(" #condition ")", __LINE__, __FILE__, __func__))
+#elif defined(NDEBUG)
 #define assert(condition) ((void)0)
 #else
 #define assert(condition) ((condition) ? (void)0 : pk_stop("failed assert(" #condition ")"))
 #endif
 
+#if !defined(PK_HOST_CODE)
 __attribute__((format(printf, 1, 2))) static inline int pk_printf(const char *format, ...) {
     char few[512];
     va_list values, again;
@@ -78,6 +91,7 @@ __attribute__((format(printf, 1, 2))) static inline int pk_printf(const char *fo
     return length;
 }
 #define printf(...) pk_printf(__VA_ARGS__)
+#endif
 
 static inline long long clock64() {
 #if defined(__x86_64__)
@@ -90,7 +104,9 @@ static inline long long clock64() {
     return 0;
 #endif
 }
+#if !defined(PK_HOST_CODE)
 #define clock() ((int)clock64())
+#endif
 
 // Dynamic shared memory: the translation of `extern __shared__ T name[]`.
 static inline void *pk_dynamic() { return pk_now->shared; }
@@ -113,6 +129,15 @@ static inline void pk_enter(pk_context *context) {
     blockDim = dim3(context->block[0], context->block[1], context->block[2]);
     gridDim = dim3(context->grid[0], context->grid[1], context->grid[2]);
 }
+
+#if defined(PK_HOST_CODE)
+struct pk_configuration {
+    dim3 grid, block;
+    size_t shared;
+};
+static void pk_run_launch(const pk_image_kernel &kernel, void **arguments,
+                          const pk_configuration &configuration);
+#endif
 
 template <auto kernel>
 struct pk_entry;
@@ -171,6 +196,20 @@ struct pk_entry<kernel> {
         (void)i, (void)arguments;
         One{pk_argument<P>(arguments[i++])...};
     }
+
+#if defined(PK_HOST_CODE)
+    // A launch by host code.
+    template <bool waits>
+    struct Launch {
+        pk_configuration configuration;
+        const char *name;
+        void operator()(P... values) const {
+            static const pk_image_kernel entry = waits ? pk_waits(name) : pk_loops(name);
+            void *arguments[] = {(void *)&values..., nullptr};
+            pk_run_launch(entry, arguments, configuration);
+        }
+    };
+#endif
 
     static constexpr pk_image_kernel pk_waits(const char *symbol) {
         return {symbol, count, bytes, 1, nullptr, thread};

@@ -1,0 +1,419 @@
+// CUDA's runtime API for host code that runs on the CPU: device memory is host memory whose allocations are
+// known, streams run at once, and launches go to the engine.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+
+enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidSymbol = 13,
+    cudaErrorInvalidDevicePointer = 17,
+    cudaErrorInvalidMemcpyDirection = 21,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorAssert = 710,
+    cudaErrorLaunchFailure = 719,
+    cudaErrorNotSupported = 801,
+    cudaErrorUnknown = 999
+};
+typedef enum cudaError cudaError_t;
+
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost = 0,
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3,
+    cudaMemcpyDefault = 4
+};
+
+struct CUstream_st {
+    int device;
+};
+typedef struct CUstream_st *cudaStream_t;
+struct CUevent_st {
+    std::chrono::steady_clock::time_point time;
+    bool recorded;
+};
+typedef struct CUevent_st *cudaEvent_t;
+
+enum {
+    cudaStreamDefault = 0,
+    cudaStreamNonBlocking = 1,
+    cudaEventDefault = 0,
+    cudaEventBlockingSync = 1,
+    cudaEventDisableTiming = 2,
+    cudaHostAllocDefault = 0,
+    cudaHostAllocPortable = 1,
+    cudaHostAllocMapped = 2,
+    cudaMemAttachGlobal = 1
+};
+
+struct cudaDeviceProp {
+    char name[256];
+    size_t totalGlobalMem, sharedMemPerBlock, totalConstMem, sharedMemPerBlockOptin, memPitch;
+    int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], clockRate, major, minor;
+    int multiProcessorCount, maxThreadsPerMultiProcessor, concurrentKernels, unifiedAddressing, managedMemory;
+    int memoryClockRate, memoryBusWidth, l2CacheSize, integrated, canMapHostMemory, asyncEngineCount;
+};
+
+// ---- State ----
+
+struct pk_allocation {
+    size_t bytes;
+    bool on_device, on_host;
+};
+
+struct pk_runtime {
+    std::mutex mutex;
+    std::map<uintptr_t, pk_allocation> allocations;
+    pk_image_launcher launcher = nullptr;
+
+    // Returns whether [address, address + bytes) is device memory: 1; host memory: 0; or exceeds its
+    // allocation: -1.
+    int location(const void *address, size_t bytes) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        auto next = allocations.upper_bound((uintptr_t)address);
+        if (next == allocations.begin()) return 0;
+        const auto &[begin, allocation] = *--next;
+        const uintptr_t offset = (uintptr_t)address - begin;
+        if (offset >= allocation.bytes) return 0;
+        if (bytes > allocation.bytes - offset) return -1;
+        return allocation.on_host ? 2 : 1;
+    }
+};
+
+static inline pk_runtime &pk_runtime_state() {
+    static pk_runtime *state = new pk_runtime;  // never destroyed: static objects may free memory at exit
+    return *state;
+}
+
+// The last error, that of a kernel that has failed, and why it has.
+static thread_local cudaError_t pk_last_cuda_error = cudaSuccess, pk_kernel_error = cudaSuccess;
+static thread_local std::string *pk_error_text = nullptr;
+
+static inline cudaError_t pk_returned(cudaError_t error) {
+    if (error != cudaSuccess) pk_last_cuda_error = error;
+    return error;
+}
+
+static inline const char *cudaGetErrorString(cudaError_t error) {
+    switch (error) {
+        case cudaSuccess: return "no error";
+        case cudaErrorInvalidValue: return "invalid argument";
+        case cudaErrorMemoryAllocation: return "out of memory";
+        case cudaErrorInitializationError: return "initialization error";
+        case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+        case cudaErrorInvalidSymbol: return "invalid device symbol";
+        case cudaErrorInvalidDevicePointer: return "invalid device pointer";
+        case cudaErrorInvalidMemcpyDirection: return "invalid copy direction for memcpy";
+        case cudaErrorInsufficientDriver:
+            return "CUDA driver version is insufficient for CUDA runtime version";
+        case cudaErrorNoDevice: return "no CUDA-capable device is detected";
+        case cudaErrorInvalidDevice: return "invalid device ordinal";
+        case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+        case cudaErrorNotReady: return "device not ready";
+        case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+        case cudaErrorAssert: return "device-side assert triggered";
+        case cudaErrorLaunchFailure: return "unspecified launch failure";
+        case cudaErrorNotSupported: return "operation not supported";
+        default: return "unknown error";
+    }
+}
+static inline const char *cudaGetErrorName(cudaError_t error) {
+    switch (error) {
+#define PK_NAME(name) \
+    case name: return #name;
+        PK_NAME(cudaSuccess)
+        PK_NAME(cudaErrorInvalidValue)
+        PK_NAME(cudaErrorMemoryAllocation)
+        PK_NAME(cudaErrorInitializationError)
+        PK_NAME(cudaErrorInvalidConfiguration)
+        PK_NAME(cudaErrorInvalidSymbol)
+        PK_NAME(cudaErrorInvalidDevicePointer)
+        PK_NAME(cudaErrorInvalidMemcpyDirection)
+        PK_NAME(cudaErrorInsufficientDriver)
+        PK_NAME(cudaErrorNoDevice)
+        PK_NAME(cudaErrorInvalidDevice)
+        PK_NAME(cudaErrorInvalidResourceHandle)
+        PK_NAME(cudaErrorNotReady)
+        PK_NAME(cudaErrorIllegalAddress)
+        PK_NAME(cudaErrorAssert)
+        PK_NAME(cudaErrorLaunchFailure)
+        PK_NAME(cudaErrorNotSupported)
+#undef PK_NAME
+        default: return "cudaErrorUnknown";
+    }
+}
+static inline cudaError_t cudaPeekAtLastError() { return pk_last_cuda_error; }
+static inline cudaError_t cudaGetLastError() {
+    const cudaError_t error = pk_last_cuda_error;
+    pk_last_cuda_error = cudaSuccess;
+    return error;
+}
+static inline cudaError_t pk_synchronized() {
+    const cudaError_t error = pk_kernel_error;
+    pk_kernel_error = cudaSuccess;
+    return pk_returned(error);
+}
+static inline cudaError_t cudaDeviceSynchronize() { return pk_synchronized(); }
+static inline cudaError_t cudaThreadSynchronize() { return pk_synchronized(); }
+static inline cudaError_t cudaDeviceReset() { return pk_synchronized(); }
+
+// ---- Memory ----
+
+static inline cudaError_t pk_allocate(void **address, size_t bytes, bool on_device, bool on_host) {
+    if (address == nullptr) return pk_returned(cudaErrorInvalidValue);
+    *address = nullptr;
+    if (bytes == 0) return cudaSuccess;
+    if (bytes > (size_t)1 << 47) return pk_returned(cudaErrorMemoryAllocation);
+    void *const memory = ::operator new(bytes, std::align_val_t(256), std::nothrow);
+    if (memory == nullptr) return pk_returned(cudaErrorMemoryAllocation);
+    pk_runtime &state = pk_runtime_state();
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    state.allocations[(uintptr_t)memory] = {bytes, on_device, on_host};
+    *address = memory;
+    return cudaSuccess;
+}
+static inline cudaError_t pk_deallocate(void *address, bool on_host) {
+    if (address == nullptr) return cudaSuccess;
+    pk_runtime &state = pk_runtime_state();
+    {
+        const std::lock_guard<std::mutex> lock(state.mutex);
+        const auto found = state.allocations.find((uintptr_t)address);
+        if (found == state.allocations.end() || (on_host ? !found->second.on_host : !found->second.on_device))
+            return pk_returned(cudaErrorInvalidValue);
+        state.allocations.erase(found);
+    }
+    ::operator delete(address, std::align_val_t(256));
+    return cudaSuccess;
+}
+template <class T>
+static inline cudaError_t cudaMalloc(T **address, size_t bytes) {
+    return pk_allocate((void **)address, bytes, true, false);
+}
+template <class T>
+static inline cudaError_t cudaMallocAsync(T **address, size_t bytes, cudaStream_t) {
+    return pk_allocate((void **)address, bytes, true, false);
+}
+template <class T>
+static inline cudaError_t cudaMallocHost(T **address, size_t bytes, unsigned int = 0) {
+    return pk_allocate((void **)address, bytes, false, true);
+}
+template <class T>
+static inline cudaError_t cudaHostAlloc(T **address, size_t bytes, unsigned int) {
+    return pk_allocate((void **)address, bytes, false, true);
+}
+template <class T>
+static inline cudaError_t cudaMallocManaged(T **address, size_t bytes, unsigned int = cudaMemAttachGlobal) {
+    return pk_allocate((void **)address, bytes, true, true);
+}
+static inline cudaError_t cudaFree(void *address) { return pk_deallocate(address, false); }
+static inline cudaError_t cudaFreeAsync(void *address, cudaStream_t) { return pk_deallocate(address, false); }
+static inline cudaError_t cudaFreeHost(void *address) { return pk_deallocate(address, true); }
+static inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    *free = *total = (size_t)8 << 30;
+    return cudaSuccess;
+}
+
+// Whether memory at a location (see pk_runtime::location) may be an operand on the device, or on the host.
+static inline bool pk_fits(int location, bool on_device) {
+    return location == 2 || location == (on_device ? 1 : 0);
+}
+static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    if (const cudaError_t error = pk_synchronized()) return error;
+    if (bytes == 0) return cudaSuccess;
+    if (to == nullptr || from == nullptr) return pk_returned(cudaErrorInvalidValue);
+    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
+        return pk_returned(cudaErrorInvalidMemcpyDirection);
+    const int target = pk_runtime_state().location(to, bytes);
+    const int source = pk_runtime_state().location(from, bytes);
+    const bool fits =
+        kind == cudaMemcpyDefault
+            ? target >= 0 && source >= 0
+            : pk_fits(target, kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
+                  pk_fits(source, kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice);
+    if (!fits) return pk_returned(cudaErrorInvalidValue);
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
+                                          cudaStream_t = nullptr) {
+    return cudaMemcpy(to, from, bytes, kind);
+}
+static inline cudaError_t cudaMemset(void *to, int byte, size_t bytes) {
+    if (const cudaError_t error = pk_synchronized()) return error;
+    if (bytes == 0) return cudaSuccess;
+    if (!pk_fits(pk_runtime_state().location(to, bytes), true)) return pk_returned(cudaErrorInvalidValue);
+    memset(to, byte, bytes);
+    return cudaSuccess;
+}
+static inline cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t = nullptr) {
+    return cudaMemset(to, byte, bytes);
+}
+template <class T>
+static inline cudaError_t cudaMemcpyToSymbol(T &symbol, const void *from, size_t bytes, size_t offset = 0,
+                                             cudaMemcpyKind = cudaMemcpyHostToDevice) {
+    if (offset > sizeof(T) || bytes > sizeof(T) - offset) return pk_returned(cudaErrorInvalidValue);
+    memcpy((char *)&symbol + offset, from, bytes);
+    return cudaSuccess;
+}
+template <class T>
+static inline cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0,
+                                               cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    if (offset > sizeof(T) || bytes > sizeof(T) - offset) return pk_returned(cudaErrorInvalidValue);
+    memcpy(to, (const char *)&symbol + offset, bytes);
+    return cudaSuccess;
+}
+
+// ---- Streams and events ----
+
+static inline cudaError_t cudaStreamCreate(cudaStream_t *stream) {
+    *stream = new CUstream_st{0};
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int) {
+    return cudaStreamCreate(stream);
+}
+static inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned int, int) {
+    return cudaStreamCreate(stream);
+}
+static inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    if (stream == nullptr) return pk_returned(cudaErrorInvalidResourceHandle);
+    delete stream;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return pk_synchronized(); }
+static inline cudaError_t cudaStreamQuery(cudaStream_t) { return pk_synchronized(); }
+static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int = 0) {
+    return cudaSuccess;
+}
+static inline cudaError_t cudaEventCreate(cudaEvent_t *event) {
+    *event = new CUevent_st{{}, false};
+    return cudaSuccess;
+}
+static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int) {
+    return cudaEventCreate(event);
+}
+static inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = nullptr) {
+    if (event == nullptr) return pk_returned(cudaErrorInvalidResourceHandle);
+    *event = {std::chrono::steady_clock::now(), true};
+    return cudaSuccess;
+}
+static inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return pk_synchronized(); }
+static inline cudaError_t cudaEventQuery(cudaEvent_t) { return pk_synchronized(); }
+static inline cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end) {
+    if (start == nullptr || end == nullptr || !start->recorded || !end->recorded)
+        return pk_returned(cudaErrorInvalidResourceHandle);
+    *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+    return cudaSuccess;
+}
+static inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    if (event == nullptr) return pk_returned(cudaErrorInvalidResourceHandle);
+    delete event;
+    return cudaSuccess;
+}
+
+// ---- Devices ----
+
+static inline cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 1;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaGetDevice(int *device) {
+    *device = 0;
+    return cudaSuccess;
+}
+static inline cudaError_t cudaSetDevice(int device) {
+    return device == 0 ? cudaSuccess : pk_returned(cudaErrorInvalidDevice);
+}
+static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
+    if (device != 0) return pk_returned(cudaErrorInvalidDevice);
+    *properties = {};
+    strcpy(properties->name, "pycudakit's CPU engine");
+    properties->totalGlobalMem = (size_t)8 << 30;
+    properties->sharedMemPerBlock = 48 << 10;
+    properties->sharedMemPerBlockOptin = 227 << 10;
+    properties->totalConstMem = 64 << 10;
+    properties->regsPerBlock = 65536;
+    properties->warpSize = PK_WARP;
+    properties->maxThreadsPerBlock = properties->maxThreadsPerMultiProcessor = 1024;
+    properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
+    properties->maxThreadsDim[2] = 64;
+    properties->maxGridSize[0] = 2147483647;
+    properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
+    properties->major = __CUDA_ARCH__ / 100;
+    properties->minor = __CUDA_ARCH__ / 10 % 10;
+    properties->multiProcessorCount = 1;
+    properties->unifiedAddressing = properties->managedMemory = properties->concurrentKernels = 1;
+    return cudaSuccess;
+}
+
+// ---- Launches ----
+
+static void pk_run_launch(const pk_image_kernel &kernel, void **arguments, const pk_configuration &given) {
+    if (pk_kernel_error != cudaSuccess) return;  // a launch after a kernel that failed
+    const pk_image_launch launch = {&kernel,
+                                    arguments,
+                                    {given.grid.x, given.grid.y, given.grid.z},
+                                    {given.block.x, given.block.y, given.block.z},
+                                    (int64_t)given.shared};
+    const char *message = "";
+    const int32_t status = pk_runtime_state().launcher(&launch, &message);
+    pk_now = nullptr;
+    if (status == 0) return;
+    if (pk_error_text == nullptr) pk_error_text = new std::string;
+    *pk_error_text = message;
+    const bool is_assert = pk_error_text->find("failed assert(") != std::string::npos;
+    if (status == 1) {
+        pk_last_cuda_error = cudaErrorInvalidConfiguration;
+    } else if (status == 2) {
+        pk_last_cuda_error = cudaErrorMemoryAllocation;
+    } else {
+        pk_kernel_error = is_assert ? cudaErrorAssert : cudaErrorLaunchFailure;
+    }
+}
+
+template <bool waits, auto kernel>
+static inline auto pk_launch(const char *name, dim3 grid, dim3 block, size_t shared = 0,
+                             cudaStream_t = nullptr) {
+    return typename pk_entry<kernel>::template Launch<waits>{{grid, block, shared}, name};
+}
+
+// A launch of a template whose arguments are deduced. The callable is the first argument of the entry.
+template <class Callable, class... P>
+static inline void pk_call(Callable callable, P... values) {
+    callable(values...);
+}
+template <bool waits, class Callable>
+struct pk_deduced_launch {
+    Callable callable;
+    pk_configuration configuration;
+    const char *name;
+    template <class... P>
+    void operator()(P... values) const {
+        using Entry = pk_entry<(&pk_call<Callable, P...>)>;
+        typename Entry::template Launch<waits>{configuration, name}(callable, values...);
+    }
+};
+template <bool waits, class Callable>
+static inline auto pk_launch_deduced(Callable callable, const char *name, dim3 grid, dim3 block,
+                                     size_t shared = 0, cudaStream_t = nullptr) {
+    return pk_deduced_launch<waits, Callable>{callable, {grid, block, shared}, name};
+}
+
+// Called by the loader, with the engine's function.
+extern "C" __attribute__((visibility("default"), used)) void pk_set_launcher(pk_image_launcher launcher) {
+    pk_runtime_state().launcher = launcher;
+}

@@ -74,6 +74,7 @@ def translated(wrapped: WrappedSource, source: Source) -> str:
     includes = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE)
     lines = [
         '#include "pycudakit_cuda.h"',
+        table.header(),
         *(f"#include <{name}>" for name in includes if (host_compiler.HEADERS / name).is_file()),
         *directives(preprocessing(source.options)[0]),
         f"{line_directive(1, source.name)}{text}",

@@ -21,6 +21,7 @@ _MISSING = (
     '"pycudakit[wrap]", or '
     "install the CUDA toolkit, or set CUDACXX to nvcc"
 )
+_SYSTEM = Path("/usr/local/cuda/bin/nvcc")
 _FLAGS = ("-shared", "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden")
 
 
@@ -46,9 +47,8 @@ def nvcc() -> str:
     found = shutil.which("nvcc")
     if found is not None:
         return found
-    system = Path("/usr/local/cuda/bin/nvcc")
-    if os.access(system, os.X_OK):
-        return str(system)
+    if os.access(_SYSTEM, os.X_OK):
+        return str(_SYSTEM)
     raise errors.CompileError(_MISSING)
 
 
@@ -95,7 +95,7 @@ def _version(path: str) -> str:
 def text(source: Source) -> str:
     """Return a source with its table of functions, for nvcc."""
     wrapped = declarations.read(source.text, source.name, source.options, source.include_dirs)
-    return f"{line_directive(1, source.name)}{source.text}\n{table.text(wrapped)}"
+    return f"{table.header()}{line_directive(1, source.name)}{source.text}\n{table.text(wrapped)}"
 
 
 def compile(source: Source) -> Compiled:
@@ -120,7 +120,11 @@ def _compiled(whole: str, source: Source, directory: str) -> Compiled:
     path, library, rule = (str(Path(directory) / f"wrapped.{end}") for end in ("cu", "so", "d"))
     Path(path).write_text(whole, encoding="utf-8")
     includes = [f"-I{os.path.abspath(folder)}" for folder in source.include_dirs]
-    command = [nvcc(), *_FLAGS, f"-arch={source.arch}", *source.options, *includes]
+    compiler = nvcc()
+    command = [compiler, *_FLAGS, f"-arch={source.arch}", *source.options, *includes]
+    runtime = Path(compiler).parents[1] / "lib"  # of the toolkit's wheels
+    if runtime.is_dir():
+        command.append(f"-L{runtime}")
     _, log = host_compiler.run([*command, "-MMD", "-MF", rule, path, "-o", library], source.name, directory)
     read = host_compiler.dependencies_of(Path(rule), directory)
     return Compiled(Path(library).read_bytes(), {}, log, read)

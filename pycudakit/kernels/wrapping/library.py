@@ -86,13 +86,13 @@ class Library:
         by_name = {function.__name__: function for function in functions}
         self.functions: tuple[str, ...] = tuple(by_name)
         for name, function in by_name.items():
-            if hasattr(Library, name) or name in ("name", "engine", "dtypes", "functions", "message"):
+            if hasattr(Library, name) or name in ("name", "engine", "dtypes", "functions"):
                 raise errors.CompileError(
                     f"{self.name}: the function {name!r} has the name of an attribute of Library: rename it"
                 )
             setattr(self, name, function)
 
-    def message(self) -> str:
+    def _message(self) -> str:
         """Return the message of the last error in this thread."""
         text: bytes = self._library.pk_table_message()
         return text.decode("utf-8", "replace")

@@ -116,15 +116,15 @@ class FunctionTypes:
     is_text: bool
 
 
+def header() -> str:
+    """Return the C++ that is compiled before a source, whose macros could change it."""
+    text = HEADER.read_text(encoding="utf-8").replace("#pragma once\n", "\n")
+    return f'#line 1 "function_table.h"\n{text}'
+
+
 def text(source: WrappedSource) -> str:
     """Return the C++ that is compiled after a source: the layouts of its structs, and its functions."""
-    lines = [
-        '#line 1 "function_table.h"',
-        HEADER.read_text(encoding="utf-8").rstrip().replace("#pragma once\n", "\n"),
-        '#line 1 "the table of functions"',
-        "namespace pk_table {",
-        *_halves(source),
-    ]
+    lines = ['#line 1 "the table of functions"', "namespace pk_table {", *_halves(source)]
     for name, members in source.structs.items():
         layout = f"{{{json.dumps(name)}, sizeof({name}), {len(members)}, fields}}"
         fields = ", ".join(f"PK_TABLE_FIELD({name}, {member})" for member in members)
@@ -137,7 +137,7 @@ def text(source: WrappedSource) -> str:
             "};",
         ]
     rows = "".join(
-        f"        PK_TABLE_FUNCTION({one.symbol}, {'true' if one.tags.is_status else 'false'}),\n"
+        f"        PK_TABLE_FUNCTION(::{one.symbol}, {'true' if one.tags.is_status else 'false'}),\n"
         for one in source.functions
     )
     lines += [
@@ -179,7 +179,7 @@ def read(
     count = ctypes.c_int64()
     rows = entry(ctypes.byref(count))
     dtypes: dict[str, DType] = {}
-    by_name = {rows[index].name.decode(): rows[index] for index in range(count.value)}
+    by_name = {rows[index].name.decode().removeprefix("::"): rows[index] for index in range(count.value)}
     return {one.name: _types(by_name[one.symbol], one, file, dtypes) for one in functions}, dtypes
 
 

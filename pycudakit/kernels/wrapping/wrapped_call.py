@@ -24,9 +24,7 @@ from pycudakit.kernels.wrapping.tags import size_function, size_in_python
 class LoadedLibrary(Protocol):
     """The part of `Library` that a function uses."""
 
-    def message(self) -> str:
-        """Return the message of the last error in this thread."""
-        ...
+    def _message(self) -> str: ...
 
 
 # The vectors of CUDA, by their components' dtypes.
@@ -330,7 +328,7 @@ class LibraryFunction:
         )
 
     def _raise(self, status: int) -> NoReturn:
-        message = self.library.message()
+        message = self.library._message()  # noqa: SLF001  (a function is a part of its library)
         if status == table.OUT_OF_MEMORY:
             raise errors.OutOfMemory(f"{self.__name__}: {message}")
         if status == table.EXCEPTION:

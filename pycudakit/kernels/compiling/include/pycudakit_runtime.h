@@ -393,8 +393,8 @@ static inline auto pk_launch(const char *name, dim3 grid, dim3 block, size_t sha
 
 // A launch of a template whose arguments are deduced. The callable is the first argument of the entry.
 template <class Callable, class... P>
-static inline void pk_call(Callable callable, P... values) {
-    callable(values...);
+static inline void pk_call(const Callable *callable, P... values) {
+    (*callable)(values...);
 }
 template <bool waits, class Callable>
 struct pk_deduced_launch {
@@ -404,7 +404,7 @@ struct pk_deduced_launch {
     template <class... P>
     void operator()(P... values) const {
         using Entry = pk_entry<(&pk_call<Callable, P...>)>;
-        typename Entry::template Launch<waits>{configuration, name}(callable, values...);
+        typename Entry::template Launch<waits>{configuration, name}(&callable, values...);
     }
 };
 template <bool waits, class Callable>

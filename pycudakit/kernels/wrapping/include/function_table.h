@@ -1,6 +1,8 @@
 // A table of the functions of a source: what the compiler knows of their parameters, and a call of each that
-// returns a status. Included after the source; read by ctypes.
+// returns a status. Included before the source; read by ctypes.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -65,6 +67,9 @@ template <class T>
 struct Vector {
     static constexpr int components = 0;
 };
+// CUDA 13 has other names for double4 and vectors like it, beside these.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #define PK_TABLE_VECTOR(name, element)       \
     template <>                              \
     struct Vector<name##1> {                 \
@@ -99,6 +104,7 @@ PK_TABLE_VECTOR(ulonglong, unsigned long long)
 PK_TABLE_VECTOR(float, float)
 PK_TABLE_VECTOR(double, double)
 #undef PK_TABLE_VECTOR
+#pragma GCC diagnostic pop
 
 // Half precision: specialized by the generated source where a header of it is included.
 template <class T>

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import pycudakit
 from pycudakit import errors
-from pycudakit._cli import bench, demo, info, selftest, trace, tune
+from pycudakit._cli import bench, demo, info, selftest, trace, tune, wrap
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,6 +43,27 @@ def _parser() -> argparse.ArgumentParser:
     )
     tracing.add_argument("script", help="a Python script")
     tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
+    wrapping = command("wrap", 'write a package of the `extern "C"` functions of a .cu file')
+    wrapping.add_argument("file", metavar="FILE.cu", help="the source")
+    wrapping.add_argument("--name", required=True, help="the package's name")
+    wrapping.add_argument("--to", metavar="FOLDER", help="its folder; by default one of its name")
+    for option, text in (("out", "writes, and which may be left out"), ("inout", "reads and writes")):
+        wrapping.add_argument(
+            f"--{option}",
+            action="append",
+            default=[],
+            metavar="F:P[n]",
+            help=f"a pointer with n elements that a function {text}",
+        )
+    wrapping.add_argument(
+        "--returns-status",
+        action="append",
+        default=[],
+        metavar="F",
+        help="a function whose result is a status",
+    )
+    wrapping.add_argument("--force", action="store_true", help="write into a folder that is not empty")
+    wrapping.add_argument("--check", action="store_true", help="compare with the folder, and write nothing")
     command("selftest", "functions of every family, on every engine and dtype, against NumPy")
     return parser
 
@@ -57,6 +78,17 @@ def _run(arguments: argparse.Namespace) -> int:
         return bench.run(_say, arguments.quick, arguments.only, bench.Outputs(*files))
     if arguments.command == "trace":
         return trace.run(_say, arguments.script, arguments.arguments, arguments.output)
+    if arguments.command == "wrap":
+        options = wrap.Options(
+            name=arguments.name,
+            to=arguments.to,
+            out=arguments.out,
+            inout=arguments.inout,
+            statuses=arguments.returns_status,
+            force=arguments.force,
+            check=arguments.check,
+        )
+        return wrap.run(_say, arguments.file, options)
     if arguments.command == "tune":
         return tune.run(_say, reset=arguments.reset)
     return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)

@@ -34,6 +34,7 @@ _COMPILERS = {
     "cpu": "pycudakit.kernels.compiling.host_compiler",
     "wrapped cuda": "pycudakit.kernels.wrapping.cuda_build",
     "wrapped cpu": "pycudakit.kernels.wrapping.cpu_build",
+    "wrapped types": "pycudakit.kernels.wrapping.types_build",
 }
 _MAX_ENTRIES = 256  # in memory
 _FORMAT_VERSION = 2  # of the disk cache

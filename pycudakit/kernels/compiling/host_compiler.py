@@ -76,13 +76,8 @@ def compile(source: Source) -> Compiled:
     CompileError
         There is no compiler, or the source does not compile: the message has the compiler's output.
     """
-    try:
-        with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
-            return _compiled(source, directory)
-    except OSError as error:
-        raise errors.CompileError(
-            f"{source.name}: no folder for the compiler's files: {error}; set TMPDIR to one that has room"
-        ) from None
+    with temporary_folder(source.name) as directory:
+        return _compiled(source, directory)
 
 
 def _compiled(source: Source, directory: str) -> Compiled:
@@ -109,25 +104,46 @@ def _compiled(source: Source, directory: str) -> Compiled:
         ) from None
 
 
-def compile_host_code(text: str, source: Source, directory: str, libraries: Sequence[str] = ()) -> Compiled:
+def compile_host_code(text: str, source: Source, options: Sequence[str] = ()) -> Compiled:
     """Compile a translated source that has host code of its own, with exceptions and C++'s headers.
 
     Parameters
     ----------
     text
         The translation.
-    directory
-        A folder for the compiler's files.
-    libraries
-        Options for the linker: ``["-lm"]``.
+    options
+        Options besides those of the source: ``["-O0"]``.
+
+    Raises
+    ------
+    CompileError
+        There is no compiler, or the source does not compile: the message has the compiler's output.
     """
+    with temporary_folder(source.name) as directory:
+        return _host_code(text, source, directory, options)
+
+
+@contextlib.contextmanager
+def temporary_folder(name: str) -> Iterator[str]:
+    """Make a folder for the files of a compiler, or raise `CompileError`; `name` is the source's."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
+            yield directory
+    except OSError as error:
+        raise errors.CompileError(
+            f"{name}: no folder for the compiler's files: {error}; set TMPDIR to one that has room"
+        ) from None
+
+
+def _host_code(text: str, source: Source, directory: str, options: Sequence[str]) -> Compiled:
     compiler = _compiler()
+    libraries = [option for option in source.options if option.startswith(("-l", "-L"))]
     path, compiled, library = (str(Path(directory) / f"wrapped.{end}") for end in ("cpp", "o", "so"))
     Path(path).write_text(text, encoding="utf-8")
     pairs, others = preprocessing(source.options)
     folders = [folder for option, folder in pairs if option == "-I"]
     rule = str(Path(directory) / "wrapped.d")
-    command = [*compiler, *_FLAGS, "-fexceptions", *_QUIET[_kind(tuple(compiler))], *_tuning()]
+    command = [*compiler, *_FLAGS, "-fexceptions", *_QUIET[_kind(tuple(compiler))], *_tuning(), *options]
     command += [option for option in others if option.startswith("-std=")]
     command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
     command += ["-DPK_HOST_CODE", f"-I{HEADERS}", "-MMD", "-MF", rule, "-c", path, "-o", compiled]

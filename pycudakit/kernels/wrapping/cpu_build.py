@@ -6,7 +6,7 @@ import functools
 import hashlib
 import re
 import shlex
-import tempfile
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,19 +46,7 @@ def compile(source: Source) -> Compiled:
         There is no compiler, or the source does not compile: the message has the compiler's output.
     """
     wrapped = declarations.read(source.text, source.name, source.options, source.include_dirs)
-    try:
-        with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
-            return host_compiler.compile_host_code(
-                translated(wrapped, source), source, directory, _library_options(source)
-            )
-    except OSError as error:
-        raise errors.CompileError(
-            f"{source.name}: no folder for the compiler's files: {error}; set TMPDIR to one that has room"
-        ) from None
-
-
-def _library_options(source: Source) -> list[str]:
-    return [option for option in source.options if option.startswith(("-l", "-L"))]
+    return host_compiler.compile_host_code(translated(wrapped, source), source)
 
 
 def translated(wrapped: WrappedSource, source: Source) -> str:
@@ -71,16 +59,22 @@ def translated(wrapped: WrappedSource, source: Source) -> str:
     waiting = cuda_to_cpp.kernels_with_barriers(replace(source, text=own, kernels=kernels))
     text = launches.translated(source.text, source.name, wrapped.declared, waiting)
     text = cuda_to_cpp.translated(text, checked=False)
-    includes = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE)
     lines = [
-        '#include "pycudakit_cuda.h"',
+        *prologue(source),
         table.header(),
-        *(f"#include <{name}>" for name in includes if (host_compiler.HEADERS / name).is_file()),
-        *directives(preprocessing(source.options)[0]),
         f"{line_directive(1, source.name)}{text}",
         table.text(wrapped),
     ]
     return "\n".join(lines)
+
+
+def prologue(source: Source) -> Iterator[str]:
+    """Yield the lines before a source: our headers, then the user's macros, which must not affect these."""
+    yield '#include "pycudakit_cuda.h"'
+    for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
+        if (host_compiler.HEADERS / name).is_file():
+            yield f"#include <{name}>"
+    yield from directives(preprocessing(source.options)[0])
 
 
 def _without_others_headers(text: str, directories: list[Path]) -> str:

@@ -6,7 +6,6 @@ import functools
 import importlib.util
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,13 +106,8 @@ def compile(source: Source) -> Compiled:
         nvcc is not installed, or the source does not compile: the message has nvcc's output.
     """
     whole = text(source)
-    try:
-        with tempfile.TemporaryDirectory(prefix="pycudakit-") as directory:
-            return _compiled(whole, source, directory)
-    except OSError as error:
-        raise errors.CompileError(
-            f"{source.name}: no folder for the compiler's files: {error}; set TMPDIR to one that has room"
-        ) from None
+    with host_compiler.temporary_folder(source.name) as directory:
+        return _compiled(whole, source, directory)
 
 
 def _compiled(whole: str, source: Source, directory: str) -> Compiled:

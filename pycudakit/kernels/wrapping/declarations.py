@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -203,6 +204,8 @@ def _parameter(tokens: list[Token], index: int, declared: signatures.Declaration
     tokens = without_attributes(tokens[: first(tokens, "=")])
     base, _, rest = base_of(tokens)
     name = next((token.text for token in rest if token.is_name and token.text not in _NOT_NAMES), "")
+    if keyword.iskeyword(name):
+        name += "_"
     return HostParameter(name or f"argument{index}", _spaced(tokens), _resolved(joined(base), declared))
 
 

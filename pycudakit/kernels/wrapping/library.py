@@ -169,7 +169,7 @@ def wrap(
     >>> library.launch_twice(np.arange(4, dtype=np.float32), n=4)
     array([0., 2., 4., 6.], dtype=float32)
     """
-    text, file, folder = _source(path_or_source)
+    text, file, folder = read_source(path_or_source)
     folders = [] if folder is None else [folder]
     return Library(
         {
@@ -191,7 +191,7 @@ def _strings(what: str, values: Any) -> tuple[str, ...]:
     return tuple(os.fspath(value) for value in values)
 
 
-def _source(path_or_source: Any) -> tuple[str, str, str | None]:
+def read_source(path_or_source: Any) -> tuple[str, str, str | None]:
     """Return the source, its name, and the folder of its file."""
     if isinstance(path_or_source, str) and "\n" in path_or_source:
         data, file, folder = path_or_source.encode(), "source.cu", None
@@ -271,6 +271,14 @@ def _opened(path: str, source: Source, state: dict[str, Any], engine: str) -> _L
         opened.pk_set_launcher(ctypes.c_void_p(_launcher()))
     types, dtypes = table.read(opened, wrapped.functions, source.name)
     return opened, wrapped, types, dtypes
+
+
+def types_of(
+    source: Source, wrapped: declarations.WrappedSource
+) -> tuple[dict[str, table.FunctionTypes], dict[str, DType]]:
+    """Return the types of the functions of a source, and the dtypes of its structs, without its code."""
+    path = cache.get(source, "wrapped types").binary.data
+    return table.read(ctypes.CDLL(os.fsdecode(path)), wrapped.functions, source.name)
 
 
 @functools.cache

@@ -124,7 +124,26 @@ def header() -> str:
 
 def text(source: WrappedSource) -> str:
     """Return the C++ that is compiled after a source: the layouts of its structs, and its functions."""
-    lines = ['#line 1 "the table of functions"', "namespace pk_table {", *_halves(source)]
+    lines = ['#line 1 "the table of functions"', *_layouts(source)]
+    rows = [
+        f"        PK_TABLE_FUNCTION(::{one.symbol}, {'true' if one.tags.is_status else 'false'}),"
+        for one in source.functions
+    ]
+    lines += [
+        "PK_TABLE_EXPORT const pk_table::Function *pk_table_functions(int64_t *count) {",
+        "    static const pk_table::Function functions[] = {",
+        *rows,
+        "    };",
+        f"    *count = {len(source.functions)};",
+        "    return functions;",
+        "}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _layouts(source: WrappedSource) -> list[str]:
+    lines = [*_halves(source)]
     for name, members in source.structs.items():
         layout = f"{{{json.dumps(name)}, sizeof({name}), {len(members)}, fields}}"
         fields = ", ".join(f"PK_TABLE_FIELD({name}, {member})" for member in members)
@@ -136,21 +155,7 @@ def text(source: WrappedSource) -> str:
             "    static constexpr const Layout *layout = &value;",
             "};",
         ]
-    rows = "".join(
-        f"        PK_TABLE_FUNCTION(::{one.symbol}, {'true' if one.tags.is_status else 'false'}),\n"
-        for one in source.functions
-    )
-    lines += [
-        "}  // namespace pk_table",
-        "PK_TABLE_EXPORT const pk_table::Function *pk_table_functions(int64_t *count) {",
-        "    static const pk_table::Function functions[] = {",
-        f"{rows.rstrip()}}};",
-        f"    *count = {len(source.functions)};",
-        "    return functions;",
-        "}",
-        "",
-    ]
-    return "\n".join(lines)
+    return ["namespace pk_table {", *lines, "}  // namespace pk_table", ""] if lines else []
 
 
 def _halves(source: WrappedSource) -> Iterable[str]:
@@ -223,7 +228,11 @@ def _types(row: _Function, one: WrappedFunction, file: str, dtypes: dict[str, DT
             "parameter, and return void, a number, a status, or a const char *"
         )
     return FunctionTypes(
-        int(row.call or 0), tuple(parameters), _ctype(result, dtypes), bool(row.is_status), is_text
+        int(row.call or 0),
+        tuple(parameters),
+        _ctype(result, dtypes),
+        bool(row.is_status) or one.tags.is_status,
+        is_text,
     )
 
 

@@ -89,6 +89,11 @@ class Argument:
         return self.dtype.itemsize * (self.ctype.components or 1)
 
     @property
+    def is_written(self) -> bool:
+        """Whether the function writes what the pointer points to."""
+        return self.role in ("out", "inout")
+
+    @property
     def is_passed_by_address(self) -> bool:
         """Whether C gets the value's address: that of a pointer, a struct, a vector or a half."""
         ctype = self.ctype
@@ -98,7 +103,7 @@ class Argument:
         """Return what goes into ``argtypes``: an ndpointer for a pointer, else the type of ctypes."""
         if not self.is_passed_by_address:
             return np.ctypeslib.as_ctypes_type(self.dtype)
-        if self.role in ("out", "inout"):
+        if self.is_written:
             return np.ctypeslib.ndpointer(self.dtype, flags=("C_CONTIGUOUS", "ALIGNED", "WRITEABLE"))
         return np.ctypeslib.ndpointer(self.dtype, flags=("C_CONTIGUOUS", "ALIGNED"))
 
@@ -125,7 +130,7 @@ class Argument:
             argument = np.asarray(argument)
         array: Array = argument.view(np.ndarray)
         self._check(array)
-        is_written = self.role in ("out", "inout")
+        is_written = self.is_written
         flags = array.flags
         if is_written and not flags.writeable:
             raise ValueError(f"{self.title} is written, and the array given is read-only: give a copy")
@@ -204,7 +209,7 @@ class LibraryFunction:
     ) -> None:
         self.library = library
         self.__name__ = self.__qualname__ = declared.name
-        self.arguments = _arguments(declared, types, file)
+        self.arguments = arguments_of(declared, types, file)
         self.declaration = declared.declaration
         self.argtypes = [argument.converter() for argument in self.arguments]
         self._types = types
@@ -395,7 +400,7 @@ _POINTER = object()
 def _plan(argument: Argument) -> tuple[Any, Any, Any, Any]:
     """Return how a usual argument is recognized: its kind, dtype, and limits."""
     if argument.ctype.is_pointer:
-        return _POINTER, argument.dtype, argument.role in ("out", "inout"), None
+        return _POINTER, argument.dtype, argument.is_written, None
     dtype = argument.dtype
     if argument.is_passed_by_address or dtype.kind not in "iuf":
         return None, None, None, None
@@ -410,7 +415,8 @@ def _text(value: bytes | None) -> str | None:
     return None if value is None else value.decode("utf-8", "replace")
 
 
-def _arguments(declared: WrappedFunction, types: FunctionTypes, file: str) -> list[Argument]:
+def arguments_of(declared: WrappedFunction, types: FunctionTypes, file: str) -> list[Argument]:
+    """Return the parameters of a function with their checks."""
     tags, where = declared.tags, f"{file}:{declared.line}: {declared.name!r}"
     integers = [
         parameter.name

@@ -183,6 +183,12 @@ constexpr Type type_of() {
 
 // ---- Calls ----
 
+// The part of a name after its namespaces.
+inline const char *unqualified(const char *name) {
+    const char *colon = strrchr(name, ':');
+    return colon == nullptr ? name : colon + 1;
+}
+
 inline char *message() {
     static thread_local char text[512];
     return text;
@@ -269,8 +275,12 @@ struct Signature<R (*)(P...), function, is_tagged> {
         return run<is_status, R, P...>(function, result, values...);
     }
     static Function row(const char *name) {
-        return {name,        reinterpret_cast<void *>(&call), int64_t(sizeof...(P)), 0, is_status, parameters,
-                type_of<R>()};
+#if defined(PK_TABLE_TYPES_ALONE)
+        void *const address = nullptr;
+#else
+        void *const address = reinterpret_cast<void *>(&call);
+#endif
+        return {name, address, int64_t(sizeof...(P)), 0, is_status, parameters, type_of<R>()};
     }
 };
 
@@ -297,4 +307,33 @@ struct Signature<R (*)(P..., ...), function, is_tagged> {
 #define PK_TABLE_FUNCTION(function, is_status) \
     pk_table::Signature<decltype(&function), &function, is_status>::row(#function)
 
+// Defined after the source.
+PK_TABLE_EXPORT const pk_table::Function *pk_table_functions(int64_t *count);
+
 PK_TABLE_EXPORT const char *pk_table_message() { return pk_table::message(); }
+
+// The call of a function, or null.
+PK_TABLE_EXPORT void *pk_table_call(const char *name) {
+    int64_t count = 0;
+    const pk_table::Function *functions = pk_table_functions(&count);
+    for (int64_t i = 0; i < count; ++i) {
+        if (strcmp(pk_table::unqualified(functions[i].name), name) == 0) return functions[i].call;
+    }
+    return nullptr;
+}
+
+// The number of a function's parameters; -1 if there is no such function.
+PK_TABLE_EXPORT int64_t pk_table_parameters(const char *name) {
+    int64_t count = 0;
+    const pk_table::Function *functions = pk_table_functions(&count);
+    for (int64_t i = 0; i < count; ++i) {
+        if (strcmp(pk_table::unqualified(functions[i].name), name) == 0) return functions[i].parameter_count;
+    }
+    return -1;
+}
+
+// The number of GPUs.
+PK_TABLE_EXPORT int32_t pk_table_devices() {
+    int count = 0;
+    return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}

@@ -57,14 +57,42 @@ class Library:
     3.0
     """
 
-    def __init__(self, state: dict[str, Any]) -> None:
+    def __init__(self, state: dict[str, Any], engine: str, path: str, source: Source) -> None:
+        wrapped = declarations.read(
+            source.text,
+            source.name,
+            source.options,
+            source.include_dirs,
+            state["functions"],
+            {"out": state["out"], "inout": state["inout"]},
+        )
+        declarations.warn_of_exits(wrapped)
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as error:
+            raise errors.CompileError(f"{source.name}: its binary does not load: {error}") from None
+        library.pk_table_message.restype = ctypes.c_char_p
+        if engine == "cpu":
+            library.pk_set_launcher(ctypes.c_void_p(_launcher()))
+        types, dtypes = table.read(library, wrapped.functions, source.name)
         self._state = state
+        self._library = library
         self.name: str = state["name"]
-        self.engine, self._library, self.dtypes = _load(state, self)
+        self.engine = engine
+        self.dtypes = dtypes
+        self.functions: tuple[str, ...] = tuple(one.name for one in wrapped.functions)
+        for one in wrapped.functions:
+            if hasattr(Library, one.name) or one.name in ("name", "engine", "dtypes", "functions"):
+                raise errors.CompileError(
+                    f"{self.name}:{one.line}: the function {one.name!r} has the name of an attribute of "
+                    "Library: "
+                    "rename it"
+                )
+            setattr(self, one.name, LibraryFunction(self, one, types[one.name], wrapped.file))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the source and its options: unpickling compiles, or finds the binary on disk."""
-        return Library, (self._state,)
+        return _library_of, (self._state,)
 
     def __repr__(self) -> str:
         """Return the name, the engine and the functions."""
@@ -81,16 +109,6 @@ class Library:
         raise AttributeError(
             f"{self.name} has no function {name!r}; those it has are {', '.join(self.functions)}"
         )
-
-    def _add(self, functions: Iterable[LibraryFunction]) -> None:
-        by_name = {function.__name__: function for function in functions}
-        self.functions: tuple[str, ...] = tuple(by_name)
-        for name, function in by_name.items():
-            if hasattr(Library, name) or name in ("name", "engine", "dtypes", "functions"):
-                raise errors.CompileError(
-                    f"{self.name}: the function {name!r} has the name of an attribute of Library: rename it"
-                )
-            setattr(self, name, function)
 
     def _message(self) -> str:
         """Return the message of the last error in this thread."""
@@ -171,7 +189,7 @@ def wrap(
     """
     text, file, folder = read_source(path_or_source)
     folders = [] if folder is None else [folder]
-    return Library(
+    return _library_of(
         {
             "text": text,
             "name": name or file,
@@ -221,56 +239,35 @@ def read_source(path_or_source: Any) -> tuple[str, str, str | None]:
 
 # ---- Loading ---------------------------------------------------------------------------------------
 
-_Loaded = tuple[ctypes.CDLL, declarations.WrappedSource, dict[str, table.FunctionTypes], dict[str, DType]]
-_loaded: OrderedDict[tuple[Any, ...], _Loaded] = OrderedDict()
+_libraries: OrderedDict[tuple[Any, ...], Library] = OrderedDict()
 _lock = threading.Lock()
 
 
-def _load(state: dict[str, Any], library: Library) -> tuple[str, ctypes.CDLL, dict[str, DType]]:
-    """Compile a source, or find it in the cache; add its functions to a library."""
+def _library_of(state: dict[str, Any]) -> Library:
+    """Return the library of a source: that of an earlier call, from disk, or compiled."""
     engine = execute.choose("wrap", cuda_build.why_not).engine
-    options = (*state["options"], *(f"-l{one}" for one in state["libraries"]))
     source = Source(
         text=state["text"],
         name=state["name"],
-        options=options,
+        options=(*state["options"], *(f"-l{one}" for one in state["libraries"])),
         include_dirs=state["include_dirs"],
         no_extern_c=True,
         debug=False,
         arch=cache.arch(context.current_devices()[0]) if engine == "cuda" else "",
         kernels=(),
     )
-    path = cache.get(source, f"wrapped {engine}").binary.data
+    # The binary's path depends on its contents, and so on those of headers.
+    path = os.fsdecode(cache.get(source, f"wrapped {engine}").binary.data)
     key = (path, *(value for name, value in state.items() if name != "text"))
     with _lock:
-        found = _loaded.get(key)
+        found = _libraries.get(key)
         if found is None:
-            found = _loaded[key] = _opened(os.fsdecode(path), source, state, engine)
-            while len(_loaded) > _MAX_LIBRARIES:
-                _loaded.popitem(last=False)
+            found = _libraries[key] = Library(state, engine, path, source)
+            if len(_libraries) > _MAX_LIBRARIES:
+                _libraries.popitem(last=False)
         else:
-            _loaded.move_to_end(key)
-    opened, wrapped, types, dtypes = found
-    library._library = opened  # noqa: SLF001  (its own constructor calls)
-    library._add(LibraryFunction(library, one, types[one.name], wrapped.file) for one in wrapped.functions)  # noqa: SLF001
-    return engine, opened, dtypes
-
-
-def _opened(path: str, source: Source, state: dict[str, Any], engine: str) -> _Loaded:
-    tagged = {"out": state["out"], "inout": state["inout"]}
-    wrapped = declarations.read(
-        source.text, source.name, source.options, source.include_dirs, state["functions"], tagged
-    )
-    declarations.warn_of_exits(wrapped)
-    try:
-        opened = ctypes.CDLL(path)
-    except OSError as error:
-        raise errors.CompileError(f"{source.name}: what it was compiled to does not load: {error}") from None
-    opened.pk_table_message.restype = ctypes.c_char_p
-    if engine == "cpu":
-        opened.pk_set_launcher(ctypes.c_void_p(_launcher()))
-    types, dtypes = table.read(opened, wrapped.functions, source.name)
-    return opened, wrapped, types, dtypes
+            _libraries.move_to_end(key)
+    return found
 
 
 def types_of(

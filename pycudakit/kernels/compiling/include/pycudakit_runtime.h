@@ -2,11 +2,10 @@
 // known, streams run at once, and launches go to the engine.
 #pragma once
 
-#include <chrono>
-#include <map>
-#include <mutex>
+// Neither <map> nor <string>: C++'s headers take longer to compile than most sources.
+#include <sched.h>
+
 #include <new>
-#include <string>
 
 enum cudaError {
     cudaSuccess = 0,
@@ -43,7 +42,7 @@ struct CUstream_st {
 };
 typedef struct CUstream_st *cudaStream_t;
 struct CUevent_st {
-    std::chrono::steady_clock::time_point time;
+    double seconds;
     bool recorded;
 };
 typedef struct CUevent_st *cudaEvent_t;
@@ -71,27 +70,86 @@ struct cudaDeviceProp {
 // ---- State ----
 
 struct pk_allocation {
+    uintptr_t begin;
     size_t bytes;
     bool on_device, on_host;
 };
 
-struct pk_runtime {
-    std::mutex mutex;
-    std::map<uintptr_t, pk_allocation> allocations;
+class pk_runtime {
+   public:
     pk_image_launcher launcher = nullptr;
 
-    // Returns whether [address, address + bytes) is device memory: 1; host memory: 0; or exceeds its
+    // Whether [address, address + bytes) is host memory: 0; device memory: 1; both: 2; or exceeds its
     // allocation: -1.
     int location(const void *address, size_t bytes) {
-        const std::lock_guard<std::mutex> lock(mutex);
-        auto next = allocations.upper_bound((uintptr_t)address);
-        if (next == allocations.begin()) return 0;
-        const auto &[begin, allocation] = *--next;
-        const uintptr_t offset = (uintptr_t)address - begin;
+        const Lock lock(*this);
+        const size_t next = after((uintptr_t)address);
+        if (next == 0) return 0;
+        const pk_allocation &allocation = allocations_[next - 1];
+        const uintptr_t offset = (uintptr_t)address - allocation.begin;
         if (offset >= allocation.bytes) return 0;
         if (bytes > allocation.bytes - offset) return -1;
-        return allocation.on_host ? 2 : 1;
+        return !allocation.on_device ? 0 : allocation.on_host ? 2 : 1;
     }
+
+    bool add(const pk_allocation &allocation) {
+        const Lock lock(*this);
+        if (count_ == capacity_) {
+            const size_t capacity = 2 * capacity_ + 64;
+            void *const memory = realloc((void *)allocations_, capacity * sizeof(pk_allocation));
+            if (memory == nullptr) return false;
+            allocations_ = (pk_allocation *)memory;
+            capacity_ = capacity;
+        }
+        const size_t at = after(allocation.begin);
+        memmove((void *)(allocations_ + at + 1), allocations_ + at, (count_ - at) * sizeof(pk_allocation));
+        allocations_[at] = allocation;
+        ++count_;
+        return true;
+    }
+
+    // Returns false if no allocation of the kind begins at the address.
+    bool remove(const void *address, bool on_host) {
+        const Lock lock(*this);
+        const size_t next = after((uintptr_t)address);
+        if (next == 0) return false;
+        const pk_allocation &allocation = allocations_[next - 1];
+        if (allocation.begin != (uintptr_t)address) return false;
+        if (on_host ? !allocation.on_host : !allocation.on_device) return false;
+        --count_;
+        memmove((void *)(allocations_ + next - 1), allocations_ + next,
+                (count_ - next + 1) * sizeof(pk_allocation));
+        return true;
+    }
+
+   private:
+    struct Lock {
+        explicit Lock(pk_runtime &state) : state(state) {
+            while (__atomic_test_and_set(&state.locked_, __ATOMIC_ACQUIRE)) sched_yield();
+        }
+        ~Lock() { __atomic_clear(&state.locked_, __ATOMIC_RELEASE); }
+        Lock(const Lock &) = delete;
+        Lock &operator=(const Lock &) = delete;
+        pk_runtime &state;
+    };
+
+    // The index of the first allocation that begins after an address.
+    size_t after(uintptr_t address) const {
+        size_t low = 0, high = count_;
+        while (low < high) {
+            const size_t middle = (low + high) / 2;
+            if (allocations_[middle].begin <= address) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low;
+    }
+
+    bool locked_ = false;
+    pk_allocation *allocations_ = nullptr;  // in the order of their addresses
+    size_t count_ = 0, capacity_ = 0;
 };
 
 static inline pk_runtime &pk_runtime_state() {
@@ -101,7 +159,7 @@ static inline pk_runtime &pk_runtime_state() {
 
 // The last error, that of a kernel that has failed, and why it has.
 static thread_local cudaError_t pk_last_cuda_error = cudaSuccess, pk_kernel_error = cudaSuccess;
-static thread_local std::string *pk_error_text = nullptr;
+static thread_local char pk_error_text[512];
 
 static inline cudaError_t pk_returned(cudaError_t error) {
     if (error != cudaSuccess) pk_last_cuda_error = error;
@@ -180,22 +238,16 @@ static inline cudaError_t pk_allocate(void **address, size_t bytes, bool on_devi
     if (bytes > (size_t)1 << 47) return pk_returned(cudaErrorMemoryAllocation);
     void *const memory = ::operator new(bytes, std::align_val_t(256), std::nothrow);
     if (memory == nullptr) return pk_returned(cudaErrorMemoryAllocation);
-    pk_runtime &state = pk_runtime_state();
-    const std::lock_guard<std::mutex> lock(state.mutex);
-    state.allocations[(uintptr_t)memory] = {bytes, on_device, on_host};
+    if (!pk_runtime_state().add({(uintptr_t)memory, bytes, on_device, on_host})) {
+        ::operator delete(memory, std::align_val_t(256));
+        return pk_returned(cudaErrorMemoryAllocation);
+    }
     *address = memory;
     return cudaSuccess;
 }
 static inline cudaError_t pk_deallocate(void *address, bool on_host) {
     if (address == nullptr) return cudaSuccess;
-    pk_runtime &state = pk_runtime_state();
-    {
-        const std::lock_guard<std::mutex> lock(state.mutex);
-        const auto found = state.allocations.find((uintptr_t)address);
-        if (found == state.allocations.end() || (on_host ? !found->second.on_host : !found->second.on_device))
-            return pk_returned(cudaErrorInvalidValue);
-        state.allocations.erase(found);
-    }
+    if (!pk_runtime_state().remove(address, on_host)) return pk_returned(cudaErrorInvalidValue);
     ::operator delete(address, std::align_val_t(256));
     return cudaSuccess;
 }
@@ -300,7 +352,7 @@ static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigne
     return cudaSuccess;
 }
 static inline cudaError_t cudaEventCreate(cudaEvent_t *event) {
-    *event = new CUevent_st{{}, false};
+    *event = new CUevent_st{0, false};
     return cudaSuccess;
 }
 static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int) {
@@ -308,7 +360,9 @@ static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned 
 }
 static inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t = nullptr) {
     if (event == nullptr) return pk_returned(cudaErrorInvalidResourceHandle);
-    *event = {std::chrono::steady_clock::now(), true};
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    *event = {double(now.tv_sec) + 1e-9 * double(now.tv_nsec), true};
     return cudaSuccess;
 }
 static inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return pk_synchronized(); }
@@ -316,7 +370,7 @@ static inline cudaError_t cudaEventQuery(cudaEvent_t) { return pk_synchronized()
 static inline cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t start, cudaEvent_t end) {
     if (start == nullptr || end == nullptr || !start->recorded || !end->recorded)
         return pk_returned(cudaErrorInvalidResourceHandle);
-    *milliseconds = std::chrono::duration<float, std::milli>(end->time - start->time).count();
+    *milliseconds = float(1e3 * (end->seconds - start->seconds));
     return cudaSuccess;
 }
 static inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -373,9 +427,8 @@ static void pk_run_launch(const pk_image_kernel &kernel, void **arguments, const
     const int32_t status = pk_runtime_state().launcher(&launch, &message);
     pk_now = nullptr;
     if (status == 0) return;
-    if (pk_error_text == nullptr) pk_error_text = new std::string;
-    *pk_error_text = message;
-    const bool is_assert = pk_error_text->find("failed assert(") != std::string::npos;
+    snprintf(pk_error_text, sizeof(pk_error_text), "%s", message);
+    const bool is_assert = strstr(message, "failed assert(") != nullptr;
     if (status == 1) {
         pk_last_cuda_error = cudaErrorInvalidConfiguration;
     } else if (status == 2) {

@@ -202,7 +202,7 @@ inline int32_t failed(Status status, const char *why) {
 inline int32_t cuda_failed(cudaError_t error) {
     const char *more = "";
 #if defined(PYCUDAKIT_CPU)
-    if (pk_error_text != nullptr) more = pk_error_text->c_str();
+    more = pk_error_text;
 #endif
     snprintf(message(), 512, "%s (%s)%s%s", cudaGetErrorString(error), cudaGetErrorName(error),
              more[0] == 0 ? "" : ": ", more);
@@ -234,7 +234,7 @@ int32_t run(R (*function)(P...), void *result, typename Passed<P>::type... value
     (void)cudaGetLastError();
 #if defined(PYCUDAKIT_CPU)
     pk_kernel_error = cudaSuccess;
-    if (pk_error_text != nullptr) pk_error_text->clear();
+    pk_error_text[0] = 0;
 #endif
     int64_t status = 0;
     try {

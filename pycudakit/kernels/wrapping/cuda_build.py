@@ -25,7 +25,7 @@ _FLAGS = ("-shared", "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidd
 
 
 def nvcc() -> str:
-    """Return the path of nvcc: CUDACXX's, that of the toolkit's wheels, or the system's.
+    """Return the path of nvcc: that of CUDACXX, of the wheels of CUDA, or of the system.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def nvcc() -> str:
 
 
 def _places() -> Iterator[Path]:
-    """Yield where the toolkit's wheels, and a toolkit that the environment names, have nvcc."""
+    """Yield the places of nvcc in the wheels of CUDA, and in a toolkit that the environment names."""
     try:
         spec = importlib.util.find_spec("nvidia.cu13")
     except ImportError:
@@ -116,7 +116,7 @@ def _compiled(whole: str, source: Source, directory: str) -> Compiled:
     includes = [f"-I{os.path.abspath(folder)}" for folder in source.include_dirs]
     compiler = nvcc()
     command = [compiler, *_FLAGS, f"-arch={source.arch}", *source.options, *includes]
-    runtime = Path(compiler).parents[1] / "lib"  # of the toolkit's wheels
+    runtime = Path(compiler).parents[1] / "lib"  # of the wheels of CUDA
     if runtime.is_dir():
         command.append(f"-L{runtime}")
     _, log = host_compiler.run([*command, "-MMD", "-MF", rule, path, "-o", library], source.name, directory)

@@ -395,7 +395,7 @@ static inline cudaError_t cudaSetDevice(int device) {
 static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
     if (device != 0) return pk_returned(cudaErrorInvalidDevice);
     *properties = {};
-    strcpy(properties->name, "pycudakit's CPU engine");
+    strcpy(properties->name, "CPU engine of pycudakit");
     properties->totalGlobalMem = (size_t)8 << 30;
     properties->sharedMemPerBlock = 48 << 10;
     properties->sharedMemPerBlockOptin = 227 << 10;

@@ -251,3 +251,23 @@ def test_limits(engine):
     nothing = np.frombuffer(b"no_such_kernel", np.uint8)
     with pytest.raises(errors.Error, match="no_such_kernel"):
         ask(row, nothing, nothing.size, 0, limits)
+
+
+def test_the_launcher_of_host_code(engine):
+    """The CPU library hands over a function; the CUDA library refuses, since CUDA's runtime launches there."""
+    address = np.zeros(1, np.uint64)
+    ask = loader.library(engine).pk_kernel_launcher
+    if engine == "cuda":
+        with pytest.raises(errors.Unsupported, match="CUDA's runtime launches the kernels of host code"):
+            ask(address)
+        assert address[0] == 0
+        return
+    ask(address)
+    assert address[0] != 0
+    again = np.zeros(1, np.uint64)
+    ask(again)
+    assert again[0] == address[0]
+
+
+def test_a_launcher_without_an_address(raw):
+    assert errors.BY_STATUS[raw.pk_kernel_launcher(None)] is errors.InvalidArgument

@@ -25,7 +25,10 @@ PACKAGES = {name.rpartition(".")[0] for name in MODULES} - {""}
 # A dotted name in lower case, which may be the name of a module or a part of one.
 DOTTED = re.compile(r"(_?[a-z]\w*|)(\._?[a-z]\w*)*\.?")
 # The first parts of the dotted names of other projects.
-OTHERS = {*sys.stdlib_module_names, *"numpy scipy dask torch numba pycuda cuda cupy nvidia".split()}
+OTHERS = {
+    *sys.stdlib_module_names,
+    *("numpy", "scipy", "dask", "torch", "numba", "pycuda", "cuda", "cupy", "nvidia"),
+}
 FILES = re.compile(
     r"[\w.-]*\.(cu|d|dylib|h|in|json|new|py|so|toml|txt|typed)(\.\d+|\.in)?|(kernels|wrapped|np)\.|result\.value"
 )  # names and extensions of files, and the code that pycudakit wrap writes

@@ -254,7 +254,7 @@ def test_limits(engine):
 
 
 def test_the_launcher_of_host_code(engine):
-    """The CPU library hands over a function; the CUDA library refuses, since CUDA's runtime launches there."""
+    """The CPU library returns a function; the CUDA library refuses, since CUDA's runtime launches there."""
     address = np.zeros(1, np.uint64)
     ask = loader.library(engine).pk_kernel_launcher
     if engine == "cuda":

@@ -50,6 +50,7 @@ OTHERS = [
     "empty_pinned",
     "pinned_copy",
     "grid_for",
+    "wrap",
     "numpy",
 ]
 

@@ -262,7 +262,7 @@ else:
         },
         accept_foreign_arrays,
         "evaluate fuse grid_for concat concatenate convolve corrcoef correlate cov cross gradient pad repeat "
-        "stack tile trapezoid",
+        "stack tile trapezoid wrap",
     )
 
 late_bound.register(

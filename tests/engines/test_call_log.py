@@ -18,7 +18,7 @@ NO_CALLS = {
     *("Fused", "fuse"),  # tests/fusing/test_explain.py is about their record
     *("Call", "Device", "EngineStatus", "Link", "Memory", "Profile", "Tuning", "__version__", "errors"),
     *("build_info", "devices", "engine", "engines", "last_call", "link_speed", "memory_info", "profile"),
-    *("release", "set_engine", "tuned", "tunings", "empty_pinned", "pinned_copy", "grid_for"),
+    *("release", "set_engine", "tuned", "tunings", "empty_pinned", "pinned_copy", "grid_for", "wrap"),
     *("get_include", "get_library_dir"),
     *("In", "InOut", "Out", "Program", "SourceModule", "image", "linalg", "random"),
     *("ElementwiseKernel", "ExclusiveScanKernel", "InclusiveScanKernel", "ReductionKernel"),

@@ -1,5 +1,7 @@
 """Arguments of kernels: arrays of every layout, numbers, structs, and the errors for wrong arguments."""
 
+import sys
+
 import numpy as np
 import pytest
 from helpers.user_kernels import module
@@ -147,6 +149,23 @@ def test_strided_twice_is_one_buffer(get):
     get("put")(x[::2], x[::2], 8, block=8)
     assert x[::2].tolist() == [200, 101, 202, 103, 204, 105, 206, 107]
     assert not x[1::2].any()
+
+
+def test_the_cost_of_an_array_does_not_grow_with_their_number(engine):
+    counts = []
+    for count in (6, 12, 24):
+        declared = ", ".join(f"float *x{i}" for i in range(count))
+        signature = signatures.parse(f"__global__ void k({declared}) {{}}").signature("k")
+        slots = argument_binding.slots_of(signature)
+        arrays = [np.zeros(4, np.float32) for _ in range(count)]
+        events = []
+        sys.setprofile(lambda _frame, event, _argument, events=events: events.append(event))
+        try:
+            argument_binding.bind(signature, slots, arrays)
+        finally:
+            sys.setprofile(None)
+        counts.append(len(events))
+    assert counts[2] - counts[1] == 2 * (counts[1] - counts[0]) > 0
 
 
 def test_of_overlapping_outputs_the_last_one_stays(get):

@@ -103,7 +103,8 @@ class BoundArguments:
         self.is_plain = True  # each pointer has its own buffer
         self.has_device_arrays = False
         self._unpacked: list[tuple[Array, Array]] = []
-        self._inouts: list[tuple[int, Array]] = []  # downloaded arrays, with their index in `buffers`
+        # By address, the arrays that go both ways, with their index in `buffers`.
+        self._inouts: dict[int, list[tuple[int, Array]]] = {}
 
     @property
     def has_inouts(self) -> bool:
@@ -139,14 +140,16 @@ class BoundArguments:
         """Add a host array as the argument of a pointer."""
         layout = array.flags
         is_written = flags & BUFFER_DOWNLOAD
+        if is_written and not layout.writeable:
+            raise _readonly(slot)
+        address = address_of(array)
         if is_written:
-            if not layout.writeable:
-                raise _readonly(slot)
             self.outputs.append(array)
             if flags & BUFFER_UPLOAD:
-                if self._inouts and self._reuse_buffer_of(array):
+                alike = self._inouts.setdefault(address, [])
+                if alike and self._reuse_buffer_of(array, alike):
                     return
-                self._inouts.append((len(self.buffers), array))
+                alike.append((len(self.buffers), array))
         self.arguments.append(len(self.buffers))
         source = array
         if not (layout.c_contiguous and layout.aligned and array.dtype.isnative):
@@ -155,7 +158,7 @@ class BoundArguments:
             source = np.array(array, native, order="C") if goes_up else allocator.empty(array.shape, native)
             if is_written:
                 self._unpacked.append((array, source))
-        address = address_of(source)
+            address = address_of(source)
         self.buffers.append((address, 0, source.nbytes, flags, source.itemsize, slot.name, source))
 
     def add_device_array(self, slot: Slot, array: DeviceArgument, flags: int) -> None:
@@ -183,10 +186,10 @@ class BoundArguments:
             if is_read and any(address < end and low < address + size for low, end in written):
                 self.buffers[index] = (address, stream, size, flags & ~BUFFER_CONSTANT, *rest)  # type: ignore[assignment]
 
-    def _reuse_buffer_of(self, array: Array) -> bool:
+    def _reuse_buffer_of(self, array: Array, alike: list[tuple[int, Array]]) -> bool:
         """Use the buffer of an earlier parameter if it has the same array; return whether that was done."""
-        for index, other in self._inouts:
-            if _is_same(array, other):
+        for index, other in alike:
+            if _is_same_view(array, other):
                 self.arguments.append(index)
                 self.is_plain = False
                 return True
@@ -200,9 +203,9 @@ def _readonly(slot: Slot) -> ValueError:
     )
 
 
-def _is_same(a: Array, b: Array) -> bool:
-    is_alike = a.shape == b.shape and a.strides == b.strides and a.dtype.str == b.dtype.str
-    return is_alike and a.ctypes.data == b.ctypes.data
+def _is_same_view(a: Array, b: Array) -> bool:
+    """Return True if two arrays at one address have the same elements."""
+    return a.shape == b.shape and a.strides == b.strides and a.dtype.str == b.dtype.str
 
 
 class Slot:

@@ -44,6 +44,7 @@ __global__ void shared(float *out, int at) {
     extern __shared__ float own[];
     plain = 0;
     tile[0][threadIdx.x] = 1;
+    __syncthreads();
     own[threadIdx.x] = tile[0][0];
     __syncthreads();
     if (at < 100) tile[3][threadIdx.x + at] = 3;

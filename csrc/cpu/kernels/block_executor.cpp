@@ -8,8 +8,9 @@
 
 namespace pk::kernels {
 
-static constexpr int64_t YIELD_EVERY = 512;    // switches between threads
-static constexpr int64_t YIELD_EVERY_END = 8;  // threads that end
+static constexpr int64_t YIELD_EVERY = 512;       // switches between threads
+static constexpr int64_t YIELD_EVERY_END = 8;     // threads that end
+static constexpr int64_t TURNS_OF_A_WARP = 2048;  // switches within a warp before another has a chance
 // The longest block that may run as a loop, which cannot be cancelled within a block.
 static constexpr std::chrono::milliseconds QUICK(5);
 
@@ -31,10 +32,11 @@ void BlockExecutor::begin(const Launch &launch) {
         service_context_.context.block[d] = uint32_t(launch.shape.block[d]);
     }
     threads_.resize(size_t(size_));
-    done_lanes_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
+    warps_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
     variables_.clear();
     pages_.fill(0);
     guarded_memory_.reset();
+    races_ = {};
     if (launch.checked) {
         guarded_memory_ = std::make_unique<GuardedMemory>();
         service_context_.context.shared =
@@ -74,9 +76,13 @@ void BlockExecutor::run_block(int64_t block) {
     const int64_t place[] = {block % grid[0], block / grid[0] % grid[1], block / grid[0] / grid[1]};
     std::copy(place, place + 3, service_context_.context.block_index);
     std::fill(threads_.begin(), threads_.end(), Thread{State::READY, -1, 0, 0});
-    std::fill(done_lanes_.begin(), done_lanes_.end(), 0);
+    std::fill(warps_.begin(), warps_.end(), Warp{~0u, 0, 0, 0, 0, false});
+    if (size_ % PK_WARP != 0) warps_.back().ready = (1u << size_ % PK_WARP) - 1;
     done_ = arrived_ = counting_ = 0;
-    if (launch_->checked) began_ = Clock::now();
+    if (launch_->checked) {
+        began_ = Clock::now();
+        races_.begin();
+    }
     enter(0);
 }
 
@@ -190,15 +196,42 @@ void BlockExecutor::cancel_fiber() {
 
 void BlockExecutor::stop(const std::string &why) { fail(PK_DEVICE_ERROR, launch_->name + ": " + why); }
 
+void BlockExecutor::set_state(int thread, State state) {
+    uint32_t &ready = warps_[size_t(thread / PK_WARP)].ready;
+    const uint32_t bit = 1u << thread % PK_WARP;
+    threads_[size_t(thread)].state = state;
+    ready = state == State::READY ? ready | bit : ready & ~bit;
+}
+
 // The next ready thread after the current one, round robin; -1 if there is none.
 int BlockExecutor::next() const {
-    for (int i = current_ + 1; i < size_; ++i) {
-        if (threads_[size_t(i)].state == State::READY) return i;
-    }
-    for (int i = 0; i <= current_; ++i) {
-        if (threads_[size_t(i)].state == State::READY) return i;
+    const int warps = int(warps_.size()), own = current_ / PK_WARP;
+    const uint32_t later = warps_[size_t(own)].ready & ~((2u << current_ % PK_WARP) - 1);
+    if (later != 0) return own * PK_WARP + __builtin_ctz(later);
+    for (int i = 1; i <= warps; ++i) {
+        const int warp = own + i < warps ? own + i : own + i - warps;
+        const uint32_t ready = warps_[size_t(warp)].ready;
+        if (ready != 0) return warp * PK_WARP + __builtin_ctz(ready);
     }
     return -1;
+}
+
+// As next(), but from the current thread's warp, if it has a ready one.
+int BlockExecutor::next_in_warp() const {
+    const int own = current_ / PK_WARP;
+    const uint32_t ready = warps_[size_t(own)].ready;
+    const uint32_t later = ready & ~((2u << current_ % PK_WARP) - 1);
+    return ready == 0 ? next() : own * PK_WARP + __builtin_ctz(later != 0 ? later : ready);
+}
+
+// The thread to run now that the current one waits or has returned.
+int BlockExecutor::choose(bool in_warp) {
+    const int warp = current_ / PK_WARP;
+    if (warps_[size_t(warp)].ready == 0) end_turn(warp);
+    int thread = in_warp && ++turns_ % TURNS_OF_A_WARP != 0 ? next_in_warp() : next();
+    if (thread < 0 && wake_active()) thread = next();
+    if (thread < 0) stop(stuck());
+    return thread;
 }
 
 void BlockExecutor::change_to(int thread) {
@@ -209,11 +242,9 @@ void BlockExecutor::change_to(int thread) {
 }
 
 // Suspends the current thread, and runs others until it is ready.
-void BlockExecutor::suspend() {
+void BlockExecutor::suspend(bool in_warp) {
     if (++switches_ % YIELD_EVERY == 0) yield_for_callback();
-    int thread = next();
-    if (thread < 0 && wake_active()) thread = next();
-    if (thread < 0) stop(stuck());
+    const int thread = choose(in_warp);
     if (thread == current_) return;
     if (threads_[size_t(thread)].fiber < 0) threads_[size_t(thread)].fiber = take_fiber();
     threads_[size_t(current_)].fiber = fiber_;
@@ -223,18 +254,18 @@ void BlockExecutor::suspend() {
 // Called when the current thread has returned. This fiber takes the next thread that has not begun, or
 // becomes idle.
 void BlockExecutor::finish() {
-    threads_[size_t(current_)].state = State::DONE;
+    if (launch_->checked) check_last_write();
+    set_state(current_, State::DONE);
     if (++done_ % YIELD_EVERY_END == 0) yield_for_callback();
-    done_lanes_[size_t(current_ / PK_WARP)] |= 1u << current_ % PK_WARP;
+    warps_[size_t(current_ / PK_WARP)].done |= 1u << current_ % PK_WARP;
     complete_without(current_);
     if (done_ == size_) {
+        if (launch_->checked) check_barrier();
         idle_.push_back(fiber_);
         fibers_.yield_to_scheduler(fiber_);
         return;
     }
-    int thread = next();
-    if (thread < 0 && wake_active()) thread = next();
-    if (thread < 0) stop(stuck());
+    const int thread = choose(false);
     if (threads_[size_t(thread)].fiber < 0) {
         current_ = thread;
     } else {

@@ -16,6 +16,7 @@
 #include "fibers.h"
 #include "guarded_memory.h"
 #include "preemption.h"
+#include "race_detector.h"
 
 namespace pk::kernels {
 
@@ -67,13 +68,20 @@ class BlockExecutor {
     int64_t stacks = 0;  // how many it has reserved, see worker_pool.h
 
    private:
-    enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, DONE };
+    enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, TURN, SPIN, DONE };
 
     struct Thread {
         State state;
         int fiber;  // -1: it has not begun
         int32_t line;
         uint32_t lanes;  // the lanes that came to the same line
+    };
+
+    // The lanes of a warp that are ready, that have returned, and that wait for a turn at a volatile access.
+    struct Warp {
+        uint32_t ready, done, turn, spin;
+        uint32_t operations;  // how many have completed
+        bool spun;            // the spinning lanes have gone on since the last turn
     };
 
     // A warp operation: lanes that wait for each other, and the values that they exchange.
@@ -102,28 +110,39 @@ class BlockExecutor {
     void run_block(int64_t block);
     void resume(int fiber);
     void change_to(int thread);
-    void suspend();
+    void suspend(bool in_warp = false);
+    void set_state(int thread, State state);
     void yield_for_callback();
     void finish();
     int next() const;
+    int next_in_warp() const;
+    int choose(bool in_warp);
     int take_fiber();
     void wait_for_stacks();
     [[noreturn]] void cancel_fiber();
     [[noreturn]] void stop(const std::string &why);
 
     void complete_barrier();
+    void resume_in_order();
     void complete(WarpExchange &record);
     void complete_without(int thread);
     WarpExchange &exchange_of(int32_t operation, uint32_t mask);
     bool wake_active();
+    void end_turn(int warp);
     void begin_waiting();
     bool alone() const { return size_ == 1; }
 
     int32_t barrier(int32_t line, int32_t value);
     uint32_t exchange(int32_t line, int32_t operation, uint32_t mask, uint64_t value, uint64_t *values);
     uint32_t active(int32_t line);
+    void turn(int32_t spins);
     void yield();
     void access(uint64_t address, uint64_t bytes, int32_t how);
+    void check_race(const GuardedMemory::GuardedBuffer &buffer, uint64_t address, uint64_t bytes,
+                    int32_t how);
+    void check_last_write();
+    void check_barrier();
+    [[noreturn]] void stop_at(const RaceDetector::Race &race);
     void check_limit();
     bool is_memory(uint64_t address);
     void *variable(int32_t index, int64_t bytes, int64_t item, const char *name);
@@ -138,10 +157,11 @@ class BlockExecutor {
     Fibers fibers_;
     std::vector<int> idle_;
     std::vector<Thread> threads_;
-    std::vector<uint32_t> done_lanes_;  // of each warp
+    std::vector<Warp> warps_;
     std::vector<WarpExchange> exchanges_;
     std::vector<char> shared_;
     std::unique_ptr<GuardedMemory> guarded_memory_;  // of shared memory; null if accesses are not checked
+    RaceDetector races_;                             // of checked accesses
     std::vector<void *> variables_;
     std::array<uint64_t, 64> pages_{};  // pages that are known to be mapped, for checked accesses
 
@@ -152,7 +172,7 @@ class BlockExecutor {
     int64_t first_ = 0, count_ = 0;
     int current_ = 0, fiber_ = 0, size_ = 0, done_ = 0, arrived_ = 0;
     int32_t counting_ = 0, counted_ = 0;
-    int64_t switches_ = 0;
+    int64_t switches_ = 0, turns_ = 0;
     bool yields_for_callback_ = false;  // the scheduler is to call the progress callback
     std::atomic<bool> inside_{false};   // the thread is inside the kernel
     std::atomic<bool> due_{false};      // a call of the progress callback is due

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "block_executor.h"
 
@@ -23,13 +24,13 @@ void PrintBuffer::add(const char *text, int64_t bytes) {
 int32_t BlockExecutor::barrier(int32_t line, int32_t value) {
     if (alone()) return value != 0;
     begin_waiting();
-    Thread &thread = threads_[size_t(current_)];
-    thread.state = State::BARRIER;
-    thread.line = line;
+    set_state(current_, State::BARRIER);
+    threads_[size_t(current_)].line = line;
     ++arrived_;
     counting_ += value != 0;
     if (arrived_ + done_ == size_) {
         complete_barrier();
+        resume_in_order();
     } else {
         suspend();
     }
@@ -43,11 +44,25 @@ void BlockExecutor::complete_barrier() {
         if (first == nullptr) first = &thread;
         if (launch_->checked && (done_ != 0 || thread.line != first->line)) stop(stuck());
     }
-    for (Thread &thread : threads_) {
-        if (thread.state == State::BARRIER) thread.state = State::READY;
+    for (int i = 0; i < size_; ++i) {
+        if (threads_[size_t(i)].state == State::BARRIER) set_state(i, State::READY);
     }
+    if (launch_->checked) check_barrier();
     counted_ = counting_;
     arrived_ = counting_ = 0;
+}
+
+// Called by the last thread at a barrier, which lets those before it go on first.
+void BlockExecutor::resume_in_order() {
+    int first = 0;
+    for (size_t i = 0; i < warps_.size(); ++i) {
+        if (warps_[i].ready == 0) continue;
+        first = int(i) * PK_WARP + __builtin_ctz(warps_[i].ready);
+        break;
+    }
+    if (first == current_) return;
+    threads_[size_t(current_)].fiber = fiber_;
+    change_to(first);
 }
 
 BlockExecutor::WarpExchange &BlockExecutor::exchange_of(int32_t operation, uint32_t mask) {
@@ -79,7 +94,7 @@ uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask,
         stop(where() + ": the mask in line " + std::to_string(line) + " does not have the lane itself");
     const int lanes = std::min<int>(PK_WARP, size_ - first);
     mask = (mask | bit) & (lanes == PK_WARP ? ~0u : (1u << lanes) - 1);
-    const uint32_t done = done_lanes_[size_t(current_ / PK_WARP)] & mask;
+    const uint32_t done = warps_[size_t(current_ / PK_WARP)].done & mask;
     if (launch_->checked && done != 0)
         stop(where() + ": the mask in line " + std::to_string(line) + " has lane " +
              std::to_string(__builtin_ctz(done)) + ", which has returned");
@@ -91,7 +106,7 @@ uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask,
     if (record.arrived == (mask & ~done)) {
         complete(record);
     } else {
-        threads_[size_t(current_)].state = State::WARP;
+        set_state(current_, State::WARP);
         suspend();
     }
     WarpExchange &filled = exchanges_[index];  // a reference that is valid after others have grown the vector
@@ -102,9 +117,10 @@ uint32_t BlockExecutor::exchange(int32_t line, int32_t operation, uint32_t mask,
 
 void BlockExecutor::complete(WarpExchange &record) {
     record.open = false;
+    ++warps_[size_t(record.warp)].operations;
     record.readers = __builtin_popcount(record.arrived);
     for (int lane = 0; lane < PK_WARP; ++lane) {
-        if (record.arrived >> lane & 1) threads_[size_t(record.warp * PK_WARP + lane)].state = State::READY;
+        if (record.arrived >> lane & 1) set_state(record.warp * PK_WARP + lane, State::READY);
     }
 }
 
@@ -117,14 +133,14 @@ void BlockExecutor::complete_without(int thread) {
         if (launch_->checked && (record.mask >> thread % PK_WARP & 1) != 0)
             stop("in " + block_name() + ", lanes of a warp wait for " + thread_name(thread) +
                  ", which has returned");
-        if (record.arrived == (record.mask & ~done_lanes_[size_t(warp)])) complete(record);
+        if (record.arrived == (record.mask & ~warps_[size_t(warp)].done)) complete(record);
     }
 }
 
 uint32_t BlockExecutor::active(int32_t line) {
     if (alone()) return 1;
     begin_waiting();
-    threads_[size_t(current_)].state = State::ACTIVE;
+    set_state(current_, State::ACTIVE);
     threads_[size_t(current_)].line = line;
     suspend();
     return threads_[size_t(current_)].lanes;
@@ -143,9 +159,38 @@ bool BlockExecutor::wake_active() {
     uint32_t lanes = 0;
     for (int i = begin; i < end; ++i) lanes |= uint32_t(belongs(i)) << (i - begin);
     for (int i = begin; i < end; ++i) {
-        if (belongs(i)) threads_[size_t(i)] = {State::READY, threads_[size_t(i)].fiber, line, lanes};
+        if (!belongs(i)) continue;
+        set_state(i, State::READY);
+        threads_[size_t(i)].lanes = lanes;
     }
     return true;
+}
+
+// Waits at a volatile access until no lane of the warp can go on: those that are not at a barrier, in a warp
+// operation or done are at volatile accesses, too. If the thread spins on a value, the lanes that write may
+// go on, as often as those that spin.
+void BlockExecutor::turn(int32_t spins) {
+    if (alone()) return;
+    begin_waiting();
+    Warp &warp = warps_[size_t(current_ / PK_WARP)];
+    (spins != 0 ? warp.spin : warp.turn) |= 1u << current_ % PK_WARP;
+    set_state(current_, spins != 0 ? State::SPIN : State::TURN);
+    suspend(spins == 0);
+}
+
+// Called when no lane of the warp is ready. Lanes that spin go on first: a lane that has read the same value
+// many times, but does not wait for it, then comes to the write that the others are at.
+void BlockExecutor::end_turn(int index) {
+    Warp &warp = warps_[size_t(index)];
+    uint32_t lanes = warp.spin;
+    warp.spin = 0;
+    if (lanes == 0 || warp.spun) {
+        lanes |= std::exchange(warp.turn, 0);
+        warp.spun = false;
+    } else {
+        warp.spun = true;
+    }
+    for (; lanes != 0; lanes &= lanes - 1) set_state(index * PK_WARP + __builtin_ctz(lanes), State::READY);
 }
 
 void BlockExecutor::yield() {
@@ -164,8 +209,8 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
         std::string((how & PK_WRITES) != 0 ? "writes " : "reads ") + std::to_string(bytes) + " bytes ";
     if (address < 65536) stop(where() + " " + what + "at a null pointer");
     const GuardedMemory::GuardedBuffer *guarded_buffer = launch_->guarded_memory->find(address);
-    if (guarded_buffer == nullptr && guarded_memory_ != nullptr)
-        guarded_buffer = guarded_memory_->find(address);
+    const bool is_shared = guarded_buffer == nullptr;
+    if (is_shared && guarded_memory_ != nullptr) guarded_buffer = guarded_memory_->find(address);
     if (guarded_buffer == nullptr) {
         if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own memory
         char place[32];
@@ -182,11 +227,43 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
         if ((how & PK_ANYWHERE) == 0 && address % bytes != 0)
             stop(where() + " " + what + "of '" + guarded_buffer->label + "' at byte " +
                  std::to_string(distance) + ", which is not a multiple of that");
+        if (is_shared) check_race(*guarded_buffer, address, bytes, how);
         return;
     }
     const int64_t index = distance >= 0 ? distance / item : -((item - 1 - distance) / item);
     stop(where() + " " + what + "at '" + guarded_buffer->label + "[" + std::to_string(index) +
          "]', which has " + std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
+}
+
+// Checks an access of shared memory against those of the block's other threads since the last barrier.
+void BlockExecutor::check_race(const GuardedMemory::GuardedBuffer &buffer, uint64_t address, uint64_t bytes,
+                               int32_t how) {
+    if (alone()) return;
+    if ((how & PK_ORDERED) != 0) {
+        if ((how & PK_WRITES) != 0) races_.forget(buffer, address, bytes);
+        return;
+    }
+    const uint32_t operations = warps_[size_t(current_ / PK_WARP)].operations;
+    const auto race = races_.access(buffer, address, bytes, current_, operations, (how & PK_WRITES) != 0);
+    if (race) stop_at(*race);
+}
+
+// A write of a value that is there already is no race, which its next action tells.
+void BlockExecutor::check_last_write() {
+    if (const auto race = races_.last_write()) stop_at(*race);
+}
+
+void BlockExecutor::check_barrier() {
+    if (const auto race = races_.barrier()) stop_at(*race);
+}
+
+void BlockExecutor::stop_at(const RaceDetector::Race &race) {
+    const auto &[buffer, address, thread, other, writes, other_writes] = race;
+    const auto item = uint64_t(buffer->item);
+    stop("in " + block_name() + ", " + thread_name(thread) + (writes ? " writes '" : " reads '") +
+         buffer->label + "[" + std::to_string((address - buffer->begin) / item) + "]', which " +
+         thread_name(other) + (other_writes ? " wrote" : " read") +
+         " since the last barrier: put __syncthreads() between them");
 }
 
 // Asks the operating system whether a page is mapped, once for each page and launch; true if that is unknown.
@@ -263,6 +340,7 @@ auto BlockExecutor::serve(pk_context *context, Body &&body) {
     BlockExecutor &worker = *reinterpret_cast<ServiceContext *>(context)->worker;
     if (worker.is_due()) worker.yield_for_callback();
     try {
+        if (worker.launch_->checked) worker.check_last_write();
         return body(worker);
     } catch (...) {
         worker.failure_ = std::current_exception();
@@ -282,6 +360,9 @@ const pk_services BlockExecutor::SERVICES = {
     },
     [](pk_context *context, int32_t line) {
         return serve(context, [&](BlockExecutor &worker) { return worker.active(line); });
+    },
+    [](pk_context *context, int32_t spins) {
+        serve(context, [&](BlockExecutor &worker) { worker.turn(spins); });
     },
     [](pk_context *context) { serve(context, [](BlockExecutor &worker) { worker.yield(); }); },
     [](pk_context *context, const char *text, int64_t bytes) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from pycudakit.kernels.compiling import include_tracking
 from pycudakit.kernels.compiling.extern_c import blanked
 from pycudakit.kernels.compiling.source import Source
 
@@ -128,8 +129,9 @@ def _split(declared: str) -> Iterator[str]:
 
 _BARRIERS = re.compile(
     r"__syncthreads\w*|__syncwarp|__shfl\w*|__(?:any|all|ballot|uni)_sync|__match_\w+|__reduce_\w+_sync"
-    r"|__activemask|__nanosleep"
+    r"|__activemask|__nanosleep|(?:__)?volatile(?:__)?"
 )
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', re.MULTILINE)
 _KNOWN_HEADERS = re.compile(
     r"(?:c?(?:stdio|math|stdint|stdlib|string|limits|float|stddef|stdbool|assert|inttypes))(?:\.h)?"
     r"|cuda\w*\.h|curand\w*\.h|math_constants\.h|device_\w+\.h|vector_types\.h|cooperative_groups.*"
@@ -146,15 +148,64 @@ def kernels_with_barriers(source: Source) -> set[str]:
     The search covers a kernel's body, and every function, struct and macro that it names, recursively.
     """
     names = {kernel.name for kernel in source.kernels}
-    plain = blanked(source.text)
-    includes = re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE)
+    plain = _VOLATILE_ASM.sub(" ", blanked(source.text))
+    includes = _INCLUDED.findall(source.text)
     hidden = not all(_KNOWN_HEADERS.fullmatch(name) for name in includes)
     if hidden or "cooperative_groups" in plain or any(_BARRIERS.search(option) for option in source.options):
         return names
     if _BARRIERS.search(plain) is None:
         return set()
     words = _words_by_name(plain)
+    for name in _volatile_names(plain):
+        words.setdefault(name, set()).add("volatile")
     return {name for name in names if _reaches(name, words)}
+
+
+# ---- Volatile accesses ----
+
+_VOLATILE_ASM = re.compile(r"\b(?:asm|__asm|__asm__)\s+(?:volatile|__volatile|__volatile__)\b")
+_VOLATILE = re.compile(r"\b(?:__)?volatile(?:__)?\b")
+
+
+def has_volatile(source: Source) -> bool:
+    """Return True if a source, its options or the user's headers that it includes have volatile accesses."""
+    folders = include_tracking.folders_of(source.include_dirs, source.options)
+    texts, seen = [source.text], set[str]()
+    while texts:
+        text = texts.pop()
+        plain = _VOLATILE_ASM.sub(" ", blanked(text))
+        if _VOLATILE.search(plain) is not None:
+            return True
+        for name in set(_INCLUDED.findall(text)) - seen:
+            seen.add(name)
+            texts.append(include_tracking.find_included(name, folders) or "")
+    return any(_VOLATILE.search(option) is not None for option in source.options)
+
+
+def has_shared(source: Source) -> bool:
+    """Return True if a source has shared memory."""
+    return _SHARED.search(blanked(source.text)) is not None
+
+
+def _volatile_names(plain: str) -> set[str]:
+    """Return the words of the declarations at file scope that have `volatile`: typedefs and variables."""
+    names: set[str] = set()
+    for match in _VOLATILE.finditer(plain):
+        begin = max((m.end() for m in _BETWEEN.finditer(plain, 0, match.start())), default=0)
+        end = _BETWEEN.search(plain, match.end())
+        declared = plain[begin : end.start() if end else len(plain)]
+        if _depth(plain, begin) == 0 and "(" not in declared:
+            names.update(re.findall(r"[A-Za-z_]\w*", declared))
+    return names - _TYPE_WORDS
+
+
+_TYPE_WORDS = frozenset(
+    re.findall(
+        r"\w+",
+        "static const typedef using char short int long float double unsigned signed bool struct class union"
+        " __device__ __constant__ __managed__ __shared__ extern",
+    )
+)
 
 
 def _words_by_name(plain: str) -> dict[str, set[str]]:
@@ -172,11 +223,12 @@ def _words_by_name(plain: str) -> dict[str, set[str]]:
         body = re.compile(r"[^;{}()=]*\{").match(plain, end + 1)
         if body is not None:
             _add(words, match[1], plain, body.end() - 1)
+            _add(words, match[1], plain, match.end() - 1)  # its parameters may be volatile
     return words
 
 
-def _add(words: dict[str, set[str]], name: str, plain: str, brace: int) -> None:
-    words.setdefault(name, set()).update(re.findall(r"\w+", plain[brace : _closing(plain, brace)]))
+def _add(words: dict[str, set[str]], name: str, plain: str, at: int) -> None:
+    words.setdefault(name, set()).update(re.findall(r"\w+", plain[at : _closing(plain, at)]))
 
 
 def _closing(plain: str, at: int) -> int:

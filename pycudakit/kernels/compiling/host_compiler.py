@@ -58,6 +58,22 @@ _CHECKS = {
         ),
     ],
 }
+# ThreadSanitizer's instrumentation, with the accesses of volatile lvalues told apart: a function call before
+# each access, which pycudakit_volatile.h defines.
+_VOLATILE = {
+    "gcc": [
+        "-fsanitize=thread",
+        *("--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0"),
+    ],
+    "clang": [
+        "-fsanitize=thread",
+        *(
+            word
+            for setting in ("distinguish-volatile=1", "instrument-func-entry-exit=0")
+            for word in ("-mllvm", f"-tsan-{setting}")
+        ),
+    ],
+}
 # Environment variables by which GCC and Clang find headers and their own parts.
 _PLACES = ("CPATH", "CPLUS_INCLUDE_PATH")
 _OTHERS = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT")
@@ -87,8 +103,11 @@ def _compiled(source: Source, directory: str) -> Compiled:
     command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
     folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
     command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
+    hooks = _volatile(source, tuple(compiler))
     if source.debug:
-        command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED", *_checks(tuple(compiler))]
+        command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED"]
+        hooks = hooks or _checks(source, tuple(compiler))
+    command += hooks
     rule = str(Path(directory) / "kernels.d")
     command += [f"-I{HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
     _, log = run(command, source.name, directory)
@@ -256,9 +275,47 @@ def _kind(compiler: tuple[str, ...]) -> str:
     return "clang" if "clang" in rule else "gcc"
 
 
-def _checks(compiler: tuple[str, ...]) -> list[str]:
+def _checks(source: Source, compiler: tuple[str, ...]) -> list[str]:
     """Return the options for checked accesses; compilers for macOS have none."""
-    return [] if sys.platform == "darwin" else _CHECKS[_kind(compiler)]
+    if sys.platform == "darwin":
+        return []
+    kind = _kind(compiler)
+    every_access = (*_VOLATILE[kind], "-DPK_VOLATILE")
+    # AddressSanitizer leaves out a write after a read of the same value, and ThreadSanitizer memcpy().
+    has_copies = re.search(r"\bmem(?:cpy|move|set)\b|#[ \t]*include", source.text) is not None
+    return [*every_access] if not has_copies and _accepts(compiler, every_access) else _CHECKS[kind]
+
+
+def _volatile(source: Source, compiler: tuple[str, ...]) -> list[str]:
+    """Return the options by which the compiler reports volatile accesses, if the source has any.
+
+    Raises
+    ------
+    CompileError
+        The compiler is too old for that, and the source may share volatile memory within a warp.
+    """
+    if not cuda_to_cpp.has_volatile(source):
+        return []
+    options = [*_VOLATILE[_kind(compiler)], "-DPK_VOLATILE"]
+    if _accepts(compiler, tuple(options)):
+        return options
+    if not cuda_to_cpp.has_shared(source):
+        return []
+    raise errors.CompileError(
+        f"{source.name} has volatile shared memory, by which the lanes of a warp stay in step, and "
+        f"{compiler[0]} is too old to report volatile accesses: install GCC 11 or Clang 11, or newer, and "
+        "set CXX to it; or write __syncwarp() between the statements, and drop the volatile"
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _accepts(compiler: tuple[str, ...], options: tuple[str, ...]) -> bool:
+    """Return True if a compiler takes these options."""
+    command = [*compiler, *options, "-x", "c++", "-S", "-o", os.devnull, os.devnull]
+    try:
+        return _output(command, None).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
 
 
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:

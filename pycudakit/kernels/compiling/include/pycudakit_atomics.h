@@ -13,9 +13,20 @@ struct pk_plain<volatile T> {
 template <class T>
 using pk_value = typename pk_plain<T>::type;
 
+// Checks the address of an atomic operation, which is not instrumented as an access: it is no race.
+#if defined(PK_CHECKED)
+#define PK_ATOMIC_FUNCTION PK_OWN
+static void pk_access(uint64_t address, uint64_t bytes, int how);
+#define PK_CHECK_ATOMIC(address) pk_access((uint64_t)(address), sizeof(*(address)), PK_ORDERED | PK_WRITES)
+#else
+#define PK_ATOMIC_FUNCTION
+#define PK_CHECK_ATOMIC(address) ((void)0)
+#endif
+
 // Replaces a value v by next(v) in a compare-and-swap loop, and returns v.
 template <class T, class Next>
-static inline pk_value<T> pk_update(T *address, Next next) {
+PK_ATOMIC_FUNCTION static inline pk_value<T> pk_update(T *address, Next next) {
+    PK_CHECK_ATOMIC(address);
     pk_value<T> old, made;
     __atomic_load((pk_value<T> *)address, &old, __ATOMIC_RELAXED);
     do {
@@ -52,8 +63,11 @@ PK_ATOMIC(atomicDec, old == 0 || old > value ? value : old - 1)
 #undef PK_ATOMIC
 
 // Integer operations with an instruction. Sums of signed integers wrap, too.
-#define PK_FETCH(name, fetch, type) \
-    static inline type name(type *address, type value) { return fetch(address, value, __ATOMIC_RELAXED); }
+#define PK_FETCH(name, fetch, type)                                         \
+    PK_ATOMIC_FUNCTION static inline type name(type *address, type value) { \
+        PK_CHECK_ATOMIC(address);                                           \
+        return fetch(address, value, __ATOMIC_RELAXED);                     \
+    }
 #define PK_FETCHES(type)                          \
     PK_FETCH(atomicAdd, __atomic_fetch_add, type) \
     PK_FETCH(atomicSub, __atomic_fetch_sub, type) \
@@ -68,7 +82,8 @@ PK_FETCHES(unsigned long long)
 #undef PK_FETCH
 
 template <class T>
-static inline pk_value<T> atomicCAS(T *address, pk_value<T> compare, pk_value<T> value) {
+PK_ATOMIC_FUNCTION static inline pk_value<T> atomicCAS(T *address, pk_value<T> compare, pk_value<T> value) {
+    PK_CHECK_ATOMIC(address);
     __atomic_compare_exchange((pk_value<T> *)address, &compare, &value, false, __ATOMIC_SEQ_CST,
                               __ATOMIC_SEQ_CST);
     return compare;

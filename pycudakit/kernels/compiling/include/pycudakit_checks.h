@@ -4,8 +4,7 @@
 
 #define PK_UNCHECKED PK_HIDDEN PK_OWN
 
-static inline __attribute__((always_inline)) PK_OWN void pk_access(uint64_t address, uint64_t bytes,
-                                                                   int how) {
+PK_OWN static void pk_access(uint64_t address, uint64_t bytes, int how) {
     if (pk_now != nullptr) pk_now->services->access(pk_now, address, bytes, how);
 }
 

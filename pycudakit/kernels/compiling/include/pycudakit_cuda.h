@@ -43,7 +43,19 @@
 #define __builtin_align__(n) __attribute__((aligned(n)))
 
 #define PK_HERE int line = __builtin_LINE()
-#define PK_OWN __attribute__((no_sanitize_address))  // not instrumented
+// Functions of the headers that the compiler does not instrument.
+#if !defined(PK_VOLATILE)
+#define PK_OWN __attribute__((no_sanitize_address))
+#elif defined(__clang__)
+#define PK_OWN __attribute__((disable_sanitizer_instrumentation, noinline))
+#else
+#define PK_OWN __attribute__((no_sanitize_thread, noinline))
+#endif
+#if defined(PK_VOLATILE)
+#define PK_WAITING PK_OWN
+#else
+#define PK_WAITING
+#endif
 #define PK_HIDDEN __attribute__((visibility("hidden"), used))
 
 #include "pycudakit_vectors.h"
@@ -60,6 +72,9 @@
 
 #if defined(PK_CHECKED)
 #include "pycudakit_checks.h"
+#endif
+#if defined(PK_VOLATILE)
+#include "pycudakit_volatile.h"
 #endif
 
 #if defined(PK_HOST_CODE)

@@ -6,10 +6,10 @@
 
 extern "C" {
 
-enum { PK_IMAGE_VERSION = 1, PK_WARP = 32 };
+enum { PK_IMAGE_VERSION = 2, PK_WARP = 32 };
 
-// Flags of an access: it writes; its address may be unaligned.
-enum { PK_WRITES = 1, PK_ANYWHERE = 2 };
+// Flags of an access: it writes; its address may be unaligned; it is atomic or volatile, which is no race.
+enum { PK_WRITES = 1, PK_ANYWHERE = 2, PK_ORDERED = 4 };
 
 struct pk_services;
 
@@ -29,6 +29,9 @@ struct pk_services {
                          uint64_t *values);
     // Waits until no other lane of the warp can run; returns the mask of lanes at the same source line.
     uint32_t (*active)(struct pk_context *, int32_t line);
+    // Waits at a volatile access for the warp's other lanes that can go on; `spins` is 1 if the thread reads
+    // the same address again and again.
+    void (*turn)(struct pk_context *, int32_t spins);
     void (*yield)(struct pk_context *);
     void (*print)(struct pk_context *, const char *text, int64_t bytes);
     void (*stop)(struct pk_context *, const char *why, int32_t line);

@@ -6,14 +6,29 @@ static thread_local dim3 blockDim, gridDim;
 static thread_local pk_context *pk_now;
 static constexpr int warpSize = PK_WARP;
 
+#if defined(PK_VOLATILE)
+// What the thread has written since it last waited.
+enum pk_written { PK_NOTHING, PK_PLAIN_VALUE, PK_VOLATILE_VALUE };
+static thread_local pk_written pk_wrote;
+static thread_local const void *pk_stack;  // the end of the thread's stack
+#endif
+
 // All threads of a block share one threadIdx, and others run during a wait: each thread restores its own.
 template <class Wait>
-static inline auto pk_waiting(Wait wait) {
+PK_WAITING static inline auto pk_waiting(Wait wait) {
     const uint3 me = threadIdx;
+#if defined(PK_VOLATILE)
+    const void *const stack = pk_stack;
+    pk_wrote = PK_NOTHING;
+#endif
     asm volatile("" ::: "memory");
     const auto result = wait(pk_now);
     asm volatile("" ::: "memory");
     threadIdx = me;
+#if defined(PK_VOLATILE)
+    pk_stack = stack;
+    pk_wrote = PK_NOTHING;
+#endif
     return result;
 }
 
@@ -124,7 +139,12 @@ static inline T pk_argument(const void *from) {
     return value;
 }
 
-static inline void pk_enter(pk_context *context) {
+PK_WAITING static inline void pk_enter(pk_context *context, const void *stack) {
+#if defined(PK_VOLATILE)
+    pk_stack = stack;
+    pk_wrote = PK_NOTHING;
+#endif
+    (void)stack;
     pk_now = context;
     blockDim = dim3(context->block[0], context->block[1], context->block[2]);
     gridDim = dim3(context->grid[0], context->grid[1], context->grid[2]);
@@ -150,7 +170,6 @@ struct pk_entry<kernel> {
     // A braced constructor call evaluates its arguments from left to right.
     struct All {
         __attribute__((flatten)) All(pk_context *context, int64_t first, int64_t count, P... values) {
-            pk_enter(context);
             const uint32_t across = context->grid[0], down = context->grid[1];
             const uint32_t width = context->block[0], height = context->block[1], depth = context->block[2];
             uint3 block = {uint32_t(first % across), uint32_t(first / across % down),
@@ -181,13 +200,14 @@ struct pk_entry<kernel> {
     };
 
     static void blocks(pk_context *context, void *const *arguments, int64_t first, int64_t blocks) {
+        pk_enter(context, __builtin_frame_address(0));
         int i = 0;
         (void)i, (void)arguments;
         All{context, first, blocks, pk_argument<P>(arguments[i++])...};
     }
 
     static void thread(pk_context *context, void *const *arguments, int64_t thread) {
-        pk_enter(context);
+        pk_enter(context, __builtin_frame_address(0));
         const uint32_t *block = context->block_index;
         blockIdx = {block[0], block[1], block[2]};
         const uint32_t index = uint32_t(thread), width = blockDim.x, height = blockDim.y;

@@ -229,7 +229,7 @@ class Program:
         if isinstance(value, Handle):
             if value.program is not self:
                 raise ValueError(f"{slot.title}: the buffer {value.name!r} is another program's")
-            slot.check(value.dtype, value.shape)
+            slot.check(value.dtype, value.shape, is_buffer=True)
             return Place(value.index, value.offset)
         if not slot.parameter.pointer:
             return slot.value(value)

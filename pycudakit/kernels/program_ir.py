@@ -65,6 +65,22 @@ class Handle:
             shape = self.shape[1:]
         return Handle(self.program, self.index, self.name, shape, self.dtype, self.offset + first * row)
 
+    def view(self, dtype: Any) -> Handle:
+        """Return the buffer as one of another dtype of the same item size, as `numpy.ndarray.view` does.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The dtype that a kernel's pointer has, such as ``np.uint32`` for a buffer of int32.
+        """
+        other = np.dtype(dtype).newbyteorder("=")
+        if other.hasobject or other.itemsize != self.dtype.itemsize:
+            raise TypeError(
+                f"the buffer {self.name!r} of {self.dtype} cannot be viewed as {other}: its elements have "
+                f"{self.dtype.itemsize} bytes, and those of {other} have {other.itemsize}"
+            )
+        return Handle(self.program, self.index, self.name, self.shape, other, self.offset)
+
     def __len__(self) -> int:
         """Return the size of the first dimension."""
         if not self.shape:

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pycudakit import errors
-from pycudakit.kernels.compiling import cuda_to_cpp, extern_c
+from pycudakit.kernels.compiling import cuda_to_cpp, extern_c, inline_ptx
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
-from pycudakit.kernels.compiling.source import Compiled, Source
+from pycudakit.kernels.compiling.source import Compiled, Source, short_names
 
 HEADERS = Path(__file__).parent / "include"  # of the dialect
 _FLAGS = [
@@ -207,7 +207,12 @@ def _fingerprint(*environment: str) -> str:
             rule.update(f"{real} {about.st_size} {about.st_mtime_ns}".encode())
     for file in sorted(path for path in HEADERS.rglob("*") if path.is_file()):
         rule.update(file.read_bytes())
-    our_files = (Path(__file__), Path(cuda_to_cpp.__file__), Path(extern_c.__file__))
+    our_files = (
+        Path(__file__),
+        Path(cuda_to_cpp.__file__),
+        Path(extern_c.__file__),
+        Path(inline_ptx.__file__),
+    )
     rule.update(b"".join(file.read_bytes() for file in our_files))
     rule.update(f"{platform.machine()} {_processor()}".encode())
     return rule.hexdigest()
@@ -215,7 +220,7 @@ def _fingerprint(*environment: str) -> str:
 
 def translated(source: Source) -> str:
     """Translate a source to C++: the headers of the dialect, the source, and a table of its kernels."""
-    text = cuda_to_cpp.translated(source.text, checked=source.debug)
+    text = inline_ptx.translated(cuda_to_cpp.translated(source.text, checked=source.debug))
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
     waits = cuda_to_cpp.kernels_with_barriers(source)
     entries = [
@@ -401,6 +406,8 @@ def _prologue(source: Source) -> Iterator[str]:
     for name in sorted(names | {kernel.name for kernel in source.kernels}):
         if _RESERVED_NAMES.fullmatch(name):
             yield f"#define {name} pk_own_{name}"
+    for name in sorted(short_names(source.text)):
+        yield f"#define {name} pk_own_{name}"
 
 
 def _tuning() -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pycudakit import errors
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
-from pycudakit.kernels.compiling.source import Compiled, Source
+from pycudakit.kernels.compiling.source import Compiled, Source, short_names
 
 _INCLUDE_DIR = Path(__file__).parent / "device_include"
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
@@ -157,6 +157,14 @@ def architectures() -> tuple[int, ...]:
 @functools.cache
 def _prelude() -> str:
     return (_INCLUDE_DIR / "prelude.h").read_text()
+
+
+def _prelude_of(source: Source) -> str:
+    """Return the prelude without the typedefs that the source has itself."""
+    prelude = _prelude()
+    for name in short_names(source.text):
+        prelude = re.sub(rf"^typedef unsigned \w+ {name};$", "", prelude, flags=re.MULTILINE)
+    return prelude
 
 
 @functools.cache
@@ -308,7 +316,7 @@ def _text_of(source: Source, macros: list[tuple[str, str]]) -> str:
     else:
         text = wrapped(source.text, source.name)
     defined = "\n".join(directives(macros))
-    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude()}\n{defined}\n{text}\n"
+    return f"{line_directive(1, 'pycudakit/prelude.h')}{_prelude_of(source)}\n{defined}\n{text}\n"
 
 
 def compile(source: Source) -> Compiled:

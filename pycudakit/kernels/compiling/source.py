@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from pycudakit._native.dtypes import DType
@@ -86,6 +87,17 @@ class Source:
     debug: bool
     arch: str
     kernels: tuple[Signature, ...]
+
+
+_SHORT_NAMES = re.compile(
+    r"\btypedef\b[^;{}]*\b(uint|ushort|ulong|u_(?:char|short|int|long))\s*;"
+    r"|\busing\s+(uint|ushort|ulong|u_(?:char|short|int|long))\s*="
+)
+
+
+def short_names(text: str) -> set[str]:
+    """Return those of the names in <sys/types.h>, such as `uint`, that a source defines itself."""
+    return {typedef or alias for typedef, alias in _SHORT_NAMES.findall(text)}
 
 
 @dataclass(frozen=True, slots=True)

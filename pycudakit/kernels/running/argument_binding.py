@@ -287,8 +287,8 @@ class Slot:
             f"not {_named(argument)}"
         )
 
-    def check(self, dtype: DType, shape: tuple[int, ...] = (0,)) -> None:
-        """Raise unless the parameter is a pointer to elements of this dtype."""
+    def check(self, dtype: DType, shape: tuple[int, ...] = (0,), *, is_buffer: bool = False) -> None:
+        """Raise unless the parameter is a pointer to elements of this dtype, of an array or a buffer."""
         if not self._is_pointer:
             raise TypeError(f"{self.title} is a value, and takes no array")
         declared, element = self.parameter.dtype, self.parameter.element
@@ -307,7 +307,11 @@ class Slot:
                 declared.kind in "iu" and native.kind in "iu" and declared.itemsize == native.itemsize
             )
             how = f"convert it, as with .astype(np.{declared})"
-            if not self.parameter.const:
+            if is_buffer:
+                how = f"declare it as {declared}"
+                if declared.itemsize == native.itemsize:
+                    how = f"reinterpret it, as with .view(np.{declared}), or {how}"
+            elif not self.parameter.const:
                 how = (
                     f"reinterpret it, as with .view(np.{declared})"
                     if are_integers

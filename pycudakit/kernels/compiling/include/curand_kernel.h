@@ -1,5 +1,6 @@
-// cuRAND's device API for the CPU: XORWOW (Marsaglia 2003) and Philox 4x32-10 (Salmon et al. 2011), with
-// cuRAND's sequences. The bits are cuRAND's, except in normal draws, where the GPU's log and sin differ.
+// cuRAND's device API for the CPU: XORWOW (Marsaglia 2003), Philox 4x32-10 (Salmon et al. 2011) and MRG32k3a
+// (L'Ecuyer 1999), with cuRAND's sequences. The bits are cuRAND's, except in normal draws, where the GPU's
+// log and sin differ, and in Poisson draws of a mean from 64 to 4000, which are by Hoermann's PTRS (1993).
 #pragma once
 
 #include "pycudakit_cuda.h"
@@ -168,6 +169,93 @@ static inline uint4 curand4(curandStatePhilox4_32_10_t *state) {
     }
 }
 
+// ---- MRG32k3a ----
+
+struct curandStateMRG32k3a {
+    unsigned int s1[3], s2[3];
+    int boxmuller_flag, boxmuller_flag_double;
+    float boxmuller_extra;
+    double boxmuller_extra_double;
+};
+typedef struct curandStateMRG32k3a curandStateMRG32k3a_t;
+
+enum : uint64_t { PK_MRG_M1 = 4294967087u, PK_MRG_M2 = 4294944443u };
+
+// A step of one of the two recurrences, as a matrix modulo m.
+struct pk_mrg_matrix {
+    uint64_t row[3][3];
+};
+
+static inline pk_mrg_matrix pk_mrg_product(const pk_mrg_matrix &a, const pk_mrg_matrix &b, uint64_t m) {
+    pk_mrg_matrix c = {};
+    for (int i = 0; i < 3; ++i) {
+        for (int j = 0; j < 3; ++j) {
+            for (int k = 0; k < 3; ++k) c.row[i][j] = (c.row[i][j] + a.row[i][k] * b.row[k][j] % m) % m;
+        }
+    }
+    return c;
+}
+
+// Advances a recurrence by steps * 2^first.
+static inline void pk_mrg_skip(unsigned int *s, pk_mrg_matrix step, uint64_t m, unsigned long long steps,
+                               int first) {
+    for (int k = 0; k < first; ++k) step = pk_mrg_product(step, step, m);
+    for (; steps != 0; steps >>= 1) {
+        if (steps & 1) {
+            uint64_t made[3] = {};
+            for (int i = 0; i < 3; ++i) {
+                for (int k = 0; k < 3; ++k) made[i] = (made[i] + step.row[i][k] * s[k] % m) % m;
+            }
+            for (int i = 0; i < 3; ++i) s[i] = (unsigned int)made[i];
+        }
+        step = pk_mrg_product(step, step, m);
+    }
+}
+static inline void pk_mrg_skip_both(curandStateMRG32k3a_t *state, unsigned long long steps, int first) {
+    const pk_mrg_matrix a = {{{0, 1, 0}, {0, 0, 1}, {PK_MRG_M1 - 810728u, 1403580u, 0}}};
+    const pk_mrg_matrix b = {{{0, 1, 0}, {0, 0, 1}, {PK_MRG_M2 - 1370589u, 0, 527612u}}};
+    pk_mrg_skip(state->s1, a, PK_MRG_M1, steps, first);
+    pk_mrg_skip(state->s2, b, PK_MRG_M2, steps, first);
+}
+static inline void skipahead(unsigned long long steps, curandStateMRG32k3a_t *state) {
+    pk_mrg_skip_both(state, steps, 0);
+}
+static inline void skipahead_subsequence(unsigned long long subsequences, curandStateMRG32k3a_t *state) {
+    pk_mrg_skip_both(state, subsequences, 76);
+}
+static inline void skipahead_sequence(unsigned long long sequences, curandStateMRG32k3a_t *state) {
+    pk_mrg_skip_both(state, sequences, 127);
+}
+static inline void curand_init(unsigned long long seed, unsigned long long subsequence,
+                               unsigned long long offset, curandStateMRG32k3a_t *state) {
+    *state = {{12345u, 12345u, 12345u}, {12345u, 12345u, 12345u}, 0, 0, 0.0f, 0.0};
+    if (seed != 0) {
+        const uint64_t x = (unsigned int)seed ^ 0x55555555u, y = (unsigned int)(seed >> 32) ^ 0xaaaaaaaau;
+        for (int i = 0; i < 3; ++i) {
+            state->s1[i] = (unsigned int)((i == 1 ? y : x) * state->s1[i] % PK_MRG_M1);
+            state->s2[i] = (unsigned int)((i == 1 ? x : y) * state->s2[i] % PK_MRG_M2);
+        }
+    }
+    skipahead_subsequence(subsequence, state);
+    skipahead(offset, state);
+}
+
+// A number from 1 to PK_MRG_M1.
+static inline double pk_mrg_draw(curandStateMRG32k3a_t *state) {
+    const uint64_t a =
+        (1403580u * (uint64_t)state->s1[1] + (PK_MRG_M1 - 810728u) * (uint64_t)state->s1[0] % PK_MRG_M1) %
+        PK_MRG_M1;
+    const uint64_t b =
+        (527612u * (uint64_t)state->s2[2] + (PK_MRG_M2 - 1370589u) * (uint64_t)state->s2[0] % PK_MRG_M2) %
+        PK_MRG_M2;
+    state->s1[0] = state->s1[1], state->s1[1] = state->s1[2], state->s1[2] = (unsigned int)a;
+    state->s2[0] = state->s2[1], state->s2[1] = state->s2[2], state->s2[2] = (unsigned int)b;
+    return (double)(a > b ? a - b : a + PK_MRG_M1 - b);
+}
+static inline unsigned int curand(curandStateMRG32k3a_t *state) {
+    return (unsigned int)(pk_mrg_draw(state) * 1.000000048662);
+}
+
 // ---- Distributions ----
 
 static inline float pk_uniform(unsigned int x) { return (float)x * 0x1p-32f + 0x1p-33f; }
@@ -217,43 +305,106 @@ static inline double2 curand_uniform2_double(curandStatePhilox4_32_10_t *state) 
     return {pk_uniform_double(words.x, words.y), pk_uniform_double(words.z, words.w)};
 }
 
-// For both states: normal draws come in pairs (Box-Muller); the second is kept for the next call.
-#define PK_NORMAL(State)                                                                         \
-    static inline float2 curand_normal2(State *state) {                                          \
-        const unsigned int x = curand(state), y = curand(state);                                 \
-        return pk_box_muller(x, y);                                                              \
-    }                                                                                            \
-    static inline float curand_normal(State *state) {                                            \
-        if (state->boxmuller_flag == CURAND_EXTRA_FLAG_NORMAL) {                                 \
-            state->boxmuller_flag = 0;                                                           \
-            return state->boxmuller_extra;                                                       \
-        }                                                                                        \
-        const float2 pair = curand_normal2(state);                                               \
-        state->boxmuller_extra = pair.y;                                                         \
-        state->boxmuller_flag = CURAND_EXTRA_FLAG_NORMAL;                                        \
-        return pair.x;                                                                           \
-    }                                                                                            \
-    static inline double2 curand_normal2_double(State *state) {                                  \
-        return pk_box_muller_double(pk_four(state));                                             \
-    }                                                                                            \
-    static inline double curand_normal_double(State *state) {                                    \
-        if (state->boxmuller_flag_double == CURAND_EXTRA_FLAG_NORMAL) {                          \
-            state->boxmuller_flag_double = 0;                                                    \
-            return state->boxmuller_extra_double;                                                \
-        }                                                                                        \
-        const double2 pair = curand_normal2_double(state);                                       \
-        state->boxmuller_extra_double = pair.y;                                                  \
-        state->boxmuller_flag_double = CURAND_EXTRA_FLAG_NORMAL;                                 \
-        return pair.x;                                                                           \
-    }                                                                                            \
-    static inline float curand_log_normal(State *state, float mean, float deviation) {           \
-        return expf(mean + deviation * curand_normal(state));                                    \
-    }                                                                                            \
-    static inline double curand_log_normal_double(State *state, double mean, double deviation) { \
-        return exp(mean + deviation * curand_normal_double(state));                              \
+constexpr double PK_MRG_NORM = 2.328306549295728e-10;
+static inline float curand_uniform(curandStateMRG32k3a_t *state) {
+    return (float)(pk_mrg_draw(state) * PK_MRG_NORM);
+}
+static inline double curand_uniform_double(curandStateMRG32k3a_t *state) {
+    return pk_mrg_draw(state) * PK_MRG_NORM;
+}
+
+template <class State>
+static inline float2 pk_normal_pair(State *state) {
+    const unsigned int x = curand(state), y = curand(state);
+    return pk_box_muller(x, y);
+}
+static inline float2 pk_normal_pair(curandStateMRG32k3a_t *state) {
+    const float radius = sqrtf(-2.0f * logf(curand_uniform(state)));
+    const float angle = curand_uniform(state) * 6.2831855f;
+    return {sinf(angle) * radius, cosf(angle) * radius};
+}
+template <class State>
+static inline double2 pk_normal_pair_double(State *state) {
+    return pk_box_muller_double(pk_four(state));
+}
+static inline double2 pk_normal_pair_double(curandStateMRG32k3a_t *state) {
+    const double radius = sqrt(-2.0 * log(curand_uniform_double(state)));
+    double s, c;
+    sincospi(curand_uniform_double(state) * 2.0, &s, &c);
+    return {s * radius, c * radius};
+}
+
+static inline double curand_normal_double(curandStateXORWOW_t *state);
+static inline double curand_normal_double(curandStatePhilox4_32_10_t *state);
+static inline double curand_normal_double(curandStateMRG32k3a_t *state);
+
+template <class State>
+static inline unsigned int pk_poisson(State *state, double mean) {
+    if (!(mean > 0)) return 0;
+    if (mean < 64) {  // Knuth's product of uniform draws
+        unsigned int count = 0;
+        float product = expf((float)mean);
+        do {
+            ++count;
+            product *= curand_uniform(state);
+        } while (product > 1.0f);
+        return count - 1;
     }
+    if (mean > 4000) return (unsigned int)(curand_normal_double(state) * sqrt(mean) + mean + 0.5);
+    const double root = sqrt(mean), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
+    const double inverse = 1.1239 + 1.1328 / (b - 3.4), fits = 0.9277 - 3.6224 / (b - 2);
+    for (;;) {
+        const double u = curand_uniform_double(state) - 0.5, v = curand_uniform_double(state);
+        const double s = 0.5 - fabs(u), k = floor((2 * a / s + b) * u + mean + 0.43);
+        if (s >= 0.07 && v <= fits) return (unsigned int)k;
+        if (k < 0 || (s < 0.013 && v > s)) continue;
+        if (log(v) + log(inverse) - log(a / (s * s) + b) <= k * log(mean) - mean - lgamma(k + 1))
+            return (unsigned int)k;
+    }
+}
+
+// For each state: normal draws come in pairs (Box-Muller); the second is kept for the next call.
+#define PK_NORMAL(State)                                                                               \
+    static inline float2 curand_normal2(State *state) { return pk_normal_pair(state); }                \
+    static inline float curand_normal(State *state) {                                                  \
+        if (state->boxmuller_flag == CURAND_EXTRA_FLAG_NORMAL) {                                       \
+            state->boxmuller_flag = 0;                                                                 \
+            return state->boxmuller_extra;                                                             \
+        }                                                                                              \
+        const float2 pair = curand_normal2(state);                                                     \
+        state->boxmuller_extra = pair.y;                                                               \
+        state->boxmuller_flag = CURAND_EXTRA_FLAG_NORMAL;                                              \
+        return pair.x;                                                                                 \
+    }                                                                                                  \
+    static inline double2 curand_normal2_double(State *state) { return pk_normal_pair_double(state); } \
+    static inline double curand_normal_double(State *state) {                                          \
+        if (state->boxmuller_flag_double == CURAND_EXTRA_FLAG_NORMAL) {                                \
+            state->boxmuller_flag_double = 0;                                                          \
+            return state->boxmuller_extra_double;                                                      \
+        }                                                                                              \
+        const double2 pair = curand_normal2_double(state);                                             \
+        state->boxmuller_extra_double = pair.y;                                                        \
+        state->boxmuller_flag_double = CURAND_EXTRA_FLAG_NORMAL;                                       \
+        return pair.x;                                                                                 \
+    }                                                                                                  \
+    static inline float curand_log_normal(State *state, float mean, float deviation) {                 \
+        return expf(mean + deviation * curand_normal(state));                                          \
+    }                                                                                                  \
+    static inline double curand_log_normal_double(State *state, double mean, double deviation) {       \
+        return exp(mean + deviation * curand_normal_double(state));                                    \
+    }                                                                                                  \
+    static inline float2 curand_log_normal2(State *state, float mean, float deviation) {               \
+        const float2 pair = curand_normal2(state);                                                     \
+        return {expf(mean + deviation * pair.x), expf(mean + deviation * pair.y)};                     \
+    }                                                                                                  \
+    static inline double2 curand_log_normal2_double(State *state, double mean, double deviation) {     \
+        const double2 pair = curand_normal2_double(state);                                             \
+        return {exp(mean + deviation * pair.x), exp(mean + deviation * pair.y)};                       \
+    }                                                                                                  \
+    static inline unsigned int curand_poisson(State *state, double mean) { return pk_poisson(state, mean); }
 PK_NORMAL(curandStateXORWOW_t)
 PK_NORMAL(curandStatePhilox4_32_10_t)
+PK_NORMAL(curandStateMRG32k3a_t)
 #undef PK_NORMAL
 
 static inline float4 curand_normal4(curandStatePhilox4_32_10_t *state) {

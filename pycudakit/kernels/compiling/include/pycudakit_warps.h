@@ -8,9 +8,10 @@ struct pk_lanes {
 
 enum pk_operation { PK_SYNC, PK_SHUFFLE, PK_VOTE, PK_MATCH, PK_COMBINE };
 
-static inline int pk_lane() {
-    return int((threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)) % PK_WARP);
+static inline unsigned pk_thread_of_block() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
+static inline int pk_lane() { return int(pk_thread_of_block() % PK_WARP); }
 
 template <class T>
 static inline uint64_t pk_bits(T value) {
@@ -24,6 +25,29 @@ static inline T pk_of_bits(uint64_t bits) {
     T value;
     memcpy((void *)&value, &bits, sizeof(T));
     return value;
+}
+
+// Inline PTX: `mov` of values and of pairs, by their bits.
+static inline unsigned long long pk_nanoseconds() {
+    timespec now;
+    timespec_get(&now, TIME_UTC);
+    return (unsigned long long)now.tv_sec * 1000000000u + (unsigned long long)now.tv_nsec;
+}
+template <class To, class From>
+static inline void pk_move(To &to, From from) {
+    to = pk_of_bits<To>(pk_bits(from));
+}
+template <class To, class Low, class High>
+static inline void pk_pack(To &to, Low low, High high) {
+    static_assert(sizeof(To) == 2 * sizeof(Low) && sizeof(Low) == sizeof(High), "a pair fills the register");
+    to = pk_of_bits<To>(pk_bits(low) | pk_bits(high) << 8 * sizeof(Low));
+}
+template <class Low, class High, class From>
+static inline void pk_unpack(Low &low, High &high, From from) {
+    static_assert(sizeof(From) == 2 * sizeof(Low) && sizeof(Low) == sizeof(High),
+                  "a pair fills the register");
+    low = pk_of_bits<Low>(pk_bits(from));
+    high = pk_of_bits<High>(pk_bits(from) >> 8 * sizeof(Low));
 }
 
 static inline pk_lanes pk_exchange(int line, pk_operation operation, unsigned mask, uint64_t value) {

@@ -259,7 +259,7 @@ void BlockExecutor::check_barrier() {
 
 void BlockExecutor::stop_at(const RaceDetector::Race &race) {
     const auto &[buffer, address, thread, other, writes, other_writes] = race;
-    const auto item = uint64_t(buffer->item);
+    const auto item = uint64_t(buffer->item_bytes);
     stop("in " + block_name() + ", " + thread_name(thread) + (writes ? " writes '" : " reads '") +
          buffer->label + "[" + std::to_string((address - buffer->begin) / item) + "]', which " +
          thread_name(other) + (other_writes ? " wrote" : " read") +

@@ -8,7 +8,7 @@ import pytest
 import pycudakit as pk
 
 OTHERS = """build_info devices empty_pinned engine engines evaluate fuse get_include get_library_dir grid_for
-last_call link_speed memory_info pinned_copy profile release set_engine tuned tunings"""
+last_call link_speed memory_info pinned_copy profile release set_engine tuned tunings wrap"""
 NO_FUNCTIONS_OF_ARRAYS = frozenset(OTHERS.split())
 
 _rng = np.random.default_rng(0)

@@ -1,7 +1,7 @@
 """Inline PTX for the CPU engine: the subset that reads special registers, moves values and packs them.
 
-An `asm` statement becomes a C++ expression statement. One with another instruction becomes a `static_assert`, so
-that the compiler names its line, but only where the preprocessor leaves it in the source.
+An `asm` statement becomes a C++ expression statement. One with another instruction becomes a `static_assert`,
+so that the compiler names its line, but only where the preprocessor leaves it in the source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def translated(text: str) -> str:
     parts: list[str] = []
     done = 0
     for match in _ASM.finditer(plain):
-        if match.start() < done:
+        at_file_scope = plain.count("{", 0, match.start()) == plain.count("}", 0, match.start())
+        if match.start() < done or at_file_scope:  # which is the host assembler's
             continue
         end = _closing(plain, match.end() - 1)
         replaced = text[match.start() : end + 1]

@@ -247,17 +247,17 @@ void run(const Run &run, PrintBuffer &print_buffer, Call &call) {
     runner();
 }
 
-int32_t launch_from_host(const pk_image_launch *asked, const char **message) noexcept {
+int32_t launch_from_host(const pk_image_launch *request, const char **message) noexcept {
     const int32_t status = guarded([&] {
-        const pk_image_kernel &kernel = *asked->kernel;
+        const pk_image_kernel &kernel = *request->kernel;
         if (BlockExecutor::of_this_thread() != nullptr)
             fail(PK_UNSUPPORTED, "kernel '" + std::string(kernel.symbol) + "' is launched by a kernel");
         const std::string name = "kernel '" + std::string(kernel.symbol) + "'";
         Shape shape{};
-        std::copy(asked->grid, asked->grid + 3, shape.grid);
-        std::copy(asked->block, asked->block + 3, shape.block);
+        std::copy(request->grid, request->grid + 3, shape.grid);
+        std::copy(request->block, request->block + 3, shape.block);
         require(kernel.parameters <= PK_MAX_PARAMETERS, "the kernel has too many parameters");
-        require_shape(name, shape, asked->shared, limits_of(kernel));
+        require_shape(name, shape, request->shared, limits_of(kernel));
         pk_report report{};
         Call call(nullptr, &report);
         PrintBuffer print_buffer(nullptr, 0);  // the source prints by C's own functions
@@ -266,8 +266,8 @@ int32_t launch_from_host(const pk_image_launch *asked, const char **message) noe
                             code_around(reinterpret_cast<const void *>(kernel.thread)),
                             name,
                             shape,
-                            asked->shared,
-                            asked->arguments,
+                            request->shared,
+                            request->arguments,
                             nullptr,
                             std::chrono::milliseconds(0),
                             call,

@@ -9,6 +9,6 @@ namespace pk::kernels {
 void run(const Run &run, PrintBuffer &print_buffer, Call &call);
 
 // Runs a launch by the host code of a source, on the caller's memory; a pk_image_launcher.
-int32_t launch_from_host(const pk_image_launch *asked, const char **message) noexcept;
+int32_t launch_from_host(const pk_image_launch *request, const char **message) noexcept;
 
 }  // namespace pk::kernels

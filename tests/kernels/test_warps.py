@@ -25,7 +25,6 @@ __global__ void total(const float *g, float *o) {
 """
 
 
-@pytest.mark.smoke
 def test_sum_of_two_warps(engine):
     total = module(TOTAL).get_function("total")
     for number in range(ROUNDS):

@@ -16,9 +16,8 @@ from pycudakit.kernels.compiling.source import Compiled, Source
 from pycudakit.kernels.wrapping import cpu_build, declarations, table
 
 _MISSING = (
-    "a wrapped source is compiled for a GPU by nvcc, which is not installed: pip install "
-    '"pycudakit[wrap]", or '
-    "install the CUDA toolkit, or set CUDACXX to nvcc"
+    "a wrapped source is compiled for a GPU by nvcc, which is not installed: "
+    'pip install "pycudakit[wrap]", or install the CUDA toolkit, or set CUDACXX to nvcc'
 )
 _SYSTEM = Path("/usr/local/cuda/bin/nvcc")
 _FLAGS = ("-shared", "-std=c++17", "-O3", "-Xcompiler", "-fPIC,-fvisibility=hidden")

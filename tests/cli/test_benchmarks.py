@@ -117,6 +117,16 @@ def test_pictures_of_what_only_a_gpu_has(tmp_path):
     assert all(word in page for word in ("threads a block", *stages, *ways))
 
 
+def test_regret(tmp_path):
+    printed = run("regret", "--quick", "--only", "add", "--json", "regret.json", folder=tmp_path)
+    rows = json.loads((tmp_path / "regret.json").read_text())["rows"]
+    assert {row["elements"] for row in rows if row["work"] == "add"} == {1_000, 10_000}
+    for row in rows:
+        assert {row["best"], row["chosen"]} <= set(pk.engines())
+        assert row["regret"] == row["seconds"] / row["best_seconds"] > 0
+    assert re.search(rf"all: geometric mean \d+\.\d+, \d+ of {len(rows)} above 1\.25", printed)
+
+
 def test_peers(tmp_path):
     arguments = ["--quick", "--sizes", "1K,64K", "--json", "peers.json", "--png", "peers.png"]
     # Skipped with a GPU, where it takes minutes.

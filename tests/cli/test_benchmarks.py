@@ -117,6 +117,39 @@ def test_pictures_of_what_only_a_gpu_has(tmp_path):
     assert all(word in page for word in ("threads a block", *stages, *ways))
 
 
+NPBENCH_INFORMATION = {
+    "relative_path": "stencils/halve",
+    "module_name": "halve",
+    "func_name": "kernel",
+    "parameters": {"S": {"steps": 3, "N": 50}, "L": {"steps": 3, "N": 5000}},
+    "init": {"func_name": "initialize", "input_args": ["N"], "output_args": ["A"]},
+    "input_args": ["steps", "A"],
+    "array_args": ["A"],
+    "output_args": ["A"],
+}
+
+
+def test_npbench_of_a_checkout(tmp_path):
+    programs = tmp_path / "npbench" / "benchmarks" / "stencils" / "halve"
+    programs.mkdir(parents=True)
+    (tmp_path / "bench_info").mkdir()
+    information = json.dumps({"benchmark": NPBENCH_INFORMATION})
+    (tmp_path / "bench_info" / "halve.json").write_text(information)
+    (programs / "halve.py").write_text(
+        "import numpy as np\ndef initialize(N):\n    return np.arange(N) + 0.5\n"
+    )
+    body = (
+        "import numpy as np\ndef kernel(steps, A):\n    for _ in range(steps):\n        A[1:] = A[:-1] / 2\n"
+    )
+    (programs / "halve_numpy.py").write_text(body)
+    arguments = ["--no-peers", "--engines", "cpu", "--json", "npbench.json", "--repeat", "2"]
+    printed = run("npbench", str(tmp_path), *arguments, folder=tmp_path)
+    told = json.loads((tmp_path / "npbench.json").read_text())
+    assert {(row["task"], row["by"]) for row in told["rows"]} == {("halve", "NumPy"), ("halve", "cpu")}
+    assert told["notes"] == []
+    assert "preset S, 1 programs" in printed
+
+
 def test_regret(tmp_path):
     printed = run("regret", "--quick", "--only", "add", "--json", "regret.json", folder=tmp_path)
     rows = json.loads((tmp_path / "regret.json").read_text())["rows"]

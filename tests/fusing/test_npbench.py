@@ -9,7 +9,7 @@ import pytest
 
 import pycudakit as pk
 
-FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "npbench.py"
+FILE = Path(__file__).resolve().parents[2] / "benchmarks" / "npbench_programs.py"
 if not FILE.exists():
     pytest.skip("benchmarks/ is not beside the tests", allow_module_level=True)
 
@@ -17,8 +17,8 @@ if not FILE.exists():
 def _npbench():
     sys.path.insert(0, str(FILE.parent))  # for the modules that the script imports
     try:
-        spec = importlib.util.spec_from_file_location("npbench", FILE)
-        module = sys.modules["npbench"] = importlib.util.module_from_spec(spec)
+        spec = importlib.util.spec_from_file_location("npbench_programs", FILE)
+        module = sys.modules["npbench_programs"] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(FILE.parent))

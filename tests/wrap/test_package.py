@@ -140,7 +140,8 @@ def imported(source, tmp_path, monkeypatch):
         arch="", kernels=(),
     )  # fmt: skip
     wrapped = declarations.read(text, "boxes.cu", (), (str(tmp_path),))
-    compiled = host_compiler.compile_host_code(cpu_build.translated(wrapped, of_cpu), of_cpu)
+    translated, headers = cpu_build.translated(wrapped, of_cpu)
+    compiled = host_compiler.compile_host_code(translated, of_cpu, headers=headers)
     path = to / "libboxes_package_cuda.so"
     path.write_bytes(compiled.data)
     ctypes.CDLL(str(path)).pk_set_launcher(ctypes.c_void_p(library._launcher()))

@@ -154,13 +154,6 @@ def test_warnings(engine):
     assert library.functions == ("f",)
 
 
-def test_a_launch_in_a_header(tmp_path):
-    (tmp_path / "k.cuh").write_text("__global__ void k() {}\ninline void go() { k<<<1, 1>>>(); }\n")
-    (tmp_path / "x.cu").write_text('#include "k.cuh"\nextern "C" void f() { go(); }\n')
-    with pk.engine("cpu"), pytest.raises(errors.CompileError, match=r"k\.cuh:2: a launch in a header"):
-        pk.wrap(tmp_path / "x.cu")
-
-
 def test_lines_of_messages(engine):
     """Lines are those of the source, after launches over several lines, too."""
     source = """

@@ -17,8 +17,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from pycudakit import errors
 from pycudakit.kernels.compiling import cuda_to_cpp, extern_c, inline_ptx
@@ -123,7 +124,9 @@ def _compiled(source: Source, directory: str) -> Compiled:
         ) from None
 
 
-def compile_host_code(text: str, source: Source, options: Sequence[str] = ()) -> Compiled:
+def compile_host_code(
+    text: str, source: Source, options: Sequence[str] = (), headers: Mapping[str, str] = MappingProxyType({})
+) -> Compiled:
     """Compile a translated source that has host code of its own, with exceptions and C++'s headers.
 
     Parameters
@@ -132,6 +135,8 @@ def compile_host_code(text: str, source: Source, options: Sequence[str] = ()) ->
         The translation.
     options
         Options besides those of the source: ``["-O0"]``.
+    headers
+        The texts of headers that are written beside it, by their names.
 
     Raises
     ------
@@ -139,7 +144,9 @@ def compile_host_code(text: str, source: Source, options: Sequence[str] = ()) ->
         There is no compiler, or the source does not compile: the message has the compiler's output.
     """
     with temporary_folder(source.name) as directory:
-        return _host_code(text, source, directory, options)
+        for name, content in {"wrapped.cpp": text, **headers}.items():
+            Path(directory, name).write_text(content, encoding="utf-8", errors="surrogateescape")
+        return _host_code(source, directory, options)
 
 
 @contextlib.contextmanager
@@ -154,11 +161,10 @@ def temporary_folder(name: str) -> Iterator[str]:
         ) from None
 
 
-def _host_code(text: str, source: Source, directory: str, options: Sequence[str]) -> Compiled:
+def _host_code(source: Source, directory: str, options: Sequence[str]) -> Compiled:
     compiler = _compiler()
     libraries = [option for option in source.options if option.startswith(("-l", "-L"))]
     path, compiled, library = (str(Path(directory) / f"wrapped.{end}") for end in ("cpp", "o", "so"))
-    Path(path).write_text(text, encoding="utf-8")
     pairs, others = preprocessing(source.options)
     folders = [folder for option, folder in pairs if option == "-I"]
     rule = str(Path(directory) / "wrapped.d")

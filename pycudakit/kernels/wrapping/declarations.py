@@ -13,6 +13,7 @@ from pycudakit.kernels.compiling import extern_c, include_tracking
 from pycudakit.kernels.reading import preprocessor, signatures
 from pycudakit.kernels.reading.declarators import base_of, first, joined, without_attributes
 from pycudakit.kernels.reading.preprocessor import Token
+from pycudakit.kernels.wrapping.headers import UserHeaders
 from pycudakit.kernels.wrapping.tags import Tags, in_comments, of_options
 
 MAX_BYTES = 4 << 20  # of a source
@@ -56,8 +57,8 @@ class WrappedSource:
     ----------
     structs
         The members' names of each struct that a parameter has, a member's struct first.
-    kernels
-        The names of the kernels, as launches may write them.
+    headers
+        The headers of the user that it includes.
     """
 
     text: str
@@ -65,6 +66,7 @@ class WrappedSource:
     functions: list[WrappedFunction]
     structs: dict[str, list[str]]
     declared: signatures.Declarations = field(repr=False)
+    headers: UserHeaders = field(repr=False)
 
 
 def read(
@@ -90,10 +92,8 @@ def read(
         The source has no function with C linkage, or one that cannot be wrapped. The message has its line.
     """
     options = tuple(options)
-    folders = include_tracking.folders_of(include_dirs, options)
-    declared = signatures.parse(
-        text, file, options, lambda name: include_tracking.find_included(name, folders)
-    )
+    headers = UserHeaders(text, include_tracking.folders_of(include_dirs, options))
+    declared = signatures.parse(text, file, options, headers.find)
     found = _defined(declared, file)
     if not found:
         raise errors.CompileError(_nothing(declared, file))
@@ -108,7 +108,7 @@ def read(
     names = list(found) if chosen is None else [name for name in found if name in chosen]
     functions = [_function(found[name], tags[name], declared, file) for name in names]
     structs = _structs(functions, declared)
-    return WrappedSource(text, file, functions, structs, declared)
+    return WrappedSource(text, file, functions, structs, declared, headers)
 
 
 def _defined(declared: signatures.Declarations, file: str) -> dict[str, signatures.HostFunction]:

@@ -104,8 +104,7 @@ def contents(
     files[f"{name}/py.typed"] = ""
     files["csrc/function_table.h"] = table.HEADER.read_text(encoding="utf-8")
     files[f"csrc/{file}"] = text
-    for header, content in _headers(text, folder).items():
-        files[f"csrc/{header}"] = content
+    files |= {f"csrc/{header}": content for header, content in _headers(source, folder).items()}
     return dict(sorted(files.items()))
 
 
@@ -124,7 +123,7 @@ def write(files: Mapping[str, str], to: Path, *, force: bool = False) -> None:
     for name, text in files.items():
         path = to / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(text.encode())
+        path.write_bytes(text.encode("utf-8", "surrogateescape"))
 
 
 def differences(files: Mapping[str, str], to: Path) -> list[str]:
@@ -134,7 +133,7 @@ def differences(files: Mapping[str, str], to: Path) -> list[str]:
         path = to / name
         if not path.is_file():
             lines.append(f"{path} is missing")
-        elif path.read_bytes() != text.encode():
+        elif path.read_bytes() != text.encode("utf-8", "surrogateescape"):
             lines.append(f"{path} differs")
     return lines
 
@@ -152,16 +151,17 @@ def _source(text: str, file: str, folders: tuple[str, ...]) -> Source:
     )
 
 
-def _headers(text: str, folder: str | None) -> dict[str, str]:
-    """Return the user's headers that a source includes from its own folder."""
+def _headers(source: declarations.WrappedSource, folder: str | None) -> dict[str, str]:
+    """Return the user's headers, by their paths in the folder of the source."""
     found: dict[str, str] = {}
-    left = [text]
-    while left and folder is not None:
-        for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', left.pop(), re.MULTILINE):
-            path = Path(folder, name)
-            if name not in found and ".." not in Path(name).parts and path.is_file():
-                found[name] = path.read_text(encoding="utf-8")
-                left.append(found[name])
+    for path, header in source.headers.headers.items():
+        name = os.path.relpath(path, folder)
+        if name.startswith(os.pardir):
+            raise errors.CompileError(
+                f"{source.file} includes {header.name!r}, which is outside of its folder, and so of the "
+                "package: copy it beside the file"
+            )
+        found[Path(name).as_posix()] = header.text
     return found
 
 

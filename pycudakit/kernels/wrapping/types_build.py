@@ -24,18 +24,21 @@ def compile(source: Source) -> Compiled:
         There is no compiler, or the source does not compile.
     """
     wrapped = declarations.read(source.text, source.name, source.options, source.include_dirs)
-    text = source.text
-    for match in reversed(list(_LAUNCH.finditer(blanked(text)))):
-        lines = "\\\n" * match.group().count("\\\n") or "\n" * match.group().count("\n")
-        text = text[: match.start()] + lines + text[match.end() :]
-    text = cuda_to_cpp.translated(text, checked=False)
+    copies = wrapped.headers.copies(_translated)
     whole = "\n".join(
         [
             *cpu_build.prologue(source),
             "#define PK_TABLE_TYPES_ALONE 1",
             table.header(),
-            f"{line_directive(1, source.name)}{text}",
+            f"{line_directive(1, source.name)}{copies.source(_translated(source.text, source.name))}",
             table.text(wrapped),
         ]
     )
-    return host_compiler.compile_host_code(whole, source, ["-O0"])
+    return host_compiler.compile_host_code(whole, source, ["-O0"], dict(copies.written()))
+
+
+def _translated(text: str, _file: str) -> str:
+    for match in reversed(list(_LAUNCH.finditer(blanked(text)))):
+        lines = "\\\n" * match.group().count("\\\n") or "\n" * match.group().count("\n")
+        text = text[: match.start()] + lines + text[match.end() :]
+    return cuda_to_cpp.translated(text, checked=False)

@@ -104,7 +104,7 @@ def _compiled(source: Source, directory: str) -> Compiled:
     command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
     folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
     command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
-    hooks = _volatile(source, tuple(compiler))
+    hooks = volatile_options(source)
     if source.debug:
         command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED"]
         hooks = hooks or _checks(source, tuple(compiler))
@@ -297,7 +297,7 @@ def _checks(source: Source, compiler: tuple[str, ...]) -> list[str]:
     return [*every_access] if not has_copies and _accepts(compiler, every_access) else _CHECKS[kind]
 
 
-def _volatile(source: Source, compiler: tuple[str, ...]) -> list[str]:
+def volatile_options(source: Source) -> list[str]:
     """Return the options by which the compiler reports volatile accesses, if the source has any.
 
     Raises
@@ -307,6 +307,7 @@ def _volatile(source: Source, compiler: tuple[str, ...]) -> list[str]:
     """
     if not cuda_to_cpp.has_volatile(source):
         return []
+    compiler = tuple(_compiler())
     options = [*_VOLATILE[_kind(compiler)], "-DPK_VOLATILE"]
     if _accepts(compiler, tuple(options)):
         return options

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler
+from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler, inline_ptx
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing
 from pycudakit.kernels.compiling.source import Compiled, Signature, Source
 from pycudakit.kernels.wrapping import declarations, launches, table
@@ -48,7 +48,11 @@ def compile(source: Source) -> Compiled:
     """
     wrapped = declarations.read(source.text, source.name, source.options, source.include_dirs)
     text, headers = translated(wrapped, source)
-    return host_compiler.compile_host_code(text, source, headers=headers)
+    whole = wrapped.headers.whole()
+    # A header that a macro names may have volatile accesses.
+    text_or_any = "volatile __shared__" if whole is None else whole
+    options = host_compiler.volatile_options(replace(source, text=text_or_any))
+    return host_compiler.compile_host_code(text, source, options, headers)
 
 
 def translated(wrapped: WrappedSource, source: Source) -> tuple[str, dict[str, str]]:
@@ -64,7 +68,7 @@ def translated(wrapped: WrappedSource, source: Source) -> tuple[str, dict[str, s
 
     def translate(text: str, file: str) -> str:
         text = launches.translated(text, file, wrapped.declared, waiting)
-        return cuda_to_cpp.translated(text, checked=False)
+        return inline_ptx.translated(cuda_to_cpp.translated(text, checked=False))
 
     copies = wrapped.headers.copies(translate)
     lines = [

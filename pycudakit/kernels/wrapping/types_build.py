@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler
+from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler, inline_ptx
 from pycudakit.kernels.compiling.extern_c import blanked, line_directive
 from pycudakit.kernels.compiling.source import Compiled, Source
 from pycudakit.kernels.wrapping import cpu_build, declarations, table
@@ -41,4 +41,4 @@ def _translated(text: str, _file: str) -> str:
     for match in reversed(list(_LAUNCH.finditer(blanked(text)))):
         lines = "\\\n" * match.group().count("\\\n") or "\n" * match.group().count("\n")
         text = text[: match.start()] + lines + text[match.end() :]
-    return cuda_to_cpp.translated(text, checked=False)
+    return inline_ptx.translated(cuda_to_cpp.translated(text, checked=False))

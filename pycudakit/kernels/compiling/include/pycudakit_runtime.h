@@ -416,7 +416,8 @@ static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, in
 
 // ---- Launches ----
 
-static void pk_run_launch(const pk_image_kernel &kernel, void **arguments, const pk_configuration &given) {
+PK_OWN static void pk_run_launch(const pk_image_kernel &kernel, void **arguments,
+                                 const pk_configuration &given) {
     if (pk_kernel_error != cudaSuccess) return;  // a launch after a kernel that failed
     const pk_image_launch launch = {&kernel,
                                     arguments,
@@ -426,6 +427,9 @@ static void pk_run_launch(const pk_image_kernel &kernel, void **arguments, const
     const char *message = "";
     const int32_t status = pk_runtime_state().launcher(&launch, &message);
     pk_now = nullptr;
+#if defined(PK_VOLATILE)
+    pk_wrote = PK_NOTHING;
+#endif
     if (status == 0) return;
     snprintf(pk_error_text, sizeof(pk_error_text), "%s", message);
     const bool is_assert = strstr(message, "failed assert(") != nullptr;

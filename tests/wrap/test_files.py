@@ -456,3 +456,20 @@ extern "C" void run_alone(int n) { fails<<<1, 32>>>(n); }
         ):
             call(31)
         call(32)
+
+
+def test_a_launch_with_a_comparison_among_template_arguments(engine):
+    library = pk.wrap(
+        COPY_IN
+        + """
+template <class T, int by> __global__ void scale(T *x) { x[threadIdx.x] *= by; }
+extern "C" void scaled(double *x, int n) {
+    double *d = on_device(x, n);
+    scale<double, 1 + (3 > 2)><<<dim3(1), dim3(n, 1, 1)>>>(d);
+    to_host(x, d, n);
+}
+"""
+    )
+    x = np.ones(8)
+    library.scaled(x, 8)
+    assert (x == 2).all()

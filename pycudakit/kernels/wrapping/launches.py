@@ -74,10 +74,12 @@ def _kernel_before(plain: str, at: int, where: str) -> tuple[int, str, str]:
     end = len(plain[:at].rstrip())
     arguments = ""
     if plain[end - 1 : end] == ">":
-        depth, begin = 0, end
+        depth, brackets, begin = 0, 0, end
         while begin > 0:
             begin -= 1
-            depth += (plain[begin] == ">") - (plain[begin] == "<")
+            brackets -= _BRACKETS.get(plain[begin], 0)
+            if brackets == 0:  # a comparison is in parentheses
+                depth += (plain[begin] == ">") - (plain[begin] == "<")
             if depth == 0:
                 break
         arguments = plain[begin:end]

@@ -144,7 +144,7 @@ def imported(source, tmp_path, monkeypatch):
     compiled = host_compiler.compile_host_code(translated, of_cpu, headers=headers)
     path = to / "libboxes_package_cuda.so"
     path.write_bytes(compiled.data)
-    ctypes.CDLL(str(path)).pk_set_launcher(ctypes.c_void_p(library._launcher()))
+    ctypes.CDLL(str(path)).pk_set_engine(*map(ctypes.c_void_p, library.engine_functions()))
     monkeypatch.setenv("BOXES_PACKAGE_LIBRARY_DIR", str(to))
     monkeypatch.syspath_prepend(to)
     yield importlib.import_module("boxes_package")

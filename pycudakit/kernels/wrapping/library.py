@@ -73,7 +73,7 @@ class Library:
             raise errors.CompileError(f"{source.name}: its binary does not load: {error}") from None
         library.pk_table_message.restype = ctypes.c_char_p
         if engine == "cpu":
-            library.pk_set_launcher(ctypes.c_void_p(_launcher()))
+            library.pk_set_engine(*map(ctypes.c_void_p, engine_functions()))
         types, dtypes = table.read(library, wrapped.functions, source.name)
         self._state = state
         self._library = library
@@ -279,8 +279,10 @@ def types_of(
 
 
 @functools.cache
-def _launcher() -> int:
-    """Return the address of the function by which host code launches kernels on the CPU engine."""
-    address = np.zeros(1, np.uint64)
-    loader.library("cpu").pk_kernel_launcher(address)
-    return int(address[0])
+def engine_functions() -> tuple[int, int]:
+    """Return the addresses by which host code launches kernels on the CPU engine, and of its allocator."""
+    addresses = np.zeros(2, np.uint64)
+    library = loader.library("cpu")
+    library.pk_kernel_launcher(addresses[:1])
+    library.pk_result_allocator(ctypes.cast(addresses[1:].ctypes.data, ctypes.POINTER(ctypes.c_uint64)))
+    return int(addresses[0]), int(addresses[1])

@@ -11,6 +11,7 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._native import allocator
 from pycudakit._native.abi import address_of_dense
 from pycudakit._native.dtypes import Array, DType
 from pycudakit.kernels.compiling.source import Parameter
@@ -178,7 +179,9 @@ class Argument:
         if count < 0:
             raise ValueError(f"{self.title} is left out, and would have {count} elements")
         shape = (count, self.ctype.components) if self.ctype.components > 1 else (count,)
-        return np.empty(shape, self.dtype)
+        nbytes = count * max(self.ctype.components, 1) * self.dtype.itemsize
+        made: Array = allocator.with_result_allocator(nbytes, lambda: np.empty(shape, self.dtype))
+        return made
 
 
 def _element(ctype: CType, base: str) -> str:

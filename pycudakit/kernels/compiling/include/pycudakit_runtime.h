@@ -72,12 +72,24 @@ struct cudaDeviceProp {
 struct pk_allocation {
     uintptr_t begin;
     size_t bytes;
-    bool on_device, on_host;
+    bool on_device, on_host, is_pooled;
+};
+
+// The engine's allocator of large memory, which reuses freed blocks: NumPy's PyDataMem_Handler.
+struct pk_allocator {
+    char name[127];
+    uint8_t version;
+    void *context;
+    void *(*allocate)(void *context, size_t bytes);
+    void *(*allocate_zeros)(void *context, size_t count, size_t bytes);
+    void *(*resize)(void *context, void *memory, size_t bytes);
+    void (*release)(void *context, void *memory, size_t bytes);
 };
 
 class pk_runtime {
    public:
     pk_image_launcher launcher = nullptr;
+    const pk_allocator *allocator = nullptr;
 
     // Whether [address, address + bytes) is host memory: 0; device memory: 1; both: 2; or exceeds its
     // allocation: -1.
@@ -109,11 +121,11 @@ class pk_runtime {
     }
 
     // Returns false if no allocation of the kind begins at the address.
-    bool remove(const void *address, bool on_host) {
+    bool remove(const void *address, bool on_host, pk_allocation &allocation) {
         const Lock lock(*this);
         const size_t next = after((uintptr_t)address);
         if (next == 0) return false;
-        const pk_allocation &allocation = allocations_[next - 1];
+        allocation = allocations_[next - 1];
         if (allocation.begin != (uintptr_t)address) return false;
         if (on_host ? !allocation.on_host : !allocation.on_device) return false;
         --count_;
@@ -231,15 +243,28 @@ static inline cudaError_t cudaDeviceReset() { return pk_synchronized(); }
 
 // ---- Memory ----
 
+enum : size_t { PK_POOLED_BYTES = (size_t)1 << 20 };  // smaller memory is reused by malloc
+
+static inline void pk_release(void *memory, size_t bytes, bool is_pooled) {
+    const pk_allocator *const pool = pk_runtime_state().allocator;
+    if (is_pooled) {
+        pool->release(pool->context, memory, bytes);
+    } else {
+        ::operator delete(memory, std::align_val_t(256));
+    }
+}
 static inline cudaError_t pk_allocate(void **address, size_t bytes, bool on_device, bool on_host) {
     if (address == nullptr) return pk_returned(cudaErrorInvalidValue);
     *address = nullptr;
     if (bytes == 0) return cudaSuccess;
     if (bytes > (size_t)1 << 47) return pk_returned(cudaErrorMemoryAllocation);
-    void *const memory = ::operator new(bytes, std::align_val_t(256), std::nothrow);
+    const pk_allocator *const pool = pk_runtime_state().allocator;
+    const bool is_pooled = pool != nullptr && bytes >= PK_POOLED_BYTES;
+    void *const memory = is_pooled ? pool->allocate(pool->context, bytes)
+                                   : ::operator new(bytes, std::align_val_t(256), std::nothrow);
     if (memory == nullptr) return pk_returned(cudaErrorMemoryAllocation);
-    if (!pk_runtime_state().add({(uintptr_t)memory, bytes, on_device, on_host})) {
-        ::operator delete(memory, std::align_val_t(256));
+    if (!pk_runtime_state().add({(uintptr_t)memory, bytes, on_device, on_host, is_pooled})) {
+        pk_release(memory, bytes, is_pooled);
         return pk_returned(cudaErrorMemoryAllocation);
     }
     *address = memory;
@@ -247,8 +272,9 @@ static inline cudaError_t pk_allocate(void **address, size_t bytes, bool on_devi
 }
 static inline cudaError_t pk_deallocate(void *address, bool on_host) {
     if (address == nullptr) return cudaSuccess;
-    if (!pk_runtime_state().remove(address, on_host)) return pk_returned(cudaErrorInvalidValue);
-    ::operator delete(address, std::align_val_t(256));
+    pk_allocation allocation;
+    if (!pk_runtime_state().remove(address, on_host, allocation)) return pk_returned(cudaErrorInvalidValue);
+    pk_release(address, allocation.bytes, allocation.is_pooled);
     return cudaSuccess;
 }
 template <class T>
@@ -470,7 +496,9 @@ static inline auto pk_launch_deduced(Callable callable, const char *name, dim3 g
     return pk_deduced_launch<waits, Callable>{callable, {grid, block, shared}, name};
 }
 
-// Called by the loader, with the engine's function.
-extern "C" __attribute__((visibility("default"), used)) void pk_set_launcher(pk_image_launcher launcher) {
+// Called by the loader, with the engine's functions.
+extern "C" __attribute__((visibility("default"), used)) void pk_set_engine(pk_image_launcher launcher,
+                                                                           const pk_allocator *allocator) {
     pk_runtime_state().launcher = launcher;
+    pk_runtime_state().allocator = allocator;
 }

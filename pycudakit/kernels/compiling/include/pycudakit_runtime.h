@@ -13,6 +13,7 @@ enum cudaError {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInitializationError = 3,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInvalidPitchValue = 12,
     cudaErrorInvalidSymbol = 13,
     cudaErrorInvalidDevicePointer = 17,
     cudaErrorInvalidMemcpyDirection = 21,
@@ -56,16 +57,10 @@ enum {
     cudaHostAllocDefault = 0,
     cudaHostAllocPortable = 1,
     cudaHostAllocMapped = 2,
+    cudaHostRegisterDefault = 0,
     cudaMemAttachGlobal = 1
 };
-
-struct cudaDeviceProp {
-    char name[256];
-    size_t totalGlobalMem, sharedMemPerBlock, totalConstMem, sharedMemPerBlockOptin, memPitch;
-    int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], clockRate, major, minor;
-    int multiProcessorCount, maxThreadsPerMultiProcessor, concurrentKernels, unifiedAddressing, managedMemory;
-    int memoryClockRate, memoryBusWidth, l2CacheSize, integrated, canMapHostMemory, asyncEngineCount;
-};
+#define CUDART_CB
 
 // ---- State ----
 
@@ -185,6 +180,7 @@ static inline const char *cudaGetErrorString(cudaError_t error) {
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorInitializationError: return "initialization error";
         case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+        case cudaErrorInvalidPitchValue: return "invalid pitch argument";
         case cudaErrorInvalidSymbol: return "invalid device symbol";
         case cudaErrorInvalidDevicePointer: return "invalid device pointer";
         case cudaErrorInvalidMemcpyDirection: return "invalid copy direction for memcpy";
@@ -210,6 +206,7 @@ static inline const char *cudaGetErrorName(cudaError_t error) {
         PK_NAME(cudaErrorMemoryAllocation)
         PK_NAME(cudaErrorInitializationError)
         PK_NAME(cudaErrorInvalidConfiguration)
+        PK_NAME(cudaErrorInvalidPitchValue)
         PK_NAME(cudaErrorInvalidSymbol)
         PK_NAME(cudaErrorInvalidDevicePointer)
         PK_NAME(cudaErrorInvalidMemcpyDirection)
@@ -241,119 +238,7 @@ static inline cudaError_t cudaDeviceSynchronize() { return pk_synchronized(); }
 static inline cudaError_t cudaThreadSynchronize() { return pk_synchronized(); }
 static inline cudaError_t cudaDeviceReset() { return pk_synchronized(); }
 
-// ---- Memory ----
-
-enum : size_t { PK_POOLED_BYTES = (size_t)1 << 20 };  // smaller memory is reused by malloc
-
-static inline void pk_release(void *memory, size_t bytes, bool is_pooled) {
-    const pk_allocator *const pool = pk_runtime_state().allocator;
-    if (is_pooled) {
-        pool->release(pool->context, memory, bytes);
-    } else {
-        ::operator delete(memory, std::align_val_t(256));
-    }
-}
-static inline cudaError_t pk_allocate(void **address, size_t bytes, bool on_device, bool on_host) {
-    if (address == nullptr) return pk_returned(cudaErrorInvalidValue);
-    *address = nullptr;
-    if (bytes == 0) return cudaSuccess;
-    if (bytes > (size_t)1 << 47) return pk_returned(cudaErrorMemoryAllocation);
-    const pk_allocator *const pool = pk_runtime_state().allocator;
-    const bool is_pooled = pool != nullptr && bytes >= PK_POOLED_BYTES;
-    void *const memory = is_pooled ? pool->allocate(pool->context, bytes)
-                                   : ::operator new(bytes, std::align_val_t(256), std::nothrow);
-    if (memory == nullptr) return pk_returned(cudaErrorMemoryAllocation);
-    if (!pk_runtime_state().add({(uintptr_t)memory, bytes, on_device, on_host, is_pooled})) {
-        pk_release(memory, bytes, is_pooled);
-        return pk_returned(cudaErrorMemoryAllocation);
-    }
-    *address = memory;
-    return cudaSuccess;
-}
-static inline cudaError_t pk_deallocate(void *address, bool on_host) {
-    if (address == nullptr) return cudaSuccess;
-    pk_allocation allocation;
-    if (!pk_runtime_state().remove(address, on_host, allocation)) return pk_returned(cudaErrorInvalidValue);
-    pk_release(address, allocation.bytes, allocation.is_pooled);
-    return cudaSuccess;
-}
-template <class T>
-static inline cudaError_t cudaMalloc(T **address, size_t bytes) {
-    return pk_allocate((void **)address, bytes, true, false);
-}
-template <class T>
-static inline cudaError_t cudaMallocAsync(T **address, size_t bytes, cudaStream_t) {
-    return pk_allocate((void **)address, bytes, true, false);
-}
-template <class T>
-static inline cudaError_t cudaMallocHost(T **address, size_t bytes, unsigned int = 0) {
-    return pk_allocate((void **)address, bytes, false, true);
-}
-template <class T>
-static inline cudaError_t cudaHostAlloc(T **address, size_t bytes, unsigned int) {
-    return pk_allocate((void **)address, bytes, false, true);
-}
-template <class T>
-static inline cudaError_t cudaMallocManaged(T **address, size_t bytes, unsigned int = cudaMemAttachGlobal) {
-    return pk_allocate((void **)address, bytes, true, true);
-}
-static inline cudaError_t cudaFree(void *address) { return pk_deallocate(address, false); }
-static inline cudaError_t cudaFreeAsync(void *address, cudaStream_t) { return pk_deallocate(address, false); }
-static inline cudaError_t cudaFreeHost(void *address) { return pk_deallocate(address, true); }
-static inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-    *free = *total = (size_t)8 << 30;
-    return cudaSuccess;
-}
-
-// Whether memory at a location (see pk_runtime::location) may be an operand on the device, or on the host.
-static inline bool pk_fits(int location, bool on_device) {
-    return location == 2 || location == (on_device ? 1 : 0);
-}
-static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
-    if (const cudaError_t error = pk_synchronized()) return error;
-    if (bytes == 0) return cudaSuccess;
-    if (to == nullptr || from == nullptr) return pk_returned(cudaErrorInvalidValue);
-    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault)
-        return pk_returned(cudaErrorInvalidMemcpyDirection);
-    const int target = pk_runtime_state().location(to, bytes);
-    const int source = pk_runtime_state().location(from, bytes);
-    const bool fits =
-        kind == cudaMemcpyDefault
-            ? target >= 0 && source >= 0
-            : pk_fits(target, kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) &&
-                  pk_fits(source, kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice);
-    if (!fits) return pk_returned(cudaErrorInvalidValue);
-    memmove(to, from, bytes);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
-                                          cudaStream_t = nullptr) {
-    return cudaMemcpy(to, from, bytes, kind);
-}
-static inline cudaError_t cudaMemset(void *to, int byte, size_t bytes) {
-    if (const cudaError_t error = pk_synchronized()) return error;
-    if (bytes == 0) return cudaSuccess;
-    if (!pk_fits(pk_runtime_state().location(to, bytes), true)) return pk_returned(cudaErrorInvalidValue);
-    memset(to, byte, bytes);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t = nullptr) {
-    return cudaMemset(to, byte, bytes);
-}
-template <class T>
-static inline cudaError_t cudaMemcpyToSymbol(T &symbol, const void *from, size_t bytes, size_t offset = 0,
-                                             cudaMemcpyKind = cudaMemcpyHostToDevice) {
-    if (offset > sizeof(T) || bytes > sizeof(T) - offset) return pk_returned(cudaErrorInvalidValue);
-    memcpy((char *)&symbol + offset, from, bytes);
-    return cudaSuccess;
-}
-template <class T>
-static inline cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0,
-                                               cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    if (offset > sizeof(T) || bytes > sizeof(T) - offset) return pk_returned(cudaErrorInvalidValue);
-    memcpy(to, (const char *)&symbol + offset, bytes);
-    return cudaSuccess;
-}
+#include "pycudakit_runtime_memory.h"
 
 // ---- Streams and events ----
 
@@ -375,6 +260,11 @@ static inline cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 static inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return pk_synchronized(); }
 static inline cudaError_t cudaStreamQuery(cudaStream_t) { return pk_synchronized(); }
 static inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned int = 0) {
+    return cudaSuccess;
+}
+template <class Function>
+static inline cudaError_t cudaLaunchHostFunc(cudaStream_t, Function function, void *data) {
+    function(data);
     return cudaSuccess;
 }
 static inline cudaError_t cudaEventCreate(cudaEvent_t *event) {
@@ -405,40 +295,7 @@ static inline cudaError_t cudaEventDestroy(cudaEvent_t event) {
     return cudaSuccess;
 }
 
-// ---- Devices ----
-
-static inline cudaError_t cudaGetDeviceCount(int *count) {
-    *count = 1;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaGetDevice(int *device) {
-    *device = 0;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaSetDevice(int device) {
-    return device == 0 ? cudaSuccess : pk_returned(cudaErrorInvalidDevice);
-}
-static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device) {
-    if (device != 0) return pk_returned(cudaErrorInvalidDevice);
-    *properties = {};
-    strcpy(properties->name, "CPU engine of pycudakit");
-    properties->totalGlobalMem = (size_t)8 << 30;
-    properties->sharedMemPerBlock = 48 << 10;
-    properties->sharedMemPerBlockOptin = 227 << 10;
-    properties->totalConstMem = 64 << 10;
-    properties->regsPerBlock = 65536;
-    properties->warpSize = PK_WARP;
-    properties->maxThreadsPerBlock = properties->maxThreadsPerMultiProcessor = 1024;
-    properties->maxThreadsDim[0] = properties->maxThreadsDim[1] = 1024;
-    properties->maxThreadsDim[2] = 64;
-    properties->maxGridSize[0] = 2147483647;
-    properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
-    properties->major = __CUDA_ARCH__ / 100;
-    properties->minor = __CUDA_ARCH__ / 10 % 10;
-    properties->multiProcessorCount = 1;
-    properties->unifiedAddressing = properties->managedMemory = properties->concurrentKernels = 1;
-    return cudaSuccess;
-}
+#include "pycudakit_runtime_devices.h"
 
 // ---- Launches ----
 

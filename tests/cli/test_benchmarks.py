@@ -289,6 +289,7 @@ def test_middle(tmp_path):
         ("image_filters", "box 3x3 uint8"),
         ("interp", "100 points"),
         pytest.param("kernels", "launch of 1K", marks=needs_compiler),
+        pytest.param("wrap", "a call", marks=needs_compiler),
     ],
 )
 def test_scripts_of_one_form(script, work, tmp_path):

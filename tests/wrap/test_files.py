@@ -5,6 +5,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit.__main__ import main
 
 COPY_IN = """
 template <class T> static T *on_device(const T *x, size_t n) {
@@ -473,3 +474,49 @@ extern "C" void scaled(double *x, int n) {
     x = np.ones(8)
     library.scaled(x, 8)
     assert (x == 2).all()
+
+
+def test_kernels_of_functions(engine):
+    library = pk.wrap(
+        COPY_IN
+        + """
+struct Add { int by; __device__ int operator()(int x) const { return x + by; } };
+template <class F> __global__ void apply(F f, int *x) { x[threadIdx.x] = f(x[threadIdx.x]); }
+extern "C" void applied(int *x, int n, int by) {
+    int *d = on_device(x, n);
+    apply<Add><<<1, n>>>(Add{by}, d);
+    apply<<<1, n>>>([=] __device__ (int x) { return 10 * x + by; }, d);
+    to_host(x, d, n);
+}
+""",
+        options=["--extended-lambda"],
+    )
+    x = np.arange(4, dtype=np.int32)
+    library.applied(x, 4, 2)
+    assert x.tolist() == [22, 32, 42, 52]
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_files_of_windows(engine, tmp_path, ending):
+    source = (
+        COPY_IN
+        + """
+__global__ void twice(int *x) {
+    x[threadIdx.x] *= 2;
+}
+// @inout x[n]
+extern "C" void doubled(int *x, int n) {
+    int *d = on_device(x, n);
+    twice<<<1,
+            n>>>(d);
+    to_host(x, d, n);
+}
+"""
+    )
+    path = tmp_path / "twice.cu"
+    path.write_bytes(b"\xef\xbb\xbf" + source.replace("\n", ending).encode())
+    x = np.arange(4, dtype=np.int32)
+    pk.wrap(path).doubled(x, 4)
+    assert x.tolist() == [0, 2, 4, 6]
+    assert main(["wrap", str(path), "--name", "twice", "--to", str(tmp_path / "package")]) == 0
+    assert (tmp_path / "package" / "csrc" / "twice.cu").read_bytes() == path.read_bytes()

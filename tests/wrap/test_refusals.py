@@ -119,6 +119,8 @@ def test_files_that_are_refused(engine, tmp_path):
         pk.wrap(tmp_path / "none.cu")
     with pytest.raises(FileNotFoundError, match="a source has a newline"):
         pk.wrap("none.cu")
+    with pytest.raises(IsADirectoryError, match=r"a folder, where a \.cu file is wanted"):
+        pk.wrap(tmp_path)
     file = tmp_path / "x.cu"
     file.write_bytes(b"\xff\xfe\n")
     with pytest.raises(errors.CompileError, match=r"x\.cu is no text in UTF-8"):

@@ -224,12 +224,14 @@ def read_source(path_or_source: Any) -> tuple[str, str, str | None]:
                 "no such file (a source has a newline, and a path has none)",
                 str(path_or_source),
             )
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "a folder, where a .cu file is wanted", str(path_or_source))
         with open(path, "rb") as opened:
             data = opened.read(declarations.MAX_BYTES + 1)
     if len(data) > declarations.MAX_BYTES:
         raise errors.CompileError(f"{file} has more than {declarations.MAX_BYTES >> 20} MiB: divide it")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")  # Windows writes a byte order mark
     except UnicodeDecodeError as error:
         raise errors.CompileError(f"{file} is no text in UTF-8: {error}") from None
     if "\0" in text:

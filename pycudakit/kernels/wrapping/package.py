@@ -103,7 +103,7 @@ def contents(
     }
     files[f"{name}/py.typed"] = ""
     files["csrc/function_table.h"] = table.HEADER.read_text(encoding="utf-8")
-    files[f"csrc/{file}"] = text
+    files[f"csrc/{file}"] = Path(path).read_bytes().decode()  # with its byte order mark, if it has one
     files |= {f"csrc/{header}": content for header, content in _headers(source, folder).items()}
     return dict(sorted(files.items()))
 

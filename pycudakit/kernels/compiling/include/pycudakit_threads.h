@@ -134,9 +134,15 @@ struct pk_dynamic_array {
 
 template <class T>
 static inline T pk_argument(const void *from) {
-    T value;
-    memcpy((void *)&value, from, sizeof(T));
-    return value;
+    if constexpr (__is_constructible(T)) {
+        T value;
+        memcpy((void *)&value, from, sizeof(T));
+        return value;
+    } else {  // a lambda
+        alignas(T) unsigned char value[sizeof(T)];
+        memcpy(value, from, sizeof(T));
+        return *(const T *)value;
+    }
 }
 
 PK_WAITING static inline void pk_enter(pk_context *context, const void *stack) {

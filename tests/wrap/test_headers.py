@@ -141,6 +141,18 @@ def test_headers_that_include_each_other(engine, tmp_path):
     assert pk.wrap(written(tmp_path, files)).f() == 3
 
 
+def test_the_headers_of_a_toolkit(tmp_path):
+    """They are for nvcc: the CPU engine has its own."""
+    files = {
+        "x.cu": '#include <cuda_runtime.h>\n#include <answer.h>\nextern "C" int f() { return ANSWER; }\n',
+        "cuda/crt/host_config.h": "",
+        "cuda/cuda_runtime.h": "#error of another compiler\n",
+        "cuda/answer.h": "#define ANSWER 42\n",
+    }
+    with pk.engine("cpu"):
+        assert pk.wrap(written(tmp_path, files), include_dirs=[tmp_path / "cuda"]).f() == 42
+
+
 def test_headers_of_a_package(tmp_path, capsys):
     files = dict(FILES, **{"reverse.cu": FILES["reverse.cu"].replace("<signs.h>", '"include/signs.h"')})
     path = written(tmp_path / "source", files)

@@ -170,11 +170,18 @@ def _host_code(source: Source, directory: str, options: Sequence[str]) -> Compil
     rule = str(Path(directory) / "wrapped.d")
     command = [*compiler, *_FLAGS, "-fexceptions", *_QUIET[_kind(tuple(compiler))], *_tuning(), *options]
     command += [option for option in others if option.startswith("-std=")]
-    command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
-    command += ["-DPK_HOST_CODE", f"-I{HEADERS}", "-MMD", "-MF", rule, "-c", path, "-o", compiled]
+    # Our headers are before CUDA's, which are for nvcc alone.
+    folders = sorted([*folders, *source.include_dirs, str(HEADERS)], key=is_of_cuda)
+    command += [f"-I{os.path.abspath(folder)}" for folder in folders]
+    command += ["-DPK_HOST_CODE", "-MMD", "-MF", rule, "-c", path, "-o", compiled]
     _, log = run(command, source.name, directory)
     run([*compiler, "-shared", *_linking(), compiled, *libraries, "-o", library], source.name, directory)
     return Compiled(Path(library).read_bytes(), {}, log, dependencies_of(Path(rule), directory))
+
+
+def is_of_cuda(folder: str | os.PathLike[str]) -> bool:
+    """Return whether a folder has the headers of a CUDA toolkit."""
+    return os.path.isfile(os.path.join(folder, "crt", "host_config.h"))
 
 
 def dependencies_of(rule: Path, directory: str) -> tuple[str, ...]:

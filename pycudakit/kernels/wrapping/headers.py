@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pycudakit.kernels.compiling.extern_c import line_directive
+from pycudakit.kernels.compiling.host_compiler import is_of_cuda
 
 _INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)("[^"\n]+"|<[^>\n]+>)', re.MULTILINE)
 _BY_MACRO = re.compile(r"^[ \t]*#[ \t]*include[ \t]+[A-Za-z_]", re.MULTILINE)
@@ -48,7 +49,7 @@ class UserHeaders:
     """
 
     def __init__(self, text: str, folders: Sequence[Path]) -> None:
-        self._folders = [os.path.abspath(folder) for folder in folders]
+        self._folders = [os.path.abspath(folder) for folder in folders if not is_of_cuda(folder)]
         self._by_name: dict[str, str] = {}
         self.headers: dict[str, Header] = {}
         self._texts = [text]

@@ -52,7 +52,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         pk::require(memory != nullptr, "memory is a null pointer");
         *memory = pk::streaming_memory();
         pk::add_pinned_arrays(*memory);
-        pk::add_result_memory(*memory);
+        pk::report_result_memory(*memory);
         pk::plan::add_memory(*memory);
         if (const auto *const scope = pk::plan::ResidencyScope::current())
             memory->plan_budget = pk::plan::budget_of(scope->device());

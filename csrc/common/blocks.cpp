@@ -45,7 +45,7 @@ static void check_scratch_operand(const pk_block_program &pass, int64_t index, i
     for (int64_t d = 0; d < pass.dimensions; ++d) {
         const int64_t length = at<int64_t>(pass.shape)[d];
         if (length == 0) return;
-        const int64_t reach = product(length - 1, operand.strides[d], beyond);
+        const int64_t reach = checked_product(length - 1, operand.strides[d], beyond);
         require(reach >= -low && reach <= scratch_bytes, beyond);
         (reach < 0 ? low : high) += reach;
         require(high <= scratch_bytes, beyond);
@@ -61,7 +61,7 @@ static void check(const pk_block_program &pass, int64_t blocks, int64_t scratch_
     require((pass.reductions != 0) == (pass.reduction_count != 0), "there are no reductions, or no count");
     check_block(pass, report);
     for (int64_t i = 0; i < pass.operand_count; ++i) {
-        product(blocks, at<int64_t>(pass.block_strides)[i], "the last block's offset is too large");
+        checked_product(blocks, at<int64_t>(pass.block_strides)[i], "the last block's offset is too large");
         check_scratch_operand(pass, i, scratch_bytes);
     }
 }
@@ -71,7 +71,7 @@ Request::Request(pk_block_program *programs, int64_t program_count, int64_t bloc
     : programs(programs), program_count(program_count), blocks(blocks), scratch_bytes(scratch_bytes) {
     require(programs != nullptr, "programs is a null pointer");
     require(program_count >= 0, "program_count is negative");
-    product(program_count, sizeof(pk_block_program), "program_count is too large");
+    checked_product(program_count, sizeof(pk_block_program), "program_count is too large");
     require(blocks >= 0, "blocks is negative");
     require(scratch_bytes >= 0 && scratch_bytes <= INT64_MAX / 2, "scratch_bytes is out of range");
     for (int64_t i = 0; i < program_count; ++i) check(programs[i], blocks, scratch_bytes, report);

@@ -46,7 +46,7 @@ static int64_t checked_total(const pk_bins *bins, int64_t axes) {
     require(axes == 1 || axes == 2, "axes is neither 1 nor 2");
     for (int64_t i = 0; i < axes; ++i) require(bins[i].count >= 0, "bins.count is negative");
     const char *const message = "there are 2^31 - 256 bins or more";
-    const int64_t total = axes == 1 ? bins[0].count : product(bins[0].count, bins[1].count, message);
+    const int64_t total = axes == 1 ? bins[0].count : checked_product(bins[0].count, bins[1].count, message);
     require(total < MOST_BINS, message);
     return total;
 }
@@ -64,7 +64,7 @@ static Layout layout_of(const pk_operand *operands, int64_t operand_count, const
         int64_t stride = 1;
         for (int64_t d = dimensions; d-- > 0;) {
             order.strides[d] = stride;
-            stride = product(stride, std::max<int64_t>(shape[d], 1), "there are too many elements");
+            stride = checked_product(stride, std::max<int64_t>(shape[d], 1), "there are too many elements");
         }
         all.push_back(order);
         stored.push_back(true);

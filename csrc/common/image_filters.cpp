@@ -56,7 +56,7 @@ Filter::Filter(const pk_window *window, const double *weights_in, int64_t weight
     int64_t size = 1, widest = 8;  // widest: bytes, with dimensions of 0 counted as 1
     for (int d = 0; d < 4; ++d) {
         require(shape[d] >= 0, "an image's shape has a negative number");
-        widest = product(widest, std::max<int64_t>(shape[d], 1), "an image is too large");
+        widest = checked_product(widest, std::max<int64_t>(shape[d], 1), "an image is too large");
         size *= shape[d];
     }
     batch = shape[0], rows = shape[1], columns = shape[2], channels = shape[3];

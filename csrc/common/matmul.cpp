@@ -6,7 +6,7 @@
 namespace pk::matmul {
 
 static int64_t times(int64_t x, int64_t y) {
-    return product(x, y, "a matrix has more elements than 64 bits can count");
+    return checked_product(x, y, "a matrix has more elements than 64 bits can count");
 }
 
 Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,

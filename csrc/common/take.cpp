@@ -26,10 +26,10 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
     require((flags & ~(PK_TAKE_BATCHED_INDICES | PK_TAKE_INDICES_IN_BOUNDS)) == 0,
             "flags has an unknown bit");
     const char *const large = "the arrays have too many elements";
-    const int64_t request = product(product(in.outer, in.count, large), in.width, large);
-    const int64_t wanted = product(product(in.outer, picked, large), in.width, large);
-    product(product(in.outer, picked, large), sizeof(int64_t), large);
-    product(picked, sizeof(int64_t), large);
+    const int64_t request = checked_product(checked_product(in.outer, in.count, large), in.width, large);
+    const int64_t wanted = checked_product(checked_product(in.outer, picked, large), in.width, large);
+    checked_product(checked_product(in.outer, picked, large), sizeof(int64_t), large);
+    checked_product(picked, sizeof(int64_t), large);
     require_array(in.elements, request, 1, "in");
     require_array(indices, index_count(), sizeof(int64_t), "indices");
     require_array(out, wanted, 1, "out");
@@ -79,11 +79,11 @@ PutRequest::PutRequest(uint8_t *array, int64_t count, int64_t width, const int64
     require(put >= 0, "index_count is negative");
     require(value_count >= 0, "value_count is negative");
     const char *const large = "the arrays have too many elements";
-    require_array(array, product(count, width, large), 1, "array");
+    require_array(array, checked_product(count, width, large), 1, "array");
     require_array(indices, put, sizeof(int64_t), "indices");
-    product(put, std::max<int64_t>(width, sizeof(int64_t)), large);
-    product(count, sizeof(int64_t), large);
-    require_array(values, product(value_count, width, large), 1, "values");
+    checked_product(put, std::max<int64_t>(width, sizeof(int64_t)), large);
+    checked_product(count, sizeof(int64_t), large);
+    require_array(values, checked_product(value_count, width, large), 1, "values");
     require(put == 0 || count != 0, "there is nothing to put into");
     require(put == 0 || value_count != 0, "there is nothing to put");
 }

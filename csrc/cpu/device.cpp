@@ -58,7 +58,7 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
     return pk::guarded([&] {
         pk::require(memory != nullptr, "memory is a null pointer");
         *memory = pk_memory{};
-        pk::add_result_memory(*memory);
+        pk::report_result_memory(*memory);
     });
 }
 

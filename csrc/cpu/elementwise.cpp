@@ -25,7 +25,7 @@ static constexpr int64_t SHARE_BYTES = 4 << 20;
 static int64_t threads_for(double seconds) {
     const int64_t most = thread_count();
     const double spared = seconds - seconds / double(most);
-    const bool is_worth_it = spared >= WAKING || (spared >= COMING && helpers_are_awake());
+    const bool is_worth_it = spared >= WAKING || (spared >= COMING && helpers_are_spinning());
     return is_worth_it ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), most) : 1;
 }
 

@@ -4,7 +4,9 @@ import ctypes
 
 import numpy as np
 import pytest
+from helpers.processes import compiled
 
+import pycudakit as pk
 from pycudakit._element_programs.values import operations
 from pycudakit._native import abi
 
@@ -299,6 +301,34 @@ def test_watch(raw, stop):
     if stop:
         assert len(told) == 1
         assert np.isin(call.out, [-7.0, 0.0]).all()  # some elements, or all, were computed before the stop
+    assert Call().run(raw) == 0
+
+
+THROWS = """
+#include <cstdint>
+#include <stdexcept>
+extern "C" int32_t watch(const void *) { throw std::runtime_error("the callback threw"); }
+"""
+
+
+@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+@pytest.mark.parametrize("raw", ["cpu"], indirect=True)
+def test_a_callback_that_throws(raw, tmp_path):
+    """Threads that help a call use its memory, so the call returns only when they have ended."""
+    source = tmp_path / "watch.cpp"
+    source.write_text(THROWS)
+    watch = ctypes.CDLL(compiled(source)).watch
+    size, more = 4_000_000, 500  # casts, so that it takes a second or so: many times 50 ms
+    call = Call(size)
+    call.program = np.insert(call.program, [5] * more, call.program[4])
+    call.program["a"][-2:] += more * (call.program["a"][-2:] >= 5)
+    call.counts["instruction_count"] = len(call.program)
+    call.exceptions = np.zeros(len(call.program), np.uint8)
+    option(progress_callback=ctypes.cast(watch, ctypes.c_void_p).value)(call)
+    assert call.run(raw) == 4
+    message = ctypes.c_char_p()
+    raw.pk_last_error(ctypes.byref(message))
+    assert message.value == b"the callback threw"
     assert Call().run(raw) == 0
 
 

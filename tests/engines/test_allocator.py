@@ -1,5 +1,6 @@
 """The allocator of large results: they are ordinary arrays, and the memory of freed ones is reused."""
 
+import ctypes
 import gc
 import os
 import tracemalloc
@@ -123,6 +124,32 @@ def test_resized_in_place(engine, size):
     del array
     rooms = [8 * N] if size in (N - 100, N) else [8 * N, 8 * size]
     assert pk.memory_info().results_kept == sum(room for room in rooms if room >= 1 << 20)
+
+
+class Handler(ctypes.Structure):
+    """NumPy's PyDataMem_Handler, as NEP 49 defines it."""
+
+    _fields_ = (
+        ("name", ctypes.c_char * 127),
+        ("version", ctypes.c_uint8),
+        ("context", ctypes.c_void_p),
+        *((name, ctypes.c_void_p) for name in ("malloc", "calloc", "realloc", "free")),
+    )
+
+
+@pytest.mark.parametrize("size", [0, 1, 3 << 20])
+def test_memory_from_a_null_pointer(engine, size):
+    """The function for realloc() allocates if there is no memory to resize, none of it too."""
+    address = ctypes.c_uint64()
+    allocator.library().pk_result_allocator(ctypes.byref(address))
+    handler = Handler.from_address(address.value)
+    assert handler.name == b"pycudakit"
+    resize = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 3, ctypes.c_size_t)(handler.realloc)
+    free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)(handler.free)
+    memory = resize(None, None, size)
+    assert memory is not None
+    ctypes.memset(memory, 1, size)
+    free(None, memory, size)
 
 
 @given(data=st.data())

@@ -66,6 +66,18 @@ def python(code, *, check=True, env=None, timeout=240, cwd=None):
     return done.stdout.strip() if check else done
 
 
+def compiled(source, *options):
+    """Return the path of a shared library of a C++ source file; skip the test without a compiler."""
+    compiler = next(filter(None, map(shutil.which, [os.environ.get("CXX", "c++"), "g++", "clang++"])), None)
+    if compiler is None:
+        pytest.skip("needs a C++ compiler")
+    made = Path(tempfile.mkdtemp()) / "library.so"
+    atexit.register(shutil.rmtree, made.parent)
+    always = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"]
+    subprocess.run([compiler, *always, str(source), "-o", str(made), *options], check=True)
+    return str(made)
+
+
 @functools.cache
 def failing_calls():
     """Return the preload library of system_call_failures.cpp; skip the test where it cannot be built."""
@@ -73,15 +85,7 @@ def failing_calls():
         pytest.skip("takes the place of glibc's functions")
     if pk.build_info()["cpu"]["sanitizers"]:
         pytest.skip("sanitizers take that place")
-    compiler = next(filter(None, map(shutil.which, [os.environ.get("CXX", "c++"), "g++", "clang++"])), None)
-    if compiler is None:
-        pytest.skip("needs a C++ compiler")
-    made = Path(tempfile.mkdtemp()) / "failing.so"
-    atexit.register(shutil.rmtree, made.parent)
-    source = Path(__file__).with_name("system_call_failures.cpp")
-    options = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-fPIC", "-shared"]
-    subprocess.run([compiler, *options, str(source), "-o", str(made), "-ldl"], check=True)
-    return str(made)
+    return compiled(Path(__file__).with_name("system_call_failures.cpp"), "-ldl")
 
 
 # Code that drops Linux capabilities, given by their bits, if the process is root.

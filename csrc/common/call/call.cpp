@@ -25,11 +25,14 @@ std::atomic<int64_t> calls_in_flight{0};
 
 bool is_another_thread() { return exiting_thread.load() != std::this_thread::get_id(); }
 
-bool must_block() { return exiting && is_another_thread(); }
+// Whether pk_shutdown() has begun, on another thread: this one must then stop, and block instead of
+// returning.
+bool must_stop() { return exiting && is_another_thread(); }
 
-// Blocks other threads for ever once the process is exiting: memory that they would touch may be freed.
+// Once the process is exiting, blocks every thread but the exiting one for ever: the memory that the thread
+// would touch may be freed.
 void block_if_exiting() {
-    while (must_block()) pause();
+    while (must_stop()) pause();
 }
 
 void reset_counters_after_forks() {
@@ -38,9 +41,12 @@ void reset_counters_after_forks() {
     (void)registered;
 }
 
-void wait_for(const std::atomic<int64_t> &under_way) {
-    const auto deadline = Clock::now() + std::chrono::seconds(4);
-    while (under_way > 0 && Clock::now() < deadline) {
+// Waits until a counter is 0, or for LONGEST_WAIT: a callback or call that hangs must not keep the process
+// from ending.
+void wait_until_zero(const std::atomic<int64_t> &counter) {
+    constexpr std::chrono::seconds LONGEST_WAIT(4);
+    const auto deadline = Clock::now() + LONGEST_WAIT;
+    while (counter > 0 && Clock::now() < deadline) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
 }
@@ -57,28 +63,37 @@ int32_t call_progress_callback(pk_progress_callback callback, const pk_progress 
 
 }  // namespace
 
-Call::Call(const pk_options *options, pk_report *report_given) : report(*report_given) {
-    block_if_exiting();
+Call::InFlight::InFlight() {
     reset_counters_after_forks();
-    if (options != nullptr) options_ = *options;
-    const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
-    require(options_.device_count >= 0 && options_.span_capacity >= 0, "options hold a negative count");
-    require(rest == nullptr || (rest->count >= 0 && rest->count <= PK_MAX_RANGES),
-            "options.rest has a count that is not from 0 to PK_MAX_RANGES");
-    if (options_.devices == 0) options_.device_count = 0;
-    if (options_.spans == 0) options_.span_capacity = 0;
     ++calls_in_flight;
+    if (must_stop()) {
+        --calls_in_flight;
+        block_if_exiting();
+    }
 }
 
-Call::~Call() {
+// A call that pk_shutdown() has stopped blocks here. It is no longer counted, so pk_shutdown() does not wait
+// for it.
+Call::InFlight::~InFlight() {
     --calls_in_flight;
     block_if_exiting();
 }
 
+Call::Call(const pk_options *options, pk_report *report_given) : report(*report_given) {
+    if (options != nullptr) options_ = *options;
+    const auto *requested = reinterpret_cast<const pk_rest *>(options_.rest);
+    require(options_.device_count >= 0 && options_.span_capacity >= 0, "options hold a negative count");
+    require(requested == nullptr || (requested->count >= 0 && requested->count <= PK_MAX_RANGES),
+            "options.rest has a count that is not from 0 to PK_MAX_RANGES");
+    if (options_.devices == 0) options_.device_count = 0;
+    if (options_.spans == 0) options_.span_capacity = 0;
+}
+
 void Call::begin(int64_t elements) {
-    const auto *rest = reinterpret_cast<const pk_rest *>(options_.rest);
+    const auto *requested = reinterpret_cast<const pk_rest *>(options_.rest);
     ranges_ = {{0, elements}};
-    if (rest != nullptr && rest->count != 0) ranges_.assign(rest->ranges, rest->ranges + rest->count);
+    if (requested != nullptr && requested->count != 0)
+        ranges_.assign(requested->ranges, requested->ranges + requested->count);
     for (const pk_range &range : ranges_) {
         require(range.start >= 0 && range.count >= 0 && range.start <= elements - range.count,
                 "options.rest has a range outside of the call");
@@ -95,11 +110,12 @@ void Call::check_interrupt() {
 }
 
 void Call::poll_callback() {
-    if ((options_.progress_callback == 0 && !exiting) || stopped_) return;
+    const bool is_exiting = exiting;
+    if ((options_.progress_callback == 0 && !is_exiting) || stopped_) return;
     const Clock::time_point now = Clock::now();
     if (now - last_poll_ < POLL_INTERVAL) return;
-    if (exiting) {
-        if (must_block()) stopped_ = true;
+    if (is_exiting) {
+        if (must_stop()) stopped_ = true;
         return;
     }
     const auto callback = reinterpret_cast<pk_progress_callback>(options_.progress_callback);
@@ -108,9 +124,10 @@ void Call::poll_callback() {
     last_poll_ = Clock::now();
 }
 
-// Makes spans of one stage and device disjoint. A device runs the chunks of a stage one after the other, but
-// a chunk's span begins when it was enqueued: it is moved to the end of the span before.
-static void clip(pk_span *spans, int64_t count) {
+// Makes the spans of one stage and device disjoint. A device runs the chunks of a stage one after the other,
+// but a chunk's span was recorded from the time when the chunk was enqueued. So each span's begin is moved up
+// to the end of the span before.
+static void make_disjoint(pk_span *spans, int64_t count) {
     std::vector<pk_span *> order;
     for (int64_t i = 0; i < count; ++i) {
         if (spans[i].device >= 0) order.push_back(&spans[i]);
@@ -129,7 +146,8 @@ static void clip(pk_span *spans, int64_t count) {
 void Call::end() {
     report.spans = spans_;
     if (options_.span_capacity != 0) {
-        clip(reinterpret_cast<pk_span *>(options_.spans), std::min<int64_t>(spans_, options_.span_capacity));
+        make_disjoint(reinterpret_cast<pk_span *>(options_.spans),
+                      std::min<int64_t>(spans_, options_.span_capacity));
     }
     timeline_.report(report);
     for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
@@ -140,20 +158,19 @@ void Call::end() {
 }
 
 void Call::report_undelivered(const std::vector<pk_range> &ranges) {
-    auto *rest = reinterpret_cast<pk_rest *>(options_.rest);
-    if (rest == nullptr) return;
+    auto *undelivered = reinterpret_cast<pk_rest *>(options_.rest);
+    if (undelivered == nullptr) return;
     std::vector<pk_range> sorted = ranges;
     std::sort(sorted.begin(), sorted.end(), [](auto &a, auto &b) { return a.start < b.start; });
-    rest->count = 0;
+    undelivered->count = 0;
     for (const pk_range &range : sorted) {
-        pk_range *last = rest->count == 0 ? nullptr : &rest->ranges[rest->count - 1];
+        pk_range *last = undelivered->count == 0 ? nullptr : &undelivered->ranges[undelivered->count - 1];
         const bool adjoins = last != nullptr && last->start + last->count == range.start;
-        if (adjoins || rest->count == PK_MAX_RANGES) {
-            last->count =
-                // if necessary, including some that were delivered
-                range.start + range.count - last->start;
+        if (adjoins || undelivered->count == PK_MAX_RANGES) {
+            // If there is no room for another range, the last one also covers elements that were delivered.
+            last->count = range.start + range.count - last->start;
         } else {
-            rest->ranges[rest->count++] = range;
+            undelivered->ranges[undelivered->count++] = range;
         }
     }
 }
@@ -187,7 +204,7 @@ extern "C" int32_t pk_disable_callbacks(void) {
     return pk::guarded([] {
         pk::exiting_thread = std::this_thread::get_id();
         pk::callbacks_disabled = true;
-        pk::wait_for(pk::callbacks_in_flight);
+        pk::wait_until_zero(pk::callbacks_in_flight);
     });
 }
 
@@ -195,6 +212,6 @@ extern "C" int32_t pk_shutdown(void) {
     return pk::guarded([] {
         pk::exiting_thread = std::this_thread::get_id();
         pk::exiting = true;
-        pk::wait_for(pk::calls_in_flight);
+        pk::wait_until_zero(pk::calls_in_flight);
     });
 }

@@ -21,7 +21,6 @@ using Clock = std::chrono::steady_clock;
 class Call {
    public:
     Call(const pk_options *options, pk_report *report);
-    ~Call();
     Call(const Call &) = delete;
     Call &operator=(const Call &) = delete;
 
@@ -31,18 +30,19 @@ class Call {
     // The elements to compute: all, or the ranges of options.rest.
     const std::vector<pk_range> &ranges() const { return ranges_; }
 
-    // Counts elements as done, and throws if the call is to stop. For every thread, as often as possible.
+    // Counts elements as done, and throws if the call is to stop. Every thread calls it as often as possible.
     void advance(int64_t elements) {
         done_.fetch_add(elements, std::memory_order_relaxed);
         check_interrupt();
     }
     void check_interrupt();
 
-    // Calls the progress callback, at most every POLL_INTERVAL. For the calling thread while it waits.
+    // Calls the progress callback, at most every POLL_INTERVAL. The thread that made the call calls this
+    // while it waits.
     void poll_callback();
     static constexpr std::chrono::milliseconds POLL_INTERVAL{50};
 
-    // Counts launches of kernels. Until the first one that follows, outputs are as they were.
+    // Counts launches of kernels. Until the first launch, outputs are as they were.
     void count_launch() { launches_.fetch_add(1, std::memory_order_relaxed); }
     int64_t launches() const { return launches_.load(std::memory_order_relaxed); }
 
@@ -60,6 +60,15 @@ class Call {
    private:
     friend class TraceLane;
 
+    // Counts the call for pk_shutdown(), which waits for it, and blocks its thread if the process is exiting.
+    // The counter goes up before the flag is read, so that pk_shutdown() waits for every call that it did not
+    // block. This is the first member with a destructor, so the others are gone when the thread blocks.
+    struct InFlight {
+        InFlight();
+        ~InFlight();
+    };
+
+    const InFlight in_flight_;
     const Clock::time_point start_time_ = Clock::now();
     const std::thread::id caller_ = std::this_thread::get_id();
     Clock::time_point last_poll_ = start_time_;

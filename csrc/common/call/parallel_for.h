@@ -54,12 +54,12 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
         end(worker);
     };
     const auto work = [&] { take_parts(grain, [&](double) { return grain; }); };
-    const auto caller_work = [&](const Wake &wake) {
-        bool are_awake = waking == Waking::at_once || helpers_are_awake();
-        if (are_awake) wake();
+    const auto caller_work = [&](const WakeHelpers &wake_helpers) {
+        bool are_awake = waking == Waking::at_once || helpers_are_spinning();
+        if (are_awake) wake_helpers();
         take_parts(are_awake ? grain : min_grain, [&](double seconds) {
             if (!are_awake && seconds * double(count - next) > WORTH_WAKING) {
-                wake();
+                wake_helpers();
                 are_awake = true;
             }
             return grain;

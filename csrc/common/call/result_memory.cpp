@@ -1,4 +1,5 @@
 // Allocator of large results (pk_result_allocator): a free list of the memory of freed results.
+//
 // Touching new pages costs more than most calls compute, because the operating system maps and clears each of
 // them. So a freed block is kept for the next result of about its size. Free blocks are marked with
 // MADV_FREE, so that the operating system may reclaim their pages when memory is short.
@@ -27,7 +28,7 @@ constexpr size_t HUGE_PAGE = size_t(2) << 20;
 constexpr size_t MAX_BYTES = size_t(1) << 50;
 constexpr size_t MAX_FREE_BLOCKS = 64, MIN_CACHED_BYTES = size_t(1) << 20;
 
-size_t page() {
+size_t page_size() {
     static const size_t bytes = size_t(sysconf(_SC_PAGESIZE));
     return bytes;
 }
@@ -49,17 +50,17 @@ struct Unmap {
 
 using Block = std::unique_ptr<char, Unmap>;
 
-// Whether a block has the capacity, with at most an eighth to spare.
+// Whether a block of this capacity holds so many bytes, and at most an eighth of the capacity is left over.
 bool fits(size_t bytes, size_t capacity) { return bytes <= capacity && capacity - bytes <= capacity / 8; }
 
 size_t capacity_of(const Block &block) { return header(block.get()).capacity; }
 
-// Maps a new block. Null if there is no such memory.
+// Maps a new block; returns null if the system refuses the memory.
 Block map(size_t capacity) {
     const size_t mapped = capacity + HUGE_PAGE;
     void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED) return nullptr;
-    const uintptr_t first = reinterpret_cast<uintptr_t>(mapping) + page();
+    const uintptr_t first = reinterpret_cast<uintptr_t>(mapping) + page_size();
     Block block(reinterpret_cast<char *>((first + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE));
     header(block.get()) = {mapping, mapped, capacity};
 #if defined(MADV_HUGEPAGE)
@@ -68,7 +69,9 @@ Block map(size_t capacity) {
     return block;
 }
 
-int64_t default_budget() { return std::min(int64_t(1) << 30, sysconf(_SC_PHYS_PAGES) * int64_t(page()) / 8); }
+int64_t default_budget() {
+    return std::min(int64_t(1) << 30, sysconf(_SC_PHYS_PAGES) * int64_t(page_size()) / 8);
+}
 
 std::mutex free_list_mutex;
 
@@ -78,7 +81,7 @@ class FreeList {
 
     int64_t budget() const { return int64_t(budget_); }
 
-    // Removes the smallest block that fits. Null if there is none.
+    // Removes the smallest block that fits, and returns it; returns null if no block fits.
     Block take(size_t capacity) {
         const std::lock_guard<std::mutex> lock(free_list_mutex);
         auto best = blocks_.end();
@@ -99,7 +102,7 @@ class FreeList {
 #if defined(MADV_FREE)
         (void)madvise(block.get(), capacity, MADV_FREE);  // a hint, which some systems do not support
 #endif
-        Blocks dropped;
+        Blocks dropped;  // declared before the lock, so that the blocks are unmapped after it is released
         const std::lock_guard<std::mutex> lock(free_list_mutex);
         blocks_.push_back(std::move(block));
         bytes_ += capacity;
@@ -112,7 +115,7 @@ class FreeList {
     }
 
     void clear() {
-        Blocks dropped;
+        Blocks dropped;  // declared before the lock, as in put()
         const std::lock_guard<std::mutex> lock(free_list_mutex);
         std::move(blocks_.begin(), blocks_.end(), dropped.begin());
         blocks_.clear();
@@ -125,7 +128,7 @@ class FreeList {
     }
 
    private:
-    using Blocks = std::array<Block, MAX_FREE_BLOCKS + 1>;  // freed after the lock is released
+    using Blocks = std::array<Block, MAX_FREE_BLOCKS + 1>;
 
     const size_t budget_ =
         size_t(integer_from_environment("PYCUDAKIT_RESULT_MEMORY", "bytes", default_budget(), 0));
@@ -133,7 +136,7 @@ class FreeList {
     size_t bytes_ = 0;
 };
 
-// Never destroyed: results may be freed after everything else.
+// The free list is never destroyed: results may be freed after everything else.
 FreeList &free_list() {
     static FreeList *const free_list = new FreeList;
     hold_over_forks<free_list_mutex>();
@@ -142,7 +145,7 @@ FreeList &free_list() {
 
 void *allocate(void *, size_t bytes) noexcept {
     if (bytes > MAX_BYTES) return nullptr;
-    const size_t capacity = (std::max<size_t>(bytes, 1) + page() - 1) / page() * page();
+    const size_t capacity = (std::max<size_t>(bytes, 1) + page_size() - 1) / page_size() * page_size();
     Block block = free_list().take(capacity);
     if (!block) block = map(capacity);
     if (!block) {
@@ -164,10 +167,11 @@ void release(void *, void *memory, size_t) noexcept {
 }
 
 void *resize(void *context, void *memory, size_t bytes) noexcept {
-    const size_t capacity = memory == nullptr ? 0 : header(static_cast<char *>(memory)).capacity;
+    if (memory == nullptr) return allocate(context, bytes);  // as realloc() does
+    const size_t capacity = header(static_cast<char *>(memory)).capacity;
     if (fits(bytes, capacity)) return memory;
     void *const moved = allocate(context, bytes);
-    if (memory == nullptr || moved == nullptr) return moved;
+    if (moved == nullptr) return nullptr;
     std::memcpy(moved, memory, std::min(bytes, capacity));
     release(context, memory, bytes);
     return moved;
@@ -188,7 +192,7 @@ constexpr Handler handler{"pycudakit", 1, nullptr, allocate, allocate_zeros, res
 
 }  // namespace
 
-void add_result_memory(pk_memory &memory) {
+void report_result_memory(pk_memory &memory) {
     memory.results_kept = free_list().bytes();
     memory.results_budget = free_list().budget();
 }

@@ -1,5 +1,5 @@
-// Errors: a Failure is thrown anywhere in the library, and the barrier of the entry, guarded(), turns it into
-// a status and the thread's last message.
+// Errors. Code anywhere in the library throws a Failure; guarded(), around the body of each entry, catches
+// it, sets the thread's last message and returns the status.
 #pragma once
 
 #include <new>
@@ -28,22 +28,24 @@ inline void require(bool holds, const char *message) {
     if (!holds) fail(PK_INVALID_ARGUMENT, message);
 }
 
-// Multiplies sizes that are not negative; fails with `message` on overflow.
-inline int64_t product(int64_t x, int64_t y, const char *message) {
+// Multiplies two sizes, neither of which is negative; fails with `message` on overflow.
+inline int64_t checked_product(int64_t x, int64_t y, const char *message) {
     int64_t result = 0;
     require(!__builtin_mul_overflow(x, y, &result), message);
     return result;
 }
 
-// An array without elements may have any address.
-inline void require_array(const void *array, int64_t count, size_t bytes, const char *name) {
+// Fails unless the array is aligned to its elements, of `item_size` bytes. An array without elements may have
+// any address.
+inline void require_array(const void *array, int64_t count, size_t item_size, const char *name) {
     if (count == 0) return;
     if (array == nullptr) fail(PK_INVALID_ARGUMENT, std::string(name) + " is a null pointer");
-    if (reinterpret_cast<uintptr_t>(array) % bytes != 0)
+    if (reinterpret_cast<uintptr_t>(array) % item_size != 0)
         fail(PK_INVALID_ARGUMENT, std::string(name) + " is not aligned to its elements");
 }
 
 const char *last_error() noexcept;
+// Sets the thread's last message, and returns `status`, for the entry to return it.
 pk_status set_last_error(pk_status status, const char *message) noexcept;
 
 template <class Body>

@@ -1,4 +1,5 @@
-// Thread pool of the host: helper threads that join the calls that have work for them.
+// Thread pool of the host: helper threads that join the calls that have work for them. Also a class that sets
+// the floating-point environment in which threads compute.
 #include "thread_pool.h"
 
 #include <pthread.h>
@@ -81,12 +82,14 @@ int64_t thread_count() {
 
 namespace {
 
-// How long both sides poll before they sleep. Sleeping and waking cost some 40 us on virtual processors.
-constexpr std::chrono::microseconds POLL_INTERVAL(50);
+// How long a helper spins until there is work, and a call until its helpers are done, before the thread
+// sleeps. Sleeping and waking cost some 40 us on virtual processors.
+constexpr std::chrono::microseconds SPIN_TIME(50);
 
+// Spins until the condition holds, or SPIN_TIME is over.
 template <class Condition>
-void wait_awake(Condition holds) {
-    const auto end = std::chrono::steady_clock::now() + POLL_INTERVAL;
+void spin_until(Condition holds) {
+    const auto end = std::chrono::steady_clock::now() + SPIN_TIME;
     while (!holds() && std::chrono::steady_clock::now() < end) {
 #if defined(__x86_64__)
         __builtin_ia32_pause();
@@ -94,13 +97,14 @@ void wait_awake(Condition holds) {
     }
 }
 
-// Work that a call shares with helpers. It exists while the call runs it.
+// Work that a call shares with helpers. Each helper calls work() once; work() takes parts of the work until
+// none is left. The job is on the stack of Pool::run(), so run() returns only when no helper is active.
 struct Job {
     Job(const std::function<void()> &work, int64_t helpers) : work(work), open_places(helpers) {}
 
     const std::function<void()> &work;
     int64_t open_places;             // how many more helpers may join
-    std::atomic<int64_t> active{0};  // helpers that run it
+    std::atomic<int64_t> active{0};  // helpers that are in work()
     std::exception_ptr error;
     Job *next = nullptr;
 };
@@ -113,25 +117,29 @@ class Pool {
     }
 
     void run(int64_t helpers, Call &call, const std::function<void()> &work,
-             const std::function<void(const Wake &)> &own) {
+             const std::function<void(const WakeHelpers &)> &caller_work) {
         Job job(work, helpers);
         bool is_open = false;
-        const auto wake = [&] {
+        const auto wake_helpers = [&] {
             if (!is_open) open(job);
             is_open = true;
         };
         std::exception_ptr error;
         try {
-            own(std::cref(wake));
+            caller_work(std::cref(wake_helpers));
         } catch (...) {
             error = std::current_exception();
         }
         if (is_open) close(job);
-        wait_awake([&] { return job.active == 0; });
+        spin_until([&] { return job.active == 0; });
         std::unique_lock<std::mutex> lock(mutex_);
         while (!idle_.wait_for(lock, Call::POLL_INTERVAL, [&] { return job.active == 0; })) {
             lock.unlock();
-            call.poll_callback();
+            try {
+                call.poll_callback();
+            } catch (...) {  // a callback in C++ threw; the helpers still use the job
+                if (!error) error = std::current_exception();
+            }
             lock.lock();
         }
         if (!error) error = job.error;
@@ -139,7 +147,7 @@ class Pool {
         if (error) std::rethrow_exception(error);
     }
 
-    bool has_some_awake() const { return looking_ > 0; }
+    bool has_spinning_helpers() const { return spinning_helpers_ > 0; }
 
    private:
     void open(Job &job) {
@@ -151,22 +159,22 @@ class Pool {
             open_places_ += helpers;
         }
         if (helpers == 1) {
-            wake_.notify_one();
+            work_came_.notify_one();
         } else {
-            wake_.notify_all();
+            work_came_.notify_all();
         }
     }
 
     void close(Job &job) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        Job **place = &jobs_;
-        while (*place != &job) place = &(*place)->next;
-        *place = job.next;
+        Job **link = &jobs_;
+        while (*link != &job) link = &(*link)->next;
+        *link = job.next;
         open_places_ -= job.open_places;
     }
 
-    // The job with the fewest active helpers among those that can take more. There is one, and the mutex is
-    // held.
+    // Returns the job with the fewest active helpers of the jobs that can take more. The caller holds the
+    // mutex, and has seen that open_places_ is not 0.
     Job &neediest() {
         Job *best = nullptr;
         for (Job *job = jobs_; job != nullptr; job = job->next) {
@@ -180,11 +188,11 @@ class Pool {
         std::unique_lock<std::mutex> lock(mutex_);
         for (;;) {
             lock.unlock();
-            ++looking_;
-            wait_awake([&] { return open_places_ > 0; });
-            --looking_;
+            ++spinning_helpers_;
+            spin_until([&] { return open_places_ > 0; });
+            --spinning_helpers_;
             lock.lock();
-            wake_.wait(lock, [&] { return open_places_ > 0; });
+            work_came_.wait(lock, [&] { return open_places_ > 0; });
             Job &job = neediest();
             --job.open_places;
             --open_places_;
@@ -202,11 +210,13 @@ class Pool {
         }
     }
 
-    std::mutex mutex_;  // guards all members below, and the jobs
-    std::condition_variable wake_, idle_;
-    Job *jobs_ = nullptr;                  // a linked list; each job is owned by its call
-    std::atomic<int64_t> open_places_{0};  // of all jobs
-    std::atomic<int64_t> looking_{0};      // helpers that poll for work
+    // Guards the list, and the members of the jobs in it. Threads that spin read open_places_ and a job's
+    // `active` without the mutex, so these are atomic; they change only under it.
+    std::mutex mutex_;
+    std::condition_variable work_came_, idle_;
+    Job *jobs_ = nullptr;                       // a linked list; each job is owned by its call
+    std::atomic<int64_t> open_places_{0};       // of all jobs
+    std::atomic<int64_t> spinning_helpers_{0};  // without the mutex
 };
 
 // The process's pool. After a fork, the child has none of the threads, and its copy of the pool may be locked
@@ -224,42 +234,42 @@ Pool &pool() {
 }  // namespace
 
 bool start_thread(const std::function<void()> &body) {
-    sigset_t all, own;  // a new thread inherits the signal mask
+    sigset_t all, previous;  // a new thread inherits the signal mask
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &own);
+    pthread_sigmask(SIG_SETMASK, &all, &previous);
     bool started = true;
     try {
         std::thread(body).detach();
     } catch (const std::exception &) {
         started = false;
     }
-    pthread_sigmask(SIG_SETMASK, &own, nullptr);
+    pthread_sigmask(SIG_SETMASK, &previous, nullptr);
     return started;
 }
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work) {
-    run_on_threads(threads, call, work, [&](const Wake &wake) {
-        wake();
+    run_on_threads(threads, call, work, [&](const WakeHelpers &wake_helpers) {
+        wake_helpers();
         work();
     });
 }
 
 void run_on_threads(int64_t threads, Call &call, const std::function<void()> &work,
-                    const std::function<void(const Wake &)> &own) {
+                    const std::function<void(const WakeHelpers &)> &caller_work) {
     const int64_t helpers = std::min(threads, thread_count()) - 1;
     if (helpers < 1) {
-        own([] {});
+        caller_work([] {});
     } else {
-        pool().run(helpers, call, work, own);
+        pool().run(helpers, call, work, caller_work);
     }
 }
 
-bool helpers_are_awake() { return thread_count() > 1 && pool().has_some_awake(); }
+bool helpers_are_spinning() { return thread_count() > 1 && pool().has_spinning_helpers(); }
 
 #if defined(__x86_64__)
 
-// Only the SSE control register is saved and set, because all arithmetic uses it. fesetenv() sets the x87 one
-// as well, which takes long.
+// All arithmetic uses the SSE control register, so only that register is saved and set. fesetenv() would set
+// the x87 control word as well, which takes long.
 DefaultFloatingPoint::DefaultFloatingPoint() {
     constexpr unsigned USUAL = 0x1f80;  // round to nearest, keep subnormals, all traps masked
     new (saved_) unsigned(_mm_getcsr());

@@ -15,10 +15,10 @@ static Program checked(const pk_instruction *program, int64_t instruction_count,
 
 Request::Request(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
                  int64_t operand_count, const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
-                 const pk_report *report, int32_t flags)
+                 const pk_report *report, int32_t allowed_flags)
     : program_(checked(program, instruction_count, operands, operand_count, shape, dimensions, exceptions,
                        report)),
-      layout_(operands, operand_count, shape, dimensions, program_.stored, flags),
+      layout_(operands, operand_count, shape, dimensions, program_.stored, allowed_flags),
       instruction_count_(instruction_count),
       exceptions_(exceptions) {}
 

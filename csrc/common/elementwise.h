@@ -1,4 +1,5 @@
-// A program over operands, checked: the arguments of pk_evaluate, and the values of reductions.
+// The checked arguments of pk_evaluate: an elementwise program and its operands. Reductions compute their
+// values by such a program, too.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +10,15 @@
 
 namespace pk {
 
-// A checked program, the layout of its operands, and the destination of its exception flags.
+// A checked program, the layout of its operands, and the destination of its exception flags. The program and
+// the layout are the request's, which must outlive the evaluation; the flags are the caller's memory.
 struct Evaluation {
     const Program &program;
     const Layout &layout;
     int64_t instruction_count;
     uint8_t *exceptions;
 
-    // Merges the exception flags of a thread or a chunk. For one thread at a time.
+    // Merges the exception flags of a thread or a chunk. Only one thread may do so at a time.
     template <class Flags>
     void add_exceptions(const Flags *raised, pk_report &report) const {
         for (int64_t i = 0; i < instruction_count; ++i) {
@@ -33,11 +35,12 @@ class Request {
    public:
     Request(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
             int64_t operand_count, const int64_t *shape, int64_t dimensions, uint8_t *exceptions,
-            const pk_report *report, int32_t flags = PK_OPERAND_BYTE_SWAPPED);
+            const pk_report *report, int32_t allowed_flags = PK_OPERAND_BYTE_SWAPPED);
     int64_t elements() const { return layout_.size; }
     const Layout &layout() const { return layout_; }
 
-    // Clears the exception flags and returns the evaluation.
+    // Clears the exception flags, which are the caller's memory, and returns the evaluation, which refers to
+    // this.
     Evaluation begin() const;
 
    private:

@@ -1,4 +1,5 @@
-// Linear interpolation: the checked arguments of pk_interp, and NumPy's arithmetic, the same in both engines.
+// Linear interpolation: the checked arguments of pk_interp, and NumPy's arithmetic. Both engines are built
+// without contraction to fused multiply-add, so their bits are the same.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,8 @@
 
 namespace pk::interp {
 
-// At least one point, in ascending order of xp, and the results outside of them.
+// The points (xp, fp), of which there is at least one, in ascending order of xp; and the results left and
+// right of all points.
 struct Curve {
     const double *xp, *fp;
     int64_t size;
@@ -25,9 +27,9 @@ struct Request {
     int64_t elements() const { return count; }
 };
 
-// The last point with xp <= x, by binary search, for x between the first and the last point.
-PK_HD int64_t point_before(const Curve &curve, double x) {
-    int64_t first = 0, count = curve.size;  // the range that contains it
+// Returns the index of the last point with xp <= x, by binary search. x is from xp[0] to xp[size - 1].
+PK_HD int64_t last_point_at_or_below(const Curve &curve, double x) {
+    int64_t first = 0, count = curve.size;  // the range that contains the point
     while (count > 1) {
         const int64_t half = count / 2;
         if (curve.xp[first + half] <= x) first += half;
@@ -36,15 +38,16 @@ PK_HD int64_t point_before(const Curve &curve, double x) {
     return first;
 }
 
-// The interpolated value at x. `point` is a guess for the point before x, usually that of the element before,
-// and is updated.
+// Returns the interpolated value at x. `point` is the index of any point, as a guess for the last point with
+// xp <= x: usually the one that the previous call has set. It is set to that point if x is between the first
+// and the last one.
 PK_HD double value_at(const Curve &curve, double x, int64_t &point) {
     const int64_t last = curve.size - 1;
     if (x != x) return last == 0 ? curve.fp[0] : x;  // as in NumPy
     if (x < curve.xp[0]) return curve.left;
     if (x > curve.xp[last]) return curve.right;
-    const bool is_before = curve.xp[point] <= x && (point == last || x < curve.xp[point + 1]);
-    if (!is_before) point = point_before(curve, x);
+    const bool is_right_guess = curve.xp[point] <= x && (point == last || x < curve.xp[point + 1]);
+    if (!is_right_guess) point = last_point_at_or_below(curve, x);
     const double x0 = curve.xp[point], y0 = curve.fp[point];
     if (point == last || x == x0) return y0;
     const double x1 = curve.xp[point + 1], y1 = curve.fp[point + 1];

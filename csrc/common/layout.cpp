@@ -1,4 +1,5 @@
-// Layouts of operands: the order of dimensions, and strided copies to and from dense buffers.
+// Layouts of operands: the order of dimensions, and strided copies to and from dense buffers. Transposed
+// operands are copied in tiles that fit into registers and cache lines.
 #include "layout.h"
 
 #include <algorithm>
@@ -33,8 +34,8 @@ static uint64_t magnitude(int64_t stride) { return stride < 0 ? 0 - uint64_t(str
 
 static void check_operand(const pk_operand &operand, int64_t index, const int64_t *dims, int64_t dim_count,
                           bool stored) {
-    auto refuse = [index](const char *what) {
-        fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(index) + what);
+    auto refuse = [index](const char *fault) {
+        fail(PK_INVALID_ARGUMENT, "operand " + std::to_string(index) + fault);
     };
     if (operand.address == 0) refuse(" is a null pointer");
     for (int64_t d = 0; d < dim_count; ++d) {
@@ -42,7 +43,8 @@ static void check_operand(const pk_operand &operand, int64_t index, const int64_
     }
 }
 
-// The dimensions from the slowest to the fastest: by the strides of stored operands, then of loaded ones.
+// Returns the dimensions from the slowest to the fastest, sorted by the strides of stored operands, and where
+// these are equal, by those of loaded operands. Dimensions of length 1 are left out.
 static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t operand_count,
                                           const int64_t *dims, int64_t dim_count,
                                           const std::vector<bool> &stored) {
@@ -65,12 +67,12 @@ static std::vector<int64_t> walking_order(const pk_operand *operands, int64_t op
 }
 
 Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
-               const std::vector<bool> &stored, int32_t flags)
+               const std::vector<bool> &stored, int32_t allowed_flags)
     : size(checked_size(dims, dim_count)) {
     views.reserve(size_t(operand_count));
     for (int64_t i = 0; i < operand_count; ++i) {
         const pk_operand &operand = operands[i];
-        require((operand.flags & ~flags) == 0, "an operand has unknown flags");
+        require((operand.flags & ~allowed_flags) == 0, "an operand has unknown flags");
         if (size != 0) check_operand(operand, i, dims, dim_count, stored[i]);
         const int64_t item = size_of(operand.type);
         const bool swapped = (operand.flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1;
@@ -103,7 +105,7 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
             shape.push_back(dims[d]);
         }
     }
-    if (shape.empty()) {
+    if (shape.empty()) {  // a single element, which counts as contiguous: its stride is one element
         shape.push_back(1);
         for (View &view : views) view.strides.push_back(view.item);
     }
@@ -121,12 +123,12 @@ void Layout::classify_access() {
     }
 }
 
-// Calls run(address, stride, elements so far, elements in this run) for each run of elements along the last
-// dimension in [start, start + count).
+// Calls run(address, stride, elements before this run, elements in this run) for each run of elements along
+// the last dimension in [start, start + count).
 template <class Run>
 static void for_each_run(const Layout &layout, const View &view, int64_t start, int64_t count, Run run) {
     const int64_t last = int64_t(layout.shape.size()) - 1;
-    int64_t index[PK_MAX_DIMS + 1];  // slabs have one more
+    int64_t index[PK_MAX_DIMS + 1];  // layouts of blocks (slabs.h) have one dimension more than operands
     char *address = view.base;
     int64_t remaining = start;
     for (int64_t d = last; d >= 0; --d) {
@@ -166,37 +168,44 @@ static Word read_word(const char *from) {
 
 static constexpr int64_t CACHE_LINE = 64;  // bytes
 
+// Prefetches for reading, with locality 2: into L2 but not L1, whose associativity is too small for many
+// columns at once.
+static void prefetch_to_l2(const char *address) { __builtin_prefetch(address, 0, 2); }
+
 static bool is_transposed(const Layout &layout, const View &view) {
     const size_t dims = layout.shape.size();
     if (dims < 2 || view.strides[dims - 2] == 0) return false;
     return magnitude(view.strides[dims - 2]) < magnitude(view.strides[dims - 1]);
 }
 
-int64_t Layout::elements_per_cache_line(const View &view) const {
+int64_t Layout::cache_line_granule(const View &view) const {
     return is_transposed(*this, view) ? CACHE_LINE / view.item * shape.back() : 1;
 }
 
-// Transposes square tiles in registers, with as many elements in a side as a vector has: rows of `from`,
-// row_stride bytes apart, become columns of `to`.
+// Transposes square tiles in registers. A side has as many elements as a vector. Rows of `from`, from_stride
+// bytes apart, become columns of `to`, whose rows are to_stride bytes apart.
 template <class Word>
 struct SquareTile {
     static constexpr int SIDE = 16 / sizeof(Word);
     using Vector __attribute__((vector_size(16))) = Word;
 
     template <size_t... i>
-    static Vector interleave(Vector a, Vector b, int first, std::index_sequence<i...>) {
-        if (first == 0) return Vector{(i % 2 == 0 ? a[i / 2] : b[i / 2])...};
+    static Vector interleave_low_halves(Vector a, Vector b, std::index_sequence<i...>) {
+        return Vector{(i % 2 == 0 ? a[i / 2] : b[i / 2])...};
+    }
+    template <size_t... i>
+    static Vector interleave_high_halves(Vector a, Vector b, std::index_sequence<i...>) {
         return Vector{(i % 2 == 0 ? a[SIDE / 2 + i / 2] : b[SIDE / 2 + i / 2])...};
     }
 
-    static void transpose(const char *from, int64_t stride, char *to, int64_t to_stride) {
-        using Places = std::make_index_sequence<SIDE>;
+    static void transpose(const char *from, int64_t from_stride, char *to, int64_t to_stride) {
+        using Indices = std::make_index_sequence<SIDE>;
         Vector rows[SIDE], mixed[SIDE];
-        for (int i = 0; i < SIDE; ++i) std::memcpy(&rows[i], from + i * stride, 16);
+        for (int i = 0; i < SIDE; ++i) std::memcpy(&rows[i], from + i * from_stride, 16);
         for (int step = 1; step < SIDE; step *= 2) {
             for (int i = 0; i < SIDE / 2; ++i) {
-                mixed[2 * i] = interleave(rows[i], rows[i + SIDE / 2], 0, Places());
-                mixed[2 * i + 1] = interleave(rows[i], rows[i + SIDE / 2], 1, Places());
+                mixed[2 * i] = interleave_low_halves(rows[i], rows[i + SIDE / 2], Indices());
+                mixed[2 * i + 1] = interleave_high_halves(rows[i], rows[i + SIDE / 2], Indices());
             }
             for (int i = 0; i < SIDE; ++i) rows[i] = mixed[i];
         }
@@ -204,7 +213,8 @@ struct SquareTile {
     }
 };
 
-// Copies a cache line to an aligned address with non-temporal stores: an ordinary store would read it first.
+// Copies a cache line to an aligned address with non-temporal stores: ordinary stores would read the
+// destination first.
 static void store_cache_line(void *to, const void *line) {
 #if defined(__SSE2__)
     for (int i = 0; i < CACHE_LINE / 16; ++i)
@@ -214,52 +224,51 @@ static void store_cache_line(void *to, const void *line) {
 #endif
 }
 
-// Copies a matrix whose columns are contiguous (a transposition): in tiles of whole cache lines, with
-// prefetching. Rows of the result are `pitch` elements apart.
+// Copies a matrix whose rows are closer together than its columns, so that the copy is a transposition: in
+// tiles of whole cache lines, with prefetching. Rows of the result are `pitch` elements apart. With
+// `bypass_cache`, whole cache lines are stored past the caches.
 template <class Word, bool swapped>
 static void gather_rows(const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
-                        int64_t columns, Word *to, int64_t pitch, bool past_cache = false) {
+                        int64_t columns, Word *to, int64_t pitch, bool bypass_cache = false) {
     constexpr int64_t WIDTH = CACHE_LINE / sizeof(Word), HEIGHT = 4 * WIDTH, SIDE = SquareTile<Word>::SIDE;
-    constexpr int INTO_L2 = 2;  // L1 has too little associativity
     alignas(CACHE_LINE) Word tile[HEIGHT][WIDTH];
-    // The columns before the first whole cache line of each row, if it is the same in all rows.
-    const int64_t beyond = int64_t(reinterpret_cast<uintptr_t>(to) % CACHE_LINE);
-    past_cache = past_cache && pitch % WIDTH == 0 && beyond % int64_t(sizeof(Word)) == 0;
-    const int64_t head = past_cache ? (CACHE_LINE - beyond) % CACHE_LINE / int64_t(sizeof(Word)) : 0;
+    const int64_t misalignment = int64_t(reinterpret_cast<uintptr_t>(to) % CACHE_LINE);
+    bypass_cache = bypass_cache && pitch % WIDTH == 0 && misalignment % int64_t(sizeof(Word)) == 0;
+    // The number of columns before the first whole cache line of a row; it is the same in all rows.
+    const int64_t head = bypass_cache ? (CACHE_LINE - misalignment) % CACHE_LINE / int64_t(sizeof(Word)) : 0;
     const bool in_squares = row_stride == int64_t(sizeof(Word));
     for (int64_t row = 0; row < rows; row += HEIGHT) {
-        const int64_t high = std::min(HEIGHT, rows - row);
-        int64_t wide = 0;
-        for (int64_t column = 0; column < columns; column += wide) {
-            wide = std::min(column == 0 && head != 0 ? head : WIDTH, columns - column);
+        const int64_t tile_rows = std::min(HEIGHT, rows - row);
+        int64_t tile_columns = 0;
+        for (int64_t column = 0; column < columns; column += tile_columns) {
+            tile_columns = std::min(column == 0 && head != 0 ? head : WIDTH, columns - column);
             const char *const corner = from + row * row_stride + column * column_stride;
-            for (int64_t c = 0; c < wide; ++c) {
+            for (int64_t c = 0; c < tile_columns; ++c) {
                 const char *const ahead = corner + (c + WIDTH) * column_stride;
-                for (int64_t r = 0; r < high; r += WIDTH)
-                    __builtin_prefetch(ahead + r * row_stride, 0, INTO_L2);
+                for (int64_t r = 0; r < tile_rows; r += WIDTH) prefetch_to_l2(ahead + r * row_stride);
             }
-            const int64_t whole_high = in_squares ? high / SIDE * SIDE : 0;
-            const int64_t whole_wide = in_squares ? wide / SIDE * SIDE : 0;
-            for (int64_t c = 0; c < whole_wide; c += SIDE) {
-                for (int64_t r = 0; r < whole_high; r += SIDE)
+            const int64_t square_rows = in_squares ? tile_rows / SIDE * SIDE : 0;
+            const int64_t square_columns = in_squares ? tile_columns / SIDE * SIDE : 0;
+            for (int64_t c = 0; c < square_columns; c += SIDE) {
+                for (int64_t r = 0; r < square_rows; r += SIDE)
                     SquareTile<Word>::transpose(corner + r * row_stride + c * column_stride, column_stride,
                                                 reinterpret_cast<char *>(&tile[r][c]), CACHE_LINE);
             }
-            for (int64_t c = 0; c < wide; ++c) {
-                for (int64_t r = c < whole_wide ? whole_high : 0; r < high; ++r)
+            for (int64_t c = 0; c < tile_columns; ++c) {
+                for (int64_t r = c < square_columns ? square_rows : 0; r < tile_rows; ++r)
                     std::memcpy(&tile[r][c], corner + r * row_stride + c * column_stride, sizeof(Word));
             }
-            for (int64_t r = 0; r < high; ++r) {
+            for (int64_t r = 0; r < tile_rows; ++r) {
                 if (swapped) {
-                    for (int64_t c = 0; c < wide; ++c) tile[r][c] = swap_bytes(tile[r][c]);
+                    for (int64_t c = 0; c < tile_columns; ++c) tile[r][c] = swap_bytes(tile[r][c]);
                 }
                 Word *const line = to + (row + r) * pitch + column;
-                if (wide == WIDTH && past_cache) {
+                if (tile_columns == WIDTH && bypass_cache) {
                     store_cache_line(line, tile[r]);
-                } else if (wide == WIDTH) {
+                } else if (tile_columns == WIDTH) {
                     std::memcpy(line, tile[r], CACHE_LINE);
                 } else {
-                    std::memcpy(line, tile[r], size_t(wide) * sizeof(Word));
+                    std::memcpy(line, tile[r], size_t(tile_columns) * sizeof(Word));
                 }
             }
         }
@@ -269,8 +278,9 @@ static void gather_rows(const char *from, int64_t row_stride, int64_t column_str
 template <class Word, bool swapped>
 static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense);
 
-// Calls body(from, rows, done) for the rows of each plane within the elements, which begin with a row.
-// Returns the number of elements; an incomplete row is left out.
+// Calls body(address of the first row, number of rows, elements before them) for the rows of each plane in
+// [start, start + count), where `start` is the first element of a row. Returns the number of elements in
+// these rows: an incomplete last row is left out.
 template <class Body>
 static int64_t for_each_plane(const Layout &layout, const View &view, int64_t start, int64_t count,
                               Body body) {
@@ -290,10 +300,13 @@ static int64_t for_each_plane(const Layout &layout, const View &view, int64_t st
     return done;
 }
 
-// Gathers whole rows of a view whose fastest dimension is the next to last. Returns false if it is another.
+// Gathers elements of a view whose rows are closer together than its columns: whole rows by tiles, and the
+// incomplete first and last row by gather_words(). Returns false, and copies nothing, if the view is not
+// transposed or there are fewer elements than two rows have; so gather_words() does not call this again for
+// an incomplete row.
 template <class Word, bool swapped>
-static bool gather_transposed(const Layout &layout, const View &view, int64_t start, int64_t count,
-                              Word *dense) {
+static bool try_gather_transposed(const Layout &layout, const View &view, int64_t start, int64_t count,
+                                  Word *dense) {
     const size_t dims = layout.shape.size();
     if (!is_transposed(layout, view) || count < 2 * layout.shape[dims - 1]) return false;
     const int64_t columns = layout.shape[dims - 1];
@@ -316,16 +329,16 @@ bool Layout::are_transposed_rows(const View &view, int64_t start, int64_t count)
     return start % shape.back() == 0 && count % shape.back() == 0;
 }
 
+// Copies a column of a plane at a time: the elements of a column are contiguous.
 void Layout::gather_columns(const View &view, int64_t start, int64_t count, void *dense) const {
-    constexpr int64_t AHEAD = 24;  // columns
-    constexpr int INTO_L2 = 2;     // L1 has too little associativity
+    constexpr int64_t PREFETCH_DISTANCE = 24;  // columns
     const int64_t columns = shape.back(), stride = view.strides.back();
     for_each_plane(*this, view, start, count, [&](const char *from, int64_t rows, int64_t at) {
         const int64_t bytes = rows * view.item;
         char *to = static_cast<char *>(dense) + at * view.item;
         for (int64_t column = 0; column < columns; ++column, from += stride, to += bytes) {
             for (int64_t i = 0; i < bytes; i += CACHE_LINE)
-                __builtin_prefetch(from + AHEAD * stride + i, 0, INTO_L2);
+                prefetch_to_l2(from + PREFETCH_DISTANCE * stride + i);
             std::memcpy(to, from, size_t(bytes));
         }
     });
@@ -333,7 +346,7 @@ void Layout::gather_columns(const View &view, int64_t start, int64_t count, void
 
 template <class Word, bool swapped>
 static void gather_words(const Layout &layout, const View &view, int64_t start, int64_t count, Word *dense) {
-    if (gather_transposed<Word, swapped>(layout, view, start, count, dense)) return;
+    if (try_gather_transposed<Word, swapped>(layout, view, start, count, dense)) return;
     for_each_run(layout, view, start, count,
                  [&](const char *from, int64_t stride, int64_t done, int64_t length) {
                      Word *to = dense + done;
@@ -387,14 +400,14 @@ void Layout::gather(const View &view, int64_t start, int64_t count, void *dense)
 }
 
 void gather_plane(const View &view, const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
-                  int64_t columns, char *to, int64_t pitch, bool past_cache) {
+                  int64_t columns, char *to, int64_t pitch, bool bypass_cache) {
     with_word(view, [&](auto word, auto swapped) {
         using Word = decltype(word);
         gather_rows<Word, decltype(swapped)::value>(from, row_stride, column_stride, rows, columns,
-                                                    reinterpret_cast<Word *>(to), pitch, past_cache);
+                                                    reinterpret_cast<Word *>(to), pitch, bypass_cache);
     });
 #if defined(__SSE2__)
-    if (past_cache) _mm_sfence();
+    if (bypass_cache) _mm_sfence();
 #endif
 }
 

@@ -33,32 +33,32 @@ struct Layout {
     Layout() = default;
 
     // Checks everything that can be checked without accessing elements. `stored` tells which operands are
-    // written, `flags` which flags they may have.
+    // written, and `allowed_flags` which flags operands may have.
     Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
-           const std::vector<bool> &stored, int32_t flags = PK_OPERAND_BYTE_SWAPPED);
+           const std::vector<bool> &stored, int32_t allowed_flags = PK_OPERAND_BYTE_SWAPPED);
 
     // Sets the access pattern of each view from its strides.
     void classify_access();
 
-    // The number of elements in as many rows as make up whole cache lines of a transposed operand; 1 if it is
-    // not one.
-    int64_t elements_per_cache_line(const View &view) const;
+    // The number of elements of which the parts of a transposed operand should be multiples: as many rows as
+    // fill whole cache lines of a column. For any other operand it is 1.
+    int64_t cache_line_granule(const View &view) const;
 
     // Copies elements [start, start + count) to or from a dense buffer in the machine's byte order.
     void gather(const View &view, int64_t start, int64_t count, void *dense) const;
     void fill(const View &view, int64_t count, void *dense) const;  // with the one element of a constant view
 
-    // Whether these are whole rows of an operand whose columns are contiguous (a transposed operand).
-    // gather_columns() then copies column after column and plane after plane, which is faster.
+    // Whether these elements are whole rows of an operand whose columns are contiguous. gather_columns() then
+    // copies column after column and plane after plane, which is faster than gather().
     bool are_transposed_rows(const View &view, int64_t start, int64_t count) const;
     void gather_columns(const View &view, int64_t start, int64_t count, void *dense) const;
     void scatter(const View &view, int64_t start, int64_t count, const void *dense) const;
 };
 
 // Copies a plane of an operand, given by its first element and strides in bytes, to rows that are `pitch`
-// elements apart. It is meant for columns that are far apart while rows are adjacent. A result that is larger
-// than the caches is written past them.
+// elements apart. The function is fast if the plane's rows are closer together than its columns.
+// `bypass_cache` is for a result that is larger than the caches: it is stored past them.
 void gather_plane(const View &view, const char *from, int64_t row_stride, int64_t column_stride, int64_t rows,
-                  int64_t columns, char *to, int64_t pitch, bool past_cache);
+                  int64_t columns, char *to, int64_t pitch, bool bypass_cache);
 
 }  // namespace pk

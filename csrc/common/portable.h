@@ -1,4 +1,5 @@
-// Portability between host compilers and CUDA: inlining, bit casts, fused multiply-add and square root.
+// Functions that host compilers and CUDA spell differently: forced inlining, bit casts, fused multiply-add,
+// square root, absolute value, exponents and select.
 #pragma once
 
 #include <cmath>
@@ -6,8 +7,9 @@
 #include <cstring>
 #include <type_traits>
 
-// Inlining is forced for correctness, not for speed: the linker would merge a shared inline function across
-// objects built for different instruction sets, and it would crash on machines that lack the newest of them.
+// Inlining is forced for correctness, not for speed. Objects are built for different instruction sets, and
+// the linker keeps one copy of an inline function for all of them; a program that ran the copy of the newest
+// set would crash on machines without these instructions.
 #if defined(__CUDACC__)
 #define PK_HD __host__ __device__ __forceinline__
 #else
@@ -60,11 +62,12 @@ PK_HD double sqrt(double x) {
 PK_HD float abs(float x) { return bit_cast<float>(bit_cast<uint32_t>(x) & 0x7fffffffu); }
 PK_HD double abs(double x) { return bit_cast<double>(bit_cast<uint64_t>(x) & 0x7fffffffffffffffu); }
 
-// The biased exponent of a float64; and 2^exponent, for exponents from -1022 to 1023.
+// The exponent field of a float64: its exponent plus 1023.
 PK_HD int64_t biased_exponent(double x) { return int64_t(bit_cast<uint64_t>(x) >> 52 & 0x7ff); }
+// 2^exponent, for an unbiased exponent from -1022 to 1023.
 PK_HD double two_to(int64_t exponent) { return bit_cast<double>(uint64_t(exponent + 1023) << 52); }
 
-// Computes both values, so that a loop over a select still vectorises.
+// Both values are evaluated before the call, so compilers can vectorise a loop that selects.
 template <class T>
 PK_HD T select(bool condition, T yes, T no) {
     return condition ? yes : no;

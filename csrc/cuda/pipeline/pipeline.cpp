@@ -38,8 +38,7 @@ DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOpera
                               layout.size * view.item >= MIN_PINNED_QUERY_BYTES &&
                               is_pinned(view.base, layout.size * view.item);
             if (group == &this->loads)
-                elements_per_cache_line =
-                    std::max(elements_per_cache_line, layout.elements_per_cache_line(view));
+                cache_line_granule = std::max(cache_line_granule, layout.cache_line_granule(view));
         }
     }
     for (const bool pinned : {false, true}) {
@@ -123,7 +122,7 @@ struct Chunking {
         smallest = std::min(
             std::max(algorithm.unit_elements == 1 ? Chunk::round_up(first) : first, algorithm.min_units),
             largest);
-        const int64_t granule = algorithm.elements_per_cache_line;
+        const int64_t granule = algorithm.cache_line_granule;
         if (algorithm.unit_elements == 1 && granule <= largest) {
             smallest = (smallest + granule - 1) / granule * granule;
             largest = largest / granule * granule;

@@ -114,7 +114,7 @@ class DeviceAlgorithm {
     bool can_run_async = false;  // reports no status to the host, so it may run on the caller's stream
     bool own_stream = false;     // each chunk has its slot's stream: chunks do not serialize on shared ones
     int64_t halo_bytes = 0;      // of a chunk
-    int64_t elements_per_cache_line = 1;  // of the loads: chunks are multiples of it
+    int64_t cache_line_granule = 1;  // of the loads: chunks are multiples of it
 
     bool counts_progress = true;  // its elements are reported as the call's progress
 

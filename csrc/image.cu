@@ -6,7 +6,7 @@ extern "C" int32_t pk_gray(const pk_operand *operands, const int64_t *shape, int
                            const pk_options *options, pk_report *report) {
     return pk::run_entry(
         options, report,
-        [&] { return pk::image::Grey(operands, shape, dimensions, weights, divisor, truncates); },
+        [&] { return pk::image::Gray(operands, shape, dimensions, weights, divisor, truncates); },
         pk::image::make_gray);
 }
 

@@ -11,19 +11,20 @@ namespace pk::image {
 
 namespace {
 
-constexpr int64_t MOST_SIDE = int64_t(1) << 30;  // so that (2 * i + 1) * side does not overflow
+constexpr int64_t MAX_SIDE = int64_t(1) << 30;  // so that (2 * i + 1) * side does not overflow
 
 // Checks the operands and the shape, for every entry; returns the number of elements.
-int64_t checked(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
-                int64_t least_dimensions, bool floats_too) {
+int64_t checked_size(const pk_operand *operands, const int64_t *shape, int64_t dimensions,
+                     int64_t min_dimensions, bool allows_float) {
     require(operands != nullptr, "operands is a null pointer");
     require(shape != nullptr, "shape is a null pointer");
-    require(dimensions >= least_dimensions && dimensions <= PK_MAX_DIMS,
+    require(dimensions >= min_dimensions && dimensions <= PK_MAX_DIMS,
             "dimensions is not a number that an image has");
     const int type = operands[0].type;
-    require(type == PK_UINT8 || type == PK_UINT16 || (floats_too && type == PK_FLOAT32),
-            floats_too ? "an image is of uint8, uint16 or float32" : "a table is for uint8 or uint16");
-    require(operands[1].type == type, "the result is of another type");
+    require(type == PK_UINT8 || type == PK_UINT16 || (allows_float && type == PK_FLOAT32),
+            allows_float ? "the image's type is not PK_UINT8, PK_UINT16 or PK_FLOAT32"
+                         : "the image's type is neither PK_UINT8 nor PK_UINT16");
+    require(operands[1].type == type, "the result is of another type than the image");
     bool is_empty = false;
     for (int64_t d = 0; d < dimensions; ++d) {
         require(shape[d] >= 0, "a dimension is negative");
@@ -46,56 +47,60 @@ char *dense_result(const pk_operand &operand) {
     return out;
 }
 
-// A layout in the order of the shape. Layouts take the order of the operands that are stored to, so this one
-// has a dense one, which is never accessed.
+// Returns the layout of an operand in the order of the shape. A layout takes the order of the operand that is
+// stored to, so this layout gets a second operand, dense and stored to, which is never accessed.
 Layout in_shape_order(const pk_operand &operand, const int64_t *shape, int64_t dimensions) {
-    pk_operand both[2] = {operand, operand};
-    both[1].flags = 0;
+    pk_operand with_dense[2] = {operand, operand};
+    with_dense[1].flags = 0;
     int64_t stride = size_of(operand.type);
-    for (int64_t d = dimensions; d-- > 0; stride *= shape[d]) both[1].strides[d] = stride;
-    return Layout(both, 2, shape, dimensions, {false, true});
+    for (int64_t d = dimensions; d-- > 0; stride *= shape[d]) with_dense[1].strides[d] = stride;
+    return Layout(with_dense, 2, shape, dimensions, {false, true});
 }
 
-pixels::Grey grey_by(const int64_t *weights, int64_t divisor, int64_t channels, int64_t truncates) {
+// `truncates` is a flag, 0 or 1.
+pixels::GrayWeights checked_weights(const int64_t *weights, int64_t divisor, int64_t channels,
+                                    int64_t truncates) {
     require(weights != nullptr, "weights is a null pointer");
     require(channels == 3 || channels == 4, "the last dimension is not of 3 or 4 channels");
-    require(divisor >= 1 && divisor <= pixels::MOST_DIVISOR, "divisor is not from 1 to 16384");
+    require(divisor >= 1 && divisor <= pixels::MAX_DIVISOR, "divisor is not from 1 to 16384");
     require(truncates == 0 || truncates == 1, "truncates is neither 0 nor 1");
-    pixels::Grey grey{channels, {}, {}, int32_t(divisor), truncates != 0, {}};
-    int64_t left = divisor;
+    pixels::GrayWeights gray{channels, {}, {}, int32_t(divisor), truncates != 0, {}};
+    int64_t remaining = divisor;
     for (int i = 0; i < 3; ++i) {
-        require(weights[i] >= 0 && weights[i] <= left, "weights are negative, or together above the divisor");
-        left -= weights[i];
-        grey.places[i] = i;
-        grey.weights[i] = int32_t(weights[i]);
-        grey.shares[i] = double(weights[i]) / double(divisor);
+        require(weights[i] >= 0 && weights[i] <= remaining,
+                "a weight is negative, or the sum of the weights is above the divisor");
+        remaining -= weights[i];
+        gray.positions[i] = i;
+        gray.weights[i] = int32_t(weights[i]);
+        gray.fractions[i] = double(weights[i]) / double(divisor);
     }
-    return grey;
+    return gray;
 }
 
 }  // namespace
 
-Grey::Grey(const pk_operand *operands, const int64_t *shape, int64_t dimensions, const int64_t *weights,
+Gray::Gray(const pk_operand *operands, const int64_t *shape, int64_t dimensions, const int64_t *weights,
            int64_t divisor, int64_t truncates)
-    : size(checked(operands, shape, dimensions, 1, true)),
+    : size(checked_size(operands, shape, dimensions, 1, true)),
       type(operands[0].type),
-      grey(grey_by(weights, divisor, shape[dimensions - 1], truncates)) {
+      weights(checked_weights(weights, divisor, shape[dimensions - 1], truncates)) {
     if (size == 0) return;
     out = dense_result(operands[1]);
     // Reversed channels (a negative stride, BGR) become channels at other positions.
     pk_operand source = operands[0];
     int64_t &step = source.strides[dimensions - 1];
     if (step == -size_of(type)) {
-        source.address += uint64_t(step * (grey.channels - 1));
+        source.address += uint64_t(step * (this->weights.channels - 1));
         step = -step;
-        for (int32_t &place : grey.places) place = int32_t(grey.channels) - 1 - place;
+        for (int32_t &position : this->weights.positions)
+            position = int32_t(this->weights.channels) - 1 - position;
     }
     layout = in_shape_order(source, shape, dimensions);
 }
 
 Lookup::Lookup(const pk_operand *operands, const int64_t *shape, int64_t dimensions, const uint16_t *table,
                int64_t count)
-    : size(checked(operands, shape, dimensions, 0, false)), table(table), count(count) {
+    : size(checked_size(operands, shape, dimensions, 0, false)), table(table), count(count) {
     require(table != nullptr, "table is a null pointer");
     require(count == int64_t(1) << 8 * size_of(operands[0].type),
             "the table does not have an entry for each value of the type");
@@ -116,13 +121,14 @@ Taps::Taps(int64_t method, int64_t from, int64_t to) {
             first.push_back(centre / (2 * to));
             weights.push_back(1);
         } else if (method == PK_RESIZE_BILINEAR) {
-            const int64_t beyond =
-                std::max<int64_t>(0, centre - to);  // from the centre of the first old pixel
-            const int64_t at = std::min(beyond / (2 * to), from - 1);
-            const double share = at == from - 1 ? 0 : double(beyond % (2 * to)) / double(2 * to);
-            first.push_back(at);
-            weights.push_back(1 - share);
-            if (share != 0) weights.push_back(share);
+            // The distance from the centre of the first old pixel, and the weight of the old pixel on the
+            // right.
+            const int64_t distance = std::max<int64_t>(0, centre - to);
+            const int64_t left = std::min(distance / (2 * to), from - 1);
+            const double right_weight = left == from - 1 ? 0 : double(distance % (2 * to)) / double(2 * to);
+            first.push_back(left);
+            weights.push_back(1 - right_weight);
+            if (right_weight != 0) weights.push_back(right_weight);
         } else {
             const int64_t left = i * step, right = left + step;
             first.push_back(left / unit);
@@ -130,14 +136,14 @@ Taps::Taps(int64_t method, int64_t from, int64_t to) {
                 weights.push_back(double(std::min((at + 1) * unit, right) - std::max(at * unit, left)));
             }
         }
-        most = std::max(most, int64_t(weights.size()) - begin.back());
+        max_count = std::max(max_count, int64_t(weights.size()) - begin.back());
         begin.push_back(int64_t(weights.size()));
     }
 }
 
 Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensions, int64_t new_height,
                int64_t new_width, int64_t method)
-    : size(checked(operands, shape, dimensions, 3, true)),
+    : size(checked_size(operands, shape, dimensions, 3, true)),
       type(operands[0].type),
       height(shape[dimensions - 3]),
       width(shape[dimensions - 2]),
@@ -148,7 +154,7 @@ Resize::Resize(const pk_operand *operands, const int64_t *shape, int64_t dimensi
     require(method == PK_RESIZE_NEAREST || method == PK_RESIZE_BILINEAR || method == PK_RESIZE_AREA,
             "method is not one of PK_RESIZE_NEAREST, PK_RESIZE_BILINEAR and PK_RESIZE_AREA");
     for (int64_t side : {height, width, new_height, new_width}) {
-        require(side >= 0 && side <= MOST_SIDE, "a side of an image is negative or above 2^30");
+        require(side >= 0 && side <= MAX_SIDE, "a side of an image is negative or above 2^30");
     }
     bool has_result = channels != 0 && new_height != 0 && new_width != 0;
     for (int64_t d = 0; d < dimensions - 3; ++d) has_result = has_result && shape[d] != 0;

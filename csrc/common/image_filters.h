@@ -1,5 +1,5 @@
-// Image filters in both engines: the checked arguments, the arithmetic that follows from them, border
-// handling, and the rounding of results.
+// Image filters in both engines: the checked arguments, the type in which sums are computed, border handling,
+// and the rounding of results.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,8 @@ namespace pk::image::filters {
 
 constexpr int64_t MAX_SIZE = 63;  // of a window, along an axis
 
-// The index from which an element beyond the border is taken; -1 if there is none.
+// Returns the index from which the element at `index` is taken if that is beyond the border; -1 if the
+// element is the border value.
 PK_HD int64_t inside(int border, int64_t index, int64_t size) {
     if (index >= 0 && index < size) return index;
     if (border == PK_BORDER_NEAREST) return index < 0 ? 0 : size - 1;
@@ -23,10 +24,10 @@ PK_HD int64_t inside(int border, int64_t index, int64_t size) {
                            : border == PK_BORDER_MIRROR  ? 2 * size - 2
                                                          : 0;
     if (period == 0) return border == PK_BORDER_MIRROR ? 0 : -1;
-    int64_t place = index % period;
-    if (place < 0) place += period;
-    if (place < size) return place;
-    return border == PK_BORDER_REFLECT ? period - 1 - place : period - place;
+    int64_t position = index % period;
+    if (position < 0) position += period;
+    if (position < size) return position;
+    return border == PK_BORDER_REFLECT ? period - 1 - position : period - position;
 }
 
 // How many of the `taps` indices from `first` on are inside [0, size).
@@ -41,11 +42,11 @@ PK_HD T rounded(Sum sum) {
     if constexpr (std::is_same_v<T, float>) {
         return float(sum);
     } else if constexpr (std::is_integral_v<Sum>) {
-        constexpr Sum MOST = sizeof(T) >= sizeof(Sum) ? Sum(32767) : Sum(T(~T(0)));
-        return T(sum < 0 ? Sum(0) : sum > MOST ? MOST : sum);
+        constexpr Sum MAX = sizeof(T) >= sizeof(Sum) ? Sum(32767) : Sum(T(~T(0)));
+        return T(sum < 0 ? Sum(0) : sum > MAX ? MAX : sum);
     } else {
-        constexpr Sum MOST = T(~T(0)), MAGIC = sizeof(Sum) == 4 ? Sum(0x1.8p23) : Sum(0x1.8p52);
-        const Sum least = select(sum > 0, sum, Sum(0)), bounded = select(least < MOST, least, MOST);
+        constexpr Sum MAX = T(~T(0)), MAGIC = sizeof(Sum) == 4 ? Sum(0x1.8p23) : Sum(0x1.8p52);
+        const Sum least = select(sum > 0, sum, Sum(0)), bounded = select(least < MAX, least, MAX);
         return T(int32_t((bounded + MAGIC) - MAGIC));
     }
 }
@@ -64,14 +65,15 @@ PK_HD float element_of(uint32_t key) {
     return bit_cast<float>(select((key >> 31) != 0, key ^ 0x80000000u, ~key));
 }
 
-// The arithmetic of sums. Sums in int16 are exact, so they equal those in float32.
-enum class Sums { int16, float32, float64 };
+// The type in which sums are computed. int16 is chosen only where it is exact, so it gives the bits of
+// float32.
+enum class Arithmetic { int16, float32, float64 };
 
 struct Filter {
     Filter(const pk_window *window, const double *weights, int64_t weight_count, const pk_operand *operands,
            const int64_t *shape);
 
-    bool sums() const { return kind <= PK_FILTER_BOX; }
+    bool computes_sums() const { return kind <= PK_FILTER_BOX; }
     bool in_two_passes() const { return kind != PK_FILTER_CORRELATE && kind != PK_FILTER_MEDIAN; }
     // The cost of an element: window elements that are read.
     int64_t window() const { return in_two_passes() ? height + width : height * width; }
@@ -89,7 +91,7 @@ struct Filter {
     int type, result_type;
     const char *in;
     char *out;
-    Sums arithmetic = Sums::float32;
+    Arithmetic arithmetic = Arithmetic::float32;
     // Weights of the window, or, for two passes, those along a column and along a row.
     std::vector<double> weights, down, across;
 

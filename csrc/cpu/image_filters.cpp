@@ -169,7 +169,7 @@ class Averager : Worker<T> {
         } else {
             std::copy(sums_.at(0), sums_.at(0) + count + halo_, used_.at(0));
             loops().filters.add_across(used_.at(0), taps, step, count, across_.at(0));
-            mean_loops(T()).divide(across_.at(0), n, filter_.arithmetic == Sums::float64, count, to);
+            mean_loops(T()).divide(across_.at(0), n, filter_.arithmetic == Arithmetic::float64, count, to);
         }
     }
 
@@ -287,9 +287,9 @@ void filter_with(const Filter &filter, Call &call) {
 template <class T>
 void sum(const Filter &filter, Call &call) {
     switch (filter.arithmetic) {
-        case Sums::int16: return filter_with<Summer<T, int16_t>>(filter, call);
-        case Sums::float32: return filter_with<Summer<T, float>>(filter, call);
-        case Sums::float64: return filter_with<Summer<T, double>>(filter, call);
+        case Arithmetic::int16: return filter_with<Summer<T, int16_t>>(filter, call);
+        case Arithmetic::float32: return filter_with<Summer<T, float>>(filter, call);
+        case Arithmetic::float64: return filter_with<Summer<T, double>>(filter, call);
     }
 }
 
@@ -311,7 +311,7 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
             return filter_with<Averager<uint8_t, uint16_t>>(filter, call);
         if (filter.type == PK_UINT8) return filter_with<Averager<uint8_t, uint32_t>>(filter, call);
     }
-    if (filter.sums()) {
+    if (filter.computes_sums()) {
         if (filter.type == PK_UINT8) return sum<uint8_t>(filter, call);
         if (filter.type == PK_UINT16) return sum<uint16_t>(filter, call);
         return sum<float>(filter, call);

@@ -130,16 +130,16 @@ class Resizer {
 
 }  // namespace
 
-void make_gray(const Grey &request, Call &call) {
+void make_gray(const Gray &request, Call &call) {
     if (request.size == 0) return;
-    const int64_t channels = request.grey.channels, item = request.layout.views[0].item;
-    parallel_for(call, request.pixels(), channels, channels * item, item, [&] {
+    const int64_t channels = request.weights.channels, item = request.layout.views[0].item;
+    parallel_for(call, request.pixel_count(), channels, channels * item, item, [&] {
         return [&, pixels = Gathered(request.layout, 0, BLOCK * channels)](int64_t first,
                                                                            int64_t count) mutable {
             for (int64_t done = 0; done < count; done += BLOCK) {
                 const int64_t now = std::min(BLOCK, count - done), at = first + done;
                 loops().pixels.gray[request.type](pixels.take(at * channels, now * channels),
-                                                  request.out + at * item, now, request.grey);
+                                                  request.out + at * item, now, request.weights);
                 call.advance(now * channels);
             }
         };

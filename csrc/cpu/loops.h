@@ -43,7 +43,8 @@ constexpr int SUM_OF_FLOAT32 = scan::kinds;  // from float32 to float32; the oth
 // Loops over dense pixels. A resize computes weighted sums along each old row, adds rows up, and rounds the
 // sums; or it picks the nearest pixels.
 struct PixelLoops {
-    void (*gray[PK_TYPE_COUNT])(const void *in, void *out, int64_t pixels, const image::pixels::Grey &grey);
+    void (*gray[PK_TYPE_COUNT])(const void *in, void *out, int64_t pixels,
+                                const image::pixels::GrayWeights &weights);
     void (*lookup[PK_TYPE_COUNT])(const void *in, void *out, int64_t count, const uint16_t *table);
     void (*pick[PK_TYPE_COUNT])(const void *row, void *out, int64_t channels,
                                 const image::pixels::Taps &taps);

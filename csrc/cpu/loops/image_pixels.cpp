@@ -11,12 +11,13 @@ namespace {
 // Grayscale of pixels of bytes, in whole vectors; returns the number of pixels.
 #if defined(__AVX2__)
 template <int channels>
-int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const image::pixels::Grey &grey) {
+int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels,
+                        const image::pixels::GrayWeights &gray_weights) {
     // Each half of a register holds four pixels, with the channels as pairs of 16 bits: the first two, and
     // the others.
     alignas(16) int8_t first[16], second[16];
     int32_t weights[4] = {};
-    for (int i = 0; i < 3; ++i) weights[grey.places[i]] = grey.weights[i];
+    for (int i = 0; i < 3; ++i) weights[gray_weights.positions[i]] = gray_weights.weights[i];
     for (int p = 0; p < 4; ++p) {
         const auto at = int8_t(p * channels);
         const int8_t pairs[2][4] = {{at, -1, int8_t(at + 1), -1},
@@ -32,8 +33,8 @@ int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const i
     const __m256i by_second = _mm256_set1_epi32(weights[2] | weights[3] << 16);
     // The reciprocal as a sum of two floats. The quotient has fewer than 24 bits over 14, so it is rounded as
     // the exact one is; a tie or an integer is exact.
-    const float reciprocal = 1.0f / float(grey.divisor);
-    const auto rest = float((1.0 - double(reciprocal) * grey.divisor) / grey.divisor);
+    const float reciprocal = 1.0f / float(gray_weights.divisor);
+    const auto rest = float((1.0 - double(reciprocal) * gray_weights.divisor) / gray_weights.divisor);
     const __m256 high = _mm256_set1_ps(reciprocal), low = _mm256_set1_ps(rest);
     auto eight = [&](const uint8_t *at) {
         const __m128i halves[2] = {
@@ -46,7 +47,7 @@ int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const i
                              _mm256_madd_epi16(_mm256_shuffle_epi8(raw, take_second), by_second));
         const __m256 exact = _mm256_cvtepi32_ps(sum);
         const __m256 quotient = _mm256_fmadd_ps(exact, high, _mm256_mul_ps(exact, low));
-        return grey.truncates ? _mm256_cvttps_epi32(quotient) : _mm256_cvtps_epi32(quotient);
+        return gray_weights.truncates ? _mm256_cvttps_epi32(quotient) : _mm256_cvtps_epi32(quotient);
     };
     const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     constexpr int64_t STEP = 32, BEYOND = 2;  // the last pixels are read with bytes beyond them
@@ -64,21 +65,22 @@ int64_t gray_in_vectors(const uint8_t *in, uint8_t *out, int64_t pixels, const i
 #endif
 
 template <class T, int channels>
-void gray_of(const T *in, T *out, int64_t pixels, const image::pixels::Grey &grey) {
+void gray_of(const T *in, T *out, int64_t pixels, const image::pixels::GrayWeights &gray_weights) {
     int64_t i = 0;
 #if defined(__AVX2__)
-    if constexpr (sizeof(T) == 1) i = gray_in_vectors<channels>(in, out, pixels, grey);
+    if constexpr (sizeof(T) == 1) i = gray_in_vectors<channels>(in, out, pixels, gray_weights);
 #endif
-    const image::pixels::Grey own = grey;  // a local copy, which no store can change
+    const image::pixels::GrayWeights own = gray_weights;  // a local copy, which no store can change
 #pragma GCC ivdep
-    for (; i < pixels; ++i) out[i] = image::pixels::grey_of(in + i * channels, own);
+    for (; i < pixels; ++i) out[i] = image::pixels::gray_value(in + i * channels, own);
 }
 
 template <class T>
-void gray(const void *in_, void *out_, int64_t pixels, const image::pixels::Grey &grey) {
+void gray(const void *in_, void *out_, int64_t pixels, const image::pixels::GrayWeights &gray_weights) {
     const T *in = static_cast<const T *>(in_);
     T *out = static_cast<T *>(out_);
-    grey.channels == 3 ? gray_of<T, 3>(in, out, pixels, grey) : gray_of<T, 4>(in, out, pixels, grey);
+    gray_weights.channels == 3 ? gray_of<T, 3>(in, out, pixels, gray_weights)
+                               : gray_of<T, 4>(in, out, pixels, gray_weights);
 }
 
 template <class T>
@@ -91,7 +93,7 @@ void lookup(const void *in_, void *out_, int64_t count, const uint16_t *table) {
 template <class T, int known>
 void along_row_of(const T *row, double *sums, int64_t channels, const image::pixels::Taps &taps) {
     const int64_t wide = known == 0 ? channels : known;
-    if (!std::is_same<T, float>::value && taps.most <= 2) {
+    if (!std::is_same<T, float>::value && taps.max_count <= 2) {
         // Branch-free: for integers, an element with the weight 0 may be added.
         for (int64_t i = 0; i < taps.size; ++i) {
             const double *weights = taps.weights + taps.begin[i];

@@ -25,12 +25,12 @@ constexpr int64_t WORTH_COPYING = 512 << 10;
 class Weights {
    public:
     Weights(const Filter &filter, Call &call, const std::vector<int> &devices) {
-        if (!filter.sums()) return;
+        if (!filter.computes_sums()) return;
         std::vector<double> all = filter.weights;
         all.insert(all.end(), filter.down.begin(), filter.down.end());
         all.insert(all.end(), filter.across.begin(), filter.across.end());
         const std::vector<float> narrow(all.begin(), all.end());
-        const bool is_double = filter.arithmetic == Sums::float64;
+        const bool is_double = filter.arithmetic == Arithmetic::float64;
         const void *const from = is_double ? static_cast<const void *>(all.data()) : narrow.data();
         broadcasts_.add_inline(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
         if (!broadcasts_.upload(call, devices)) {
@@ -106,9 +106,9 @@ class FilterAlgorithm : public DeviceAlgorithm {
 
     void launch(const Chunk &chunk) override {
         device::FilterParams params = params_for(chunk);
-        if (!filter_.sums()) {
+        if (!filter_.computes_sums()) {
             launch<device::OrderTile, uint32_t>(params, chunk);
-        } else if (filter_.arithmetic == Sums::float64) {
+        } else if (filter_.arithmetic == Arithmetic::float64) {
             launch<device::SumTile<double>, double>(params, chunk);
         } else {
             launch<device::SumTile<float>, float>(params, chunk);

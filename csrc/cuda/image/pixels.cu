@@ -14,9 +14,9 @@ namespace {
 namespace device {
 
 template <class T>
-__global__ void make_gray(const T *in, T *out, int64_t count, pixels::Grey grey) {
+__global__ void make_gray(const T *in, T *out, int64_t count, pixels::GrayWeights gray_weights) {
     const int64_t i = global_index();
-    if (i < count) out[i] = pixels::grey_of(in + i * grey.channels, grey);
+    if (i < count) out[i] = pixels::gray_value(in + i * gray_weights.channels, gray_weights);
 }
 
 template <class T>
@@ -30,16 +30,16 @@ __global__ void look_up(const T *in, T *out, int64_t count, const uint16_t *tabl
 // Converts pixels to grey. A unit is a pixel; its elements are the channels.
 class GrayAlgorithm : public DeviceAlgorithm {
    public:
-    GrayAlgorithm(const Grey &request, const plan::Operands &operands)
+    GrayAlgorithm(const Gray &request, const plan::Operands &operands)
         : DeviceAlgorithm(request.layout, operands.loads({0}), {}, 0, 0),
           request_(request),
           operands_(operands),
           item_(request.layout.views[0].item) {
-        unit_elements = request.grey.channels;
+        unit_elements = request.weights.channels;
         result_bytes = operands.of(1).d_data != nullptr ? 0 : item_;
         can_run_async = true;
     }
-    int64_t units() const override { return request_.pixels(); }
+    int64_t units() const override { return request_.pixel_count(); }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
     void launch(const Chunk &chunk) override {
         with_type(request_.type, [&](auto of_type) {
@@ -49,7 +49,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
                        reinterpret_cast<const T *>(operands_.d_data(*this, chunk, 0)),
                        reinterpret_cast<T *>(d_resident != nullptr ? d_resident + chunk.units.start * item_
                                                                    : chunk.d_memory + chunk.results),
-                       chunk.units.count, request_.grey);
+                       chunk.units.count, request_.weights);
         });
     }
     void deliver(const Chunk &chunk, const char *results) override {
@@ -58,7 +58,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
     void collect(const void *) override {}
 
    private:
-    const Grey &request_;
+    const Gray &request_;
     const plan::Operands &operands_;
     const int64_t item_;
 };
@@ -98,12 +98,12 @@ class LookupAlgorithm : public DeviceAlgorithm {
 
 }  // namespace
 
-void make_gray(const Grey &request, Call &call) {
+void make_gray(const Gray &request, Call &call) {
     const std::vector<int> devices = devices_of(call);
     if (request.size == 0) return;
     plan::HostRange in(request.layout, request.layout.views[0], false);
     in.may_upload_by_chunk = true;
-    const int64_t item = request.layout.views[0].item, bytes = request.pixels() * item;
+    const int64_t item = request.layout.views[0].item, bytes = request.pixel_count() * item;
     plan::Operands operands({in, {request.out, bytes, item, true}}, call, devices, true);
     GrayAlgorithm algorithm(request, operands);
     run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});

@@ -102,7 +102,7 @@ class DeviceTaps {
         const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
         if (!broadcasts_.upload(call, device)) fail_out_of_memory();
         const char *at = broadcasts_.d_data(0);
-        view = {int64_t(taps.first.size()), taps.most, reinterpret_cast<const int64_t *>(at + first),
+        view = {int64_t(taps.first.size()), taps.max_count, reinterpret_cast<const int64_t *>(at + first),
                 reinterpret_cast<const int64_t *>(at + begin),
                 reinterpret_cast<const double *>(at + weights)};
     }

@@ -25,8 +25,8 @@ plan::HostRange host_range_of(const Product &product, const void *factor, int64_
                               int64_t item) {
     int64_t low = INT64_MAX, high = 0;
     for (int64_t pair = 0; pair < product.batch; ++pair) {
-        low = std::min(low, product.places[2 * pair + index]);
-        high = std::max(high, product.places[2 * pair + index]);
+        low = std::min(low, product.index_pairs[2 * pair + index]);
+        high = std::max(high, product.index_pairs[2 * pair + index]);
     }
     return {static_cast<const char *>(factor) + low * matrix * item, (high + 1 - low) * matrix * item, item,
             false};
@@ -109,15 +109,16 @@ void launch(const Product &product, Call &call) {
 
 }  // namespace pk::matmul
 
-#define PK_ENTRY(t, T, Kind)                                                                                 \
-    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
-                                     const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
-                                     int64_t *method, const pk_options *options, pk_report *report) {        \
-        const auto check = [&] {                                                                             \
-            return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
-                                       sizeof(T));                                                           \
-        };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                  \
+#define PK_ENTRY(t, T, Kind)                                                                           \
+    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,    \
+                                     const int64_t *index_pairs, int64_t batch, int64_t flags,         \
+                                     int64_t precision, int64_t *method, const pk_options *options,    \
+                                     pk_report *report) {                                              \
+        const auto check = [&] {                                                                       \
+            return pk::matmul::Product(a, b, c, m, n, k, index_pairs, batch, flags, precision, method, \
+                                       sizeof(T));                                                     \
+        };                                                                                             \
+        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);            \
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY

@@ -18,7 +18,7 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
       m(m),
       n(n),
       k(k),
-      places(index_pairs),
+      index_pairs(index_pairs),
       batch(batch),
       transposed_a((flags & PK_MATMUL_TRANSPOSE_A) != 0),
       transposed_b((flags & PK_MATMUL_TRANSPOSE_B) != 0),

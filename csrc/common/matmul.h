@@ -50,7 +50,7 @@ struct Product {
     const void *a, *b;
     void *c;
     int64_t m, n, k;
-    const int64_t *places;  // the ABI's index_pairs: matrix indices in `a` and `b`, of each pair
+    const int64_t *index_pairs;  // the indices of the matrices in `a` and `b`, of each pair
     int64_t batch;
     bool transposed_a, transposed_b;
     int64_t precision;

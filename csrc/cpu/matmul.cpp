@@ -1,9 +1,12 @@
-// Matrix products on the CPU, for C callers and for types that no BLAS has: blocked by tiles of the result.
-// One thread computes a tile, and packs the panels that it reads.
+// Matrix products on the CPU, for C callers and for types that no BLAS has. The result is divided into tiles;
+// one thread computes a tile, and packs the panels of both factors that the tile needs.
 #include "common/matmul.h"
 
-#include <cstring>
+#include <algorithm>
 #include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "common/call/parallel_for.h"
 #include "loops.h"
@@ -12,7 +15,8 @@ namespace pk::matmul {
 
 namespace {
 
-constexpr int64_t STRIP = MatmulLoops::STRIP, HEIGHT = 16 * STRIP, DEPTH = 256;
+// The rows of a packed group of `a`, the rows of a tile, and the depth of its panels.
+constexpr int64_t STRIP = MatmulLoops::STRIP, TILE_ROWS = 16 * STRIP, DEPTH = 256;
 
 template <class Kind>
 MatmulLoop loop_of() {
@@ -29,24 +33,25 @@ MatmulLoop loop_of() {
     }
 }
 
-// Packs elements (i, d) of a matrix, at from[i * row + d * column], in groups of `wide` rows, interleaved
-// element by element.
+// Packs elements (i, d) of a matrix, at from[i * row_stride + d * column_stride], in groups of `group_size`
+// rows. In a group, element d of all rows comes before element d + 1. The last group is filled up with zeros.
 template <class Kind>
-void pack(const typename Kind::Element *from, int64_t row, int64_t column, int64_t rows, int64_t depth,
-          int64_t wide, typename Kind::Total *to) {
+void pack(const typename Kind::Element *from, int64_t row_stride, int64_t column_stride, int64_t rows,
+          int64_t depth, int64_t group_size, typename Kind::Total *to) {
     using Total = typename Kind::Total;
-    for (int64_t start = 0; start < rows; start += wide, to += wide * depth) {
-        const int64_t count = std::min(wide, rows - start);
-        const typename Kind::Element *const group = from + start * row;
-        if (count < wide) std::fill_n(to, wide * depth, Total(0));
-        if (row == 1) {
+    for (int64_t start = 0; start < rows; start += group_size, to += group_size * depth) {
+        const int64_t count = std::min(group_size, rows - start);
+        const typename Kind::Element *const group = from + start * row_stride;
+        if (count < group_size) std::fill_n(to, group_size * depth, Total(0));
+        if (row_stride == 1) {
             for (int64_t d = 0; d < depth; ++d) {
-                for (int64_t i = 0; i < count; ++i) to[d * wide + i] = Kind::load(group[i + d * column]);
+                for (int64_t i = 0; i < count; ++i)
+                    to[d * group_size + i] = Kind::load(group[i + d * column_stride]);
             }
         } else {
             for (int64_t i = 0; i < count; ++i) {
                 for (int64_t d = 0; d < depth; ++d)
-                    to[d * wide + i] = Kind::load(group[i * row + d * column]);
+                    to[d * group_size + i] = Kind::load(group[i * row_stride + d * column_stride]);
             }
         }
     }
@@ -56,32 +61,42 @@ template <class Kind>
 class Tiles {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
-    static constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(Total)), WIDTH = 4 * WIDE;
+    // The columns of a packed group of `b`, and the columns of a tile.
+    static constexpr int64_t GROUP_COLUMNS = MatmulLoops::WIDE_BYTES / int64_t(sizeof(Total)),
+                             TILE_COLUMNS = 4 * GROUP_COLUMNS;
 
    public:
     Tiles(const Product &given, Call &call) : given_(given), call_(call) {}
 
     static int64_t count(const Product &given) {
-        return given.batch * ((given.m + HEIGHT - 1) / HEIGHT) * ((given.n + WIDTH - 1) / WIDTH);
+        return given.batch * ((given.m + TILE_ROWS - 1) / TILE_ROWS) *
+               ((given.n + TILE_COLUMNS - 1) / TILE_COLUMNS);
     }
 
     void run(int64_t tile) {
-        const int64_t across = (given_.n + WIDTH - 1) / WIDTH, down = (given_.m + HEIGHT - 1) / HEIGHT;
+        const int64_t across = (given_.n + TILE_COLUMNS - 1) / TILE_COLUMNS,
+                      down = (given_.m + TILE_ROWS - 1) / TILE_ROWS;
         const int64_t pair = tile / (across * down);
-        const int64_t top = tile / across % down * HEIGHT, left = tile % across * WIDTH;
-        const int64_t rows = std::min(HEIGHT, given_.m - top), columns = std::min(WIDTH, given_.n - left);
-        const int64_t height = (rows + STRIP - 1) / STRIP * STRIP, width = (columns + WIDE - 1) / WIDE * WIDE;
+        const int64_t top = tile / across % down * TILE_ROWS, left = tile % across * TILE_COLUMNS;
+        const int64_t rows = std::min(TILE_ROWS, given_.m - top),
+                      columns = std::min(TILE_COLUMNS, given_.n - left);
+        // Padded to whole groups.
+        const int64_t height = (rows + STRIP - 1) / STRIP * STRIP;
+        const int64_t width = (columns + GROUP_COLUMNS - 1) / GROUP_COLUMNS * GROUP_COLUMNS;
         const int64_t m = given_.m, n = given_.n, k = given_.k;
-        const auto *a = static_cast<const Element *>(given_.a) + given_.places[2 * pair] * m * k;
-        const auto *b = static_cast<const Element *>(given_.b) + given_.places[2 * pair + 1] * k * n;
-        const int64_t a_row = given_.transposed_a ? 1 : k, a_column = given_.transposed_a ? m : 1;
-        const int64_t b_row = given_.transposed_b ? 1 : n, b_column = given_.transposed_b ? k : 1;
+        const auto *a = static_cast<const Element *>(given_.a) + given_.index_pairs[2 * pair] * m * k;
+        const auto *b = static_cast<const Element *>(given_.b) + given_.index_pairs[2 * pair + 1] * k * n;
+        const int64_t a_row_stride = given_.transposed_a ? 1 : k,
+                      a_column_stride = given_.transposed_a ? m : 1;
+        const int64_t b_row_stride = given_.transposed_b ? 1 : n,
+                      b_column_stride = given_.transposed_b ? k : 1;
         std::fill_n(sums_.get(), height * width, Total(0));
         for (int64_t d = 0; d < k; d += DEPTH) {
             const int64_t depth = std::min(DEPTH, k - d);
-            pack<Kind>(a + top * a_row + d * a_column, a_row, a_column, rows, depth, STRIP, rows_.get());
-            pack<Kind>(b + left * b_column + d * b_row, b_column, b_row, columns, depth, WIDE,
-                       columns_.get());
+            pack<Kind>(a + top * a_row_stride + d * a_column_stride, a_row_stride, a_column_stride, rows,
+                       depth, STRIP, rows_.get());
+            pack<Kind>(b + left * b_column_stride + d * b_row_stride, b_column_stride, b_row_stride, columns,
+                       depth, GROUP_COLUMNS, columns_.get());
             loop_(rows_.get(), columns_.get(), sums_.get(), height, width, depth);
             call_.check_interrupt();
         }
@@ -90,6 +105,7 @@ class Tiles {
             for (int64_t j = 0; j < columns; ++j) {
                 const Total sum = sums_[size_t(i * width + j)];
                 const Element stored = Kind::store(sum);
+                // Any infinite or NaN result raises a flag, for whatever reason.
                 if constexpr (is_float_kind<Kind>) raised_ |= fp_exceptions_of(Kind::load(stored));
                 c[i * n + j] = stored;
             }
@@ -100,7 +116,7 @@ class Tiles {
     int64_t raised() const { return raised_; }
 
    private:
-    static std::unique_ptr<Total[]> room(int64_t elements) {
+    static std::unique_ptr<Total[]> uninitialized(int64_t elements) {
         return std::unique_ptr<Total[]>(new Total[size_t(elements)]);
     }
 
@@ -108,12 +124,13 @@ class Tiles {
     Call &call_;
     const MatmulLoop loop_ = loop_of<Kind>();
     int64_t raised_ = 0;
-    const std::unique_ptr<Total[]> rows_ = room(HEIGHT * DEPTH), columns_ = room(WIDTH * DEPTH),
-                                   sums_ = room(HEIGHT * WIDTH);
+    const std::unique_ptr<Total[]> rows_ = uninitialized(TILE_ROWS * DEPTH),
+                                   columns_ = uninitialized(TILE_COLUMNS * DEPTH),
+                                   sums_ = uninitialized(TILE_ROWS * TILE_COLUMNS);
 };
 
-// A matrix-vector product is computed as the vector times the transposed matrix, so that rows fill whole
-// vectors.
+// Returns the product of the transposed factors in exchanged order: the transposed result. A matrix times a
+// vector is computed so, as one row, because rows of sums fill whole SIMD vectors.
 Product transposed(const Product &given) {
     Product result = given;
     std::swap(result.a, result.b);
@@ -124,25 +141,26 @@ Product transposed(const Product &given) {
 }
 
 template <class Kind>
-void launch(const Product &asked, Call &call) {
-    if (clear_if_empty<Kind>(asked)) return;
-    Product given = asked;
-    std::vector<int64_t> places;
-    if (asked.n == 1 && asked.m > 1) {
-        given = transposed(asked);
-        for (int64_t i = 0; i < asked.batch; ++i) {
-            places.push_back(asked.places[2 * i + 1]);
-            places.push_back(asked.places[2 * i]);
+void launch(const Product &request, Call &call) {
+    if (clear_if_empty<Kind>(request)) return;
+    Product product = request;
+    std::vector<int64_t> index_pairs;
+    if (request.n == 1 && request.m > 1) {
+        product = transposed(request);
+        for (int64_t i = 0; i < request.batch; ++i) {
+            index_pairs.push_back(request.index_pairs[2 * i + 1]);
+            index_pairs.push_back(request.index_pairs[2 * i]);
         }
-        given.places = places.data();
+        product.index_pairs = index_pairs.data();
     }
-    const int64_t tiles = Tiles<Kind>::count(given);
+    const int64_t tiles = Tiles<Kind>::count(product);
     constexpr double WORTH_A_THREAD = 1 << 20;  // multiplications
-    const double products = double(given.elements()) * double(given.k);
-    const int64_t most = int64_t(std::min(products / WORTH_A_THREAD, 1e6)) + 1;
-    const int64_t share = std::max<int64_t>(1, tiles / (64 * thread_count()));
+    const double multiplications = double(product.elements()) * double(product.k);
+    const int64_t threads = int64_t(std::min(multiplications / WORTH_A_THREAD, 1e6)) + 1;
+    const int64_t grain = std::max<int64_t>(1, tiles / (64 * thread_count()));
     parallel_for(
-        call, tiles, share, std::min({tiles, most, thread_count()}), [&] { return Tiles<Kind>(given, call); },
+        call, tiles, grain, std::min({tiles, threads, thread_count()}),
+        [&] { return Tiles<Kind>(product, call); },
         [&](Tiles<Kind> &work, int64_t first, int64_t count) {
             for (int64_t tile = first; tile < first + count; ++tile) work.run(tile);
             return count;
@@ -154,19 +172,21 @@ void launch(const Product &asked, Call &call) {
 
 }  // namespace pk::matmul
 
-#define PK_ENTRY(t, T, Kind)                                                                                 \
-    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,          \
-                                     const int64_t *places, int64_t batch, int64_t flags, int64_t precision, \
-                                     int64_t *method, const pk_options *options, pk_report *report) {        \
-        const auto check = [&] {                                                                             \
-            return pk::matmul::Product(a, b, c, m, n, k, places, batch, flags, precision, method,            \
-                                       sizeof(T));                                                           \
-        };                                                                                                   \
-        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);                  \
+#define PK_ENTRY(t, T, Kind)                                                                           \
+    extern "C" int32_t pk_matmul_##t(const T *a, const T *b, T *c, int64_t m, int64_t n, int64_t k,    \
+                                     const int64_t *index_pairs, int64_t batch, int64_t flags,         \
+                                     int64_t precision, int64_t *method, const pk_options *options,    \
+                                     pk_report *report) {                                              \
+        const auto check = [&] {                                                                       \
+            return pk::matmul::Product(a, b, c, m, n, k, index_pairs, batch, flags, precision, method, \
+                                       sizeof(T));                                                     \
+        };                                                                                             \
+        return pk::run_entry(options, report, check, pk::matmul::launch<pk::matmul::Kind>);            \
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY
 
+// The CPU library has every entry, but finds no cuBLAS.
 extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
     return pk::guarded([&] {
         (void)pk::matmul::checked_path(path, length, found);

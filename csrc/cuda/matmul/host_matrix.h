@@ -61,7 +61,7 @@ struct HostOperands {
         const int64_t row = transposed ? panel.start : tile.row, column = transposed ? tile.row : panel.start;
         return {bytes_of(product.a) + (row * pitch + column) * item,
                 product.m * product.k * item,
-                product.places + 2 * tile.pair,
+                product.index_pairs + 2 * tile.pair,
                 2,
                 pitch * item,
                 (transposed ? tile.rows : panel.depth) * item,
@@ -76,7 +76,7 @@ struct HostOperands {
                       column = transposed ? panel.start : tile.column;
         return {bytes_of(product.b) + (row * pitch + column) * item,
                 product.k * product.n * item,
-                product.places + 2 * tile.pair + 1,
+                product.index_pairs + 2 * tile.pair + 1,
                 2,
                 pitch * item,
                 (transposed ? panel.depth : tile.columns) * item,

@@ -5,7 +5,7 @@
 
 namespace pk::histogram {
 
-static constexpr int64_t MOST_BINS = (int64_t(1) << 31) - 256;
+static constexpr int64_t BIN_LIMIT = (int64_t(1) << 31) - 256;
 
 static void check_operands(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                            int64_t dimensions) {
@@ -15,23 +15,24 @@ static void check_operands(const pk_operand *operands, int64_t operand_count, co
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
     for (int64_t i = 0; i < operand_count; ++i) {
         require(operands[i].type >= 0 && operands[i].type < PK_TYPE_COUNT,
-                "an operand has a type that there is not");
+                "an operand's type is not a pk_type");
     }
 }
 
 static void check_bins(const pk_bins &bins, int value_type) {
     const bool is_float = is_float_type(value_type);
-    require(bins.count >= 0 && bins.count < MOST_BINS, "bins.count is not from 0 to 2^31 - 257");
+    require(bins.count >= 0 && bins.count < BIN_LIMIT, "bins.count is not from 0 to 2^31 - 257");
     if (bins.kind == PK_BINS_INDEX) {
-        require(!is_float, "bins are by value, and the values are floats");
+        require(!is_float, "bins.kind is PK_BINS_INDEX, and the values are floats");
         return;
     }
-    const bool narrow = bins.type == PK_FLOAT32 || bins.type == PK_FLOAT16;
-    require_array(reinterpret_cast<const void *>(bins.edges), bins.count + 1, narrow ? 4 : 8, "bins.edges");
+    const int64_t edge_bytes = bins.type == PK_FLOAT32 || bins.type == PK_FLOAT16 ? 4 : 8;
+    require_array(reinterpret_cast<const void *>(bins.edges), bins.count + 1, size_t(edge_bytes),
+                  "bins.edges");
     if (bins.kind == PK_BINS_UNIFORM) {
         require(bins.count > 0, "bins.count is 0");
         require(bins::uniform_kind(bins.type, bins.compute_type) != bins::UNIFORM_KINDS,
-                "bins.type and bins.compute_type are no floats that go together");
+                "bins of equal width do not support bins.type with bins.compute_type");
         return;
     }
     require(bins.kind == PK_BINS_EDGES,
@@ -47,11 +48,12 @@ static int64_t checked_total(const pk_bins *bins, int64_t axes) {
     for (int64_t i = 0; i < axes; ++i) require(bins[i].count >= 0, "bins.count is negative");
     const char *const message = "there are 2^31 - 256 bins or more";
     const int64_t total = axes == 1 ? bins[0].count : checked_product(bins[0].count, bins[1].count, message);
-    require(total < MOST_BINS, message);
+    require(total < BIN_LIMIT, message);
     return total;
 }
 
-// The layout of the operands. An additional operand, which is never accessed, forces the order of the shape.
+// Returns the layout of the operands. With `in_shape_order`, an additional operand, which is never accessed,
+// makes it the order of the shape.
 static Layout layout_of(const pk_operand *operands, int64_t operand_count, const int64_t *shape,
                         int64_t dimensions, bool in_shape_order) {
     check_operands(operands, operand_count, shape, dimensions);
@@ -96,7 +98,7 @@ BinnedElements BinnedElements::for_host() const {
     return counting;
 }
 
-// The layout of one operand, which is only read and not empty.
+// Returns the layout of one operand, which is only read; fails if it is empty.
 static Layout layout_of_elements(const pk_operand *operand, const int64_t *shape, int64_t dimensions) {
     check_operands(operand, 1, shape, dimensions);
     Layout layout(operand, 1, shape, dimensions, {false});
@@ -115,7 +117,8 @@ HistogramRequest::HistogramRequest(const pk_operand *operands, int64_t operand_c
                                    int64_t dimensions, const pk_bins *bins, int64_t axes, int64_t *counts)
     : BinnedElements(operands, operand_count, shape, dimensions, bins, axes, false), counts(counts) {
     require(counts != nullptr, "counts is a null pointer");
-    require(!has_weights || !is_float_type(view(axes).type), "weights that are counted are integers");
+    require(!has_weights || !is_float_type(view(axes).type),
+            "the weights are floats, and the counts are integers");
 }
 
 HistogramOfExtentRequest::HistogramOfExtentRequest(const pk_operand *operand, const int64_t *shape,
@@ -131,7 +134,7 @@ pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
     if (reinterpret_cast<pk_find_bins>(find_)(extent, &found) != 0) {
         fail(PK_INTERRUPTED, "the call was asked to stop");
     }
-    require(found.count == count, "the callback's bins are not `count` many");
+    require(found.count == count, "the callback's bins.count is not `count`");
     check_bins(found, type());
     return found;
 }
@@ -155,7 +158,7 @@ DigitizeRequest::DigitizeRequest(const pk_operand *operands, const int64_t *shap
     : bins(bins), right(right), decreasing(decreasing) {
     require(bins != nullptr, "bins is a null pointer");
     check_operands(operands, 2, shape, dimensions);
-    require(operands[1].type == PK_INT64, "indices are of the type PK_INT64");
+    require(operands[1].type == PK_INT64, "the operand of indices is not of the type PK_INT64");
     require(bins->kind == PK_BINS_EDGES, "bins.kind is not PK_BINS_EDGES");
     check_bins(*bins, operands[0].type);
     layout = Layout(operands, 2, shape, dimensions, {false, true});

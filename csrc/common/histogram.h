@@ -100,8 +100,8 @@ void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Cal
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent);
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent);
 
-// Adds the counts of byte values to the bins of these values.
-void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *of_byte,
+// Adds the counts of byte values, byte_counts[value], to the bins of these values.
+void count_values(const pk_bins &bins, int type, const BinLoops &loops, const int64_t *byte_counts,
                   int64_t *counts);
 
 }  // namespace pk::histogram

@@ -37,18 +37,19 @@ void by_index(const void *elements_, int64_t count, int32_t bins, int32_t *indic
 }
 
 // Returns false if any value is too close to an edge for the fast path.
-template <class Edge, class Place>
-bool try_fast_path(const Edge *values, int64_t count, Edge first, Place scale, Place margin, int32_t bins,
-                   int32_t *indices) {
-    const Place all = Place(bins), other = 1 - margin;
+template <class Edge, class Position>
+bool try_fast_path(const Edge *values, int64_t count, Edge first, Position scale, Position margin,
+                   int32_t bins, int32_t *indices) {
+    const Position position_limit = Position(bins), upper_margin = 1 - margin;
     uint32_t near = 0;
 #pragma GCC ivdep
     for (int64_t i = 0; i < count; ++i) {
-        const Place place = Place(values[i] - first) * scale;
-        const Place held = place < all ? place : all;  // for NaN, too: no bin
-        const int32_t at = int32_t(held);
-        const Place part = held - Place(at);
-        near |= uint32_t(((part > margin) & (part < other)) | (values[i] != values[i])) ^ 1u;
+        const Position position = Position(values[i] - first) * scale;
+        const Position limited =
+            position < position_limit ? position : position_limit;  // the limit, for NaN: no bin
+        const int32_t at = int32_t(limited);
+        const Position part = limited - Position(at);
+        near |= uint32_t(((part > margin) & (part < upper_margin)) | (values[i] != values[i])) ^ 1u;
         indices[i] = at;
     }
     return near == 0;
@@ -113,7 +114,7 @@ void by_edges(const void *values_, int64_t count, const pk_bins &bin_spec, int32
     search<as>(values_, count, bin_spec, true, indices);
     const T last = reinterpret_cast<const T *>(bin_spec.edges)[bin_spec.count];
     for (int64_t i = 0; i < count; ++i) {
-        indices[i] = bins::between(indices[i], values[i], last, int32_t(bin_spec.count));
+        indices[i] = bins::bin_from_passed(indices[i], values[i], last, int32_t(bin_spec.count));
     }
 }
 

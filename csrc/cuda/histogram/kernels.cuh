@@ -89,7 +89,7 @@ __device__ __forceinline__ int32_t passed_as(const Axis &axis, uint64_t bits, bo
     const T *const edges = reinterpret_cast<const T *>(axis.bins.edges);
     const int32_t count = int32_t(axis.bins.count);
     const int32_t passed = bins::search(value, edges, count + 1, or_equals);
-    return as_bin ? bins::between(passed, value, edges[count], count) : passed;
+    return as_bin ? bins::bin_from_passed(passed, value, edges[count], count) : passed;
 }
 
 // Return how many edges are below a value, or equal to it if `or_equals`, by binary search. With `as_bin`,

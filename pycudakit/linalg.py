@@ -33,8 +33,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """Compute a vector norm or a matrix norm.
 
     The vector norms 2, 1, 0, inf and -inf, and the Frobenius norm (`ord` None or ``"fro"``), are sums in
-    float64 in one order, as those of `sum`. For another order p of vectors, each ``abs(x)**p`` has the error
-    of `power`. The matrix norms 1, -1, inf and -inf are the largest or smallest of such sums; norms by
+    float64, added in the sequence of `sum`. For a vector norm of another order p, each ``abs(x)**p`` has the
+    error of `power`. The matrix norms 1, -1, inf and -inf are the largest or smallest of such sums; norms by
     singular values are computed by NumPy.
 
     Parameters
@@ -60,27 +60,27 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     >>> pk.linalg.norm([[3, 4], [6, 8]], axis=1)
     array([ 5., 10.])
     """
-    numpy = functools.partial(np.linalg.norm, x, ord, axis, keepdims)
+    call_numpy = functools.partial(np.linalg.norm, x, ord, axis, keepdims)
     array = operands.as_array(x)
     if array is None:
-        return Reduction("norm", lowering.NORM, numpy, [x]).by_numpy()
-    whole = axis is None and (ord is None or (ord == 2 and array.ndim == 1) or ord in ("f", "fro"))
+        return Reduction("norm", lowering.NORM, call_numpy, [x]).by_numpy()
+    is_of_all = axis is None and (ord is None or (ord == 2 and array.ndim == 1) or ord in ("f", "fro"))
     if ord in ("f", "fro") and axis is None and array.ndim != 2:
-        return numpy()  # raises
+        return call_numpy()  # raises
     try:
         axes = normalize_axis_tuple(range(array.ndim) if axis is None else axis, array.ndim)
     except (TypeError, ValueError):
-        return numpy()  # NumPy raises, or accepts axis 0 of a scalar
-    if whole or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
-        return _reduced_norm("norm", lowering.NORM, numpy, array, axes, keepdims)
+        return call_numpy()  # NumPy raises, or accepts axis 0 of a scalar
+    if is_of_all or (len(axes) == 1 and ord in (None, 2)) or (len(axes) == 2 and ord in (None, "f", "fro")):
+        return _reduced_norm(lowering.NORM, call_numpy, array, axes, keepdims)
     if len(axes) == 1:
-        return _of_vectors(numpy, array, ord, axes, keepdims)
-    if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf) and axes[0] != axes[1]:
-        return _of_matrices(numpy, array, ord, axes, keepdims)
+        return _vector_norm(call_numpy, array, ord, axes, keepdims)
+    if len(axes) == 2 and ord in (1, -1, math.inf, -math.inf):
+        return _matrix_norm(call_numpy, array, ord, axes, keepdims)
     if ord not in (2, -2, "nuc") or len(axes) != 2:
-        return numpy()  # raises
+        return call_numpy()  # raises
     unsupported = f"a matrix norm of order {ord!r}"
-    return Reduction("norm", lowering.NORM, numpy, [array], unsupported=unsupported).by_numpy()
+    return Reduction("norm", lowering.NORM, call_numpy, [array], unsupported=unsupported).by_numpy()
 
 
 @accept_foreign_arrays
@@ -109,59 +109,59 @@ def matrix_power(a: Any, n: int) -> Any:
     array([[89, 55],
            [55, 34]])
     """
-    numpy = functools.partial(np.linalg.matrix_power, a, n)
+    call_numpy = functools.partial(np.linalg.matrix_power, a, n)
     array = operands.as_array(a)
     if array is None:
-        return native_call.numpy_fallback("matrix_power", numpy)
+        return native_call.numpy_fallback("matrix_power", call_numpy)
     try:
         power = operator.index(n)
     except TypeError:
-        return numpy()  # raises
+        return call_numpy()  # raises
     if array.ndim < 2 or array.shape[-1] != array.shape[-2] or power == 0:
-        return numpy()
+        return call_numpy()
     if power < 0:
         array, power = np.linalg.inv(array), -power
     result = power_by_squaring(array, power, matmul)
     return np.array(result) if result is array else result
 
 
-def _reduced_norm(name: str, write: Any, numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:
-    call = Reduction(name, write, numpy, [array], axes, keepdims=keepdims)
+def _reduced_norm(lower: Any, call_numpy: Any, array: Any, axes: Any, keepdims: bool) -> Any:
+    """Compute a norm that is one reduction."""
+    call = Reduction("norm", lower, call_numpy, [array], axes, keepdims=keepdims)
     if call.uses_numpy:
         return call.by_numpy()
     result = call.reduce()
-    call.warn(result, "dot")
+    call.warn(result, "dot")  # NumPy's warning names its own way to compute a norm
     return call.finish(result)
 
 
-def _of_vectors(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
+def _vector_norm(call_numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
     if isinstance(ord, str):
-        return numpy()  # raises
+        return call_numpy()  # raises
     if ord in (math.inf, -math.inf):
-        write = lowering.MAX_ABS if ord > 0 else lowering.MIN_ABS
-        return _reduced_norm("norm", write, numpy, array, axes, keepdims)
+        lower = lowering.MAX_ABS if ord > 0 else lowering.MIN_ABS
+        return _reduced_norm(lower, call_numpy, array, axes, keepdims)
     if ord in (0, 1):
-        return _reduced_norm(
-            "norm", lowering.COUNT_NONZERO if ord == 0 else lowering.SUM_ABS, numpy, array, axes, keepdims
-        )
+        lower = lowering.NONZERO_NORM if ord == 0 else lowering.SUM_ABS
+        return _reduced_norm(lower, call_numpy, array, axes, keepdims)
     if operands.as_array(ord) is None or np.ndim(ord) or not array.size:
-        return numpy()  # raises
+        return call_numpy()  # raises, or there are no elements
     floats = array if array.dtype.kind == "f" else ufuncs.absolute(array, dtype=FLOAT64)
-    sizes = ufuncs.absolute(floats)
-    powers = ufuncs.reciprocal(sizes) if ord == -1 else ufuncs.power(sizes, ord)
+    magnitudes = ufuncs.absolute(floats)
+    powers = ufuncs.reciprocal(magnitudes) if ord == -1 else ufuncs.power(magnitudes, ord)
     total = sum(powers, axes, keepdims=keepdims)
     if np.ndim(total) == 0:
         allocator.access_on_host(np.asarray(total))
     return ufuncs.power(total, np.asarray(total).dtype.type(1) / ord)
 
 
-def _of_matrices(numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
-    rows, columns = axes if ord in (1, -1) else axes[::-1]
-    call = Reduction("norm", lowering.SUM_ABS, numpy, [array], (rows,), keepdims=True)
+def _matrix_norm(call_numpy: Any, array: Any, ord: Any, axes: Any, keepdims: bool) -> Any:
+    summed_axis = axes[0] if ord in (1, -1) else axes[1]
+    call = Reduction("norm", lowering.SUM_ABS, call_numpy, [array], (summed_axis,), keepdims=True)
     if call.uses_numpy:
         return call.by_numpy()
     sums = call.reduce()
     call.warn(sums, "dot")
     sums = call.finish(sums)
     fold = min_max.max if ord > 0 else min_max.min
-    return fold(sums, axis=axes if keepdims else (rows, columns), keepdims=keepdims)
+    return fold(sums, axis=axes, keepdims=keepdims)

@@ -60,3 +60,23 @@ def test_warnings_and_errors_are_their_own(engine):
     with pytest.raises(np.exceptions.AxisError):
         reduce_multi_output(calls(x, ("sum", "std"), axis=3))
     assert pk.sum(x[3:4]) == 2  # the interceptor was removed
+
+
+def test_an_invalid_argument_is_refused_before_any_warning(engine):
+    x = np.array([1.0, np.inf, -np.inf, 2.0] * 3000)
+    both = [*calls(x, ["sum"]), *calls(x, ["std"], axis=3)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(np.exceptions.AxisError):
+            reduce_multi_output(both)
+        with pytest.raises(RuntimeWarning, match="in reduce"):
+            both[0]()
+
+
+def test_warnings_come_in_the_order_of_the_functions(engine):
+    x = np.array([1.7e308, 1.7e308, -1.7e308] * 3000)
+    for names, texts in [(("sum", "ptp"), ("reduce", "subtract")), (("ptp", "sum"), ("subtract", "reduce"))]:
+        with warnings.catch_warnings(record=True) as met:
+            warnings.simplefilter("always")
+            reduce_multi_output(calls(x, names))
+        assert [str(each.message).rpartition(" ")[2] for each in met] == list(texts)

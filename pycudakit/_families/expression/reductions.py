@@ -13,11 +13,17 @@ from pycudakit._families.reduce import lowering
 from pycudakit._families.reduce.reduction import Reduction, fused_lowering
 
 _LOWERINGS = {
-    **{
-        name: getattr(lowering, name.upper())
-        for name in ["sum", "prod", "mean", "var", "std", "min", "max", "any", "all"]
-    },
-    **{name: getattr(lowering, name.upper()) for name in ("argmin", "argmax")},
+    "sum": lowering.SUM,
+    "prod": lowering.PROD,
+    "mean": lowering.MEAN,
+    "var": lowering.VAR,
+    "std": lowering.STD,
+    "min": lowering.MIN,
+    "max": lowering.MAX,
+    "any": lowering.ANY,
+    "all": lowering.ALL,
+    "argmin": lowering.ARGMIN,
+    "argmax": lowering.ARGMAX,
     "amin": lowering.MIN,
     "amax": lowering.MAX,
     "ptp": lowering.PTP,
@@ -46,26 +52,27 @@ def reduce_program(
         As for NumPy.
     """
 
-    def numpy() -> Any:
+    def call_numpy() -> Any:
         keywords = {"ddof": ddof} if name in ("var", "std") else {}
         if out is not None:
             keywords["out"] = out
         return getattr(np, name)(function.numpy(*inputs), axis=axis, keepdims=keepdims, **keywords)
 
     if name in ("argmin", "argmax") and isinstance(axis, tuple):
-        return numpy()  # raises
-    out_takes_part = name in ("sum", "prod")
-    operands = [v if type(v) in (int, float) else np.asanyarray(v) for v in inputs]
+        return call_numpy()  # raises
+    operands = [value if type(value) in (int, float) else np.asanyarray(value) for value in inputs]
     call = Reduction(
-        *(name, _LOWERINGS[name], numpy, operands, axis),
+        *(name, _LOWERINGS[name], call_numpy, operands, axis),
         out=out,
         keepdims=keepdims,
-        out_takes_part=out_takes_part,
+        out_takes_part=name in ("sum", "prod"),
         wrap_lowering=functools.partial(fused_lowering, function),
     )
     if call.uses_numpy or (name in ("var", "std") and ddof >= call.length):
         return call.by_numpy()
     result = call.reduce(ddof=ddof)
     if name in ("sum", "prod", "mean", "var", "std", "ptp"):
+        # NumPy's warning names the ufunc that overflowed: a sum, or the difference from the mean or of the
+        # extremes.
         call.warn(result, "reduce" if name in ("sum", "prod", "mean") else "subtract")
     return call.finish(result)

@@ -1,4 +1,9 @@
-"""Lowering of NumPy's reductions: the program that computes the values, and how they are folded."""
+"""Lowering of NumPy's reductions: each function appends the program of the values, and says how to fold them.
+
+A lowering gets the builder of the program, the reduction's arguments as values of that program, a mask or
+None, and the requested dtype or None. It returns a `Reducer`. Under `where=` only the reductions that NumPy
+gives that keyword get a mask; the others ignore it.
+"""
 
 # ruff: noqa: ARG001 - all lowerings have the same parameters
 
@@ -26,7 +31,7 @@ def _sum_dtype(dtype: DType) -> DType:
 
 
 def _masked(builder: Builder, value: Value, mask: Value | None, identity: Any) -> Value:
-    """Replace masked-out values by the identity of the reduction."""
+    """Replace masked-out values by the identity of the reduction, a value that does not change its result."""
     return value if mask is None else builder.select(mask, value, builder.constant(identity, value.dtype))
 
 
@@ -38,7 +43,7 @@ def _mask_not_nan(builder: Builder, value: Value, mask: Value | None) -> Value |
     return is_number if mask is None else builder.apply("logical_and", mask, is_number)
 
 
-def _write_sum(
+def _lower_sum(
     kind: int, identity: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
     (value,) = arguments
@@ -46,12 +51,14 @@ def _write_sum(
         mask = _mask_not_nan(builder, value, mask)
     result = _sum_dtype(value.dtype) if dtype is None else dtype
     if result == BOOL:
+        # As a bool, a sum is the maximum of the bools, and a product the minimum.
         truth = _masked(builder, builder.cast(value, BOOL), mask, bool(identity))
         return Reducer(abi.REDUCE_MIN if identity else abi.REDUCE_MAX, abi.FINALIZE_NONE, (truth,), BOOL)
     if result.kind == "f":
         value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
     elif value.dtype.kind == "f":
         value = builder.cast(value, result)
+    # The identity of float addition is -0.0: 0.0 would change a sum of -0.0.
     value = _masked(builder, value, mask, -0.0 if value.dtype.kind == "f" and not identity else identity)
     return Reducer(kind, abi.FINALIZE_NONE, (value,), result)
 
@@ -67,23 +74,23 @@ def _as_float(
     return value, mask, dtype or value.dtype
 
 
-def _write_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+def _lower_mean(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
     value, mask, result = _as_float(skips_nan, builder, arguments, mask, dtype)
     if mask is None:
         return Reducer(abi.REDUCE_SUM, abi.FINALIZE_MEAN, (value,), result)
+    # The library divides by the sum of the second value: the number of values that are not masked out.
     return Reducer(abi.REDUCE_SUM, abi.FINALIZE_MEAN, (_masked(builder, value, mask, -0.0), mask), result)
 
 
-def _write_variance(
+def _lower_variance(
     finalize: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
     value, mask, result = _as_float(skips_nan, builder, arguments, mask, dtype)
-    return Reducer(
-        abi.REDUCE_SUM_SQUARED_DEVIATIONS, finalize, (value,) if mask is None else (value, mask), result
-    )
+    values = (value,) if mask is None else (value, mask)  # a second value selects those that count
+    return Reducer(abi.REDUCE_SUM_SQUARED_DEVIATIONS, finalize, values, result)
 
 
-def _write_extreme(
+def _lower_extreme(
     kind: int, skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
     (value,) = arguments
@@ -91,43 +98,44 @@ def _write_extreme(
     if skips_nan:
         mask = _mask_not_nan(builder, value, mask)
     if mask is not None:
-        largest = kind in (abi.REDUCE_MAX, abi.REDUCE_ARGMAX)
-        value = _masked(builder, value, mask, _neutral_extremum(value.dtype, largest))
+        of_max = kind in (abi.REDUCE_MAX, abi.REDUCE_ARGMAX)
+        value = _masked(builder, value, mask, _extremum_identity(value.dtype, of_max))
     result = INT64 if is_index else value.dtype
     return Reducer(kind, abi.FINALIZE_NONE, (value,), result)
 
 
-def _neutral_extremum(dtype: DType, largest: bool) -> Any:
-    """Return the identity of a minimum or maximum of a type."""
+def _extremum_identity(dtype: DType, of_max: bool) -> Any:
+    """Return the identity of the maximum or minimum of a type: its least or greatest value."""
     if dtype.kind == "f":
-        return -math.inf if largest else math.inf
+        return -math.inf if of_max else math.inf
     if dtype == BOOL:
-        return not largest
+        return not of_max
     limits = np.iinfo(dtype)
-    return limits.min if largest else limits.max
+    return limits.min if of_max else limits.max
 
 
-def _write_ptp(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+def _lower_ptp(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
     return Reducer(abi.REDUCE_PTP, abi.FINALIZE_NONE, tuple(arguments), arguments[0].dtype)
 
 
-def _write_truth(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+def _lower_truth(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
     truth = _masked(builder, builder.cast(arguments[0], BOOL), mask, kind == abi.REDUCE_MIN)
     return Reducer(kind, abi.FINALIZE_NONE, (truth,), BOOL)
 
 
-def _write_finite(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+def _lower_finite(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
     return Reducer(abi.REDUCE_MIN, abi.FINALIZE_NONE, (builder.apply("isfinite", arguments[0]),), BOOL)
 
 
-def _write_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+def _lower_count(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+    """Count the nonzero values, as an integer (`np.count_nonzero`)."""
     return Reducer(abi.REDUCE_SUM, abi.FINALIZE_NONE, (builder.cast(arguments[0], BOOL),), INT64)
 
 
-def _write_count_nonfinite(
+def _lower_count_nonfinite(
     operation: str, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
-    """Count the elements of which an argument is NaN (or infinite)."""
+    """Count the elements for which any argument is NaN, or infinite: those for which `operation` is true."""
     flagged = builder.constant(False, BOOL)
     for value in arguments:
         if value.dtype.kind == "f":
@@ -135,7 +143,7 @@ def _write_count_nonfinite(
     return Reducer(abi.REDUCE_SUM, abi.FINALIZE_NONE, (_masked(builder, flagged, mask, False),), INT64)
 
 
-def _write_count_elements(
+def _lower_count_elements(
     counts_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
 ) -> Reducer:
     """Count the elements that are not masked out, with or without NaN."""
@@ -145,8 +153,8 @@ def _write_count_elements(
     return Reducer(abi.REDUCE_SUM, abi.FINALIZE_NONE, (counted,), INT64)
 
 
-def _write_dot(finalize: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
-    """Compute a dot product of two arrays, or of one with itself."""
+def _lower_dot(finalize: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+    """Compute a dot product of two arrays, or of one with itself; its square root is the 2-norm."""
     a, b = (*arguments, arguments[0])[:2]
     result = dtype or np.result_type(a.dtype, b.dtype)
     if finalize == abi.FINALIZE_NORM and result.kind != "f":
@@ -161,7 +169,7 @@ def _write_dot(finalize: int, builder: Builder, arguments: Any, mask: Any, dtype
     return Reducer(abi.REDUCE_DOT, finalize, values, result)
 
 
-def _write_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+def _lower_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
     """Sum the squared differences from a given mean."""
     value, mean = (builder.cast(argument, FLOAT64) for argument in arguments)
     if skips_nan:
@@ -171,40 +179,45 @@ def _write_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: A
     return Reducer(abi.REDUCE_DOT, abi.FINALIZE_NONE, (difference, difference), FLOAT64)
 
 
-def _write_magnitude(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
-    """Fold absolute values as floats; for PK_REDUCE_PROD count the nonzero ones."""
+def _lower_magnitude(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+    """Fold absolute values, as floats: the vector norms inf (maximum), -inf (minimum) and 1 (sum)."""
     (value,) = arguments
     value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
-    result = value.dtype
-    if kind == abi.REDUCE_PROD:
-        truth = builder.cast(builder.cast(value, BOOL), value.dtype)
-        return Reducer(abi.REDUCE_SUM, abi.FINALIZE_NONE, (truth,), result)
-    return Reducer(kind, abi.FINALIZE_NONE, (builder.apply("absolute", value),), result)
+    return Reducer(kind, abi.FINALIZE_NONE, (builder.apply("absolute", value),), value.dtype)
+
+
+def _lower_nonzero_norm(builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
+    """Count the nonzero values, as a float: the vector norm 0."""
+    (value,) = arguments
+    value = value if value.dtype.kind == "f" else builder.cast(value, FLOAT64)
+    truth = builder.cast(builder.cast(value, BOOL), value.dtype)
+    return Reducer(abi.REDUCE_SUM, abi.FINALIZE_NONE, (truth,), value.dtype)
 
 
 @functools.cache
 def _partial(lower: Any, *arguments: Any) -> reduce_kernel.Lowering:
+    """Bind a lowering's first arguments; cached, because the lowering's identity is a key of the kernels."""
     return functools.partial(lower, *arguments)
 
 
-SUM = _partial(_write_sum, abi.REDUCE_SUM, 0, False)
-PROD = _partial(_write_sum, abi.REDUCE_PROD, 1, False)
-NANSUM = _partial(_write_sum, abi.REDUCE_SUM, 0, True)
-NANPROD = _partial(_write_sum, abi.REDUCE_PROD, 1, True)
-MEAN, NANMEAN = _partial(_write_mean, False), _partial(_write_mean, True)
-VAR, NANVAR = (_partial(_write_variance, abi.FINALIZE_VAR, skips) for skips in (False, True))
-STD, NANSTD = (_partial(_write_variance, abi.FINALIZE_STD, skips) for skips in (False, True))
-MIN, NANMIN = (_partial(_write_extreme, abi.REDUCE_MIN, skips) for skips in (False, True))
-MAX, NANMAX = (_partial(_write_extreme, abi.REDUCE_MAX, skips) for skips in (False, True))
-ARGMIN, NANARGMIN = (_partial(_write_extreme, abi.REDUCE_ARGMIN, skips) for skips in (False, True))
-ARGMAX, NANARGMAX = (_partial(_write_extreme, abi.REDUCE_ARGMAX, skips) for skips in (False, True))
-ANY, ALL = _partial(_write_truth, abi.REDUCE_MAX), _partial(_write_truth, abi.REDUCE_MIN)
-DOT, NORM = _partial(_write_dot, abi.FINALIZE_NONE), _partial(_write_dot, abi.FINALIZE_NORM)
-COUNT_NAN, COUNT_INF = _partial(_write_count_nonfinite, "isnan"), _partial(_write_count_nonfinite, "isinf")
-COUNT_NOT_NAN, COUNT_ELEMENTS = (_partial(_write_count_elements, counts_nan) for counts_nan in (False, True))
-MAX_ABS, MIN_ABS = (_partial(_write_magnitude, k) for k in (abi.REDUCE_MAX, abi.REDUCE_MIN))
-SUM_ABS, COUNT_NONZERO = (_partial(_write_magnitude, k) for k in (abi.REDUCE_SUM, abi.REDUCE_PROD))
+SUM = _partial(_lower_sum, abi.REDUCE_SUM, 0, False)
+PROD = _partial(_lower_sum, abi.REDUCE_PROD, 1, False)
+NANSUM = _partial(_lower_sum, abi.REDUCE_SUM, 0, True)
+NANPROD = _partial(_lower_sum, abi.REDUCE_PROD, 1, True)
+MEAN, NANMEAN = _partial(_lower_mean, False), _partial(_lower_mean, True)
+VAR, NANVAR = (_partial(_lower_variance, abi.FINALIZE_VAR, skips) for skips in (False, True))
+STD, NANSTD = (_partial(_lower_variance, abi.FINALIZE_STD, skips) for skips in (False, True))
+MIN, NANMIN = (_partial(_lower_extreme, abi.REDUCE_MIN, skips) for skips in (False, True))
+MAX, NANMAX = (_partial(_lower_extreme, abi.REDUCE_MAX, skips) for skips in (False, True))
+ARGMIN, NANARGMIN = (_partial(_lower_extreme, abi.REDUCE_ARGMIN, skips) for skips in (False, True))
+ARGMAX, NANARGMAX = (_partial(_lower_extreme, abi.REDUCE_ARGMAX, skips) for skips in (False, True))
+ANY, ALL = _partial(_lower_truth, abi.REDUCE_MAX), _partial(_lower_truth, abi.REDUCE_MIN)
+DOT, NORM = _partial(_lower_dot, abi.FINALIZE_NONE), _partial(_lower_dot, abi.FINALIZE_NORM)
+COUNT_NAN, COUNT_INF = _partial(_lower_count_nonfinite, "isnan"), _partial(_lower_count_nonfinite, "isinf")
+COUNT_NOT_NAN, COUNT_ELEMENTS = (_partial(_lower_count_elements, counts_nan) for counts_nan in (False, True))
+MAX_ABS, MIN_ABS = (_partial(_lower_magnitude, k) for k in (abi.REDUCE_MAX, abi.REDUCE_MIN))
+SUM_ABS, NONZERO_NORM = _partial(_lower_magnitude, abi.REDUCE_SUM), _lower_nonzero_norm
 SUM_SQUARED_DEVIATIONS, NANSUM_SQUARED_DEVIATIONS = (
-    _partial(_write_deviations, skips) for skips in (False, True)
+    _partial(_lower_deviations, skips) for skips in (False, True)
 )
-COUNT, ALL_FINITE, PTP = _write_count, _write_finite, _write_ptp
+COUNT, ALL_FINITE, PTP = _lower_count, _lower_finite, _lower_ptp

@@ -1,7 +1,8 @@
 """Several reductions of the same values in one pass.
 
-Each function runs twice: it is intercepted at its reduction, to capture the request, and later resumed with
-the result of the joint pass.
+Each function runs twice. The first run ends at the function's reduction, whose request is captured. The
+second run gets the result of the joint pass in place of the reduction. So up to its reduction a function may
+only check arguments: what it warned of there would be warned of twice.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ class _ReductionReachedError(Exception):
 
 
 class _ReductionInterceptor:
-    """Captures the reduction request of a function, and later resumes the function with the result."""
+    """Captures the reduction request of a function, and later runs the function with the result."""
 
     def __init__(self) -> None:
-        self.request: ReduceRequest | None = None  # of the function being captured
+        self.request: ReduceRequest | None = None  # of the function that is running
         self.result: Array | None = None
         self._is_capturing = False
 
@@ -53,27 +54,30 @@ class _ReductionInterceptor:
         if self.result is not None:
             result, self.result = self.result, None
             return result
-        return reduce_kernel.run([request], request.kernel.pool)[0]  # a later one, such as a count of NaN
+        # A later reduction of the same function, such as a count of NaN.
+        return reduce_kernel.run([request], request.kernel.pool)[0]
 
 
 def reduce_multi_output(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Call functions that each reduce the same values, in one pass where possible.
 
-    Their exceptions and warnings are raised in order.
+    A function that fails up to its reduction, on an invalid axis, does so before any function warns. Later
+    exceptions and warnings, such as those of a sum that overflows, come in the order of the functions.
     """
     outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
-        captured = [interceptor.capture(call) for call in calls]
-        requests = [request for request in captured if isinstance(request, ReduceRequest)]
+        requests_or_results = [interceptor.capture(call) for call in calls]
+        requests = [request for request in requests_or_results if isinstance(request, ReduceRequest)]
         if len(requests) < 2 or not can_share_a_pass(requests):
             reduce_kernel.swap_interceptor(None)
             return [
-                call() if isinstance(a, ReduceRequest) else a for a, call in zip(captured, calls, strict=True)
+                call() if isinstance(each, ReduceRequest) else each
+                for each, call in zip(requests_or_results, calls, strict=True)
             ]
         remaining = iter(_reduce(requests))
         return [
-            interceptor.resume(call, next(remaining)) if isinstance(a, ReduceRequest) else a
-            for a, call in zip(captured, calls, strict=True)
+            interceptor.resume(call, next(remaining)) if isinstance(each, ReduceRequest) else each
+            for each, call in zip(requests_or_results, calls, strict=True)
         ]
     finally:
         reduce_kernel.swap_interceptor(outer)
@@ -83,13 +87,13 @@ def capture_requests(calls: Sequence[Callable[[], Any]]) -> list[ReduceRequest] 
     """Return the requests of functions that reduce the same values; None if they cannot share a pass."""
     outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
     try:
-        captured = [interceptor.capture(call) for call in calls]
+        requests = [interceptor.capture(call) for call in calls]
     finally:
         reduce_kernel.swap_interceptor(outer)
-    are_requests = len(captured) <= abi.MAX_REDUCTIONS and all(
-        isinstance(each, ReduceRequest) for each in captured
+    are_requests = len(requests) <= abi.MAX_REDUCTIONS and all(
+        isinstance(request, ReduceRequest) for request in requests
     )
-    return captured if are_requests and can_share_a_pass(captured) else None
+    return requests if are_requests and can_share_a_pass(requests) else None
 
 
 def resume_with_results(calls: Sequence[Callable[[], Any]], results: Sequence[Array]) -> list[Any]:
@@ -104,9 +108,8 @@ def resume_with_results(calls: Sequence[Callable[[], Any]], results: Sequence[Ar
 def _reduce(requests: Sequence[ReduceRequest]) -> list[Array]:
     results: list[Array] = []
     for first in range(0, len(requests), abi.MAX_REDUCTIONS):
-        some = requests[first : first + abi.MAX_REDUCTIONS]
-        some = with_joint_name(some)
-        results += reduce_kernel.run(some, multi_output_pool(some))
+        batch = with_joint_name(requests[first : first + abi.MAX_REDUCTIONS])
+        results += reduce_kernel.run(batch, multi_output_pool(batch))
     return results
 
 
@@ -118,17 +121,17 @@ def with_joint_name(requests: Sequence[ReduceRequest]) -> list[ReduceRequest]:
 
 def multi_output_pool(requests: Sequence[ReduceRequest]) -> Pool[PreparedReduce]:
     """Return the pool of prepared calls that compute these requests in one pass."""
-    return _works(tuple([request.kernel for request in requests]))
+    return _pool_of_kernels(tuple([request.kernel for request in requests]))
 
 
 @functools.lru_cache(256)
-def _works(kernels: tuple[ReduceKernel, ...]) -> Pool[PreparedReduce]:
-    reducer = [each.reducer for each in kernels]
-    return Pool(functools.partial(PreparedReduce, kernels[0].program, *reducer))
+def _pool_of_kernels(kernels: tuple[ReduceKernel, ...]) -> Pool[PreparedReduce]:
+    reducers = [kernel.reducer for kernel in kernels]
+    return Pool(functools.partial(PreparedReduce, kernels[0].program, *reducers))
 
 
 def can_share_a_pass(requests: Sequence[ReduceRequest]) -> bool:
-    """Return True if all requests reduce the same values."""
+    """Return True if all requests reduce the same program of the same arrays along the same axes."""
     return all(_has_same_operands(requests[0], request) for request in requests[1:])
 
 

@@ -24,7 +24,7 @@ from pycudakit._runtime import context
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
-COMPARED = 1_000_000  # about so many elements of a larger result are compared, evenly spaced
+COMPARED = 1_000_000  # a larger result is compared at about so many of its elements, evenly spaced
 
 Arrays = tuple[Any, ...]
 
@@ -37,7 +37,7 @@ FAMILIES = {
     "add": Family(lambda xp, a, b: xp.add(a, b), pk.add, "a + b"),
     "multiply": Family(lambda xp, a, b: xp.multiply(a, b), pk.multiply, "a * b"),
     "exp": Family(lambda xp, a: xp.exp(a), pk.exp, "exp(a)", inputs=1, ulps=common.ULPS),
-    "evaluate": Family(common.by, _evaluate, common.EXPRESSION, ulps=common.ULPS),
+    "evaluate": Family(common.evaluate_by, _evaluate, common.EXPRESSION, ulps=common.ULPS),
 }
 
 
@@ -78,30 +78,31 @@ def timed(
         arrays.update({name: contender.prepare(round_arrays) for name, contender in contenders.items()})
 
     calls = {name: lambda n=name, call=c.call: call(*arrays[n]) for name, c in contenders.items()}
-    outer = context.process_engine
+    engine_before = context.process_engine
     try:
         return interleave(
             calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round
         )
     finally:
-        pk.set_engine(outer)
+        pk.set_engine(engine_before)
 
 
-def _complaint(contender: Contender, arrays: Arrays, expected: Any, every: slice) -> str | None:
-    """Check a contender's result against NumPy's; return the error as text, or None."""
-    outer = context.process_engine
+def _fault_of(contender: Contender, arrays: Arrays, expected: Any) -> str | None:
+    """Check a contender's result against NumPy's; return what is wrong as text, or None."""
+    evenly_spaced = slice(None, None, max(1, np.size(expected) // COMPARED))
+    engine_before = context.process_engine
     pk.set_engine(contender.engine)
     try:
         result = contender.call(*contender.prepare(arrays))
         if contender.ulps is None:
             return None
-        mine, theirs = (np.atleast_1d(each)[every] for each in (result, expected))
-        right, words = verdict(mine, theirs, contender.ulps)
+        mine, theirs = (np.atleast_1d(each)[evenly_spaced] for each in (result, expected))
+        is_right, message = verdict(mine, theirs, contender.ulps)
     except Exception as error:  # noqa: BLE001 - whatever a library raises
         return f"{type(error).__name__}: {error}".splitlines()[0]
     finally:
-        pk.set_engine(outer)
-    return None if right else words
+        pk.set_engine(engine_before)
+    return None if is_right else message
 
 
 def race(
@@ -122,10 +123,10 @@ def race(
         return tuple(rng.random(size, np.float32) for _ in range(family.inputs))
 
     arrays = fresh()
-    expected, every = family.by(np, *arrays), slice(None, None, max(1, size // COMPARED))
-    complaints = {name: _complaint(c, arrays, expected, every) for name, c in contenders.items()}
+    expected = family.by(np, *arrays)
+    faults = {name: _fault_of(c, arrays, expected) for name, c in contenders.items()}
     del arrays, expected
-    wrong = {name: words for name, words in complaints.items() if words is not None}
+    wrong = {name: fault for name, fault in faults.items() if fault is not None}
     return timed({n: c for n, c in contenders.items() if n not in wrong}, fresh, rounds), wrong
 
 
@@ -146,8 +147,8 @@ def _pinned(arrays: Arrays) -> Arrays:
 
 def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None = None) -> int:
     """Run the benchmark, print its table, and write the requested files; return the exit status."""
-    present = common.engines(say)
-    if not present:
+    available = common.engines(say)
+    if not available:
         return 1
     outputs = outputs or Outputs()
     old = None
@@ -162,18 +163,18 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
             return 1
     for path in filter(
         None, (outputs.json, outputs.html, outputs.markdown)
-    ):  # fail early, before the benchmark
-        checked = path if os.path.exists(path) else os.path.dirname(path) or "."
-        if os.path.isdir(path) or not os.access(checked, os.W_OK):
+    ):  # before the benchmark, which is long
+        file_or_folder = path if os.path.exists(path) else os.path.dirname(path) or "."
+        if os.path.isdir(path) or not os.access(file_or_folder, os.W_OK):
             say(f"{path} cannot be written: name another file")
             return 1
     families = {n: f for n, f in {**FAMILIES, **bench_cases.FAMILIES}.items() if only in n}
     if not families:
-        say(f"no function is called {only!r}: choose of {', '.join({**FAMILIES, **bench_cases.FAMILIES})}")
+        say(f"no function is called {only!r}: choose from {', '.join({**FAMILIES, **bench_cases.FAMILIES})}")
         return 1
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
     columns = list(engines_of(FAMILIES["add"]))
-    for name in present:
+    for name in available:
         say(f"{name}: {pk.engines()[name].reason}")
     say(f'float32; evaluate is "{common.EXPRESSION}"; Nx is how many times faster than NumPy.')
     if "pinned" in columns:
@@ -194,12 +195,12 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
                 failed = failed or bool(wrong)
                 floor = _floor(size, *bench_cases.MOVED[name])
                 rows += [
-                    {"family": name, "elements": size, "by": by, "rounds": time.rounds, "floor": floor}
-                    for by, time in times.items()
+                    {"family": name, "elements": size, "by": contender, "rounds": time.rounds, "floor": floor}
+                    for contender, time in times.items()
                 ]
                 first = f"{name:<9} {size:>11,} {format_seconds(times['NumPy'].median):>9}"
                 cells = "".join(_cell(times["NumPy"], times.get(column)) for column in columns)
-                notes = ", ".join(f"{column} {words}" for column, words in wrong.items())
+                notes = ", ".join(f"{column} {fault}" for column, fault in wrong.items())
                 progress.say(f"{first}{cells} {notes}".rstrip())
     say("")
     outputs.write(say, {**described(), "rows": rows}, old)
@@ -235,7 +236,9 @@ class Outputs:
 def _read(path: str) -> report.Run:
     with open(path, encoding="utf-8") as file:
         old: report.Run = json.load(file)
-    report.families(old), old["processor"]
+    report.families(old)  # raises if a row is malformed
+    if "processor" not in old:
+        raise ValueError(f"{path} does not name the processor")
     return old
 
 
@@ -246,7 +249,11 @@ def described() -> dict[str, Any]:
 
 
 def _floor(size: int, up: int, down: int) -> float | None:
-    """Return the time in which the link moves so many bytes an element, the larger direction."""
+    """Return the time that a GPU's link takes at least, without a GPU None.
+
+    `up` and `down` are bytes per element in each direction; the link moves both at once, so the longer time
+    counts.
+    """
     if not pk.engines()["cuda"]:
         return None
     link = pk.link_speed(0)

@@ -18,7 +18,7 @@ EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 ULPS = 8
 
 
-def by(xp: Any, a: Any, b: Any) -> Any:
+def evaluate_by(xp: Any, a: Any, b: Any) -> Any:
     """Compute EXPRESSION with NumPy or a library with NumPy's API."""
     return xp.sqrt(a * a + b * b) * xp.exp(-a) + xp.sin(b)
 

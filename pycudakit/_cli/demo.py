@@ -32,7 +32,7 @@ def _rows() -> list[Row]:
 
     def evaluate(xp: Any) -> Any:
         if xp is np:
-            return common.by(np, a, b)
+            return common.evaluate_by(np, a, b)
         return pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
     return [

@@ -103,7 +103,7 @@ def _expression(dtype: np.dtype[Any], rng: np.random.Generator) -> Case:
     a, b = (rng.random(COUNT).astype(dtype) for _ in "ab")
 
     def call(xp: Any) -> Any:
-        return common.by(np, a, b) if xp is np else pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
+        return common.evaluate_by(np, a, b) if xp is np else pk.evaluate(common.EXPRESSION, {"a": a, "b": b})
 
     return "exp", call  # with the tolerance of exp
 

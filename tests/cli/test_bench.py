@@ -3,6 +3,7 @@
 import json
 from xml.etree import ElementTree as ET
 
+import numpy as np
 import pytest
 
 import pycudakit as pk
@@ -110,4 +111,22 @@ def test_what_is_no_run(tmp_path, capsys):
         assert main(["bench", "--quick", "--json", str(tmp_path)]) == 1
         assert f"{tmp_path} cannot be written: name another file" in capsys.readouterr().out
         assert main(["bench", "--only", "dance"]) == 1
-        assert "choose of add, multiply" in capsys.readouterr().out
+        assert "choose from add, multiply" in capsys.readouterr().out
+
+
+def test_every_element_of_a_short_result_is_compared():
+    """A result shorter than its arguments, such as counts in bins, is not thinned as they would be."""
+
+    def ours(array):
+        counts = np.histogram(array, 100)[0]
+        counts[1] += 1
+        return counts
+
+    def by(xp, array):
+        return xp.histogram(array, 100)[0]
+
+    family = bench_cases.Family(by, ours, "", inputs=1)
+    contenders = {"right": bench.Contender(lambda a: by(np, a)), "wrong": bench.Contender(ours)}
+    times, wrong = bench.race(family, 3 * bench.COMPARED, contenders, rounds=1)
+    assert set(times) == {"right"}
+    assert set(wrong) == {"wrong"}

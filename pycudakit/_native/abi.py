@@ -34,6 +34,31 @@ MATMUL_TRANSPOSE_A, MATMUL_TRANSPOSE_B = 1, 2
 PRECISION_HIGHEST, PRECISION_EXACT, PRECISION_TF32, PRECISION_BF16 = range(4)
 MATMUL_BY_LOOPS, MATMUL_BY_KERNEL, MATMUL_BY_CUBLAS, MATMUL_BY_CUBLAS_SPLIT = range(4)
 UNIQUE_INDEX, UNIQUE_INVERSE, UNIQUE_COUNTS, UNIQUE_EQUAL_NAN = 1, 2, 4, 8
+FILTER_CORRELATE, FILTER_SEPARABLE, FILTER_BOX, FILTER_MINIMUM, FILTER_MAXIMUM, FILTER_MEDIAN = range(6)
+BORDER_REFLECT, BORDER_NEAREST, BORDER_MIRROR, BORDER_WRAP, BORDER_CONSTANT, BORDER_SHRINK = range(6)
+RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
+RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOM_LOGNORMAL = range(4, 8)
+RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOM_COUNT = range(8, 12)
+(
+    REDUCE_SUM,
+    REDUCE_PROD,
+    REDUCE_MIN,
+    REDUCE_MAX,
+    REDUCE_ARGMIN,
+    REDUCE_ARGMAX,
+    REDUCE_PTP,
+    REDUCE_DOT,
+    REDUCE_SUM_SQUARED_DEVIATIONS,
+    REDUCE_COUNT,
+) = range(10)
+FINALIZE_NONE, FINALIZE_MEAN, FINALIZE_NORM, FINALIZE_VAR, FINALIZE_STD = range(5)
+RESIDENT_INPUT, RESIDENT_TEMPORARY, RESIDENT_OUTPUT = range(3)
+IMPORT_HOST_VALID, IMPORT_DEVICE_VALID = range(2)
+TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
+BUFFER_UPLOAD, BUFFER_DOWNLOAD, BUFFER_POISON, BUFFER_CONSTANT, BUFFER_ON_DEVICE = 1, 2, 4, 8, 16
+BUFFER_POISON_BYTE = 165  # 0xA5
+ARGUMENT_VALUE, ARGUMENT_NULL = -1, -2
+STEP_REPEAT = -1
 
 # The element types, in the order of pk_type.
 TYPES = tuple(
@@ -169,8 +194,6 @@ WINDOW = np.dtype(
         ("border_value", np.float64),
     ]
 )
-FILTER_CORRELATE, FILTER_SEPARABLE, FILTER_BOX, FILTER_MINIMUM, FILTER_MAXIMUM, FILTER_MEDIAN = range(6)
-BORDER_REFLECT, BORDER_NEAREST, BORDER_MIRROR, BORDER_WRAP, BORDER_CONSTANT, BORDER_SHRINK = range(6)
 REPORT = np.dtype(
     [
         ("bytes_up", np.int64),
@@ -223,10 +246,6 @@ DRAWS = np.dtype(
         ("half", np.uint32),
     ]
 )
-RANDOM_BITS, RANDOM_UNIFORM, RANDOM_NORMAL, RANDOM_EXPONENTIAL = range(4)
-RANDOM_INTEGERS, RANDOM_POISSON, RANDOM_BINOMIAL, RANDOM_LOGNORMAL = range(4, 8)
-RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOM_COUNT = range(8, 12)
-
 IMAGE = np.dtype([("address", np.uint64), ("bytes", np.int64), ("key", np.uint64, (2,))])
 USER_KERNEL = np.dtype(
     [
@@ -246,11 +265,8 @@ BUFFER = np.dtype(
         ("label", "S64"),
     ]
 )
-BUFFER_UPLOAD, BUFFER_DOWNLOAD, BUFFER_POISON, BUFFER_CONSTANT, BUFFER_ON_DEVICE = 1, 2, 4, 8, 16
-BUFFER_POISON_BYTE = 165  # 0xA5
 SYMBOL = np.dtype([(name, np.int64) for name in ("image", "name", "name_bytes", "address", "bytes")])
 ARGUMENT = np.dtype([(name, np.int64) for name in ("buffer", "offset", "bytes")])
-ARGUMENT_VALUE, ARGUMENT_NULL = -1, -2
 STEP = np.dtype(
     [
         *((name, np.int64) for name in ("kernel", "count", "length")),
@@ -259,7 +275,6 @@ STEP = np.dtype(
         ("block", np.int64, (3,)),
     ]
 )
-STEP_REPEAT = -1
 RUN = np.dtype(
     [
         (name, np.int64)
@@ -289,27 +304,11 @@ LIMITS = np.dtype(
     ]
 )
 
-(
-    REDUCE_SUM,
-    REDUCE_PROD,
-    REDUCE_MIN,
-    REDUCE_MAX,
-    REDUCE_ARGMIN,
-    REDUCE_ARGMAX,
-    REDUCE_PTP,
-    REDUCE_DOT,
-    REDUCE_SUM_SQUARED_DEVIATIONS,
-    REDUCE_COUNT,
-) = range(10)
-FINALIZE_NONE, FINALIZE_MEAN, FINALIZE_NORM, FINALIZE_VAR, FINALIZE_STD = range(5)
 
 PLAN_BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
-RESIDENT_INPUT, RESIDENT_TEMPORARY, RESIDENT_OUTPUT = range(3)
-IMPORT_HOST_VALID, IMPORT_DEVICE_VALID = range(2)
-TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
 
 
-_at: Any = ctypes.c_char.from_buffer
+_first_char: Any = ctypes.c_char.from_buffer
 # By ndim: the index expression that makes a 0-d view of the first element.
 _FIRST: list[Any] = [(*(0,) * ndim, ...) for ndim in range(MAX_DIMS + 1)]
 
@@ -317,7 +316,7 @@ _FIRST: list[Any] = [(*(0,) * ndim, ...) for ndim in range(MAX_DIMS + 1)]
 def address_of(array: np.ndarray[Any, Any]) -> int:
     """Return the address of an array, three times as fast as `array.ctypes.data`."""
     try:
-        return addressof(_at(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
+        return addressof(_first_char(array if array.flags.c_contiguous else array[_FIRST[array.ndim]]))
     except (IndexError, TypeError, ValueError) as error:
         return _address_from_numpy(array, error)
 
@@ -325,7 +324,7 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 def address_of_dense(array: np.ndarray[Any, Any]) -> int:
     """Return the address of an array that is known to be C-contiguous."""
     try:
-        return addressof(_at(array))
+        return addressof(_first_char(array))
     except (TypeError, ValueError) as error:
         return _address_from_numpy(array, error)
 
@@ -374,36 +373,45 @@ def _out(dtype: Any) -> Any:
     return _pointer(dtype, ("C_CONTIGUOUS", "WRITEABLE"))
 
 
-_STATUS = ctypes.c_int32
-_STATUS_OUT = ctypes.POINTER(ctypes.c_int32)
+_INT32 = ctypes.c_int32
+_INT32_OUT = ctypes.POINTER(ctypes.c_int32)
 _SIZE = ctypes.c_int64
 _SIZE_OUT = ctypes.POINTER(ctypes.c_int64)
 _ADDRESS = ctypes.c_uint64
 _ADDRESS_OUT = ctypes.POINTER(ctypes.c_uint64)
 _TEXT_OUT = ctypes.POINTER(ctypes.c_char_p)
 
-# The sortable types: by suffix of the entries, the dtype of their arrays in the ABI.
+# The entries that sort have a suffix for each type, as pk_sort_f16. This maps a suffix to the dtype in which
+# the ABI passes arrays of the type.
 SORTED = {
     **{f"{kind}{8 * size}": np.dtype(f"{kind}{size}") for kind in "iu" for size in (1, 2, 4, 8)},
     "f16": np.dtype("uint16"),
     "f32": np.dtype("float32"),
     "f64": np.dtype("float64"),
 }
-_CALL = (_in(OPTIONS), _out(REPORT))
-# The types of matrices: as SORTED, by suffix of the entries, the dtype of their arrays in the ABI.
+_OPTIONS_AND_REPORT = (_in(OPTIONS), _out(REPORT))
+# The same for the entries that multiply matrices, as pk_matmul_bool.
 MULTIPLIED = {"bool": np.dtype("uint8"), **SORTED}
 _SORTING: dict[str, Callable[[Any], tuple[Any, ...]]] = {
-    "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_CALL),
-    "pk_argsort": lambda t: (_in(t), _out(np.int64), *[_SIZE] * 4, *_CALL),
-    "pk_searchsorted": lambda t: (_in(t), _SIZE, _in(t), _out(np.int64), _SIZE, _SIZE, *_CALL),
-    "pk_unique": lambda t: (_in(t), _SIZE, _SIZE, _out(t), *[_out(np.int64)] * 4, *_CALL),
+    "pk_sort": lambda t: (_in(t), _out(t), _SIZE, _SIZE, *_OPTIONS_AND_REPORT),
+    "pk_argsort": lambda t: (_in(t), _out(np.int64), *[_SIZE] * 4, *_OPTIONS_AND_REPORT),
+    "pk_searchsorted": lambda t: (_in(t), _SIZE, _in(t), _out(np.int64), _SIZE, _SIZE, *_OPTIONS_AND_REPORT),
+    "pk_unique": lambda t: (_in(t), _SIZE, _SIZE, _out(t), *[_out(np.int64)] * 4, *_OPTIONS_AND_REPORT),
 }
+
+
+def _select_signature(dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    return (
+        *(_in(dtype), _SIZE, _SIZE, _in(np.int64), _SIZE, _SIZE),
+        *(_out(dtype), _out(np.int64), *_OPTIONS_AND_REPORT),
+    )
+
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_abi_version": (_SIZE_OUT,),
     "pk_last_error": (_TEXT_OUT,),
     "pk_build_info": (_TEXT_OUT,),
-    "pk_fail": (_STATUS,),
+    "pk_fail": (_INT32,),
     "pk_thread_count": (_SIZE_OUT,),
     "pk_instruction_set": (_TEXT_OUT,),
     "pk_shutdown": (),
@@ -427,8 +435,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(OPERAND), _SIZE),
         *(_in(np.int64), _SIZE),
         _out(np.uint8),
-        _in(OPTIONS),
-        _out(REPORT),
+        *_OPTIONS_AND_REPORT,
     ),
     "pk_reduce_several": (
         *(_in(REDUCTION), _SIZE),
@@ -436,10 +443,9 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         *(_in(OPERAND), _SIZE),
         *(_in(np.int64), _SIZE),
         _out(np.uint8),
-        _in(OPTIONS),
-        _out(REPORT),
+        *_OPTIONS_AND_REPORT,
     ),
-    "pk_run_blocks": (_out(BLOCK_PROGRAM), _SIZE, _SIZE, _SIZE, _in(OPTIONS), _out(REPORT)),
+    "pk_run_blocks": (_out(BLOCK_PROGRAM), _SIZE, _SIZE, _SIZE, *_OPTIONS_AND_REPORT),
     "pk_evaluate": (
         *(_in(INSTRUCTION), _SIZE),
         *(_in(OPERAND), _SIZE),
@@ -450,84 +456,69 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
     "pk_plan_set_device": (_SIZE,),
-    "pk_plan_make_resident": (_ADDRESS, _SIZE, _STATUS, _STATUS_OUT),
-    "pk_plan_import": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _STATUS, _STATUS_OUT),
+    "pk_plan_make_resident": (_ADDRESS, _SIZE, _INT32, _INT32_OUT),
+    "pk_plan_import": (_ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT32, _INT32_OUT),
     "pk_plan_set_stream": (_ADDRESS,),
-    "pk_plan_upload": (_ADDRESS, *_CALL),
-    "pk_plan_download": (_ADDRESS, *_CALL),
+    "pk_plan_upload": (_ADDRESS, *_OPTIONS_AND_REPORT),
+    "pk_plan_download": (_ADDRESS, *_OPTIONS_AND_REPORT),
     "pk_plan_invalidate": (_ADDRESS,),
     "pk_plan_drop": (_ADDRESS,),
     "pk_plan_jit_request": (_out(np.uint8), _SIZE, _SIZE_OUT, _ADDRESS_OUT),
     "pk_plan_jit_install": (_ADDRESS, _in(np.uint8), _SIZE),
-    **{
-        f"pk_select_{dtype.kind}{8 * dtype.itemsize}": (
-            _in(stored),
-            *(_SIZE, _SIZE),
-            _in(np.int64),
-            *(_SIZE, _SIZE),
-            _out(stored),
-            _out(np.int64),
-            _in(OPTIONS),
-            _out(REPORT),
-        )
-        for dtype in TYPES
-        if dtype.kind != "b"
-        for stored in [np.dtype(np.uint16) if dtype == np.float16 else dtype]
-    },
-    "pk_extent": (_in(OPERAND), _in(np.int64), _SIZE, _out(np.uint64), _in(OPTIONS), _out(REPORT)),
+    **{f"pk_select_{suffix}": _select_signature(dtype) for suffix, dtype in SORTED.items()},
+    "pk_extent": (_in(OPERAND), _in(np.int64), _SIZE, _out(np.uint64), *_OPTIONS_AND_REPORT),
     "pk_histogram": (
         *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
-        *(_out(np.int64), _in(OPTIONS), _out(REPORT)),
+        *(_out(np.int64), *_OPTIONS_AND_REPORT),
     ),
     "pk_histogram_of_extent": (
         *(_in(OPERAND), _in(np.int64), _SIZE, _ADDRESS, _SIZE, _out(np.int64)),
-        *(_in(OPTIONS), _out(REPORT)),
+        *_OPTIONS_AND_REPORT,
     ),
     "pk_weighted_histogram": (
         *(_in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(BINS), _SIZE),
-        *(_out(np.float64), _out(np.int64), _in(OPTIONS), _out(REPORT)),
+        *(_out(np.float64), _out(np.int64), *_OPTIONS_AND_REPORT),
     ),
     "pk_digitize": (
-        *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _STATUS, _STATUS),
-        *(_in(OPTIONS), _out(REPORT)),
+        *(_in(OPERAND), _in(np.int64), _SIZE, _in(BINS), _INT32, _INT32),
+        *_OPTIONS_AND_REPORT,
     ),
-    "pk_random": (_in(DRAWS), _in(OPERAND), _SIZE, _in(np.int64), _SIZE, _in(OPTIONS), _out(REPORT)),
+    "pk_random": (_in(DRAWS), _in(OPERAND), _SIZE, _in(np.int64), _SIZE, *_OPTIONS_AND_REPORT),
     "pk_scan": (
         *(_SIZE, _SIZE),
         *(_in(OPERAND), _in(np.int64)),
         *(_SIZE, _SIZE, _SIZE),
-        _in(OPTIONS),
-        _out(REPORT),
+        *_OPTIONS_AND_REPORT,
     ),
-    "pk_gray": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.int64), _SIZE, _SIZE, *_CALL),
-    "pk_lookup": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.uint16), _SIZE, *_CALL),
-    "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_CALL),
-    "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_CALL),
+    "pk_gray": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.int64), _SIZE, _SIZE, *_OPTIONS_AND_REPORT),
+    "pk_lookup": (_in(OPERAND), _in(np.int64), _SIZE, _in(np.uint16), _SIZE, *_OPTIONS_AND_REPORT),
+    "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_OPTIONS_AND_REPORT),
+    "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_OPTIONS_AND_REPORT),
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
     **{
         f"pk_matmul_{t}": (
             *(_in(dtype), _in(dtype), _out(dtype)),
             *(_SIZE, _SIZE, _SIZE, _in(np.int64), _SIZE, _SIZE, _SIZE, _SIZE_OUT),
-            *_CALL,
+            *_OPTIONS_AND_REPORT,
         )
         for t, dtype in MULTIPLIED.items()
     },
     "pk_take": (
         *(_in(np.uint8), _SIZE, _SIZE, _SIZE),
         *(_in(np.int64), _SIZE, _SIZE, _out(np.uint8)),
-        *_CALL,
+        *_OPTIONS_AND_REPORT,
     ),
     "pk_put": (
         *(_out(np.uint8), _SIZE, _SIZE),
         *(_in(np.int64), _SIZE, _in(np.uint8), _SIZE),
-        *_CALL,
+        *_OPTIONS_AND_REPORT,
     ),
     "pk_interp": (
         *(_in(np.float64), _in(np.float64), _SIZE, ctypes.c_double, ctypes.c_double),
-        *(_in(np.float64), _out(np.float64), _SIZE, *_CALL),
+        *(_in(np.float64), _out(np.float64), _SIZE, *_OPTIONS_AND_REPORT),
     ),
     "pk_open_cublas": (_in(np.uint8), _SIZE, _SIZE_OUT),
-    "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_CALL),
+    "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_OPTIONS_AND_REPORT),
     "pk_kernel_info": (_in(IMAGE), _in(np.uint8), _SIZE, _SIZE, _out(LIMITS)),
     "pk_kernel_launcher": (_out(np.uint64),),
 }
@@ -556,7 +547,7 @@ def declare(library: ctypes.CDLL) -> None:
     for name, arguments in SIGNATURES.items():
         function = getattr(library, name)
         function.argtypes = [ctypes.c_void_p if _is_array(kind) else kind for kind in arguments]
-        function.restype = _STATUS
+        function.restype = _INT32  # the status
         if name != "pk_last_error":
             function.errcheck = check
         if any(map(_is_array, arguments)):
@@ -586,12 +577,12 @@ def _converting(function: Any, kinds: Sequence[Any]) -> Callable[..., int]:
 def unchecked(library: Any, name: str) -> Any:
     """Return an entry whose status the caller must check."""
     function = library[name]  # not the attribute, which checks the status
-    function.restype = _STATUS
+    function.restype = _INT32  # the status
     return function
 
 
 class EntryRecorder:
-    """A stub of a library: its entries return their names and arguments."""
+    """Stands for a library where a call is only described: entries return their names and arguments."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return an entry."""

@@ -22,13 +22,15 @@ class InvalidArgument(Error, ValueError):
     """An argument or a setting is invalid; nothing was written."""
 
 
-# MemoryError comes first: Dask's workers send exceptions by tblib, which recreates them by `__new__`.
+# MemoryError comes first, because the first base decides what `__new__` accepts: `MemoryError.__new__`
+# refuses a class whose first base is another. Dask's workers send exceptions by tblib, which recreates them
+# by `__new__`.
 class OutOfMemory(MemoryError, Error):
     """Host or device memory ran out."""
 
 
 class NoDevice(Error):
-    """There is no library, no driver, a driver too old for this build, or no GPU."""
+    """The engine's library, the driver or a GPU is missing, or the driver is too old for this build."""
 
 
 class DeviceError(Error):
@@ -40,14 +42,14 @@ class CompileError(Error):
 
 
 class Unsupported(Error, TypeError):
-    """The requested engine does not support the call."""
+    """The requested engine does not support the call; a TypeError, as NumPy raises for dtypes."""
 
 
 class Interrupted(Error):
-    """The call was interrupted."""
+    """A progress callback, such as the one that looks for Ctrl-C, stopped the call."""
 
 
-# The exception of each `pk_status`.
+# The exception of each `pk_status`; tests/abi/test_table.py compares the numbers with the header's.
 BY_STATUS: dict[int, type[Error]] = {
     1: InvalidArgument,
     2: OutOfMemory,

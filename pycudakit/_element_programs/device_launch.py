@@ -1,6 +1,8 @@
 """Launches of elementwise programs on device arrays: asynchronous, in the arrays' own stream.
 
-A prepared launch is cached by the function and the arrays' signatures; a call binds addresses and enqueues.
+A launch is prepared once for a function and its arguments' signatures, and cached; a call binds addresses and
+enqueues. What no prepared launch supports takes the general path, `late_bound.call_on_device`: `call` then
+returns None.
 """
 
 from __future__ import annotations
@@ -35,11 +37,12 @@ _MAX_PREPARED = 4096  # call signatures
 _COMPILE_CHECK_OPERATIONS = 1 << 27
 
 
-class _DeviceLaunch(PreparedProgram):
-    """A program prepared for device arrays of given signatures; only the addresses change between calls."""
+class _DeviceProgram(PreparedProgram):
+    """A program prepared for device arrays of given signatures; a call sets addresses and numbers."""
 
     def __init__(self, program: ElementProgram, shape: tuple[int, ...], signatures: Sequence[Any]) -> None:
         super().__init__(program)
+        # Contiguous arrays of the program's whole shape are viewed as one dimension.
         if all(
             signatures[position].strides is None and signatures[position].shape == shape
             for _, position in self._arrays
@@ -64,8 +67,11 @@ class _DeviceLaunch(PreparedProgram):
         self._waits[0] = waits
 
 
-class _PreparedLaunch:
-    """The prepared launch for one call signature; `is_plain` is False if it needs the general path."""
+class _CachedLaunch:
+    """What is cached for a call's signature: the result's shape and dtype, and a pool of prepared programs.
+
+    `is_supported` is False if calls of this signature take the general path.
+    """
 
     def __init__(self, function: ElementFunction, inputs: Sequence[Any], out: ArraySignature | None) -> None:
         inputs = [
@@ -74,13 +80,14 @@ class _PreparedLaunch:
         signatures = [signature for signature in (*inputs, out) if isinstance(signature, ArraySignature)]
         self.shape = np.broadcast_shapes(*(signature.shape for signature in signatures))
         dtypes = {signature: numpy_dtype(signature.dtype) for signature in signatures}
-        self.is_plain = (
-            all(dtype is not None for dtype in dtypes.values())  # a float64 equals None
+        self.is_supported = (
+            # By `is`, because np.dtype(np.float64) == None is true.
+            all(dtype is not None for dtype in dtypes.values())
             and 0 not in self.shape
             and len(self.shape) <= abi.MAX_DIMS
             and (out is None or (out.shape == self.shape and not out.is_readonly))
         )
-        if not self.is_plain:
+        if not self.is_supported:
             return
         types = tuple(
             CODES[dtypes[signature]] if isinstance(signature, ArraySignature) else signature  # type: ignore[index]
@@ -88,41 +95,48 @@ class _PreparedLaunch:
         )
         program = plain_program(function, types, None if out is None else CODES[dtypes[out]])  # type: ignore[index]
         if program is None or function.outputs != 1:
-            self.is_plain = False
+            self.is_supported = False
             return
         self.dtype: DType = program.out_dtypes[0]
         self.size = math.prod(self.shape)
         self.work = self.size * len(program.instructions)
-        # Each array's byte extent relative to its first element; that of `out` comes last.
+        # The byte extent of each input and of `out`, relative to the first element; None for a Python number.
         self.extents = [
             _extent(signature) if isinstance(signature, ArraySignature) else None
             for signature in (*inputs, out)
         ]
         result_signature = out or ArraySignature(self.dtype.str, self.shape, None, False)
+        # A program's operands are numbered: the result, the mask (here None), and the inputs.
         self.pool = Pool(
-            functools.partial(_DeviceLaunch, program, self.shape, (result_signature, None, *inputs))
+            functools.partial(_DeviceProgram, program, self.shape, (result_signature, None, *inputs))
         )
         self.choice_requested = EngineChoice(function.name, "cuda", context.REASON_ENGINE_REQUESTED)
         self.choice_automatic = EngineChoice(function.name, "cuda", "auto: arrays on a GPU")
 
     def overlaps(self, signatures: Sequence[Any], values: Sequence[Any]) -> bool:
-        """Return True if `out` overlaps an argument other than element by element."""
-        written, (low, high) = values[0], self.extents[-1]  # type: ignore[misc]
-        low, high = low + written, high + written
+        """Return True if `out` overlaps an argument, and is not that very array.
+
+        `values` are the operands of the program; the last of `signatures` is that of `out`.
+        """
+        out_address, (low, high) = values[0], self.extents[-1]  # type: ignore[misc]
+        low, high = low + out_address, high + out_address
         for signature, address, extent in zip(signatures, values[2:], self.extents, strict=False):
-            if extent is None or (address == written and signature == signatures[-1]):
+            if extent is None or (address == out_address and signature == signatures[-1]):
                 continue
             if low < address + extent[1] and address + extent[0] < high:
                 return True
         return False
 
 
-_prepared_launches: dict[tuple[Any, ...], _PreparedLaunch | None] = {}
+_prepared_launches: dict[tuple[Any, ...], _CachedLaunch | None] = {}
 _operations_since_check = 0  # operations enqueued since programs were last checked for compilation
 
 
 def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> Any:
-    """Enqueue a function of one library's arrays and Python numbers; None if it needs the general path."""
+    """Enqueue a function whose arguments are arrays of one library and Python numbers.
+
+    Return the result, or None if the call takes the general path.
+    """
     context_now = _current_context.get()
     engine = context_now.fast_path_engine or context.process_engine
     if engine not in ("auto", "cuda"):
@@ -186,10 +200,10 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
 @functools.lru_cache(1024)
 def _pool(
     program: ElementProgram, shape: tuple[int, ...], signatures: tuple[Any, ...]
-) -> Pool[_DeviceLaunch]:
+) -> Pool[_DeviceProgram]:
     return Pool(
         functools.partial(
-            _DeviceLaunch, program, shape, [signature and _signature(*signature) for signature in signatures]
+            _DeviceProgram, program, shape, [signature and _signature(*signature) for signature in signatures]
         )
     )
 
@@ -241,25 +255,29 @@ def enqueue_copy(
 
 def _prepare(
     key: tuple[Any, ...], function: ElementFunction, signatures: list[Any], out: Any
-) -> _PreparedLaunch | None:
+) -> _CachedLaunch | None:
     if len(_prepared_launches) >= _MAX_PREPARED:
         _prepared_launches.clear()
     try:
         launch = (
-            _PreparedLaunch(function, signatures, None)
+            _CachedLaunch(function, signatures, None)
             if out is None
-            else _PreparedLaunch(function, signatures[:-1], ArraySignature(*signatures[-1]))
+            else _CachedLaunch(function, signatures[:-1], ArraySignature(*signatures[-1]))
         )
-    except (TypeError, ValueError):  # the general path raises it with its own message
+    except (TypeError, ValueError):  # the general path raises the exception, with its own message
         return None
-    cached = _prepared_launches[key] = launch if launch.is_plain else None
+    cached = _prepared_launches[key] = launch if launch.is_supported else None
     return cached
 
 
 def _count_operations(operations: int) -> None:
-    """Count enqueued operations; now and then compile the programs that have run often enough."""
+    """Count enqueued operations; after enough of them, compile the programs that have run often.
+
+    A small launch counts as 1/256 of the operations between two checks, as it costs more than its operations
+    do.
+    """
     global _operations_since_check  # noqa: PLW0603
-    _operations_since_check += max(operations, _COMPILE_CHECK_OPERATIONS >> 8)
+    _operations_since_check += max(operations, _COMPILE_CHECK_OPERATIONS // 256)
     if _operations_since_check >= _COMPILE_CHECK_OPERATIONS:
         _operations_since_check = 0
         late_bound.compile_requested(loader.library("cuda"))

@@ -3,7 +3,8 @@
 Tracers escape if they outlive the call: a method stores a result in an attribute, a closure appends one to a
 list. After the call, the objects reachable from the function and its arguments are searched, and arrays
 replace the escaped tracers. The search is limited and runs only if tracers are left; a tracer that it misses
-still works as an array. Alias analysis finds arguments that the function can also reach otherwise.
+still works as an array. Alias analysis finds arguments that the function
+also reaches by another path, as by a global variable or an attribute.
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from pycudakit._native.dtypes import Array
 from pycudakit.fusing.memory.tracer import Tracer
 
 _MAX_VISITED = 10_000  # objects
-_MAX_VISITED_BEFORE = 1000
-_OUTSIDE = ("numpy", __name__.partition(".")[0])  # packages whose functions hold no objects of a caller
+_MAX_VISITED_FOR_ALIASES = 1000  # objects; this search comes before each call that is traced
+_SKIPPED_PACKAGES = (
+    "numpy",
+    __name__.partition(".")[0],
+)  # packages whose functions hold no objects of a caller
 _NUMBERS = (bool, int, float, complex, np.generic)
-_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, bytes, type(None))
+_TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, bytes, type(None))
 
 
 def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], Any]) -> None:
@@ -37,43 +41,43 @@ def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], A
         if id(holder) in seen:
             continue
         seen.add(id(holder))
-        for value, put in _parts(holder):
-            new = value if put is None else _replaced(value, array_of)
-            if new is not value and put is not None:
-                put(new)
-            if not issubclass(type(new), _WITHOUT_PARTS):
+        for value, replace in _parts(holder):
+            new = value if replace is None else _replaced(value, array_of)
+            if new is not value and replace is not None:
+                replace(new)
+            if not issubclass(type(new), _TYPES_WITHOUT_PARTS):
                 pending.append(new)
 
 
 def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[Any]) -> Iterator[Array]:
-    """Yield the arrays that a function can reach otherwise than as arguments, and reads without a tracer.
+    """Yield the arrays that a function reaches by another path than its arguments, and reads untraced.
 
-    If `are_globals_traced`, the function sees tracers for arrays that its free variables name directly.
+    If `are_globals_traced`, the function sees tracers for arrays that its variables name directly.
     """
-    free_values = [
-        value for value in _free_values(function) if not (are_globals_traced and type(value) is np.ndarray)
+    outer_values = [
+        value for value in _outer_values(function) if not (are_globals_traced and type(value) is np.ndarray)
     ]
-    return (each for each in _reachable([*_leaves(arguments, {}), *free_values]) if type(each) is np.ndarray)
+    return (each for each in _reachable([*_leaves(arguments, {}), *outer_values]) if type(each) is np.ndarray)
 
 
 def aliased_containers(function: Any, arguments: Iterable[Any]) -> list[Any]:
-    """Return the lists and dicts among the arguments that the function can also reach otherwise."""
+    """Return the lists and dicts among the arguments that the function also reaches by another path."""
     nested: dict[int, Any] = {}
     leaves = _leaves(arguments, nested)
     if not nested:
         return []
-    seen = {id(each) for each in _reachable([*leaves, *_free_values(function)])}
+    seen = {id(each) for each in _reachable([*leaves, *_outer_values(function)])}
     return [value for key, value in nested.items() if key in seen]
 
 
 def _reachable(values: Iterable[Any]) -> Iterator[Any]:
     """Yield the arrays and objects reachable from values, each object once, up to a limit."""
     pending, seen = deque(values), set[int]()
-    while pending and len(seen) < _MAX_VISITED_BEFORE:
+    while pending and len(seen) < _MAX_VISITED_FOR_ALIASES:
         holder = pending.popleft()
         if type(holder) is np.ndarray:
             yield holder
-        elif id(holder) not in seen and not issubclass(type(holder), _WITHOUT_PARTS):
+        elif id(holder) not in seen and not issubclass(type(holder), _TYPES_WITHOUT_PARTS):
             seen.add(id(holder))
             yield holder
             pending.extend(value for value, _ in _parts(holder))
@@ -88,15 +92,17 @@ def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:
             nested[id(value)] = value
         if kind in (list, dict) or isinstance(value, tuple):
             leaves += _leaves(value.values() if kind is dict else value, nested)
-        elif not issubclass(kind, _WITHOUT_PARTS):
+        elif not issubclass(kind, _TYPES_WITHOUT_PARTS):
             leaves.append(value)
     return leaves
 
 
-def _free_values(function: Any) -> list[Any]:
-    """Return the values of a function's free variables."""
+def _outer_values(function: Any) -> list[Any]:
+    """Return the values of a function's closure and globals that it names; another callable itself."""
     return (
-        [value for value, _ in _free_variables_of(function)] if type(function) is FunctionType else [function]
+        [value for value, _ in _outer_variables_of(function)]
+        if type(function) is FunctionType
+        else [function]
     )
 
 
@@ -130,7 +136,7 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
             return
     elif isinstance(holder, FunctionType):
         yield from ((part, None) for part in (holder.__defaults__, holder.__kwdefaults__))
-        yield from _free_variables_of(holder)
+        yield from _outer_variables_of(holder)
     elif isinstance(holder, MethodType):
         yield from ((holder.__self__, None), (holder.__func__, None))
     elif isinstance(holder, partial):
@@ -148,9 +154,9 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
                     yield getattr(holder, name), partial(object.__setattr__, holder, name)
 
 
-def _free_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
-    """Yield the values of a function's free variables, each with a function that replaces it."""
-    if (function.__module__ or "").partition(".")[0] in _OUTSIDE:
+def _outer_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
+    """Yield the values of a function's closure and globals that it names, each with its replacer."""
+    if (function.__module__ or "").partition(".")[0] in _SKIPPED_PACKAGES:
         return
     for cell in function.__closure__ or ():
         yield from _parts(cell)

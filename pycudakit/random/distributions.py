@@ -324,10 +324,10 @@ class Distributions(GeneratorBase):
                 "multivariate_normal",
                 lambda g: g.multivariate_normal(mean, cov, size, check_valid, tol, method=method),
             )
-        centre, covariance, shape = multivariate.checked(mean, cov, size, method)
+        centre, covariance, shape = multivariate.checked_arguments(mean, cov, size, method)
         factor = multivariate.factor_of(covariance, check_valid, tol, method)
         normals = self.standard_normal(shape).reshape(-1, len(centre))
-        return multivariate.combined(normals, factor, centre).reshape(shape)
+        return multivariate.from_normals(normals, factor, centre).reshape(shape)
 
     # ---- Integers -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The multivariate normal distribution: argument checks, factor of the covariance, and product."""
+"""The multivariate normal distribution: argument checks, factor of the covariance, and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _METHODS = {"eigh", "svd", "cholesky"}
 _NOT_VALID = "covariance is not symmetric positive-semidefinite."
 
 
-def checked(mean: Any, cov: Any, size: Any, method: str) -> tuple[Array, Array, tuple[int, ...]]:
+def checked_arguments(mean: Any, cov: Any, size: Any, method: str) -> tuple[Array, Array, tuple[int, ...]]:
     """Return the mean, the covariance and the shape of the result; raise NumPy's errors."""
     if method not in _METHODS:
         raise ValueError("method must be one of {'eigh', 'svd', 'cholesky'}")
@@ -28,8 +28,8 @@ def checked(mean: Any, cov: Any, size: Any, method: str) -> tuple[Array, Array, 
         raise ValueError("cov must be 2 dimensional and square")
     if len(centre) != len(covariance):
         raise ValueError("mean and cov must have same length")
-    vectors = () if size is None else shape_of(size)
-    return centre, covariance.astype(FLOAT64), (*vectors, len(centre))
+    outer_shape = () if size is None else shape_of(size)
+    return centre, covariance.astype(FLOAT64), (*outer_shape, len(centre))
 
 
 def factor_of(cov: Array, check_valid: str, tol: float, method: str) -> Array:
@@ -37,29 +37,29 @@ def factor_of(cov: Array, check_valid: str, tol: float, method: str) -> Array:
     if method == "cholesky":
         return np.linalg.cholesky(cov)
     if method == "svd":
-        vectors, spreads, right = np.linalg.svd(cov)
+        vectors, values, right = np.linalg.svd(cov)
     else:
-        spreads, vectors = np.linalg.eigh(cov)
+        values, vectors = np.linalg.eigh(cov)
     if check_valid != "ignore":
         if check_valid not in ("warn", "raise"):
             raise ValueError("check_valid must equal 'warn', 'raise', or 'ignore'")
         if method == "svd":
-            is_valid = np.allclose(np.dot(right.T * spreads, right), cov, rtol=tol, atol=tol)
+            is_valid = np.allclose(np.dot(right.T * values, right), cov, rtol=tol, atol=tol)
         else:
-            is_valid = not np.any(spreads < -tol)
+            is_valid = not np.any(values < -tol)
         if not is_valid and check_valid == "raise":
             raise ValueError(_NOT_VALID)
         if not is_valid:
             warnings.warn(_NOT_VALID, RuntimeWarning, stacklevel=caller_stacklevel())
-    factor: Array = vectors * np.sqrt(abs(spreads))
+    factor: Array = vectors * np.sqrt(abs(values))
     return factor
 
 
-def combined(normals: Array, factor: Array, mean: Array) -> Array:
-    """Multiply rows by the factor, and add the mean.
+def from_normals(normals: Array, factor: Array, mean: Array) -> Array:
+    """Multiply rows of standard normal numbers by the transposed factor, and add the mean.
 
-    `numpy.einsum` adds the products in order, so that a row's bits do not depend on the number of rows, as
-    they would with a BLAS.
+    `numpy.einsum` adds the products in order, so a row's bits do not depend on the number of rows. With a
+    BLAS they would.
     """
     result: Array = np.einsum("ik,kj->ij", normals, np.ascontiguousarray(factor.T))
     result += mean

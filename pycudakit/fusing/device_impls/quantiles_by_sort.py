@@ -1,4 +1,9 @@
-"""Median and quantiles on device arrays by a full row sort, without host synchronization."""
+"""Median and quantiles on device arrays, by sorting the rows on the device.
+
+The host waits for the device in two cases, both of which ignore NaN: to warn of rows of only NaN, unless
+calls are asynchronous; and to see whether the first row is one, if the levels have another dtype than the
+rows.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,12 @@ from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
 
 _MAX_LEVELS = 32  # quantile levels, each of which is a few kernels
-_MAX_ELEMENTS = 1 << 30  # sorted at once
+_MAX_ELEMENTS = 1 << 30  # of all rows, which are sorted at once
 _MEMORY_FACTOR = 4  # memory needed, in sizes of the rows
 
 
 def row_quantiles(trace: Trace, name: str, rows: Tracer, q: Any, method: str) -> Any:
-    """Return a function's order statistics along the last axis; several levels are stacked first.
+    """Return a function's order statistics along the last axis; several levels become the first axis.
 
     Return NotImplemented if the rows are not device-resident, or the call is not supported by sorting.
     """
@@ -38,22 +43,24 @@ def row_quantiles(trace: Trace, name: str, rows: Tracer, q: Any, method: str) ->
         return NotImplemented  # NumPy lays out the quantiles of a row next to each other
     if name.endswith("percentile"):
         levels = np.asarray(np.true_divide(levels, 100))
-    points: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")
-    are_plain = levels.ndim <= 2 and method in points.METHODS and points.quantile_is_valid(levels)
+    interpolation: Any = importlib.import_module("pycudakit._families.select.quantile_interpolation")
+    are_valid = (
+        levels.ndim <= 2 and method in interpolation.METHODS and interpolation.quantile_is_valid(levels)
+    )
     # For one row, NumPy returns NaN in the dtype of the row, whatever that of `q` is.
     has_two_types = levels.ndim == 0 and rows.ndim == 1 and rows.dtype != levels.dtype
     is_weak = type(q) in (int, float)
-    if not are_plain or (has_two_types and not is_weak):
+    if not are_valid or (has_two_types and not is_weak):
         return NotImplemented
     if (
         rows.dtype == BOOL
-        and points.QuantileInterpolation(rows.shape[-1], levels, method, False).gamma is not None
+        and interpolation.QuantileInterpolation(rows.shape[-1], levels, method, False).gamma is not None
     ):
         return NotImplemented  # bools cannot be subtracted, so not interpolated
     sorted_rows = _SortedRows(trace, name, rows)
     if sorted_rows.skips_nan and levels.dtype != FLOAT64:
         return NotImplemented
-    return sorted_rows.quantiles(points, levels, method, is_weak)
+    return sorted_rows.quantiles(interpolation, levels, method, is_weak)
 
 
 class _SortedRows:
@@ -65,9 +72,8 @@ class _SortedRows:
         self._floating = rows.dtype.kind == "f"
         self._count = rows.shape[-1]
         self._is_one = rows.ndim == 1
-        rows = (
-            rows.reshape(1, -1) if self._is_one else rows
-        )  # a 1-d array would give 0-d elements, which are read on the host
+        # An element of a 1-d array would be 0-d, and the host would read it.
+        rows = rows.reshape(1, -1) if self._is_one else rows
         self._ordered: Any = trace.call(np.sort, (rows,), {})
         self.skips_nan = name.startswith("nan") and self._floating
         if self.skips_nan:
@@ -95,7 +101,7 @@ class _SortedRows:
         return result.reshape((*level_shape, *rest))
 
     def median(self) -> Any:
-        result = self._median_of_numbers() if self.skips_nan else self._median_of_all()
+        result = self._median_without_nan() if self.skips_nan else self._median_of_all()
         return self._shaped(result, ())
 
     def _median_of_all(self) -> Any:
@@ -107,35 +113,43 @@ class _SortedRows:
     def _mean(self, elements: list[Any]) -> Any:
         """Compute `np.mean` of one or two elements."""
         dtype = self._dtype if self._floating else FLOAT64
-        wide = FLOAT32 if dtype.itemsize == 2 else dtype
-        total = sum((each.astype(wide) for each in elements[1:]), elements[0].astype(wide))
+        sum_dtype = FLOAT32 if dtype.itemsize == 2 else dtype
+        total = sum((each.astype(sum_dtype) for each in elements[1:]), elements[0].astype(sum_dtype))
         return (total / len(elements)).astype(dtype)
 
-    def _median_of_numbers(self) -> Any:
+    def _median_without_nan(self) -> Any:
         valid = self._valid
         last = np.maximum(valid - 1, 0)
         low, high = self._at_row_ranks(last // 2), self._at_row_ranks(np.minimum(valid // 2, last))
-        family: Any = importlib.import_module("pycudakit._families.select.quantiles")
-        if not self._is_one and self._count < family.MASKED_MEDIAN_BELOW:
+        quantiles: Any = importlib.import_module("pycudakit._families.select.quantiles")
+        if (
+            not self._is_one and self._count < quantiles.MASKED_MEDIAN_BELOW
+        ):  # then NumPy adds in the rows' dtype
             result = (low + high) / self._dtype.type(2)
         else:
             result = np.where(valid % 2 == 0, self._mean([low, high]), low)
         return self._or_nan(result, valid == 0)
 
-    def quantiles(self, points: Any, levels: Array, method: str, is_weak: bool) -> Any:
+    def quantiles(self, interpolation: Any, levels: Array, method: str, is_weak: bool) -> Any:
         if self.skips_nan:
-            per_level = [self._level_of_numbers(points, level, method, is_weak) for level in levels.ravel()]
+            per_level = [
+                self._level_without_nan(interpolation, level, method, is_weak) for level in levels.ravel()
+            ]
             if per_level[0].dtype != self._dtype and self._is_first_empty():
                 per_level = [each.astype(self._dtype) for each in per_level]
         else:
             per_level = self._levels(
-                points.QuantileInterpolation(self._count, levels, method, self._floating), is_weak
+                interpolation.QuantileInterpolation(self._count, levels, method, self._floating), is_weak
             )
         stacked = self._trace.call(np.stack, (per_level, 0), {}) if levels.ndim else per_level[0]
         return self._shaped(stacked, levels.shape)
 
     def _is_first_empty(self) -> bool:
-        """Return True if the first row has only NaN: NumPy takes the dtype of all results from the first."""
+        """Return True if the first row has only NaN; this waits for the device.
+
+        NumPy takes the dtype of all results from that of the first row, which is the row's own if it has only
+        NaN.
+        """
         return not self._trace.resolved(self._valid.ravel()[0])
 
     def _levels(self, points: Any, is_weak: bool) -> list[Any]:
@@ -146,14 +160,14 @@ class _SortedRows:
             if points.gamma is not None:
                 gamma = points.gamma.ravel()[i]
                 high = self._at(int(indexes[1][i]))
-                result = _between(result, high, float(gamma) if is_weak else gamma)
+                result = _lerp(result, high, float(gamma) if is_weak else gamma)
             if self._floating:
                 result = self._or_nan(result, np.isnan(self._at(self._count - 1)))
             results.append(result)
         return results
 
-    def _level_of_numbers(self, points: Any, level: Any, method: str, is_weak: bool) -> Any:
-        indexes, gamma = points.neighbour_indexes(self._valid, level, method, self._floating)
+    def _level_without_nan(self, interpolation: Any, level: Any, method: str, is_weak: bool) -> Any:
+        indexes, gamma = interpolation.neighbour_indexes(self._valid, level, method, self._floating)
         low, *high = (
             self._at_row_ranks(np.where(index < 0, index + self._valid, index)) for index in indexes
         )
@@ -167,6 +181,7 @@ class _SortedRows:
         return self._or_nan(result, self._valid == 0)
 
 
-def _between(low: Any, high: Any, gamma: Any) -> Any:
+def _lerp(low: Any, high: Any, gamma: Any) -> Any:
+    """Interpolate linearly, by the arithmetic of NumPy's `_lerp`."""
     difference = high - low
     return high - difference * (1 - gamma) if gamma >= 0.5 else low + difference * gamma

@@ -96,7 +96,7 @@ def multivariate_normal(
 ) -> Any:
     """Draw normal vectors: standard normals times a factor of the covariance, which NumPy computes."""
     mean, cov, size = trace.resolved((mean, cov, size))
-    centre, covariance, shape = multivariate.checked(mean, cov, size, method)
+    centre, covariance, shape = multivariate.checked_arguments(mean, cov, size, method)
     if 0 in shape:
         return NotImplemented
     factor = multivariate.factor_of(covariance, check_valid, trace.resolved(tol), method)

@@ -59,6 +59,8 @@ class WrappedSource:
         The members' names of each struct that a parameter has, a member's struct first.
     headers
         The headers of the user that it includes.
+    declared
+        All that the source declares, which launches are read by.
     """
 
     text: str

@@ -1,14 +1,24 @@
 """Races in shared memory, which checked kernels name: the variable, the index and both threads."""
 
+import os
 import re
 
 import numpy as np
 import pytest
 from helpers.user_kernels import module
 
+import pycudakit as pk
 from pycudakit import In, Out, errors
 
 pytestmark = pytest.mark.cpu
+
+
+@pytest.fixture(autouse=True)
+def _on_cpu():
+    """Run on the CPU engine where there is a GPU, too: a GPU does not detect races."""
+    with pk.engine("cpu"):
+        yield
+
 
 DECLARED = "__shared__ int s[64]; int t = threadIdx.x;"
 
@@ -96,3 +106,23 @@ def test_blocks_do_not_race_with_each_other():
     out = np.zeros(1, np.int32)
     module(source, debug=True).get_function("k")(Out(out), block=(8, 1, 1), grid=(8, 1))
     assert out[0] == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the compiler is a shell script")
+def test_a_compiler_that_reports_no_accesses_is_refused(tmp_path, monkeypatch):
+    script = tmp_path / "deaf-c++"
+    script.write_text(
+        '#!/bin/sh\nfor word; do shift; case $word in *-fsanitize=*) ;; *) set -- "$@" "$word";; esac; done\n'
+        f'exec {os.environ.get("CXX") or "c++"} "$@"\n'
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    source = "__global__ void k(int *x) { x[threadIdx.x] = 1; }"
+    with pytest.raises(
+        errors.CompileError,
+        match=r"debug=True checks each access.*deaf-c\+\+ does not report accesses.*set CXX",
+    ):
+        pk.SourceModule(source, debug=True)
+    x = np.zeros(32, np.int32)
+    pk.SourceModule(source).get_function("k")(pk.InOut(x), block=(32, 1, 1))
+    np.testing.assert_array_equal(x, 1)

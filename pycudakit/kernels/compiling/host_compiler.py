@@ -294,14 +294,27 @@ def _kind(compiler: tuple[str, ...]) -> str:
 
 
 def _checks(source: Source, compiler: tuple[str, ...]) -> list[str]:
-    """Return the options for checked accesses; compilers for macOS have none."""
+    """Return the options for checked accesses; compilers for macOS have none.
+
+    Raises
+    ------
+    CompileError
+        The compiler calls no function before accesses.
+    """
     if sys.platform == "darwin":
         return []
     kind = _kind(compiler)
     every_access = (*_VOLATILE[kind], "-DPK_VOLATILE")
     # AddressSanitizer leaves out a write after a read of the same value, and ThreadSanitizer memcpy().
     has_copies = re.search(r"\bmem(?:cpy|move|set)\b|#[ \t]*include", source.text) is not None
-    return [*every_access] if not has_copies and _accepts(compiler, every_access) else _CHECKS[kind]
+    if not has_copies and _reports_accesses(compiler, every_access):
+        return [*every_access]
+    if _reports_accesses(compiler, tuple(_CHECKS[kind])):
+        return _CHECKS[kind]
+    raise errors.CompileError(
+        f"debug=True checks each access to memory, and {compiler[0]} does not report accesses by "
+        f"{_CHECKS[kind][0]}: set CXX to GCC or Clang, or drop debug=True"
+    )
 
 
 def volatile_options(source: Source) -> list[str]:
@@ -316,7 +329,7 @@ def volatile_options(source: Source) -> list[str]:
         return []
     compiler = tuple(_compiler())
     options = [*_VOLATILE[_kind(compiler)], "-DPK_VOLATILE"]
-    if _accepts(compiler, tuple(options)):
+    if _reports_accesses(compiler, tuple(options)):
         return options
     if not cuda_to_cpp.has_shared(source):
         return []
@@ -327,14 +340,35 @@ def volatile_options(source: Source) -> list[str]:
     )
 
 
+_PROBE = """
+int read(int *x) { return *x; }
+void write(int *x) { *x = 1; }
+int volatile_read(volatile int *x) { return *x; }
+void volatile_write(volatile int *x) { *x = 1; }
+"""
+# The calls that _PROBE becomes, which the functions of the headers answer.
+_CALLS = {
+    "-fsanitize=thread": tuple(
+        f"__tsan_{access}4" for access in ("read", "write", "volatile_read", "volatile_write")
+    ),
+    "-fsanitize=kernel-address": ("__asan_load4_noabort", "__asan_store4_noabort"),
+}
+
+
 @functools.lru_cache(maxsize=8)
-def _accepts(compiler: tuple[str, ...], options: tuple[str, ...]) -> bool:
-    """Return True if a compiler takes these options."""
-    command = [*compiler, *options, "-x", "c++", "-S", "-o", os.devnull, os.devnull]
-    try:
-        return _output(command, None).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+def _reports_accesses(compiler: tuple[str, ...], options: tuple[str, ...]) -> bool:
+    """Return True if a compiler with these options calls a function before each access."""
+    with temporary_folder("a probe of the compiler") as directory:
+        probe, assembly = (Path(directory) / f"probe.{end}" for end in ("cpp", "s"))
+        probe.write_text(_PROBE, encoding="utf-8")
+        command = [*compiler, *options, "-O1", "-S", str(probe), "-o", str(assembly)]
+        try:
+            if _output(command, directory).returncode != 0:
+                return False
+            called = set(re.findall(r"__[at]san_\w+", assembly.read_text(encoding="utf-8", errors="replace")))
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+    return called.issuperset(_CALLS[options[0]])
 
 
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:

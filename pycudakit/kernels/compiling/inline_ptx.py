@@ -29,10 +29,12 @@ def translated(text: str) -> str:
     """Replace the `asm` statements of a source by C++; line numbers are unchanged."""
     plain = blanked(text)
     parts: list[str] = []
-    done = 0
+    done = counted = open_braces = 0
     for match in _ASM.finditer(plain):
-        at_file_scope = plain.count("{", 0, match.start()) == plain.count("}", 0, match.start())
-        if match.start() < done or at_file_scope:  # which is the host assembler's
+        between = counted, match.start()
+        open_braces += plain.count("{", *between) - plain.count("}", *between)
+        counted = match.start()
+        if match.start() < done or open_braces == 0:  # at file scope, it is the host assembler's
             continue
         end = _closing(plain, match.end() - 1)
         replaced = text[match.start() : end + 1]

@@ -8,8 +8,7 @@
 
 namespace pk::kernels {
 
-static constexpr int64_t YIELD_EVERY = 512;       // switches between threads
-static constexpr int64_t YIELD_EVERY_END = 8;     // threads that end
+static constexpr int YIELD_EVERY_END = 8;         // threads that end, if nothing interrupts them
 static constexpr int64_t TURNS_OF_A_WARP = 2048;  // switches within a warp before another has a chance
 // The longest block that may run as a loop, which cannot be cancelled within a block.
 static constexpr std::chrono::milliseconds QUICK(5);
@@ -32,6 +31,7 @@ void BlockExecutor::begin(const Launch &launch) {
         service_context_.context.block[d] = uint32_t(launch.shape.block[d]);
     }
     threads_.resize(size_t(size_));
+    states_.resize(size_t(size_));
     warps_.resize(size_t(size_ + PK_WARP - 1) / PK_WARP);
     variables_.clear();
     pages_.fill(0);
@@ -75,10 +75,12 @@ void BlockExecutor::run_block(int64_t block) {
     const auto *grid = launch_->shape.grid;
     const int64_t place[] = {block % grid[0], block / grid[0] % grid[1], block / grid[0] / grid[1]};
     std::copy(place, place + 3, service_context_.context.block_index);
-    std::fill(threads_.begin(), threads_.end(), Thread{State::READY, -1, 0, 0});
+    std::fill(threads_.begin(), threads_.end(), Thread{-1, 0, 0});
+    std::fill(states_.begin(), states_.end(), State::READY);
     std::fill(warps_.begin(), warps_.end(), Warp{~0u, 0, 0, 0, 0, false});
     if (size_ % PK_WARP != 0) warps_.back().ready = (1u << size_ % PK_WARP) - 1;
     done_ = arrived_ = counting_ = 0;
+    between_callbacks_ = (launch_->checked || !is_preempted_ ? YIELD_EVERY_END : YIELD_EVERY) - 1;
     if (launch_->checked) {
         began_ = Clock::now();
         races_.begin();
@@ -130,17 +132,20 @@ void BlockExecutor::interrupted(uint64_t at) {
 }
 
 int BlockExecutor::take_fiber() {
-    if (idle_.empty()) {
-        const int had = fibers_.count(), most = std::max(had + 1, size_);
-        if (had != 0) wait_for_stacks();
-        const int count = std::min(most, std::max(1, 4 * had));
-        idle_.reserve(size_t(count));  // space for all, so that pushing cannot fail
-        fibers_.make(count);
-        for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
-    }
+    if (idle_.empty()) make_fibers();
     const int fiber = idle_.back();
     idle_.pop_back();
+    if (!idle_.empty()) fibers_.prefetch(idle_.back());
     return fiber;
+}
+
+void BlockExecutor::make_fibers() {
+    const int had = fibers_.count(), most = std::max(had + 1, size_);
+    if (had != 0) wait_for_stacks();
+    const int count = std::min(most, std::max(1, 4 * had));
+    idle_.reserve(size_t(count));  // space for all, so that pushing cannot fail
+    fibers_.make(count);
+    for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
 }
 
 // Called on a fiber: waits while kernels of other threads have too many stacks. If all kernels wait for each
@@ -161,6 +166,30 @@ void BlockExecutor::wait_for_stacks() {
 void BlockExecutor::base() {
     Fibers::on_entry();
     running->fiber_main();
+}
+
+// Called when the current thread has returned. This fiber takes the next thread that has not begun, or
+// becomes idle.
+__attribute__((always_inline)) inline void BlockExecutor::finish() {
+    if (launch_->checked) check_last_write();
+    set_state(current_, State::DONE);
+    ++done_;
+    if (is_due() || (done_ & between_callbacks_) == 0) yield_for_callback();
+    warps_[size_t(current_ / PK_WARP)].done |= 1u << current_ % PK_WARP;
+    complete_without(current_);
+    if (done_ == size_) {
+        if (launch_->checked) check_barrier();
+        idle_.push_back(fiber_);
+        fibers_.yield_to_scheduler(fiber_);
+        return;
+    }
+    const int thread = choose();
+    if (threads_[size_t(thread)].fiber < 0) {
+        current_ = thread;
+    } else {
+        idle_.push_back(fiber_);
+        change_to(thread);
+    }
 }
 
 void BlockExecutor::fiber_main() {
@@ -196,18 +225,8 @@ void BlockExecutor::cancel_fiber() {
 
 void BlockExecutor::stop(const std::string &why) { fail(PK_DEVICE_ERROR, launch_->name + ": " + why); }
 
-void BlockExecutor::set_state(int thread, State state) {
-    uint32_t &ready = warps_[size_t(thread / PK_WARP)].ready;
-    const uint32_t bit = 1u << thread % PK_WARP;
-    threads_[size_t(thread)].state = state;
-    ready = state == State::READY ? ready | bit : ready & ~bit;
-}
-
-// The next ready thread after the current one, round robin; -1 if there is none.
-int BlockExecutor::next() const {
+int BlockExecutor::next_of_other_warps() const {
     const int warps = int(warps_.size()), own = current_ / PK_WARP;
-    const uint32_t later = warps_[size_t(own)].ready & ~((2u << current_ % PK_WARP) - 1);
-    if (later != 0) return own * PK_WARP + __builtin_ctz(later);
     for (int i = 1; i <= warps; ++i) {
         const int warp = own + i < warps ? own + i : own + i - warps;
         const uint32_t ready = warps_[size_t(warp)].ready;
@@ -224,54 +243,19 @@ int BlockExecutor::next_in_warp() const {
     return ready == 0 ? next() : own * PK_WARP + __builtin_ctz(later != 0 ? later : ready);
 }
 
-// The thread to run now that the current one waits or has returned.
-int BlockExecutor::choose(bool in_warp) {
+// As choose(), but mostly from the current thread's warp.
+int BlockExecutor::choose_in_warp() {
     const int warp = current_ / PK_WARP;
     if (warps_[size_t(warp)].ready == 0) end_turn(warp);
-    int thread = in_warp && ++turns_ % TURNS_OF_A_WARP != 0 ? next_in_warp() : next();
-    if (thread < 0 && wake_active()) thread = next();
+    const int thread = ++turns_ % TURNS_OF_A_WARP != 0 ? next_in_warp() : next();
+    return thread >= 0 ? thread : choose_active();
+}
+
+// Called when no thread is ready.
+int BlockExecutor::choose_active() {
+    const int thread = wake_active() ? next() : -1;
     if (thread < 0) stop(stuck());
     return thread;
-}
-
-void BlockExecutor::change_to(int thread) {
-    const int from = fiber_;
-    current_ = thread;
-    fiber_ = threads_[size_t(thread)].fiber;
-    fibers_.change(from, fiber_);
-}
-
-// Suspends the current thread, and runs others until it is ready.
-void BlockExecutor::suspend(bool in_warp) {
-    if (++switches_ % YIELD_EVERY == 0) yield_for_callback();
-    const int thread = choose(in_warp);
-    if (thread == current_) return;
-    if (threads_[size_t(thread)].fiber < 0) threads_[size_t(thread)].fiber = take_fiber();
-    threads_[size_t(current_)].fiber = fiber_;
-    change_to(thread);
-}
-
-// Called when the current thread has returned. This fiber takes the next thread that has not begun, or
-// becomes idle.
-void BlockExecutor::finish() {
-    if (launch_->checked) check_last_write();
-    set_state(current_, State::DONE);
-    if (++done_ % YIELD_EVERY_END == 0) yield_for_callback();
-    warps_[size_t(current_ / PK_WARP)].done |= 1u << current_ % PK_WARP;
-    complete_without(current_);
-    if (done_ == size_) {
-        if (launch_->checked) check_barrier();
-        idle_.push_back(fiber_);
-        fibers_.yield_to_scheduler(fiber_);
-        return;
-    }
-    const int thread = choose(false);
-    if (threads_[size_t(thread)].fiber < 0) {
-        current_ = thread;
-    } else {
-        idle_.push_back(fiber_);
-        change_to(thread);
-    }
 }
 
 }  // namespace pk::kernels

@@ -64,6 +64,7 @@ class BlockExecutor {
     void interrupted(uint64_t at);
     bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
     bool is_due() const { return due_.load(std::memory_order_relaxed); }
+    void set_preempted(bool preempted) { is_preempted_ = preempted; }
 
     int64_t stacks = 0;  // how many it has reserved, see worker_pool.h
 
@@ -71,7 +72,6 @@ class BlockExecutor {
     enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, TURN, SPIN, DONE };
 
     struct Thread {
-        State state;
         int fiber;  // -1: it has not begun
         int32_t line;
         uint32_t lanes;  // the lanes that came to the same line
@@ -100,6 +100,8 @@ class BlockExecutor {
         BlockExecutor *worker;
     };
 
+    static constexpr int YIELD_EVERY = 512;  // switches between threads
+
     template <class Body>
     static auto serve(pk_context *context, Body &&body);
     static const pk_services SERVICES;
@@ -110,20 +112,26 @@ class BlockExecutor {
     void run_block(int64_t block);
     void resume(int fiber);
     void change_to(int thread);
-    void suspend(bool in_warp = false);
+    void suspend();
+    void suspend_for(int thread);
     void set_state(int thread, State state);
     void yield_for_callback();
     void finish();
     int next() const;
+    int next_of_other_warps() const;
     int next_in_warp() const;
-    int choose(bool in_warp);
+    int choose();
+    int choose_in_warp();
+    int choose_active();
     int take_fiber();
+    void make_fibers();
     void wait_for_stacks();
     [[noreturn]] void cancel_fiber();
     [[noreturn]] void stop(const std::string &why);
 
     void complete_barrier();
-    void resume_in_order();
+    void check_same_barrier();
+    int first_ready() const;
     void complete(WarpExchange &record);
     void complete_without(int thread);
     WarpExchange &exchange_of(int32_t operation, uint32_t mask);
@@ -157,6 +165,7 @@ class BlockExecutor {
     Fibers fibers_;
     std::vector<int> idle_;
     std::vector<Thread> threads_;
+    std::vector<State> states_;
     std::vector<Warp> warps_;
     std::vector<WarpExchange> exchanges_;
     std::vector<char> shared_;
@@ -176,8 +185,56 @@ class BlockExecutor {
     bool yields_for_callback_ = false;  // the scheduler is to call the progress callback
     std::atomic<bool> inside_{false};   // the thread is inside the kernel
     std::atomic<bool> due_{false};      // a call of the progress callback is due
+    bool is_preempted_ = false;         // interrupted() is called periodically
+    int between_callbacks_ = 0;         // a power of two less 1: yields after so many threads that end
     Clock::time_point began_{};
     std::exception_ptr failure_;
 };
+
+// ---- Switches between threads, in line where threads wait ----
+
+inline void BlockExecutor::set_state(int thread, State state) {
+    uint32_t &ready = warps_[size_t(thread / PK_WARP)].ready;
+    const uint32_t bit = 1u << thread % PK_WARP;
+    states_[size_t(thread)] = state;
+    ready = state == State::READY ? ready | bit : ready & ~bit;
+}
+
+// The next ready thread after the current one, round robin; -1 if there is none.
+inline int BlockExecutor::next() const {
+    const int own = current_ / PK_WARP;
+    const uint32_t later = warps_[size_t(own)].ready & ~((2u << current_ % PK_WARP) - 1);
+    return later != 0 ? own * PK_WARP + __builtin_ctz(later) : next_of_other_warps();
+}
+
+// The thread to run now that the current one waits or has returned.
+inline int BlockExecutor::choose() {
+    const int warp = current_ / PK_WARP;
+    if (warps_[size_t(warp)].ready == 0) end_turn(warp);
+    const int thread = next();
+    return thread >= 0 ? thread : choose_active();
+}
+
+inline void BlockExecutor::change_to(int thread) {
+    const int from = fiber_, after = thread + 1;
+    current_ = thread;
+    fiber_ = threads_[size_t(thread)].fiber;
+    if (after < size_ && threads_[size_t(after)].fiber >= 0) fibers_.prefetch(threads_[size_t(after)].fiber);
+    fibers_.change(from, fiber_);
+}
+
+// Switches from the current thread, which waits, to another.
+inline void BlockExecutor::suspend_for(int thread) {
+    if (thread == current_) return;
+    if (threads_[size_t(thread)].fiber < 0) threads_[size_t(thread)].fiber = take_fiber();
+    threads_[size_t(current_)].fiber = fiber_;
+    change_to(thread);
+}
+
+// Suspends the current thread, and runs others until it is ready.
+inline void BlockExecutor::suspend() {
+    if (++switches_ % YIELD_EVERY == 0) yield_for_callback();
+    suspend_for(choose());
+}
 
 }  // namespace pk::kernels

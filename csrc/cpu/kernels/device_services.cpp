@@ -30,39 +30,35 @@ int32_t BlockExecutor::barrier(int32_t line, int32_t value) {
     counting_ += value != 0;
     if (arrived_ + done_ == size_) {
         complete_barrier();
-        resume_in_order();
+        suspend_for(first_ready());  // those before this thread go on first
     } else {
         suspend();
     }
     return counted_;
 }
 
+// Called when all threads are at a barrier or have returned.
 void BlockExecutor::complete_barrier() {
-    const Thread *first = nullptr;
-    for (Thread &thread : threads_) {
-        if (thread.state != State::BARRIER) continue;
-        if (first == nullptr) first = &thread;
-        if (launch_->checked && (done_ != 0 || thread.line != first->line)) stop(stuck());
-    }
-    for (int i = 0; i < size_; ++i) {
-        if (threads_[size_t(i)].state == State::BARRIER) set_state(i, State::READY);
-    }
+    if (launch_->checked) check_same_barrier();
+    std::replace(states_.begin(), states_.end(), State::BARRIER, State::READY);
+    for (Warp &warp : warps_) warp.ready = ~warp.done;
+    if (size_ % PK_WARP != 0) warps_.back().ready &= (1u << size_ % PK_WARP) - 1;
     if (launch_->checked) check_barrier();
     counted_ = counting_;
     arrived_ = counting_ = 0;
 }
 
-// Called by the last thread at a barrier, which lets those before it go on first.
-void BlockExecutor::resume_in_order() {
-    int first = 0;
-    for (size_t i = 0; i < warps_.size(); ++i) {
-        if (warps_[i].ready == 0) continue;
-        first = int(i) * PK_WARP + __builtin_ctz(warps_[i].ready);
-        break;
+// Stops if threads have returned, or wait in different lines.
+void BlockExecutor::check_same_barrier() {
+    for (const Thread &thread : threads_) {
+        if (done_ != 0 || thread.line != threads_[0].line) stop(stuck());
     }
-    if (first == current_) return;
-    threads_[size_t(current_)].fiber = fiber_;
-    change_to(first);
+}
+
+int BlockExecutor::first_ready() const {
+    size_t warp = 0;
+    while (warps_[warp].ready == 0) ++warp;
+    return int(warp) * PK_WARP + __builtin_ctz(warps_[warp].ready);
 }
 
 BlockExecutor::WarpExchange &BlockExecutor::exchange_of(int32_t operation, uint32_t mask) {
@@ -149,12 +145,12 @@ uint32_t BlockExecutor::active(int32_t line) {
 // Called when no thread is ready: the active lanes of a warp are those that wait in the same line.
 bool BlockExecutor::wake_active() {
     int first = 0;
-    while (first < size_ && threads_[size_t(first)].state != State::ACTIVE) ++first;
+    while (first < size_ && states_[size_t(first)] != State::ACTIVE) ++first;
     if (first == size_) return false;
     const int begin = first / PK_WARP * PK_WARP, end = std::min(size_, begin + PK_WARP);
     const int32_t line = threads_[size_t(first)].line;
     auto belongs = [&](int i) {
-        return threads_[size_t(i)].state == State::ACTIVE && threads_[size_t(i)].line == line;
+        return states_[size_t(i)] == State::ACTIVE && threads_[size_t(i)].line == line;
     };
     uint32_t lanes = 0;
     for (int i = begin; i < end; ++i) lanes |= uint32_t(belongs(i)) << (i - begin);
@@ -175,7 +171,8 @@ void BlockExecutor::turn(int32_t spins) {
     Warp &warp = warps_[size_t(current_ / PK_WARP)];
     (spins != 0 ? warp.spin : warp.turn) |= 1u << current_ % PK_WARP;
     set_state(current_, spins != 0 ? State::SPIN : State::TURN);
-    suspend(spins == 0);
+    if (++switches_ % YIELD_EVERY == 0) yield_for_callback();
+    suspend_for(spins == 0 ? choose_in_warp() : choose());
 }
 
 // Called when no lane of the warp is ready. Lanes that spin go on first: a lane that has read the same value
@@ -320,14 +317,15 @@ std::string BlockExecutor::stuck() const {
     std::vector<std::pair<State, int32_t>> seen;
     for (int i = 0; i < size_ && seen.size() < 4; ++i) {
         const Thread &thread = threads_[size_t(i)];
-        const std::pair<State, int32_t> kind(thread.state, thread.state == State::DONE ? 0 : thread.line);
-        if (thread.state == State::READY || std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
+        const State state = states_[size_t(i)];
+        const std::pair<State, int32_t> kind(state, state == State::DONE ? 0 : thread.line);
+        if (state == State::READY || std::find(seen.begin(), seen.end(), kind) != seen.end()) continue;
         seen.push_back(kind);
         const std::string line = "line " + std::to_string(thread.line);
         text += (text.empty() ? ": " : "; ") + thread_name(i);
-        text += thread.state == State::DONE      ? " has returned"
-                : thread.state == State::BARRIER ? " waits at the barrier in " + line
-                                                 : " waits for lanes of its warp in " + line;
+        text += state == State::DONE      ? " has returned"
+                : state == State::BARRIER ? " waits at the barrier in " + line
+                                          : " waits for lanes of its warp in " + line;
     }
     return "its threads wait for each other in divergent code, in " + block_name() + text;
 }

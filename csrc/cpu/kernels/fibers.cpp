@@ -6,14 +6,6 @@
 #include <fstream>
 #include <new>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define PK_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define PK_ASAN 1
-#endif
-#endif
-
 #if defined(PK_ASAN)
 #include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
@@ -22,7 +14,7 @@
 #endif
 
 // Saves the callee-saved registers, and continues where the other stack was left in the same way.
-#if !defined(PK_UCONTEXT)
+#if !defined(PK_UCONTEXT) && !defined(PK_SWITCH_BY_JUMP)
 extern "C" __attribute__((visibility("hidden"))) void pk_switch_stacks(void **from, void *to);
 
 #if defined(__APPLE__)
@@ -152,7 +144,12 @@ void Fibers::reset(int fiber) {
 #else
     // Stacks begin at different offsets in a page, or they would compete for the same cache lines.
     char *const start = top - 64 - 192 * size_t(fiber % 20);
-#if defined(__x86_64__)
+#if defined(PK_SWITCH_BY_JUMP)
+    // As after a call: the stack pointer is 8 below a multiple of 16 when the base begins.
+    void **words = reinterpret_cast<void **>(start) - 2;
+    words[0] = reinterpret_cast<void *>(base_);
+    words[1] = nullptr;
+#elif defined(__x86_64__)
     // As after a call: the stack pointer is 8 below a multiple of 16 when the base begins.
     void **words = reinterpret_cast<void **>(start) - (SAVED_WORDS + 2);
     std::fill(words, words + SAVED_WORDS + 2, nullptr);
@@ -181,6 +178,7 @@ void Fibers::on_entry() {
 #endif
 }
 
+#if !defined(PK_SWITCH_BY_JUMP)
 void Fibers::change(FiberContext &from, FiberContext &to) {
 #if defined(PK_ASAN)
     void *fake = nullptr;
@@ -197,5 +195,6 @@ void Fibers::change(FiberContext &from, FiberContext &to) {
     __sanitizer_finish_switch_fiber(fake, &before.bottom, &before.bytes);
 #endif
 }
+#endif
 
 }  // namespace pk::kernels

@@ -189,11 +189,13 @@ PreemptionScope::PreemptionScope(BlockExecutor &worker) : worker_(worker) {
     if (watchdog->signal() == 0) return;
     unblock_signal(watchdog->signal());
     watchdog->add(worker);
+    worker.set_preempted(true);
 }
 
 PreemptionScope::~PreemptionScope() {
     const std::lock_guard<std::mutex> lock(mutex);
     if (watchdog != nullptr) watchdog->remove(worker_);
+    worker_.set_preempted(false);
 }
 
 #endif

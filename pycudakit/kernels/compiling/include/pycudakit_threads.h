@@ -217,7 +217,8 @@ struct pk_entry<kernel> {
         const uint32_t *block = context->block_index;
         blockIdx = {block[0], block[1], block[2]};
         const uint32_t index = uint32_t(thread), width = blockDim.x, height = blockDim.y;
-        threadIdx = {index % width, index / width % height, index / width / height};
+        threadIdx = index < width ? uint3{index, 0, 0}  // divisions take longer than starting a thread
+                                  : uint3{index % width, index / width % height, index / width / height};
         int i = 0;
         (void)i, (void)arguments;
         One{pk_argument<P>(arguments[i++])...};

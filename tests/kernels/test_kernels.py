@@ -127,6 +127,18 @@ def test_launch(engine, add, n):
     assert pk.last_call().engine == engine
 
 
+def test_an_index_of_threads_that_wraps(engine):
+    source = """
+    __global__ void last(unsigned *out) {
+        const int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i >= 0x7ffffffe || i < -0x7ffffffe) out[unsigned(i) - 0x7ffffffeu] = threadIdx.x;
+    }
+    """
+    out = np.zeros(4, np.uint32)
+    module(source).get_function("last")(pk.InOut(out), block=1024, grid=2**21 + 1)
+    np.testing.assert_array_equal(out, [1022, 1023, 0, 1])
+
+
 def test_launch_of_nothing(add):
     a, b, c = operands(4)
     c[:] = 3

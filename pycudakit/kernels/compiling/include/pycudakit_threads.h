@@ -165,6 +165,33 @@ static void pk_run_launch(const pk_image_kernel &kernel, void **arguments,
                           const pk_configuration &configuration);
 #endif
 
+// Runs the threads of a block in a loop, which the compiler vectorises if it can: a function of its own, to
+// which other blocks do not matter. It knows that `blockIdx.x * blockDim.x + threadIdx.x` does not wrap, or
+// it could not tell that the elements with these indices follow each other.
+enum { PK_MAX_WIDTH = 1024, PK_MAX_FIRST = INT_MAX - PK_MAX_WIDTH };
+#define PK_ASSUME(condition) ((condition) ? (void)0 : __builtin_unreachable())
+#define PK_LOOP(kernel)                                                                \
+    template <class... P>                                                              \
+    __attribute__((flatten, noinline)) static void run(const dim3 size, P... values) { \
+        PK_ASSUME(size.x > 0 && size.x <= PK_MAX_WIDTH);                               \
+        const uint32_t first = blockIdx.x * blockDim.x;                                \
+        PK_ASSUME(first <= PK_MAX_FIRST);                                              \
+        for (uint32_t z = 0; z < size.z; ++z) {                                        \
+            for (uint32_t y = 0; y < size.y; ++y) {                                    \
+                threadIdx.y = y;                                                       \
+                threadIdx.z = z;                                                       \
+                for (uint32_t x = 0; x < size.x; ++x) {                                \
+                    threadIdx.x = x;                                                   \
+                    kernel(values...);                                                 \
+                }                                                                      \
+            }                                                                          \
+        }                                                                              \
+    }
+template <auto kernel>
+struct pk_loop {
+    PK_LOOP(kernel)
+};
+
 template <auto kernel>
 struct pk_entry;
 
@@ -175,20 +202,18 @@ struct pk_entry<kernel> {
 
     // A braced constructor call evaluates its arguments from left to right.
     struct All {
-        __attribute__((flatten)) All(pk_context *context, int64_t first, int64_t count, P... values) {
+        All(pk_context *context, int64_t first, int64_t count, P... values) {
             const uint32_t across = context->grid[0], down = context->grid[1];
-            const uint32_t width = context->block[0], height = context->block[1], depth = context->block[2];
+            const dim3 size(context->block[0], context->block[1], context->block[2]);
+            const bool wraps = uint64_t(across) * size.x > PK_MAX_FIRST || size.x > PK_MAX_WIDTH;
             uint3 block = {uint32_t(first % across), uint32_t(first / across % down),
                            uint32_t(first / across / down)};
             for (int64_t i = 0; i < count; ++i) {
                 blockIdx = block;
-                for (uint32_t z = 0; z < depth; ++z) {
-                    for (uint32_t y = 0; y < height; ++y) {
-                        for (uint32_t x = 0; x < width; ++x) {
-                            threadIdx = {x, y, z};
-                            kernel(values...);
-                        }
-                    }
+                if (wraps) {
+                    one_by_one(size, values...);
+                } else {
+                    pk_loop<kernel>::run(size, values...);
                 }
                 if (++block.x == across) {
                     block.x = 0;
@@ -196,6 +221,13 @@ struct pk_entry<kernel> {
                         block.y = 0;
                         ++block.z;
                     }
+                }
+            }
+        }
+        static void one_by_one(dim3 size, P... values) {
+            for (uint32_t z = 0; z < size.z; ++z) {
+                for (uint32_t y = 0; y < size.y; ++y) {
+                    for (threadIdx = {0, y, z}; threadIdx.x < size.x; ++threadIdx.x) kernel(values...);
                 }
             }
         }

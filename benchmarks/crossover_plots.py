@@ -14,6 +14,7 @@ mpl.rcParams["svg.hashsalt"] = "pycudakit"  # reproducible bytes
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 TIMES, PAGE = DOCS / "measured.md", DOCS / "which-calls-pay.md"
+FUSED_TIMES = DOCS / "fusing_measurements.md"
 BEGIN, END = "<!-- Written by benchmarks/crossover.py. -->\n", "<!-- Up to here. -->\n"
 COLOURS = {"NumPy": "#888888", "cpu": "#1f77b4", "cuda": "#2ca02c"}
 TITLES = {
@@ -155,20 +156,29 @@ def _draw(family, calls, dots, modelled, folder):
 
 
 def _draw_contenders(folder):
-    """Draw the measured times of one expression by all libraries: the README's plot."""
-    text = TIMES.read_text(encoding="utf-8")
-    rows = re.findall(r"^evaluate +64,000,000 +(.+?) {2,}([\d.]+) ms", text, re.MULTILINE)
-    rows = sorted(((name, float(ms)) for name, ms in rows if name != "raw copy"), key=lambda row: -row[1])
-    floor = float(re.search(r"^evaluate +64,000,000 +raw copy +([\d.]+) ms", text, re.MULTILINE)[1])
-    figure, axis = plt.subplots(figsize=(7.5, 2.9), layout="constrained")
-    colours = ["#2ca02c" if name.startswith("pycudakit") else "#b0b0b0" for name, _ in rows]
-    bars = axis.barh([name for name, _ in rows], [ms for _, ms in rows], color=colours)
-    axis.bar_label(bars, fmt="%.3g ms", padding=3, fontsize=8)
-    axis.axvline(floor, color="black", linestyle=":", linewidth=1)
-    axis.set(xlabel="ms, measured on one H200 and 16 cores (dotted: the link alone)", xlim=(0, 800))
-    axis.set_title("An expression of 64,000,000 float32, NumPy arrays in and out", fontsize=10)
+    """Draw the measured times of Black-Scholes prices by each library: the README's plot."""
+    text = FUSED_TIMES.read_text(encoding="utf-8")
+    header = re.search(r"^\| function \|(.+)\|$", text, re.MULTILINE)[1]
+    row = re.search(r"^\| Black-Scholes, 32M options \|(.+)\|$", text, re.MULTILINE)[1]
+    names = [name.strip(" `") for name in header.split("|")]
+    times = dict(zip(names, [float(cell) for cell in row.split("|")], strict=True))
+    labels = {
+        "cpu": "pycudakit, 16 cores",
+        "cuda": "pycudakit, H200",
+        "torch.compile": "torch.compile, 16 cores",
+    }
+    labels |= {"CuPy": "CuPy, H200", "JAX": "JAX", "NumPy": "NumPy, 1 core"}
+    rows = sorted(times.items(), key=lambda row: -row[1])
+    figure, axis = plt.subplots(figsize=(8, 3.1), layout="constrained", dpi=160)
+    colours = ["#2ca02c" if name in ("cpu", "cuda") else "#9a9a9a" for name, _ in rows]
+    bars = axis.barh([labels[name] for name, _ in rows], [ms for _, ms in rows], color=colours)
+    axis.bar_label(bars, fmt="{:,.0f} ms", padding=3)
+    axis.set(xlabel="milliseconds, logarithmic; shorter is faster", xscale="log", xlim=(5, 5000))
+    axis.set_title(
+        "Black-Scholes prices of 32 million options, float32, NumPy arrays in and out", fontsize=11
+    )
     axis.spines[["top", "right"]].set_visible(False)
-    figure.savefig(folder / "readme.svg", metadata={"Date": None})
+    figure.savefig(folder / "readme.png", metadata={"Software": None}, facecolor="white")
     plt.close(figure)
 
 

@@ -90,7 +90,23 @@ def test_a_page_names_every_function():
 
 
 def test_the_readme_fits_three_screens():
-    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 75
+    assert (ROOT / "README.md").read_text(encoding="utf-8").count("\n") <= 90
+
+
+@pytest.mark.skipif(not (ROOT / "pyproject.toml").is_file(), reason="pyproject.toml is not beside the tests")
+def test_the_readme_renders_on_a_package_index():
+    """Links and pictures are absolute, of the address in pyproject.toml; files exist; pictures are no SVG."""
+    source = re.search(r'^Source = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)[1]
+    raw = source.replace("//github.com", "//raw.githubusercontent.com")
+    links = re.findall(r"(!?)\[[^]]*\]\(([^\s)]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert len(links) > 10
+    for picture, link in links:
+        base = f"{raw}/main/" if picture else f"{source}/blob/main/"
+        if link == f"{source}/issues":
+            continue
+        assert link.startswith(base), link
+        assert (ROOT / link.removeprefix(base)).is_file(), link
+        assert not picture or link.endswith(".png"), link
 
 
 def test_every_page_is_in_a_table_of_contents():

@@ -1,4 +1,4 @@
-"""What docs/pipelines.md and docs/many_machines.md show of other libraries: each script prints that."""
+"""The scripts in docs/pipelines.md, docs/pandas.md and docs/many_machines.md print the shown output."""
 
 import importlib.util
 import os
@@ -12,21 +12,21 @@ import pytest
 import pycudakit as pk
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGE = DOCS / "pipelines.md"
-BLOCK = re.compile(r"^## ([\w-]+)\n.*?^```py\n(.*?)^```\n\n```text\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
+PAGES = [DOCS / "pipelines.md", DOCS / "pandas.md"]
+BLOCK = re.compile(r"^## ([\w -]+)\n.*?^```py\n(.*?)^```\n\n```text\n(.*?)^```\n", re.DOTALL | re.MULTILINE)
 NEEDS = {
     "scikit-learn": "sklearn",
+    "Fused functions of columns": "pandas",
+    "Series and DataFrames": "pandas",
     "xarray": "xarray",
-    "pandas": "pandas",
     "PyTorch": "torch",
     "Jupyter": "numpy",
 }
-EXAMPLES = (
-    {name: (text, shown) for name, text, shown in BLOCK.findall(PAGE.read_text())} if PAGE.is_file() else {}
-)
+TEXT = "".join(page.read_text() for page in PAGES if page.is_file())
+EXAMPLES = {name: (text, shown) for name, text, shown in BLOCK.findall(TEXT)}
 
 pytestmark = [
-    pytest.mark.skipif(not PAGE.is_file(), reason="docs/ is not beside the tests"),
+    pytest.mark.skipif(not TEXT, reason="docs/ is not beside the tests"),
     pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine"),
 ]
 
@@ -81,7 +81,7 @@ with pk.engine("cpu", progress=True):
 
 
 def test_every_section_is_tested():
-    assert set(EXAMPLES) == set(NEEDS) == set(re.findall(r"^## (.*)$", PAGE.read_text(), re.MULTILINE))
+    assert set(EXAMPLES) == set(NEEDS) == set(re.findall(r"^## (.*)$", TEXT, re.MULTILINE))
 
 
 def blocks_of(heading):

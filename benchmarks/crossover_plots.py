@@ -39,7 +39,7 @@ def draw(folder, run, families):
     _draw_contenders(folder)
     curves = _measured(run) if run else crossover_model.curves(families)
     dots = {} if run else _measured_dots()
-    table = ["| family | call | NumPy is left from | the GPU from |", "| --- | --- | --- | --- |"]
+    table = ["| family | call | faster than NumPy from | GPU is fastest from |", "| --- | --- | --- | --- |"]
     for family, calls in curves.items():
         known = {name: dots.get(families[family][name].row, {}) for name in calls}
         _draw(family, calls, known, not run, folder)
@@ -185,37 +185,37 @@ def _draw_contenders(folder):
 # ---- The page -----------------------------------------------------------------------------------------
 
 MODELLED = """\
-For float32 on a machine with one H200 on PCIe 5 and 16 cores. **These sizes are modelled, not timed**: they
-are where the curves of the cost model cross, by which `auto` decides, from rates measured on one core
-(`benchmarks/calibrate.py`), measured times of calls, and the measured speed of the link. Your machine's are
-other ones.
+Array sizes for float32 on a machine with one H200 on PCIe 5 and 16 cores. **These sizes are modelled,
+not timed**: the curves of the cost model of `auto` cross there. It has rates measured on one core
+(`benchmarks/calibrate.py`), measured times of calls, and the measured speed of the link. Your machine
+will differ.
 
 {table}
 
-*NumPy is left from* is "always" where NumPy is not asked at any size drawn: for functions whose bits would
-differ, and for expressions of several functions. *never* is up to
-{largest} elements, where all plots end.
+"always" in the column "faster than NumPy from" includes functions that `auto` never gives to NumPy.
+*never* means up to {largest} elements.
 
 ## The curves
 
-Lines are modelled as said above; dots are measured, of [64,000,000 elements on that machine](measured.md).
-The dotted line is where the GPU comes first. `python benchmarks/crossover.py docs/pays` draws them.
+Lines are modelled; dots are measured, of [64,000,000 elements on that machine](measured.md). The dotted
+line marks the size from which the GPU is fastest. `python benchmarks/crossover.py docs/pays` draws
+them.
 """
 MEASURED = """\
-Measured on {day}, of float32 where nothing else is said, with ordinary arrays in and new ones out: {machine}.
-Each time is the median of {fewest} to {most}. Your machine's sizes are other ones.
+Array sizes for float32 (if the table names no other dtype), ordinary arrays in, new arrays out. Measured
+on {day}: {machine}. Each time is the median of {fewest} to {most}. Your machine will differ.
 
 {table}
 
-Between the sizes that were timed, times are taken to follow a power of the size. "always" is from {smallest}
-elements on, and *never* is up to {largest}. *NumPy is left from* is "always", too, where NumPy has no such
-function. `standardise` and `haversine` are whole functions, [fused](fusing.md).
+Crossovers are interpolated on the log-log plot. "always" means from {smallest} elements on, also where
+NumPy has no such function; *never* means up to {largest}. `standardise` and `haversine` are [fused
+functions](fusing.md).
 
 ## The curves
 
-The dotted line is where the GPU comes first. A curve ends where a call takes too long to be timed so often.
-`python benchmarks/crossover.py --measure run.json` times all of it on a machine with a GPU, and
-`--from run.json docs/pays` draws it.
+The dotted line marks the size from which the GPU is fastest. Slow calls were not timed for large
+arrays, so their curves end early. `python benchmarks/crossover.py --measure run.json` times everything
+on a machine with a GPU, and `--from run.json docs/pays` draws it.
 """
 
 

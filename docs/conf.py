@@ -19,7 +19,18 @@ exclude_patterns = ["_site"]
 html_theme = "furo"
 html_title = "pycudakit"
 html_show_sourcelink = False
-html_theme_options = {"sidebar_hide_name": False}
+html_static_path, html_css_files = ["_static"], ["pages.css"]
+SOURCE = re.search(
+    r'^Source = "(.+)"$', (Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"), re.MULTILINE
+)[1]
+html_theme_options = {
+    "sidebar_hide_name": False,
+    "source_repository": SOURCE,
+    "source_branch": "main",
+    "source_directory": "docs/",
+    "announcement": f"pycudakit {version}, BSD-3-Clause: <a href='{SOURCE}'>sources</a>, "
+    f"<a href='{SOURCE}/blob/main/CHANGELOG.md'>changelog</a>",
+}
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # as GitHub has them
@@ -82,7 +93,7 @@ def see_also(app, what, name, thing, options, lines):
 
 
 def to_the_tree(app, docname, source):
-    """Replace links to files outside of docs/ by text, and append the map of CONTRIBUTING.md to one page."""
+    """Link files outside of docs/ to the repository, and append the map of CONTRIBUTING.md to one page."""
     if docname == "architecture":
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
         part = text.split("## Where things are\n")[1].split("\n## ")[0]
@@ -90,11 +101,12 @@ def to_the_tree(app, docname, source):
         source[0] += f"\n## Where things are\n{part}"
     page = (ROOT / "docs" / docname).parent
 
-    def as_text(link):
-        outside = ROOT / "docs" not in (page / link[2]).resolve().parents
-        return f"{link[1]} (`{link[2].replace('../', '')}`)" if outside else link[0]
+    def to_the_repository(link):
+        target = (page / link[1]).resolve()
+        outside = ROOT / "docs" not in target.parents
+        return f"]({SOURCE}/blob/main/{target.relative_to(ROOT)}{link[2]})" if outside else link[0]
 
-    source[0] = re.sub(r"(?<!!)\[([^\[\]]+)\]\((\.\./[\w./-]+)(?:#[\w-]+)?\)", as_text, source[0])
+    source[0] = re.sub(r"\]\((\.\./[\w./-]+)((?:#[\w-]+)?)\)", to_the_repository, source[0])
 
 
 def setup(app):

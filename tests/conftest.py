@@ -67,8 +67,41 @@ def both_engines():
         pytest.skip("needs the cpu and the cuda engine")
 
 
-def pytest_collection_modifyitems(items):
-    """Skip tests of the CPU engine only, where that is not tested."""
+def pytest_addoption(parser):
+    """Add the option that runs all cases."""
+    parser.addoption("--thorough", action="store_true", help="run the cases marked `thorough`, too")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Run several files in as many processes as there are processors, if pytest-xdist is installed.
+
+    `-n`, `--pdb`, `-s` and `--collect-only` keep their meaning: `-n 0` runs all in this process.
+    """
+    option = config.option
+    if getattr(option, "numprocesses", 0) is not None or hasattr(config, "workerinput"):
+        return
+    if option.usepdb or option.collectonly or option.capture == "no" or option.markexpr == "alone":
+        return
+    paths = {Path(each.partition("::")[0]) for each in config.args}
+    if len(paths) == 1 and paths.pop().is_file():
+        return
+    processes = config.hook.pytest_xdist_auto_num_workers(config=config)
+    if "cuda" in ENGINES:  # a process and those that it starts take some 4 GiB of the GPU
+        processes = min(processes, *(device.memory // 2**32 for device in pk.devices()))
+    if processes > 1:
+        option.numprocesses, option.tx = processes, ["popen"] * processes
+        option.dist = "worksteal"  # tests of one module stay together, and share what they compile
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out thorough cases, unless asked for; skip tests of the CPU engine where that is not tested."""
+    if not (config.option.thorough or "thorough" in config.option.markexpr):
+        left_out = [item for item in items if item.get_closest_marker("thorough")]
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+            items[:] = [item for item in items if not item.get_closest_marker("thorough")]
     if "cpu" not in ENGINES:
         for item in items:
             if item.get_closest_marker("cpu"):

@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
 
     information = command("info", "engines, devices and their links, libraries and versions on this machine")
     information.add_argument("--json", action="store_true", help="as JSON")
-    command("demo", "a short tour on all engines present, each result checked against NumPy and timed")
+    command("demo", "calls that pay, each result checked against NumPy and timed beside it")
     benchmark = command("bench", "a table of times, all engines present against NumPy")
     benchmark.add_argument("--quick", action="store_true", help="up to a million elements, fewer rounds")
     for form in ("json", "html", "markdown"):

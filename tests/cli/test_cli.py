@@ -136,14 +136,6 @@ def test_selftest_checks_families(capsys, monkeypatch):
     assert "argsort" not in printed
 
 
-@needs_cpu
-def test_demo(capsys):
-    assert main(["demo"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == "All checks passed."
-    assert max(map(len, lines)) <= 100
-
-
 @pytest.mark.skipif(not hasattr(os, "getloadavg"), reason="the system does not tell")
 def test_warning_on_a_busy_machine(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 4)

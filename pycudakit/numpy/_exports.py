@@ -15,8 +15,15 @@ _FROM_PYCUDAKIT: dict[str, Mapping[str, object]] = {}  # module: its names that 
 _DIFFERENT_MEANING = frozenset({"get_include", "ascontiguousarray", "flip", "swapaxes", "transpose"})
 
 
-def _shared_names(numpy_module: ModuleType, pk: ModuleType) -> dict[str, str]:
+def _modules(package: str) -> tuple[ModuleType, ModuleType]:
+    """Return the modules of NumPy and of pycudakit that a package stands for."""
+    submodule = package.removeprefix(_ROOT)
+    return importlib.import_module(f"numpy{submodule}"), importlib.import_module(f"pycudakit{submodule}")
+
+
+def shared_names(package: str) -> dict[str, str]:
     """Map the NumPy names, aliases included, of functions that pycudakit has to their names in pycudakit."""
+    numpy_module, pk = _modules(package)
     known = {name: value for name, value in vars(numpy_module).items() if callable(value)}
     shared = [name for name in pk.__all__ if name in known and name not in _DIFFERENT_MEANING]
     name_of = {id(known[name]): name for name in shared}
@@ -24,15 +31,14 @@ def _shared_names(numpy_module: ModuleType, pk: ModuleType) -> dict[str, str]:
     return resolved | {name: name for name in shared}
 
 
-def populate(package: str, **factories: Callable[[], Any]) -> None:
+def populate(package: str, shared: Mapping[str, str], **factories: Callable[[], Any]) -> None:
     """Install `__getattr__`, `__dir__` and `__all__` in a module, so that it has all names of NumPy's.
 
-    A factory creates the object of a name that is in neither library. A name becomes an ordinary attribute
-    when it is first used (PEP 562).
+    The names in `shared` are those of pycudakit's functions. A factory creates the object of a name that is
+    in neither library. A name becomes an ordinary attribute when it is first used (PEP 562).
     """
-    submodule = package.removeprefix(_ROOT)
-    numpy_module, pk = (importlib.import_module(root + submodule) for root in ("numpy", "pycudakit"))
-    from_pycudakit: dict[str, Any] = {**_shared_names(numpy_module, pk), **factories}
+    numpy_module, pk = _modules(package)
+    from_pycudakit: dict[str, Any] = {**shared, **factories}
     namespace = vars(sys.modules[package])
 
     def get(name: str) -> Any:
@@ -54,6 +60,33 @@ def populate(package: str, **factories: Callable[[], Any]) -> None:
 
     _FROM_PYCUDAKIT[package] = from_pycudakit
     namespace.update(__getattr__=get, __dir__=names, __all__=[*numpy_module.__all__])
+
+
+def use_random() -> None:
+    """Make `np.random.default_rng` and `np.random.Generator` those of pycudakit, in this process.
+
+    They draw other numbers for a seed than NumPy's: `default_rng(seed)` is
+    `pycudakit.random.default_rng(seed)` (Philox), not NumPy's (PCG64). Seeds and bit generators that only
+    NumPy has still give NumPy's generator. Names that were imported from `pycudakit.numpy.random` before
+    stay NumPy's.
+
+    Examples
+    --------
+    >>> import pycudakit.numpy as np
+    >>> np.coverage()["random.default_rng"]
+    'numpy'
+    >>> np.use_random()  # doctest: +SKIP
+    >>> np.coverage()["random.default_rng"]  # doctest: +SKIP
+    'pycudakit'
+    """
+    from pycudakit.numpy import _generators  # noqa: PLC0415 - imports pycudakit.random
+
+    package = f"{_ROOT}.random"
+    generators = {"Generator": _generators.Generator, "default_rng": _generators.default_rng}
+    for each in generators.values():
+        each.__module__ = package  # the module that pickles name
+    vars(importlib.import_module(package)).update(generators)
+    _FROM_PYCUDAKIT[package] = generators
 
 
 def coverage() -> dict[str, str]:

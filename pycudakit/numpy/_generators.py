@@ -1,4 +1,4 @@
-"""`Generator` and `default_rng`: of pycudakit for seeds and Philox, of NumPy for other bit generators."""
+"""`Generator` and `default_rng` after `use_random`: pycudakit's for seeds and Philox, else NumPy's."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ class Generator(metaclass=_EitherGenerator):
 
     Examples
     --------
-    >>> import pycudakit.numpy as np
-    >>> type(np.random.Generator(np.random.Philox(5))).__module__
+    >>> import numpy as np
+    >>> from pycudakit.numpy._generators import Generator
+    >>> type(Generator(np.random.Philox(5))).__module__
     'pycudakit.random'
-    >>> type(np.random.Generator(np.random.PCG64(5))).__module__
+    >>> type(Generator(np.random.PCG64(5))).__module__
     'numpy.random._generator'
-    >>> isinstance(np.random.default_rng(5), np.random.Generator)
+    >>> isinstance(np.random.default_rng(5), Generator)
     True
     """
 
@@ -53,8 +54,8 @@ def default_rng(seed: Any = None) -> Any:
     Examples
     --------
     >>> import pycudakit as pk
-    >>> import pycudakit.numpy as np
-    >>> np.random.default_rng(5).random() == pk.random.default_rng(5).random()
+    >>> from pycudakit.numpy._generators import default_rng
+    >>> default_rng(5).random() == pk.random.default_rng(5).random()
     True
     """
     return np.random.default_rng(seed) if _is_numpy_generator(seed) else random.default_rng(seed)

@@ -7,4 +7,4 @@ if TYPE_CHECKING:
 else:
     from pycudakit.numpy import _exports
 
-    _exports.populate(__name__)
+    _exports.populate(__name__, _exports.shared_names(__name__))

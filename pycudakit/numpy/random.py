@@ -1,12 +1,10 @@
-"""`numpy.random`, with the generators of pycudakit."""
+"""`numpy.random`: NumPy's own, until `pycudakit.numpy.use_random` puts the generators of pycudakit in it."""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from numpy.random import *  # noqa: F403
 else:
-    from pycudakit.numpy import _exports, _generators
+    from pycudakit.numpy import _exports
 
-    _exports.populate(
-        __name__, Generator=lambda: _generators.Generator, default_rng=lambda: _generators.default_rng
-    )
+    _exports.populate(__name__, {})

@@ -9,6 +9,7 @@ import sys
 import numpy  # noqa: ICN001  (`np` is ours)
 import pytest
 from helpers.numpy_versions import has_numpy, since
+from helpers.processes import python
 
 import pycudakit as pk
 import pycudakit.numpy as np
@@ -103,20 +104,47 @@ def test_modules_of_both():
     assert set(dir(random)) >= set(numpy.random.__all__)
 
 
-def test_generators():
-    seeded = np.random.default_rng(5)
-    assert seeded == pk.random.default_rng(5)
-    assert np.random.Generator(np.random.Philox(5)) == seeded
-    numpys = np.random.Generator(np.random.PCG64(5))
-    assert type(numpys) is numpy.random.Generator
-    assert numpys.random() == numpy.random.default_rng(5).random()
-    if has_numpy("2.2"):
-        assert type(np.random.default_rng(numpy.random.RandomState(5))) is numpy.random.Generator
-    for rng in (seeded, numpys):
-        assert isinstance(rng, np.random.Generator)
-    assert not isinstance(5, np.random.Generator)
-    with pytest.raises(AttributeError):
-        np.random.Generator(5)
+def test_random_numbers_are_numpys():
+    assert np.random.default_rng is numpy.random.default_rng
+    assert np.random.Generator is numpy.random.Generator
+    assert {owner for name, owner in np.coverage().items() if name.startswith("random.")} == {"numpy"}
+
+
+USE_RANDOM = """
+import pickle, numpy, pycudakit as pk, pycudakit.numpy as np
+from pycudakit.numpy.random import default_rng as before
+np.use_random()
+np.use_random()
+print([name for name, owner in np.coverage().items() if name.startswith("random.") and owner == "pycudakit"])
+print(before is numpy.random.default_rng is not np.random.default_rng, np.random.seed is numpy.random.seed)
+from pycudakit.numpy.random import default_rng
+seeded = default_rng(5)
+print(seeded == pk.random.default_rng(5), np.random.Generator(np.random.Philox(5)) == seeded)
+numpys = np.random.Generator(np.random.PCG64(5))
+print(type(numpys) is numpy.random.Generator, numpys.random() == numpy.random.default_rng(5).random())
+kind = np.random.Generator
+print(isinstance(seeded, kind) and isinstance(numpys, kind), isinstance(5, kind))
+for thing in (np.random.default_rng, np.random.Generator):
+    print(b"pycudakit.numpy.random" in pickle.dumps(thing), pickle.loads(pickle.dumps(thing)) is thing)
+try:
+    np.random.Generator(5)
+except AttributeError as error:
+    print(error)
+"""
+
+
+def test_use_random():
+    lines = python(USE_RANDOM).splitlines()
+    assert lines[0] == "['random.Generator', 'random.default_rng']"
+    assert lines[1:7] == ["True True"] * 3 + ["True False"] + ["True True"] * 2
+    assert "capsule" in lines[7]
+
+
+@since("2.2")
+def test_use_random_leaves_generators_that_only_numpy_has():
+    code = "import pycudakit.numpy as np; np.use_random()\n"
+    code += "print(type(np.random.default_rng(np.random.RandomState(5))).__module__)"
+    assert python(code) == "numpy.random._generator"
 
 
 @pytest.mark.parametrize(
@@ -125,12 +153,6 @@ def test_generators():
 def test_pickles(thing):
     assert pickle.loads(pickle.dumps(thing)) is thing
     assert b"._" not in pickle.dumps(thing).replace(b"numpy._core", b"").replace(b"numpy.fft._", b"")
-
-
-def test_pickles_of_generators():
-    for thing in (np.random.default_rng, np.random.Generator):
-        assert b"pycudakit.numpy.random" in pickle.dumps(thing)
-        assert pickle.loads(pickle.dumps(thing)) is thing
 
 
 def test_pycudakit_numpy_is_imported_lazily():

@@ -1,4 +1,4 @@
-"""Lazy public names: their modules are imported on first access (PEP 562), so `import pycudakit` is fast."""
+"""Public names: lazy imports on first access (PEP 562), `dir`, messages about misspelt names, signatures."""
 
 from __future__ import annotations
 
@@ -39,19 +39,16 @@ def attach(
 
     def get(name: str) -> Any:
         if name not in module_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name, obj=this)
+            raise _missing(package, name)
         module = importlib.import_module(f"{package}.{module_of[name]}")
         value = module if module_of[name] == name else getattr(module, name)
         if wrap is not None and isinstance(value, FunctionType) and name not in unwrapped.split():
             value = wrap(value)
         vars(this).setdefault(name, value)
-        set_public_module(package, [name])
+        _show_as_public(package, vars(this)[name])
         return vars(this)[name]
 
-    def names() -> list[str]:
-        return sorted({*vars(this), *module_of})
-
-    vars(this).update(__getattr__=get, __dir__=names)
+    vars(this)["__getattr__"] = get
 
 
 def lazy_function(module: str, name: str) -> Callable[..., Any]:
@@ -63,9 +60,58 @@ def lazy_function(module: str, name: str) -> Callable[..., Any]:
     return call
 
 
-def set_public_module(package: str, names: Iterable[str]) -> None:
-    """Set `__module__` of a package's public names to the package: pickles then name no private module."""
+def set_public_names(package: str, names: Iterable[str]) -> None:
+    """Make names the public ones of a package, for `dir`, for messages about misspelt names, and for pickles.
+
+    Those that are already imported get the package as their `__module__`, lazy ones when they are imported.
+    """
+    names = sorted(names)
     namespace = vars(sys.modules[package])
+    namespace["__dir__"] = lambda: [*names]
+    if "__getattr__" not in namespace:
+
+        def get(name: str) -> Any:
+            raise _missing(package, name)
+
+        namespace["__getattr__"] = get
     for name in names:
-        if getattr(namespace.get(name), "__module__", "").startswith(f"{package}."):
-            namespace[name].__module__ = package
+        if name in namespace:
+            _show_as_public(package, namespace[name])
+
+
+def _missing(package: str, name: str) -> AttributeError:
+    """Return the error for a name that a package does not have, with NumPy's function or a similar name."""
+    import difflib  # noqa: PLC0415 - for messages only
+
+    this = sys.modules[package]
+    message = f"module {package!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(message, name=name, obj=this)
+    submodule = package.partition(".")[2]
+    try:
+        has_numpy = name in importlib.import_module(f"numpy.{submodule}".rstrip(".")).__all__
+    except ImportError:  # such as numpy.image
+        has_numpy = False
+    if has_numpy:
+        message += f": use NumPy's {'.'.join(filter(None, ('np', submodule, name)))}"
+    elif similar := difflib.get_close_matches(name, dir(this), 1):
+        message += f": did you mean {similar[0]!r}?"
+    return AttributeError(message, name=name)  # with `obj`, tracebacks would repeat the suggestion
+
+
+def _show_as_public(package: str, value: Any) -> None:
+    """Set `__module__`, so that pickles name no private module; remove annotations that say `Any`."""
+    module = getattr(value, "__module__", "")
+    if module != package and not module.startswith(f"{package}."):
+        return
+    value.__module__ = package
+    functions = [value]
+    if isinstance(value, type):
+        bases = [base for base in value.__mro__ if base.__module__.startswith("pycudakit")]
+        functions = [function for base in bases for function in vars(base).values()]
+    for each in functions:
+        function: Any = each
+        while isinstance(function, FunctionType):  # a decorated one, too
+            given = function.__annotations__
+            function.__annotations__ = {name: text for name, text in given.items() if text != "Any"}
+            function = getattr(function, "__wrapped__", None)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pycudakit import _lazy
 from pycudakit._families.elementwise import ufuncs
 from pycudakit._families.matmul.matmul import matmul
 from pycudakit._families.matmul.matrix_power import power_by_squaring
@@ -165,3 +166,6 @@ def _matrix_norm(call_numpy: Any, array: Any, ord: Any, axes: Any, keepdims: boo
     sums = call.finish(sums)
     fold = min_max.max if ord > 0 else min_max.min
     return fold(sums, axis=axes, keepdims=keepdims)
+
+
+_lazy.set_public_names(__name__, __all__)

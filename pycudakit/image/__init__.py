@@ -54,3 +54,5 @@ __all__ = [
     "threshold",
     "threshold_otsu",
 ]
+
+_lazy.set_public_names(__name__, __all__)

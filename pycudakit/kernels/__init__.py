@@ -27,4 +27,4 @@ __all__ = [
     "wrap",
 ]
 
-_lazy.set_public_module(__name__, __all__)
+_lazy.set_public_names(__name__, __all__)

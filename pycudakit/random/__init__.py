@@ -10,4 +10,4 @@ from pycudakit.random.generator import Generator, default_rng
 
 __all__ = ["Generator", "default_rng", "on_dask"]
 
-_lazy.set_public_module(__name__, __all__)
+_lazy.set_public_names(__name__, __all__)

@@ -192,7 +192,7 @@ print(new, "sum" in vars(pk), "sort" in vars(pk), hasattr(pk, "sums"))
 """
     assert python(code) == "['_families.reduce'] True False False"
     error = python("import pycudakit as pk\ntry: pk.sums\nexcept AttributeError as e: print(e)")
-    assert error == "module 'pycudakit' has no attribute 'sums'"
+    assert error == "module 'pycudakit' has no attribute 'sums': did you mean 'sum'?"
 
 
 def test_families_in_many_threads_at_once():

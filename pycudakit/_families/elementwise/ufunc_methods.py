@@ -86,13 +86,14 @@ def as_ufunc(function: F, shown: inspect.Signature | None = None) -> F:
 
 
 def shown_signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Return a function's signature as NumPy shows it: without some parameters, and with its defaults."""
-    signature = inspect.signature(function)
-    shown = [p for p in signature.parameters.values() if p.name not in _NOT_SHOWN]
+    """Return a function's signature as NumPy shows it: fewer parameters, NumPy's defaults, no annotations."""
     instead = {("out", NOT_GIVEN): None, ("keepdims", np._NoValue): False}  # noqa: SLF001
-    return signature.replace(
-        parameters=[p.replace(default=instead.get((p.name, p.default), p.default)) for p in shown]
-    )
+    shown = [
+        p.replace(default=instead.get((p.name, p.default), p.default), annotation=inspect.Parameter.empty)
+        for p in inspect.signature(function).parameters.values()
+        if p.name not in _NOT_SHOWN
+    ]
+    return inspect.Signature(shown)
 
 
 def _counterpart(location: tuple[str, str]) -> Callable[..., Any]:

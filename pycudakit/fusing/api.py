@@ -55,7 +55,7 @@ from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.pickling import UNFUSED, find_by_name, unfused_alias
 from pycudakit.fusing.schedule.cost import Autotuner, scalars_in
 from pycudakit.fusing.schedule.explain import Explained
-from pycudakit.fusing.trace.current_trace import current_trace, current_trace_var
+from pycudakit.fusing.trace.current_trace import current_trace, run_with_trace
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_body import TracedBody
 
@@ -267,6 +267,8 @@ class Fused(Generic[P, R]):
             if not trace.buffers.written:
                 raise
             raise type(error)(f"{error}; {self._name} had begun to write to its arguments") from error
+        finally:
+            trace.has_ended = True  # also where an interrupt has cut short the end of the trace
 
     def _run_with_imports(self, trace: Trace, device_arrays: Sequence[Any], args: Any, kwargs: Any) -> Any:
         try:
@@ -289,31 +291,30 @@ class Fused(Generic[P, R]):
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         references = sys.getrefcount(trace)  # every tracer holds one
-        token = current_trace_var.set(trace)
         try:
-            result = self._body(*args, **kwargs)
+            result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
+            if imported is None:
+                trace.finish(all_tracers(result))
+            else:
+                argument_map.compute_on_device(all_tracers(result), imported)
+            argument_map.write_back()
+            result = argument_map.to_caller(result)
+            if sys.getrefcount(trace) > references:
+                replace_escaped_tracers((*roots, result), argument_map.to_caller)
+                result = tree_map(result, argument_map.iterator_to_caller)
+            if imported is not None:
+                trace.finish(())
         except BaseException as error:
-            # After an engine failure, device data may be lost; the error already reports that.
-            with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
-                trace.buffers.sync_all_to_caller()
-                argument_map.write_back()
-                replace_escaped_tracers((*roots, error), argument_map.to_caller)
+            restore = functools.partial(_restore_arrays, trace, argument_map, (*roots, error))
+            try:
+                restore()
+            except BaseException as second:
+                if not isinstance(second, Exception):  # an interrupt: what it cut short is done again
+                    restore()
+                raise
             raise
         finally:
-            current_trace_var.reset(token)
-            trace.has_ended = True
-        if imported is None:
-            trace.finish(all_tracers(result))
-        else:
-            argument_map.compute_on_device(all_tracers(result), imported)
-        argument_map.write_back()
-        result = argument_map.to_caller(result)
-        if sys.getrefcount(trace) > references:
-            replace_escaped_tracers((*roots, result), argument_map.to_caller)
-            result = tree_map(result, argument_map.iterator_to_caller)
-        if imported is not None:
-            trace.finish(())
-        trace.has_stopped_deferring = True
+            trace.has_stopped_deferring = True
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
@@ -431,6 +432,16 @@ class BoundFused:
 
 _MAX_KEYS = 256
 _SLOW_SECONDS = 5e-3  # seconds
+
+
+def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:
+    """After an exception, sync the caller's arrays, and replace escaped tracers by arrays."""
+    error = roots[-1]
+    # After an engine failure, device data may be lost; the error already reports that.
+    with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
+        trace.buffers.sync_all_to_caller()
+        argument_map.write_back()
+        replace_escaped_tracers(roots, argument_map.to_caller)
 
 
 def _read_unless_on_device(title: str, device_arrays: Sequence[Any]) -> Callable[[Any], Any]:

@@ -77,8 +77,13 @@ class ArgumentMap:
             return value
         if kind in (tuple, frozenset):
             return kind(new)
-        value.clear()
-        (value.extend if kind is list else value.update)(new)
+        if kind is list:
+            value[:] = new
+        elif kind is dict and all(key is own for (key, _), own in zip(new, value, strict=True)):
+            value.update(new)
+        else:
+            value.clear()
+            value.update(new)
         return value
 
     def iterator_to_caller(self, value: Any) -> Any:

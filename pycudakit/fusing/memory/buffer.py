@@ -65,7 +65,7 @@ class Buffer:
 
     def __del__(self) -> None:
         """Free the device copy."""
-        if self.is_resident:
+        if getattr(self, "is_resident", False):  # an interrupt may come before `__init__` has set it
             self.scope.drop(self.begin)
 
     def extend(self, array: Array) -> None:

@@ -51,13 +51,23 @@ class DoubleBuffer:
         second_array = allocator.empty(full_view.shape, full_view.dtype)
         self.second = Buffer(second_array, original.scope)
         self.second.may_double_buffer, self.second.overlapping_writes = True, MIN_OVERLAPPING_WRITES
-        self.front = original
         self._full_views = {id(original): full_view, id(self.second): second_array}
         self._bytes = {key: array.reshape(-1).view(np.uint8) for key, array in self._full_views.items()}
-        self._stale = [full_view]  # regions in which the back buffer has older values
+        # The front buffer, the regions of it in which the back buffer has older values, and tracers that take
+        # their new nodes. One attribute, since an interrupt may come between two assignments.
+        self._state: tuple[Buffer, list[Array], list[tuple[Any, Node]]] = original, [full_view], []
         self._counterparts: dict[Node, Node] = {}  # nodes of the same region in both buffers
         self._views: dict[tuple[Any, ...], Node] = {}  # views of nodes, by node and index
         original.double_buffer = self.second.double_buffer = self
+
+    @property
+    def front(self) -> Buffer:
+        """The buffer with the newest values."""
+        return self._state[0]
+
+    @property
+    def _stale(self) -> list[Array]:
+        return self._state[1]
 
     @property
     def back(self) -> Buffer:
@@ -105,18 +115,25 @@ class DoubleBuffer:
 
     def mark_all_written(self) -> None:
         """Record a write to an unknown region of the front buffer."""
-        self._stale = [self._full_views[id(self.front)]]
+        self._set_stale([self._full_views[id(self.front)]])
+
+    def _set_stale(self, regions: list[Array]) -> None:
+        self._state = self.front, regions, []
 
     def refresh_back(self, except_region: Array) -> None:
         """Copy the stale regions to the back buffer, except the one that is about to be written."""
         for region in self._stale:
             if not _are_same_region(region, except_region):
                 self._copy(region, self.counterpart_in(self.back, region))
-        self._stale = []
+        self._set_stale([except_region])  # until it is written
 
     def swap(self, written: Array) -> None:
         """Make the back buffer, to which `written` was just written, the front buffer."""
+        self._swap([written])
+
+    def _swap(self, stale: list[Array]) -> None:
         before, after = self.front, self.back
+        moves = []
         counterparts = self._counterparts if len(self._counterparts) < _MAX_CACHED else {}
         for ref in before.tracers:
             tracer = ref()
@@ -127,22 +144,30 @@ class DoubleBuffer:
             if counterpart is None:
                 counterpart = leaf(self.counterpart_in(after, node.array), after)
             counterparts[node], counterparts[counterpart] = counterpart, node
-            tracer.node = counterpart
-            after.tracers.append(ref)
+            moves.append((tracer, counterpart))
+        self._counterparts = counterparts
+        after.tracers += before.tracers
+        self._state = after, stale, moves
         before.tracers.clear()
-        self.front, self._counterparts = after, counterparts
-        self._stale = [written]
+        self._move_tracers()
+
+    def _move_tracers(self) -> None:
+        """Give the tracers their nodes in the front buffer."""
+        front, stale, moves = self._state
+        for tracer, node in moves:
+            tracer.node = node
+        self._state = front, stale, []
 
     def sync_to_caller(self) -> None:
         """Make the caller's buffer the front buffer, with the newest values."""
+        if self._state[2]:  # an interrupt came between
+            self._move_tracers()
         if self.front is self.original:
             return
         self._before_write(self.original)
-        stale = self._stale
-        for region in stale:
+        for region in self._stale:
             self._copy(region, self.counterpart_in(self.original, region))
-        self.swap(stale[0])
-        self._stale = []
+        self._swap([])
 
     def end(self) -> None:
         """End double buffering; the array is in the caller's buffer."""

@@ -1,0 +1,160 @@
+"""An exception at any instruction of a fused call, as of a signal handler, leaves a state of NumPy's run."""
+
+import contextlib
+import copy
+import itertools
+import os
+import sys
+
+import numpy as np
+import pytest
+from helpers.sanitizers import SANITIZED
+
+import pycudakit as pk
+from pycudakit import fusing
+from pycudakit.fusing.trace.current_trace import current_trace
+
+MOST = int(os.environ.get("PYCUDAKIT_TEST_FUSED_INTERRUPTS", "1000"))  # interrupts of each function
+PACKAGE = os.path.dirname(fusing.__file__) + os.sep
+SIZE = 20_000
+
+pytestmark = pytest.mark.skipif(SANITIZED, reason="sanitizers slow everything down")
+
+
+class Interrupt(BaseException):
+    pass
+
+
+class InterruptAt:
+    """Raise `Interrupt` at one instruction of the modules that trace and schedule."""
+
+    def __init__(self, instruction):
+        self.count = 0
+        self.instruction = instruction
+
+    def __call__(self, frame, event, _):
+        if event == "call":
+            is_finalizer = frame.f_code.co_name == "__del__"  # Python drops its exceptions
+            if is_finalizer or not frame.f_code.co_filename.startswith(PACKAGE):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        elif event == "opcode":
+            self.count += 1
+            if self.count == self.instruction:
+                raise Interrupt
+        return self
+
+    def run(self, function, *arguments):
+        """Call a function; return True if it was interrupted."""
+        before = sys.gettrace()
+        sys.settrace(self)
+        try:
+            function(*arguments)
+        except Interrupt:
+            return True
+        except ValueError:
+            pass
+        finally:
+            sys.settrace(before)
+        return False
+
+
+class Model:
+    """A state in attributes, with the states that NumPy's run has had."""
+
+    def __init__(self):
+        self.field = np.linspace(-1, 1, SIZE)
+        self.history = []
+        self.parts = {"half": self.field[::2] * 2}
+        self.states = []
+
+    def state(self):
+        return [self.field, list(self.history), self.parts["half"], self.parts.get("last")]
+
+    def note(self):
+        self.states.append(copy.deepcopy(self.state()))
+
+
+def store(model, x, note):
+    note()
+    model.field = model.field * 0.5 + x
+    note()
+    model.history.append(model.field[1:] - 1)
+    note()
+    model.parts["half"] = (x + 1, [model.field * 2])
+    note()
+    model.parts["last"] = x
+    note()
+    return x - model.field
+
+
+def step(u, v, note):
+    note()
+    for _ in range(5):
+        u[1:-1] += 0.25 * (u[2:] - 2 * u[1:-1] + u[:-2])
+        note()
+        v[:-1] = v[1:] * 0.5 + u[:-1]
+        note()
+    return u[1:], v
+
+
+def short(x, y, note):
+    note()
+    x += y
+    note()
+    return x * 2 + y
+
+
+def raising(x, y, note):
+    note()
+    x *= 2
+    note()
+    y -= x
+    note()
+    raise ValueError
+
+
+def arguments_of(function):
+    x, y = np.linspace(0, 1, SIZE), np.linspace(1, 3, SIZE)
+    return (Model(), x) if function is store else (x, y)
+
+
+def state_of(arguments):
+    return [each.state() if type(each) is Model else each for each in arguments]
+
+
+def same(one, other):
+    if isinstance(other, (list, tuple)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return type(one) is type(other) and bool(np.all(one == other))
+
+
+@pytest.mark.parametrize("function", [short, step, store, raising])
+def test_a_state_of_numpys_run(engine, function):
+    states = []
+    arguments = arguments_of(function)
+    with contextlib.suppress(ValueError):
+        function(*arguments, lambda: states.append(copy.deepcopy(state_of(arguments))))
+    fused = pk.fuse(function)
+    for _ in range(2):
+        with contextlib.suppress(ValueError):
+            fused(*arguments_of(function), int)
+    counter = InterruptAt(-1)
+    counter.run(fused, *arguments_of(function), int)
+    stride = max(1, counter.count // MOST)
+    interrupted = 0
+    for instruction in itertools.count(1, stride):
+        arguments = arguments_of(function)
+        was_interrupted = InterruptAt(instruction).run(fused, *arguments, int)
+        assert current_trace() is None, instruction
+        state = state_of(arguments)
+        if not was_interrupted:
+            assert same(state, states[-1])
+            break
+        interrupted += 1
+        assert any(same(state, each) for each in states), instruction
+    assert interrupted > min(MOST, 100)
+    arguments = arguments_of(function)
+    with contextlib.suppress(ValueError):
+        fused(*arguments, int)
+    assert same(state_of(arguments), states[-1])

@@ -359,7 +359,7 @@ _CALLS = {
 def _reports_accesses(compiler: tuple[str, ...], options: tuple[str, ...]) -> bool:
     """Return True if a compiler with these options calls a function before each access."""
     with temporary_folder("a probe of the compiler") as directory:
-        probe, assembly = (Path(directory) / f"probe.{end}" for end in ("cpp", "s"))
+        probe, assembly = (Path(directory, "probe").with_suffix(end) for end in (".cpp", ".s"))
         probe.write_text(_PROBE, encoding="utf-8")
         command = [*compiler, *options, "-O1", "-S", str(probe), "-o", str(assembly)]
         try:

@@ -376,6 +376,22 @@ extern "C" void copy(const float *x, float *y, int rows, int cols) {
     pk.wrap("// @size none" + one).copy(np.ones(1, np.float32), np.ones(1, np.float32), 2)
 
 
+def test_sizes_that_divide(engine):
+    library = pk.wrap(
+        """
+// @out y[n / by]
+extern "C" void every(const float *x, float *y, int n, int by) {
+    for (int i = 0; i < n / by; ++i) y[i] = x[i * by];
+}
+"""
+    )
+    x = random(10)
+    np.testing.assert_array_equal(library.every(x, 10, 3), x[:9:3])
+    for given in ((x, 10, 0), (x, x, 10, 0)):
+        with pytest.raises(ValueError, match=r"n // by, divides by zero, with n = 10, by = 0"):
+            library.every(*given)
+
+
 def test_options_and_chosen_functions(engine, tmp_path):
     source = """
 #include <cmath>

@@ -144,7 +144,11 @@ def size_function(expression: str, names: Sequence[str]) -> Callable[[Mapping[st
 
     def size(values: Mapping[str, Any]) -> int:
         # `size_in_python` admits integers, names of parameters and operators only.
-        result: int = eval(code, {"__builtins__": {}}, {name: int(values[name]) for name in used})  # noqa: S307
+        try:
+            result: int = eval(code, {"__builtins__": {}}, {name: int(values[name]) for name in used})  # noqa: S307
+        except ZeroDivisionError:
+            given = ", ".join(f"{name} = {values[name]}" for name in used)
+            raise ValueError(f"the number of elements, {expression}, divides by zero, with {given}") from None
         return result
 
     return size

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit.__main__ import main
 from pycudakit.kernels.compiling.source import Source
 from pycudakit.kernels.wrapping import cpu_build, cuda_build, declarations, library
 
@@ -230,3 +232,31 @@ def test_lines_of_messages_of_nvcc(tmp_path):
     line = text[: text.index("return fail;")].count("\n") + 1
     with pytest.raises(errors.CompileError, match=rf"line\.cu\({line}\): error: .*fail"):
         cuda_build.compile(source_of(text, tmp_path))
+
+
+@needs_nvcc
+def test_the_package_of_a_source_that_only_nvcc_compiles(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "graphs.cu"
+    path.write_text(
+        """
+// @out x[n]
+extern "C" int nodes(float *x, int n) {
+    cudaGraph_t graph;
+    size_t count = 0;
+    cudaGraphCreate(&graph, 0);
+    cudaGraphGetNodes(graph, nullptr, &count);
+    return int(count);
+}
+"""
+    )
+    command = ["wrap", str(path), "--name", "graphs", "--to", str(tmp_path / "package")]
+    assert main(command) == 0
+    assert (
+        "def nodes(n: int, *, x: Any = None)" in (tmp_path / "package" / "graphs" / "__init__.py").read_text()
+    )
+    path.write_text(path.read_text().replace("int(count)", "undeclared"))
+    assert main([*command, "--force"]) == 1
+    assert re.search(r"graphs\.cu\(8\): error: .*undeclared", capsys.readouterr().err)
+    monkeypatch.setattr(cuda_build, "nvcc", lambda: (_ for _ in ()).throw(errors.CompileError("no nvcc")))
+    assert main([*command, "--force"]) == 1
+    assert re.search(r"graphs\.cu:4:.*cudaGraph_t", capsys.readouterr().err)

@@ -114,7 +114,8 @@ def _compiled(whole: str, source: Source, directory: str) -> Compiled:
     Path(path).write_text(whole, encoding="utf-8")
     includes = [f"-I{os.path.abspath(folder)}" for folder in source.include_dirs]
     compiler = nvcc()
-    command = [compiler, *_FLAGS, f"-arch={source.arch}", *source.options, *includes]
+    arch = [f"-arch={source.arch}"] if source.arch else []
+    command = [compiler, *_FLAGS, *arch, *source.options, *includes]
     runtime = Path(compiler).parents[1] / "lib"  # of the wheels of CUDA
     if runtime.is_dir():
         command.append(f"-L{runtime}")

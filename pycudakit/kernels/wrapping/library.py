@@ -275,9 +275,19 @@ def _library_of(state: dict[str, Any]) -> Library:
 def types_of(
     source: Source, wrapped: declarations.WrappedSource
 ) -> tuple[dict[str, table.FunctionTypes], dict[str, DType]]:
-    """Return the types of the functions of a source, and the dtypes of its structs, without its code."""
-    path = cache.get(source, "wrapped types").binary.data
-    return table.read(ctypes.CDLL(os.fsdecode(path)), wrapped.functions, source.name)
+    """Return the types of the functions of a source, and the dtypes of its structs.
+
+    The machine's C++ compiler finds them without code; nvcc, if there is one, where the source has what the
+    CPU engine lacks, such as Thrust.
+    """
+    try:
+        loaded = cache.get(source, "wrapped types")
+    except errors.CompileError:
+        if cuda_build.why_not() is not None:
+            raise
+        loaded = cache.get(source, "wrapped cuda")
+    library = ctypes.CDLL(os.fsdecode(loaded.binary.data))
+    return table.read(library, wrapped.functions, source.name)
 
 
 @functools.cache

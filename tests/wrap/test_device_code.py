@@ -1,5 +1,7 @@
 """Device code of wrapped sources that the CPU engine runs by special means: volatile accesses, inline PTX."""
 
+import platform
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,20 @@ extern "C" void get(unsigned *x) {
     x = np.zeros(64, np.uint32)
     library.get(x)
     np.testing.assert_array_equal(x, np.arange(64) % 32)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="an instruction of x86")
+def test_assembly_of_the_host(engine):
+    library = pk.wrap(
+        """
+extern "C" unsigned long long cycles(void) {
+    unsigned low, high;
+    asm volatile("lfence\\n\\trdtsc" : "=a"(low), "=d"(high));
+    return (unsigned long long)high << 32 | low;
+}
+"""
+    )
+    assert library.cycles() < library.cycles()
 
 
 def test_inline_ptx_that_the_cpu_engine_does_not_run():

@@ -15,6 +15,7 @@ from pycudakit.kernels.compiling.extern_c import blanked
 _ASM = re.compile(r"\b(?:asm|__asm|__asm__)\b(?:\s*\b(?:volatile|__volatile|__volatile__)\b)?\s*\(")
 _STRING = re.compile(r'\s*"((?:[^"\\]|\\.)*)"')
 _MOVE = re.compile(r"mov\.(?:[usb](?:16|32|64)|f(?:32|64))\s+(\{[^{}]*\}|[^,{}]+?)\s*,\s*(\{[^{}]*\}|\S+)")
+_DOTTED = re.compile(r"\b[a-z]\w*\.[a-z]")  # an instruction of PTX: those of host processors have no dots
 _OPERAND = re.compile(r"%(\d+)")
 _REGISTERS = {
     "laneid": "unsigned(pk_lane())",
@@ -25,8 +26,14 @@ _REGISTERS = {
 }
 
 
-def translated(text: str) -> str:
-    """Replace the `asm` statements of a source by C++; line numbers are unchanged."""
+def translated(text: str, *, with_host_code: bool = False) -> str:
+    """Replace the `asm` statements of a source by C++; line numbers are unchanged.
+
+    Parameters
+    ----------
+    with_host_code
+        Whether the source has host code, whose `asm` statements are left to the host's assembler.
+    """
     plain = blanked(text)
     parts: list[str] = []
     done = counted = open_braces = 0
@@ -38,6 +45,8 @@ def translated(text: str) -> str:
             continue
         end = _closing(plain, match.end() - 1)
         replaced = text[match.start() : end + 1]
+        if with_host_code and _DOTTED.search(_strings(text[match.end() : end], 0)[0]) is None:
+            continue
         statement = _statement(text[match.end() : end])
         if statement is None:
             continue

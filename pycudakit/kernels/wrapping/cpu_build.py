@@ -68,7 +68,7 @@ def translated(wrapped: WrappedSource, source: Source) -> tuple[str, dict[str, s
 
     def translate(text: str, file: str) -> str:
         text = launches.translated(text, file, wrapped.declared, waiting)
-        return inline_ptx.translated(cuda_to_cpp.translated(text, checked=False))
+        return inline_ptx.translated(cuda_to_cpp.translated(text, checked=False), with_host_code=True)
 
     copies = wrapped.headers.copies(translate)
     lines = [

@@ -41,4 +41,4 @@ def _translated(text: str, _file: str) -> str:
     for match in reversed(list(_LAUNCH.finditer(blanked(text)))):
         lines = "\\\n" * match.group().count("\\\n") or "\n" * match.group().count("\n")
         text = text[: match.start()] + lines + text[match.end() :]
-    return inline_ptx.translated(cuda_to_cpp.translated(text, checked=False))
+    return inline_ptx.translated(cuda_to_cpp.translated(text, checked=False), with_host_code=True)

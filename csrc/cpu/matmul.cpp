@@ -66,30 +66,30 @@ class Tiles {
                              TILE_COLUMNS = 4 * GROUP_COLUMNS;
 
    public:
-    Tiles(const Product &given, Call &call) : given_(given), call_(call) {}
+    Tiles(const Product &product, Call &call) : product_(product), call_(call) {}
 
-    static int64_t count(const Product &given) {
-        return given.batch * ((given.m + TILE_ROWS - 1) / TILE_ROWS) *
-               ((given.n + TILE_COLUMNS - 1) / TILE_COLUMNS);
+    static int64_t count(const Product &product) {
+        return product.batch * ((product.m + TILE_ROWS - 1) / TILE_ROWS) *
+               ((product.n + TILE_COLUMNS - 1) / TILE_COLUMNS);
     }
 
     void run(int64_t tile) {
-        const int64_t across = (given_.n + TILE_COLUMNS - 1) / TILE_COLUMNS,
-                      down = (given_.m + TILE_ROWS - 1) / TILE_ROWS;
+        const int64_t across = (product_.n + TILE_COLUMNS - 1) / TILE_COLUMNS,
+                      down = (product_.m + TILE_ROWS - 1) / TILE_ROWS;
         const int64_t pair = tile / (across * down);
         const int64_t top = tile / across % down * TILE_ROWS, left = tile % across * TILE_COLUMNS;
-        const int64_t rows = std::min(TILE_ROWS, given_.m - top),
-                      columns = std::min(TILE_COLUMNS, given_.n - left);
+        const int64_t rows = std::min(TILE_ROWS, product_.m - top),
+                      columns = std::min(TILE_COLUMNS, product_.n - left);
         // Padded to whole groups.
         const int64_t height = (rows + STRIP - 1) / STRIP * STRIP;
         const int64_t width = (columns + GROUP_COLUMNS - 1) / GROUP_COLUMNS * GROUP_COLUMNS;
-        const int64_t m = given_.m, n = given_.n, k = given_.k;
-        const auto *a = static_cast<const Element *>(given_.a) + given_.index_pairs[2 * pair] * m * k;
-        const auto *b = static_cast<const Element *>(given_.b) + given_.index_pairs[2 * pair + 1] * k * n;
-        const int64_t a_row_stride = given_.transposed_a ? 1 : k,
-                      a_column_stride = given_.transposed_a ? m : 1;
-        const int64_t b_row_stride = given_.transposed_b ? 1 : n,
-                      b_column_stride = given_.transposed_b ? k : 1;
+        const int64_t m = product_.m, n = product_.n, k = product_.k;
+        const auto *a = static_cast<const Element *>(product_.a) + product_.index_pairs[2 * pair] * m * k;
+        const auto *b = static_cast<const Element *>(product_.b) + product_.index_pairs[2 * pair + 1] * k * n;
+        const int64_t a_row_stride = product_.transposed_a ? 1 : k,
+                      a_column_stride = product_.transposed_a ? m : 1;
+        const int64_t b_row_stride = product_.transposed_b ? 1 : n,
+                      b_column_stride = product_.transposed_b ? k : 1;
         std::fill_n(sums_.get(), height * width, Total(0));
         for (int64_t d = 0; d < k; d += DEPTH) {
             const int64_t depth = std::min(DEPTH, k - d);
@@ -100,7 +100,7 @@ class Tiles {
             loop_(rows_.get(), columns_.get(), sums_.get(), height, width, depth);
             call_.check_interrupt();
         }
-        auto *c = static_cast<Element *>(given_.c) + (pair * m + top) * n + left;
+        auto *c = static_cast<Element *>(product_.c) + (pair * m + top) * n + left;
         for (int64_t i = 0; i < rows; ++i) {
             for (int64_t j = 0; j < columns; ++j) {
                 const Total sum = sums_[size_t(i * width + j)];
@@ -120,7 +120,7 @@ class Tiles {
         return std::unique_ptr<Total[]>(new Total[size_t(elements)]);
     }
 
-    const Product &given_;
+    const Product &product_;
     Call &call_;
     const MatmulLoop loop_ = loop_of<Kind>();
     int64_t raised_ = 0;
@@ -131,12 +131,12 @@ class Tiles {
 
 // Returns the product of the transposed factors in exchanged order: the transposed result. A matrix times a
 // vector is computed so, as one row, because rows of sums fill whole SIMD vectors.
-Product transposed(const Product &given) {
-    Product result = given;
+Product transposed(const Product &product) {
+    Product result = product;
     std::swap(result.a, result.b);
     std::swap(result.m, result.n);
-    result.transposed_a = !given.transposed_b;
-    result.transposed_b = !given.transposed_a;
+    result.transposed_a = !product.transposed_b;
+    result.transposed_b = !product.transposed_a;
     return result;
 }
 

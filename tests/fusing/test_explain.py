@@ -1,5 +1,7 @@
 """`explain` lists the passes, the arrays and the transfers of a fused function."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,18 @@ def test_text_has_a_line_a_pass(engine):
     assert len(text) == 4
     assert text[0].startswith("softmax: 3 passes on")
     assert "t2 <- subtract, exp, sum of x, t1 (200 x 300" in text[2]
+
+
+def test_text_has_transfers_only_where_there_are_any():
+    with pk.engine("cpu"):
+        text = str(statistics.explain(values(50_000), np.ones(50_000))).splitlines()
+    assert text[0] == "statistics: 1 pass on cpu"
+    assert text[1].startswith(
+        "  1. a number <- multiply, add, sqrt, mean, std, min, max of x, y (50000, cpu, "
+    )
+    plan = dataclasses.replace(statistics.explain(values(50), np.ones(50)), engine="cuda", bytes_up=2_500_000)
+    first = str(plan).splitlines()[0]
+    assert first.endswith("on cuda, 2.5 MB up, 0.0 MB down, 0.0 MB kept on the device")
 
 
 def test_reductions_of_the_same_values_go_together(engine):

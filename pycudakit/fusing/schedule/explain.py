@@ -57,7 +57,7 @@ class PlanPass:
             for count, way in ((self.bytes_up, "up"), (self.bytes_down, "down"))
             if count
         )
-        wrote, read = ", ".join(self.writes) or "a value", ", ".join(self.reads) or "nothing"
+        wrote, read = ", ".join(self.writes) or "a number", ", ".join(self.reads) or "nothing"
         cut = f", in {self.blocks:,} blocks of rows" if self.blocks > 1 else ""
         return f"{wrote} <- {self.function} of {read} ({size}, {self.engine}{time}{moved}{cut})"
 
@@ -99,9 +99,10 @@ class Explained:
 
     def _lines(self) -> Iterator[str]:
         count = len(self.passes)
-        moved = f"{self.bytes_up / 1e6:,.1f} MB up, {self.bytes_down / 1e6:,.1f} MB down"
-        kept = f"{self.device_bytes / 1e6:,.1f} MB kept on the device"
-        yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}, {moved}, {kept}"
+        moved = f", {self.bytes_up / 1e6:,.1f} MB up, {self.bytes_down / 1e6:,.1f} MB down"
+        moved += f", {self.device_bytes / 1e6:,.1f} MB kept on the device"
+        moved *= bool(self.bytes_up or self.bytes_down or self.device_bytes)  # nothing without a GPU
+        yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}{moved}"
         for number, one in enumerate(self.passes, 1):
             yield f"{number:3}. {one}"
         for one_break in self.breaks:

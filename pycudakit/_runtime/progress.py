@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from types import TracebackType
@@ -15,8 +16,8 @@ from pycudakit import errors
 ProgressCallback = Callable[[int, int], object]
 ProgressSetting = ProgressCallback | Literal[True]
 
-# Seconds before the first report of a call, and between reports.
-FIRST_REPORT_SECONDS, REPORT_INTERVAL = 1.0, 0.1
+# Seconds before the first report of a call, and between two.
+FIRST_REPORT_SECONDS, REPORT_INTERVAL = 1.0, 0.5
 
 
 def checked_progress(progress: Any) -> ProgressSetting | None:
@@ -49,16 +50,19 @@ class Display:
         self._bar: Any = None
         if self._shown:
             try:
-                tqdm = importlib.import_module("tqdm").tqdm
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # a notebook without ipywidgets gets a line of text
+                    tqdm = importlib.import_module("tqdm.auto").tqdm
             except ImportError:
                 return
-            self._bar = tqdm(total=total, leave=False, dynamic_ncols=True, **style)
+            self._bar = tqdm(total=total, leave=False, dynamic_ncols=True, mininterval=0.0, **style)
 
     def show(self, done: int, label: str, line: str) -> None:
         """Show the amount done: the bar with its label, or else `line`."""
         if self._bar is not None:
+            self._bar.set_description(label, refresh=False)
             self._bar.n = done
-            self._bar.set_description(label)  # redraws the bar, which `update` does not always
+            self._bar.refresh()  # `update` does not always draw
         elif self._shown:
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()

@@ -27,10 +27,10 @@ DOTTED = re.compile(r"(_?[a-z]\w*|)(\._?[a-z]\w*)*\.?")
 # The first parts of the dotted names of other projects.
 OTHERS = {
     *sys.stdlib_module_names,
-    *("numpy", "scipy", "dask", "torch", "numba", "pycuda", "cuda", "cupy", "nvidia"),
+    *("numpy", "scipy", "dask", "torch", "numba", "pycuda", "cuda", "cupy", "nvidia", "tqdm"),
 }
 FILES = re.compile(
-    r"[\w.-]*\.(cpp|cu|d|dylib|h|in|json|new|py|so|toml|txt|typed)(\.\d+|\.in)?|(kernels|wrapped|np)\.|result\.value"
+    r"[\w.-]*\.(cpp|cu|d|dylib|h|in|json|new|py|s|so|toml|txt|typed)(\.\d+|\.in)?|(kernels|wrapped|np)\.|result\.value"
 )  # names and extensions of files, and the code that pycudakit wrap writes
 
 

@@ -96,7 +96,7 @@ def test_a_display_tells_before_the_call_begins(monkeypatch):
         def isatty(self):
             return True
 
-    monkeypatch.setitem(sys.modules, "tqdm", None)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     monkeypatch.setattr(sys, "stderr", Terminal())
     told = []
     with pk.engine(progress=lambda *at: told.append(at)):

@@ -396,6 +396,7 @@ def test_spans_that_find_no_place(engine, monkeypatch):
 @pytest.fixture
 def _soon(monkeypatch):
     monkeypatch.setattr(progress, "FIRST_REPORT_SECONDS", 0.1)
+    monkeypatch.setattr(progress, "REPORT_INTERVAL", 0.1)
 
 
 soon = pytest.mark.usefixtures("_soon")
@@ -472,7 +473,7 @@ def test_display(engine, monkeypatch, with_tqdm, stream):
     if with_tqdm:
         pytest.importorskip("tqdm")
     else:
-        monkeypatch.setitem(sys.modules, "tqdm", None)
+        monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     call = long_call(0.5)
     shown = stream()
     monkeypatch.setattr(sys, "stderr", shown)
@@ -485,6 +486,19 @@ def test_display(engine, monkeypatch, with_tqdm, stream):
         assert "evaluate" in text
         assert "100%" in text
         assert text.endswith("\r" if with_tqdm else "\r\x1b[K")
+
+
+def test_two_reports_a_second_at_most(monkeypatch):
+    now, told = 0.0, []
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now)
+    with progress.CallProgress(lambda *at: told.append((now, *at)), "sort", 1000) as update:
+        for step in range(40):
+            now = step / 10
+            update(step, 1000)
+    times = [time for time, _, _ in told]
+    assert times[0] == 1.0
+    assert 0.5 <= min(np.diff(times[:-1])) <= 0.61
+    assert told[-1] == (3.9, 1000, 1000)
 
 
 @pytest.mark.parametrize("way", [pk.engine, pk.profile])

@@ -2,6 +2,7 @@
 
 import fcntl
 import importlib.util
+import shutil
 import sys
 import types
 from pathlib import Path
@@ -19,11 +20,14 @@ def backend(tmp_path, monkeypatch):
         pytest.skip("needs tools/ beside the tests")
     fake = types.ModuleType("scikit_build_core.build")
     fake.build_wheel = fake.build_editable = lambda *arguments: arguments[1]
+    fake.get_requires_for_build_wheel = fake.get_requires_for_build_editable = lambda _: ["cmake"]
     package = types.ModuleType("scikit_build_core")
     package.build = fake
     monkeypatch.setitem(sys.modules, "scikit_build_core", package)
     monkeypatch.setitem(sys.modules, "scikit_build_core.build", fake)
-    monkeypatch.delenv("SKBUILD_BUILD_DIR", raising=False)
+    for variable in ("SKBUILD_BUILD_DIR", "CXX", "CMAKE_ARGS"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if name == "c++" else None)
     monkeypatch.chdir(tmp_path)
     spec = importlib.util.spec_from_file_location("build_backend", BACKEND)
     module = importlib.util.module_from_spec(spec)
@@ -76,3 +80,48 @@ def test_own_folder(backend, name, monkeypatch):
     monkeypatch.setenv("SKBUILD_BUILD_DIR", "own")
     assert backend.build_wheel("dist") == {}
     assert not FOLDER.exists()
+
+
+HOOKS = {
+    "get_requires_for_build_wheel": [],
+    "get_requires_for_build_editable": [],
+    "build_wheel": ["dist"],
+    "build_editable": ["dist"],
+}
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_a_machine_without_a_compiler(backend, monkeypatch, hook):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setattr(sys, "platform", "linux")
+    with pytest.raises(SystemExit) as caught:
+        getattr(backend, hook)(*HOOKS[hook])
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith("pycudakit: there is no C++ compiler.")
+    assert all(
+        each in line for each in ("apt install g++", "dnf install gcc-c++", "xcode-select --install", "CXX")
+    )
+    assert not FOLDER.exists()
+
+
+@pytest.mark.parametrize(("compiler", "is_found"), [("c++ -m64", True), ("/opt/none/c++", False)])
+def test_a_compiler_named_in_cxx(backend, monkeypatch, compiler, is_found):
+    monkeypatch.setenv("CXX", compiler)
+    if is_found:
+        assert backend.get_requires_for_build_wheel() == ["cmake"]
+    else:
+        with pytest.raises(SystemExit, match="there is no C"):
+            backend.get_requires_for_build_wheel()
+
+
+def test_a_compiler_named_in_a_setting(backend, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    given = {"cmake.define.CMAKE_CXX_COMPILER": "/opt/c++"}
+    assert backend.get_requires_for_build_wheel(given) == ["cmake"]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_windows(backend, monkeypatch, hook):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit, match=r"^pycudakit: Windows is supported by WSL 2: run `wsl --install`"):
+        getattr(backend, hook)(*HOOKS[hook])

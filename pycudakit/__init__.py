@@ -282,6 +282,11 @@ def _unpickle_explained(kind: str, *fields: Any) -> Any:
     return _lazy.lazy_function("pycudakit.fusing.schedule.explain", kind)(*fields)
 
 
+def load_ipython_extension(shell: Any) -> None:
+    """Add `%%cuda` to IPython or Jupyter: what `%load_ext pycudakit` calls."""
+    _lazy.lazy_function("pycudakit.kernels.cell_magic", "register")(shell)
+
+
 __all__ = [
     "Call",
     "Device",

@@ -40,6 +40,18 @@ class DeviceError(Error):
 class CompileError(Error):
     """A kernel's source did not compile."""
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback that IPython shows: without the frames of this package and of IPython."""
+        import os  # noqa: PLC0415 - for messages only
+        import traceback  # noqa: PLC0415
+
+        hidden = (os.path.dirname(__file__) + os.sep, f"{os.sep}IPython{os.sep}")
+        told = traceback.TracebackException.from_exception(self)
+        frames = [frame for frame in told.stack if not any(each in frame.filename for each in hidden)]
+        lines = traceback.StackSummary.from_list(frames).format()
+        head = ["Traceback (most recent call last):\n"] if lines else []
+        return "".join([*head, *lines, *told.format_exception_only()]).splitlines()
+
 
 class Unsupported(Error, TypeError):
     """The requested engine does not support the call; a TypeError, as NumPy raises for dtypes."""

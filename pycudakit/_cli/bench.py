@@ -17,9 +17,10 @@ import pycudakit as pk
 from pycudakit._cli import bench_cases, common, info, report
 from pycudakit._cli.bench_cases import Family
 from pycudakit._cli.progress import Progress, Say
-from pycudakit._cli.timing import Times, format_seconds, interleave
+from pycudakit._cli.timing import Times, interleave
 from pycudakit._cli.ulp_compare import verdict
 from pycudakit._native import calibration_file
+from pycudakit._native.html_table import format_seconds
 from pycudakit._runtime import context
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)

@@ -14,7 +14,8 @@ from pycudakit import errors
 from pycudakit._cli import common
 from pycudakit._cli.idle_processors import are_processors_idle, processor_count
 from pycudakit._cli.progress import Say
-from pycudakit._cli.timing import format_seconds, interleave
+from pycudakit._cli.timing import interleave
+from pycudakit._native.html_table import format_seconds
 
 COUNT, STARTS = 4_000_000, 50_000
 ROUNDS, ATTEMPTS = 5, 3

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pycudakit._cli.timing import format_seconds
+from pycudakit._native.html_table import format_seconds
 
 Run = Mapping[str, Any]  # the contents of a file of `pycudakit bench --json`
 Lines = dict[str, dict[int, float]]  # of a family: the median seconds, by contender and size

@@ -112,19 +112,3 @@ def interleave(
         if collecting:
             gc.enable()
     return {name: Times(tuple(taken[name])) for name in contenders}
-
-
-def format_seconds(seconds: float) -> str:
-    """Format a time with three digits and its unit.
-
-    Examples
-    --------
-    >>> from pycudakit._cli.timing import format_seconds
-    >>> format_seconds(0.00123), format_seconds(4.5e-7)
-    ('1.23 ms', '450 ns')
-    """
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
-        if seconds >= size:
-            value = seconds / size
-            return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"
-    return f"{seconds * 1e9:.0f} ns"

@@ -13,6 +13,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._native import loader
+from pycudakit._native.html_table import html_table
 
 
 class EngineStatus(NamedTuple):
@@ -24,6 +25,17 @@ class EngineStatus(NamedTuple):
     def __bool__(self) -> bool:
         """Return True if the engine is available."""
         return self.available
+
+
+class EngineStatuses(dict[str, EngineStatus]):
+    """The status of each engine: a dict, which notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        rows = [(name, "yes" if each else "no", each.reason) for name, each in self.items()]
+        return html_table(["engine", "available", ""], rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
 
 
 @functools.cache
@@ -77,7 +89,7 @@ def engines() -> dict[str, EngineStatus]:
     >>> sorted(pk.engines())
     ['cpu', 'cuda', 'numpy']
     """
-    return {name: _probe(name)[0] for name in ("cuda", "cpu", "numpy")}
+    return EngineStatuses({name: _probe(name)[0] for name in ("cuda", "cpu", "numpy")})
 
 
 def device_count() -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._native import abi
 from pycudakit._native.hardware import link_speed
+from pycudakit._native.html_table import format_seconds, html_table
 
 # The names of the stages of the pipeline, in their order in the ABI.
 STAGES = ("stage", "upload", "kernel", "download", "unstage", "compute")
@@ -72,6 +73,20 @@ class Call:
             return None
         up, down = sum(link.up for link in links), sum(link.down for link in links)
         return max(self.bytes_up / up, self.bytes_down / down) / self.seconds
+
+    def _repr_html_(self) -> str:
+        """Return a table, for notebooks."""
+        rows = [("function", self.function), ("engine", self.engine), ("reason", self.reason)]
+        if self.seconds is not None:
+            rows.append(("time", format_seconds(self.seconds)))
+        moved = {"uploaded": self.bytes_up, "downloaded": self.bytes_down}
+        rows += [(name, f"{count / 1e6:,.1f} MB") for name, count in moved.items() if count]
+        rows += [(stage, format_seconds(seconds)) for stage, seconds in self.stages.items()]
+        rows += [
+            (f"pass {n}", f"{one.function}, {format_seconds(one.seconds or 0.0)}")
+            for n, one in enumerate(self.passes, 1)
+        ]
+        return html_table([], rows)
 
 
 # Function, engine, reason, devices and raw report: `last_call()` converts it to a `Call` on demand.

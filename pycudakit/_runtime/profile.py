@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from pycudakit._native.html_table import format_seconds, html_table
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import STAGES, Call, combine_calls
 from pycudakit._runtime.progress import checked_progress
@@ -29,6 +30,16 @@ class Profile:
     def __str__(self) -> str:
         """Return a table with a line for each call, and a total."""
         return "\n".join(_table(self.calls))
+
+    def _repr_html_(self) -> str:
+        """Return the table as HTML, for notebooks."""
+        rows = _rows_of(self.calls)
+        columns = {
+            "time" if name == "ms" else name: _texts(name, column, rows, self.calls, format_seconds)
+            for name, column in _COLUMNS.items()
+        }
+        shown = {name: cells for name, cells in columns.items() if cells}
+        return html_table([*shown], zip(*shown.values(), strict=True), _left_out(self.calls))
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the stages of every chunk as a trace for https://ui.perfetto.dev and Chrome.
@@ -145,25 +156,40 @@ def _with_passes(call: Call) -> Iterator[Call]:
         yield combine_calls(f"  {function}{times}", same)
 
 
-def _cells(name: str, column: _Column, rows: list[Call], calls: list[Call]) -> list[str]:
-    """Return the cells of a column, or an empty list if no row has a value."""
+def _texts(
+    name: str, column: _Column, rows: list[Call], calls: list[Call], show_time: Callable[[float], str]
+) -> list[str]:
+    """Return the texts of a column, the total last, or an empty list if no row has a value."""
     values = [column.value(row) for row in rows]
     if name != "function" and all(value is None for value in values):
         return []
     total = column.total([column.value(call) for call in calls], calls)
-    shown = ["" if value is None else column.show(value) for value in [*values, total]]
-    width = max(map(len, [name, *shown]))
-    return [text.ljust(width) if name in _LEFT_ALIGNED else text.rjust(width) for text in [name, *shown]]
+    show = show_time if column.show is _milliseconds else column.show
+    return ["" if value is None else show(value) for value in [*values, total]]
+
+
+def _cells(name: str, texts: list[str]) -> list[str]:
+    """Return the texts of a column below its name, in one width."""
+    width = max(map(len, [name, *texts]))
+    return [text.ljust(width) if name in _LEFT_ALIGNED else text.rjust(width) for text in [name, *texts]]
+
+
+def _rows_of(calls: list[Call]) -> list[Call]:
+    return [row for call in calls for row in _with_passes(call)]
+
+
+def _left_out(calls: list[Call]) -> str:
+    count = sum(call.spans_left_out for call in calls)
+    return f"{count:,} stages of chunks are in these times, but did not fit in the trace." if count else ""
 
 
 def _table(calls: list[Call]) -> Iterator[str]:
-    rows = [row for call in calls for row in _with_passes(call)]
-    columns = [_cells(name, column, rows, calls) for name, column in _COLUMNS.items()]
-    for line in zip(*filter(None, columns), strict=True):
+    rows = _rows_of(calls)
+    texts = {name: _texts(name, column, rows, calls, _milliseconds) for name, column in _COLUMNS.items()}
+    for line in zip(*(_cells(name, each) for name, each in texts.items() if each), strict=True):
         yield "  ".join(line).rstrip()
-    left_out = sum(call.spans_left_out for call in calls)
-    if left_out:
-        yield f"{left_out:,} stages of chunks are in these times, but did not fit in the trace."
+    if left_out := _left_out(calls):
+        yield left_out
 
 
 # ---- The trace -------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ inline void require_index(int64_t index, int64_t count, const std::string &what)
 }
 
 inline void require_pinned(int64_t bytes, const uint64_t *address) {
-    constexpr int64_t MOST = int64_t(1) << 50;
+    constexpr int64_t MAX_BYTES = int64_t(1) << 50;
     require(address != nullptr, "address is a null pointer");
     require(bytes > 0, "bytes is not positive");
-    if (bytes > MOST)
+    if (bytes > MAX_BYTES)
         fail(PK_OUT_OF_MEMORY, "out of host memory: no machine has " + std::to_string(bytes) + " bytes");
 }
 

@@ -8,40 +8,41 @@
 
 namespace pk::elementwise {
 
-// Costs in seconds. Waking threads takes WAKING, so they are woken only if that saves more; threads that are
-// polling join after COMING. Each thread gets work for at least WORTH_A_THREAD.
-// (pycudakit/_element_programs/program_cost.py has WAKING, too.) A step takes at least A_BYTE for each byte
-// of the widest operand.
-static constexpr double WAKING = 60e-6, COMING = 10e-6, WORTH_A_THREAD = 8e-6, A_BYTE = 60e-12;
+// Costs in seconds. Waking helper threads takes WAKING, so they are woken only if that saves more; helpers
+// that are spinning join after JOINING. Each thread gets work for at least WORTH_A_THREAD. A step takes at
+// least PER_BYTE for each byte of the widest operand. THREAD_WAKE_SECONDS in
+// pycudakit/_element_programs/program_cost.py is WAKING.
+static constexpr double WAKING = 60e-6, JOINING = 10e-6, WORTH_A_THREAD = 8e-6, PER_BYTE = 60e-12;
 
 // If the estimate is too small for several threads, the fastest of the call's first blocks is measured; the
-// others find cold caches. Calls with fewer than FEW blocks are run by one thread.
-static constexpr int64_t FEW = 8, LARGEST = 4 << 10;  // blocks, and elements of one
+// others find cold caches. Calls with fewer than MIN_SHARED_BLOCKS blocks are run by one thread. The blocks
+// that are measured have at most MAX_MEASURED_BLOCK elements.
+static constexpr int64_t MIN_SHARED_BLOCKS = 8, MAX_MEASURED_BLOCK = 4 << 10;
 
-// The bytes of the widest operand that a thread takes at once. With smaller shares, two threads would wait
-// for each other's first touch of a huge page.
-static constexpr int64_t SHARE_BYTES = 4 << 20;
+// The bytes of the widest operand that a thread takes at once. With fewer, two threads would wait for each
+// other's first touch of a huge page.
+static constexpr int64_t GRAIN_BYTES = 4 << 20;
 
 static int64_t threads_for(double seconds) {
-    const int64_t most = thread_count();
-    const double spared = seconds - seconds / double(most);
-    const bool is_worth_it = spared >= WAKING || (spared >= COMING && helpers_are_spinning());
-    return is_worth_it ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), most) : 1;
+    const int64_t all_threads = thread_count();
+    const double saved = seconds - seconds / double(all_threads);
+    const bool is_worth_it = saved >= WAKING || (saved >= JOINING && helpers_are_spinning());
+    return is_worth_it ? std::clamp(int64_t(seconds / WORTH_A_THREAD), int64_t(1), all_threads) : 1;
 }
 
 static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgram &program, pk_range range) {
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
 
-    double least_share = 1;  // seconds of a share on one thread
-    const auto compute = [&](int64_t count, int64_t threads, int64_t share) {
+    double fastest_part = 1;  // seconds of a part on one thread
+    const auto compute = [&](int64_t count, int64_t threads, int64_t grain) {
         parallel_for(
-            call, count, share, threads, [&] { return Machine(program, evaluation.instruction_count); },
-            [&](Machine &machine, int64_t first, int64_t own) {
+            call, count, grain, threads, [&] { return Machine(program, evaluation.instruction_count); },
+            [&](Machine &machine, int64_t first, int64_t part) {
                 const double begin = call.seconds();
-                machine.run(range.start + first, own, call);
-                if (threads == 1) least_share = std::min(least_share, call.seconds() - begin);
-                return own;
+                machine.run(range.start + first, part, call);
+                if (threads == 1) fastest_part = std::min(fastest_part, call.seconds() - begin);
+                return part;
             },
             [&](Machine &machine) { evaluation.add_exceptions(machine.exceptions().data(), call.report); });
         range.start += count;
@@ -49,15 +50,15 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
     };
 
     const int64_t bytes = range.count * std::max<int64_t>(widest, 4) * int64_t(program.steps.size());
-    const int64_t block = std::min(program.block, LARGEST);
-    int64_t threads = threads_for(double(bytes) * A_BYTE);
-    if (threads == 1 && thread_count() > 1 && range.count >= FEW * block) {
+    const int64_t block = std::min(program.block, MAX_MEASURED_BLOCK);
+    int64_t threads = threads_for(double(bytes) * PER_BYTE);
+    if (threads == 1 && thread_count() > 1 && range.count >= MIN_SHARED_BLOCKS * block) {
         compute(3 * block, 1, block);
-        threads = threads_for(least_share * double(range.count) / double(block));
+        threads = threads_for(fastest_part * double(range.count) / double(block));
     }
-    const int64_t fair = (range.count + threads - 1) / threads;
-    const int64_t fitting = std::min(fair, SHARE_BYTES / widest);
-    compute(range.count, threads, (fitting + program.block - 1) / program.block * program.block);
+    const int64_t per_thread = (range.count + threads - 1) / threads;
+    const int64_t grain = std::min(per_thread, GRAIN_BYTES / widest);
+    compute(range.count, threads, (grain + program.block - 1) / program.block * program.block);
 }
 
 static void launch(const Request &request, Call &call) {

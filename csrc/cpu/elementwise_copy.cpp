@@ -9,9 +9,9 @@ namespace pk {
 
 namespace {
 
-constexpr int64_t LARGE = 8 << 20;  // bytes that no cache holds
-constexpr int64_t WORTH_A_THREAD = 32 << 10,
-                  SHARE = 256 << 10;  // elements, and bytes that a thread copies at once
+constexpr int64_t UNCACHED_BYTES = 8 << 20;   // bytes that no cache holds
+constexpr int64_t WORTH_A_THREAD = 32 << 10;  // elements
+constexpr int64_t GRAIN_BYTES = 256 << 10;    // bytes that a thread copies at once
 
 // The dimensions of a transposing copy: planes of rows and columns. The target is dense along columns, and
 // the source is dense, or nearly, along rows.
@@ -28,8 +28,8 @@ class Planes {
         for (size_t d = 0; d < last; ++d) {
             if (d != rows_) outer_.push_back(d);
         }
-        const int64_t line = 4 * 64 / from.item;
-        band_ = std::max<int64_t>(1, SHARE / (from.item * layout.shape[last]) / line) * line;
+        const int64_t tile_rows = 4 * 64 / from.item;  // of gather_plane(): four cache lines
+        band_ = std::max<int64_t>(1, GRAIN_BYTES / (from.item * layout.shape[last]) / tile_rows) * tile_rows;
         bands_ = (layout.shape[rows_] + band_ - 1) / band_;
         count_ = layout.size / layout.shape[rows_] / layout.shape[last] * bands_;
     }
@@ -51,7 +51,7 @@ class Planes {
             to += at * to_.strides[d];
         }
         gather_plane(from_, from, from_.strides[rows_], from_.strides[last], rows, columns, to,
-                     to_.strides[rows_] / to_.item, layout_.size * to_.item > LARGE);
+                     to_.strides[rows_] / to_.item, layout_.size * to_.item > UNCACHED_BYTES);
         return rows * columns;
     }
 
@@ -100,9 +100,9 @@ bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
         return true;
     }
     if (to.strides.size() != 1 && to.access != Access::contiguous) return false;
-    const int64_t share = std::max<int64_t>(1, SHARE / to.item);
-    parallel_for_parts(call, (range.count + share - 1) / share, range.count, [&](int64_t part) {
-        const int64_t start = part * share, count = std::min(share, range.count - start);
+    const int64_t grain = std::max<int64_t>(1, GRAIN_BYTES / to.item);
+    parallel_for_parts(call, (range.count + grain - 1) / grain, range.count, [&](int64_t part) {
+        const int64_t start = part * grain, count = std::min(grain, range.count - start);
         layout.gather(from, start, count, to.base + start * to.item);
         return count;
     });

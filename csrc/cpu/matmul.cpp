@@ -62,7 +62,7 @@ class Tiles {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
     // The columns of a packed group of `b`, and the columns of a tile.
-    static constexpr int64_t GROUP_COLUMNS = MatmulLoops::WIDE_BYTES / int64_t(sizeof(Total)),
+    static constexpr int64_t GROUP_COLUMNS = MatmulLoops::GROUP_BYTES / int64_t(sizeof(Total)),
                              TILE_COLUMNS = 4 * GROUP_COLUMNS;
 
    public:

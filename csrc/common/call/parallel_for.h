@@ -22,23 +22,24 @@ constexpr double WORTH_WAKING = 110e-6;
 enum class Waking { at_once, if_long };
 
 // Distributes [0, count) to threads, `grain` elements at a time, and fewer at the end, so that all threads
-// finish together. Each thread that gets any makes its own worker by make(), computes by run(worker, first,
-// count), which returns how many elements it computed, and finishes with end(worker), one thread at a time.
+// finish together. Each thread that gets any part makes its own worker by make(), and computes each part by
+// run(worker, first, count), which returns how many elements it computed. At the end it calls end(worker)
+// while it holds call.mutex, so that end() may write shared results.
 template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
                   Waking waking = Waking::at_once) {
     if (threads <= 1 || count / grain < 4 * threads) waking = Waking::at_once;
     const int64_t min_grain = waking == Waking::at_once ? grain : (grain + 3) / 4;
     std::atomic<int64_t> next{0};
-    const auto take = [&](int64_t most) {
+    const auto take = [&](int64_t max_part) {
         const int64_t fair = (count - next) / (2 * std::max<int64_t>(1, threads));
-        const int64_t part = std::clamp(fair, min_grain, most), first = next.fetch_add(part);
+        const int64_t part = std::clamp(fair, min_grain, max_part), first = next.fetch_add(part);
         return std::pair(first, std::min(part, count - first));
     };
-    // Processes parts until none is left. next_most(seconds per element of the last part) is the maximum for
-    // the next part.
-    const auto take_parts = [&](int64_t most, auto &&next_most) {
-        auto [first, part] = take(most);
+    // Processes parts until none is left. The first has at most max_part elements; each next one at most
+    // next_max_part(seconds per element of the last part).
+    const auto take_parts = [&](int64_t max_part, auto &&next_max_part) {
+        auto [first, part] = take(max_part);
         if (part <= 0) return;
         const DefaultFloatingPoint environment;
         TraceLane lane(call);
@@ -48,19 +49,19 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
             const int64_t elements = run(worker, first, part);
             const double now = call.seconds();
             lane.add(PK_STAGE_COMPUTE, begin, now, 0, elements);
-            std::tie(first, part) = take(next_most((now - begin) / double(part)));
+            std::tie(first, part) = take(next_max_part((now - begin) / double(part)));
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
         end(worker);
     };
     const auto work = [&] { take_parts(grain, [&](double) { return grain; }); };
     const auto caller_work = [&](const WakeHelpers &wake_helpers) {
-        bool are_awake = waking == Waking::at_once || helpers_are_spinning();
-        if (are_awake) wake_helpers();
-        take_parts(are_awake ? grain : min_grain, [&](double seconds) {
-            if (!are_awake && seconds * double(count - next) > WORTH_WAKING) {
+        bool are_woken = waking == Waking::at_once || helpers_are_spinning();
+        if (are_woken) wake_helpers();
+        take_parts(are_woken ? grain : min_grain, [&](double seconds) {
+            if (!are_woken && seconds * double(count - next) > WORTH_WAKING) {
                 wake_helpers();
-                are_awake = true;
+                are_woken = true;
             }
             return grain;
         });

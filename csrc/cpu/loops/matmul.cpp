@@ -21,14 +21,14 @@ using Vector __attribute__((vector_size(VECTOR))) = T;
 template <class T, bool is_logical, int vectors>
 PK_HD void add_strip(const T *rows, const T *columns, T *sums, int64_t width, int64_t depth) {
     constexpr int STRIP = MatmulLoops::STRIP, LANES = VECTOR / int(sizeof(T));
-    constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(T));
+    constexpr int64_t GROUP_COLUMNS = MatmulLoops::GROUP_BYTES / int64_t(sizeof(T));
     Vector<T> sum[STRIP][vectors];
     for (int r = 0; r < STRIP; ++r) {
         for (int v = 0; v < vectors; ++v) memcpy(&sum[r][v], sums + r * width + v * LANES, VECTOR);
     }
     for (int64_t d = 0; d < depth; ++d) {
         Vector<T> column[vectors];
-        for (int v = 0; v < vectors; ++v) memcpy(&column[v], columns + d * WIDE + v * LANES, VECTOR);
+        for (int v = 0; v < vectors; ++v) memcpy(&column[v], columns + d * GROUP_COLUMNS + v * LANES, VECTOR);
         for (int r = 0; r < STRIP; ++r) {
             const Vector<T> row = rows[d * STRIP + r] - Vector<T>{};
             for (int v = 0; v < vectors; ++v) {
@@ -48,10 +48,10 @@ template <class T, bool is_logical = false>
 void add_product(const void *rows, const void *columns, void *sums, int64_t height, int64_t width,
                  int64_t depth) {
     constexpr int STRIP = MatmulLoops::STRIP, LANES = VECTOR / int(sizeof(T));
-    constexpr int64_t WIDE = MatmulLoops::WIDE_BYTES / int64_t(sizeof(T));
-    constexpr int ALL = WIDE / LANES, AT_ONCE = 3;
+    constexpr int64_t GROUP_COLUMNS = MatmulLoops::GROUP_BYTES / int64_t(sizeof(T));
+    constexpr int ALL = GROUP_COLUMNS / LANES, AT_ONCE = 3;
     static_assert(ALL % AT_ONCE == 0, "a group of columns is whole vectors");
-    for (int64_t j = 0; j < width; j += WIDE) {
+    for (int64_t j = 0; j < width; j += GROUP_COLUMNS) {
         for (int64_t i = 0; i < height; i += STRIP) {
             const T *const strip = static_cast<const T *>(rows) + i * depth;
             const T *const group = static_cast<const T *>(columns) + j * depth;

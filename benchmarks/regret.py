@@ -20,7 +20,8 @@ from harness import machine
 
 import pycudakit as pk
 from pycudakit._cli.progress import Progress
-from pycudakit._cli.timing import format_seconds, interleave
+from pycudakit._cli.timing import interleave
+from pycudakit._native.html_table import format_seconds
 
 MEAN, MOST = 1.02, 1.25
 SIZES = tuple(10**e for e in range(3, 8))

@@ -51,7 +51,7 @@ def test_info_tells_every_variable_that_is_set(tmp_path):
     if not page.is_file():
         pytest.skip("docs/ is not beside the tests")
     found = re.findall(
-        r"^\| `(PYCUDAKIT_\w+)(?:<NAME>)?` \| (?!when building)", page.read_text(), re.MULTILINE
+        r"^\| `(PYCUDAKIT_\w+)(?:<NAME>)?` \| (?!for builds)", page.read_text(), re.MULTILINE
     )
     names = [name + "RUN" * name.endswith("_") for name in found]
     assert len(names) > 10

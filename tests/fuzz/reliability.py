@@ -139,7 +139,7 @@ def calls_table(told: list[list[dict[str, int]]]) -> str:
             for name, count in counts.items():
                 row = rows.setdefault(re.sub(r"_([iuf]\d+|bool)$", "_*", name), [0, 0, 0])
                 row[place] += count
-    head = "| entry | valid calls | spoilt calls | of which refused |\n| --- | --- | --- | --- |\n"
+    head = "| entry | valid calls | corrupted calls | of which refused |\n| --- | --- | --- | --- |\n"
     return head + "".join(
         f"| `{name}` | {a:,} | {b:,} | {c:,} |\n" for name, (a, b, c) in sorted(rows.items())
     )
@@ -161,12 +161,11 @@ def main() -> None:
     say = sys.stdout.write
     say(
         "# Reliability\n\n"
-        "What was tried to break the library, what is wanted then, and how many tests of it passed, on\n"
-        f"one machine ({sys.platform}, Python {python}; engines: {engines}).\n"
-        "This page is what `python tests/fuzz/reliability.py` writes;\n"
-        "`PYCUDAKIT_TEST_INTERRUPTS`, `PYCUDAKIT_TEST_CRASHES` and `PYCUDAKIT_TEST_FAILURES` say how "
-        "often.\n\n"
-        "| tried | wanted | tests | came out |\n| --- | --- | --- | --- |\n"
+        "How pycudakit is tested against failures, the required outcome, and the results on one machine\n"
+        f"({sys.platform}, Python {python}; engines: {engines}).\n"
+        "`python tests/fuzz/reliability.py` writes this page. `PYCUDAKIT_TEST_INTERRUPTS`,\n"
+        "`PYCUDAKIT_TEST_CRASHES` and `PYCUDAKIT_TEST_FAILURES` set the numbers of repetitions.\n\n"
+        "| failure | required outcome | tests | result |\n| --- | --- | --- | --- |\n"
     )
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as executor:
         outcomes = executor.map(outcome, [paths for *_, paths in TRIED])
@@ -177,9 +176,9 @@ def main() -> None:
             sys.stdout.flush()  # it takes long
     say(
         "\n## Calls of the C ABI\n\n"
-        "What `tests/fuzz/entries.py` called; no call ended the process, none of those refused wrote\n"
-        "anything, and none failed by a fault of the library's own.\n"
-        "`PYCUDAKIT_FUZZ_CALLS` says how many are spoilt.\n\n"
+        "Calls of `tests/fuzz/entries.py` with valid and with corrupted arguments. No call ended the\n"
+        "process, no refused call wrote anything, and none failed by a fault of the library itself.\n"
+        "`PYCUDAKIT_FUZZ_CALLS` sets the number of corrupted calls.\n\n"
     )
     say(calls_table([fuzzed.result()]))
 

@@ -36,11 +36,10 @@ def _parser() -> argparse.ArgumentParser:
     tuning = command(
         "tune", "measure, in a minute, the constants by which `auto` decides on this machine, and save them"
     )
+    tuning.add_argument("--force", action="store_true", help="also where other programs use the processors")
     tuning.add_argument("--reset", action="store_true", help="restore the package's default constants")
     tracing = command("trace", "run a script, and report where the time of its calls went")
-    tracing.add_argument(
-        "-o", "--output", default="trace.json", help="the trace, for https://ui.perfetto.dev"
-    )
+    tracing.add_argument("-o", "--output", help="also write a trace, for https://ui.perfetto.dev")
     tracing.add_argument("script", help="a Python script")
     tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
     wrapping = command("wrap", 'write a package of the `extern "C"` functions of a .cu file')
@@ -90,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
         )
         return wrap.run(_say, arguments.file, options)
     if arguments.command == "tune":
-        return tune.run(_say, reset=arguments.reset)
+        return tune.run(_say, reset=arguments.reset, force=arguments.force)
     return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)
 
 
@@ -99,7 +98,7 @@ def _say(line: str) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit status: 0, or 1 if a check failed or no engine is available.
+    """Run a command; return the exit status: 0; 1 if a check failed or nothing could run; 2 for a wrong call.
 
     Parameters
     ----------
@@ -126,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run(arguments)
     except errors.Error as error:
         print(f"pycudakit: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, errors.InvalidArgument) else 1
     except OSError as error:  # writing to stdout or a file failed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # `pycudakit info | head`

@@ -130,7 +130,18 @@ def _joined(
             if len(runs) > 1 and _is_part(part, loop):
                 runs.extend(joined.pop(part))
                 break
-    return joined
+    return {_in_order(key, runs): runs for key, runs in joined.items()}
+
+
+def _in_order(key: tuple[str, ...], runs: list[list[Call]]) -> tuple[str, ...]:
+    """Return the engine and the calls of a loop, from the call that ran first on."""
+    engine, *names = key
+    first = [call.function for call in min(runs, key=lambda run: run[0].began or 0.0)][: len(names)]
+    for n in range(len(names)):
+        begun = names[n:] + names[:n]
+        if begun[: len(first)] == first:
+            return engine, *begun
+    return key
 
 
 def _is_part(part: tuple[str, ...], loop: tuple[str, ...]) -> bool:

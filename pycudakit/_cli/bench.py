@@ -16,6 +16,7 @@ import numpy as np
 import pycudakit as pk
 from pycudakit._cli import bench_cases, common, info, report
 from pycudakit._cli.bench_cases import Family
+from pycudakit._cli.idle_processors import processor_share
 from pycudakit._cli.progress import Progress, Say
 from pycudakit._cli.timing import Times, interleave
 from pycudakit._cli.ulp_compare import verdict
@@ -158,21 +159,21 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
             old = _read(outputs.against)
         except OSError as error:
             say(f"{outputs.against} cannot be read ({error.strerror})")
-            return 1
+            return 2
         except (ValueError, KeyError, TypeError):
             say(f"{outputs.against} is not what `pycudakit bench --json` writes")
-            return 1
+            return 2
     for path in filter(
         None, (outputs.json, outputs.html, outputs.markdown)
     ):  # before the benchmark, which is long
         file_or_folder = path if os.path.exists(path) else os.path.dirname(path) or "."
         if os.path.isdir(path) or not os.access(file_or_folder, os.W_OK):
             say(f"{path} cannot be written: name another file")
-            return 1
+            return 2
     families = {n: f for n, f in {**FAMILIES, **bench_cases.FAMILIES}.items() if only in n}
     if not families:
         say(f"no function is called {only!r}: choose from {', '.join({**FAMILIES, **bench_cases.FAMILIES})}")
-        return 1
+        return 2
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
     columns = list(engines_of(FAMILIES["add"]))
     for name in available:
@@ -181,6 +182,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
     if "pinned" in columns:
         say("pinned is cuda, with arrays in pinned memory.")
     common.warn_if_busy(say)
+    share = processor_share()
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
     failed, rows = False, []
@@ -204,7 +206,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
                 notes = ", ".join(f"{column} {fault}" for column, fault in wrong.items())
                 progress.say(f"{first}{cells} {notes}".rstrip())
     say("")
-    outputs.write(say, {**described(), "rows": rows}, old)
+    outputs.write(say, {**described(), "processor_share": share, "rows": rows}, old)
     say("The full benchmarks, with peers and required figures, are benchmarks/*.py in the source tree.")
     return 1 if failed else 0
 

@@ -65,6 +65,8 @@ def described(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the lines that describe the machine of a run."""
     machine = run["machine"]
     yield "pycudakit", f"{machine['pycudakit']}, {run['day']}"
+    if "processor_share" in run:  # runs of older releases have none
+        yield "free processors", f"{min(run['processor_share'], 1.0):.0%} when the run began"
     yield "Python, NumPy", f"{machine['python']}; NumPy {machine['numpy']}"
     yield "processor", run["processor"]
     for name, status in machine["engines"].items():

@@ -8,53 +8,78 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pycudakit as pk
 from pycudakit._cli.advice import advice
 from pycudakit._cli.progress import Say
+from pycudakit._runtime import context
+from pycudakit._runtime.profile import rows_of
 
 LINES = 30  # of a table of single calls; more calls are summed up
 
 
-def run(say: Say, script: str, arguments: Sequence[str], output: str) -> int:
-    """Run a script as `python` does, write the trace, print table and advice; return the exit status."""
+class _CallsWithLines(list[pk.Call]):
+    """The calls of a profile; `lines` has the line of the script that made each."""
+
+    def __init__(self, script: str) -> None:
+        super().__init__()
+        self._script = script
+        self.lines: list[int | None] = []
+
+    def append(self, call: pk.Call) -> None:
+        """Append a call that ends now."""
+        super().append(call)
+        frame: Any = sys._getframe(1)  # noqa: SLF001
+        while frame is not None and frame.f_code.co_filename != self._script:
+            frame = frame.f_back
+        self.lines.append(frame.f_lineno if frame is not None else None)
+
+
+def run(say: Say, script: str, arguments: Sequence[str], output: str | None) -> int:
+    """Run a script as `python` does, print table and advice, write a trace; return the exit status."""
     if not os.path.isfile(script):
         say(f"{script} does not exist or is not a file: name a Python script")
-        return 1
-    path = os.path.abspath(output)  # the script may change the working folder
+        return 2
+    path = os.path.abspath(output) if output else ""  # the script may change the working folder
     try:
-        with open(path, "a", encoding="utf-8"):  # fail early, before the script runs
-            pass
+        if path:
+            with open(path, "a", encoding="utf-8"):  # fail early, before the script runs
+                pass
     except OSError as error:
-        return _refused(say, output, error)
+        return _refused(say, path, error, 2)
     before = sys.argv, sys.path[0]
     sys.argv, sys.path[0] = [script, *arguments], os.path.dirname(os.path.abspath(script))
     try:
+        calls = _CallsWithLines(os.path.abspath(script))
+        profile = pk.Profile(calls)
         begin = time.perf_counter()
-        with pk.profile() as profile:
+        with context.override(profiles=(*context.current_context.get().profiles, calls)):
             status = _status(os.path.abspath(script))
         taken = time.perf_counter() - begin
     finally:
         sys.argv, sys.path[0] = before
     say("")
-    for line in _table(profile):
+    for line in _table(profile, calls.lines):
         say(line)
     if profile.calls:
         in_calls = sum(call.seconds or 0.0 for call in profile.calls)
         say(f"The script took {taken * 1e3:,.0f} ms, of which these calls {in_calls * 1e3:,.0f} ms.")
     for line in advice(profile.calls):
         say(f"- {line}")
+    if not path:
+        return status
     try:
         profile.save_trace(path)
     except OSError as error:
-        return _refused(say, output, error)
+        return _refused(say, path, error, 1)
     say(f"{output}: open it at https://ui.perfetto.dev")
     return status
 
 
-def _refused(say: Say, output: str, error: OSError) -> int:
-    say(f"{output} cannot be written ({error.strerror}): name another file, with --output")
-    return 1
+def _refused(say: Say, path: str, error: OSError, status: int) -> int:
+    say(f"{path} cannot be written ({error.strerror}): name another file, with --output")
+    return status
 
 
 def _status(script: str) -> int:
@@ -77,31 +102,41 @@ def _status(script: str) -> int:
     return 0
 
 
-def _table(profile: pk.Profile) -> Iterator[str]:
+def _table(profile: pk.Profile, lines: Sequence[int | None]) -> Iterator[str]:
     if not profile.calls:
         yield "The script made no call in its main thread; pk.profile() inside it collects those of another."
     elif len(profile.calls) <= LINES:
-        yield from str(profile).splitlines()
+        numbers = ["line"]
+        for call, line in zip(profile.calls, lines, strict=True):
+            numbers += [_number(line), *[""] * (len(rows_of([call])) - 1)]  # then the call's fused kernels
+        width = max(map(len, numbers))
+        rows = str(profile).splitlines()
+        numbers += [""] * (len(rows) - len(numbers))
+        yield from (f"{number:>{width}}  {row}" for number, row in zip(numbers, rows, strict=True))
     else:
-        yield from _sums(profile.calls)
+        yield from _sums(profile.calls, lines)
 
 
-def _sums(calls: Sequence[pk.Call]) -> Iterator[str]:
-    """Yield a line for each function and engine, sorted by time."""
+def _number(line: int | None) -> str:
+    return "" if line is None else str(line)
+
+
+def _sums(calls: Sequence[pk.Call], lines: Sequence[int | None]) -> Iterator[str]:
+    """Yield a row for each line of the script, function and engine, sorted by time."""
     calls_by_function: dict[tuple[str, str], list[pk.Call]] = {}
-    for call in calls:
-        calls_by_function.setdefault((call.function, call.engine), []).append(call)
+    for call, line in zip(calls, lines, strict=True):
+        calls_by_function.setdefault((f"{_number(line):>4}  {call.function}", call.engine), []).append(call)
     rows = [
         (sum(c.seconds or 0.0 for c in of_one), name, engine, of_one)
         for (name, engine), of_one in calls_by_function.items()
     ]
-    width = max(8, *(len(name) for name, _ in calls_by_function))
-    yield f"{'function':<{width}}  engine  {'calls':>8}  {'ms':>12}  {'MB up':>10}  {'MB down':>10}"
+    width = max(14, *(len(name) for name, _ in calls_by_function))
+    yield f"{'line  function':<{width}}  engine  {'calls':>8}  {'ms':>12}  {'MB up':>10}  {'MB down':>10}"
     for seconds, name, engine, of_one in sorted(rows, key=lambda row: -row[0]):
         up, down = (
             sum(moved) / 1e6 for moved in zip(*((c.bytes_up, c.bytes_down) for c in of_one), strict=True)
         )
-        line = f"{name:<{width}}  {engine:<6}  {len(of_one):>8,}  {seconds * 1e3:>12,.3f}"
-        yield f"{line}  {up:>10,.1f}  {down:>10,.1f}" if engine == "cuda" else line
+        row = f"{name:<{width}}  {engine:<6}  {len(of_one):>8,}  {seconds * 1e3:>12,.3f}"
+        yield f"{row}  {up:>10,.1f}  {down:>10,.1f}" if engine == "cuda" else row
     seconds = sum(row[0] for row in rows)
-    yield f"{'together':<{width}}          {len(calls):>8,}  {seconds * 1e3:>12,.3f}"
+    yield f"{'      together':<{width}}          {len(calls):>8,}  {seconds * 1e3:>12,.3f}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 import statistics
 import subprocess
@@ -16,6 +17,7 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._cli import common, measure_rates
+from pycudakit._cli.idle_processors import are_processors_idle
 from pycudakit._cli.progress import Progress, Say
 from pycudakit._element_programs import program_cost
 from pycudakit._native import calibration_file
@@ -142,7 +144,7 @@ def _save(text: str) -> str:
     return path
 
 
-def run(say: Say, reset: bool = False) -> int:
+def run(say: Say, reset: bool = False, force: bool = False) -> int:
     """Measure and save the constants, or restore the defaults; return the exit status."""
     if reset:
         try:
@@ -157,7 +159,10 @@ def run(say: Say, reset: bool = False) -> int:
         return 0
     if "cpu" not in common.engines(say):
         return 1
-    common.warn_if_busy(say)
+    if not force and not are_processors_idle():
+        say("Other programs use the processors, and auto would decide by what is measured meanwhile.")
+        say("Nothing was measured: run it on an idle machine, or give --force.")
+        return 1
     begin, names = time.perf_counter(), measure_rates.names()
     with closing(Progress(len(names) + 8, say)) as progress:
         rows = _rates(lambda name: progress.step(f"rates: {name}"))
@@ -165,7 +170,10 @@ def run(say: Say, reset: bool = False) -> int:
         rate = float(rows["exp"].split()[-1].split("/")[1]) * 1e-9
         for name, value in _constants(rate):
             progress.step(name)
-            constants[name] = _clamped(name, value)
+            if math.isfinite(value) and value > 0:
+                constants[name] = _clamped(name, value)
+            else:
+                progress.say(f"  {_WORDS[name]}: {value:.3g} is impossible, and the default is kept")
     day = dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%d")
     try:
         path = _save(calibration_file.serialize(day, constants, rows))

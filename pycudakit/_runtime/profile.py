@@ -33,7 +33,7 @@ class Profile:
 
     def _repr_html_(self) -> str:
         """Return the table as HTML, for notebooks."""
-        rows = _rows_of(self.calls)
+        rows = rows_of(self.calls)
         columns = {
             "time" if name == "ms" else name: _texts(name, column, rows, self.calls, format_seconds)
             for name, column in _COLUMNS.items()
@@ -174,7 +174,8 @@ def _cells(name: str, texts: list[str]) -> list[str]:
     return [text.ljust(width) if name in _LEFT_ALIGNED else text.rjust(width) for text in [name, *texts]]
 
 
-def _rows_of(calls: list[Call]) -> list[Call]:
+def rows_of(calls: list[Call]) -> list[Call]:
+    """Return the rows of a table: each call, and below it its fused kernels."""
     return [row for call in calls for row in _with_passes(call)]
 
 
@@ -184,7 +185,7 @@ def _left_out(calls: list[Call]) -> str:
 
 
 def _table(calls: list[Call]) -> Iterator[str]:
-    rows = _rows_of(calls)
+    rows = rows_of(calls)
     texts = {name: _texts(name, column, rows, calls, _milliseconds) for name, column in _COLUMNS.items()}
     for line in zip(*(_cells(name, each) for name, each in texts.items() if each), strict=True):
         yield "  ".join(line).rstrip()

@@ -102,15 +102,15 @@ def test_the_picture_is_whole():
 def test_what_is_no_run(tmp_path, capsys):
     (tmp_path / "old.json").write_text("[1]")
     if pk.engines()["cpu"]:
-        assert main(["bench", "--quick", "--against", str(tmp_path / "old.json")]) == 1
+        assert main(["bench", "--quick", "--against", str(tmp_path / "old.json")]) == 2
         assert "is not what `pycudakit bench --json` writes" in capsys.readouterr().out
-        assert main(["bench", "--quick", "--against", str(tmp_path / "none.json")]) == 1
+        assert main(["bench", "--quick", "--against", str(tmp_path / "none.json")]) == 2
         assert "none.json cannot be read (No such file or directory)" in capsys.readouterr().out
-        assert main(["bench", "--quick", "--html", str(tmp_path / "no" / "page.html")]) == 1
+        assert main(["bench", "--quick", "--html", str(tmp_path / "no" / "page.html")]) == 2
         assert "page.html cannot be written: name another file" in capsys.readouterr().out
-        assert main(["bench", "--quick", "--json", str(tmp_path)]) == 1
+        assert main(["bench", "--quick", "--json", str(tmp_path)]) == 2
         assert f"{tmp_path} cannot be written: name another file" in capsys.readouterr().out
-        assert main(["bench", "--only", "dance"]) == 1
+        assert main(["bench", "--only", "dance"]) == 2
         assert "choose from add, multiply" in capsys.readouterr().out
 
 
@@ -130,3 +130,10 @@ def test_every_element_of_a_short_result_is_compared():
     times, wrong = bench.race(family, 3 * bench.COMPARED, contenders, rounds=1)
     assert set(times) == {"right"}
     assert set(wrong) == {"wrong"}
+
+
+def test_a_report_says_how_free_the_processors_were():
+    run = {**bench.described(), "processor_share": 0.954, "rows": []}
+    assert dict(report.described(run))["free processors"] == "95% when the run began"
+    del run["processor_share"]  # as an older release wrote it
+    assert "free processors" not in dict(report.described(run))

@@ -49,9 +49,8 @@ def test_a_script(trace, tmp_path, monkeypatch):
     assert status == 0
     lines = printed.splitlines()
     assert lines[0] == "__main__ ['2', '--own'] 7"
-    assert [line.split()[0] for line in lines if line.split()[1:2] == ["cpu"]] == [
-        *("multiply", "add", "sqrt", "exp") * 2
-    ]
+    rows = [line.split()[:2] for line in lines if line.split()[2:3] == ["cpu"]]
+    assert rows == [["10", name] for name in ("multiply", "add", "sqrt", "exp")] * 2
     (finding,) = (line for line in lines if line.startswith("- "))
     assert "these 4 calls could be one `fuse`, 2 times over: multiply, add, sqrt, exp" in finding
     assert "passes over memory saved" in finding
@@ -62,8 +61,8 @@ def test_a_script(trace, tmp_path, monkeypatch):
 @needs_cpu
 def test_many_calls_are_summed_up(trace):
     _, printed, _ = trace(SCRIPT.replace("3_000_000", "100_000"), "50")
-    assert printed.count("\nsqrt ") == 1
-    assert any(line.split()[:3] == ["exp", "cpu", "50"] for line in printed.splitlines())
+    assert printed.count("  sqrt ") == 1
+    assert any(line.split()[:4] == ["10", "exp", "cpu", "50"] for line in printed.splitlines())
     (together,) = (line for line in printed.splitlines() if line.startswith("The script took "))
     script, calls = (float(ms.replace(",", "")) for ms in re.findall(r"([\d,]+) ms", together))
     assert 0 < calls <= script
@@ -107,15 +106,24 @@ def test_a_script_that_goes_elsewhere(trace, tmp_path, monkeypatch):
 def test_unwritable_output_is_reported_before_the_script_runs(tmp_path, capsys):
     (tmp_path / "script.py").write_text("print('ran')")
     for output in (tmp_path, tmp_path / "no" / "t.json"):
-        assert main(["trace", "-o", str(output), str(tmp_path / "script.py")]) == 1
+        assert main(["trace", "-o", str(output), str(tmp_path / "script.py")]) == 2
         printed = capsys.readouterr().out
         assert printed.startswith(f"{output} cannot be written (")
         assert printed.endswith("): name another file, with --output\n")
         assert "ran" not in printed
 
 
+@needs_cpu
+def test_a_trace_is_written_where_it_is_asked_for(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "script.py").write_text("import pycudakit as pk\npk.sqrt([1.0, 4.0])\n")
+    assert main(["trace", "script.py"]) == 0
+    assert "perfetto" not in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
+
+
 def test_no_script(capsys):
-    assert main(["trace", "nowhere.py"]) == 1
+    assert main(["trace", "nowhere.py"]) == 2
     assert "nowhere.py does not exist or is not a file" in capsys.readouterr().out
 
 
@@ -204,3 +212,13 @@ def test_what_ran_elsewhere():
     assert line == "NumPy computed 2 calls of add, 20 ms: it takes bool; convert the argument before"
     (line,) = advice([call("sort", "cpu", "auto: x; the CPU engine took over: cudaMalloc")])
     assert line.startswith("1 call of sort failed on the GPU")
+
+
+def test_advice_names_calls_in_the_order_in_which_they_ran():
+    """A pause in the first iteration hides its beginning, from which the loop is named all the same."""
+    body, began, calls = ["multiply", "add", "sqrt", "exp"], 0.0, []
+    for n, name in enumerate(body * 6):
+        calls.append(call(name, "cpu", began=began))
+        began += 5.0 if n == 1 else 0.01
+    (line,) = advice(calls)
+    assert "multiply, add, sqrt, exp" in line

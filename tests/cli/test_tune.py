@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import pycudakit as pk
+from pycudakit.__main__ import main
 from pycudakit._cli import measure_rates, tune
 from pycudakit._native import calibration_file
 from pycudakit._native.version import __version__
@@ -52,6 +53,7 @@ def usual():
 
 @pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
 def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tune, "are_processors_idle", lambda: True)
     monkeypatch.setattr(tune, "REPEATS", 1)
     monkeypatch.setattr(tune, "LARGE", 1 << 20)
     assert tune.run(print) == 0
@@ -74,6 +76,29 @@ def test_it_measures_keeps_tells_and_forgets(folder, capsys, monkeypatch):
     assert "package's own" in json.loads(python("-m", "pycudakit", "info", "--json").stdout)["times"]
     assert tune.run(print, reset=True) == 0
     assert "Nothing was measured here" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+def test_a_busy_machine_is_refused(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tune, "are_processors_idle", lambda: False)
+    assert main(["tune"]) == 1
+    printed = capsys.readouterr().out
+    assert "Nothing was measured: run it on an idle machine, or give --force." in printed
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
+def test_impossible_values_are_rejected(folder, capsys, monkeypatch):
+    monkeypatch.setattr(tune, "are_processors_idle", lambda: False)
+    monkeypatch.setattr(tune, "_rates", lambda _: dict.fromkeys(measure_rates.names(), ROWS["add"]))
+    measured = [("CALL", -1e-6), ("HOST_BANDWIDTH", float("nan")), ("SINGLE_THREAD_BANDWIDTH", 5e9)]
+    monkeypatch.setattr(tune, "_constants", lambda _: iter(measured))
+    assert main(["tune", "--force"]) == 0
+    printed = capsys.readouterr().out
+    assert "call that wakes the threads: -1e-06 is impossible, and the default is kept" in printed
+    assert "memory, all threads: nan is impossible, and the default is kept" in printed
+    kept = calibration_file.parse((folder / "times.txt").read_text()).constants
+    assert kept == {"SINGLE_THREAD_BANDWIDTH": 5e9}
 
 
 def test_what_was_measured_is_used_unless_it_is_turned_off(folder, monkeypatch):
@@ -137,7 +162,7 @@ def test_a_folder_that_cannot_be_written(folder, monkeypatch, capsys):
     monkeypatch.setattr(tune, "_rates", lambda _: {"exp": "1/1"})
     monkeypatch.setattr(tune, "_constants", lambda _: [("CALL", 1e-4)])
     if pk.engines()["cpu"]:
-        assert tune.run(print) == 1
+        assert tune.run(print, force=True) == 1
         assert "set PYCUDAKIT_CACHE_DIR to a writable folder" in capsys.readouterr().out
     assert calibration_file._read() == calibration_file.Calibration()  # as with HOME=/dev/null: no warning
     assert tune.run(print, reset=True) == 0

@@ -48,6 +48,7 @@ def run(script, *arguments, folder, paths=(), **variables):
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiment(name, tmp_path):
     printed = run(name, "--quick", "--png", folder=tmp_path)
@@ -60,6 +61,7 @@ def test_experiment(name, tmp_path):
         assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["access", "stages", "transfers"])
 def test_experiments_of_the_cpu(name, tmp_path):
     printed = run(name, "--quick", "--engine", "cpu", "--png", folder=tmp_path)
@@ -67,6 +69,7 @@ def test_experiments_of_the_cpu(name, tmp_path):
     assert (tmp_path / f"{name}.png").exists() == DRAWS
 
 
+@pytest.mark.thorough
 def test_the_experiments_as_one_page(tmp_path):
     files = ["--html", "page.html", "--markdown", "page.md"]
     run("experiments", "--quick", "--engine", "cpu", "--json", "run.json", *files, folder=tmp_path)
@@ -94,6 +97,7 @@ def test_the_experiments_as_one_page(tmp_path):
     assert (tmp_path / "again.md").read_text() == text
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not DRAWS, reason="needs matplotlib")
 def test_pictures_of_what_only_a_gpu_has(tmp_path):
     stages = ["stage", "upload", "kernel", "download", "unstage"]
@@ -182,6 +186,7 @@ def families(monkeypatch):
     return importlib.import_module("peer_families")
 
 
+@pytest.mark.thorough
 def test_peers_of_large_arrays(tmp_path):
     arguments = ["--quick", "--sizes", "64K,4M", "--only", "sum", "--json", "peers.json"]
     printed = run("peers", *arguments, folder=tmp_path, CUDA_VISIBLE_DEVICES="")
@@ -263,15 +268,18 @@ def test_elementwise(tmp_path):
     assert "evaluate float32" in printed
 
 
+@pytest.mark.thorough
 def test_histogram(tmp_path):
     printed = run("histogram", "--quick", "--only", "bincount uint8", folder=tmp_path)
     assert "bincount uint8" in printed
 
 
+@pytest.mark.thorough
 def test_order_statistics(tmp_path):
     assert "median" in run("select_ranks", "--quick", "--only", "median", folder=tmp_path)
 
 
+@pytest.mark.thorough
 def test_middle(tmp_path):
     lines = run(
         "medium_arrays", "--quick", "--engine", "auto", "--only", "cumsum", folder=tmp_path
@@ -279,6 +287,7 @@ def test_middle(tmp_path):
     assert {"cpu", "NumPy"} <= {line.split()[7] for line in lines if line.startswith("cumsum of 1M")}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("script", "work"),
     [
@@ -296,7 +305,7 @@ def test_scripts_of_one_form(script, work, tmp_path):
     assert work in run(script, "--quick", "--only", work, folder=tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_many_machines(tmp_path):
     pytest.importorskip("distributed")
     printed = run("dask_processes", "--quick", "--measure", "run.json", folder=tmp_path).splitlines()
@@ -362,11 +371,13 @@ def test_where_curves_cross(families):
     assert words == ["never", "always", "100,000"]
 
 
+@pytest.mark.thorough
 def test_reductions(tmp_path):
     printed = run("reduce", "--quick", "--only", "ten", folder=tmp_path)
     assert "sum of ten" in printed
 
 
+@pytest.mark.thorough
 def test_images(tmp_path):
     printed = run("image_pixels", "--quick", "--only", "4K uint8", folder=tmp_path)
     pytest.importorskip("cv2")
@@ -466,6 +477,7 @@ def test_a_sample_is_as_many_calls_of_one_as_of_another(clock, fast, slow, count
     assert times["slow"].median == pytest.approx(slow)
 
 
+@pytest.mark.thorough
 def test_small_calls(tmp_path):
     told = json.loads(run("small", "--quick", "--only", "sum", "--json", folder=tmp_path))
     assert {"sum", "cumsum", "sum(axis=0)"} <= {row["work"] for row in told["rows"]}
@@ -475,7 +487,7 @@ def test_small_calls(tmp_path):
 
 
 @needs_compiler
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_first_results(tmp_path):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs PyTorch")

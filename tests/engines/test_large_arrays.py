@@ -92,7 +92,7 @@ PLAIN = {"answered", "interrupted", "MemoryError", "OutOfMemory", "Unsupported",
 @pytest.mark.skipif(sys.platform != "linux", reason="needs RLIMIT_AS")
 @pytest.mark.skipif(SANITIZED, reason="sanitizers take an address space of their own")
 @pytest.mark.cpu
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("engine", ["cpu", "auto"])
 def test_arrays_larger_than_memory(engine):
     """A call returns, raises a plain error, or runs until a signal: it never crashes or hangs."""
@@ -161,7 +161,7 @@ def same(found, expected):
 
 
 @needs_room
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.usefixtures("engine")
 class TestMoreElementsThan32BitsCount:
     def test_elements(self, many):

@@ -16,7 +16,7 @@ MOST = int(os.environ.get("PYCUDAKIT_TEST_FAILURES", "3"))  # calls of each oper
 GROUP = 8
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.cpu
 @pytest.mark.parametrize("first", range(0, len(system_call_failures.OPERATIONS), GROUP))
 @pytest.mark.parametrize("way", ["warm", "cold"])

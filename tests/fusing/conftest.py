@@ -4,6 +4,7 @@ import os
 
 import pytest
 from helpers import row_tiles
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit.fusing.memory.residency import ResidencyScope
@@ -15,9 +16,9 @@ _ENGINES = _NAMED.split(",") if _NAMED else _AVAILABLE
 _DEVICE_IMPLS = ["device_impls"] if _ENGINES == ["cpu"] and not _NAMED else []
 
 
-@pytest.fixture(params=[*_ENGINES, *_DEVICE_IMPLS, "auto"], scope="session")
+@pytest.fixture(params=[*_ENGINES, *thorough(*_DEVICE_IMPLS, "auto")], scope="session")
 def engine(request):
-    """Set and return the engine of the test's calls."""
+    """Set and return the engine of the test's calls; test_engine_choice.py tests `auto` in each run."""
     if request.param != "device_impls":
         yield request.param
         return

@@ -8,6 +8,7 @@ import pytest
 from helpers.processes import python
 from helpers.sanitizers import SANITIZED
 from helpers.strategies import assert_values
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import errors
@@ -183,7 +184,7 @@ for engine in {engines}:
 """
 
 
-@pytest.mark.parametrize("budget", [0, 64 << 20, 1 << 30])
+@pytest.mark.parametrize("budget", [0, 64 << 20, *thorough(1 << 30)])
 def test_any_budget(engine, budget):
     engines = [engine]
     code = BUDGET.format(engines=engines, budget=budget)

@@ -25,6 +25,7 @@ from helpers.row_tiles import (
 )
 from helpers.sanitizers import SANITIZED
 from helpers.strategies import build
+from helpers.thorough_cases import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,7 +49,7 @@ def test_bodies(engine, small_blocks, body, dtype):
 LENGTHS = [1, 3, 64, 1000, 4097, 40_000]
 
 
-@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("length", [1, 64, 4097, *thorough(3, 1000, 40_000)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_does_not_depend_on_the_number_of_rows(engine, monkeypatch, dtype, length):
     """Each reduction, of rows of many lengths, of an array and of a fused expression."""

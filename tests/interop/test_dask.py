@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit._dask import reductions, registry
@@ -77,7 +78,7 @@ def test_arrays_that_are_cut_differently(engine):
 
 
 @pytest.mark.parametrize("chunks", CHUNKS)
-@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i4", "?"])
+@pytest.mark.parametrize("dtype", ["f8", "f2", *thorough("f4", "i4", "?")])
 @pytest.mark.parametrize(
     "name", ["sum", "mean", "min", "max", "any", "all", "count_nonzero", "argmax", "nansum", "ptp"]
 )
@@ -449,7 +450,7 @@ def run(script, variables):
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(not pk.engines()["cpu"], reason="needs the cpu engine")
 @pytest.mark.parametrize("variables", [{"PYCUDAKIT_ENGINE": "cpu"}, {}])
 def test_a_cluster_of_processes(script, variables):
@@ -457,7 +458,7 @@ def test_a_cluster_of_processes(script, variables):
     assert f"{count} processes, 16 blocks: the bits of one machine: True" in run(script, variables)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_processes_that_share_a_gpu_or_have_one_each(script):
     """With one GPU, two processes share it within their budgets; with more, each process sees one."""
     if not pk.engines()["cuda"]:
@@ -483,7 +484,7 @@ def test_each_process_has_its_gpu(script, monkeypatch):
         assert "CUDA_VISIBLE_DEVICES" not in one
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_a_process_finds_its_gpu(script, monkeypatch):
     """It sets CUDA_VISIBLE_DEVICES before it uses CUDA."""
     pytest.importorskip("distributed")

@@ -114,7 +114,7 @@ def test_a_cuda_graph_has_both(operators):
     torch.testing.assert_close(out, torch.nn.functional.softsign(a + 5), rtol=1e-6, atol=0)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_under_compile(operators, random, dynamic):
     def function(a, b):

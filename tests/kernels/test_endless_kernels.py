@@ -7,6 +7,7 @@ import time
 import pytest
 from helpers.processes import python
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 pytestmark = [
     pytest.mark.cpu,
@@ -70,7 +71,7 @@ def run(code, **keywords):
     return json.loads(python(with_engine + code, **keywords))
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
+@pytest.mark.parametrize("threads", ["4", *thorough("1")])
 @pytest.mark.parametrize(
     ("name", "dtype", "shape"),
     [

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 from helpers.user_kernels import module, python
 
 import pycudakit as pk
@@ -71,7 +72,7 @@ template <class T, int SIZE> __global__ void reduce(const T *g, T *o) {
 PAIR = np.dtype([("x", np.float32), ("y", np.float32)])
 
 
-@pytest.mark.parametrize("size", [64, 128, 256, 512, 1024])
+@pytest.mark.parametrize("size", [64, 1024, *thorough(128, 256, 512)])
 @pytest.mark.parametrize(
     ("kind", "dtype"), [("int", np.int32), ("float", np.float32), ("double", np.float64), ("Pair", PAIR)]
 )

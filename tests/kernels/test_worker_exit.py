@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from helpers.isolated_kernels import END, SOURCE, doubled, end, function, processes, runs
 from helpers.processes import python
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import InOut, errors
@@ -293,7 +294,7 @@ def main(method, engine):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["fork", "spawn", *thorough("forkserver")])
 def test_other_processes(engine, method, tmp_path):
     """Child processes of each start method run kernels while the parent does; their helpers end, too."""
     (tmp_path / "started.py").write_text(STARTED)

@@ -98,7 +98,7 @@ def test_the_page_on_dask(tmp_path):
     assert printed == "(1000, 50) True\n"
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_ray(tmp_path):
     pytest.importorskip("ray")
     (block,) = blocks_of("Ray")

@@ -23,7 +23,10 @@ BlockExecutor::BlockExecutor() : fibers_(base) {
 
 void BlockExecutor::begin(const Launch &launch) {
     launch_ = &launch;
-    may_loop_ = launch.kernel.waits == 0 && !launch.checked;
+    // Loops from barrier to barrier assume that the indices of threads do not wrap.
+    constexpr int64_t MAX_INDEX = INT32_MAX - 1024;
+    const bool wraps = launch.shape.grid[0] * launch.shape.block[0] > MAX_INDEX;
+    may_loop_ = launch.kernel.blocks != nullptr && !launch.checked && (launch.kernel.waits == 0 || !wraps);
     loops_ = due_ = false;
     size_ = int(launch.shape.threads());
     for (int d = 0; d < 3; ++d) {
@@ -56,7 +59,9 @@ void BlockExecutor::run(int64_t first, int64_t count) {
         quick_[reinterpret_cast<uint64_t>(&launch_->kernel) / sizeof(pk_image_kernel) % quick_.size()];
     while (first < end) {
         const Clock::time_point began = Clock::now();
-        loops_ = may_loop_ && quick == &launch_->kernel;
+        // A kernel with barriers takes far longer on fibers, even for one block.
+        const bool loops_at_once = launch_->kernel.waits != 0 && is_preempted_;
+        loops_ = may_loop_ && (loops_at_once || quick == &launch_->kernel);
         waited_ = false;
         first_ = first;
         count_ = loops_ ? end - first : 1;
@@ -66,7 +71,8 @@ void BlockExecutor::run(int64_t first, int64_t count) {
         } else {
             run_block(first_);
         }
-        const bool is_quick = may_loop_ && !waited_ && Clock::now() - began < QUICK * count_;
+        const bool is_quick =
+            may_loop_ && (!waited_ || launch_->kernel.waits != 0) && Clock::now() - began < QUICK * count_;
         quick = is_quick ? &launch_->kernel : nullptr;
     }
 }

@@ -55,7 +55,9 @@ int64_t parallel_for_blocks(const Launch &launch, Call &call) {
         }
         WorkerLease worker;
         // A helper may give up: kernels of other calls may hold all stacks for long.
-        if (launch.kernel.waits != 0 && !reserve_stacks(*worker, launch.shape.threads())) return;
+        if (launch.kernel.waits != 0 && launch.kernel.blocks == nullptr &&
+            !reserve_stacks(*worker, launch.shape.threads()))
+            return;
         ++threads;
         worker->begin(launch);
         const PreemptionScope helper_preemption(*worker);

@@ -38,12 +38,12 @@ def translated(text: str, *, checked: bool) -> str:
         if match.start() < done:
             continue
         begin = max((m.end() for m in _BETWEEN.finditer(plain, done, match.start())), default=done)
-        begin = max(begin, _after_directive(plain, begin, match.start()))
+        begin = max(begin, after_directive(plain, begin, match.start()))
         end = plain.find(";", match.end())
         if end < 0:
             break
         declared = plain[begin:end]
-        rewritten = _declaration(declared, is_local=_depth(plain, begin) > 0, checked=checked)
+        rewritten = _declaration(declared, is_local=depth(plain, begin) > 0, checked=checked)
         if rewritten is not None:
             lead = declared[: len(declared) - len(declared.lstrip())]
             parts += [text[done:begin], lead, rewritten]
@@ -52,13 +52,13 @@ def translated(text: str, *, checked: bool) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _after_directive(plain: str, begin: int, end: int) -> int:
+def after_directive(plain: str, begin: int, end: int) -> int:
     """Return the start of the line after the last directive."""
     lines = re.finditer(r"^[ \t]*#(?:[^\n\\]|\\.)*\n", plain[begin:end], re.MULTILINE | re.DOTALL)
     return begin + max((line.end() for line in lines), default=0)
 
 
-def _depth(plain: str, end: int) -> int:
+def depth(plain: str, end: int) -> int:
     """Return the number of open braces, except those of namespaces."""
     open_braces: list[bool] = []
     for brace in re.finditer(r"[{}]", plain[:end]):
@@ -127,7 +127,7 @@ def _split(declared: str) -> Iterator[str]:
 
 # ---- Kernels with barriers ----
 
-_BARRIERS = re.compile(
+BARRIERS = re.compile(
     r"__syncthreads\w*|__syncwarp|__shfl\w*|__(?:any|all|ballot|uni)_sync|__match_\w+|__reduce_\w+_sync"
     r"|__activemask|__nanosleep|(?:__)?volatile(?:__)?"
 )
@@ -149,16 +149,23 @@ def kernels_with_barriers(source: Source) -> set[str]:
     """
     names = {kernel.name for kernel in source.kernels}
     plain = _VOLATILE_ASM.sub(" ", blanked(source.text))
-    includes = _INCLUDED.findall(source.text)
-    hidden = not all(_KNOWN_HEADERS.fullmatch(name) for name in includes)
-    if hidden or "cooperative_groups" in plain or any(_BARRIERS.search(option) for option in source.options):
+    if (
+        includes_others(source)
+        or "cooperative_groups" in plain
+        or any(BARRIERS.search(option) for option in source.options)
+    ):
         return names
-    if _BARRIERS.search(plain) is None:
+    if BARRIERS.search(plain) is None:
         return set()
-    words = _words_by_name(plain)
+    words = words_by_name(plain)
     for name in _volatile_names(plain):
         words.setdefault(name, set()).add("volatile")
-    return {name for name in names if _reaches(name, words)}
+    return {name for name in names if reaches_barrier(name, words)}
+
+
+def includes_others(source: Source) -> bool:
+    """Return True if a source includes other headers than those of CUDA and C++."""
+    return not all(_KNOWN_HEADERS.fullmatch(name) for name in _INCLUDED.findall(source.text))
 
 
 # ---- Volatile accesses ----
@@ -194,7 +201,7 @@ def _volatile_names(plain: str) -> set[str]:
         begin = max((m.end() for m in _BETWEEN.finditer(plain, 0, match.start())), default=0)
         end = _BETWEEN.search(plain, match.end())
         declared = plain[begin : end.start() if end else len(plain)]
-        if _depth(plain, begin) == 0 and "(" not in declared:
+        if depth(plain, begin) == 0 and "(" not in declared:
             names.update(re.findall(r"[A-Za-z_]\w*", declared))
     return names - _TYPE_WORDS
 
@@ -208,7 +215,8 @@ _TYPE_WORDS = frozenset(
 )
 
 
-def _words_by_name(plain: str) -> dict[str, set[str]]:
+def words_by_name(plain: str) -> dict[str, set[str]]:
+    """Return the words in the macros, structs and functions of a source, by their names."""
     words: dict[str, set[str]] = {}
     for match in re.finditer(
         r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:[^\n\\]|\\.)*)", plain, re.MULTILINE | re.DOTALL
@@ -242,12 +250,13 @@ def _closing(plain: str, at: int) -> int:
     return len(plain)
 
 
-def _reaches(name: str, words: dict[str, set[str]]) -> bool:
+def reaches_barrier(name: str, words: dict[str, set[str]]) -> bool:
+    """Return True if what has a name may reach a barrier, by the words of `words_by_name`."""
     todo, seen = set(re.findall(r"\w+", name)), set()
     while todo:
         word = todo.pop()
         seen.add(word)
-        if _BARRIERS.fullmatch(word):
+        if BARRIERS.fullmatch(word):
             return True
         todo |= words.get(word, set()) - seen
     return False
@@ -265,7 +274,7 @@ def variables(text: str) -> list[str]:
     names: list[str] = []
     for match in _VARIABLE.finditer(plain):
         before = plain[: match.start()]
-        if _depth(plain, match.start()) > 0 or "#" in before[before.rfind("\n") + 1 :]:
+        if depth(plain, match.start()) > 0 or "#" in before[before.rfind("\n") + 1 :]:
             continue
         opened = len(re.findall(r"^[ \t]*#[ \t]*if", before, re.MULTILINE))
         if opened > len(re.findall(r"^[ \t]*#[ \t]*endif", before, re.MULTILINE)):

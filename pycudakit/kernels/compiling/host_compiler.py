@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pycudakit import errors
-from pycudakit.kernels.compiling import cuda_to_cpp, extern_c, inline_ptx
+from pycudakit.kernels.compiling import cuda_to_cpp, extern_c, inline_ptx, thread_loops
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
 from pycudakit.kernels.compiling.source import Compiled, Source, short_names
 
@@ -75,6 +75,8 @@ _VOLATILE = {
         ),
     ],
 }
+# Modules that write loops over threads.
+_OF_LOOPS = ("statements", "kernel_definition", "kernel_locals", "thread_loops")
 # Environment variables by which GCC and Clang find headers and their own parts.
 _PLACES = ("CPATH", "CPLUS_INCLUDE_PATH")
 _OTHERS = ("COMPILER_PATH", "GCC_EXEC_PREFIX", "SDKROOT")
@@ -100,7 +102,8 @@ def compile(source: Source) -> Compiled:
 def _compiled(source: Source, directory: str) -> Compiled:
     compiler = _compiler()
     text, compiled, library = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
-    Path(text).write_text(translated(source), encoding="utf-8")
+    whole = translated(source, splits_kernels=not forces_fibers())
+    Path(text).write_text(whole, encoding="utf-8")
     command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
     folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
     command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
@@ -111,7 +114,14 @@ def _compiled(source: Source, directory: str) -> Compiled:
     command += hooks
     rule = str(Path(directory) / "kernels.d")
     command += [f"-I{HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
-    _, log = run(command, source.name, directory)
+    try:
+        _, log = run(command, source.name, directory)
+    except errors.CompileError:
+        without_loops = translated(source)
+        if without_loops == whole:
+            raise
+        Path(text).write_text(without_loops, encoding="utf-8")
+        _, log = run(command, source.name, directory)
     # Linked separately: the functions of the checks are in our headers, not in the sanitizer's library.
     run([*compiler, "-shared", *_linking(), compiled, "-o", library], source.name, directory)
     symbols = {kernel.name: kernel.name for kernel in source.kernels}
@@ -203,9 +213,15 @@ def folders() -> tuple[str, ...]:
     )  # relative ones refer to the compiler's working folder
 
 
+def forces_fibers() -> bool:
+    """Return True if no kernel with barriers becomes loops over threads."""
+    return os.environ.get("PYCUDAKIT_FIBERS", "0") not in ("", "0")
+
+
 def fingerprint() -> str:
     """Return a fingerprint of a binary's other dependencies: the compiler, our headers, the processor."""
-    return _fingerprint(*(os.environ.get(name, "") for name in ("CXX", "PATH", *_PLACES, *_OTHERS)))
+    names = ("CXX", "PATH", "PYCUDAKIT_FIBERS", *_PLACES, *_OTHERS)
+    return _fingerprint(*(os.environ.get(name, "") for name in names))
 
 
 @functools.lru_cache(maxsize=8)
@@ -225,21 +241,30 @@ def _fingerprint(*environment: str) -> str:
         Path(cuda_to_cpp.__file__),
         Path(extern_c.__file__),
         Path(inline_ptx.__file__),
+        *(Path(__file__).with_name(f"{name}.py") for name in _OF_LOOPS),
     )
     rule.update(b"".join(file.read_bytes() for file in our_files))
     rule.update(f"{platform.machine()} {_processor()}".encode())
     return rule.hexdigest()
 
 
-def translated(source: Source) -> str:
-    """Translate a source to C++: the headers of the dialect, the source, and a table of its kernels."""
+def translated(source: Source, *, splits_kernels: bool = False) -> str:
+    """Translate a source to C++: the headers of the dialect, the source, and a table of its kernels.
+
+    Parameters
+    ----------
+    splits_kernels
+        Whether kernels with barriers also become loops over threads, where that is proven to be the same.
+    """
     text = inline_ptx.translated(cuda_to_cpp.translated(source.text, checked=source.debug))
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
     waits = cuda_to_cpp.kernels_with_barriers(source)
+    loops, splits = "", dict[str, str]()
+    if splits_kernels and not source.debug:
+        loops, splits, _ = thread_loops.split(source, waits)
+        loops = inline_ptx.translated(cuda_to_cpp.translated(loops, checked=False))
     entries = [
-        f"    pk_entry<(&{kernel.name})>::pk_{'waits' if kernel.name in waits else 'loops'}"
-        f"({json.dumps(kernel.name)}),"
-        for kernel in source.kernels
+        f"    {_entry(kernel.name, waits, splits)}({json.dumps(kernel.name)})," for kernel in source.kernels
     ]
     symbols = [
         f"    {{{json.dumps(name)}, (void *)&{name}, sizeof({name})}},"
@@ -248,6 +273,7 @@ def translated(source: Source) -> str:
     lines = [
         *_prologue(source),
         body,
+        loops,
         line_directive(1, "the table of kernels").rstrip(),
         "namespace {",
         "const pk_image_kernel pk_kernels[] = {",
@@ -265,6 +291,14 @@ def translated(source: Source) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _entry(kernel: str, waits: set[str], splits: dict[str, str]) -> str:
+    """Return the function that makes a kernel's entry in the table."""
+    entry = f"pk_entry<(&{kernel})>::"
+    if kernel in splits:
+        return f"{entry}pk_splits<(&{splits[kernel]})>"
+    return f"{entry}pk_{'waits' if kernel in waits else 'loops'}"
 
 
 def _compiler() -> list[str]:

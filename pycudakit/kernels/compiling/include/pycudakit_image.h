@@ -46,7 +46,8 @@ struct pk_image_kernel {
     const char *symbol;
     int64_t parameters;
     const int64_t *parameter_bytes;
-    int64_t waits;  // 0: it has no barrier and no warp operation, so its threads may run as a loop
+    int64_t waits;  // 0: it has no barrier and no warp operation
+    // Runs blocks as loops over their threads; null if it waits where no loop can end.
     void (*blocks)(struct pk_context *, void *const *arguments, int64_t first, int64_t count);
     void (*thread)(struct pk_context *, void *const *arguments, int64_t thread);
 };

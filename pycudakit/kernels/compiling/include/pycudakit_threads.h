@@ -192,6 +192,30 @@ struct pk_loop {
     PK_LOOP(kernel)
 };
 
+// What pycudakit writes for a kernel that waits: loops over a block's threads from barrier to barrier. The
+// engine calls it for launches whose indices do not wrap.
+enum { PK_MAX_THREADS = 1024 };
+#define PK_BEGIN_LOOPS                                     \
+    PK_ASSUME(pk_size.x > 0 && pk_size.x <= PK_MAX_WIDTH); \
+    const uint32_t pk_first = blockIdx.x * blockDim.x;     \
+    PK_ASSUME(pk_first <= PK_MAX_FIRST)
+#define PK_EACH_THREAD                                                           \
+    for (uint32_t pk_z = 0; pk_z < pk_size.z; ++pk_z)                            \
+        for (uint32_t pk_y = (threadIdx.z = pk_z, 0u); pk_y < pk_size.y; ++pk_y) \
+            for (size_t pk_x = (threadIdx.y = pk_y, size_t(0)),                  \
+                        pk_thread = size_t(pk_z * pk_size.y + pk_y) * pk_size.x; \
+                 pk_x < pk_size.x; ++pk_x, ++pk_thread)                          \
+                if (threadIdx.x = uint32_t(pk_x), false) {                       \
+                } else
+
+// A local that lives across a barrier: an element for each thread.
+template <class T>
+struct pk_slots {
+    static_assert(__is_trivial(T) && sizeof(T) <= 16, "a local that is no scalar, vector or pointer");
+    T values[PK_MAX_THREADS];
+    T &operator[](size_t thread) { return values[thread]; }
+};
+
 template <auto kernel>
 struct pk_entry;
 
@@ -201,6 +225,7 @@ struct pk_entry<kernel> {
     static constexpr int64_t bytes[] = {int64_t(sizeof(P))..., 0};
 
     // A braced constructor call evaluates its arguments from left to right.
+    template <auto block_loops>
     struct All {
         All(pk_context *context, int64_t first, int64_t count, P... values) {
             const uint32_t across = context->grid[0], down = context->grid[1];
@@ -213,7 +238,7 @@ struct pk_entry<kernel> {
                 if (wraps) {
                     one_by_one(size, values...);
                 } else {
-                    pk_loop<kernel>::run(size, values...);
+                    block_loops(size, values...);
                 }
                 if (++block.x == across) {
                     block.x = 0;
@@ -237,11 +262,12 @@ struct pk_entry<kernel> {
         One(P... values) { kernel(values...); }
     };
 
+    template <auto block_loops>
     static void blocks(pk_context *context, void *const *arguments, int64_t first, int64_t blocks) {
         pk_enter(context, __builtin_frame_address(0));
         int i = 0;
         (void)i, (void)arguments;
-        All{context, first, blocks, pk_argument<P>(arguments[i++])...};
+        All<block_loops>{context, first, blocks, pk_argument<P>(arguments[i++])...};
     }
 
     static void thread(pk_context *context, void *const *arguments, int64_t thread) {
@@ -274,6 +300,10 @@ struct pk_entry<kernel> {
         return {symbol, count, bytes, 1, nullptr, thread};
     }
     static constexpr pk_image_kernel pk_loops(const char *symbol) {
-        return {symbol, count, bytes, 0, blocks, thread};
+        return {symbol, count, bytes, 0, blocks<(&pk_loop<kernel>::template run<P...>)>, thread};
+    }
+    template <void (*block_loops)(dim3, P...)>
+    static constexpr pk_image_kernel pk_splits(const char *symbol) {
+        return {symbol, count, bytes, 1, blocks<block_loops>, thread};
     }
 };

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -61,6 +61,21 @@ def _parts(container: Any) -> list[Any]:
     return list(itertools.islice(whole, _MAX_INSPECTED))
 
 
+def _leaves(container: Any) -> Iterator[Any]:
+    """Yield the parts of nested containers that are none themselves, of each container once."""
+    pending, seen = [container], set()
+    while pending:
+        inner = pending.pop()
+        if id(inner) in seen:
+            continue
+        seen.add(id(inner))
+        for part in _parts(inner):
+            if type(part) in _CONTAINERS:
+                pending.append(part)
+            else:
+                yield part
+
+
 def is_dask(value: Any) -> bool:
     """Return True if a value is a Dask array."""
     return library_of(value) == "dask" and hasattr(value, "dask") and hasattr(value, "chunks")
@@ -82,7 +97,7 @@ def is_ordinary(value: Any) -> bool:
         check_file(value)
         return kind is np.memmap
     if kind in _CONTAINERS:
-        return all(map(is_ordinary, _parts(value)))
+        return all(map(is_ordinary, _leaves(value)))
     if overrides_numpy(kind) or isinstance(value, masked_arrays()):
         return False
     if not issubclass(kind, (np.ndarray, np.generic)) and any(hasattr(kind, name) for name in _PROTOCOLS):

@@ -300,7 +300,11 @@ class Fused(Generic[P, R]):
             argument_map.write_back()
             result = argument_map.to_caller(result)
             if sys.getrefcount(trace) > references:
-                replace_escaped_tracers((*roots, result), argument_map.to_caller)
+                replace_escaped_tracers(
+                    (*roots, result),
+                    argument_map.to_caller,
+                    lambda: sys.getrefcount(trace) > references,
+                )
                 result = tree_map(result, argument_map.iterator_to_caller)
             if imported is not None:
                 trace.finish(())
@@ -315,6 +319,7 @@ class Fused(Generic[P, R]):
             raise
         finally:
             trace.has_stopped_deferring = True
+            trace.argument_tracers.clear()  # they refer to the trace
         return result
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:

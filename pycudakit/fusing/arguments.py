@@ -10,7 +10,14 @@ import numpy as np
 
 from pycudakit.fusing.escape import aliased_containers
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
-from pycudakit.fusing.memory.pytree import Copies, as_plain_array, is_array, is_generator, tree_map
+from pycudakit.fusing.memory.pytree import (
+    Copies,
+    as_plain_array,
+    is_array,
+    is_generator,
+    tree_map,
+    tree_map_in_place,
+)
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import MAX_OUTPUTS
 from pycudakit.fusing.trace.trace import Trace
@@ -28,6 +35,8 @@ class ArgumentMap:
         self._copies: Copies = {}  # the caller's lists and dicts, and the copies that the body sees
         self._originals_of_copies: dict[int, Any] = {}
         self._results: dict[int, Any] = {}  # results on the device, by the id of their tracer
+        self._numbers: dict[int, Any] = {}  # that were returned, by the id of their tracer
+        self._first_tracers: dict[int, int] = {}  # ids of tracers, by the id of the array that was returned
 
     def to_tracers(self, function: Any, args: Any, kwargs: Any) -> Any:
         """Replace the arrays in a function's arguments by tracers, and lists and dicts by copies.
@@ -52,39 +61,23 @@ class ArgumentMap:
                 if is_imported and self._imported is not None
                 else as_plain_array(value)
             )
-            self._tracers_of_arrays[id(value)] = self._trace.tracer_for(array), value
+            tracer = self._trace.argument_tracers[id(array)] = self._trace.tracer_for(array)
+            self._tracers_of_arrays[id(value)] = tracer, value
         return self._tracers_of_arrays[id(value)][0]
 
     def to_caller(self, value: Any) -> Any:
         """Replace the tracers in a value by arrays, and copies of lists and dicts by the originals."""
-        if id(value) in self._originals_of_copies:
-            return self._originals_of_copies[id(value)]
-        kind = type(value)
-        if kind is Tracer:
-            return self._array_to_caller(value)
-        if kind in (tuple, list, dict, set, frozenset):
-            return self._parts_to_caller(value)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            return type(value)(*map(self.to_caller, value))
-        return value._generator if type(value) is TracedGenerator else value  # noqa: SLF001
+        return tree_map_in_place(value, self._leaf_to_caller, self._is_copy)
 
-    def _parts_to_caller(self, value: Any) -> Any:
-        """Convert the parts of a collection for the caller; mutable collections are changed in place."""
-        kind = type(value)
-        parts = [*value.items()] if kind is dict else [*value]
-        new = [self.to_caller(part) for part in parts]
-        if all(a is b for a, b in zip(new, parts, strict=True)):
-            return value
-        if kind in (tuple, frozenset):
-            return kind(new)
-        if kind is list:
-            value[:] = new
-        elif kind is dict and all(key is own for (key, _), own in zip(new, value, strict=True)):
-            value.update(new)
-        else:
-            value.clear()
-            value.update(new)
-        return value
+    def _is_copy(self, value: Any) -> bool:
+        return id(value) in self._originals_of_copies
+
+    def _leaf_to_caller(self, value: Any) -> Any:
+        if self._is_copy(value):
+            return self._originals_of_copies[id(value)]
+        if type(value) is Tracer:
+            return self._array_to_caller(value)
+        return value._generator if type(value) is TracedGenerator else value  # noqa: SLF001
 
     def iterator_to_caller(self, value: Any) -> Any:
         """Wrap a built-in iterator so that it yields arrays for tracers; return other values unchanged."""
@@ -97,7 +90,10 @@ class ArgumentMap:
         if self._imported is not None:
             return self._result_on_device(tracer, self._imported)
         array = self._trace.to_host(tracer)
-        return array[()] if tracer.is_scalar else array
+        if tracer.is_scalar:
+            return self._numbers.setdefault(id(tracer), array[()])
+        first = self._first_tracers.setdefault(id(array), id(tracer))
+        return array if first == id(tracer) else array.view()  # equal slices may share an array
 
     def compute_on_device(self, tracers: Iterable[Tracer], imported: ImportedArrays) -> None:
         """Compute deferred nodes directly into the result arrays, one kernel for each shape."""

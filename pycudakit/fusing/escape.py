@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array
+from pycudakit.fusing.memory.pytree import MAX_ITEMS, map_tuples
 from pycudakit.fusing.memory.tracer import Tracer
 
 _MAX_VISITED = 10_000  # objects
@@ -32,13 +33,17 @@ _NUMBERS = (bool, int, float, complex, np.generic)
 _TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, bytes, type(None))
 
 
-def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], Any]) -> None:
-    """Replace tracers by arrays in these objects and in all that is reachable from them."""
+def replace_escaped_tracers(
+    roots: Iterable[Any],
+    array_of: Callable[[Tracer], Any],
+    are_any_left: Callable[[], bool] = lambda: True,
+) -> None:
+    """Replace tracers, while any are left, by arrays in all that is reachable from these objects."""
     seen: set[int] = set()
     pending = deque(roots)
-    while pending and len(seen) < _MAX_VISITED:
+    while pending and len(seen) < _MAX_VISITED and are_any_left():
         holder = pending.popleft()
-        if id(holder) in seen:
+        if id(holder) in seen or _is_long_and_plain(holder):
             continue
         seen.add(id(holder))
         for value, replace in _parts(holder):
@@ -47,6 +52,15 @@ def replace_escaped_tracers(roots: Iterable[Any], array_of: Callable[[Tracer], A
                 replace(new)
             if not issubclass(type(new), _TYPES_WITHOUT_PARTS):
                 pending.append(new)
+
+
+def _is_long_and_plain(holder: Any) -> bool:
+    """Return True for a container of more than `MAX_ITEMS` of numbers, strings and arrays alone."""
+    kind = type(holder)
+    if kind not in (list, tuple, dict) or len(holder) <= MAX_ITEMS:
+        return False
+    kinds = set(map(type, holder.values() if kind is dict else holder))
+    return all(issubclass(each, _WITHOUT_PARTS) and each is not Tracer for each in kinds)
 
 
 def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[Any]) -> Iterator[Array]:
@@ -85,15 +99,18 @@ def _reachable(values: Iterable[Any]) -> Iterator[Any]:
 
 def _leaves(values: Iterable[Any], nested: dict[int, Any]) -> list[Any]:
     """Flatten tuples, lists and dicts; return the parts that may refer to others, and fill `nested`."""
-    leaves = []
-    for value in values:
-        kind = type(value)
-        if kind in (list, dict):
-            nested[id(value)] = value
-        if kind in (list, dict) or isinstance(value, tuple):
-            leaves += _leaves(value.values() if kind is dict else value, nested)
-        elif not issubclass(kind, _TYPES_WITHOUT_PARTS):
-            leaves.append(value)
+    leaves, pending, seen = [], list(values), set()
+    while pending:
+        value = pending.pop()
+        kind: Any = type(value)
+        if kind not in (list, dict) and not issubclass(kind, tuple):
+            if not issubclass(kind, _TYPES_WITHOUT_PARTS):
+                leaves.append(value)
+        elif id(value) not in seen and len(value) <= MAX_ITEMS:
+            seen.add(id(value))
+            if kind in (list, dict):
+                nested[id(value)] = value
+            pending.extend(value.values() if kind is dict else value)
     return leaves
 
 
@@ -108,14 +125,7 @@ def _outer_values(function: Any) -> list[Any]:
 
 def _replaced(value: Any, array_of: Callable[[Tracer], Any]) -> Any:
     """Return the array of a tracer, or a tuple with its tracers replaced; else the value itself."""
-    if type(value) is Tracer:
-        return array_of(value)
-    if not isinstance(value, tuple):
-        return value
-    parts = [_replaced(part, array_of) for part in value]
-    if all(new is part for new, part in zip(parts, value, strict=True)):
-        return value
-    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    return map_tuples(value, lambda part: array_of(part) if type(part) is Tracer else part)
 
 
 def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:

@@ -276,9 +276,10 @@ def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
         return tuple(range(dimensions))
     if type(axis) is int and -dimensions <= axis < dimensions:
         return (axis % dimensions,)
-    if isinstance(axis, bool):  # NumPy's helper would accept it
-        raise TypeError("an integer is required for the axis")
-    listed = [operator.index(each) for each in (axis if isinstance(axis, tuple) else (axis,))]
+    given = axis if isinstance(axis, tuple) else (axis,)
+    if any(isinstance(each, (bool, np.bool_)) for each in given):  # NumPy's helper would accept it
+        raise TypeError("an integer is required")
+    listed = [operator.index(each) for each in given]
     axes = normalize_axis_tuple(listed, dimensions, allow_duplicate=True)
     if len(set(axes)) < len(axes):
         raise ValueError("duplicate value in 'axis'")

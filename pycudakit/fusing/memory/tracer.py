@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,14 +18,34 @@ if TYPE_CHECKING:
     from pycudakit.fusing.memory.nodes import Node
 
 
+class _NoLengthError(AttributeError, TypeError):
+    """Raised for `len` of a number (a TypeError), and where `hasattr` looks for it (an AttributeError)."""
+
+
+class _method_of_arrays:  # noqa: N801  (a decorator)
+    """A method that a tracer of an array has, and a tracer of a number has not."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, tracer: Tracer | None, owner: Any = None) -> Any:
+        if tracer is not None and tracer.is_scalar:
+            raise _NoLengthError(f"object of type 'numpy.{tracer.dtype.type.__name__}' has no len()")
+        return self if tracer is None else MethodType(self._method, tracer)
+
+
 class Tracer(LazyArray):
     """A proxy of an array during tracing. It has the interface of `ndarray`, and defers its operations."""
 
-    __slots__ = ("__weakref__", "is_scalar", "node", "owning_trace")
+    __slots__ = ("__weakref__", "base_tracer", "is_scalar", "node", "owning_trace")
     __array_priority__ = 1000.0
 
-    def __init__(self, trace: Any, node: Node, is_scalar: bool = False) -> None:
+    def __init__(
+        self, trace: Any, node: Node, is_scalar: bool = False, base_tracer: Tracer | None = None
+    ) -> None:
         self.owning_trace = trace
+        self.base_tracer = base_tracer  # of the array that this one is a view of
         self.node = node
         self.is_scalar = is_scalar  # NumPy would have a scalar here
         if node.buffer is not None:
@@ -126,6 +147,16 @@ class Tracer(LazyArray):
         self.owning_trace.write_by_numpy(_set_imag, self, (value,))
 
     @property
+    def owner(self) -> Tracer:
+        """The tracer of the array that owns the memory, as far as it has one."""
+        return self if self.base_tracer is None else self.base_tracer
+
+    @property
+    def base(self) -> Any:
+        """The attribute of `ndarray`."""
+        return self.owning_trace.base_of(self)
+
+    @property
     def flat(self) -> Any:
         """The attribute of `ndarray`."""
         return self.owning_trace.attribute(self, "flat")
@@ -134,10 +165,9 @@ class Tracer(LazyArray):
     def flat(self, values: Any) -> None:
         self.owning_trace.write_by_numpy(_set_flat, self, (values,))
 
+    @_method_of_arrays
     def __len__(self) -> int:
         """Return the length of the first axis."""
-        if self.is_scalar:
-            raise TypeError(f"object of type 'numpy.{self.dtype.type.__name__}' has no len()")
         if not self.shape:
             raise TypeError("len() of unsized object")
         return self.shape[0]
@@ -164,7 +194,7 @@ class Tracer(LazyArray):
             if copy is False:
                 raise ValueError("Unable to avoid copy while creating an array as requested.")
             return array.astype(dtype)  # type: ignore[no-any-return]
-        return array.copy() if copy else array  # type: ignore[no-any-return]
+        return array.copy("K") if copy else array  # type: ignore[no-any-return]
 
     def _number(self, operation: str) -> Any:
         array = self.owning_trace.concretize(self, operation)

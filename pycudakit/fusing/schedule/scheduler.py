@@ -30,7 +30,7 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.buffers import BufferTable
 from pycudakit.fusing.memory.nodes import FusedKernel, Node, ReduceOp, leaf, reads
-from pycudakit.fusing.memory.pytree import tree_map
+from pycudakit.fusing.memory.pytree import map_tuples, tree_map
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.cost import Costs
 from pycudakit.fusing.schedule.explain import PlanPass
@@ -69,6 +69,7 @@ class Scheduler:
         # Operations run at once on plain arrays: the call fell back to NumPy in the middle of the body, or
         # the body has ended and its results are computed.
         self.has_stopped_deferring = False
+        self.argument_tracers: dict[int, Tracer] = {}  # by the id of the argument's array
         self._handler_depth = 0  # of nested composite handlers
         self.reductions: list[weakref.ref[Node]] = []  # deferred reductions
         self.waiting_on_reductions: list[weakref.ref[Node]] = []  # deferred broadcasts and views of them
@@ -91,17 +92,13 @@ class Scheduler:
         """Replace the arrays in the result of a called function by tracers."""
         if self.has_stopped_deferring:
             return result
+        return tree_map(result, self._wrap_leaf)
+
+    def _wrap_leaf(self, result: Any) -> Any:
         if type(result) is np.ndarray:
             return self.tracer_for(result) if result.dtype in CODES else result
-        if type(result) is Tracer:
-            return result
-        if isinstance(result, np.generic):
-            return Tracer(self, leaf(np.asarray(result)), True) if result.dtype in CODES else result
-        if isinstance(result, (tuple, list)):
-            parts = [self.wrap(part) for part in result]
-            return type(result)(*parts) if hasattr(result, "_fields") else type(result)(parts)
-        if type(result) is dict:
-            return {name: self.wrap(part) for name, part in result.items()}
+        if issubclass(type(result), np.generic) and result.dtype in CODES:
+            return Tracer(self, leaf(np.asarray(result)), True)
         return result
 
     def materialize(self, tracer: Tracer) -> Array:
@@ -183,7 +180,7 @@ class Scheduler:
             return {key: self.resolved(part) for key, part in value.items()}
         if kind is slice:
             return slice(*(self.resolved(part) for part in (value.start, value.stop, value.step)))
-        return value
+        return map_tuples(value, self.resolved) if issubclass(kind, tuple) else value
 
     # ---- Deferred ------------------------------------------------------------------------------------
 
@@ -510,7 +507,7 @@ def iter_tracers(value: Any) -> Iterable[Tracer]:
     kind = type(value)
     if kind is Tracer:
         yield value
-    elif kind in (tuple, list):
+    elif kind is list or issubclass(kind, tuple):
         for part in value:
             yield from iter_tracers(part)
     elif kind is dict:

@@ -39,8 +39,9 @@ _MAX_SCALAR_READS = 16  # reads of single elements of a resident array, before a
 class IndexingTrace(ElementwiseTrace):
     """An `ElementwiseTrace` that records indexing and writes."""
 
-    # Records a NumPy function with its arguments and keywords. A subclass defines it.
+    # A subclass defines these. `call` records a NumPy function with its arguments and keywords.
     call: Callable[..., Any]
+    mark_escaped: Callable[[Tracer], None]
 
     def view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Any:
         """Return a tracer of a view of an array; for a scalar, a copy."""
@@ -49,11 +50,13 @@ class IndexingTrace(ElementwiseTrace):
         if self.has_stopped_deferring:
             return self.wrap(make(self.to_host(tracer)))
         if tracer.node.array is None:
-            deferred = self._deferred_view(tracer.node, make)
+            deferred = self._deferred_view(tracer, make)
             if deferred is not None:
                 return deferred
         array = self.materialize(tracer)
         result = make(array)
+        if result is array:
+            return tracer
         if type(result) is not np.ndarray:
             return self.wrap(make(self.to_host(tracer)))
         buffer = tracer.node.buffer
@@ -65,7 +68,24 @@ class IndexingTrace(ElementwiseTrace):
                 return self.view(self.call(np.copy, (tracer, "C"), {}), make)
             buffer.sync_to_host()
             return self.tracer_for(make(array))
-        return Tracer(self, leaf(result, buffer))
+        return self._view_tracer(tracer, leaf(result, buffer))
+
+    def _view_tracer(self, tracer: Tracer, node: Node) -> Tracer:
+        """Return a tracer of a view of another tracer's array."""
+        return Tracer(self, node, False, tracer.owner)
+
+    def base_of(self, tracer: Tracer) -> Any:
+        """Return the `base` of a tracer's array: a tracer, or an array outside of the trace."""
+        owner = tracer.owner
+        if owner.node.array is None:
+            return None if owner is tracer else owner
+        base = self.in_caller_memory(owner).base
+        is_argument = any(owner is each for each in self.argument_tracers.values())
+        if base is None or not (owner is tracer or is_argument):
+            return None if owner is tracer else owner
+        if id(base) not in self.argument_tracers:
+            self.mark_escaped(tracer)
+        return self.argument_tracers.get(id(base), base)
 
     def set_view_attribute(self, tracer: Tracer, attribute: str, value: Any) -> None:
         """Set `shape`, `dtype` or `strides` of a tracer: it becomes another view of its memory."""
@@ -79,14 +99,17 @@ class IndexingTrace(ElementwiseTrace):
     def view_as(self, tracer: Tracer, *dtype: Any) -> Tracer:
         """Return a tracer of `array.view(*dtype)`."""
         array = self.in_caller_memory(tracer)
-        return Tracer(self, leaf(array.view(*dtype), tracer.node.buffer))
+        return self._view_tracer(tracer, leaf(array.view(*dtype), tracer.node.buffer))
 
-    def _deferred_view(self, node: Node, make: Callable[[Array], Any]) -> Tracer | None:
-        """Return a deferred view, such as `m[:, None]`, of a node that depends on a reduction."""
+    def _deferred_view(self, tracer: Tracer, make: Callable[[Array], Any]) -> Tracer | None:
+        """Return a deferred view, such as `m[:, None]`, of an array that depends on a reduction."""
+        node = tracer.node
         if not self.depends_on_row_reductions(node):
             return None
         layout_stub = np.empty(node.shape, np.bool_)
         stub_view = make(layout_stub)
+        if stub_view is layout_stub:
+            return tracer
         has_same_elements = (
             type(stub_view) is np.ndarray
             and stub_view.flags.c_contiguous
@@ -102,7 +125,7 @@ class IndexingTrace(ElementwiseTrace):
             self.defer_until_reductions(node)
         view = view_of(node, make, stub_view.shape)
         self.defer_until_reductions(view)
-        return self.defer(Tracer(self, view))
+        return self.defer(self._view_tracer(tracer, view))
 
     def get(self, tracer: Tracer, index: Any) -> Any:
         """Return a tracer of a view or of the selected elements."""
@@ -124,16 +147,16 @@ class IndexingTrace(ElementwiseTrace):
                 if node.buffer is not None and node.buffer.double_buffer is not None:
                     view = node.buffer.double_buffer.view(node, index)
                     if view is not None:
-                        return Tracer(self, view)
+                        return self._view_tracer(tracer, view)
                 if array is None and (self.reductions or self.waiting_on_reductions):
-                    deferred = self._deferred_view(node, lambda array: array[index])
+                    deferred = self._deferred_view(tracer, lambda array: array[index])
                     if deferred is not None:
                         return deferred
                 selected = (self.materialize(tracer) if array is None or node.buffer is None else array)[
                     index
                 ]
                 if type(selected) is np.ndarray:
-                    return Tracer(self, leaf(selected, tracer.node.buffer))
+                    return self._view_tracer(tracer, leaf(selected, tracer.node.buffer))
                 buffer = tracer.node.buffer
                 if buffer is not None and buffer.is_resident:
                     if buffer.scalar_reads < _MAX_SCALAR_READS or type(buffer) is ImportedBuffer:

@@ -7,6 +7,7 @@ calls a handler, or runs NumPy on the host (a graph break).
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -49,6 +50,9 @@ class Trace(IndexingTrace):
 
     def operate(self, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
         """Record an operator."""
+        if ufunc in _OPERATORS_OF_INTEGERS and all(map(_is_integer_number, inputs)):
+            # NumPy's operators of numbers warn of overflow, which its ufuncs and programs don't.
+            return self.wrap(_OPERATORS_OF_INTEGERS[ufunc](*self.resolved(inputs)))
         if ufunc is np.power:
             ufunc, inputs = _power_as_numpy(inputs)
         if self.fall_back_if_slow():
@@ -99,6 +103,8 @@ class Trace(IndexingTrace):
         self, function: ElementFunction | None, inputs: tuple[Any, ...], keywords: dict[str, Any]
     ) -> Any:
         if function is None or not keywords.keys() <= {"out", "dtype", "casting", "where"}:
+            return NotImplemented
+        if keywords.get("dtype") is not None and np.dtype(keywords["dtype"]) not in CODES:
             return NotImplemented
         (out,) = keywords.get("out") or (None,)
         if keywords.get("where", True) is not True:
@@ -362,6 +368,24 @@ class Trace(IndexingTrace):
             )
 
         return method
+
+
+_OPERATORS_OF_INTEGERS: dict[Any, Callable[..., Any]] = {
+    np.add: operator.add,
+    np.subtract: operator.sub,
+    np.multiply: operator.mul,
+    np.floor_divide: operator.floordiv,
+    np.remainder: operator.mod,
+    np.power: operator.pow,
+    np.negative: operator.neg,
+    np.absolute: operator.abs,
+}
+
+
+def _is_integer_number(value: Any) -> bool:
+    if type(value) is Tracer:
+        return value.is_scalar and value.node.dtype.kind in "iu"
+    return isinstance(value, (int, np.integer))
 
 
 def _out_or_result(result: Any, keywords: Mapping[str, Any]) -> Any:

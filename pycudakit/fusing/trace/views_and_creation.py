@@ -75,7 +75,7 @@ def _split(function: Any) -> Handler:
         if type(a) is not Tracer:
             return trace.on_host(function, (a, *arguments), keywords)
         parts = function(trace.materialize(a), *trace.resolved(arguments), **keywords)
-        return [Tracer(trace, leaf(part, a.node.buffer)) for part in parts]
+        return [Tracer(trace, leaf(part, a.node.buffer), False, a.owner) for part in parts]
 
     return handle
 
@@ -139,10 +139,18 @@ for _name in _OF_TYPES.split():
     SHAPES[getattr(np, _name)] = _of_types(getattr(np, _name))
 
 
-@_implements(np.may_share_memory, np.shares_memory)
-def _shares(trace: Trace, a: Any, b: Any, *_: Any, **__: Any) -> bool:
-    first, second = (trace.materialize(x) if type(x) is Tracer else x for x in (a, b))
-    return bool(np.may_share_memory(first, second))
+def _shares(function: Any) -> Handler:
+    def handle(trace: Trace, a: Any, b: Any, max_work: Any = None) -> bool:
+        first, second = (trace.in_caller_memory(x) if type(x) is Tracer else x for x in (a, b))
+        return bool(function(first, second, max_work))
+
+    return handle
+
+
+SHAPES[np.may_share_memory], SHAPES[np.shares_memory] = (
+    _shares(np.may_share_memory),
+    _shares(np.shares_memory),
+)
 
 
 # ---- Copies and new arrays --------------------------------------------------------------------------
@@ -235,7 +243,7 @@ def numbers(trace: Trace, count: int) -> Any:
 
 def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> Tracer:
     """Return a tracer of a new array that is filled with one value."""
-    number = np.asarray(value, dtype)
+    number = _cast(value, dtype)
     if trace.engine != "cuda" or order not in ("C", "K", None):
         is_zero = not number and not (number.dtype.kind == "f" and np.signbit(number))
         array = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)
@@ -246,6 +254,13 @@ def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> 
     return trace.defer(
         Tracer(trace, Node(conversion(number.dtype), (leaf(number),), DEFAULT_OPTIONS, number.dtype, sizes))
     )
+
+
+def _cast(value: Any, dtype: Any) -> Array:
+    """Return a value as an array of a dtype, cast as NumPy's `full` casts."""
+    array = np.empty(np.shape(value), dtype)
+    np.copyto(array, value, casting="unsafe")
+    return array
 
 
 def broadcast_copy(trace: Trace, a: Tracer, shape: tuple[int, ...]) -> Tracer:
@@ -268,9 +283,11 @@ def _like(value: Any) -> Handler:
         order: Any = "K",
         subok: bool = True,
         shape: Any = None,
-        **_: Any,
+        device: Any = None,
     ) -> Any:
         del subok
+        if device is not None:
+            np.empty(0, device=device)  # raises for any but the CPU
         dtype = np.dtype(prototype.dtype if dtype is None else dtype)
         sizes = prototype.shape if shape is None else shape
         if type(prototype) is not Tracer:
@@ -298,4 +315,6 @@ def _full_like(trace: Trace, a: Any, fill_value: Any, *arguments: Any, **keyword
     if type(result) is not Tracer:
         result[...] = trace.resolved(fill_value)
         return result
-    return _filled(trace, result, fill_value)
+    is_tracer = type(fill_value) is Tracer
+    value = fill_value.astype(result.dtype) if is_tracer else _cast(trace.resolved(fill_value), result.dtype)
+    return _filled(trace, result, value)

@@ -1,0 +1,323 @@
+"""In the body of a fused function, arrays and numbers are the objects that NumPy has; so are the answers."""
+
+import collections.abc
+import functools
+import warnings
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+SIZE = 20_000
+
+
+@pytest.fixture
+def x():
+    return np.linspace(-1, 1, SIZE).copy()  # which owns its memory
+
+
+def outcome(function, x):
+    """Return a function's result, or its error's type and message, and its warnings."""
+    with warnings.catch_warnings(record=True) as met:
+        warnings.simplefilter("always")
+        try:
+            result = function(x)
+        except Exception as error:  # noqa: BLE001
+            result = type(error), str(error)
+    return result, [(one.category, str(one.message)) for one in met]
+
+
+def assert_same(got, want):
+    assert type(got) is type(want)
+    if isinstance(want, (list, tuple)):
+        assert len(got) == len(want)
+        for mine, theirs in zip(got, want, strict=True):
+            assert_same(mine, theirs)
+    elif isinstance(want, (np.ndarray, np.generic)):
+        assert (got.dtype, got.shape) == (want.dtype, want.shape)
+        np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+    else:
+        assert got == want
+
+
+def check(function, x):
+    (want, warned), (got, warned_too) = outcome(function, x.copy()), outcome(pk.fuse(function), x.copy())
+    assert_same(got, want)
+    assert warned_too == warned
+
+
+# ---- Which object it is ------------------------------------------------------------------------------
+
+
+def are_themselves(x):
+    y = x + 1
+    return [
+        *(x.squeeze() is x, np.squeeze(y) is y, x[None].squeeze() is x),
+        *(np.atleast_1d(x) is x, np.atleast_2d(x) is x, np.atleast_3d(y) is y),
+        *(x.real is x, x.conj() is x, np.broadcast_arrays(x, y)[0] is x),
+        *(x.ravel() is x, x.T is x, x.view() is x, x.reshape(x.shape) is x),
+    ]
+
+
+def bases(x):
+    y = x + 1
+    squares = y.reshape(100, -1)
+    return [
+        *(x.base is None, x[1:].base is x, x[1:][::2].base is x, x[:, None].base is x),
+        *(y.base is None, y[1:].base is y, squares.base is y, squares[3].T.base is y),
+        *(np.split(y, 2)[1].base is y, x.view(np.int64).base is x, (x[1:] + 1).base is None),
+    ]
+
+
+def shared_memory(x):
+    y = x * 2
+    return [
+        *(np.shares_memory(x[::2], x[1::2]), np.shares_memory(x[::2], x[2::2])),
+        *(np.may_share_memory(x[::2], x[1::2]), np.may_share_memory(x[:10], x[10:])),
+        *(np.shares_memory(x, y), np.shares_memory(y[3:], y[:4]), np.shares_memory(y[3:], y[:3])),
+    ]
+
+
+def lengths(x):
+    number = x.max()
+    return [
+        *(hasattr(number, "__len__"), hasattr(x, "__len__"), hasattr(x.reshape(2, -1), "__len__")),
+        *(isinstance(x, collections.abc.Sized), np.iterable(number), len(x), len(x[:, None])),
+    ]
+
+
+def length_of_a_number(x):
+    return len(x.max())
+
+
+def slices_and_numbers(x):
+    number = x.max()
+    results = x[1:], x[1:], number, number, x.max()
+    return results[0] is results[1], results[2] is results[3], results
+
+
+@pytest.mark.parametrize("function", [are_themselves, bases, shared_memory, lengths, slices_and_numbers])
+def test_objects(engine, x, function):
+    check(function, x)
+
+
+def test_length_of_a_number(engine, x):
+    with pytest.raises(TypeError, match=r"object of type 'numpy.float64' has no len\(\)"):
+        pk.fuse(length_of_a_number)(x)
+
+
+def test_results_are_the_objects_of_the_body(engine, x):
+    @pk.fuse
+    def body(u):
+        for _ in range(5):  # from the third write on, with a second buffer
+            u[1:-1] += u[2:] - u[:-2]
+        number = u.max()
+        return u[1:], u[1:], number, number, u
+
+    first, second, number, same_number, u = body(x)
+    assert u is x
+    assert first is not second
+    assert first.base is second.base is x
+    assert number is same_number
+
+
+def test_base_of_arguments(engine, x):
+    def body(whole, part):
+        return part.base is whole, part[1:].base is whole, whole.base is None
+
+    assert pk.fuse(body)(x, x[1:]) == body(x, x[1:]) == (True, True, True)
+    assert pk.fuse(lambda part: part.base)(x[1:]) is x
+
+
+# ---- Answers, and NumPy's errors and warnings --------------------------------------------------------
+
+ANSWERS = {
+    "full_like of nan": lambda x: np.full_like(x.astype(int), np.nan),
+    "full_like of floats": lambda x: (np.full_like(x.astype(int), 2.7), np.full_like(x.astype(int), x * 9)),
+    "full_like of too much": lambda x: np.full_like(x.astype("i1"), 300),
+    "full_like of text": lambda x: np.full_like(x, "3"),
+    "full of nan": lambda x: np.full(x.shape, np.nan, int),
+    "dtype object": lambda x: np.add(x.astype(int)[:50], 1, dtype=object).tolist(),
+    "dtype complex": lambda x: np.add(x, 1, dtype=complex),
+    "axes with a bool": lambda x: x.reshape(2, -1).sum(axis=(0, True)),
+    "axes with NumPy's bool": lambda x: np.max(x.reshape(2, -1), axis=(0, np.True_)),
+    "zeros_like elsewhere": lambda x: np.zeros_like(x, device="gpu"),
+    "full_like elsewhere": lambda x: np.full_like(x, 3, device="gpu"),
+    "zeros elsewhere": lambda _: np.zeros(3, device="gpu"),
+    "ones_like here": lambda x: np.ones_like(x, device="cpu"),
+    "sum of large numbers": lambda x: x.astype(int).max() + np.iinfo(int).max,
+    "product of small numbers": lambda x: (x.astype("i1").max() + 126) * np.int8(2),
+    "negative of nothing": lambda x: -((x > 2).astype("u1")[0] + 1),
+    "difference": lambda x: (x > 2).astype("u1")[3] - np.uint8(1),
+    "power": lambda x: (x.astype("i2").max() * 200) ** 3,
+    "numbers in place": lambda x: functools.reduce(lambda a, b: a * b, [x.astype("i8").max() + 9] * 50),
+    "no overflow": lambda x: [x.astype(int).max() + 1, x.astype(int).max() * 2.5, x.astype("i1").sum() // 2],
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_answers(engine, x, name):
+    check(ANSWERS[name], x)
+
+
+def test_errstate_of_numbers(engine, x):
+    with np.errstate(over="raise"), pytest.raises(FloatingPointError, match="scalar add"):
+        pk.fuse(lambda x: x.astype(int).max() + np.iinfo(int).max)(x)
+
+
+# ---- Containers --------------------------------------------------------------------------------------
+
+
+class Result(tuple):
+    """A result of which one part is an attribute, as SciPy's are."""
+
+    _fields = ("first", "second")
+
+    def __new__(cls, first, second, *, error):
+        self = super().__new__(cls, (first, second))
+        self.error = error
+        return self
+
+
+def test_tuples_with_another_constructor(engine, x):
+    result = pk.fuse(lambda x: Result(x * 2, x.max(), error=3))(x)
+    assert type(result) is Result
+    np.testing.assert_array_equal(result[0], x * 2)
+    assert (type(result[1]), result[1], result.error) == (np.float64, 1, 3)
+    given = Result(x, 2, error=4)
+    doubled, error, is_same = pk.fuse(lambda pair: (pair[0] * 2, pair.error, type(pair) is Result))(given)
+    np.testing.assert_array_equal(doubled, x * 2)
+    assert (error, is_same) == (4, True)
+    assert pk.fuse(lambda pair: pair)(given)[0] is x
+
+
+@pytest.mark.parametrize("name", ["ttest_ind", "pearsonr", "linregress", "ks_2samp"])
+def test_results_of_scipy(engine, x, name):
+    test = getattr(pytest.importorskip("scipy.stats"), name)
+    got = pk.fuse(lambda x: test(x, x * x))(x)
+    want = test(x, x * x)
+    assert type(got) is type(want)
+    np.testing.assert_allclose(got, want)
+    assert vars(got).keys() == vars(want).keys()
+
+
+def test_containers_that_contain_themselves(engine, x):
+    def body(x, parts, table):
+        parts.append(x * 2)
+        table["new"] = parts
+        return parts, table, ([parts], x)
+
+    given, table = [x], {"x": x}
+    given.append(given)
+    table["table"] = (table, given)
+    parts, same_table, ([inner], same_x) = pk.fuse(body)(x, given, table)
+    assert parts is given is inner
+    assert same_table is table
+    assert same_x is x
+    assert [type(each) for each in given] == [np.ndarray, list, np.ndarray]
+    assert given[0] is x
+    assert given[1] is given
+    np.testing.assert_array_equal(given[2], x * 2)
+    assert table["table"] == (table, given)
+    assert table["new"] is given
+
+
+def test_new_containers_that_contain_themselves(engine, x):
+    @pk.fuse
+    def body(x):
+        parts = [x * 2]
+        table = {x.max(): parts, "pair": (parts, x + 1)}
+        parts.append(table)
+        return table
+
+    table = body(x)
+    parts = table[1.0]
+    assert [type(key) for key in table] == [np.float64, str]
+    assert parts[1] is table
+    assert table["pair"][0] is parts
+    np.testing.assert_array_equal(parts[0], x * 2)
+    np.testing.assert_array_equal(table["pair"][1], x + 1)
+
+
+def test_deeply_nested_tuples(engine, x):
+    def nested(value):
+        for _ in range(2000):
+            value = (value,)
+        return value
+
+    def inner(value):
+        while type(value) is tuple:
+            (value,) = value
+        return value
+
+    got = pk.fuse(lambda deep: nested(inner(deep) * 2))(nested(x))
+    np.testing.assert_array_equal(inner(got), x * 2)
+
+
+class Visited:
+    """A number that counts how often it is looked at."""
+
+    looks = 0
+
+    def __getattribute__(self, name):
+        Visited.looks += 1
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("kind", [list, tuple, dict.fromkeys])
+def test_long_containers_are_not_walked(engine, x, kind):
+    long = kind([Visited() for _ in range(1500)])
+    fused = pk.fuse(lambda x, long: (x * len(long), long))
+    fused(x, long)
+    Visited.looks = 0
+    result, same = fused(x, long)
+    np.testing.assert_array_equal(result, x * 1500)
+    assert same is long
+    assert Visited.looks == 0
+
+
+def test_arrays_in_long_containers(engine, x):
+    def body(x, long):
+        long[0] += x
+        long.append(x * 2)
+        return long[1] * 2, long
+
+    arrays, numpys = ([x + i for i in range(1500)] for _ in range(2))
+    twice, same = pk.fuse(body)(x, arrays)
+    want, _ = body(x, numpys)
+    assert same is arrays
+    np.testing.assert_array_equal(twice, want)
+    for index in (0, 1, -1):
+        assert type(arrays[index]) is np.ndarray
+        np.testing.assert_array_equal(arrays[index], numpys[index])
+
+
+class Node:
+    reads = 0
+
+    @property
+    def __dict__(self):
+        Node.reads += 1
+        return {}
+
+
+class Holder:
+    pass
+
+
+def test_the_search_for_tracers_ends_with_the_last(engine, x):
+    holder = Holder()
+    holder.others = [Node() for _ in range(900)]
+
+    def step(holder, x):
+        holder.result = x * 2
+        return x + 1
+
+    fused = pk.fuse(step)
+    fused(holder, x)
+    Node.reads = 0
+    fused(holder, x)
+    assert type(holder.result) is np.ndarray
+    np.testing.assert_array_equal(holder.result, x * 2)
+    assert Node.reads == 0

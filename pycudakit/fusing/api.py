@@ -39,6 +39,7 @@ from pycudakit._runtime.native_call import (
 from pycudakit.fusing import replay
 from pycudakit.fusing.arguments import ArgumentMap
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
+from pycudakit.fusing.function_analysis import Analysis, analyse
 from pycudakit.fusing.guards import Guards, guards_of
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
 from pycudakit.fusing.memory.pytree import (
@@ -117,6 +118,7 @@ class Fused(Generic[P, R]):
         self._log_small_call = call_logger(Call(self._name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
         # By shapes and dtypes: an engine's name, "trace_next", or an autotuner while it measures.
         self._best: dict[tuple[Any, ...], str | Autotuner] = {}
+        self._analyses: list[Analysis] = []  # of calls of different kinds
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -290,6 +292,7 @@ class Fused(Generic[P, R]):
         argument_map = ArgumentMap(trace, imported)
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
+        trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
         references = sys.getrefcount(trace)  # every tracer holds one
         try:
             result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
@@ -321,6 +324,16 @@ class Fused(Generic[P, R]):
             trace.has_stopped_deferring = True
             trace.argument_tracers.clear()  # they refer to the trace
         return result
+
+    def _analysis_of(self, args: Any, kwargs: Any) -> Analysis | None:
+        """Return the analysis of a call; None if no instruction can reach memory past the trace."""
+        for analysis in self._analyses:
+            if analysis.holds_for(args, kwargs):
+                break
+        else:
+            analysis = analyse(self.__wrapped__, args, kwargs)
+            self._analyses = [analysis, *self._analyses[: _MAX_ANALYSES - 1]]
+        return None if analysis.is_pure else analysis
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
         """Run the function on copies of its arrays, and return the passes and breaks of the call.
@@ -436,6 +449,8 @@ class BoundFused:
 
 
 _MAX_KEYS = 256
+_MAX_ANALYSES = 8
+_RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # seconds
 
 

@@ -69,8 +69,13 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
         if isinstance(numpy_function, np.ufunc) and is_numpys:
             return numpy_function(*arguments, **keywords)
         if is_numpys:  # NumPy would not dispatch on tracers in lists
-            return trace.call(numpy_function, arguments, keywords)
-        result = call_library_function(trace, function, arguments, keywords)
+            result = trace.call(numpy_function, arguments, keywords)
+        else:
+            result = call_library_function(trace, function, arguments, keywords)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        if is_numpys:
+            return result
         return keywords.get("out") if keywords.get("out") is not None else result
 
     return call
@@ -94,6 +99,8 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
             trace.set(out, ..., value)
             return out
     result = trace.wrap(library_evaluate(expression, operands, trace.resolved(out)))
+    if trace.analysis is not None:
+        trace.flush_before_risk()
     if type(result) is Tracer and result.node.array is None:
         return result
     arrays = [trace.materialize(tracer) for tracer in reads]

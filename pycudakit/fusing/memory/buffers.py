@@ -135,6 +135,14 @@ class BufferTable:
         for array in () if find_aliased_arrays is None else find_aliased_arrays():
             self.mark_escaped(array)
 
+    def sync_arguments(self) -> None:
+        """Make the arguments' host memory up to date, for code that may read and write it past the trace."""
+        for double_buffer in self._double_buffers:
+            double_buffer.sync_to_caller()
+            double_buffer.mark_all_written()
+        for buffer in self._arguments:
+            buffer.evict()
+
     def sync_all_to_caller(self) -> None:
         """Make all host memory up to date that may still be read."""
         for buffer in [*self.written, *self._buffers.values()]:

@@ -104,6 +104,13 @@ class Node:
         """Yield the node and all nodes that it depends on."""
         return _ancestors([self])
 
+    def reads_reachable_memory(self) -> bool:
+        """Return True if the node reads memory that code outside of the trace can reach."""
+        return any(
+            node.buffer is not None and (node.buffer.is_caller_owned or node.buffer.has_escaped)
+            for node in self.ancestors()
+        )
+
     def layout_arrays(self) -> list[Array]:
         """Return arrays whose memory order an array of the node's value takes."""
         return self.leaves() if self.order is None else [_layout_stub(self)]

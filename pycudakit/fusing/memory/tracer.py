@@ -53,7 +53,11 @@ class Tracer(LazyArray):
 
     def apply(self, function: Any, inputs: Sequence[Any]) -> Any:
         """Record an elementwise function."""
-        return self.owning_trace.apply(function, inputs)
+        trace = self.owning_trace
+        result = trace.apply(function, inputs)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     # ---- Attributes known without computing ----------------------------------------------------------
 
@@ -121,12 +125,20 @@ class Tracer(LazyArray):
     @property
     def T(self) -> Any:  # noqa: N802
         """The attribute of `ndarray`."""
-        return self.owning_trace.view(self, np.transpose)
+        trace = self.owning_trace
+        result = trace.view(self, np.transpose)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The attribute of `ndarray`."""
-        return self.owning_trace.view(self, lambda array: array.mT)
+        trace = self.owning_trace
+        result = trace.view(self, lambda array: array.mT)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     @property
     def real(self) -> Any:
@@ -278,23 +290,38 @@ class Tracer(LazyArray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         """Record a ufunc (NEP 13)."""
-        return self.owning_trace.ufunc(ufunc, method, inputs, keywords)
+        trace = self.owning_trace
+        result = trace.ufunc(ufunc, method, inputs, keywords)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
         """Record another NumPy function (NEP 18)."""
-        return self.owning_trace.call(function, arguments, keywords)
+        trace = self.owning_trace
+        result = trace.call(function, arguments, keywords)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     # ---- Indexing ------------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> Any:
         """Return a view, or the selected elements."""
-        return self.owning_trace.get(self, index)
+        trace = self.owning_trace
+        result = trace.get(self, index)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write to the selected elements."""
         if self.is_scalar:
             raise TypeError(f"'numpy.{self.dtype.type.__name__}' object does not support item assignment")
-        self.owning_trace.set(self, index, value)
+        trace = self.owning_trace
+        trace.set(self, index, value)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
 
 
 def _setter_of(name: str) -> Callable[[Any, Any], None]:
@@ -315,9 +342,14 @@ def _binary(name: str, swapped: bool = False) -> Callable[[Tracer, Any], Any]:
     ufunc = getattr(np, name)
 
     def operate(self: Tracer, other: Any) -> Any:
+        trace = self.owning_trace
         if getattr(type(other), "__array_ufunc__", False) is None:
+            trace.flush()  # the other object's method runs now
             return NotImplemented
-        return self.owning_trace.operate(ufunc, (other, self) if swapped else (self, other))
+        result = trace.operate(ufunc, (other, self) if swapped else (self, other))
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     return operate
 
@@ -327,7 +359,11 @@ def _times(swapped: bool = False) -> Callable[[Tracer, Any], Any]:
 
     def operate(self: Tracer, other: Any) -> Any:
         if self.is_scalar and isinstance(other, _REPEATED):  # sequence repetition
-            return other * self._number("the repetition of a sequence")
+            trace = self.owning_trace
+            result = other * self._number("the repetition of a sequence")
+            if trace.analysis is not None:
+                trace.flush_before_risk()
+            return result
         return multiply(self, other)
 
     return operate
@@ -351,16 +387,30 @@ def _in_place(name: str) -> Callable[[Tracer, Any], Any]:
     ufunc = getattr(np, name)
 
     def operate(self: Tracer, other: Any) -> Any:
-        if self.is_scalar:  # scalars are immutable: the name is bound to a new one
-            return self.owning_trace.operate(ufunc, (self, other))
-        return self.owning_trace.operate_in_place(ufunc, self, other)
+        trace = self.owning_trace
+        # Scalars are immutable: the name is bound to a new one.
+        operate_in_place = trace.operate_in_place
+        result = (
+            trace.operate(ufunc, (self, other)) if self.is_scalar else operate_in_place(ufunc, self, other)
+        )
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     return operate
 
 
 def _unary(name: str) -> Callable[[Tracer], Any]:
     ufunc = getattr(np, name)
-    return lambda self: self.owning_trace.operate(ufunc, (self,))
+
+    def operate(self: Tracer) -> Any:
+        trace = self.owning_trace
+        result = trace.operate(ufunc, (self,))
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
+
+    return operate
 
 
 _OPERATORS = {
@@ -403,7 +453,11 @@ def _method(name: str) -> Callable[..., Any]:
     function = getattr(np, name)
 
     def method(self: Tracer, *arguments: Any, **keywords: Any) -> Any:
-        return self.owning_trace.call(function, (self, *arguments), keywords)
+        trace = self.owning_trace
+        result = trace.call(function, (self, *arguments), keywords)
+        if trace.analysis is not None:
+            trace.flush_before_risk()
+        return result
 
     method.__name__ = name
     return method
@@ -417,11 +471,14 @@ for _name in _METHODS.split():
 
 
 def _flatten(self: Tracer, order: Any = "C") -> Any:
-    return self.owning_trace.call(np.copy, (self.owning_trace.call(np.ravel, (self,), {"order": order}),), {})
+    raveled = self.owning_trace.call(np.ravel, (self,), {"order": order})
+    return self.__array_function__(np.copy, (), (raveled,), {})
 
 
 def _copy(self: Tracer, order: Any = "C") -> Any:
-    return self if self.is_scalar else self.owning_trace.call(np.copy, (self,), {"order": order})
+    if self.is_scalar:
+        return self[()]
+    return self.__array_function__(np.copy, (), (self,), {"order": order})
 
 
 def _conj(self: Tracer) -> Tracer:
@@ -443,17 +500,19 @@ def _is_type(value: Any) -> bool:
 
 
 def _compress(self: Tracer, condition: Any, axis: Any = None, out: Any = None) -> Any:
-    return self.owning_trace.call(np.compress, (condition, self, axis), {} if out is None else {"out": out})
+    return self.__array_function__(
+        np.compress, (), (condition, self, axis), {} if out is None else {"out": out}
+    )
 
 
 def _reshape(self: Tracer, *shape: Any, **keywords: Any) -> Any:
     shape = shape[0] if len(shape) == 1 else shape
-    return self.owning_trace.call(np.reshape, (self, shape), keywords)
+    return self.__array_function__(np.reshape, (), (self, shape), keywords)
 
 
 def _transpose(self: Tracer, *axes: Any) -> Any:
     axes = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else (axes or None)  # type: ignore[assignment]
-    return self.owning_trace.call(np.transpose, (self, axes), {})
+    return self.__array_function__(np.transpose, (), (self, axes), {})
 
 
 def _in_place_by(name: str) -> Callable[..., None]:
@@ -462,7 +521,7 @@ def _in_place_by(name: str) -> Callable[..., None]:
     def method(self: Tracer, *arguments: Any, **keywords: Any) -> None:
         has_axis = None not in (*arguments, keywords.get("axis", -1))
         if not self.is_scalar and has_axis and self.flags.writeable:
-            self.owning_trace.set(self, ..., self.owning_trace.call(function, (self, *arguments), keywords))
+            self[...] = self.owning_trace.call(function, (self, *arguments), keywords)
         else:
             self.__getattr__(name)(*arguments, **keywords)  # raises
 
@@ -478,11 +537,11 @@ def _fill(self: Tracer, value: Any) -> None:
             np.ndarray.fill, self, (value,)
         )  # NumPy decides which of these it takes
     else:
-        self.owning_trace.set(self, ..., value)
+        self[...] = value
 
 
 def _put(self: Tracer, indices: Any, values: Any, mode: Any = "raise") -> None:
-    self.owning_trace.call(np.put, (self, indices, values, mode), {})
+    self.__array_function__(np.put, (), (self, indices, values, mode), {})
 
 
 def _item(self: Tracer, *arguments: Any) -> Any:

@@ -9,6 +9,7 @@ barriers: they are computed before the kernels that read them.
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -78,6 +79,9 @@ class Scheduler:
         ] = []  # all deferred tracers, and some that are computed or dead
         self._max_deferred = _MIN_DEFERRED  # above this length the list is cleaned
         self.errstate = ErrstateSnapshot()
+        # Of the function: which instructions may reach memory past the trace; None if none does.
+        self.analysis: Any = None
+        self.outermost_code: Any = None  # of the frame that calls the body
 
     # ---- Tracers -----------------------------------------------------------------------------------
 
@@ -244,6 +248,20 @@ class Scheduler:
         deferred = [tracer for tracer in self.deferred() if tracer.node is not except_node]
         if reads(buffer, [tracer.node for tracer in deferred]):
             self.compute([t for t in deferred if reads(buffer, [t.node])])
+
+    def flush_before_risk(self) -> None:
+        """Compute what is pending on reachable memory if the caller may now reach it past the trace."""
+        if self._handler_depth or self.has_stopped_deferring or self.has_ended:
+            return
+        if self.analysis.is_risk_ahead(sys._getframe(2), self.outermost_code):  # noqa: SLF001
+            self.flush()
+
+    def flush(self) -> None:
+        """Compute what is pending on memory that code outside of the trace can reach, and let writes land."""
+        pending = [tracer for tracer in self.deferred() if tracer.node.reads_reachable_memory()]
+        if pending:
+            self.compute(pending)
+        self.buffers.sync_arguments()
 
     def finish(self, values: Sequence[Tracer]) -> None:
         """Compute the results of the call and all other live tracers; sync them to the caller's memory."""

@@ -1,0 +1,1 @@
+"""Abstract interpretation of bytecode: which instructions of a function may reach memory past the trace."""

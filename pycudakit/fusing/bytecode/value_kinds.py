@@ -1,0 +1,417 @@
+"""Kinds of values that an instruction may see, and the facts about a call that they were derived from."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from types import BuiltinFunctionType, CodeType, FunctionType, MemberDescriptorType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native.dtypes import CODES
+from pycudakit.fusing.memory.pytree import is_generator
+from pycudakit.fusing.memory.tracer import Tracer
+
+MISSING = object()
+_MAX_ITEMS = 64  # of a tuple, list or dict that is looked into
+_FIELD = type(collections.namedtuple("_Field", "name").name)  # type: ignore[attr-defined]  # noqa: PYI024
+
+
+class Basic(Enum):
+    """Kinds without parts."""
+
+    TRACER = "a tracer"
+    NUMBER = "a bool, an int, a float, or a NumPy scalar that the engines take"
+    PLAIN = "an immutable object of Python's or NumPy's, whose operators run no other code"
+    SLICE = "a slice of numbers"
+    VALUE = "a tracer, a number, an array of fresh memory, or a tuple or list of these"
+    CAPTURED_ARRAY = "a NumPy array of a dtype that the engines take, or a tracer"
+    ARRAY = "a value, or an array whose memory other code may reach"
+    GENERATOR = "a random generator"
+    MANAGER = "a context manager that runs no other code"
+    NULL = "no value, where a call expects an object to bind"
+    UNKNOWN = "any object"
+
+
+TRACER, NUMBER, PLAIN, SLICE, VALUE = Basic.TRACER, Basic.NUMBER, Basic.PLAIN, Basic.SLICE, Basic.VALUE
+CAPTURED_ARRAY, ARRAY, GENERATOR, MANAGER = (
+    Basic.CAPTURED_ARRAY,
+    Basic.ARRAY,
+    Basic.GENERATOR,
+    Basic.MANAGER,
+)
+NULL, UNKNOWN = Basic.NULL, Basic.UNKNOWN
+
+
+class Known:
+    """An object that is known when a function is analysed: a module, a function, a type."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same object."""
+        return type(other) is Known and other.value is self.value
+
+    def __hash__(self) -> int:
+        """Return a hash of the object."""
+        return id(self.value)
+
+
+@dataclass(frozen=True)
+class Items:
+    """A tuple, or a named tuple with these fields."""
+
+    kinds: tuple[Any, ...]
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Each:
+    """An iterator or an immutable sequence of any number of items of one kind."""
+
+    kind: Any
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list or dict among the arguments, with values of one kind."""
+
+    kind: Any
+
+
+@dataclass(frozen=True)
+class Container:
+    """A list, set or dict that only the analysed code holds; `site` names where it was made."""
+
+    site: Any
+
+
+@dataclass(frozen=True)
+class ObjectOf:
+    """An object of another class, by the source that it was read from."""
+
+    source: Any
+    cls: type
+
+
+@dataclass(frozen=True)
+class LocalFunction:
+    """A function that the analysed code defines."""
+
+    code: CodeType
+    defaults: tuple[Any, ...]
+    named_defaults: tuple[tuple[str, Any], ...]
+    cells: tuple[Any, ...]
+    frame: Any  # the function whose globals it reads
+
+
+@dataclass(frozen=True)
+class MethodOf:
+    """A method, by name, of an array, a container or another object of Python's."""
+
+    owner: Any
+    name: str
+
+
+@dataclass(frozen=True)
+class BoundFunction:
+    """A Python function, bound to an object."""
+
+    owner: Any
+    function: Known
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a closure: its content is in the heap, or is read from a source."""
+
+    site: Any
+
+
+# ---- Joins ------------------------------------------------------------------------------------------
+
+_VALUES = frozenset({TRACER, NUMBER, VALUE})
+_ARRAYS = _VALUES | {CAPTURED_ARRAY, ARRAY}
+_PLAIN = frozenset({NUMBER, PLAIN, SLICE})
+
+
+def join(one: Any, other: Any) -> Any:
+    """Return the kind of a value that is of one of two kinds; None is the kind of no value."""
+    if one is None or one == other:
+        return other
+    if other is None:
+        return one
+    if one in _PLAIN and other in _PLAIN:
+        return PLAIN
+    if one in _VALUES and other in _VALUES:
+        return VALUE
+    if one in _ARRAYS and other in _ARRAYS:
+        return CAPTURED_ARRAY if {one, other} <= {TRACER, CAPTURED_ARRAY} else ARRAY
+    if type(one) is Items and type(other) is Items:
+        if len(one.kinds) == len(other.kinds):
+            return Items(
+                tuple(join(a, b) for a, b in zip(one.kinds, other.kinds, strict=True)),
+                one.fields if one.fields == other.fields else (),
+            )
+        return Each(join_all((*one.kinds, *other.kinds)))
+    if type(one) in (Items, Each) and type(other) in (Items, Each):
+        return Each(join(item_of(one), item_of(other)))
+    if {one, other} <= _VALUES | {PLAIN, SLICE} and PLAIN in (one, other):
+        return _OR_NONE if TRACER in (one, other) or VALUE in (one, other) else PLAIN
+    return UNKNOWN
+
+
+_OR_NONE = VALUE  # a value or None: the operators of None run no other code either
+
+
+def join_all(kinds: Iterable[Any]) -> Any:
+    """Return the kind of a value that is of one of these kinds."""
+    joined = None
+    for kind in kinds:
+        joined = join(joined, kind)
+    return PLAIN if joined is None else joined
+
+
+def item_of(kind: Any) -> Any:
+    """Return the kind of the items of a tuple or an iterator."""
+    return join_all(kind.kinds) if type(kind) is Items else kind.kind
+
+
+# ---- Sources ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArgumentSource:
+    """An argument, by its position or name."""
+
+    key: int | str
+
+    def read(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """Return the object of a call."""
+        if type(self.key) is str:
+            return keywords.get(self.key, MISSING)
+        return arguments[self.key] if self.key < len(arguments) else MISSING  # type: ignore[operator, index]
+
+
+class DictSource:
+    """A value of a dict of names: a function's globals, or a module's attributes."""
+
+    __slots__ = ("name", "names")
+
+    def __init__(self, names: dict[str, Any], name: str) -> None:
+        self.names, self.name = names, name
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same object."""
+        return type(other) is DictSource and other.names is self.names and other.name == self.name
+
+    def __hash__(self) -> int:
+        """Return a hash of the object."""
+        return hash((id(self.names), self.name))
+
+    def read(self, *_: Any) -> Any:
+        """Return the present object."""
+        return self.names.get(self.name, MISSING)
+
+
+class CellSource:
+    """The content of a cell of a function's closure."""
+
+    __slots__ = ("cell",)
+
+    def __init__(self, cell: Any) -> None:
+        self.cell = cell
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same object."""
+        return type(other) is CellSource and other.cell is self.cell
+
+    def __hash__(self) -> int:
+        """Return a hash of the object."""
+        return id(self.cell)
+
+    def read(self, *_: Any) -> Any:
+        """Return the present object."""
+        try:
+            return self.cell.cell_contents
+        except ValueError:
+            return MISSING
+
+
+@dataclass(frozen=True)
+class FunctionSource:
+    """An attribute of a function: its code or defaults."""
+
+    function: Any
+    name: str
+
+    def read(self, *_: Any) -> Any:
+        """Return the present object."""
+        return getattr(self.function, self.name)
+
+
+@dataclass(frozen=True)
+class ItemSource:
+    """An item of a tuple."""
+
+    parent: Any
+    index: int
+
+    def read(self, *call: Any) -> Any:
+        """Return the object of a call."""
+        parent = self.parent.read(*call)
+        return parent[self.index] if isinstance(parent, tuple) and self.index < len(parent) else MISSING
+
+
+@dataclass(frozen=True)
+class AttributeSource:
+    """A plain attribute, in an object's dict or in a slot."""
+
+    parent: Any
+    name: str
+
+    def read(self, *call: Any) -> Any:
+        """Return the object of a call."""
+        return plain_attribute(self.parent.read(*call), self.name)
+
+
+@dataclass(frozen=True)
+class TypeSource:
+    """An attribute of a type."""
+
+    cls: type
+    name: str
+
+    def read(self, *_: Any) -> Any:
+        """Return the present object."""
+        return type_attribute(self.cls, self.name)
+
+
+def type_attribute(cls: type, name: str) -> Any:
+    """Return what a type and its bases have under a name, unbound."""
+    for each in cls.__mro__:
+        if name in each.__dict__:
+            return each.__dict__[name]
+    return MISSING
+
+
+def has_plain_attributes(cls: type, hook: str = "__getattribute__") -> bool:
+    """Return True if reading attributes of a type (`__setattr__`: setting) runs no code of its own."""
+    if type(cls) is not type and type_attribute(type(cls), "__getattribute__") is not type.__getattribute__:
+        return False
+    return getattr(cls, hook) is getattr(object, hook) and type_attribute(cls, "__getattr__") is MISSING
+
+
+def plain_attribute(value: Any, name: str) -> Any:
+    """Return an attribute that is in an object's dict or in a slot; MISSING for any other one."""
+    cls = type(value)
+    on_type = type_attribute(cls, name)
+    if type(on_type) is MemberDescriptorType:
+        try:
+            return on_type.__get__(value, cls)
+        except AttributeError:
+            return MISSING
+    if on_type is not MISSING and (hasattr(type(on_type), "__set__") or hasattr(type(on_type), "__delete__")):
+        return MISSING
+    names = getattr(value, "__dict__", None) if has_plain_attributes(cls) else None
+    return names.get(name, MISSING) if type(names) is dict else MISSING
+
+
+# ---- Kinds of objects -------------------------------------------------------------------------------
+
+_PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range, np.ufunc})
+_KNOWN_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, np.ufunc, type, type(np.sum))
+
+
+def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
+    """Return the kind of an object; an object of another class is known by its `source`."""
+    cls = type(value)
+    if cls is Tracer:
+        return TRACER
+    if cls is float or cls is int or cls is bool:
+        return NUMBER
+    if value is MISSING:
+        return UNKNOWN
+    if isinstance(value, _KNOWN_TYPES) or getattr(cls, "is_fused_function", False):
+        return Known(value)
+    if isinstance(value, (np.generic, np.dtype)):
+        is_number = isinstance(value, np.generic) and value.dtype in CODES
+        has_object = isinstance(value, np.void) and value.dtype.hasobject
+        return NUMBER if is_number else UNKNOWN if has_object else PLAIN
+    if cls in _PLAIN_TYPES:
+        return PLAIN
+    if cls is slice:
+        return (
+            SLICE
+            if all(kind_of(each) in _PLAIN for each in (value.start, value.stop, value.step))
+            else UNKNOWN
+        )
+    if cls is np.ndarray:
+        return CAPTURED_ARRAY if value.dtype in CODES else UNKNOWN if value.dtype.hasobject else ARRAY
+    if isinstance(value, CodeType):
+        return Known(value)
+    if isinstance(value, tuple) and len(value) <= _MAX_ITEMS and depth < 4:
+        fields = getattr(cls, "_fields", ())
+        is_named = bool(fields) and all(type(cls.__dict__.get(name)) is _FIELD for name in fields)
+        if cls is tuple or (is_named and has_plain_attributes(cls)):
+            kinds = [
+                kind_of(each, None if source is None else ItemSource(source, index), depth + 1)
+                for index, each in enumerate(value)
+            ]
+            return Items(tuple(kinds), tuple(fields) if is_named else ())
+        return UNKNOWN
+    if cls in (list, dict, set, frozenset) and source is not None:
+        parts = value.values() if cls is dict else value
+        if len(value) > _MAX_ITEMS or depth > 2:
+            return UNKNOWN
+        if cls is dict and not all(type(key) in (str, int, float, bool) for key in value):
+            return UNKNOWN
+        return Listed(join_all([_nested(kind_of(part, source, depth + 1)) for part in parts]))
+    if is_generator(value) or cls.__name__ == "TracedGenerator":
+        return GENERATOR
+    if getattr(cls, "__module__", "") == "numpy.lib._index_tricks_impl":
+        return Known(value)
+    return UNKNOWN if source is None else ObjectOf(source, cls)
+
+
+def _nested(kind: Any) -> Any:
+    """Return the kind of an item of a list: objects in it have no source."""
+    return UNKNOWN if type(kind) is ObjectOf else kind
+
+
+def is_harmless(kind: Any, heap: dict[Any, Any], depth: int = 0) -> bool:
+    """Return True if operators and NumPy functions of a value run no code that was not analysed."""
+    if type(kind) in (Basic, Known):
+        return kind not in (UNKNOWN, MANAGER)
+    if depth > 5:
+        return False
+    if type(kind) is Items:
+        return all(is_harmless(each, heap, depth + 1) for each in kind.kinds)
+    if type(kind) in (Each, Listed):
+        return is_harmless(kind.kind, heap, depth + 1)
+    if type(kind) is Container:
+        content = heap.get(kind.site)
+        return content is None or is_harmless(content, heap, depth + 1)
+    return False
+
+
+def reads_memory(kind: Any, heap: dict[Any, Any], depth: int = 0) -> bool:
+    """Return True if a value may be or contain an array whose memory other code may reach."""
+    if kind in (ARRAY, CAPTURED_ARRAY):
+        return True
+    if depth > 5:
+        return True
+    if type(kind) is Items:
+        return any(reads_memory(each, heap, depth + 1) for each in kind.kinds)
+    if type(kind) in (Each, Listed):
+        return reads_memory(kind.kind, heap, depth + 1)
+    if type(kind) is Container:
+        content = heap.get(kind.site)
+        return content is not None and reads_memory(content, heap, depth + 1)
+    return False

@@ -1,0 +1,415 @@
+"""Which instructions of a function may reach memory past the trace: an abstract interpretation of bytecode.
+
+A trace defers reads of memory. An instruction is *risky* if it may write to memory that a deferred operation
+reads, or read memory that a deferred write is to change, without the trace: a store to an item of an object
+that is no tracer, a call of an unknown function, an attribute with code of its own. So what is pending on
+reachable memory is computed at the last operation before a risky instruction.
+
+An analysis holds for the kinds of arguments, globals and attributes that it has read (`facts`).
+"""
+
+from __future__ import annotations
+
+import os
+from types import CodeType, FrameType, FunctionType
+from typing import Any, NamedTuple
+
+from pycudakit.fusing.bytecode.effects import Effects, Facts
+from pycudakit.fusing.bytecode.known_calls import Effect
+from pycudakit.fusing.bytecode.opcodes import (
+    IS_BLOCK_STACK,
+    Handler,
+    Instruction,
+    UnanalysedError,
+    read_code,
+)
+from pycudakit.fusing.bytecode.stack_rules import State
+from pycudakit.fusing.bytecode.step import Step
+from pycudakit.fusing.bytecode.value_kinds import (
+    ARRAY,
+    CAPTURED_ARRAY,
+    PLAIN,
+    UNKNOWN,
+    ArgumentSource,
+    Container,
+    FunctionSource,
+    Items,
+    Known,
+    Listed,
+    LocalFunction,
+    ObjectOf,
+    join,
+    kind_of,
+)
+from pycudakit.fusing.memory.tracer import Tracer
+
+_MAX_ROUNDS = 8  # until the kinds in containers and attributes are stable
+_MAX_DEPTH = 24  # of calls
+_MAX_INSTRUCTIONS = 20_000  # interpreted in one round
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
+_GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
+
+# Bits of an instruction: what may come after it, before the next operation that is surely recorded.
+RISK_AHEAD = 1  # a risky instruction
+MAY_RETURN = 2  # the end of the function
+RISK_ON_RAISE = 4  # a risky instruction in the handler of its exceptions
+
+
+class Risk(NamedTuple):
+    """A risky instruction, for `explain`."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class Analysis:
+    """The analysis of a function for calls of one kind.
+
+    Attributes
+    ----------
+    facts
+        By source, the kinds that a call must have for the analysis to hold.
+    bits
+        By the id of a code object, the bits at each byte offset.
+    risks
+        The risky instructions.
+    """
+
+    def __init__(self) -> None:
+        self.facts: dict[Any, Any] = {}
+        self._checks: list[tuple[Any, Any, type | None]] = []  # the facts; a type, if it settles the kind
+        self.bits: dict[int, bytearray] = {}
+        self.codes: list[CodeType] = []  # keeps the ids valid
+        self.risks: list[Risk] = []
+        self.unanalysed = ""  # why the function could not be analysed
+
+    def holds_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
+        """Return True if a call has the kinds that the analysis has read."""
+        for source, kind, cls in self._checks:
+            value = source.read(arguments, keywords)
+            if cls is not None:
+                if type(value) is not cls:
+                    return False
+            elif type(kind) is Known:
+                if value is not kind.value:
+                    return False
+            elif kind_of(value, source) != kind:
+                return False
+        return True
+
+    def set_facts(self, facts: Facts, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Set the facts that later calls are compared with."""
+        self.facts = facts.kinds
+        for source, kind in facts.kinds.items():
+            cls = type(source.read(arguments, keywords))
+            is_by_type = cls in _KIND_IS_BY_TYPE or type(kind) is ObjectOf
+            self._checks.append((source, kind, cls if is_by_type else None))
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether there is no risky instruction."""
+        return not (self.risks or self.unanalysed)
+
+    def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType) -> bool:
+        """Return True if a risky instruction may come before the next operation.
+
+        The next one may also be in a caller of the frame, up to the frame of the code `outermost`.
+        """
+        is_first, may_return = True, 0
+        while frame is not None and (code := frame.f_code) is not outermost:
+            bits = self.bits.get(id(code))
+            if bits is None:
+                if not code.co_filename.startswith(_PACKAGE):
+                    return True  # it was not analysed
+            else:
+                here = bits[frame.f_lasti]
+                if here & RISK_AHEAD if is_first or may_return else 0:
+                    return True
+                if here & RISK_ON_RAISE and not is_first:
+                    return True
+                may_return = here & MAY_RETURN if is_first else may_return & here
+                is_first = False
+            frame = frame.f_back
+        return False
+
+
+def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Analysis:
+    """Return the analysis of a call of a function with tracers for arrays."""
+    analysis = Analysis()
+    facts = Facts(lambda source: source.read(arguments, keywords))
+    try:
+        for _ in range(_MAX_ROUNDS):
+            facts.has_changed = False
+            analysis.bits, analysis.codes, analysis.risks = {}, [], []
+            _Round(facts, analysis).run(function, arguments, keywords)
+            if not facts.has_changed:
+                break
+        else:
+            analysis.unanalysed = "its variables have too many kinds"
+    except (UnanalysedError, RecursionError) as error:
+        analysis.unanalysed = str(error)
+    analysis.set_facts(facts, arguments, keywords)
+    if analysis.unanalysed:
+        analysis.bits = {}
+    return analysis
+
+
+class _Summary(NamedTuple):
+    kind: Any
+    is_risky_at_entry: str
+    may_pass: bool  # may return without an operation that is surely recorded
+
+
+class _Round:
+    """One pass over a function and those that it calls."""
+
+    def __init__(self, facts: Facts, analysis: Analysis) -> None:
+        self._facts = facts
+        self._analysis = analysis
+        self._summaries: dict[Any, _Summary | None] = {}  # None: it is being analysed
+        self._depth = 0
+        self._instructions = 0
+
+    def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        """Analyse the body of a fused function."""
+        if type(function) is not FunctionType:
+            raise UnanalysedError(f"it is no Python function, but of type {type(function).__name__}")
+        kinds = [self._argument(ArgumentSource(index)) for index in range(len(arguments))]
+        named = {name: self._argument(ArgumentSource(name)) for name in keywords}
+        effect = self._call(Known(function), kinds, named)
+        if effect is None:
+            raise UnanalysedError("its arguments do not fit its parameters")
+
+    def _argument(self, source: ArgumentSource) -> Any:
+        kind = self._facts.kind_at(source)
+        if type(kind) is Listed:
+            is_shared = kind.kind in (ARRAY, CAPTURED_ARRAY)  # not copied for the call
+            self._facts.store(source, UNKNOWN if is_shared else kind.kind)
+            return Container(source)
+        return kind
+
+    def call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
+        """Return the effect of calling a Python function; None if it cannot be analysed."""
+        if self._depth >= _MAX_DEPTH:
+            return None
+        self._depth += 1
+        try:
+            return self._call(function, arguments, keywords)
+        except UnanalysedError:
+            return None
+        finally:
+            self._depth -= 1
+
+    def _call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
+        if type(function) is LocalFunction:
+            code, defaults, cells, owner = function.code, function.defaults, function.cells, function.frame
+            named_defaults = dict(function.named_defaults)
+        else:
+            owner, cells = function.value, None
+            if type(owner) is not FunctionType:
+                owner = owner.__wrapped__
+            code = owner.__code__
+            self._facts.kinds.setdefault(FunctionSource(owner, "__code__"), Known(code))
+            defaults = self._defaults(owner)
+            named_defaults = {name: kind_of(value) for name, value in (owner.__kwdefaults__ or {}).items()}
+        names = bind(code, arguments, keywords, defaults, named_defaults)
+        if names is None or code.co_flags & _GENERATOR_FLAGS:
+            return None
+        key = code, tuple(names.items()), cells, owner
+        if key not in self._summaries:
+            self._summaries[key] = None
+            effects = Effects(self._facts, code, owner, cells, self.call)
+            self._summaries[key] = _Frame(self, code, effects, names).run()
+        summary = self._summaries[key]
+        if summary is None:  # a recursive call
+            return None
+        return Effect(summary.kind, summary.is_risky_at_entry, not summary.may_pass)
+
+    def _defaults(self, function: FunctionType) -> tuple[Any, ...]:
+        if not function.__defaults__:
+            return ()
+        kind = self._facts.kind_at(FunctionSource(function, "__defaults__"))
+        return kind.kinds if type(kind) is Items else (UNKNOWN,) * len(function.__defaults__)
+
+    def count(self, instructions: int) -> None:
+        """Count interpreted instructions."""
+        self._instructions += instructions
+        if self._instructions > _MAX_INSTRUCTIONS:
+            raise UnanalysedError("it and the functions that it calls are too large")
+
+    def store(
+        self, code: CodeType, instructions: list[Instruction], bits: list[int], risks: list[str]
+    ) -> None:
+        """Join the bits of a code object to those of its other calls."""
+        analysis = self._analysis
+        stored = analysis.bits.get(id(code))
+        if stored is None:
+            stored = analysis.bits[id(code)] = bytearray(len(code.co_code) + 2)
+            analysis.codes.append(code)
+        for instruction, each, reason in zip(instructions, bits, risks, strict=True):
+            for offset in range(instruction.begin, instruction.end):
+                stored[offset] |= each
+            if reason:
+                risk = Risk(code.co_filename, instruction.line, reason)
+                if risk not in analysis.risks:
+                    analysis.risks.append(risk)
+
+
+def bind(
+    code: CodeType,
+    arguments: list[Any],
+    keywords: dict[str, Any],
+    defaults: tuple[Any, ...],
+    named_defaults: dict[str, Any],
+) -> dict[str, Any] | None:
+    """Return the kinds of a function's parameters; None if the arguments do not fit."""
+    count, only_named = code.co_argcount, code.co_kwonlyargcount
+    names = code.co_varnames[: count + only_named]
+    bound = dict(zip(names[count - len(defaults) : count], defaults, strict=True))
+    bound.update({name: kind for name, kind in named_defaults.items() if name in names[count:]})
+    rest, more = arguments[count:], {}
+    bound.update(zip(names[:count], arguments, strict=False))
+    for name, kind in keywords.items():
+        if name in names[code.co_posonlyargcount :]:
+            bound[name] = kind
+        else:
+            more[name] = kind
+    after = code.co_varnames[count + only_named :]
+    if code.co_flags & 4:
+        bound[after[0]], after = Items(tuple(rest)), after[1:]
+    elif rest:
+        return None
+    if code.co_flags & 8:
+        bound[after[0]] = Container((id(code), "keywords")) if not more else UNKNOWN
+    elif more:
+        return None
+    return bound if all(name in bound for name in names) else None
+
+
+class _Frame:
+    """The interpretation of one code object with parameters of given kinds."""
+
+    def __init__(self, owner: _Round, code: CodeType, effects: Effects, names: dict[str, Any]) -> None:
+        self._owner = owner
+        self._code = code
+        self._instructions, self._handlers = read_code(code)
+        self._effects = effects
+        for name in code.co_cellvars:
+            if name in names:
+                effects.store_cell_value(name, names[name])
+        self._states: list[State | None] = [None] * len(self._instructions)
+        self._states[0] = State((), names, (), ())
+        self._pending = [0]
+        count = len(self._instructions)
+        self._risks = [""] * count
+        self._is_recorded = [True] * count
+        self._successors: list[set[int]] = [set() for _ in range(count)]
+        self._raises_to: list[set[int]] = [set() for _ in range(count)]
+        self._is_return = [False] * count
+        self._result: Any = None
+
+    def run(self) -> _Summary:
+        """Interpret the code until its states are stable, and return the summary of a call."""
+        step = Step(self._effects)
+        while self._pending:
+            index = self._pending.pop()
+            self._owner.count(1)
+            state = self._states[index]
+            assert state is not None  # noqa: S101
+            instruction = self._instructions[index]
+            step.run(instruction, state)
+            self._risks[index] = step.risk
+            self._is_recorded[index] = step.is_recorded
+            if step.returned is not None:
+                self._is_return[index] = True
+                self._result = join(self._result, step.returned)
+            self._raise_from(index, state, step)
+            after = step.state()
+            if step.falls_through:
+                self._go(index, index + 1, after)
+            if step.jump_target is not None:
+                stack = after.stack if step.jump_stack is None else tuple(step.jump_stack)
+                self._go(index, step.jump_target, after._replace(stack=stack))
+        return self._summary()
+
+    def _go(self, index: int, target: int, state: State) -> None:
+        self._successors[index].add(target)
+        self._join(target, state)
+
+    def _join(self, target: int, state: State) -> None:
+        before = self._states[target]
+        if before is None:
+            self._states[target] = state
+            self._pending.append(target)
+            return
+        if len(before.stack) != len(state.stack) or before.blocks != state.blocks:
+            raise UnanalysedError("its jumps leave stacks of different depths")
+        joined = before._replace(
+            stack=tuple([join(a, b) for a, b in zip(before.stack, state.stack, strict=True)]),
+            names={
+                name: join(kind, state.names[name])
+                for name, kind in before.names.items()
+                if name in state.names
+            },
+        )
+        if joined != before:
+            self._states[target] = joined
+            self._pending.append(target)
+
+    def _raise_from(self, index: int, state: State, step: Step) -> None:
+        """Continue in the handler of an exception that the instruction may raise."""
+        handler = self._handlers[index]
+        blocks = state.blocks
+        if IS_BLOCK_STACK:
+            while blocks and blocks[-1] == _HANDLER_BLOCK:
+                blocks = blocks[:-1]
+            handler = Handler(*blocks[-1], pushes_offset=False) if blocks else None
+        if handler is None:
+            return
+        pushed: tuple[Any, ...] = (PLAIN, UNKNOWN) if handler.pushes_offset else (UNKNOWN,)
+        if IS_BLOCK_STACK:
+            pushed, blocks = (UNKNOWN,) * 6, (*blocks[:-1], _HANDLER_BLOCK)
+        self._raises_to[index].add(handler.target)
+        names = {
+            name: join(kind, step.names[name]) for name, kind in state.names.items() if name in step.names
+        }
+        self._join(handler.target, State((*state.stack[: handler.depth], *pushed), names, blocks, ()))
+
+    def _summary(self) -> _Summary:
+        count = len(self._instructions)
+        reached = [index for index in range(count) if self._states[index] is not None]
+        # Whether a risky instruction, or the end, may come: at an instruction, and after it.
+        risk, returns = [False] * count, [False] * count
+        risk_after, return_after = [False] * count, [False] * count
+        has_changed = True
+        while has_changed:
+            has_changed = False
+            for index in reversed(reached):
+                after = any(risk[each] for each in self._successors[index])
+                ends = any(returns[each] for each in self._successors[index])
+                goes_on = not self._is_recorded[index]
+                is_risky = (
+                    bool(self._risks[index])
+                    or any(risk[each] for each in self._raises_to[index])
+                    or (goes_on and after)
+                )
+                is_end = self._is_return[index] or (goes_on and ends)
+                new = after, ends, is_risky, is_end
+                if new != (risk_after[index], return_after[index], risk[index], returns[index]):
+                    risk_after[index], return_after[index], risk[index], returns[index] = new
+                    has_changed = True
+        bits = [0] * count
+        for index in reached:
+            on_raise = any(risk[each] for each in self._raises_to[index])
+            bits[index] = (
+                RISK_AHEAD * risk_after[index] + MAY_RETURN * return_after[index] + RISK_ON_RAISE * on_raise
+            )
+        self._owner.store(self._code, self._instructions, bits, self._risks)
+        reason = next((self._risks[index] for index in reached if self._risks[index]), "")
+        result = PLAIN if self._result is None else self._result
+        return _Summary(result, reason or "it calls a function" if risk[0] else "", returns[0])
+
+
+_HANDLER_BLOCK = (-1, 0)

@@ -1,0 +1,169 @@
+"""The analysis of bytecode: its table of opcodes, and which instructions it calls risky."""
+
+import dis
+import sys
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+from pycudakit.fusing.bytecode.opcodes import RULE_OF
+from pycudakit.fusing.bytecode.step import Step
+from pycudakit.fusing.function_analysis import analyse
+
+# Opcodes of Python 3.10 to 3.14, without those that only a running interpreter puts in place of others.
+_OPCODES_3_14 = """BINARY_OP BINARY_SLICE BUILD_INTERPOLATION BUILD_LIST BUILD_MAP BUILD_SET BUILD_SLICE
+BUILD_STRING BUILD_TEMPLATE BUILD_TUPLE CACHE CALL CALL_FUNCTION_EX CALL_INTRINSIC_1 CALL_INTRINSIC_2 CALL_KW
+CHECK_EG_MATCH CHECK_EXC_MATCH CLEANUP_THROW COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY COPY_FREE_VARS
+DELETE_ATTR DELETE_DEREF DELETE_FAST DELETE_GLOBAL DELETE_NAME DELETE_SUBSCR DICT_MERGE DICT_UPDATE
+END_ASYNC_FOR END_FOR END_SEND ENTER_EXECUTOR EXIT_INIT_CHECK EXTENDED_ARG FORMAT_SIMPLE FORMAT_WITH_SPEC
+FOR_ITER GET_AITER GET_ANEXT GET_AWAITABLE GET_ITER GET_LEN GET_YIELD_FROM_ITER IMPORT_FROM IMPORT_NAME
+INTERPRETER_EXIT IS_OP JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_FORWARD LIST_APPEND LIST_EXTEND
+LOAD_ATTR LOAD_BUILD_CLASS LOAD_COMMON_CONSTANT LOAD_CONST LOAD_DEREF LOAD_FAST LOAD_FAST_AND_CLEAR
+LOAD_FAST_BORROW LOAD_FAST_BORROW_LOAD_FAST_BORROW LOAD_FAST_CHECK LOAD_FAST_LOAD_FAST
+LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS LOAD_GLOBAL LOAD_LOCALS LOAD_NAME LOAD_SMALL_INT
+LOAD_SPECIAL LOAD_SUPER_ATTR MAKE_CELL MAKE_FUNCTION MAP_ADD MATCH_CLASS MATCH_KEYS MATCH_MAPPING
+MATCH_SEQUENCE NOP NOT_TAKEN POP_EXCEPT POP_ITER POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
+POP_JUMP_IF_TRUE POP_TOP PUSH_EXC_INFO PUSH_NULL RAISE_VARARGS RERAISE RESERVED RESUME RETURN_GENERATOR
+RETURN_VALUE SEND SETUP_ANNOTATIONS SET_ADD SET_FUNCTION_ATTRIBUTE SET_UPDATE STORE_ATTR STORE_DEREF
+STORE_FAST STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_GLOBAL STORE_NAME STORE_SLICE STORE_SUBSCR SWAP
+TO_BOOL UNARY_INVERT UNARY_NEGATIVE UNARY_NOT UNPACK_EX UNPACK_SEQUENCE WITH_EXCEPT_START YIELD_VALUE"""
+
+
+def test_every_opcode_has_a_rule():
+    here = {name for name in dis.opmap if not name.startswith("INSTRUMENTED_")}
+    assert not sorted((here | set(_OPCODES_3_14.split())) - RULE_OF.keys())
+
+
+def test_every_rule_is_implemented():
+    rules = set(RULE_OF.values()) - {"unanalysed"}
+    assert not [rule for rule in rules if not hasattr(Step, f"_do_{rule}")]
+
+
+def pure_arithmetic(x):
+    y = x * 2 + 1
+    y[1:] -= np.sqrt(x)[:-1]
+    for n in range(3):
+        y = y + n * x.mean()
+    return y if y.ndim == 1 else None
+
+
+def local_containers(x):
+    parts = [x * n for n in range(3)]
+    named = {"a": x, "b": x + 1}
+    parts.append(named["a"] * 2)
+    for name, part in named.items():
+        parts += [part, part * len(name)]
+    first, *rest = parts
+    rest[0] = first
+    return sum(rest), f"{len(rest)}"
+
+
+def closures(x):
+    factor = 3.0
+
+    def scaled(y, by=2):
+        return y * by * factor
+
+    minus_one = lambda z: z - 1  # noqa: E731
+    return scaled(x) + scaled(x, by=4) + minus_one(x)
+
+
+def handlers(x):
+    try:
+        with np.errstate(all="ignore"):
+            y = np.log(x)
+    except (ValueError, ZeroDivisionError) as error:
+        raise RuntimeError("no logarithm") from error
+    finally:
+        x = x + 1
+    while x.ndim > 1:
+        x = x[0]
+    return y if x is not y else x
+
+
+def keywords(x):
+    return np.sum(x, axis=0, keepdims=True) + helper(x, factor=2) + x.mean(axis=0)
+
+
+def helper(x, *, factor=1):
+    return x * factor
+
+
+@pytest.mark.parametrize("function", [pure_arithmetic, local_containers, closures, handlers, keywords])
+def test_functions_without_a_risky_instruction(function):
+    fused = pk.fuse(function)
+    x = np.linspace(1, 2, 20_000)
+    with pk.engine("cpu"):
+        fused(x)
+    (analysis,) = fused._analyses
+    assert not analysis.unanalysed
+    assert [risk.reason for risk in analysis.risks] == []
+
+
+class Thing:
+    def __init__(self):
+        self.u, self.items = np.ones(3), [np.ones(3)]
+
+
+def stores_by_attribute(x, thing):
+    thing.u[1:-1] *= 2
+    return x
+
+
+def stores_in_a_list(x, thing):
+    thing.items[0][:] = 1
+    return x
+
+
+def calls_an_argument(x, thing):
+    thing()
+    return x
+
+
+def writes_what_left(x, thing):
+    del thing
+    y = np.asarray(x)
+    y += 1
+    return x
+
+
+def imports(x, thing):
+    import math
+
+    return x * math.pi, thing
+
+
+@pytest.mark.parametrize(
+    "function", [stores_by_attribute, stores_in_a_list, calls_an_argument, writes_what_left, imports]
+)
+def test_functions_with_a_risky_instruction(function):
+    analysis = analyse(function, (np.ones(3), Thing()), {})
+    assert not analysis.unanalysed
+    assert {risk.line for risk in analysis.risks} <= set(range(function.__code__.co_firstlineno, 10**6))
+    assert analysis.risks
+
+
+def test_generators_and_other_callables_are_unanalysed():
+    def generator(x):
+        yield x
+
+    for function in (generator, Thing, len, Thing().__init__):
+        assert analyse(function, (np.ones(3),), {}).unanalysed
+
+
+def test_an_unknown_opcode_makes_a_function_unanalysed(monkeypatch):
+    monkeypatch.delitem(RULE_OF, "BINARY_OP" if sys.version_info >= (3, 11) else "BINARY_MULTIPLY")
+    assert "BINARY" in analyse(lambda x: x * 2, (np.ones(3),), {}).unanalysed
+
+
+def test_an_analysis_holds_for_calls_of_its_kind_only():
+    def function(x, thing):
+        return x * thing.u
+
+    thing = Thing()
+    analysis = analyse(function, (np.ones(3), thing), {})
+    assert analysis.holds_for((np.zeros(4), Thing()), {})
+    thing.u = [1, 2]
+    assert not analysis.holds_for((np.ones(3), thing), {})
+    assert not analysis.holds_for((np.ones(3), 2), {})

@@ -293,21 +293,19 @@ class Fused(Generic[P, R]):
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
-        references = sys.getrefcount(trace)  # every tracer holds one
         try:
             result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
+            del args, kwargs
             if imported is None:
                 trace.finish(all_tracers(result))
             else:
                 argument_map.compute_on_device(all_tracers(result), imported)
             argument_map.write_back()
             result = argument_map.to_caller(result)
-            if sys.getrefcount(trace) > references:
-                replace_escaped_tracers(
-                    (*roots, result),
-                    argument_map.to_caller,
-                    lambda: sys.getrefcount(trace) > references,
-                )
+            argument_map.forget_tracers()
+            are_tracers_left = trace.forget_tracers()
+            if are_tracers_left():
+                replace_escaped_tracers((*roots, result), argument_map.to_caller, are_tracers_left)
                 result = tree_map(result, argument_map.iterator_to_caller)
             if imported is not None:
                 trace.finish(())
@@ -322,7 +320,7 @@ class Fused(Generic[P, R]):
             raise
         finally:
             trace.has_stopped_deferring = True
-            trace.argument_tracers.clear()  # they refer to the trace
+            trace.forget_tracers()
         return result
 
     def _analysis_of(self, args: Any, kwargs: Any) -> Analysis | None:

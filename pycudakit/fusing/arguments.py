@@ -10,6 +10,7 @@ import numpy as np
 
 from pycudakit.fusing.escape import aliased_containers
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
+from pycudakit.fusing.memory.nodes import Node
 from pycudakit.fusing.memory.pytree import (
     Copies,
     as_plain_array,
@@ -31,6 +32,7 @@ class ArgumentMap:
         self._trace = trace
         self._imported = imported
         self._tracers_of_arrays: dict[int, tuple[Tracer, Any]] = {}  # by the id of the caller's array
+        self._nodes: list[Node] = []  # of the caller's arrays, so that their ids stay valid
         self._originals: dict[int, Any] = {}  # the caller's arrays, by the id of their final node
         self._copies: Copies = {}  # the caller's lists and dicts, and the copies that the body sees
         self._originals_of_copies: dict[int, Any] = {}
@@ -124,8 +126,13 @@ class ArgumentMap:
             self._results[id(tracer)] = new[0]
         return self._results[id(tracer)]
 
+    def forget_tracers(self) -> None:
+        """Drop the references to tracers, once the body's changes are written back."""
+        self._tracers_of_arrays.clear()
+
     def write_back(self) -> None:
         """Apply the body's changes of dtypes, shapes, lists and dicts to the caller's objects."""
+        self._nodes = [tracer.node for tracer, _ in self._tracers_of_arrays.values()]
         self._originals = {id(tracer.node): value for tracer, value in self._tracers_of_arrays.values()}
         for tracer, value in self._tracers_of_arrays.values():
             if type(value) is np.ndarray and (tracer.shape, tracer.dtype) != (value.shape, value.dtype):

@@ -383,3 +383,24 @@ def test_arguments_that_are_attributes_too(engine):
 
 def _flat(value):
     return [part for each in value for part in _flat(each)] if isinstance(value, tuple) else [value]
+
+
+KEPT = []
+
+
+def test_arguments_that_the_body_keeps_are_the_callers_arrays(engine, x):
+    class Holder:
+        last = None
+
+        def keep(self, x, y):
+            self.last = x
+            KEPT.append(y)
+            KEPT.append([x, {"y": y}])
+
+    holder, y = Holder(), x + 1
+    del KEPT[:]
+    pk.fuse(Holder.keep)(holder, x, y)
+    assert holder.last is x
+    assert KEPT[0] is y
+    assert KEPT[1][0] is x
+    assert KEPT[1][1]["y"] is y

@@ -35,16 +35,23 @@ class _method_of_arrays:  # noqa: N801  (a decorator)
         return self if tracer is None else MethodType(self._method, tracer)
 
 
+class TracerLife:
+    """An object that the tracers of a trace hold: it is alive as long as one of them is."""
+
+    __slots__ = ("__weakref__",)
+
+
 class Tracer(LazyArray):
     """A proxy of an array during tracing. It has the interface of `ndarray`, and defers its operations."""
 
-    __slots__ = ("__weakref__", "base_tracer", "is_scalar", "node", "owning_trace")
+    __slots__ = ("__weakref__", "_life", "base_tracer", "is_scalar", "node", "owning_trace")
     __array_priority__ = 1000.0
 
     def __init__(
         self, trace: Any, node: Node, is_scalar: bool = False, base_tracer: Tracer | None = None
     ) -> None:
         self.owning_trace = trace
+        self._life = trace.life
         self.base_tracer = base_tracer  # of the array that this one is a view of
         self.node = node
         self.is_scalar = is_scalar  # NumPy would have a scalar here

@@ -32,7 +32,7 @@ from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.buffers import BufferTable
 from pycudakit.fusing.memory.nodes import FusedKernel, Node, ReduceOp, leaf, reads
 from pycudakit.fusing.memory.pytree import map_tuples, tree_map
-from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.memory.tracer import Tracer, TracerLife
 from pycudakit.fusing.schedule.cost import Costs
 from pycudakit.fusing.schedule.explain import PlanPass
 
@@ -79,6 +79,7 @@ class Scheduler:
         ] = []  # all deferred tracers, and some that are computed or dead
         self._max_deferred = _MIN_DEFERRED  # above this length the list is cleaned
         self.errstate = ErrstateSnapshot()
+        self.life: TracerLife | None = TracerLife()
         # Of the function: which instructions may reach memory past the trace; None if none does.
         self.analysis: Any = None
         self.outermost_code: Any = None  # of the frame that calls the body
@@ -262,6 +263,13 @@ class Scheduler:
         if pending:
             self.compute(pending)
         self.buffers.sync_arguments()
+
+    def forget_tracers(self) -> Callable[[], bool]:
+        """Drop the trace's own references to tracers; return a function that tells whether any is alive."""
+        life = weakref.ref(self.life) if self.life is not None else lambda: None
+        self.life = None
+        self.argument_tracers.clear()
+        return lambda: life() is not None
 
     def finish(self, values: Sequence[Tracer]) -> None:
         """Compute the results of the call and all other live tracers; sync them to the caller's memory."""

@@ -387,14 +387,13 @@ class _Frame:
         while has_changed:
             has_changed = False
             for index in reversed(reached):
-                after = any(risk[each] for each in self._successors[index])
-                ends = any(returns[each] for each in self._successors[index])
+                after = ends = False
+                for each in self._successors[index]:
+                    after, ends = after or risk[each], ends or returns[each]
                 goes_on = not self._is_recorded[index]
-                is_risky = (
-                    bool(self._risks[index])
-                    or any(risk[each] for each in self._raises_to[index])
-                    or (goes_on and after)
-                )
+                is_risky = bool(self._risks[index]) or (goes_on and after)
+                for each in self._raises_to[index]:
+                    is_risky = is_risky or risk[each]
                 is_end = self._is_return[index] or (goes_on and ends)
                 new = after, ends, is_risky, is_end
                 if new != (risk_after[index], return_after[index], risk[index], returns[index]):

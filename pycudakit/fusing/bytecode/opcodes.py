@@ -6,6 +6,7 @@ An opcode that is not in the table, or whose rule is "unanalysed", makes a funct
 from __future__ import annotations
 
 import dis
+import functools
 import sys
 from types import CodeType
 from typing import NamedTuple
@@ -138,6 +139,7 @@ class UnanalysedError(Exception):
     """A function cannot be analysed; the message says why."""
 
 
+@functools.lru_cache(1024)
 def read_code(code: CodeType) -> tuple[list[Instruction], list[Handler | None]]:
     """Return the instructions of a code object, and the handler of each from the exception table."""
     listed = [each for each in dis.get_instructions(code) if each.opname not in ("CACHE", "EXTENDED_ARG")]

@@ -60,7 +60,7 @@ def _is_long_and_plain(holder: Any) -> bool:
     if kind not in (list, tuple, dict) or len(holder) <= MAX_ITEMS:
         return False
     kinds = set(map(type, holder.values() if kind is dict else holder))
-    return all(issubclass(each, _WITHOUT_PARTS) and each is not Tracer for each in kinds)
+    return all(issubclass(each, _TYPES_WITHOUT_PARTS) and each is not Tracer for each in kinds)
 
 
 def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[Any]) -> Iterator[Array]:

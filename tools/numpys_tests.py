@@ -34,7 +34,7 @@ ma: core extras old_ma regression subclassing
 fft: helper pocketfft
 polynomial: chebyshev classes hermite hermite_e laguerre legendre polynomial polyutils
 """
-OURS = {f"numpy{room}": f"pycudakit.numpy{room}" for room in ("", ".linalg", ".random")}
+OURS = {f"numpy{room}": f"pycudakit.numpy{room}" for room in ("", ".fft", ".linalg", ".random")}
 
 
 def usual_files():

@@ -10,6 +10,7 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit import Call
+from pycudakit._runtime.engine_choice import LACKING
 
 MAX_GAP_SECONDS = 1e-3  # the longest gap between consecutive calls of one function body
 MIN_CALLS = 3  # fewer calls are not worth a finding
@@ -17,6 +18,8 @@ MAX_LOOP_CALLS = 64  # the largest loop body, in calls, that is detected
 LARGE_BYTES = 32 << 20  # malloc gets new pages from the system for arrays of this size
 SMALL_BYTES = 64 << 10  # transfers of fewer bytes do not pay for a GPU
 MIN_SECONDS = 1e-3  # calls that take less are not worth a finding
+# How the reasons begin of calls that only NumPy could compute.
+NUMPY_ONLY = ("auto: only NumPy takes this", f"auto: {LACKING}", "fallback from the ")
 
 _REDUCTIONS = "all any count_nonzero max mean min prod std sum var"
 _ELEMENTWISE = "astype clip nan_to_num round where"
@@ -191,12 +194,13 @@ def _pageable(name: str, calls: Sequence[Call]) -> Iterator[str]:
 
 
 def _left_to_numpy(name: str, calls: Sequence[Call]) -> Iterator[str]:
-    numpy_only = [call for call in calls if call.reason.startswith("auto: only NumPy takes this")]
+    numpy_only = [call for call in calls if call.reason.startswith(NUMPY_ONLY)]
     seconds = sum(call.seconds or 0.0 for call in numpy_only)
     if seconds >= MIN_SECONDS:
-        reason = numpy_only[0].reason.partition("this: ")[2]
+        reason = numpy_only[0].reason.rpartition(": ")[2]
         taken = f"{seconds * 1e3:,.0f} ms"
-        yield f"NumPy computed {_calls(numpy_only)} of {name}, {taken}: {reason}; convert the argument before"
+        remedy = "" if reason == LACKING else "; convert the argument before"
+        yield f"NumPy computed {_calls(numpy_only)} of {name}, {taken}: {reason}{remedy}"
 
 
 def _fell_back(name: str, calls: Sequence[Call]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, check_file, masked_arrays
 from pycudakit._runtime import context, late_bound, native_call
 from pycudakit._runtime.dispatch_cache import with_dispatch_cache
+from pycudakit._runtime.engine_choice import OTHER_ENGINE, fallback_to_numpy
 from pycudakit._runtime.lazy_array import LazyArray
 
 P = ParamSpec("P")
@@ -141,12 +142,14 @@ def overriding_argument(values: Iterable[Any]) -> Any:
 def delegate_to_override(name: str, value: Any, by_numpy: Callable[[], Any]) -> Any:
     """Call NumPy's function, which dispatches to the value's override; a named engine raises instead."""
     kind, engine = type(value).__name__, context.checked_current_engine()
+    overrides = f"{kind} overrides NumPy's functions"
     if engine in ("auto", "numpy"):
-        return native_call.run_numpy(name, f"auto: {kind} overrides NumPy's functions", by_numpy)
-    raise errors.Unsupported(
-        f"{name}: not on the {engine} engine: {kind} overrides NumPy's functions, and the result would lose "
-        "its type: convert it by numpy.asarray(...) first, or use the engine 'auto'"
+        return native_call.run_numpy(name, f"auto: {overrides}", by_numpy)
+    refusal = (
+        f"{name}: not on the {engine} engine: {overrides}, and the result would lose its type: convert it by "
+        f"numpy.asarray(...) first, or {OTHER_ENGINE}"
     )
+    return native_call.run_numpy(name, fallback_to_numpy(name, refusal, overrides).reason, by_numpy)
 
 
 def is_device_array(value: Any) -> bool:
@@ -188,15 +191,13 @@ def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool 
 def _read(value: Any, by_numpy: bool, mask_aware: bool) -> Any:
     name = type(value).__name__
     if isinstance(value, masked_arrays()):
-        if by_numpy and (mask_aware or not np.ma.is_masked(value)):
+        if (by_numpy or context.falls_back()) and (mask_aware or not np.ma.is_masked(value)):
             return value
         engine = context.current_engine()
         text = f"{name} has a mask, which would be lost: .filled(...) or .compressed() first"
         if engine == "auto":
             raise errors.Unsupported(text)
-        raise errors.Unsupported(
-            f"not on the {engine} engine: {text}" + ", or use the engine 'auto'" * mask_aware
-        )
+        raise errors.Unsupported(f"not on the {engine} engine: {text}" + f", or {OTHER_ENGINE}" * mask_aware)
     if is_device_array(value):
         from pycudakit._interop.device_view import check, copy_to_host_hint  # noqa: PLC0415
 

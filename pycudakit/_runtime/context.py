@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +19,7 @@ NO_FAST_PATH = "watched"  # in place of an engine: calls are observed and must t
 REASON_ENGINE_REQUESTED = "the requested engine"  # the reason of a call on a named engine
 
 Devices = Literal["all"] | tuple[int, ...] | None
+Fallback = Literal["numpy"] | None
 
 
 def _checked(name: str, setting: str) -> str:
@@ -26,6 +27,12 @@ def _checked(name: str, setting: str) -> str:
         known = ", ".join(repr(known) for known in ENGINE_NAMES)
         raise errors.InvalidArgument(f"{setting} is {name!r}; choose one of {known}")
     return name
+
+
+def _checked_fallback(fallback: Any) -> Fallback:
+    if fallback not in (None, "numpy"):
+        raise errors.InvalidArgument(f"fallback is {fallback!r}; choose 'numpy', or None for no fallback")
+    return fallback  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,7 @@ class CallContext:
     progress: ProgressSetting | None = None
     profiles: tuple[list[Any], ...] = ()  # the lists of calls that the enclosing `profile` blocks collect
     wait: bool = False  # synchronize calls on device arrays
+    fallback: Fallback = None  # of the named engine
     # The engine, if calls may take the fast path: on one GPU at most, without progress or profile.
     fast_path_engine: str | None = field(init=False)
 
@@ -47,12 +55,25 @@ class CallContext:
 
 # The engine: the context's takes precedence over the process's, and that over the environment's.
 process_engine: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
+process_fallback: Fallback = None
+_unchanged = nullcontext()
 current_context: ContextVar[CallContext] = ContextVar("pycudakit_context", default=CallContext())  # noqa: B039  (it is frozen)
 
 
 def current_engine() -> str:
     """Return the engine in force."""
     return current_context.get().engine or process_engine
+
+
+def falls_back() -> bool:
+    """Return True if NumPy may compute the calls that the named engine does not support."""
+    context = current_context.get()
+    return (context.fallback or (process_fallback if context.engine is None else None)) is not None
+
+
+def without_fallback() -> AbstractContextManager[None]:
+    """Make the named engine strict inside a ``with`` block."""
+    return override(engine=current_engine(), fallback=None) if falls_back() else _unchanged
 
 
 def fast_path_engine() -> str:
@@ -87,7 +108,7 @@ def override(**changes: Any) -> Iterator[None]:
         current_context.reset(token)
 
 
-def set_engine(name: str) -> None:
+def set_engine(name: str, fallback: Fallback = None) -> None:
     """Choose the engine for the whole process, every thread of it.
 
     Parameters
@@ -95,6 +116,9 @@ def set_engine(name: str) -> None:
     name : {"auto", "cuda", "cpu", "numpy"}
         ``"auto"`` takes for each call the engine that is expected to be fastest. The others are strict: a
         call runs there or raises.
+    fallback : {None, "numpy"}, optional
+        ``"numpy"`` lets NumPy compute the calls that a named engine does not support, instead of raising
+        `errors.Unsupported`; `last_call` and profiles report them.
 
     Examples
     --------
@@ -104,12 +128,18 @@ def set_engine(name: str) -> None:
     array([4, 6])
     >>> pk.set_engine("auto")
     """
-    global process_engine  # noqa: PLW0603
-    process_engine = _checked(name, "name")
+    global process_engine, process_fallback
+    fallback = _checked_fallback(fallback)
+    process_engine, process_fallback = _checked(name, "name"), fallback
 
 
 def engine(
-    name: str | None = None, *, devices: Any = None, progress: Any = None, wait: bool | None = None
+    name: str | None = None,
+    *,
+    fallback: Fallback = None,
+    devices: Any = None,
+    progress: Any = None,
+    wait: bool | None = None,
 ) -> AbstractContextManager[None]:
     """Choose the engine for the calls inside a ``with`` block, in this thread or task alone.
 
@@ -119,6 +149,8 @@ def engine(
     ----------
     name : {"auto", "cuda", "cpu", "numpy"}, optional
         As for `set_engine`, which it overrides. Threads started inside the block don't inherit it.
+    fallback : {None, "numpy"}, optional
+        As for `set_engine`. A `name` without it is strict, whatever the fallback outside the block.
     devices : "all" or list of int, optional
         The GPUs that share the work of each call on the CUDA engine, by their index in `devices`; GPU 0
         alone by default.
@@ -138,10 +170,17 @@ def engine(
     ...     total = pk.add([1.0, 2.0], 0.5)
     >>> total, pk.last_call().engine
     (array([1.5, 2.5]), 'cpu')
+    >>> with pk.engine("cpu", fallback="numpy"):
+    ...     total = pk.add([1j], 1)
+    >>> pk.last_call().engine
+    'numpy'
     """
     changes: dict[str, Any] = {}
+    fallback = _checked_fallback(fallback)
     if name is not None:
-        changes["engine"] = _checked(name, "name")
+        changes.update(engine=_checked(name, "name"), fallback=fallback)
+    elif fallback is not None:
+        changes["fallback"] = fallback
     if devices is not None:
         changes["devices"] = _checked_devices(devices, name or current_engine())
     if progress is not None:

@@ -42,6 +42,12 @@ class Cost(NamedTuple):
     gpu: float = 0.0
 
 
+# What to do about a call that a named engine does not support.
+OTHER_ENGINE = "use the engine 'auto' or fallback='numpy'"
+# Why only NumPy can compute a call.
+UNSUPPORTED_DTYPE = "it takes bool, integers and floats of up to 64 bits"
+LACKING = "pycudakit lacks it"
+
 NO_COST = Cost(0.0, 0.0, 0, 0)  # for calls whose engine does not depend on the cost
 
 
@@ -82,14 +88,24 @@ def choose_engine(
         return EngineChoice(function, "numpy", f"auto: {engine_status.status('cpu').reason}")
     for value in values:
         if value is None and unsupported is None:
-            unsupported = "it takes bool, integers and floats of up to 64 bits"
+            unsupported = UNSUPPORTED_DTYPE
     if unsupported is not None:
         if forced is None:
             return EngineChoice(function, "numpy", f"auto: only NumPy takes this: {unsupported}")
-        raise errors.Unsupported(
-            f"{function}: not on the {engine} engine: {unsupported}; convert it, or use the engine 'auto'"
+        return fallback_to_numpy(
+            function,
+            f"{function}: not on the {engine} engine: {unsupported}; convert it, or {OTHER_ENGINE}",
+            unsupported,
         )
     return _choose(function, cost) if forced is None else forced
+
+
+def fallback_to_numpy(function: str, refusal: str, unsupported: str) -> EngineChoice:
+    """Return the choice of NumPy for a call that the named engine does not support, or refuse the call."""
+    if not context.falls_back():
+        raise errors.Unsupported(refusal)
+    engine = context.current_engine()
+    return EngineChoice(function, "numpy", f"fallback from the {engine} engine: {unsupported}")
 
 
 @functools.lru_cache(4096)

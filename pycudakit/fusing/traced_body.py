@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit import errors
+from pycudakit._runtime import context
 from pycudakit.fusing.device_impls.random_choice import DRAWING
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
@@ -27,6 +29,7 @@ from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, names
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.out_argument import accepts_result
+from pycudakit.fusing.trace.trace import Trace
 
 _PACKAGE = __name__.partition(".")[0]
 _LINALG = f"{_PACKAGE}.linalg"
@@ -59,11 +62,22 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
         numpy_function in HANDLERS or isinstance(numpy_function, np.ufunc)
     )
 
+    def call_on_arrays(trace: Trace, arguments: Any, keywords: Any) -> Any:
+        try:
+            with context.without_fallback():  # or the call would not be noted as a graph break
+                return function(*arguments, **keywords)
+        except errors.Unsupported:
+            if not is_numpys:
+                raise
+            return trace.by_numpy(numpy_function, arguments, keywords)
+
     @functools.wraps(function)
     def call(*arguments: Any, **keywords: Any) -> Any:
         trace = current_trace()
-        if trace is None or not (contains_tracer(arguments) or contains_tracer(keywords)):
+        if trace is None:
             return function(*arguments, **keywords)
+        if not (contains_tracer(arguments) or contains_tracer(keywords)):
+            return call_on_arrays(trace, arguments, keywords)
         if arguments and type(arguments[0]) is TracedGenerator:  # its methods may have ufuncs' names
             return getattr(arguments[0], function.__name__)(*arguments[1:], **keywords)
         if isinstance(numpy_function, np.ufunc) and is_numpys:
@@ -215,6 +229,9 @@ def resolve_name(value: Any, reduces: bool = False) -> Any:
     if kind is ModuleType:
         return _namespace(value, reduces)
     if kind is FunctionType:
+        numpy_function = getattr(value, "numpy_function", None)  # which pycudakit lacks
+        if numpy_function is not None:
+            return numpy_function
         module = value.__module__ or ""
         if _is_from_package(module) and not value.__name__.startswith("_"):
             if value.__name__ == "evaluate":

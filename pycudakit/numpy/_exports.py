@@ -1,4 +1,7 @@
-"""Lazy attributes of `pycudakit.numpy` and its submodules: pycudakit functions, else NumPy's."""
+"""Lazy attributes of `pycudakit.numpy` and its submodules: pycudakit functions, else NumPy's.
+
+Those of NumPy's functions that compute elements are guarded, so that a named engine refuses them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from pycudakit.numpy import _numpy_only
+
 _ROOT = __name__.rpartition(".")[0]
-_SUBMODULES = ("linalg", "random")  # submodules of this package; NumPy's others are imported as they are
+# Submodules of this package; NumPy's others are imported as they are.
+_SUBMODULES = ("fft", "linalg", "random")
 _FROM_PYCUDAKIT: dict[str, Mapping[str, object]] = {}  # module: its names that are not NumPy's
 # Names that pycudakit has with another meaning: its own headers, and copies where NumPy has views.
 _DIFFERENT_MEANING = frozenset({"get_include", "ascontiguousarray", "flip", "swapaxes", "transpose"})
@@ -37,8 +43,11 @@ def populate(package: str, shared: Mapping[str, str], **factories: Callable[[], 
     The names in `shared` are those of pycudakit's functions. A factory creates the object of a name that is
     in neither library. A name becomes an ordinary attribute when it is first used (PEP 562).
     """
-    numpy_module, pk = _modules(package)
+    submodule = package.removeprefix(_ROOT)
+    numpy_module = importlib.import_module(f"numpy{submodule}")
+    pk = importlib.import_module(f"pycudakit{submodule}") if shared else None
     from_pycudakit: dict[str, Any] = {**shared, **factories}
+    numpy_only = _numpy_only.NAMES.get(submodule.lstrip("."), frozenset())
     namespace = vars(sys.modules[package])
 
     def get(name: str) -> Any:
@@ -51,6 +60,8 @@ def populate(package: str, shared: Mapping[str, str], **factories: Callable[[], 
             resolved = getattr(pk, from_pycudakit[name])
         else:
             resolved = getattr(numpy_module, name)  # or NumPy's error for a name that it removed
+            if name in numpy_only:
+                resolved = _numpy_only.guarded(resolved, package, submodule.lstrip("."))
         return namespace.setdefault(name, resolved)
 
     def names() -> list[str]:
@@ -95,8 +106,8 @@ def coverage() -> dict[str, str]:
     Returns
     -------
     dict
-        ``"pycudakit"`` or ``"numpy"``, by name; the names of `linalg` and `random` are ``"linalg.norm"`` and
-        the like.
+        ``"pycudakit"`` or ``"numpy"``, by name; the names of `fft`, `linalg` and `random` are
+        ``"linalg.norm"`` and the like.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""An import finder that makes `import pycudakit.numpy.fft` (and other submodules) return NumPy's module."""
+"""An import finder that makes `import pycudakit.numpy.ma` (and other submodules) return NumPy's module."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 _PACKAGE = __name__.rpartition(".")[0]
 _OWN_SUBMODULES = frozenset(
-    {f"{_PACKAGE}.{name}" for name in ("_exports", "_submodules", "linalg", "random")}
+    {f"{_PACKAGE}.{name}" for name in ("_exports", "_submodules", "fft", "linalg", "random")}
 )
 
 

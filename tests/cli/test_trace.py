@@ -210,6 +210,11 @@ def test_memory_that_is_made_anew():
 def test_what_ran_elsewhere():
     (line,) = advice([call("add", "numpy", "auto: only NumPy takes this: it takes bool")] * 2)
     assert line == "NumPy computed 2 calls of add, 20 ms: it takes bool; convert the argument before"
+    for reason in ("auto: pycudakit lacks it", "fallback from the cpu engine: pycudakit lacks it"):
+        (line,) = advice([call("linalg.svd", "numpy", reason)])
+        assert line == "NumPy computed 1 call of linalg.svd, 10 ms: pycudakit lacks it"
+    (line,) = advice([call("add", "numpy", "fallback from the cpu engine: it takes bool")])
+    assert line == "NumPy computed 1 call of add, 10 ms: it takes bool; convert the argument before"
     (line,) = advice([call("sort", "cpu", "auto: x; the CPU engine took over: cudaMalloc")])
     assert line.startswith("1 call of sort failed on the GPU")
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit import errors
 from pycudakit._element_programs import device_launch, program_cost
 from pycudakit._element_programs.element_function import (
     ElementFunction,
@@ -26,19 +25,27 @@ from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, code_of
 from pycudakit._runtime import context, late_bound, native_call, operands
 from pycudakit._runtime.cost_model import MIN_SECONDS_TO_WAKE_GPU
-from pycudakit._runtime.engine_choice import EngineChoice, requested_engine
+from pycudakit._runtime.engine_choice import (
+    OTHER_ENGINE,
+    UNSUPPORTED_DTYPE,
+    EngineChoice,
+    fallback_to_numpy,
+    requested_engine,
+)
 from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.operands import layout_of
 from pycudakit._runtime.ufunc_arguments import as_argument, as_mask, as_order, as_outs, broadcast, needs_copy
 
 
-def _refuse(name: str, engine: str, value: Any, label: str = "") -> errors.Unsupported:
+def _refused_or_by_numpy(name: str, engine: str, value: Any, label: str = "") -> EngineChoice:
+    """Return the choice of NumPy, if it is the fallback of the engine; else raise."""
     got = f"an array of {value.dtype}" if type(value) is np.ndarray else f"a {type(value).__name__}"
     got += f" as {label}" * bool(label)
-    return errors.Unsupported(
+    refusal = (
         f"{name}: the {engine} engine takes bool, integers and floats of up to 64 bits, and got {got}; "
-        "convert it, or use the engine 'auto'"
+        f"convert it, or {OTHER_ENGINE}"
     )
+    return fallback_to_numpy(name, refusal, UNSUPPORTED_DTYPE)
 
 
 def _check_exponents(program: ElementProgram, inputs: Sequence[Any], mask: Array | None) -> None:
@@ -188,10 +195,10 @@ def call_with_keywords(
     """Compute a function with NumPy's rarer keywords: `order`, `subok` and `signature`."""
     if signature is not None and dtype is not None:
         raise TypeError("cannot specify both 'signature' and 'dtype'")
+    passed = {"out": out, "where": where, "dtype": dtype, "signature": signature}
+    passed |= {"casting": casting, "order": order, "subok": subok}
+    compute = functools.partial(function.numpy, *inputs, **_non_default(function, passed))
     if context.current_engine() in ("auto", "numpy"):
-        passed = {"out": out, "where": where, "dtype": dtype, "signature": signature}
-        passed |= {"casting": casting, "order": order, "subok": subok}
-        compute = functools.partial(function.numpy, *inputs, **_non_default(function, passed))
         return native_call.run_numpy(function.name, "auto: only NumPy supports these keywords", compute)
     if not isinstance(subok, bool):
         raise TypeError("'subok' must be a boolean")
@@ -199,7 +206,7 @@ def call_with_keywords(
     if signature is not None:
         value = foreign_arrays.overriding_argument((*inputs, out, where))
         if value is not None:
-            return foreign_arrays.delegate_to_override(function.name, value, lambda: None)
+            return foreign_arrays.delegate_to_override(function.name, value, compute)
         inputs, _ = foreign_arrays.read_all(function.name, function.labels or function.numpy, inputs, {})
         inputs = _cast_to_signature(function, inputs, signature, casting)
     result = call(function, inputs, None if out is ... else out, where, dtype, casting, None)
@@ -332,7 +339,7 @@ def call(
     if request.unsupported is not None:
         if choice is None:
             return by_numpy("auto: only NumPy supports these types")
-        raise _refuse(function.name, engine, *request.unsupported)
+        return by_numpy(_refused_or_by_numpy(function.name, engine, *request.unsupported).reason)
     program = _compile(function, request, casting)
     shape = broadcast(request.read, request.outs)
     if function.name == "power" and 0 not in shape:

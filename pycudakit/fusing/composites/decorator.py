@@ -91,8 +91,8 @@ def composite(
                     return delegate_to_override(name, decider_type, compute)
                 args, kwargs = read_all(name, body, args, kwargs)
                 compute = functools.partial(numpy_function, *args, **kwargs)
-                if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array, under "auto"
-                    return native_call.run_numpy(name, "auto: an array's class overrides NumPy", compute)
+                if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array
+                    return native_call.numpy_fallback(name, compute, "an array's class overrides NumPy")
             arrays_read: list[Array] = []
 
             def read(value: Any) -> Any:

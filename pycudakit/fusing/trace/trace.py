@@ -17,6 +17,7 @@ from pycudakit import errors
 from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import CODES, Array, DType
+from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_call
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
@@ -181,9 +182,10 @@ class Trace(IndexingTrace):
     ) -> Any:
         """Call a handler; return NotImplemented for arguments that it does not support."""
         try:
-            if function is not None:
-                return self.run_with_out(function, handler, arguments, keywords)
-            return self.run_handler(handler, self, *arguments, **keywords)
+            with context.without_fallback():  # or the call would not be noted as a graph break
+                if function is not None:
+                    return self.run_with_out(function, handler, arguments, keywords)
+                return self.run_handler(handler, self, *arguments, **keywords)
         except errors.Unsupported:
             if self.strict and self.breaks:  # the error of a graph break
                 raise

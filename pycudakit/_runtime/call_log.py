@@ -26,7 +26,7 @@ class Call:
     function, engine, reason
         The function, the engine that ran it, and the reason for that engine.
     seconds
-        The duration of the call; None for NumPy's calls outside a profile.
+        The wall time of the call; None for small calls that `auto` hands to NumPy, outside a profile.
     bytes_up, bytes_down
         The bytes uploaded to the GPUs and downloaded from them.
     chunks, threads
@@ -44,6 +44,11 @@ class Call:
         each chunk; and the number of spans beyond the capacity.
     passes
         The fused kernels of a fused function, in order, each as a call of its own.
+    rest
+        What else took time in a fused function, as one call named "NumPy", of what the trace handed to NumPy,
+        and one named "Python and other libraries".
+    breaks
+        The graph breaks of a fused function.
     """
 
     function: str
@@ -61,6 +66,8 @@ class Call:
     spans: np.ndarray[Any, Any] | None = field(default=None, compare=False, repr=False)
     spans_left_out: int = field(default=0, compare=False, repr=False)
     passes: tuple[Call, ...] = field(default=(), compare=False, repr=False)
+    rest: tuple[Call, ...] = field(default=(), compare=False, repr=False)
+    breaks: tuple[Any, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def link_share(self) -> float | None:
@@ -88,6 +95,8 @@ class Call:
         ]
         return html_table([], rows)
 
+
+_MAX_BREAKS_SHOWN = 3  # graph breaks that a reason names
 
 # Function, engine, reason, devices and raw report: `last_call()` converts it to a `Call` on demand.
 RawCall = tuple[str, str, str, tuple[int, ...], bytes]
@@ -128,13 +137,19 @@ def call_from_report(
     )
 
 
-def combine_calls(function: str, parts: Sequence[Call], are_passes: bool = False) -> Call:
-    """Combine several calls to one, with the engine and the reason of the longest."""
-    longest = max(parts, key=lambda part: part.seconds or 0.0)
+def combine_calls(
+    function: str, parts: Sequence[Call], are_passes: bool = False, wall_seconds: float | None = None
+) -> Call:
+    """Combine several calls to one, with the engine and the reason of the longest.
+
+    Parts that NumPy computed come last, if they are not passes: they are timed in some calls only. The
+    duration is that of the parts together if `wall_seconds` is None.
+    """
+    longest = max(parts, key=lambda part: (are_passes or part.engine != "numpy", part.seconds or 0.0))
     notes = [note for part in parts for note in part.reason.split("; ")[1:]]  # notes of `add_reason`
     reason = "; ".join(dict.fromkeys([*longest.reason.split("; "), *notes]))
     known_seconds = [part.seconds for part in parts if part.seconds is not None]
-    seconds = sum(known_seconds) if known_seconds else None
+    seconds = (sum(known_seconds) if known_seconds else None) if wall_seconds is None else wall_seconds
     stages: dict[str, float] = {}
     for part in parts:
         for name, time in part.stages.items():
@@ -158,6 +173,28 @@ def combine_calls(function: str, parts: Sequence[Call], are_passes: bool = False
         spans_left_out=sum(part.spans_left_out for part in parts),
         passes=tuple(replace(part, spans=None) for part in parts) if are_passes else (),
     )
+
+
+def combine_passes(
+    function: str, passes: Sequence[Call], wall_seconds: float, numpy_seconds: float, breaks: Sequence[Any]
+) -> Call:
+    """Combine the passes of a fused function to one call, with rows for what else took time."""
+    names = list(dict.fromkeys(each.name for each in breaks))
+    shown = ", ".join(names[:_MAX_BREAKS_SHOWN]) + ", ..." * (len(names) > _MAX_BREAKS_SHOWN)
+    note = f"graph breaks: {shown}" if names else ""
+    if passes:
+        whole = combine_calls(function, passes, True, wall_seconds)
+        whole = replace(whole, reason="; ".join(filter(None, (whole.reason, note))))
+    else:
+        whole = Call(function, "numpy", note or "nothing to compute", wall_seconds)
+    lacking = ", ".join(dict.fromkeys(each.name for each in breaks if each.is_lacking))
+    why = f"pycudakit lacks {lacking}" if lacking else ""
+    known = sum(each.seconds or 0.0 for each in passes) + numpy_seconds
+    rest = (
+        *((Call("NumPy", "numpy", why, numpy_seconds),) if numpy_seconds else ()),
+        Call("Python and other libraries", "", "", max(0.0, wall_seconds - known)),
+    )
+    return replace(whole, rest=rest, breaks=tuple(dict.fromkeys(breaks)))
 
 
 def _spans_on_clock_of(began: float | None, part: Call) -> Any:

@@ -24,7 +24,13 @@ from pycudakit import errors
 from pycudakit._native import abi, allocator, driver_jit, engine_status, loader
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context
-from pycudakit._runtime.call_log import Call, RawCall, call_from_report, combine_calls
+from pycudakit._runtime.call_log import (
+    Call,
+    RawCall,
+    call_from_report,
+    combine_calls,
+    combine_passes,
+)
 from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
 from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.interrupts import Watcher
@@ -46,10 +52,29 @@ class _CompositeCall(NamedTuple):
 
     function: str
     parts: list[Any]
-    are_passes: bool = False
+    seconds: float | None = None
 
 
-CallRecord = Call | RawCall | _CompositeCall
+class _FusedCall(NamedTuple):
+    """A call of a fused function, with its passes."""
+
+    function: str
+    parts: list[Any]
+    seconds: float
+    numpy_seconds: float
+    breaks: Sequence[Any]
+
+
+class _NumPyCall(NamedTuple):
+    """A call that NumPy computed."""
+
+    function: str
+    reason: str
+    seconds: float
+    began: float
+
+
+CallRecord = Call | RawCall | _CompositeCall | _FusedCall | _NumPyCall
 
 
 class _Local(threading.local):
@@ -78,17 +103,23 @@ def last_call() -> Call | None:
     call = _local.call
     if call is not None and not isinstance(call, Call):
         parts, raw_call = _local.parts, call
-        call = _local.call = _as_call(raw_call)
+        call = _local.call = as_call(raw_call)
         if parts and parts[-1] is raw_call:  # or it would be counted twice
             parts[-1] = call
     return call
 
 
-def _as_call(call: CallRecord) -> Call:
+def as_call(call: CallRecord) -> Call:
+    """Return a record as a `Call`."""
     if isinstance(call, Call):
         return call
     if isinstance(call, _CompositeCall):
-        return combine_calls(call.function, [_as_call(part) for part in call.parts], call.are_passes)
+        parts = [as_call(part) for part in call.parts]
+        return combine_calls(call.function, parts, wall_seconds=call.seconds)
+    if isinstance(call, _FusedCall):
+        return combine_passes(call.function, [as_call(part) for part in call.parts], *call[2:])
+    if isinstance(call, _NumPyCall):
+        return Call(call.function, "numpy", call.reason, call.seconds, began=call.began)
     return call_from_report(*call)
 
 
@@ -101,6 +132,8 @@ def ran_in_numpy(call: CallRecord, reason: str) -> bool:
     """Return True if NumPy computed a call, or all of its parts, for this reason."""
     if isinstance(call, _CompositeCall):
         return all(ran_in_numpy(part, reason) for part in call.parts)
+    if isinstance(call, _NumPyCall):
+        return call.reason == reason
     return isinstance(call, Call) and call.engine == "numpy" and call.reason == reason
 
 
@@ -117,7 +150,7 @@ def log_call(call: CallRecord) -> None:
         return
     _local.call = call
     if profiles := _current_context.get().profiles:
-        _local.call = _as_call(call)
+        _local.call = as_call(call)
         for calls in profiles:
             calls.append(_local.call)
 
@@ -139,13 +172,9 @@ def call_logger(call: CallRecord | None) -> Callable[[], object]:
 def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
     """Compute a call with NumPy, and record it."""
     allocator.check_numpy_is_allowed()
-    if not _current_context.get().profiles:
-        result = compute()
-        log_call(Call(function, "numpy", reason))
-        return result
     began = time.perf_counter()
     result = compute()
-    log_call(Call(function, "numpy", reason, time.perf_counter() - began, began=began))
+    log_call(_NumPyCall(function, reason, time.perf_counter() - began, began))
     return result
 
 
@@ -183,16 +212,17 @@ def observe_entries(on_entry: Callable[[NativeCall], object]) -> Iterator[None]:
         _local.on_entry = outer
 
 
-def logged_as_one_call(name: str, of_passes: bool = False) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a function so that its calls are logged as one call, which lists them if they are passes."""
+def logged_as_one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function so that its calls are logged as one call."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
         def logged(*args: P.args, **kwargs: P.kwargs) -> T:
+            began = time.perf_counter()
             with collect_calls() as parts:
                 result = function(*args, **kwargs)
             if parts:
-                log_composite_call(name, parts, of_passes)
+                log_composite_call(name, parts, time.perf_counter() - began)
             else:
                 log_empty_call(name)
             return result
@@ -202,9 +232,16 @@ def logged_as_one_call(name: str, of_passes: bool = False) -> Callable[[Callable
     return decorate
 
 
-def log_composite_call(name: str, parts: Sequence[CallRecord], are_passes: bool = False) -> None:
-    """Record one call that consists of others."""
-    log_call(_CompositeCall(name, list(parts), are_passes))
+def log_composite_call(name: str, parts: Sequence[CallRecord], seconds: float | None = None) -> None:
+    """Record one call that consists of others; its duration is theirs if `seconds` is None."""
+    log_call(_CompositeCall(name, list(parts), seconds))
+
+
+def log_fused_call(
+    name: str, parts: list[CallRecord], seconds: float, numpy_seconds: float, breaks: Sequence[Any]
+) -> None:
+    """Record a call of a fused function: its passes, wall time, time in NumPy, and graph breaks."""
+    log_call(_FusedCall(name, parts, seconds, numpy_seconds, breaks))
 
 
 def numpy_fallback(function: str, compute: Callable[[], T], unsupported: str | None = None) -> T:
@@ -218,7 +255,7 @@ def numpy_fallback(function: str, compute: Callable[[], T], unsupported: str | N
 
 def log_split_call(call: CallRecord, functions: Sequence[str], seconds: Sequence[float]) -> None:
     """Record a call that computed several functions as one call for each, with a share of the time."""
-    whole = _as_call(call)
+    whole = as_call(call)
     took, total = whole.seconds or 0.0, sum(seconds) or 1.0
     times = dict(whole.stages)
     for function, part in zip(functions, seconds, strict=True):
@@ -240,11 +277,11 @@ def extending_last_call() -> Iterator[None]:
 def add_reason(text: str) -> None:
     """Append a note to the reason of the thread's last call."""
     call = _local.call
-    if isinstance(call, tuple) and not isinstance(call, _CompositeCall):
+    if isinstance(call, tuple) and not isinstance(call, (_CompositeCall, _FusedCall, _NumPyCall)):
         function, engine, reason, devices, report = call
         _amend(call, (function, engine, f"{reason}; {text}", devices, report))
     elif call is not None:
-        full_call = _as_call(call)
+        full_call = as_call(call)
         _amend(call, replace(full_call, reason=f"{full_call.reason}; {text}"))
 
 
@@ -257,7 +294,7 @@ def _amend(previous: CallRecord, after: CallRecord) -> None:
             parts.pop()
         parts.append(after)
     elif profiles := _current_context.get().profiles:
-        _local.call = _as_call(after)
+        _local.call = as_call(after)
         for calls in profiles:
             if calls and calls[-1] is previous:
                 calls[-1] = _local.call

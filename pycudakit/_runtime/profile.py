@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from pycudakit._native.html_table import format_seconds, html_table
@@ -146,7 +146,10 @@ _LEFT_ALIGNED = ("function", "engine", "reason")
 
 
 def _with_passes(call: Call) -> Iterator[Call]:
-    """Yield a call, and its fused kernels: repeated ones are combined to one row with their count."""
+    """Yield a call, its fused kernels, and the rest of its time.
+
+    Repeated kernels are combined to one row with their count.
+    """
     yield call
     by_name: dict[tuple[str, str, str], list[Call]] = {}
     for one in call.passes:
@@ -154,6 +157,8 @@ def _with_passes(call: Call) -> Iterator[Call]:
     for (function, _, _), same in by_name.items():
         times = f", {len(same):,} times" if len(same) > 1 else ""
         yield combine_calls(f"  {function}{times}", same)
+    for one in call.rest:
+        yield replace(one, function=f"  {one.function}")
 
 
 def _texts(

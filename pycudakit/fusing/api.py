@@ -25,14 +25,13 @@ from pycudakit._interop.foreign_arrays import (
     read_all,
 )
 from pycudakit._runtime import context
-from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
-    call_logger,
     collect_calls,
     last_call,
-    logged_as_one_call,
+    log_empty_call,
+    log_fused_call,
     run_numpy,
     warn_of_fallback,
 )
@@ -112,10 +111,6 @@ class Fused(Generic[P, R]):
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        self._run_traced = logged_as_one_call(getattr(function, "__name__", "fused"), of_passes=True)(
-            self._run_in_scope
-        )
-        self._log_small_call = call_logger(Call(self._name, "numpy", REASON_NUMPY_FASTER_FOR_SIZE))
         # By shapes and dtypes: an engine's name, "trace_next", or an autotuner while it measures.
         self._best: dict[tuple[Any, ...], str | Autotuner] = {}
         self._analyses: list[Analysis] = []  # of calls of different kinds
@@ -128,9 +123,7 @@ class Fused(Generic[P, R]):
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
         if context.is_only_numpy(engine):
-            return run_numpy(
-                self._name, context.REASON_ENGINE_REQUESTED, lambda: self.__wrapped__(*args, **kwargs)
-            )
+            return self._run_by_numpy(args, kwargs, context.REASON_ENGINE_REQUESTED)  # type: ignore[no-any-return]
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
             if (answer := replay.try_replay(self, args, kwargs)) is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
@@ -205,14 +198,12 @@ class Fused(Generic[P, R]):
             self._best[key] = "trace_next"
         return result
 
-    def _run_by_numpy(self, args: Any, kwargs: Any) -> Any:
-        if context.fast_path_engine() == context.NO_FAST_PATH:
-            return run_numpy(
-                self._name, REASON_NUMPY_FASTER_FOR_SIZE, lambda: self.__wrapped__(*args, **kwargs)
-            )
-        result = self.__wrapped__(*args, **kwargs)
-        self._log_small_call()
-        return result
+    def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
+        def compute() -> Any:
+            with collect_calls():  # those of the body are a part of this one
+                return self.__wrapped__(*args, **kwargs)
+
+        return run_numpy(self._name, reason, compute)
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
@@ -252,8 +243,22 @@ class Fused(Generic[P, R]):
     def _name(self) -> str:
         return getattr(self.__wrapped__, "__name__", "fused")
 
-    def _run_in_scope(
+    def _run_traced(
         self, trace: Trace, arrays: list[Any], args: Any, kwargs: Any, device_arrays: Sequence[Any] = ()
+    ) -> Any:
+        """Run the call, and log its passes as one call, with the time of the whole."""
+        began = time.perf_counter()
+        with collect_calls() as passes:
+            result = self._run_in_scope(trace, arrays, args, kwargs, device_arrays)
+        if passes or trace.breaks:
+            seconds = time.perf_counter() - began
+            log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks)
+        else:
+            log_empty_call(self._name)
+        return result
+
+    def _run_in_scope(
+        self, trace: Trace, arrays: list[Any], args: Any, kwargs: Any, device_arrays: Sequence[Any]
     ) -> Any:
         trace.buffers.add_arguments([as_plain_array(array) for array in arrays])
         trace.buffers.find_aliased_arrays = functools.partial(
@@ -376,6 +381,8 @@ class Fused(Generic[P, R]):
             0 if call is None else call.bytes_up,
             0 if call is None else call.bytes_down,
             trace.buffers.scope.peak_resident_bytes,
+            None if call is None else call.seconds,
+            {} if call is None else {row.function: row.seconds or 0.0 for row in call.rest},
         )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

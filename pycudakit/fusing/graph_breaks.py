@@ -10,6 +10,8 @@ from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
+LACKING = ", which pycudakit lacks,"  # ends what a function of NumPy's needed
+
 _INSTEAD = {
     "the truth": "use numpy.where() to choose between arrays",
     "float()": "keep it as a 0-d array, which works wherever a number does",
@@ -43,6 +45,16 @@ class Break:
     text: str
     what: str
     instead: str
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether NumPy computed a function that pycudakit lacks."""
+        return self.what.endswith(LACKING)
+
+    @property
+    def name(self) -> str:
+        """What needed the value, in short."""
+        return self.what.partition(",")[0]
 
     def __reduce__(self) -> Any:
         """Pickle the fields, under a name that stays when modules move."""

@@ -50,9 +50,7 @@ def test_info_tells_every_variable_that_is_set(tmp_path):
     page = ROOT / "docs" / "settings.md"
     if not page.is_file():
         pytest.skip("docs/ is not beside the tests")
-    found = re.findall(
-        r"^\| `(PYCUDAKIT_\w+)(?:<NAME>)?` \| (?!for builds)", page.read_text(), re.MULTILINE
-    )
+    found = re.findall(r"^\| `(PYCUDAKIT_\w+)(?:<NAME>)?` \| (?!for builds)", page.read_text(), re.MULTILINE)
     names = [name + "RUN" * name.endswith("_") for name in found]
     assert len(names) > 10
     done = run("-m", "pycudakit", "info", **dict.fromkeys(names, "1"))

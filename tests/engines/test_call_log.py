@@ -1,5 +1,7 @@
 """The call log: every call of a public function is recorded once, also if it consists of other calls."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -322,6 +324,8 @@ def test_a_part_whose_record_was_read_counts_once(engine):
             pk.sqrt(X)
             seen.append(pk.last_call())
 
+    began = time.perf_counter()
     twice()
-    assert pk.last_call().seconds == pytest.approx(sum(call.seconds for call in seen))
+    taken = time.perf_counter() - began
+    assert sum(call.seconds for call in seen) < pk.last_call().seconds < taken
     assert pk.last_call().chunks == sum(call.chunks for call in seen)

@@ -48,9 +48,11 @@ def test_passes(engine):
 
 def test_text_has_a_line_a_pass(engine):
     text = str(softmax.explain(values(200, 300))).splitlines()
-    assert len(text) == 4
+    assert len(text) == 6
     assert text[0].startswith("softmax: 3 passes on")
     assert "t2 <- subtract, exp, sum of x, t1 (200 x 300" in text[2]
+    assert text[4].startswith("     Python and other libraries: ")
+    assert text[5].startswith("     together: ")
 
 
 def test_text_has_transfers_only_where_there_are_any():

@@ -26,7 +26,7 @@ class PlanPass:
     reads, writes
         The arrays: arguments by their names, others as ``t1``, ``t2`` and so on.
     seconds
-        The time of the pass; None if NumPy ran it.
+        The time of the pass.
     bytes_up, bytes_down
         The bytes uploaded to the GPU and downloaded from it.
     blocks
@@ -78,6 +78,10 @@ class Explained:
         The bytes uploaded to the GPU and downloaded from it.
     device_bytes
         The largest number of bytes that were resident on the GPU at once.
+    seconds
+        The time of the whole call, including what `explain` adds to it.
+    rest : dict
+        The seconds that were not spent in passes of an engine: "NumPy" and "Python and other libraries".
     """
 
     name: str
@@ -87,6 +91,8 @@ class Explained:
     bytes_up: int = 0
     bytes_down: int = 0
     device_bytes: int = 0
+    seconds: float | None = None
+    rest: dict[str, float] = field(default_factory=dict)
 
     def __reduce__(self) -> Any:
         """Pickle the fields, under a name that stays when modules move."""
@@ -105,6 +111,10 @@ class Explained:
         yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}{moved}"
         for number, one in enumerate(self.passes, 1):
             yield f"{number:3}. {one}"
+        for name, seconds in self.rest.items():
+            yield f"     {name}: {seconds * 1e3:.3g} ms"
+        if self.seconds is not None:
+            yield f"     together: {self.seconds * 1e3:.3g} ms"
         for one_break in self.breaks:
             yield f"  break: {one_break}"
 

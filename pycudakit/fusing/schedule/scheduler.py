@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -71,6 +72,9 @@ class Scheduler:
         # the body has ended and its results are computed.
         self.has_stopped_deferring = False
         self.argument_tracers: dict[int, Tracer] = {}  # by the id of the argument's array
+        self._numpy_seconds = 0.0  # in what was handed to NumPy
+        self._last_numpy_seconds: float | None = None  # of the last call that was handed to NumPy
+        self._fell_back_at: float | None = None  # since then, NumPy runs the body
         self._handler_depth = 0  # of nested composite handlers
         self.reductions: list[weakref.ref[Node]] = []  # deferred reductions
         self.waiting_on_reductions: list[weakref.ref[Node]] = []  # deferred broadcasts and views of them
@@ -219,9 +223,22 @@ class Scheduler:
             return False
         if self.costs.is_far_slower_than_numpy:
             self.has_stopped_deferring = True
+            self._fell_back_at = time.perf_counter()
             self.compute(self.deferred())
             self.buffers.end_double_buffering()
         return self.has_stopped_deferring
+
+    def add_numpy_seconds(self, began: float, before: Any) -> None:
+        """Add the time since a host call began to NumPy's, unless the call log has grown since `before`."""
+        if native_call.last_record() is before:
+            self._last_numpy_seconds = time.perf_counter() - began
+            self._numpy_seconds += self._last_numpy_seconds
+
+    def numpy_seconds(self) -> float:
+        """Return the time in NumPy until now: of calls handed to it, and of a body that it took over."""
+        if self._fell_back_at is None:
+            return self._numpy_seconds
+        return self._numpy_seconds + time.perf_counter() - self._fell_back_at
 
     def run_handler(self, handler: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         """Call a handler of a composite function, without falling back to NumPy inside it."""
@@ -500,11 +517,12 @@ class Scheduler:
         """Record the last call as a pass for `explain`; NumPy made it if the call log ends with `before`."""
         if self.passes is None:
             return
-        call = native_call.last_call()
+        record = native_call.last_record()
         read, wrote = (tuple(dict.fromkeys(map(self.buffers.name_of, arrays))) for arrays in (reads, writes))
-        if call is None or call is before:
-            self.passes.append(PlanPass(function, "numpy", shape, read, wrote))
+        if record is None or record is before:
+            self.passes.append(PlanPass(function, "numpy", shape, read, wrote, self._last_numpy_seconds))
         else:
+            call = native_call.as_call(record)
             figures = call.seconds, call.bytes_up, call.bytes_down
             self.passes.append(PlanPass(function, call.engine, shape, read, wrote, *figures, blocks))
 

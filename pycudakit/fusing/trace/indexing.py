@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from pycudakit._families.elementwise import non_ufuncs
 from pycudakit._families.take import put_rows
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
-from pycudakit._runtime.native_call import last_call
+from pycudakit._runtime.native_call import last_record
 from pycudakit._runtime.ufunc_arguments import broadcasts_to
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import ImportedBuffer, is_c_ordered
@@ -388,9 +389,10 @@ class IndexingTrace(ElementwiseTrace):
         arguments, keyword_values = self.resolved(rest), self.resolved(keywords or {})
         self.before_write(buffer)
         buffer.sync_to_host()
-        before = None if self.passes is None else last_call()
+        before, began = last_record(), time.perf_counter()
         try:
             function(array, *arguments, **keyword_values)
+            self.add_numpy_seconds(began, before)
         finally:  # the function may write before it raises
             buffer.mark_host_dirty()
         reads = [s.node.array for s in iter_tracers((rest, keywords)) if s.node.array is not None]

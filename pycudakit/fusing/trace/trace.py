@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,8 @@ from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context
-from pycudakit._runtime.native_call import last_call
+from pycudakit._runtime.native_call import last_record
+from pycudakit.fusing.graph_breaks import LACKING
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
@@ -236,7 +238,7 @@ class Trace(IndexingTrace):
     ) -> Any:
         """Call NumPy for a function that pycudakit lacks (a graph break); it may write to its arguments."""
         name = name or getattr(function, "__name__", str(function))
-        self.note_graph_break(f"numpy.{name}(), which pycudakit lacks,", "do that outside of the function")
+        self.note_graph_break(f"numpy.{name}(){LACKING}", "do that outside of the function")
         return self.on_host(function, arguments, keywords, may_write=True)
 
     def on_host(
@@ -250,8 +252,9 @@ class Trace(IndexingTrace):
             self.before_write(buffer)
         for buffer in buffers:  # so that all writes go to the host
             buffer.evict()
-        before = None if self.passes is None else last_call()
+        before, began = last_record(), time.perf_counter()
         result = function(*values[0], **values[1])
+        self.add_numpy_seconds(began, before)
         wrapped = self.wrap(result)
         if self.passes is not None:
             self._record_host_call(function, (arguments, keywords), wrapped, before)

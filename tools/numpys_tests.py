@@ -4,7 +4,8 @@
     python tools/numpys_tests.py numpy/lib/tests/test_nanfunctions.py --engine cpu
 
 The test files are those installed with NumPy. Their imports of NumPy return pycudakit.numpy, which has
-NumPy's functions where pycudakit has none. The exit status is 1 if a test fails that passes on NumPy.
+NumPy's functions where pycudakit has none. These, and calls that a named engine refuses, run in NumPy. The
+exit status is 1 if a test fails that passes on NumPy.
 """
 
 import argparse
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import pycudakit
 
 SITE = Path(np.__file__).parents[1]
 FILES = """
@@ -50,6 +53,7 @@ class Replaced:
     """A pytest plugin: test modules that import NumPy get pycudakit.numpy."""
 
     def __init__(self):
+        pycudakit.set_engine(os.environ["PYCUDAKIT_ENGINE"], fallback="numpy")
         self._import = builtins.__import__
         builtins.__import__ = self.import_
 

@@ -135,13 +135,13 @@ def plain_program(
     return None if program.may_raise else program
 
 
-_COMPARISONS = frozenset(name for name in ACCEPTS_ANY_INTEGER if not name.startswith("logical_"))
+COMPARISONS = frozenset(name for name in ACCEPTS_ANY_INTEGER if not name.startswith("logical_"))
 
 
 def convert_python_scalars(name: str, inputs: Sequence[Any], dtype: Any = None) -> Sequence[Any]:
     """Give a type to Python numbers alone; replace integers out of range where only comparison matters."""
     if all(type(value) in (int, float) for value in inputs):
-        return _as_ranks(inputs) if name in _COMPARISONS else _as_arrays(name, inputs, dtype)
+        return _as_ranks(inputs) if name in COMPARISONS else _as_arrays(name, inputs, dtype)
     if name not in ACCEPTS_ANY_INTEGER or not any(type(value) is int for value in inputs):
         return inputs
     first = next(value for value in inputs if type(value) is not int)

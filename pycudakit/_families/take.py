@@ -76,6 +76,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     choice = choose_engine("take", [array], _cost_of(index_array.size, array.nbytes))
     if choice.engine == "numpy":
         return native_call.run_numpy("take", choice.reason, by_numpy)
+    if isinstance(axis, bool):
+        raise TypeError("an integer is required for the axis")
     along = 0 if axis is None else normalize_axis_index(axis, max(array.ndim, 1))
     array = array.reshape(-1) if axis is None or array.ndim == 0 else array
     count = array.shape[along]

@@ -21,6 +21,12 @@ M = 10**6
 LINK = Link(50e9, 50e9)
 
 
+def test_measuring_numpy_raises_no_flags_of_the_callers():
+    """A sample of float16 overflows, and the caller's `errstate` is about other calls."""
+    with np.errstate(all="raise"):
+        assert cost_model.measure_numpy(np.sort, np.dtype(np.float16)) > 0
+
+
 @pytest.fixture
 def pretend(monkeypatch):
     """Return a function that simulates a machine: the number of threads, the GPU's link, its measurement."""

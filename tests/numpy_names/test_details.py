@@ -12,6 +12,7 @@ X = np.arange(24.0).reshape(2, 3, 4)
 Y = X + 1
 MASK = np.array([True, False, True])
 INFINITIES = np.array([1.0, np.inf, -np.inf])
+SWAPPED = np.array([1.0, 2.0, 4.0], ">f8")
 LAYOUTS = {"C": X, "F": np.asfortranarray(X), "T": X.transpose(2, 0, 1)}
 
 
@@ -100,6 +101,25 @@ DETAILS = {
     "mean beyond": lambda k: k.mean(np.array([1.7e308, 1.7e308])),
     "quantile, float axis": lambda k: k.quantile(X, 0.5, axis=1.0),
     "median, float axis": lambda k: k.median(X, axis=1.0),
+    "mean, a bool as axis": lambda k: k.mean(X, axis=True),
+    "sum, a bool among axes": lambda k: k.sum(X, axis=(0, True)),
+    "std, a bool among axes": lambda k: k.std(X, axis=(True, 0)),
+    "argsort, a bool as axis": lambda k: k.argsort(X, axis=True),
+    "argpartition, a bool as axis": lambda k: k.argpartition(X, 0, axis=True),
+    "take, a bool as axis": lambda k: k.take(X, [0], axis=True),
+    "equal to 2**64, casting no": lambda k: k.equal(np.arange(3), 2**64, casting="no"),
+    "less than 2**64, casting equiv": lambda k: k.less(2**64, np.arange(3), casting="equiv"),
+    "not equal to 300, casting no": lambda k: k.not_equal(np.arange(3, dtype=np.uint8), 300, casting="no"),
+    "equal to 2**64, casting no, swapped": lambda k: k.equal(np.arange(3, dtype=">i8"), 2**64, casting="no"),
+    "histogram, swapped weights": lambda k: k.histogram([1, 2, 2], [0, 2, 5], weights=SWAPPED),
+    "histogram, swapped integers": lambda k: k.histogram([1, 2, 2], [0, 2, 5], weights=SWAPPED.astype(">i4")),
+    "histogram of none, swapped weights": lambda k: k.histogram([], [0, 2, 5], weights=SWAPPED[:0]),
+    "bincount, swapped weights": lambda k: k.bincount([1, 2, 2], weights=SWAPPED),
+    "histogram2d, swapped weights": lambda k: k.histogram2d([1, 2, 2], [1, 2, 2], 2, weights=SWAPPED),
+    "var, few of infinities": lambda k: k.var(np.full((2, 3), np.inf), axis=0, ddof=1, where=MASK[:2, None]),
+    "var, few of NaN": lambda k: k.var(np.full((2, 3), np.nan), axis=0, ddof=1, where=MASK[:2, None]),
+    "var, few degrees of freedom": lambda k: k.var(X, axis=0, ddof=2, where=X > 0),
+    "std, few degrees of freedom": lambda k: k.std(X, axis=0, ddof=1, where=X > 0),
 }
 for _name, _array in LAYOUTS.items():
     DETAILS |= {

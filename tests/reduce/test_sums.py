@@ -389,8 +389,23 @@ def test_types_of_what_is_about_a_given_mean(engine, name, mean):
         for x in (np.ones(6, dtype), np.ones((0, 2), dtype)):
             with np.errstate(invalid="ignore"), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
-                got, want = (np.asarray(getattr(kit, name)(x, axis=0, mean=mean)) for kit in (pk, np))
+                with pk.engine(engine, fallback="numpy"):  # for integers about an integer
+                    got, want = (np.asarray(getattr(kit, name)(x, axis=0, mean=mean)) for kit in (pk, np))
             assert got.dtype == want.dtype, dtype
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_integers_about_an_integer_wrap_around(engine, name):
+    x = np.arange(200, dtype=np.uint8)
+    for mean in (20, np.uint8(20), np.full(1, 20, np.int8)):
+        with pytest.raises(errors.Unsupported, match="integers about a mean that is an integer"):
+            getattr(pk, name)(x, mean=mean)
+        for others in (pk.engine("auto"), pk.engine(engine, fallback="numpy")):
+            with others:
+                assert getattr(pk, name)(x, mean=mean) == getattr(np, name)(x, mean=mean)
+                assert getattr(pk, name)(x, mean=mean, where=x > 9) == getattr(np, name)(
+                    x, mean=mean, where=x > 9
+                )
 
 
 @pytest.mark.parametrize("dtype", ["int32", "float32", "float64"])

@@ -14,6 +14,7 @@ import numpy as np
 
 from pycudakit._element_programs import device_launch, program_cost
 from pycudakit._element_programs.element_function import (
+    COMPARISONS,
     ElementFunction,
     compile_function,
     convert_python_scalars,
@@ -70,6 +71,7 @@ class _UfuncRequest:
     mask: Array | None
     dtype: np.dtype[Any] | None
     unsupported: tuple[Any, str] | None = None  # the value, and its name in errors
+    has_number_beyond: bool = False  # a Python integer that the array's type cannot hold, only compared
 
     @functools.cached_property
     def types(self) -> tuple[Any, ...]:
@@ -86,6 +88,7 @@ class _UfuncRequest:
 def _read(
     function: ElementFunction, inputs: Sequence[Any], out: Any, where: Any, dtype: Any
 ) -> _UfuncRequest:
+    given = inputs
     if function.types_python_scalars:
         inputs = convert_python_scalars(function.name, inputs, dtype)
     request = _UfuncRequest(
@@ -100,14 +103,21 @@ def _read(
     if request.dtype is not None and code_of(request.dtype) is None:
         unsupported.append((np.empty(0, request.dtype), "dtype"))
     request.unsupported = unsupported[0] if unsupported else None
+    request.has_number_beyond = function.name in COMPARISONS and any(
+        type(before) is int and type(after) is float for before, after in zip(given, inputs, strict=True)
+    )
     return request
 
 
 def _compile(function: ElementFunction, request: _UfuncRequest, casting: str) -> ElementProgram:
     outs = [None if o is None else o.dtype for o in request.outs]
     if casting == "no" and hasattr(function.numpy, "resolve_dtypes"):  # "no" respects the byte order
-        exact = (a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments)
+        exact = [a.dtype if isinstance(a, np.ndarray) else type(a) for a in request.arguments]
+        if request.has_number_beyond:
+            exact = [int if kind is float else kind for kind in exact]
         function.numpy.resolve_dtypes((*exact, *outs), casting=casting)
+    if request.has_number_beyond:
+        casting = "same_kind"  # as in NumPy, the array is not cast
     return compile_function(
         function,
         request.types,

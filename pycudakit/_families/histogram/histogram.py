@@ -319,6 +319,8 @@ def _counted(
 ) -> Array:
     """Return the count or the sum of weights of each bin, in NumPy's type."""
     dtype = INT64 if weights is None else weights.dtype
+    if uses_edges:
+        dtype = dtype.newbyteorder("=")  # NumPy takes differences of sums
     if bins is None or values.size == 0:
         return np.zeros(max(edges - 1, 0), dtype)
     if weights is None:

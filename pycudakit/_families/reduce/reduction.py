@@ -313,10 +313,12 @@ class Reduction:
             fp_errors.report_fp_error("invalid", "divide" if self.shape else "scalar divide")
         is_scalar = result.ndim == 0 and self.out is None and not (self.keepdims and self.shape)
         of = "scalar divide" if is_scalar else "divide"
-        if (is_few & np.isnan(result)).any():
-            fp_errors.report_fp_error("invalid", of)
+        if self.has_floats:  # NaN and infinities among the elements raise no flag in the division
+            is_few = is_few & (self.also_reduce(COUNT_NAN) == 0) & (self.also_reduce(COUNT_INF) == 0)
         if (is_few & np.isinf(result)).any():
             fp_errors.report_fp_error("divide", of)
+        if (is_few & np.isnan(result)).any():
+            fp_errors.report_fp_error("invalid", of)
 
     def raise_if_all_nan(self, result: Array) -> None:
         """Raise `ValueError` if a slice whose index is requested has only NaN."""

@@ -226,6 +226,8 @@ def mean_or_variance(
     if mean is not NONE and dtype is None and not name.startswith("nan"):
         off = np.result_type(np.asarray(a), mean if isinstance(mean, (int, float)) else np.asarray(mean))
         is_float = off.kind == "f" and np.asarray(a).dtype.kind == "f"
+        if off.kind != "f":
+            unsupported = "integers about a mean that is an integer"  # their differences may wrap around
         dtype = off if is_float else None  # the type of the differences, as in NumPy
     call = Reduction(
         name,
@@ -291,6 +293,8 @@ def _warn_variance(call: Reduction, result: Array, expected: Array | None) -> No
     mean = call.also_reduce(lowering.NANMEAN if call.skips_nan else lowering.MEAN)
     expected = np.zeros(result.shape, bool) if expected is None else expected
     call.warn(result, "reduce", expected | ~np.isnan(mean))
+    if expected.any() and call.has_floats:  # differences of infinities from their mean are invalid, too
+        expected = expected & (call.also_reduce(lowering.COUNT_INF) == 0)
     call.warn(
         result, "subtract", expected | np.isnan(mean), over="square" if np.isfinite(mean).all() else "reduce"
     )

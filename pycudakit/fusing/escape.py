@@ -50,7 +50,7 @@ def replace_escaped_tracers(
             new = value if replace is None else _replaced(value, array_of)
             if new is not value and replace is not None:
                 replace(new)
-            if not issubclass(type(new), _TYPES_WITHOUT_PARTS):
+            if not _has_no_parts(new):
                 pending.append(new)
 
 
@@ -91,7 +91,7 @@ def _reachable(values: Iterable[Any]) -> Iterator[Any]:
         holder = pending.popleft()
         if type(holder) is np.ndarray:
             yield holder
-        elif id(holder) not in seen and not issubclass(type(holder), _TYPES_WITHOUT_PARTS):
+        elif id(holder) not in seen and not _has_no_parts(holder):
             seen.add(id(holder))
             yield holder
             pending.extend(value for value, _ in _parts(holder))
@@ -123,6 +123,26 @@ def _outer_values(function: Any) -> list[Any]:
     )
 
 
+def _has_no_parts(value: Any) -> bool:
+    """Return True if a value refers to no other objects that are searched."""
+    kind = type(value)
+    return issubclass(kind, _WITHOUT_PARTS) and not (issubclass(kind, np.ndarray) and value.dtype.hasobject)
+
+
+def _replace_key(holder: dict[Any, Any], old: Any, new: Any) -> None:
+    """Replace a key of a dict, in its place."""
+    items = [(new if key is old else key, value) for key, value in dict.items(holder)]
+    dict.clear(holder)
+    for key, value in items:
+        dict.__setitem__(holder, key, value)
+
+
+def _replace_member(holder: set[Any], old: Any, new: Any) -> None:
+    """Replace a member of a set."""
+    holder.discard(old)
+    holder.add(new)
+
+
 def _replaced(value: Any, array_of: Callable[[Tracer], Any]) -> Any:
     """Return the array of a tracer, or a tuple with its tracers replaced; else the value itself."""
     return map_tuples(value, lambda part: array_of(part) if type(part) is Tracer else part)
@@ -133,6 +153,14 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
     if isinstance(holder, dict):
         for key, value in list(holder.items()):
             yield value, partial(dict.__setitem__, holder, key)
+            if type(key) is Tracer or isinstance(key, tuple):
+                yield key, partial(_replace_key, holder, key)
+    elif isinstance(holder, set):
+        for value in list(holder):
+            yield value, partial(_replace_member, holder, value)
+    elif isinstance(holder, np.ndarray):
+        for place, value in enumerate(holder.flat) if holder.dtype == object else ():
+            yield value, partial(holder.flat.__setitem__, place)
     elif isinstance(holder, (list, deque)):
         for place, value in enumerate(list(holder)):
             yield value, partial(holder.__setitem__, place)
@@ -153,7 +181,8 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
         yield from ((part, None) for part in (holder.func, holder.args, holder.keywords))
     else:
         if isinstance(holder, BaseException):
-            yield holder.args, partial(setattr, holder, "args")
+            for name in ("args", "__cause__", "__context__"):
+                yield getattr(holder, name), partial(setattr, holder, name)
         elif isinstance(holder, (Iterator, MappingView)):  # only the garbage collector lists their contents
             yield from ((part, None) for part in gc.get_referents(holder))
         yield getattr(holder, "__dict__", None), None

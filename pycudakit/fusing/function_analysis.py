@@ -15,7 +15,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 from pycudakit.fusing.bytecode.effects import Effects, Facts
-from pycudakit.fusing.bytecode.known_calls import Effect
+from pycudakit.fusing.bytecode.known_calls import Effect, module_of
 from pycudakit.fusing.bytecode.opcodes import (
     IS_BLOCK_STACK,
     Handler,
@@ -169,6 +169,7 @@ class _Round:
         self._facts = facts
         self._analysis = analysis
         self._summaries: dict[Any, _Summary | None] = {}  # None: it is being analysed
+        self._package = ""  # of the fused function
         self._depth = 0
         self._instructions = 0
 
@@ -176,6 +177,7 @@ class _Round:
         """Analyse the body of a fused function."""
         if type(function) is not FunctionType:
             raise UnanalysedError(f"it is no Python function, but of type {type(function).__name__}")
+        self._package = module_of(function).partition(".")[0]
         kinds = [self._argument(ArgumentSource(index)) for index in range(len(arguments))]
         named = {name: self._argument(ArgumentSource(name)) for name in keywords}
         effect = self._call(Known(function), kinds, named)
@@ -214,6 +216,10 @@ class _Round:
             self._facts.kinds.setdefault(FunctionSource(owner, "__code__"), Known(code))
             defaults = self._defaults(owner)
             named_defaults = {name: kind_of(value) for name, value in (owner.__kwdefaults__ or {}).items()}
+        if not self._is_own(owner) and type(function) is not LocalFunction:
+            is_fused = getattr(type(function.value), "is_fused_function", False)
+            if not is_fused and self._depth:  # it gets arrays in place of tracers
+                return None
         names = bind(code, arguments, keywords, defaults, named_defaults)
         if names is None or code.co_flags & _GENERATOR_FLAGS:
             return None
@@ -226,6 +232,11 @@ class _Round:
         if summary is None:  # a recursive call
             return None
         return Effect(summary.kind, summary.is_risky_at_entry, not summary.may_pass)
+
+    def _is_own(self, function: FunctionType) -> bool:
+        """Return True for a function of the fused function's package."""
+        names = module_of(function), function.__module__ or ""
+        return all(name.partition(".")[0] == self._package for name in names)
 
     def _defaults(self, function: FunctionType) -> tuple[Any, ...]:
         if not function.__defaults__:

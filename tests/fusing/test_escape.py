@@ -404,3 +404,70 @@ def test_arguments_that_the_body_keeps_are_the_callers_arrays(engine, x):
     assert KEPT[0] is y
     assert KEPT[1][0] is x
     assert KEPT[1][1]["y"] is y
+
+
+class OwnTuple(tuple):
+    __slots__ = ()
+
+
+class OwnDict(dict):
+    pass
+
+
+def in_keys(x):
+    kept = OwnDict({"first": 1, x.max(): 2, (x.min(), 3): 4, "last": 5})
+    kept["members"] = {x.sum(), "text"}
+    KEPT.append(kept)
+
+
+def in_an_array_of_objects(x):
+    kept = np.empty((2, 2), object)
+    kept[0, 0], kept[1, 1] = x, [x + 1]
+    KEPT.append(kept)
+
+
+def in_tuples_of_other_classes(x):
+    KEPT.append(OwnTuple((x, [x * 2])))
+
+
+def plain(value):
+    assert not type(value).__module__.startswith("pycudakit")
+    if isinstance(value, np.ndarray):
+        return [plain(part) for part in value] if value.dtype == object else value.tolist()
+    if isinstance(value, dict):
+        return [(plain(key), plain(part)) for key, part in value.items()]
+    if isinstance(value, (set, frozenset)):
+        return {each if isinstance(each, str) else round(float(each), 6) for each in value}
+    if isinstance(value, (tuple, list)):
+        return type(value).__name__, [plain(part) for part in value]
+    return round(float(value), 9) if isinstance(value, np.floating) else value
+
+
+@pytest.mark.parametrize("body", [in_keys, in_an_array_of_objects, in_tuples_of_other_classes])
+def test_no_tracer_stays_in_containers(engine, body, x):
+    outcomes = []
+    for function in (body, pk.fuse(body)):
+        del KEPT[:]
+        function(x)
+        outcomes.append(plain(KEPT))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_no_tracer_stays_in_exceptions(engine, x):
+    def body(x):
+        try:
+            try:
+                raise ValueError(x + 1)  # noqa: TRY301
+            except ValueError as error:
+                raise KeyError(x + 2) from error
+        except KeyError:
+            raise IndexError(x + 3)  # noqa: B904
+
+    with pytest.raises(IndexError) as caught:
+        pk.fuse(body)(x)
+    error, number = caught.value, 3
+    while error is not None:
+        np.testing.assert_array_equal(error.args[0], x + number)
+        assert type(error.args[0]) is np.ndarray
+        error, number = error.__cause__ or error.__context__, number - 1
+    assert number == 0

@@ -126,7 +126,9 @@ def _outer_values(function: Any) -> list[Any]:
 def _has_no_parts(value: Any) -> bool:
     """Return True if a value refers to no other objects that are searched."""
     kind = type(value)
-    return issubclass(kind, _WITHOUT_PARTS) and not (issubclass(kind, np.ndarray) and value.dtype.hasobject)
+    return issubclass(kind, _TYPES_WITHOUT_PARTS) and not (
+        issubclass(kind, np.ndarray) and value.dtype.hasobject
+    )
 
 
 def _replace_key(holder: dict[Any, Any], old: Any, new: Any) -> None:

@@ -48,7 +48,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     ObjectOf,
     TypeSource,
     has_plain_attributes,
-    is_harmless,
+    has_no_effects,
     item_of,
     join,
     join_all,
@@ -268,11 +268,11 @@ class Effects:
         is_outside = is_in_place and left in (ARRAY, CAPTURED_ARRAY)
         if left is TRACER or (right is TRACER and left in _ARRAYS | {PLAIN} and not is_outside):
             # The tracer computes what is pending before it leaves the operator to another object.
-            if not is_harmless(right, self.heap):
+            if not has_no_effects(right, self.heap):
                 return Effect(UNKNOWN, "", is_recorded=True)
             is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}
             return Effect(TRACER if is_real else VALUE, "", is_recorded=True)
-        if not (is_harmless(left, self.heap) and is_harmless(right, self.heap)):
+        if not (has_no_effects(left, self.heap) and has_no_effects(right, self.heap)):
             return Effect(UNKNOWN, f"an operator of an object that {_OTHER_CODE}")
         if type(left) is Known or type(right) is Known:
             return Effect(UNKNOWN, f"an operator of an object that {_OTHER_CODE}")
@@ -313,7 +313,7 @@ class Effects:
 
     def read_all(self, kinds: list[Any], operation: str) -> Effect:
         """Return the effect of an operation that reads values."""
-        if not all(is_harmless(kind, self.heap) for kind in kinds):
+        if not all(has_no_effects(kind, self.heap) for kind in kinds):
             return Effect(UNKNOWN, f"{operation} of an object that {_OTHER_CODE}")
         if any(reads_memory(kind, self.heap) for kind in kinds):
             return Effect(VALUE, f"{operation} reads an array that is not an argument")
@@ -321,7 +321,7 @@ class Effects:
 
     def subscript(self, owner: Any, index: Any) -> Effect:
         """Return the effect of indexing."""
-        if not is_harmless(index, self.heap):
+        if not has_no_effects(index, self.heap):
             return Effect(UNKNOWN, f"an index that {_OTHER_CODE}")
         if owner in (ARRAY, CAPTURED_ARRAY):
             parts = index.kinds if type(index) is Items else (index,)
@@ -345,11 +345,11 @@ class Effects:
 
     def store_subscript(self, owner: Any, index: Any, value: Any) -> Effect:
         """Return the effect of an assignment to an index."""
-        if type(owner) is Container and is_harmless(index, self.heap):
+        if type(owner) is Container and has_no_effects(index, self.heap):
             self.add(owner, value)
             return Effect(None)
         if owner in _VALUES:
-            if not (is_harmless(index, self.heap) and is_harmless(value, self.heap)):
+            if not (has_no_effects(index, self.heap) and has_no_effects(value, self.heap)):
                 self.leak([value])
                 return Effect(None, f"it stores an object that {_OTHER_CODE} in an array")
             is_read = reads_memory(index, self.heap) or (
@@ -464,7 +464,9 @@ class Effects:
         content = PLAIN if content is None else content
         if name in ("append", "add", "discard"):
             self.add(owner, arguments[-1] if arguments else PLAIN)
-            is_hashed = name != "append" and not is_harmless(arguments[-1] if arguments else PLAIN, self.heap)
+            is_hashed = name != "append" and not has_no_effects(
+                arguments[-1] if arguments else PLAIN, self.heap
+            )
             return None if is_hashed else Effect(PLAIN)
         if name == "insert":
             self.add(owner, arguments[-1])

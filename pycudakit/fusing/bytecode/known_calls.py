@@ -30,7 +30,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     Each,
     Items,
     Known,
-    is_harmless,
+    has_no_effects,
     item_of,
     join_all,
     reads_memory,
@@ -118,7 +118,7 @@ def call_method_of_array(
 ) -> Effect:
     """Return the effect of calling a method of an array."""
     values = [*arguments, *keywords.values()]
-    if not all(is_harmless(value, heap) for value in values):
+    if not all(has_no_effects(value, heap) for value in values):
         return Effect(UNKNOWN, f".{name}() is called with an object that may run other code")
     is_of_trace = owner in (TRACER, VALUE, NUMBER)
     risk = "" if is_of_trace else f".{name}() of an array that is not an argument"
@@ -195,7 +195,7 @@ def module_of(function: Any) -> str:
 
 def _result(kind: Any, values: list[Any], heap: dict[Any, Any], name: str, recorded: bool = False) -> Effect:
     """Return the effect of a function that only reads its arguments."""
-    if not all(is_harmless(value, heap) for value in values):
+    if not all(has_no_effects(value, heap) for value in values):
         return Effect(
             UNKNOWN if kind is not NUMBER else kind, f"{name}() of an object that may run other code"
         )
@@ -208,7 +208,7 @@ def _call_ufunc(
     function: Any, values: list[Any], arguments: list[Any], keywords: dict[str, Any], heap: dict[Any, Any]
 ) -> Effect:
     name = function.__name__
-    if not all(is_harmless(value, heap) for value in values):
+    if not all(has_no_effects(value, heap) for value in values):
         return Effect(UNKNOWN, f"{name}() of an object that may run other code")
     out = keywords.get("out")
     if len(arguments) > function.nin:
@@ -237,9 +237,9 @@ def _call_type(
         kind = PLAIN if function is complex or function is np.longdouble else NUMBER
         return _result(kind, values, heap, name)
     if function in (np.errstate, warnings.catch_warnings, contextlib.suppress):
-        return Effect(MANAGER) if all(is_harmless(v, heap) for v in values) else None
+        return Effect(MANAGER) if all(has_no_effects(v, heap) for v in values) else None
     if issubclass(function, BaseException) and function.__module__ == "builtins":
-        return Effect(UNKNOWN) if all(is_harmless(v, heap) for v in values) else None
+        return Effect(UNKNOWN) if all(has_no_effects(v, heap) for v in values) else None
     if function is np.dtype or function in (str, bytes):
         return _result(PLAIN, values, heap, name)
     if function is slice:
@@ -274,7 +274,7 @@ def _call_builtin(name: str, values: list[Any], arguments: list[Any], heap: dict
         if any(type(value) is Known for value in values):
             return None
         parts = [items(value, heap) for value in arguments]
-        if None in parts or not all(is_harmless(value, heap) for value in values):
+        if None in parts or not all(has_no_effects(value, heap) for value in values):
             return None
         reads = any(value is ARRAY or value is CAPTURED_ARRAY for value in arguments)
         kinds = {"enumerate": lambda: Items((NUMBER, parts[0])), "zip": lambda: Items(tuple(parts))}
@@ -309,7 +309,7 @@ def _call_numpy(
     """Return the effect of calling a function of NumPy's or pycudakit's."""
     if name in _TAKE_FUNCTIONS or not name:
         return None
-    if not all(is_harmless(value, heap) for value in values):
+    if not all(has_no_effects(value, heap) for value in values):
         return Effect(UNKNOWN, f"{name}() of an object that may run other code")
     if any(
         type(value) is Known and callable(value.value) and not isinstance(value.value, (type, np.ufunc))

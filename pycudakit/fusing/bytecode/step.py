@@ -24,7 +24,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     Known,
     LocalFunction,
     MethodOf,
-    is_harmless,
+    has_no_effects,
     item_of,
 )
 
@@ -140,7 +140,7 @@ class Step(StackRules):
         self._push(self.effects.container(instruction, self._pop_many(instruction.arg)))
 
     def _check_keys(self, keys: list[Any]) -> None:
-        if not all(is_harmless(key, self.effects.heap) for key in keys):
+        if not all(has_no_effects(key, self.effects.heap) for key in keys):
             self.risk = "it hashes an object that may run other code"
 
     def _do_build_slice(self, instruction: Instruction) -> None:

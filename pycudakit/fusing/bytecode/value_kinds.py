@@ -385,19 +385,19 @@ def _nested(kind: Any) -> Any:
     return UNKNOWN if type(kind) is ObjectOf else kind
 
 
-def is_harmless(kind: Any, heap: dict[Any, Any], depth: int = 0) -> bool:
+def has_no_effects(kind: Any, heap: dict[Any, Any], depth: int = 0) -> bool:
     """Return True if operators and NumPy functions of a value run no code that was not analysed."""
     if type(kind) in (Basic, Known):
         return kind not in (UNKNOWN, MANAGER)
     if depth > 5:
         return False
     if type(kind) is Items:
-        return all(is_harmless(each, heap, depth + 1) for each in kind.kinds)
+        return all(has_no_effects(each, heap, depth + 1) for each in kind.kinds)
     if type(kind) in (Each, Listed):
-        return is_harmless(kind.kind, heap, depth + 1)
+        return has_no_effects(kind.kind, heap, depth + 1)
     if type(kind) is Container:
         content = heap.get(kind.site)
-        return content is None or is_harmless(content, heap, depth + 1)
+        return content is None or has_no_effects(content, heap, depth + 1)
     return False
 
 

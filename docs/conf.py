@@ -92,6 +92,12 @@ def see_also(app, what, name, thing, options, lines):
         lines += ["", f".. seealso:: {', '.join(found)}", ""]
 
 
+def names_as_links(listed):
+    """Return the names of a quoted list as links to the reference."""
+    names = listed[1].replace(">", " ").split()
+    return "> " + " ".join(f"{{py:obj}}`{name} <pycudakit.{name}>`" for name in names)
+
+
 def to_the_tree(app, docname, source):
     """Link files outside of docs/ to the repository, and append the map of CONTRIBUTING.md to one page."""
     if docname == "architecture":
@@ -99,6 +105,8 @@ def to_the_tree(app, docname, source):
         part = text.split("## Where things are\n")[1].split("\n## ")[0]
         part = part.replace("](docs/", "](").replace("](csrc/", "](../csrc/")
         source[0] += f"\n## Where things are\n{part}"
+    if docname == "functions":
+        source[0] = re.sub(r"^> `([^`]+)`$", names_as_links, source[0], flags=re.MULTILINE)
     page = (ROOT / "docs" / docname).parent
 
     def to_the_repository(link):

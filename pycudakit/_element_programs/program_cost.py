@@ -20,7 +20,7 @@ from pycudakit._runtime.cost_model import (
     threaded_seconds,
     threads,
 )
-from pycudakit._runtime.engine_choice import EngineChoice, cpu_choice, numpy_choice_for_size
+from pycudakit._runtime.engine_choice import EngineChoice, choice_by_estimates, numpy_choice_for_size
 
 # Seconds by which a call of the CPU engine that wakes no threads takes longer than NumPy's call.
 SINGLE_THREAD_CALL = CALIBRATION.constants.get("SINGLE_THREAD_CALL", 7e-6)
@@ -150,21 +150,29 @@ def choose(function: str, program: ElementProgram, size: int, up: int) -> Engine
     """
     estimated = estimate(program)
     small = size < estimated.numpy_below and program.numpy_agrees
-    has_cpu = engine_status.status("cpu").available
-    if not small and has_cpu and size < estimated.cuda_from:
-        return cpu_choice(function)
+    has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
     down = size * program.out_bytes
-    seconds = size * estimated.numpy if small else cpu_seconds(program, size, up + down)
-    if not engine_status.status("cuda"):
+    on_cpu = cpu_seconds(program, size, up + down)
+    seconds = size * estimated.numpy if small else on_cpu
+    if not cuda_status or (not small and has_cpu and size < estimated.cuda_from):
         may_use_gpu = False
     elif small:
         may_use_gpu = seconds > MIN_SECONDS_TO_WAKE_GPU
     else:
         may_use_gpu = not has_cpu or may_pay_on_gpu(seconds, up, down)
+    engine, on_cuda = "numpy" if small else "cpu", None
     if may_use_gpu:
         on_cuda = cuda_seconds(up, down)
         if on_cuda < GPU_MARGIN * seconds or not (small or has_cpu):
-            other = "NumPy" if small else "the CPU"
-            reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {seconds * 1e3:.3g} ms on {other}"
-            return EngineChoice(function, "cuda", reason, automatic=True)
-    return numpy_choice_for_size(function) if small else cpu_choice(function)
+            engine = "cuda"
+    if engine == "numpy":
+        return numpy_choice_for_size(function)
+    return choice_by_estimates(
+        function,
+        engine,
+        numpy=seconds if small else None,
+        cpu=on_cpu if has_cpu else None,
+        cuda=on_cuda,
+        cuda_status=cuda_status,
+        numpy_below=estimated.numpy_below if program.numpy_agrees else 0.0,
+    )

@@ -135,15 +135,49 @@ def numpy_choice_for_layout(function: str) -> EngineChoice:
     return EngineChoice(function, "numpy", REASON_NUMPY_FASTER_FOR_LAYOUT)
 
 
+@functools.lru_cache(4096)
+def choice_by_estimates(
+    function: str,
+    engine: str,
+    *,
+    numpy: float | None,
+    cpu: float | None,
+    cuda: float | None,
+    cuda_status: engine_status.EngineStatus,
+    numpy_below: float = 0.0,
+) -> EngineChoice:
+    """Return a choice by `auto`, whose reason has the estimates that were compared.
+
+    These are the seconds on each engine; instead of NumPy's, `numpy_below` may be the number of elements
+    below which NumPy is fastest.
+    """
+    estimates = {"numpy": numpy, "cpu": cpu, "cuda": cuda}
+    known = {name: seconds for name, seconds in estimates.items() if seconds is not None}
+    ordered = sorted(known, key=lambda name: (name != engine, known[name]))
+    reason = "auto: " + ", ".join(f"{name} {_milliseconds(known[name])}" for name in ordered)
+    if 1 <= numpy_below < float("inf"):
+        reason += f" (numpy below {numpy_below:,.0f} elements)"
+    if not cuda_status.available:
+        reason += f"; cuda not available: {cuda_status.reason.partition(':')[0]}"
+    elif cuda is None:
+        reason += "; cuda not estimated"
+    return EngineChoice(function, engine, reason, automatic=True)
+
+
+def _milliseconds(seconds: float) -> str:
+    milliseconds = seconds * 1e3
+    return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.2g} ms"
+
+
 def _choose(function: str, cost: Cost) -> EngineChoice:
     if cost.numpy is not None and cost.numpy <= cost.cpu:
         return numpy_choice_for_size(function)
-    has_cpu = engine_status.status("cpu").available
-    if engine_status.status("cuda") and (
-        not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)
-    ):
+    has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
+    engine, on_cuda = "cpu", None
+    if cuda_status and (not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu
-        if on_cuda < cost.cpu or not has_cpu:
-            reason = f"auto: about {on_cuda * 1e3:.3g} ms, against {cost.cpu * 1e3:.3g} ms on the CPU"
-            return EngineChoice(function, "cuda", reason, automatic=True)
-    return cpu_choice(function)
+        engine = "cuda" if on_cuda < cost.cpu or not has_cpu else "cpu"
+    cpu = cost.cpu if has_cpu else None
+    return choice_by_estimates(
+        function, engine, numpy=cost.numpy, cpu=cpu, cuda=on_cuda, cuda_status=cuda_status
+    )

@@ -1,5 +1,7 @@
 """The choices of `auto` by the cost model, for simulated machines with and without a GPU."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from pycudakit._native import engine_status, hardware
 from pycudakit._native.dtypes import CODES
 from pycudakit._native.hardware import Link
 from pycudakit._runtime import cost_model
-from pycudakit._runtime.engine_choice import Cost, choose_engine
+from pycudakit._runtime.engine_choice import Cost, choice_by_estimates, choose_engine
 
 M = 10**6
 LINK = Link(50e9, 50e9)
@@ -25,6 +27,39 @@ def test_measuring_numpy_raises_no_flags_of_the_callers():
     """A sample of float16 overflows, and the caller's `errstate` is about other calls."""
     with np.errstate(all="raise"):
         assert cost_model.measure_numpy(np.sort, np.dtype(np.float16)) > 0
+
+
+def status(gpu):
+    return engine_status.EngineStatus(gpu, "1 device" if gpu else "no driver: no NVIDIA driver is installed")
+
+
+def test_reasons_have_the_estimates():
+    seconds = {"numpy": 2.1e-3, "cpu": 0.4e-3}
+    without = choice_by_estimates("sort", "cpu", **seconds, cuda=None, cuda_status=status(False))
+    assert without.reason == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: no driver"
+    with_gpu = choice_by_estimates("sort", "cuda", **seconds, cuda=0.1e-3, cuda_status=status(True))
+    assert with_gpu.reason == "auto: cuda 0.1 ms, cpu 0.4 ms, numpy 2.1 ms"
+    asleep = choice_by_estimates("sort", "cpu", numpy=None, cpu=1.5, cuda=None, cuda_status=status(True))
+    assert asleep.reason == "auto: cpu 1,500 ms; cuda not estimated"
+    below = choice_by_estimates(
+        "exp", "cpu", numpy=None, cpu=1e-3, cuda=None, cuda_status=status(True), numpy_below=1234.5
+    )
+    assert below.reason == "auto: cpu 1 ms (numpy below 1,234 elements); cuda not estimated"
+    assert all(choice.automatic for choice in (without, with_gpu, asleep, below))
+
+
+def test_reasons_of_choices(pretend):
+    pretend(16)
+    cost = Cost(2.1e-3, 0.4e-3, 8 * M, 8 * M)
+    assert choose_engine("sort", [], cost).reason == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: "
+    pretend(16, gpu=True, measured=True)
+    slow = Cost(2.0, 0.4, 8 * M, 8 * M)
+    reason = choose_engine("sort", [], slow).reason
+    assert re.fullmatch(r"auto: cuda 0\.\d+ ms, cpu 400 ms, numpy 2,000 ms", reason)
+    pretend(16)
+    made = program("exp", "f8", 4)
+    reason = program_cost.choose("exp", made, 10 * M, 80 * M).reason
+    assert re.fullmatch(r"auto: cpu [\d.]+ ms \(numpy below [\d,]+ elements\); cuda not available: ", reason)
 
 
 @pytest.fixture

@@ -11,6 +11,16 @@ from typing import Any
 MODULES_OF_NAMES: dict[str, dict[str, str]] = {}  # for each package, the module of each public name
 
 
+def import_names(package: str, modules: Mapping[str, str]) -> None:
+    """Import names of modules into a package; `modules` is as for `attach`."""
+    namespace = vars(sys.modules[package])
+    for module, names in modules.items():
+        found = importlib.import_module(f"{package}.{module}")
+        for name in names.split():
+            namespace[name] = getattr(found, name)
+            MODULES_OF_NAMES.setdefault(package, {})[name] = module
+
+
 def attach(
     package: str,
     modules: Mapping[str, str],
@@ -31,10 +41,9 @@ def attach(
     unwrapped
         The names of functions that are not wrapped, separated by spaces.
     """
-    module_of = MODULES_OF_NAMES[package] = {
-        name: module for module, names in modules.items() for name in names.split()
-    }
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
     module_of.update((module, module) for module in modules if "." not in module)
+    MODULES_OF_NAMES.setdefault(package, {}).update(module_of)
     this = sys.modules[package]
 
     def get(name: str) -> Any:

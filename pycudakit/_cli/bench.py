@@ -23,6 +23,7 @@ from pycudakit._cli.ulp_compare import verdict
 from pycudakit._native import calibration_file
 from pycudakit._native.html_table import format_seconds
 from pycudakit._runtime import context
+from pycudakit._runtime.context import EngineName
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
@@ -60,7 +61,7 @@ class Contender:
     """
 
     call: Callable[..., Any]
-    engine: str = "auto"
+    engine: EngineName = "auto"
     prepare: Callable[[Arrays], Arrays] = lambda arrays: arrays
     ulps: int | None = 0
 
@@ -134,8 +135,12 @@ def race(
 
 def engines_of(family: Family) -> dict[str, Contender]:
     """Return the contenders of pycudakit: `auto`, each available engine, and `cuda` with pinned arrays."""
-    names = ["auto", *(name for name in ("cpu", "cuda") if pk.engines()[name])]
-    contenders = {name: Contender(family.ours, name, ulps=family.ulps) for name in names}
+    names: tuple[EngineName, ...] = ("auto", "cpu", "cuda")
+    contenders = {
+        str(name): Contender(family.ours, name, ulps=family.ulps)
+        for name in names
+        if name == "auto" or pk.engines()[name]
+    }
     if "cuda" in contenders:
         contenders["pinned"] = Contender(
             lambda *arrays: family.ours(*arrays[:-1], out=arrays[-1]), "cuda", _pinned, family.ulps
@@ -176,8 +181,8 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
         return 2
     sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
     columns = list(engines_of(FAMILIES["add"]))
-    for name in available:
-        say(f"{name}: {pk.engines()[name].reason}")
+    for engine in available:
+        say(f"{engine}: {pk.engines()[engine].reason}")
     say(f'float32; evaluate is "{common.EXPRESSION}"; Nx is how many times faster than NumPy.')
     if "pinned" in columns:
         say("pinned is cuda, with arrays in pinned memory.")

@@ -11,6 +11,7 @@ from pycudakit._cli.diagnostics import with_remedy
 from pycudakit._cli.info import NO_LIBRARIES
 from pycudakit._cli.progress import Say
 from pycudakit._native import driver_jit
+from pycudakit._runtime.context import EngineName
 
 EXPRESSION = "sqrt(a*a + b*b) * exp(-a) + sin(b)"
 
@@ -23,9 +24,10 @@ def evaluate_by(xp: Any, a: Any, b: Any) -> Any:
     return xp.sqrt(a * a + b * b) * xp.exp(-a) + xp.sin(b)
 
 
-def engines(say: Say) -> list[str]:
+def engines(say: Say) -> list[EngineName]:
     """Return the available engines with a library; print the reasons if there are none."""
-    statuses = {name: pk.engines()[name] for name in ("cpu", "cuda")}
+    names: tuple[EngineName, ...] = ("cpu", "cuda")
+    statuses = {name: pk.engines()[name] for name in names}
     present = [name for name, status in statuses.items() if status]
     if not present:
         say("No engine is available.")

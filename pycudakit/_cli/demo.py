@@ -16,6 +16,7 @@ from pycudakit._cli.idle_processors import are_processors_idle, processor_count
 from pycudakit._cli.progress import Say
 from pycudakit._cli.timing import interleave
 from pycudakit._native.html_table import format_seconds
+from pycudakit._runtime.context import EngineName
 
 COUNT, STARTS = 4_000_000, 50_000
 ROUNDS, ATTEMPTS = 5, 3
@@ -117,17 +118,17 @@ def _is_right(row: Row) -> bool:
     return True
 
 
-def _times(row: Row, engines: list[str]) -> dict[str, float] | None:
+def _times(row: Row, engines: list[EngineName]) -> dict[str, float] | None:
     """Return the seconds of a call in NumPy and on each engine, to three digits; None on a busy machine."""
 
-    def on(engine: str) -> Callable[[], Any]:
+    def on(engine: EngineName) -> Callable[[], Any]:
         def call() -> Any:
             with pk.engine(engine):
                 return row.by_pycudakit()
 
         return call
 
-    contenders = {"numpy": row.by_numpy, **{engine: on(engine) for engine in engines}}
+    contenders = {"numpy": row.by_numpy, **{str(engine): on(engine) for engine in engines}}
     seconds = None
     for _ in range(ATTEMPTS):
         if not are_processors_idle():
@@ -151,7 +152,7 @@ def run(say: Say) -> int:
     if not present:
         return 1
     gpus = [gpu.name for gpu in pk.devices()] if "cuda" in present else []
-    engines = [*(present if gpus else []), "auto"]
+    engines: list[EngineName] = [*(present if gpus else []), "auto"]
     heads = {"numpy": "NumPy", "auto": "auto" if gpus else "pycudakit"}
     say(f"pycudakit {pk.__version__} and NumPy {np.__version__}: NumPy arrays in, NumPy arrays out.")
     say(f"On {processor_count()} CPU cores ({platform.machine()}) and {gpus[0] if gpus else 'no GPU'}.")

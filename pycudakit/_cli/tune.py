@@ -22,6 +22,7 @@ from pycudakit._cli.progress import Progress, Say
 from pycudakit._element_programs import program_cost
 from pycudakit._native import calibration_file
 from pycudakit._runtime import cost_model
+from pycudakit._runtime.context import EngineName
 
 REPEATS = 5
 LARGE = 16 << 20  # elements of arrays beyond all caches
@@ -72,7 +73,7 @@ def _bandwidth(add: Any, elements: int) -> float:
         return 3 * a.nbytes / _seconds(lambda: add(a, b, out=out))
 
 
-def _call(engine: str, elements: int) -> float:
+def _call(engine: EngineName, elements: int) -> float:
     """Return the time of a call with cold caches."""
     x, others = np.full(elements, 0.5), np.zeros(_COLD, np.uint8)
     out = np.empty_like(x)

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from pycudakit import errors
 from pycudakit._native import engine_status
 from pycudakit._runtime.progress import ProgressSetting, checked_progress
 
-ENGINE_NAMES = ("auto", "cuda", "cpu", "numpy")
+EngineName = Literal["auto", "cuda", "cpu", "numpy"]
+ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
 NO_FAST_PATH = "watched"  # in place of an engine: calls are observed and must take the general path
 REASON_ENGINE_REQUESTED = "the requested engine"  # the reason of a call on a named engine
 
@@ -22,11 +23,11 @@ Devices = Literal["all"] | tuple[int, ...] | None
 Fallback = Literal["numpy"] | None
 
 
-def _checked(name: str, setting: str) -> str:
+def _checked(name: Any, setting: str) -> EngineName:
     if name not in ENGINE_NAMES:
         known = ", ".join(repr(known) for known in ENGINE_NAMES)
         raise errors.InvalidArgument(f"{setting} is {name!r}; choose one of {known}")
-    return name
+    return cast("EngineName", name)
 
 
 def _checked_fallback(fallback: Any) -> Fallback:
@@ -54,7 +55,7 @@ class CallContext:
 
 
 # The engine: the context's takes precedence over the process's, and that over the environment's.
-process_engine: str = os.environ.get("PYCUDAKIT_ENGINE") or "auto"
+process_engine: EngineName = cast("EngineName", os.environ.get("PYCUDAKIT_ENGINE") or "auto")
 process_fallback: Fallback = None
 _unchanged = nullcontext()
 current_context: ContextVar[CallContext] = ContextVar("pycudakit_context", default=CallContext())  # noqa: B039  (it is frozen)
@@ -108,7 +109,7 @@ def override(**changes: Any) -> Iterator[None]:
         current_context.reset(token)
 
 
-def set_engine(name: str, fallback: Fallback = None) -> None:
+def set_engine(name: EngineName, fallback: Fallback = None) -> None:
     """Choose the engine for the whole process, every thread of it.
 
     Parameters
@@ -134,7 +135,7 @@ def set_engine(name: str, fallback: Fallback = None) -> None:
 
 
 def engine(
-    name: str | None = None,
+    name: EngineName | None = None,
     *,
     fallback: Fallback = None,
     devices: Any = None,

@@ -1,8 +1,10 @@
 """`dir`, help and messages show the public names, and nothing else."""
 
+import importlib.util
 import inspect
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -60,3 +62,43 @@ def test_signatures_have_no_annotation_any(name):
 def test_a_name_that_was_imported_stays_hidden():
     assert "pycudakit._lazy" in sys.modules
     assert "_lazy" not in dir(pk)
+
+
+def test_the_stub_is_what_its_script_writes():
+    script = Path(__file__).parents[2] / "tools" / "public_stubs.py"
+    if not script.is_file():
+        pytest.skip("needs tools/ beside the tests")
+    spec = importlib.util.spec_from_file_location("public_stubs", script)
+    public_stubs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(public_stubs)
+    assert public_stubs.PATH.read_text(encoding="utf-8") == public_stubs.stub(), "run tools/public_stubs.py"
+
+
+PROGRAM = """
+import numpy as np
+import pycudakit as pk
+x = np.ones(3)
+reveal_type(pk.sort(x))
+reveal_type(pk.engines())
+reveal_type(pk.wrap("add.cu"))
+pk.image.gaussian_blur(x, 1.0), pk.numpy.sort(x)
+pk.linalg.norm(x), pk.random.default_rng(1), pk.add(x, 1, out=x)
+with pk.engine("cpu"):
+    pass
+pk.set_engine("gpu")
+pk.meadian(x)
+"""
+
+
+def test_type_checkers(tmp_path):
+    api = pytest.importorskip("mypy.api")
+    (tmp_path / "program.py").write_text(PROGRAM)
+    options = ["--strict", "--cache-dir", str(tmp_path), "--follow-imports=silent"]
+    told = api.run([str(tmp_path / "program.py"), *options])[0].replace("builtins.", "")
+    notes = [line for line in told.splitlines() if "note: Revealed" in line]
+    for note, wanted in zip(notes, ["numpy.ndarray[Any, ", "dict[str, ", "Library"], strict=True):
+        assert wanted in note
+    faults = [line for line in told.splitlines() if ": error:" in line]
+    assert len(faults) == 2, told
+    assert "Literal['auto', 'cuda', 'cpu', 'numpy']" in faults[0]
+    assert "meadian" in faults[1]

@@ -1,6 +1,5 @@
 """Tests that need a new process: environment variables, import, loading, forks."""
 
-import ast
 import json
 import os
 import re
@@ -13,7 +12,7 @@ from helpers.processes import LIBRARY, failure, python
 from helpers.sanitizers import SANITIZED
 
 import pycudakit as pk
-from pycudakit import _lazy, errors
+from pycudakit import errors
 from pycudakit._native import loader
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
@@ -236,18 +235,6 @@ del pk.sum
 print(pk.sum([1, 2]))
 """
     assert python(code) == "mine 2 mine\n3"
-
-
-def test_type_checkers_see_the_families():
-    """The names under TYPE_CHECKING are those that exist at run time."""
-    tree = ast.parse(Path(pk.__file__).read_text(encoding="utf-8"))
-    block = next(n for n in tree.body if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
-    seen = {f"{n.module}.{a.name}" for n in block.body for a in n.names}
-    homes = _lazy.MODULES_OF_NAMES["pycudakit"]
-    found = {"pycudakit." + (home if home == name else f"{home}.{name}") for name, home in homes.items()}
-    assert seen == found - {"pycudakit.fusing", "pycudakit.kernels"}
-    # A star import does not replace the name `numpy` itself.
-    assert {name.rpartition(".")[2] for name in seen} - {"numpy"} <= set(pk.__all__)
 
 
 def test_modules_imported_by_name_are_in_lower_layers():

@@ -90,6 +90,7 @@ pk.meadian(x)
 """
 
 
+@pytest.mark.thorough
 def test_type_checkers(tmp_path):
     api = pytest.importorskip("mypy.api")
     (tmp_path / "program.py").write_text(PROGRAM)

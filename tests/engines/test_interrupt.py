@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.processes import python
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import errors
@@ -233,7 +234,7 @@ def test_a_stop_does_not_outlive_its_call():
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    "work", ["sort(x)", "argsort(i)", "median(x)", "quantile(x, [0.1, 0.5, 0.9])", "unique(x)"]
+    "work", ["sort(x)", "median(x)", *thorough("argsort(i)", "quantile(x, [0.1, 0.5, 0.9])", "unique(x)")]
 )
 def test_large_orders(engine, work):
     """Large calls of every family react to a signal within 0.2 s."""

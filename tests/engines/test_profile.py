@@ -10,6 +10,7 @@ import threading
 import numpy as np
 import pytest
 from helpers.long_calls import long_call
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import errors
@@ -404,7 +405,7 @@ soon = pytest.mark.usefixtures("_soon")
 
 
 @soon
-@pytest.mark.parametrize("way", ["engine", "profile"])
+@pytest.mark.parametrize("way", ["engine", *thorough("profile")])
 def test_progress(engine, monkeypatch, way):
     told = []
     call = long_call(0.7)
@@ -469,7 +470,7 @@ class Notebook(io.StringIO):
 
 @soon
 @pytest.mark.parametrize("with_tqdm", [True, False])
-@pytest.mark.parametrize("stream", [Terminal, Notebook, io.StringIO])
+@pytest.mark.parametrize("stream", [Terminal, *thorough(Notebook, io.StringIO)])
 def test_display(engine, monkeypatch, with_tqdm, stream):
     if with_tqdm:
         pytest.importorskip("tqdm")

@@ -164,6 +164,7 @@ def test_pycudakit_numpy_is_imported_lazily():
     assert run.stdout == "False True\n"
 
 
+@pytest.mark.thorough
 @since("2.2")  # its stubs define the names of a star import
 def test_type_checkers_see_numpys_types(tmp_path):
     api = pytest.importorskip("mypy.api")

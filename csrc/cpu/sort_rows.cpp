@@ -45,7 +45,6 @@ void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Ca
             call, size, [=](int64_t i) { return ordering.key(from[i]); },
             [=](Key key) { return ordering.bits(key); }, to,
             [&](int left) { return left % 2 == 0 ? to : other; });
-        call.advance(size);
     }
 }
 
@@ -160,7 +159,6 @@ void argsort_each(KeyAt key_at, const Rows &rows, int64_t *order, int64_t kept, 
             call, size, [=](int64_t i) { return E{key_at(row * size + i), I(i)}; }, IndexOf(), to,
             [&](int left) { return left % 2 == 0 ? a.get() : b.get(); });
         if (kept != size) std::copy_n(to, kept, order + row * kept);
-        call.advance(size);
     }
 }
 

@@ -34,9 +34,6 @@ class EngineStatuses(dict[str, EngineStatus]):
         rows = [(name, "yes" if each else "no", each.reason) for name, each in self.items()]
         return html_table(["engine", "available", ""], rows)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
 
 @functools.cache
 def status(name: str) -> EngineStatus:

@@ -202,6 +202,25 @@ class collect_calls:  # noqa: N801  (a context manager)
         _local.call, _local.parts = self._outer
 
 
+def with_calls_collected(compute: Callable[[], T]) -> tuple[T, list[CallRecord]]:
+    """Return the result of a function, and the calls that it made, which are hidden from the call log.
+
+    This is `collect_calls` for the outermost call. A signal handler may raise wherever a Python function
+    begins, so nothing is called between the end of `compute` and the restoration of the call log.
+    """
+    calls: list[CallRecord] = []
+    outer = _local.call, _local.parts
+    try:
+        _local.call, _local.parts = None, calls
+        result = compute()
+    finally:
+        last: CallRecord | None = _local.call
+        _local.call, _local.parts = outer
+    if last is not None and not (calls and calls[-1] is last):
+        calls.append(last)
+    return result, calls
+
+
 @contextlib.contextmanager
 def observe_entries(on_entry: Callable[[NativeCall], object]) -> Iterator[None]:
     """Call `on_entry` for each native call that the thread makes in a ``with`` block."""
@@ -219,8 +238,7 @@ def logged_as_one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def logged(*args: P.args, **kwargs: P.kwargs) -> T:
             began = time.perf_counter()
-            with collect_calls() as parts:
-                result = function(*args, **kwargs)
+            result, parts = with_calls_collected(lambda: function(*args, **kwargs))
             if parts:
                 log_composite_call(name, parts, time.perf_counter() - began)
             else:

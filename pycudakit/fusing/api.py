@@ -34,6 +34,7 @@ from pycudakit._runtime.native_call import (
     log_fused_call,
     run_numpy,
     warn_of_fallback,
+    with_calls_collected,
 )
 from pycudakit.fusing import replay
 from pycudakit.fusing.arguments import ArgumentMap
@@ -199,9 +200,8 @@ class Fused(Generic[P, R]):
         return result
 
     def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
-        def compute() -> Any:
-            with collect_calls():  # those of the body are a part of this one
-                return self.__wrapped__(*args, **kwargs)
+        def compute() -> Any:  # the calls of the body are a part of this one
+            return with_calls_collected(lambda: self.__wrapped__(*args, **kwargs))[0]
 
         return run_numpy(self._name, reason, compute)
 
@@ -248,8 +248,8 @@ class Fused(Generic[P, R]):
     ) -> Any:
         """Run the call, and log its passes as one call, with the time of the whole."""
         began = time.perf_counter()
-        with collect_calls() as passes:
-            result = self._run_in_scope(trace, arrays, args, kwargs, device_arrays)
+        run = functools.partial(self._run_in_scope, trace, arrays, args, kwargs, device_arrays)
+        result, passes = with_calls_collected(run)
         if passes or trace.breaks:
             seconds = time.perf_counter() - began
             log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks)

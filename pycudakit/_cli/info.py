@@ -29,7 +29,7 @@ VARIABLES = {
     "PYCUDAKIT_CACHE_DIR": "the folder of compiled kernels and measured constants",
     "PYCUDAKIT_ISOLATE": "1: user kernels run in a helper process",
     "PYCUDAKIT_COMPILE_LIMIT": "seconds that the host's compiler may take for a kernel",
-    "PYCUDAKIT_FIBERS": "1 to run kernels with barriers on fibers on the CPU, never as loops",
+    "PYCUDAKIT_FIBERS": "1: kernels with barriers run on fibers on the CPU, never as loops",
     "PYCUDAKIT_BLOCK_LIMIT": "seconds that a block may take with debug=True on the CPU",
     "PYCUDAKIT_TUNED": "0: the constants of `pycudakit tune` are not used",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",

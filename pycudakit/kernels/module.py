@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from pycudakit import errors
 from pycudakit._runtime import context
-from pycudakit.kernels.compiling import cache, include_tracking
+from pycudakit.kernels.compiling import cache, execution_report, include_tracking
 from pycudakit.kernels.compiling.source import Parameter, Signature, Source
 from pycudakit.kernels.function import Function
 from pycudakit.kernels.reading import signatures
@@ -162,6 +162,27 @@ class SourceModule:
             ) from None
         return self._functions.setdefault(name, Function(self, signature))
 
+    def report(self) -> str:
+        """Return how the CPU engine runs each kernel: a line that ends with the loops that are vectorised.
+
+        A kernel without barriers is a loop over threads. One with barriers is a loop from each barrier to the
+        next, or it runs on fibers, and the line has the reason. Templates are listed once `get_function` has
+        returned them with arguments.
+
+        Raises
+        ------
+        CompileError
+            There is no C++ compiler, or the source does not compile.
+
+        Examples
+        --------
+        >>> source = "__global__ void twice(float *x) { x[threadIdx.x] *= 2; }"
+        >>> print(pk.SourceModule(source).report())
+        twice: a loop over threads; vectorised: the loops over threads
+        """
+        instances = [each.signature for each in self._functions.values() if "<" in each.signature.name]
+        return execution_report.report(self._source("", (*self._declared.plain, *instances)))
+
     def get_global(self, name: str) -> NoReturn:
         """Raise `Unsupported`: PyCUDA returns an address; here a call sets a variable by `symbols`."""
         raise errors.Unsupported(
@@ -179,7 +200,11 @@ class SourceModule:
     def _compile(self, kernels: tuple[Signature, ...], engine: str, device: int) -> cache.Loaded:
         state = self._state
         arch = (state["arch"] or cache.arch(device)) if engine == "cuda" else ""
-        source = Source(
+        return cache.get(self._source(arch, kernels), engine, state["cache_dir"])
+
+    def _source(self, arch: str, kernels: tuple[Signature, ...]) -> Source:
+        state = self._state
+        return Source(
             text=self.source,
             name=self.name,
             options=state["options"],
@@ -189,7 +214,6 @@ class SourceModule:
             arch=arch,
             kernels=kernels,
         )
-        return cache.get(source, engine, state["cache_dir"])
 
 
 def _device(engine: str) -> int:

@@ -272,3 +272,57 @@ def test_a_failed_assert_has_its_line():
     source = "\n__global__ void k(int *x) {\n__syncthreads();\nassert(x[threadIdx.x] == 0);\n}"
     with pytest.raises(pk.errors.DeviceError, match=r"failed assert\(x\[threadIdx.x\] == 0\) in line 4"):
         SourceModule(source).get_function("k")(In(np.arange(4, dtype=np.int32)), block=4)
+
+
+SAXPY = """
+__global__ void guarded(float a, const float *x, float *y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+__global__ void returned(float a, const float *x, float *y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    y[i] = a * x[i] + y[i];
+}
+__global__ void shifted(const float *x, float *y) {
+    __shared__ float s[256];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = 2 * s[threadIdx.x];
+}
+__global__ void exchanged(float *x) {
+    x[threadIdx.x] = __shfl_sync(~0u, x[threadIdx.x], 1);
+}
+__global__ void scattered(const int *at, int *x) { x[at[threadIdx.x]] = at[0]; }
+"""
+
+
+def test_report():
+    lines = SourceModule(SAXPY).report().splitlines()
+    assert lines[0] == "guarded: a loop over threads; vectorised: the loops over threads"
+    assert lines[1] == "returned: a loop over threads; vectorised: the loops over threads"
+    assert lines[2].startswith(
+        "shifted: loops over threads, from barrier to barrier; vectorised: the loops in line 1"
+    )
+    reason = "line 18: __shfl_sync waits, and is no __syncthreads()"
+    assert lines[3] == f"exchanged: fibers ({reason}); not vectorised"
+    assert lines[4] == "scattered: a loop over threads; not vectorised"
+
+
+def test_report_of_what_stays_on_fibers(monkeypatch):
+    kernel = "__global__ void k(int *x) { x[0] = 1; __syncthreads(); x[threadIdx.x] = 2; }"
+    assert SourceModule(kernel, debug=True).report().startswith("k: fibers (for debug=True)")
+    by_reference = (
+        "__device__ void raise(int &n) { ++n; }\n__global__ void k(int n) { raise(n); __syncthreads(); }"
+    )
+    assert SourceModule(by_reference).report().startswith("k: fibers (its loops do not compile)")
+    monkeypatch.setenv("PYCUDAKIT_FIBERS", "1")
+    assert SourceModule(kernel).report().startswith("k: fibers (for PYCUDAKIT_FIBERS)")
+
+
+def test_report_of_templates():
+    source = "template <class T> __global__ void k(T *x) { x[threadIdx.x] += 1; }"
+    module = SourceModule(source, no_extern_c=True)
+    assert module.report() == ""
+    module.get_function("k<float>")
+    assert module.report() == "k<float>: a loop over threads; vectorised: the loops over threads"

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from pycudakit import errors
 from pycudakit.kernels.compiling import cuda_to_cpp, extern_c, inline_ptx, thread_loops
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
-from pycudakit.kernels.compiling.source import Compiled, Source, short_names
+from pycudakit.kernels.compiling.source import Compiled, Signature, Source, short_names
 
 HEADERS = Path(__file__).parent / "include"  # of the dialect
 _FLAGS = [
@@ -104,16 +104,8 @@ def _compiled(source: Source, directory: str) -> Compiled:
     text, compiled, library = (str(Path(directory) / f"kernels.{end}") for end in ("cpp", "o", "so"))
     whole = translated(source, splits_kernels=not forces_fibers())
     Path(text).write_text(whole, encoding="utf-8")
-    command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
-    folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
-    command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
-    hooks = volatile_options(source)
-    if source.debug:
-        command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED"]
-        hooks = hooks or _checks(source, tuple(compiler))
-    command += hooks
     rule = str(Path(directory) / "kernels.d")
-    command += [f"-I{HEADERS}", "-MD", "-MF", rule, "-c", text, "-o", compiled]
+    command = [*_command(compiler, source), "-MD", "-MF", rule, "-c", text, "-o", compiled]
     try:
         _, log = run(command, source.name, directory)
     except errors.CompileError:
@@ -132,6 +124,35 @@ def _compiled(source: Source, directory: str) -> Compiled:
             f"{shlex.join(compiler)} succeeded, but did not write {Path(error.filename).name}; "
             "set CXX to GCC or Clang"
         ) from None
+
+
+def _command(compiler: list[str], source: Source) -> list[str]:
+    """Return the compiler and its options for a source, without files."""
+    command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
+    folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
+    command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
+    hooks = volatile_options(source)
+    if source.debug:
+        command += ["-O1", "-fno-delete-null-pointer-checks", "-DPK_CHECKED"]
+        hooks = hooks or _checks(source, tuple(compiler))
+    return [*command, *hooks, f"-I{HEADERS}"]
+
+
+def remarks(source: Source, text: str) -> str:
+    """Return what the compiler says that it has vectorised in a translation of a source.
+
+    Raises
+    ------
+    CompileError
+        There is no compiler, or the translation does not compile.
+    """
+    compiler = _compiler()
+    option = {"gcc": "-fopt-info-vec-optimized", "clang": "-Rpass=loop-vectorize"}[_kind(tuple(compiler))]
+    with temporary_folder(source.name) as directory:
+        path, assembly = (Path(directory) / f"kernels.{end}" for end in ("cpp", "s"))
+        path.write_text(text, encoding="utf-8")
+        command = [*_command(compiler, source), option, "-S", str(path), "-o", str(assembly)]
+        return run(command, source.name, directory)[1]
 
 
 def compile_host_code(
@@ -248,13 +269,15 @@ def _fingerprint(*environment: str) -> str:
     return rule.hexdigest()
 
 
-def translated(source: Source, *, splits_kernels: bool = False) -> str:
+def translated(source: Source, *, splits_kernels: bool = False, has_lines: bool = False) -> str:
     """Translate a source to C++: the headers of the dialect, the source, and a table of its kernels.
 
     Parameters
     ----------
     splits_kernels
         Whether kernels with barriers also become loops over threads, where that is proven to be the same.
+    has_lines
+        Whether the loops of kernels without barriers have the lines of these, for the compiler's remarks.
     """
     text = inline_ptx.translated(cuda_to_cpp.translated(source.text, checked=source.debug))
     body = line_directive(1, source.name) + text if source.no_extern_c else wrapped(text, source.name)
@@ -274,6 +297,11 @@ def translated(source: Source, *, splits_kernels: bool = False) -> str:
         *_prologue(source),
         body,
         loops,
+        *(
+            _located(kernel, source.name)
+            for kernel in source.kernels
+            if has_lines and kernel.name not in waits
+        ),
         line_directive(1, "the table of kernels").rstrip(),
         "namespace {",
         "const pk_image_kernel pk_kernels[] = {",
@@ -291,6 +319,12 @@ def translated(source: Source, *, splits_kernels: bool = False) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _located(kernel: Signature, name: str) -> str:
+    """Return a loop over a kernel's threads that has the line of the kernel."""
+    loop = f"template <> struct pk_loop<(&{kernel.name})> {{ PK_LOOP({kernel.name}) }};"
+    return line_directive(kernel.line, name) + loop.replace("\n", " ")
 
 
 def _entry(kernel: str, waits: set[str], splits: dict[str, str]) -> str:

@@ -190,7 +190,7 @@ class _Loops(KernelLocals):
         for local in self.locals:
             if local in declared and local.lives_across:
                 yield f"pk_slots<{local.type}> pk_slots_{local.name};"
-        yield "PK_EACH_THREAD {"
+        yield f"{self._line(statements[0].begin)}PK_EACH_THREAD {{"
         if self.has_done:
             yield "if (pk_done[pk_thread]) continue;"
         for local in reversed(self.locals):

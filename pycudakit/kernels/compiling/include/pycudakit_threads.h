@@ -13,10 +13,21 @@ static thread_local pk_written pk_wrote;
 static thread_local const void *pk_stack;  // the end of the thread's stack
 #endif
 
+// Sets an index. Stores that are merged would take its address, after which no loop keeps it in a register.
+#define PK_SET_INDEX(index, X, Y, Z)   \
+    do {                               \
+        (index).x = (X);               \
+        asm volatile("" ::: "memory"); \
+        (index).y = (Y);               \
+        asm volatile("" ::: "memory"); \
+        (index).z = (Z);               \
+    } while (0)
+
 // All threads of a block share one threadIdx, and others run during a wait: each thread restores its own.
 template <class Wait>
 PK_WAITING static inline auto pk_waiting(Wait wait) {
-    const uint3 me = threadIdx;
+    uint32_t x = threadIdx.x, y = threadIdx.y, z = threadIdx.z;
+    asm("" : "+r"(x), "+r"(y), "+r"(z));  // or the loads would be merged
 #if defined(PK_VOLATILE)
     const void *const stack = pk_stack;
     pk_wrote = PK_NOTHING;
@@ -24,7 +35,7 @@ PK_WAITING static inline auto pk_waiting(Wait wait) {
     asm volatile("" ::: "memory");
     const auto result = wait(pk_now);
     asm volatile("" ::: "memory");
-    threadIdx = me;
+    PK_SET_INDEX(threadIdx, x, y, z);
 #if defined(PK_VOLATILE)
     pk_stack = stack;
     pk_wrote = PK_NOTHING;
@@ -152,8 +163,8 @@ PK_WAITING static inline void pk_enter(pk_context *context, const void *stack) {
 #endif
     (void)stack;
     pk_now = context;
-    blockDim = dim3(context->block[0], context->block[1], context->block[2]);
-    gridDim = dim3(context->grid[0], context->grid[1], context->grid[2]);
+    PK_SET_INDEX(blockDim, context->block[0], context->block[1], context->block[2]);
+    PK_SET_INDEX(gridDim, context->grid[0], context->grid[1], context->grid[2]);
 }
 
 #if defined(PK_HOST_CODE)
@@ -170,19 +181,19 @@ static void pk_run_launch(const pk_image_kernel &kernel, void **arguments,
 // it could not tell that the elements with these indices follow each other.
 enum { PK_MAX_WIDTH = 1024, PK_MAX_FIRST = INT_MAX - PK_MAX_WIDTH };
 #define PK_ASSUME(condition) ((condition) ? (void)0 : __builtin_unreachable())
-#define PK_LOOP(kernel)                                                                \
+#define PK_LOOP(...)                                                                   \
     template <class... P>                                                              \
     __attribute__((flatten, noinline)) static void run(const dim3 size, P... values) { \
         PK_ASSUME(size.x > 0 && size.x <= PK_MAX_WIDTH);                               \
         const uint32_t first = blockIdx.x * blockDim.x;                                \
         PK_ASSUME(first <= PK_MAX_FIRST);                                              \
         for (uint32_t z = 0; z < size.z; ++z) {                                        \
+            threadIdx.z = z;                                                           \
             for (uint32_t y = 0; y < size.y; ++y) {                                    \
                 threadIdx.y = y;                                                       \
-                threadIdx.z = z;                                                       \
                 for (uint32_t x = 0; x < size.x; ++x) {                                \
                     threadIdx.x = x;                                                   \
-                    kernel(values...);                                                 \
+                    __VA_ARGS__(values...);                                            \
                 }                                                                      \
             }                                                                          \
         }                                                                              \
@@ -234,7 +245,7 @@ struct pk_entry<kernel> {
             uint3 block = {uint32_t(first % across), uint32_t(first / across % down),
                            uint32_t(first / across / down)};
             for (int64_t i = 0; i < count; ++i) {
-                blockIdx = block;
+                PK_SET_INDEX(blockIdx, block.x, block.y, block.z);
                 if (wraps) {
                     one_by_one(size, values...);
                 } else {
@@ -252,7 +263,8 @@ struct pk_entry<kernel> {
         static void one_by_one(dim3 size, P... values) {
             for (uint32_t z = 0; z < size.z; ++z) {
                 for (uint32_t y = 0; y < size.y; ++y) {
-                    for (threadIdx = {0, y, z}; threadIdx.x < size.x; ++threadIdx.x) kernel(values...);
+                    PK_SET_INDEX(threadIdx, 0, y, z);
+                    for (; threadIdx.x < size.x; ++threadIdx.x) kernel(values...);
                 }
             }
         }
@@ -273,10 +285,13 @@ struct pk_entry<kernel> {
     static void thread(pk_context *context, void *const *arguments, int64_t thread) {
         pk_enter(context, __builtin_frame_address(0));
         const uint32_t *block = context->block_index;
-        blockIdx = {block[0], block[1], block[2]};
+        PK_SET_INDEX(blockIdx, block[0], block[1], block[2]);
         const uint32_t index = uint32_t(thread), width = blockDim.x, height = blockDim.y;
-        threadIdx = index < width ? uint3{index, 0, 0}  // divisions take longer than starting a thread
-                                  : uint3{index % width, index / width % height, index / width / height};
+        if (index < width) {
+            PK_SET_INDEX(threadIdx, index, 0, 0);
+        } else {  // divisions take longer than starting a thread
+            PK_SET_INDEX(threadIdx, index % width, index / width % height, index / width / height);
+        }
         int i = 0;
         (void)i, (void)arguments;
         One{pk_argument<P>(arguments[i++])...};

@@ -46,6 +46,63 @@ __global__ void step(const float *from, float *to, int n) {
     if (i < n) to[i] = from[i] * 0.5f + 1.0f;
 }
 """
+SAXPY = r"""
+__global__ void saxpy(float a, const float *x, float *y, int n) {
+    int i = threadIdx.x + blockIdx.x * blockDim.x;
+    if (i >= n) return;
+    y[i] = a * x[i] + y[i];
+}
+"""
+SUM = r"""
+__global__ void sum(const float *x, float *sums, int n) {
+    __shared__ float s[256];
+    int t = threadIdx.x;
+    float own = 0;
+    for (int i = t + blockIdx.x * blockDim.x; i < n; i += blockDim.x * gridDim.x) own += x[i];
+    s[t] = own;
+    __syncthreads();
+    for (int half = blockDim.x / 2; half > 0; half /= 2) {
+        if (t < half) s[t] += s[t + half];
+        __syncthreads();
+    }
+    if (t == 0) sums[blockIdx.x] = s[0];
+}
+"""
+HEAT = r"""
+#define TILE 16
+__global__ void heat(const float *from, float *to, int size, float alpha) {
+    __shared__ float t[TILE + 2][TILE + 2];
+    const int x = blockIdx.x * TILE + threadIdx.x, y = blockIdx.y * TILE + threadIdx.y;
+    const int i = threadIdx.x + 1, j = threadIdx.y + 1;
+    const bool inside = x < size && y < size;
+    if (inside) {
+        const float *mine = from + y * size + x;
+        t[j][i] = *mine;
+        if (i == 1 && x > 0) t[j][0] = mine[-1];
+        if (i == TILE && x < size - 1) t[j][TILE + 1] = mine[1];
+        if (j == 1 && y > 0) t[0][i] = mine[-size];
+        if (j == TILE && y < size - 1) t[TILE + 1][i] = mine[size];
+    }
+    __syncthreads();
+    if (inside && x > 0 && x < size - 1 && y > 0 && y < size - 1) {
+        const float around = t[j][i - 1] + t[j][i + 1] + t[j - 1][i] + t[j + 1][i];
+        to[y * size + x] = t[j][i] + alpha * (around - 4 * t[j][i]);
+    }
+}
+"""
+LIFE = r"""
+__global__ void life(const unsigned char *cells, unsigned char *next, int size) {
+    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= size || y >= size) return;
+    const int left = x == 0 ? size - 1 : x - 1, right = x == size - 1 ? 0 : x + 1;
+    const unsigned char *row = cells + y * size;
+    const unsigned char *up = cells + (y == 0 ? size - 1 : y - 1) * size;
+    const unsigned char *down = cells + (y == size - 1 ? 0 : y + 1) * size;
+    const int neighbours = up[left] + up[x] + up[right] + row[left] + row[right]
+                         + down[left] + down[x] + down[right];
+    next[y * size + x] = neighbours == 3 || (neighbours == 2 && row[x]);
+}
+"""
 TRIPLE = "__global__ void triple(float *x) {{ x[threadIdx.x] *= 3; }}  // {}\n"
 
 
@@ -139,8 +196,86 @@ def product(harness, n=512):
         kernel(In(a), In(b), Out(c), np.int32(n), block=(16, 16, 1), grid=(n // 16, n // 16))
         return c
 
-    figures = {Allowance("3 s", "NumPy", 0.0, 3.0): 1.0} if harness.engine == "cpu" else None
+    figures = {"NumPy": 0.1} if harness.engine == "cpu" else None
     harness.compare(f"tiled product {n}", n * n, ours, {"NumPy": lambda: a @ b}, at_least=figures, rounds=3)
+
+
+def saxpy(harness, n):
+    rng = np.random.default_rng(0)
+    x, y = rng.random((2, n), np.float32)
+    kernel, result = SourceModule(SAXPY).get_function("saxpy"), np.empty_like(y)
+
+    def ours():
+        np.copyto(result, y)
+        kernel(np.float32(2), In(x), InOut(result), np.int32(n), **blocks_of(n))
+        return result
+
+    def by_numpy():
+        np.copyto(result, y)
+        return np.add(result, np.float32(2) * x, out=result)
+
+    figures = {"NumPy": 0.8} if harness.engine == "cpu" else None
+    harness.compare("saxpy", n, ours, {"NumPy": by_numpy}, at_least=figures)
+
+
+def reduction(harness, n):
+    """Time a sum in blocks, of numbers whose sums are exact."""
+    x = np.random.default_rng(0).integers(0, 2, n).astype(np.float32)
+    kernel, sums = SourceModule(SUM).get_function("sum"), np.empty(1000, np.float32)
+
+    def ours():
+        kernel(In(x), Out(sums), np.int32(n), block=256, grid=sums.size)
+        return sums.sum()
+
+    figures = {Allowance("30 ms", "NumPy", 0.0, 30e-3): 1.0} if harness.engine == "cpu" else None
+    harness.compare("block reduction", n, ours, {"NumPy": x.sum}, at_least=figures)
+
+
+def steps_of(kernel, start, steps, arguments, shape):
+    """Return a program of so many steps, in which two buffers take turns."""
+    p = pk.Program()
+    u, v = p.inout("u", start.shape, start.dtype), p.temp("v", start.shape, start.dtype)
+    with p.repeat(steps // 2):
+        p.launch(kernel, u, v, *arguments, **shape)
+        p.launch(kernel, v, u, *arguments, **shape)
+    return lambda: p(u=start.copy())["u"]
+
+
+def heat(harness, steps, size=129):
+    alpha = np.float32(0.2)
+    start = np.zeros((size, size), np.float32)
+    start[1:-1, 1:-1] = np.random.default_rng(0).random((size - 2, size - 2))
+    shape = {"block": (16, 16, 1), "grid": (-(-size // 16), -(-size // 16))}
+    ours = steps_of(SourceModule(HEAT).get_function("heat"), start, steps, (size, alpha), shape)
+
+    def by_numpy():
+        plate = start.copy()
+        for _ in range(steps):
+            around = plate[1:-1, :-2] + plate[1:-1, 2:] + plate[:-2, 1:-1] + plate[2:, 1:-1]
+            plate[1:-1, 1:-1] += alpha * (around - 4 * plate[1:-1, 1:-1])
+        return plate
+
+    limit = {Allowance("0.5 s", "NumPy", 0.0, 0.5): 1.0} if harness.engine == "cpu" else None
+    harness.compare(
+        f"heat, {steps} steps", size**2, ours, {"NumPy": by_numpy}, at_least=limit, within=1e-5, rounds=3
+    )
+
+
+def life(harness, steps, size=640):
+    start = np.random.default_rng(0).integers(0, 2, (size, size)).astype(np.uint8)
+    shape = {"block": (32, 8, 1), "grid": (-(-size // 32), -(-size // 8))}
+    ours = steps_of(SourceModule(LIFE).get_function("life"), start, steps, (size,), shape)
+
+    def by_numpy():
+        board = start
+        for _ in range(steps):
+            rows = np.roll(board, 1, 0) + board + np.roll(board, -1, 0)
+            neighbours = np.roll(rows, 1, 1) + rows + np.roll(rows, -1, 1) - board
+            board = ((neighbours == 3) | ((neighbours == 2) & (board == 1))).astype(np.uint8)
+        return board
+
+    limit = {Allowance("3 s", "NumPy", 0.0, 3.0): 1.0} if harness.engine == "cpu" else None
+    harness.compare(f"life, {steps} steps", size**2, ours, {"NumPy": by_numpy}, at_least=limit, rounds=3)
 
 
 def compilation(harness):
@@ -171,7 +306,11 @@ def main():
     else:
         add(harness, "launch of 1K", 1024, {})
         add(harness, "vector add", harness.size(32 * M), {Allowance("1.5 NumPy", "NumPy", 1.5): 1.0})
+    saxpy(harness, harness.size(16 * M))
+    reduction(harness, harness.size(16 * M))
     product(harness, 128 if harness.quick else 512)
+    heat(harness, 100 if harness.quick else 1000)
+    life(harness, 50 if harness.quick else 1104)
     program(harness, harness.size(16 * M if harness.engine == "cuda" else 160_000))
     compilation(harness)
     return harness.finish()

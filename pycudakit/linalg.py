@@ -90,7 +90,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 def matrix_power(a: Any, n: int) -> Any:
     """Raise a square matrix to the (integer) power `n`, or each matrix of a stack.
 
-    The result is computed by repeated squaring with `matmul`; negative powers use NumPy's inverse.
+    The result is computed by repeated squaring with `matmul`. Negative powers need NumPy's inverse, which a
+    named engine refuses.
 
     Parameters
     ----------
@@ -121,7 +122,9 @@ def matrix_power(a: Any, n: int) -> Any:
     if array.ndim < 2 or array.shape[-1] != array.shape[-2] or power == 0:
         return call_numpy()
     if power < 0:
-        array, power = np.linalg.inv(array), -power
+        inverse = functools.partial(np.linalg.inv, array)
+        array = native_call.numpy_fallback("matrix_power", inverse, "pycudakit lacks linalg.inv")
+        power = -power
     result = power_by_squaring(array, power, matmul)
     return np.array(result) if result is array else result
 

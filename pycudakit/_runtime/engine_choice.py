@@ -6,6 +6,7 @@ A named engine is taken as it is. Under `auto`, estimated costs decide between N
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -152,7 +153,7 @@ def choice_by_estimates(
     below which NumPy is fastest.
     """
     estimates = {"numpy": numpy, "cpu": cpu, "cuda": cuda}
-    known = {name: seconds for name, seconds in estimates.items() if seconds is not None}
+    known = {name: seconds for name, seconds in estimates.items() if seconds not in (None, math.inf)}
     ordered = sorted(known, key=lambda name: (name != engine, known[name]))
     reason = "auto: " + ", ".join(f"{name} {_milliseconds(known[name])}" for name in ordered)
     if 1 <= numpy_below < float("inf"):

@@ -41,6 +41,8 @@ def test_reasons_have_the_estimates():
     assert with_gpu.reason == "auto: cuda 0.1 ms, cpu 0.4 ms, numpy 2.1 ms"
     asleep = choice_by_estimates("sort", "cpu", numpy=None, cpu=1.5, cuda=None, cuda_status=status(True))
     assert asleep.reason == "auto: cpu 1,500 ms; cuda not estimated"
+    weighted = choice_by_estimates("bincount", "cpu", **seconds, cuda=np.inf, cuda_status=status(True))
+    assert weighted.reason == "auto: cpu 0.4 ms, numpy 2.1 ms"
     below = choice_by_estimates(
         "exp", "cpu", numpy=None, cpu=1e-3, cuda=None, cuda_status=status(True), numpy_below=1234.5
     )

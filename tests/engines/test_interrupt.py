@@ -102,6 +102,7 @@ print(json.dumps(told))
     assert right
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 def test_a_handler_that_returns(engine):
     """The handler runs during the call, may make calls itself, and the call goes on."""
@@ -128,6 +129,7 @@ print(json.dumps([end - at, count, was_right, bool((result == call()).all())]))
     assert same
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 def test_a_call_of_another_thread_goes_on(engine):
     """A signal does not stop a call of another thread."""
@@ -151,6 +153,7 @@ print(json.dumps([under_way, bool((results[0] == call()).all())]))
     assert same
 
 
+@pytest.mark.thorough
 def test_an_exception_of_a_progress_function(engine):
     code = """
 from pycudakit._runtime import progress as module
@@ -171,6 +174,7 @@ print(json.dumps([message, len(told), all(done < total for done, total in told),
     assert run(engine, code) == ["seen enough", 1, True, True]
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 def test_daemon_threads_at_the_end(engine):
     """A process ends soon, and without messages, while daemon threads are in long and short calls."""

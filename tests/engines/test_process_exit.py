@@ -72,6 +72,7 @@ sys.exit(7)
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 @pytest.mark.parametrize("watched", [False, True])
 def test_exit_with_running_threads(engine, watched):

@@ -408,7 +408,7 @@ soon = pytest.mark.usefixtures("_soon")
 @pytest.mark.parametrize("way", ["engine", *thorough("profile")])
 def test_progress(engine, monkeypatch, way):
     told = []
-    call = long_call(0.7)
+    call = long_call(0.4)
     with getattr(pk, way)(progress=lambda *at: told.append(at)):
         result = call()
         pk.sqrt(np.ones(100))
@@ -440,20 +440,21 @@ def test_calls_within_a_progress_function(engine):
     def progress(done, total):
         right.append(bool((pk.add(LARGE, 1) == LARGE + 1).all()))
 
-    call = long_call(0.5)
+    call = long_call(0.3)
     with pk.engine(progress=progress):
         call()
     assert right
     assert all(right)
 
 
+@pytest.mark.thorough
 @soon
 def test_the_last_progress_may_raise(engine):
     def progress(done, total):
         if done == total:
             raise LookupError("the end")
 
-    call = long_call(0.5)
+    call = long_call(0.3)
     with pk.engine(progress=progress), pytest.raises(LookupError, match="the end"):
         call()
     assert pk.last_call().function == "evaluate"
@@ -476,7 +477,7 @@ def test_display(engine, monkeypatch, with_tqdm, stream):
         pytest.importorskip("tqdm")
     else:
         monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    call = long_call(0.5)
+    call = long_call(0.3)
     shown = stream()
     monkeypatch.setattr(sys, "stderr", shown)
     with pk.engine(progress=True):

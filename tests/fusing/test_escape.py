@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 
 
-@pytest.fixture(params=[100, 20_000])
+@pytest.fixture(params=[100, *thorough(20_000)])
 def x(request):
     return np.linspace(-3, 3, request.param)
 

@@ -50,6 +50,7 @@ print(powers(np.arange(3.0)).tolist(), cubes(np.arange(3.0)).tolist(), powers.__
 """
 
 
+@pytest.mark.thorough
 def test_pickles_of_a_scripts_own(tmp_path):
     """`pickle` uses the name, in the processes of a script; cloudpickle stores the code, for any process."""
     (tmp_path / "script.py").write_text(SCRIPT)

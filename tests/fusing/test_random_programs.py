@@ -287,6 +287,7 @@ def test_random_programs(engine, program):
     check(*program)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(programs())
 def test_random_programs_of_what_a_device_keeps(program):

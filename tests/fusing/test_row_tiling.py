@@ -269,6 +269,7 @@ print(bool((long(x) == want).all()))
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.alone
 def test_a_signal_ends_the_blocks():
     assert python(SIGNAL).split() == ["True"] * 3

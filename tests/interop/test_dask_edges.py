@@ -67,6 +67,7 @@ def test_blocks_of_nothing_and_of_unknown_sizes(engine):
         pk.sort(cut(X, 3)[cut(X, 3)[:, 0] > 0], axis=0)
 
 
+@pytest.mark.thorough
 def test_many_blocks(engine):
     """There are no warnings, and a scan adds the block totals once."""
     row = da.from_array(np.arange(3000), chunks=5)
@@ -76,6 +77,7 @@ def test_many_blocks(engine):
     same(pk.matmul(table, table), np.arange(900).reshape(30, 30) @ np.arange(900).reshape(30, 30))
 
 
+@pytest.mark.thorough
 def test_neighbours_of_many_blocks(engine):
     """Neighbouring blocks are joined early, and the number of blocks stays."""
     lazy = da.from_array(np.arange(10_000.0) ** 2, chunks=10)

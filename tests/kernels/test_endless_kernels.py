@@ -112,6 +112,7 @@ print(json.dumps([seconds, rights]))
     assert 0 < min(seconds) < 0.5
 
 
+@pytest.mark.thorough
 def test_a_kernel_goes_on_after_a_handler():
     """A kernel gives the right result after a handler that runs other kernels of the same module."""
     code = """
@@ -134,6 +135,7 @@ print(json.dumps([answers == [expected] * 3, len(handled), all(handled)]))
     assert right
 
 
+@pytest.mark.thorough
 def test_a_handler_that_sets_symbols():
     """Setting symbols would affect the running kernel, so it is an error, not a hang."""
     code = """
@@ -172,6 +174,7 @@ print(json.dumps(time.time()))
     assert time.time() - began < 30
 
 
+@pytest.mark.thorough
 def test_progress_of_a_long_kernel():
     """Progress is reported during one block."""
     code = """
@@ -186,6 +189,7 @@ print(json.dumps(len(told)))
     assert run(code) >= 2
 
 
+@pytest.mark.thorough
 def test_signals_that_others_handle():
     """Kernels run as before if the program handles all signals."""
     code = """

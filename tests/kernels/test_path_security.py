@@ -137,6 +137,7 @@ def test_a_killed_writers_file_goes(images, engine):
     assert new.exists(), "its writer may be at work"
 
 
+@pytest.mark.thorough
 def test_many_processes_at_once(engine, tmp_path):
     code = f"""
 import numpy as np, pycudakit as pk

@@ -34,6 +34,7 @@ def _release():
 # ---- Leaks ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts files in /proc")
 def test_nothing_is_left(engine):
     def count():
@@ -178,6 +179,7 @@ os.kill(os.getpid(), 9)
     assert child_ran
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="reads /proc")
 def test_many_crashes(engine):
     """Crashes leave no zombies and no descriptors. PYCUDAKIT_TEST_CRASHES=100 tests more of them."""
@@ -232,6 +234,7 @@ def test_a_helper_that_is_killed_while_it_runs(engine, times, monkeypatch):
     assert before not in processes()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_the_memory_of_a_helper_is_bounded(engine):
     """The memory of large arrays is freed."""

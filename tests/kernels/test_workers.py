@@ -144,6 +144,7 @@ print(a.tolist(), len(worker_pool._workers._all))
     assert python(code, env={"PYCUDAKIT_ISOLATE": "1"}) == "[0, 2, 4, 6, 8] 1"
 
 
+@pytest.mark.thorough
 def test_without_memfd_create(engine, monkeypatch):
     worker_pool.release()
     monkeypatch.delattr(os, "memfd_create", raising=False)

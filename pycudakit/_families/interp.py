@@ -64,6 +64,10 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     period : float, optional
         The period of `xp`; `left` and `right` are then ignored.
 
+    Returns
+    -------
+    ndarray or scalar
+
     Examples
     --------
     >>> import pycudakit as pk

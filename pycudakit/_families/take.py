@@ -63,6 +63,10 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         The treatment of an index that is out of bounds: an error, the index modulo the length, or the nearest
         valid index.
 
+    Returns
+    -------
+    ndarray or scalar
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -216,6 +220,10 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     axis : int, optional
         The axis; the array is flattened if None.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -278,6 +286,10 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     axis, out
         As for `take`.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -302,6 +314,11 @@ def flatnonzero(a: Any) -> Any:
     ----------
     a : array_like
         The elements.
+
+    Returns
+    -------
+    ndarray of int64
+        The indices of elements that are not zero.
 
     Examples
     --------
@@ -339,6 +356,11 @@ def nonzero(a: Any) -> Any:
     a : array_like
         The elements.
 
+    Returns
+    -------
+    tuple of ndarrays of int64
+        The indices of elements that are not zero, an array for each axis.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -364,6 +386,11 @@ def argwhere(a: Any) -> Any:
     ----------
     a : array_like
         The elements.
+
+    Returns
+    -------
+    ndarray of int64
+        A row of indices for each element that is not zero.
 
     Examples
     --------

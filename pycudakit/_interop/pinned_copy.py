@@ -19,6 +19,11 @@ def pinned_copy(a: ArrayLike) -> Array:
     a : array_like
         The array. The copy has its dtype, byte order included, and is C-contiguous.
 
+    Returns
+    -------
+    ndarray
+        In pinned memory.
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -78,6 +78,11 @@ if hasattr(os, "register_at_fork"):
 def engines() -> dict[str, EngineStatus]:
     """Return the status of each engine: whether it is available, or the reason why not.
 
+    Returns
+    -------
+    dict of str to EngineStatus
+        Notebooks show it as a table.
+
     Examples
     --------
     >>> import pycudakit as pk

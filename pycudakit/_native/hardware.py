@@ -42,6 +42,10 @@ _GENERATION_OF_SPEED = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 def devices() -> list[Device]:
     """Return the GPUs that the CUDA engine can use, as plain data; an empty list if there are none.
 
+    Returns
+    -------
+    list of Device
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -86,6 +90,10 @@ def link_speed(device: int = 0) -> Link:
     ----------
     device : int
         The GPU's index in `devices`.
+
+    Returns
+    -------
+    Link
 
     Raises
     ------
@@ -143,6 +151,10 @@ def memory_info() -> Memory:
     function runs, unless it is set. The budgets are set by ``PYCUDAKIT_DEVICE_MEMORY``,
     ``PYCUDAKIT_PINNED_MEMORY``, ``PYCUDAKIT_RESULT_MEMORY`` and ``PYCUDAKIT_PLAN_MEMORY``, as ``"512M"``.
 
+    Returns
+    -------
+    Memory
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -186,6 +198,11 @@ def release() -> None:
 
 def build_info() -> dict[str, dict[str, str]]:
     """Return how each available library was built, as plain text.
+
+    Returns
+    -------
+    dict
+        The build of each library, by engine.
 
     Examples
     --------

@@ -11,6 +11,10 @@ from pycudakit._native import loader
 def get_library_dir() -> str:
     """Return the folder of the libraries and of their CMake and pkg-config files.
 
+    Returns
+    -------
+    str
+
     Raises
     ------
     NoDevice
@@ -31,6 +35,10 @@ def get_library_dir() -> str:
 
 def get_include() -> str:
     """Return the folder of ``pycudakit.h``, for the compiler's ``-I``.
+
+    Returns
+    -------
+    str
 
     Raises
     ------

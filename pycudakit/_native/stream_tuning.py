@@ -31,6 +31,10 @@ def tunings() -> dict[str, Tuning]:
     The defaults were measured; `tuned` changes them for experiments. The environment variable
     ``PYCUDAKIT_STREAM_<NAME>`` sets one for a process.
 
+    Returns
+    -------
+    dict of str to Tuning
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -57,6 +61,10 @@ def tuned(**values: int) -> AbstractContextManager[None]:
     ----------
     **values : int
         Values, by the names of `tunings`.
+
+    Returns
+    -------
+    context manager
 
     Examples
     --------

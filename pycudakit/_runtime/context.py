@@ -164,6 +164,10 @@ def engine(
         Whether calls on device arrays are synchronous: they return when they are done, not when they are
         enqueued.
 
+    Returns
+    -------
+    context manager
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -92,6 +92,10 @@ _current_context = context.current_context
 def last_call() -> Call | None:
     """Return the record of the calling thread's last call: engine, reason, bytes moved, time of each stage.
 
+    Returns
+    -------
+    Call or None
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -66,6 +66,11 @@ def profile(progress: Any = None) -> AbstractContextManager[Profile]:
     progress : bool or callable, optional
         As for `engine`.
 
+    Returns
+    -------
+    context manager
+        It yields a `Profile`.
+
     Examples
     --------
     >>> import numpy as np

@@ -57,6 +57,11 @@ def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[in
     block : int or tuple of int
         The threads of a block along x, y and z.
 
+    Returns
+    -------
+    tuple of three ints
+        The blocks along x, y and z.
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -103,3 +103,11 @@ def test_type_checkers(tmp_path):
     assert len(faults) == 2, told
     assert "Literal['auto', 'cuda', 'cpu', 'numpy']" in faults[0]
     assert "meadian" in faults[1]
+
+
+def test_docstrings_have_their_sections():
+    functions = {name: getattr(pk, name) for name in pk.__all__ if inspect.isfunction(getattr(pk, name))}
+    lacking = [name for name, each in functions.items() if "\n    Returns\n    -------\n" not in each.__doc__]
+    assert lacking == ["release", "set_engine"]  # which return nothing
+    taking = [name for name, each in functions.items() if inspect.signature(each).parameters]
+    assert [name for name in taking if "\n    Parameters\n" not in functions[name].__doc__] == []

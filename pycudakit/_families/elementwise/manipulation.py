@@ -111,6 +111,11 @@ def flip(m: Any, axis: Any = None) -> Any:
     axis : int or tuple of ints, optional
         The axes; all of them if None.
 
+    Returns
+    -------
+    ndarray
+        A copy, where NumPy returns a view.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -152,6 +157,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         The number of places to shift by; for several axes, one for each or one for all.
     axis : int or tuple of ints, optional
         The axes; the flattened array is rolled if None.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------

@@ -61,6 +61,10 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
         The values to choose from; all three are broadcast together. Without them, the indices where the
         condition is nonzero are returned, as by `numpy.nonzero` (computed by NumPy on every engine).
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -150,6 +154,10 @@ def clip(
     out, where, casting, dtype
         As for `add`.
 
+    Returns
+    -------
+    ndarray or scalar
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -221,6 +229,10 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         False replaces in `x` itself, which then must be an array.
     nan, posinf, neginf : float
         The replacements; by default 0, and the largest and least numbers of the type.
+
+    Returns
+    -------
+    ndarray or scalar
 
     Examples
     --------
@@ -309,6 +321,10 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     out : ndarray, optional
         Where to put the result.
 
+    Returns
+    -------
+    ndarray or scalar
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -357,6 +373,10 @@ def sinc(x: Any) -> Any:
     x : array_like
         The argument.
 
+    Returns
+    -------
+    ndarray or scalar
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -396,6 +416,10 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         False returns `x` itself if it has that type already.
     device : {None, "cpu"}
         As for `numpy.astype`.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------

@@ -98,6 +98,11 @@ def divmod(
     where, casting, order, dtype, subok, signature, sig
         As for `numpy.divmod`.
 
+    Returns
+    -------
+    tuple of two ndarrays or scalars
+        Quotients and remainders.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -138,6 +143,11 @@ def frexp(
     where, casting, order, dtype, subok, signature, sig
         As for `numpy.frexp`.
 
+    Returns
+    -------
+    tuple of two ndarrays or scalars
+        Mantissas and exponents.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -175,6 +185,11 @@ def modf(
         Where to put the results.
     where, casting, order, dtype, subok, signature, sig
         As for `numpy.modf`.
+
+    Returns
+    -------
+    tuple of two ndarrays or scalars
+        Fractional and integral parts.
 
     Examples
     --------

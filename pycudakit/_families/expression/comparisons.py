@@ -150,6 +150,10 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     a, b, rtol, atol, equal_nan
         As for `isclose`.
 
+    Returns
+    -------
+    bool
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -180,6 +184,10 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
         The arrays to compare.
     equal_nan : bool
         Whether NaN equals NaN.
+
+    Returns
+    -------
+    bool
 
     Examples
     --------

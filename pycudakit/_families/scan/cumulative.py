@@ -233,6 +233,10 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     out : ndarray, optional
         Where to put the result.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -251,6 +255,10 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     ----------
     a, axis, dtype, out
         As for `cumsum`.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------
@@ -271,6 +279,10 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     a, axis, dtype, out
         As for `cumsum`.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -289,6 +301,10 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     ----------
     a, axis, dtype, out
         As for `cumsum`.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------
@@ -311,6 +327,10 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     dtype : dtype, optional
         The result's type; elements are cast to it first.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -329,6 +349,10 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     ----------
     a, axis, dtype, out
         As for `cummax`.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------
@@ -349,6 +373,10 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     ----------
     a, axis, dtype, out
         As for `cumsum`.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------
@@ -376,6 +404,10 @@ def cumulative_sum(
     include_initial : bool
         Whether the sum of no elements comes first.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -395,6 +427,10 @@ def cumulative_prod(
     ----------
     x, axis, dtype, out, include_initial
         As for `cumulative_sum`.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------
@@ -454,6 +490,10 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
         The axis along which differences are taken.
     prepend, append : array_like, optional
         Values before and after `a` along the axis; a scalar is broadcast to length 1 along it.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------

@@ -36,6 +36,10 @@ def isin(
     invert : bool
         Whether to return the elements that are not in `test_elements`.
 
+    Returns
+    -------
+    ndarray of bool
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -94,6 +98,11 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     ar1, ar2 : array_like
         The arrays, of any shape.
 
+    Returns
+    -------
+    ndarray
+        The distinct values, sorted.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -121,6 +130,11 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
         Whether the elements of each array are distinct.
     return_indices : bool
         Whether to also return the indices of their first occurrences in each flattened array.
+
+    Returns
+    -------
+    ndarray, or a tuple of three
+        The common values, sorted; with `return_indices`, also their indices in both arrays.
 
     Examples
     --------
@@ -165,6 +179,10 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     assume_unique : bool
         Whether the elements of each array are distinct; the result is then in the order of `ar1`.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -190,6 +208,10 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
         The arrays, of any shape.
     assume_unique : bool
         Whether the elements of each array are distinct.
+
+    Returns
+    -------
+    ndarray
 
     Examples
     --------
@@ -223,6 +245,11 @@ def unique_values(x: Any) -> Any:
     ----------
     x : array_like
         The elements.
+
+    Returns
+    -------
+    ndarray
+        The distinct values, sorted.
 
     Examples
     --------

@@ -103,6 +103,11 @@ def sort(
     descending : bool, optional
         Whether to sort in descending order, as in NumPy 2.5; NaN still sorts last.
 
+    Returns
+    -------
+    ndarray
+        A sorted copy.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -174,6 +179,11 @@ def argsort(
     descending : bool, optional
         Whether to sort in descending order, as in NumPy 2.5; NaN still sorts last.
 
+    Returns
+    -------
+    ndarray of int64
+        The indices that sort the array.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -217,6 +227,11 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
         The keys, all of one shape.
     axis : int
         The axis to sort along.
+
+    Returns
+    -------
+    ndarray of int64
+        The indices that sort by the keys.
 
     Examples
     --------
@@ -274,6 +289,10 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     kind, order
         As for NumPy.
 
+    Returns
+    -------
+    ndarray
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -307,6 +326,11 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
         The axis to partition along; None flattens the array.
     kind, order
         As for NumPy.
+
+    Returns
+    -------
+    ndarray of int64
+        Indices that partition the array.
 
     Examples
     --------
@@ -345,6 +369,10 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
         Whether to insert before or after equal elements.
     sorter : array_like of ints, optional
         The indices that sort `a`.
+
+    Returns
+    -------
+    ndarray of int64, or an int64
 
     Examples
     --------

@@ -49,6 +49,11 @@ def unique(
     sorted : bool
         Ignored by the engines, which always sort.
 
+    Returns
+    -------
+    ndarray, or a tuple
+        The distinct values, sorted; then indices, inverse and counts, as far as they are asked for.
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -298,6 +298,8 @@ class Fused(Generic[P, R]):
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
+        if trace.analysis is not None and trace.buffers.scope.listener is not None:
+            trace.buffers.scope.listener.mark_not_replayable()
         try:
             result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
             del args, kwargs

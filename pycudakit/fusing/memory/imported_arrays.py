@@ -7,7 +7,7 @@ copied to the host.
 
 from __future__ import annotations
 
-import sys
+import weakref
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -34,8 +34,22 @@ from pycudakit.fusing.memory.buffers import BufferTable
 _ALIGNMENT = 256  # bytes: shadow allocations have the alignment of their device buffers
 _LARGE = 1 << 20  # bytes: a new allocation of this size can take as long as the rest of a call
 
+
+class _FreeShadow:
+    """A shadow allocation that a call has returned, and that is free once no array of it is left.
+
+    The views of an allocation end at an array that is made for one call, over a memoryview of the memory. So
+    the memory is free when that array is gone.
+    """
+
+    def __init__(self, shadow: Array) -> None:
+        self.memory: Any = shadow.base
+        self.size = shadow.size
+        self.in_use = weakref.ref(shadow)
+
+
 # Large shadow allocations whose pages were never touched, for reuse by later calls.
-_free_shadows: deque[Array] = deque(maxlen=8)
+_free_shadows: deque[_FreeShadow] = deque(maxlen=8)
 hardware.on_release.append(_free_shadows.clear)
 
 
@@ -117,7 +131,7 @@ class ImportedArrays:
             buffer = self._imported.pop()
             buffer.return_to_owner()
             if buffer.was_never_registered and buffer.owner.nbytes > _LARGE:
-                _free_shadows.append(buffer.owner)
+                _free_shadows.append(_FreeShadow(buffer.owner))
 
     def _import(self, arrays: Sequence[DeviceView]) -> None:
         for group, low, high in _overlapping_groups(arrays):
@@ -139,13 +153,13 @@ def _allocate_shadow(size: int) -> Array:
     """Return a shadow allocation of `size` bytes, a free one if possible."""
     for _ in range(len(_free_shadows) if size > _LARGE else 0):
         try:
-            shadow = _free_shadows.popleft()
+            free = _free_shadows.popleft()
         except IndexError:  # another thread took it
             break
-        if shadow.size == size and sys.getrefcount(shadow) == 2:  # `shadow`, and the argument of this call
-            return shadow
-        _free_shadows.append(shadow)
-    return np.empty(size, np.uint8)
+        if free.size == size and free.in_use() is None:
+            return np.frombuffer(free.memory, np.uint8)
+        _free_shadows.append(free)
+    return np.frombuffer(np.empty(size, np.uint8).data, np.uint8)
 
 
 def _shadow_view(memory: Array, array: DeviceView, low: int) -> Array:

@@ -385,6 +385,7 @@ class Fused(Generic[P, R]):
             trace.buffers.scope.peak_resident_bytes,
             None if call is None else call.seconds,
             {} if call is None else {row.function: row.seconds or 0.0 for row in call.rest},
+            () if trace.analysis is None else trace.analysis.described(),
         )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:

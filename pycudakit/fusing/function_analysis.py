@@ -10,6 +10,7 @@ An analysis holds for the kinds of arguments, globals and attributes that it has
 
 from __future__ import annotations
 
+import linecache
 import os
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -111,6 +112,16 @@ class Analysis:
     def is_pure(self) -> bool:
         """Whether there is no risky instruction."""
         return not (self.risks or self.unanalysed)
+
+    def described(self) -> tuple[str, ...]:
+        """Return a text for each line with a risky instruction, or one that says why there is no analysis."""
+        if self.unanalysed:
+            return (f"each line: the function is not analysed, since {self.unanalysed}",)
+        by_line = {(risk.file, risk.line): risk.reason for risk in reversed(self.risks)}
+        return tuple(
+            f"line {line} of {os.path.basename(file)}, `{linecache.getline(file, line).strip()}`: {reason}"
+            for (file, line), reason in sorted(by_line.items())
+        )
 
     def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType) -> bool:
         """Return True if a risky instruction may come before the next operation.

@@ -167,3 +167,14 @@ def test_an_analysis_holds_for_calls_of_its_kind_only():
     thing.u = [1, 2]
     assert not analysis.holds_for((np.ones(3), thing), {})
     assert not analysis.holds_for((np.ones(3), 2), {})
+
+
+def test_explain_tells_what_keeps_a_function_from_fusing():
+    thing = Thing()
+    with pk.engine("cpu"):
+        risky = pk.fuse(stores_by_attribute).explain(np.ones(20_000), thing)
+        pure = pk.fuse(pure_arithmetic).explain(np.ones(20_000))
+    (text,) = risky.risks
+    assert "`thing.u[1:-1] *= 2`" in text
+    assert f"computed before {text}" in str(risky)
+    assert pure.risks == ()

@@ -82,6 +82,9 @@ class Explained:
         The time of the whole call, including what `explain` adds to it.
     rest : dict
         The seconds that were not spent in passes of an engine: "NumPy" and "Python and other libraries".
+    risks : tuple of str
+        The lines that may reach memory past the trace, and why: what is pending on memory that other code can
+        reach is computed before them.
     """
 
     name: str
@@ -93,6 +96,7 @@ class Explained:
     device_bytes: int = 0
     seconds: float | None = None
     rest: dict[str, float] = field(default_factory=dict)
+    risks: tuple[str, ...] = ()
 
     def __reduce__(self) -> Any:
         """Pickle the fields, under a name that stays when modules move."""
@@ -117,6 +121,8 @@ class Explained:
             yield f"     together: {self.seconds * 1e3:.3g} ms"
         for one_break in self.breaks:
             yield f"  break: {one_break}"
+        for risk in self.risks:
+            yield f"  computed before {risk}"
 
     def svg(self) -> str:
         """Return an SVG drawing: passes from top to bottom, and arrows for the arrays between them."""

@@ -176,6 +176,7 @@ class SourceModule:
 
         Examples
         --------
+        >>> import pycudakit as pk
         >>> source = "__global__ void twice(float *x) { x[threadIdx.x] *= 2; }"
         >>> print(pk.SourceModule(source).report())
         twice: a loop over threads; vectorised: the loops over threads

@@ -22,7 +22,7 @@ from pycudakit.fusing.memory.pytree import (
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import MAX_OUTPUTS
 from pycudakit.fusing.trace.trace import Trace
-from pycudakit.fusing.traced_body import TracedGenerator
+from pycudakit.fusing.traced_generator import TracedGenerator
 
 
 class ArgumentMap:
@@ -79,7 +79,7 @@ class ArgumentMap:
             return self._originals_of_copies[id(value)]
         if type(value) is Tracer:
             return self._array_to_caller(value)
-        return value._generator if type(value) is TracedGenerator else value  # noqa: SLF001
+        return value.generator if type(value) is TracedGenerator else value
 
     def iterator_to_caller(self, value: Any) -> Any:
         """Wrap a built-in iterator so that it yields arrays for tracers; return other values unchanged."""

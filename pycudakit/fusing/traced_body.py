@@ -13,23 +13,25 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from pycudakit import errors
 from pycudakit._runtime import context
-from pycudakit.fusing.device_impls.random_choice import DRAWING
+from pycudakit.fusing.called_names import called_names
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, names, reducing
+from pycudakit.fusing.other_packages import is_own, needs_arrays, with_arrays
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.current_trace import current_trace
 from pycudakit.fusing.trace.out_argument import accepts_result
 from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.traced_generator import TracedGenerator, default_rng_of
 
 _PACKAGE = __name__.partition(".")[0]
 _LINALG = f"{_PACKAGE}.linalg"
@@ -123,91 +125,92 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     return result if out is None else out
 
 
-# Methods of pycudakit generators that return new arrays.
-_NAMES = """beta binomial chisquare exponential gamma geometric integers lognormal normal poisson random
-standard_exponential standard_gamma standard_normal uniform"""
-_DRAWS = frozenset(_NAMES.split())
-
-
-class TracedGenerator:
-    """A random generator whose draws are recorded into the trace."""
-
-    def __init__(self, generator: Any) -> None:
-        self._generator = generator
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> type:
-        """The generator's class, for `isinstance`."""
-        return type(self._generator)
-
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute; methods are wrapped to record their calls."""
-        member = getattr(self._generator, name)
-        if not isinstance(member, (MethodType, BuiltinFunctionType)):
-            return member
-
-        def draw(*arguments: Any, **keywords: Any) -> Any:
-            trace = current_trace()
-            if trace is None:
-                return member(*arguments, **keywords)
-            is_from_package = _is_from_package(type(self._generator).__module__)
-            if is_from_package and name in DRAWING and trace.buffers.scope.is_open:
-                result = DRAWING[name](trace, self._generator, *arguments, **keywords)
-                if result is not NotImplemented:
-                    return result
-            if is_from_package and name in _DRAWS:
-                result = trace.on_device(member, arguments, keywords, num_device_args=0)
-            else:
-                may_write = name == "shuffle" or "out" in keywords
-                result = trace.on_host(member, arguments, keywords, may_write)
-            return result if keywords.get("out") is None else keywords["out"]
-
-        return draw
-
-
-def generator(value: Any) -> Any:
-    """Return a generator whose draws are recorded into the trace."""
-    return TracedGenerator(value)
-
-
-def _default_rng(make: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(make)
-    def default_rng(*arguments: Any, **keywords: Any) -> Any:
-        rng = make(*arguments, **keywords)
-        return rng if current_trace() is None else TracedGenerator(rng)
-
-    return default_rng
-
-
 # ---- Names ------------------------------------------------------------------------------------------
+
+
+class _TypeOfTypes(type):
+    """The metaclass of `TracedType`, as which calls and checks of instances are those of `type`."""
+
+    def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
+        kind = type(*arguments, **keywords)
+        if len(arguments) == 1 and not keywords:
+            if kind in (Tracer, TracedGenerator):
+                return arguments[0].__class__
+            if kind is _TypeOfTypes or arguments[0] is type:
+                return TracedType
+        return kind
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, type)
+
+    def __subclasscheck__(cls, subclass: Any) -> bool:
+        return issubclass(subclass, type)
+
+
+class TracedType(type, metaclass=_TypeOfTypes):
+    """The built-in `type` as the body of a fused function sees it: a tracer's type is that of its array."""
+
+
+class Scope:
+    """How the names in the code of one function are resolved.
+
+    Parameters
+    ----------
+    function
+        The function.
+    """
+
+    def __init__(self, function: Any) -> None:
+        code = function.__code__
+        self.reduces = names(code, "reduce")
+        self.called = called_names(code)
+        self.package = (function.__module__ or "").partition(".")[0]
+        self._modules: dict[ModuleType, ModuleType] = {}
+
+    def module(self, module: ModuleType) -> ModuleType:
+        """Return a module as the function sees it."""
+        found = self._modules.get(module)
+        if found is None:
+            found = self._modules[module] = TracedModule(module, self)
+        return found
+
+    def resolve(self, value: Any, is_called: bool) -> Any:
+        """Return the object that replaces a global, or a module's attribute, in the function.
+
+        A function of the user's is replaced only where it is just called, so that comparisons work elsewhere.
+        """
+        new = resolve_name(value, self)
+        if new is not value or not is_called:
+            return new
+        if needs_arrays(value, self.package):
+            return with_arrays(value)
+        is_function = type(value) is FunctionType and is_own(value, self.package)
+        return traced_function(value) if is_function else value
+
+
+@functools.lru_cache(1024)
+def traced_function(function: FunctionType) -> Any:
+    """Return a function that the body of a fused function calls, with replaced names."""
+    body = TracedBody(function)
+    return body if body.is_rebound else function
 
 
 class TracedModule(ModuleType):
     """A module as the body of a fused function sees it."""
 
-    def __init__(self, module: ModuleType, reduces: bool) -> None:
+    def __init__(self, module: ModuleType, scope: Scope) -> None:
         super().__init__(module.__name__, module.__doc__)
         object.__setattr__(self, "_module", module)
-        object.__setattr__(self, "_reduces", reduces)
+        object.__setattr__(self, "_scope", scope)
 
     def __getattribute__(self, name: str) -> Any:
         """Return the traced version of an attribute, without caching it."""
-        module, reduces = (object.__getattribute__(self, own) for own in ("_module", "_reduces"))
-        return resolve_name(getattr(module, name), reduces)
+        module, scope = (object.__getattribute__(self, own) for own in ("_module", "_scope"))
+        return scope.resolve(getattr(module, name), name in scope.called.attributes)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set the attribute of the module itself."""
         setattr(object.__getattribute__(self, "_module"), name, value)
-
-
-@functools.cache
-def _namespace(module: ModuleType, reduces: bool) -> ModuleType:
-    name = module.__name__
-    return (
-        TracedModule(module, reduces)
-        if name in ("numpy", "numpy.random") or _is_from_package(name)
-        else module
-    )
 
 
 def _is_from_package(name: str) -> bool:
@@ -218,16 +221,16 @@ def _user_kernels() -> Any:
     return importlib.import_module("pycudakit.fusing.numpy_api.user_kernels")  # few functions need it
 
 
-def resolve_name(value: Any, reduces: bool = False) -> Any:
+def resolve_name(value: Any, scope: Scope) -> Any:
     """Return the object that replaces a global, or a module's attribute, in the body of a fused function.
 
     A ufunc is replaced only if the body calls `reduce`, so that identity checks work elsewhere.
     """
     kind = type(value)
     if kind is np.ufunc:
-        return reducing(value) if reduces else value
+        return reducing(value) if scope.reduces else value
     if kind is ModuleType:
-        return _namespace(value, reduces)
+        return scope.module(value)
     if kind is FunctionType:
         numpy_function = getattr(value, "numpy_function", None)  # which pycudakit lacks
         if numpy_function is not None:
@@ -237,8 +240,10 @@ def resolve_name(value: Any, reduces: bool = False) -> Any:
             if value.__name__ == "evaluate":
                 return evaluate
             if value.__name__ == "default_rng":
-                return _default_rng(value)
+                return default_rng_of(value)
             return traced_library_function(value)
+    if kind is np.random.Generator:
+        return TracedGenerator(value)
     if kind is np.ndarray:  # a global that is also an argument: the body sees the argument's tracer
         trace = current_trace()
         buffer = None if trace is None else trace.buffers.buffer_of(value)
@@ -248,27 +253,39 @@ def resolve_name(value: Any, reduces: bool = False) -> Any:
         is_transfer = value.__name__ in _TRANSFERS and _is_from_package(value.__module__)
         return _user_kernels().transfer(value) if is_transfer else value
     if kind.__name__ in _OF_KERNELS and _is_from_package(kind.__module__):
-        return _user_kernels().TracedKernel(value, resolve_name)
+        return _user_kernels().TracedKernel(value, lambda each: resolve_name(each, scope))
     create = REPLACEMENTS_BY_ID.get(id(value))
     if create is not None:
         return create
     if value is np.random.default_rng:
-        return _default_rng(value)
+        return default_rng_of(value)
     return value
+
+
+_BUILT_IN = {"bytearray": bytearray, "memoryview": memoryview}
 
 
 class _Globals(dict[str, Any]):
     """A view of a function's globals that replaces `np`, `pk` and similar names."""
 
-    def __init__(self, real: dict[str, Any], reduces: bool) -> None:
+    def __init__(self, real: dict[str, Any], scope: Scope) -> None:
         # Python itself reads dunder names without `__getitem__`, for imports and warnings.
         super().__init__({name: value for name, value in real.items() if name.startswith("__")})
         self.setdefault("__builtins__", __builtins__)
         self._real = real
-        self._reduces = reduces
+        self._scope = scope
 
     def __getitem__(self, name: str) -> Any:
-        return resolve_name(self._real[name], self._reduces)
+        is_called = name in self._scope.called.global_names
+        try:
+            value = self._real[name]
+        except KeyError:
+            if name == "type":
+                return TracedType
+            if not is_called or name not in _BUILT_IN:
+                raise
+            value = _BUILT_IN[name]
+        return self._scope.resolve(value, is_called)
 
     def __contains__(self, name: object) -> bool:
         return name in self._real
@@ -296,19 +313,29 @@ class TracedBody:
 
     def __init__(self, function: Any) -> None:
         self._function = function
+        self._read_code()
+
+    def _read_code(self) -> None:
+        """Analyse the function's code, which may be replaced later."""
+        function = self._function
+        self._code = getattr(function, "__code__", None)
         # Any other callable, or one that needs its real globals, runs unchanged: correct, with more graph
         # breaks.
         self.is_rebound = type(function) is FunctionType and not _needs_real_globals(function.__code__)
-        self._reduces = self.is_rebound and names(function.__code__, "reduce")
-        self._globals = _Globals(function.__globals__, self._reduces) if self.is_rebound else {}
+        self._scope = Scope(function) if self.is_rebound else None
+        self._globals = {} if self._scope is None else _Globals(function.__globals__, self._scope)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the function's current code with the replaced names."""
         function = self._function
-        if not self.is_rebound:
+        if getattr(function, "__code__", None) is not self._code:
+            self._read_code()
+        scope = self._scope
+        if scope is None:
             return function(*arguments, **keywords)
         cells = function.__closure__ or ()
-        own = tuple([_cell(cell, self._reduces) for cell in cells])
+        free_variables = function.__code__.co_freevars
+        own = tuple([_cell(name, cell, scope) for name, cell in zip(free_variables, cells, strict=True)])
         rebound = [
             (cell, copy, copy.cell_contents)
             for cell, copy in zip(cells, own, strict=True)
@@ -327,10 +354,10 @@ class TracedBody:
                     cell.cell_contents = copy.cell_contents
 
 
-def _cell(cell: CellType, reduces: bool) -> CellType:
+def _cell(name: str, cell: CellType, scope: Scope) -> CellType:
     try:
         value = cell.cell_contents
     except ValueError:  # an empty cell
         return cell
-    bound_value = resolve_name(value, reduces)
+    bound_value = scope.resolve(value, name in scope.called.free_variables)
     return cell if bound_value is value else CellType(bound_value)

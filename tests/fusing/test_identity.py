@@ -2,6 +2,7 @@
 
 import collections.abc
 import functools
+import importlib
 import warnings
 
 import numpy as np
@@ -321,3 +322,158 @@ def test_the_search_for_tracers_ends_with_the_last(engine, x):
     assert type(holder.result) is np.ndarray
     np.testing.assert_array_equal(holder.result, x * 2)
     assert Node.reads == 0
+
+
+# ---- Types, and functions of others ------------------------------------------------------------------
+
+
+def is_array(value):
+    return type(value) is np.ndarray
+
+
+def named(value, others):
+    return [type(each).__name__ for each in (value, *others)]
+
+
+def types(x):
+    def inner(value):
+        return type(value)
+
+    number = x.max()
+    return [
+        *(type(x) is np.ndarray, type(x + 1) is np.ndarray, type(number) is np.float64),
+        *(type(type) is type, isinstance(np.ndarray, type), isinstance(x, type), issubclass(type(int), type)),
+        *(
+            inner(x) is np.ndarray,
+            [type(each) for each in (x, number, None, "")] == [np.ndarray, np.float64, type(None), str],
+        ),
+        *(is_array(x), is_array(x[1:]), is_array(number), named(x, others=[number, (x,)])),
+    ]
+
+
+def conversions(x):
+    y = x + 1
+    return [
+        *(np.asarray(x) is x, np.asanyarray(y) is y, np.ascontiguousarray(x) is x, np.require(x) is x),
+        *(
+            np.array(x, copy=False) is x,
+            np.asarray(x, float) is x,
+            np.asarray(x, "f4") is x,
+            np.array(x) is x,
+        ),
+        *(np.asarray(x[::2]), np.ascontiguousarray(x[::2]), np.asarray(x.max()), np.asarray(x, "f4")),
+        *(np.asfortranarray(x.reshape(2, -1)).strides, np.array(x.reshape(2, -1).T, order="C").strides),
+    ]
+
+
+def through_memory(x):
+    y = np.asarray(x)
+    total = y.sum()
+    memoryview(y)[0] = 7
+    part = np.frombuffer(x[:3])
+    return total, x.sum(), y[:2] * 2, part, bytes(memoryview(x[:2])), len(bytearray(y))
+
+
+KEPT = []
+
+
+def keeps(value):
+    KEPT.append(value)
+    return value
+
+
+def is_kept(x):
+    y = x * 2
+    same = keeps(y)
+    y += 1
+    return same is y, KEPT.pop()[:3]
+
+
+@pytest.mark.parametrize("function", [types, conversions, through_memory, is_kept])
+def test_types(engine, x, function):
+    check(function, x)
+
+
+def test_a_replaced_code(engine, x):
+    def body(x):
+        return np.zeros(3) + 1, x * 2
+
+    def other(x):
+        return type(x) is np.ndarray, x.sum()
+
+    fused = pk.fuse(body)
+    fused(x)
+    body.__code__ = other.__code__
+    for _ in range(2):
+        assert_same(fused(x), other(x))
+
+
+GENERATOR = np.random.default_rng(3)
+
+
+def restart():
+    GENERATOR.bit_generator.state = np.random.default_rng(3).bit_generator.state
+    np.random.seed(3)  # noqa: NPY002
+
+
+def fills(x):
+    GENERATOR.random(out=x)
+    return x
+
+
+def shuffles(x):
+    rows, more = x.reshape(100, -1) + 1, x.reshape(10, -1) * 2
+    GENERATOR.shuffle(rows, axis=1)
+    GENERATOR.shuffle(rows)
+    np.random.shuffle(more)  # noqa: NPY002
+    return rows, more, GENERATOR.permutation(x)
+
+
+def seeds(x):
+    k = np.abs(x[:3] * 100).astype(int)
+    return np.random.default_rng(k).random(3), np.random.Generator(np.random.PCG64(k)).random(3)
+
+
+@pytest.mark.parametrize("function", [fills, shuffles, seeds])
+def test_generators_that_are_no_arguments(engine, x, function):
+    restart()
+    want = function(x.copy())
+    restart()
+    got = pk.fuse(function)(x.copy())
+    assert_same(got, want)
+
+
+@pytest.mark.parametrize("name", ["label", "interpolated", "cut", "listed", "of_generators"])
+def test_other_packages_get_arrays(engine, x, name):
+    scipy = pytest.importorskip("scipy")
+    pandas = pytest.importorskip("pandas") if name == "cut" else None
+    importlib.import_module("scipy.ndimage")
+    interpolate = importlib.import_module("scipy.interpolate").RegularGridInterpolator
+
+    def label(x):
+        regions, count = scipy.ndimage.label(np.sin(x * 20) > 0)
+        return regions * 2, count, x.sum()
+
+    def interpolated(x):
+        return interpolate((x,), x * x)(np.asarray(x[3:9, None]))
+
+    def cut(x):
+        return np.asarray(pandas.cut(x[:100], 3).codes) + 1
+
+    def listed(x):
+        parts = [x, x * 2]
+        smooth = scipy.ndimage.gaussian_filter1d(parts, 2)
+        return smooth * x, parts[0] is x, parts[1] + 1
+
+    def of_generators(x):
+        draws = scipy.stats.norm.rvs(size=x.size, random_state=0)
+        return draws * x
+
+    importlib.import_module("scipy.stats")
+    check(locals()[name], x)
+
+
+def test_calls_of_other_packages_are_breaks(engine, x):
+    ndimage = pytest.importorskip("scipy.ndimage")
+    plan = pk.fuse(lambda x: ndimage.label(x > 0)[1] * x).explain(x)
+    assert [one.what for one in plan.breaks] == ["scipy.label()"]

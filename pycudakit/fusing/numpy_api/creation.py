@@ -90,6 +90,7 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
     return make
 
 
+_OF_ARRAYS = np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.require
 _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     np.zeros: _zeros,
     np.ones: _ones,
@@ -97,7 +98,7 @@ _REPLACEMENTS: dict[Any, Callable[..., Any]] = {
     np.full: _full,
     np.take: _take,
     np.lexsort: _lexsort,
-    **{function: replacement_for(function) for function in (np.array, np.asarray, np.asanyarray)},
+    **{function: replacement_for(function) for function in _OF_ARRAYS},
     **{getattr(np, name): accepting_sequences(getattr(np, name)) for name in SEQUENCE_FUNCTIONS.split()},
     **{
         function: _by_numpy(function)

@@ -18,7 +18,7 @@ from pycudakit._native.dtypes import CODES
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
 from pycudakit.fusing.trace.trace import Trace
-from pycudakit.fusing.trace.views_and_creation import as_c_ordered, empty
+from pycudakit.fusing.trace.views_and_creation import as_c_ordered, empty, layout_stub
 
 # Functions of one array, which may be given as a list of arrays.
 SEQUENCE_FUNCTIONS = """all amax amin any argmax argmin argsort average count_nonzero cumprod cumsum max mean
@@ -83,26 +83,18 @@ def _parts(trace: Trace, values: Any, dtype: Any = None) -> list[Any] | None:
 
 
 def replacement_for(function: Any) -> Callable[..., Any]:
-    """Return a replacement for `np.array`, `asarray` or `asanyarray` that takes lists of tracers.
-
-    `np.array` copies a tracer. `asarray` of a tracer returns a NumPy array: it is the way to get one.
-    """
-    copies = function is np.array
+    """Return a replacement for `np.array`, `asarray` or its kin that takes tracers and lists of them."""
 
     @functools.wraps(function)
     def make(*arguments: Any, **keywords: Any) -> Any:
+        if arguments and type(arguments[0]) is Tracer and trace_if_tracing() is not None:
+            result = _array_of(function, *arguments, **keywords)
+            if result is not None:
+                return result
+            arguments = _value_of(arguments[0]), *arguments[1:]
         trace = _trace_of_sequence(arguments)
         dtype = keywords.get("dtype", arguments[1] if len(arguments) == 2 else None)
         is_plain = len(arguments) <= 2 and keywords.keys() <= {"dtype"} and _is_taken(dtype)
-        if (
-            copies
-            and is_plain
-            and arguments
-            and type(arguments[0]) is Tracer
-            and trace_if_tracing() is not None
-        ):
-            tracer = arguments[0]
-            return np.copy(tracer if dtype is None else tracer.astype(dtype, copy=False))
         if trace is not None and is_plain:
             result = trace.run_handler(_one_array, trace, arguments[0], dtype)
             if result is not None:
@@ -110,6 +102,35 @@ def replacement_for(function: Any) -> Callable[..., Any]:
         return function(*arguments, **keywords)
 
     return make
+
+
+_ORDERS = {np.ascontiguousarray: "C", np.asfortranarray: "F"}
+_ONLY_OF_DTYPE = (*_ORDERS, np.require)
+
+
+def _array_of(
+    function: Any, a: Tracer, dtype: Any = None, order: Any = None, copy: Any = ..., **keywords: Any
+) -> Any:
+    """Return what `np.array` or one of its kin makes of a tracer; None if that is left to NumPy."""
+    is_forced = copy is True or (copy is ... and function is np.array)
+    if function in _ONLY_OF_DTYPE and (order is not None or copy is not ...):
+        return None
+    order = _ORDERS.get(function, order)
+    if keywords or not _is_taken(dtype) or order not in (None, "K", "C", "F"):
+        return None
+    if function in _ORDERS and not a.ndim:  # NumPy adds an axis
+        return None
+    converted = a if dtype is None else a.astype(dtype, copy=False)
+    if order in ("C", "F") and not layout_stub(converted).flags[order]:
+        converted = converted.copy(order=order)
+    elif is_forced or converted.is_scalar:
+        converted = np.copy(converted)
+    return None if copy is False and converted is not a else converted
+
+
+def _value_of(tracer: Tracer) -> Any:
+    """Return the array or number of a tracer, which code outside of the trace may keep."""
+    return tracer.owning_trace.resolved(tracer) if tracer.is_scalar else tracer.__array__()
 
 
 def _is_taken(dtype: Any) -> bool:

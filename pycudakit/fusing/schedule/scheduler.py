@@ -153,7 +153,27 @@ class Scheduler:
             return self.to_host(tracer)
         self.costs.concretization()
         self.note_graph_break(operation)
+        self._store_reduced(tracer.node)
         return self.to_host(tracer)
+
+    def _store_reduced(self, node: Node) -> None:
+        """Compute live values that a value's reductions continue from those of an earlier look.
+
+        In `while x.max() > 1: x = f(x)`, a reduction would compute all turns up to there again.
+        """
+        if node.array is not None or not self.reductions:
+            return
+        live = {id(tracer.node): tracer for tracer in self.deferred()}
+        for each in list(node.ancestors()):
+            operand = None if each.reduction is None else each.reduction.operand
+            if operand is None or operand.array is not None:
+                continue
+            chain = [before for before in operand.ancestors() if before.array is None]
+            if any(before.recomputations for before in chain if before is not operand):
+                self.compute([live[id(before)] for before in chain if id(before) in live])
+            else:
+                for before in chain[1:]:
+                    before.recomputations += 1
 
     def note_graph_break(self, operation: str, instead: str = "") -> None:
         """Record a graph break at the caller's line; raise under `strict`."""

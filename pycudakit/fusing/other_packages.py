@@ -1,0 +1,147 @@
+"""Calls of other packages' functions in the body of a fused function: they get arrays, a graph break.
+
+Such a function may look at the type of its arguments, be compiled, or keep what it gets. So tracers in its
+arguments are replaced by their arrays for the call, and count as escaped from then on.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+
+from pycudakit.fusing.memory.pytree import tree_map_in_place
+from pycudakit.fusing.memory.tracer import Tracer
+from pycudakit.fusing.schedule.scheduler import iter_tracers
+from pycudakit.fusing.trace.current_trace import trace_if_tracing
+from pycudakit.fusing.trace.trace import Trace
+from pycudakit.fusing.traced_generator import TracedGenerator
+
+# Modules of Python's library whose functions take tracers as they take arrays.
+_NAMES = """abc bisect builtins cmath collections contextlib contextvars copy dataclasses enum functools gc
+heapq inspect itertools logging math operator queue random sys threading time types typing unittest warnings
+weakref"""
+_TAKE_TRACERS = frozenset((*_NAMES.split(), "numpy", __name__.partition(".")[0]))
+# Functions of the modules above that read memory, or take arrays of seeds.
+_NAMES = "MT19937 PCG64 PCG64DXSM Philox RandomState SFC64 SeedSequence"
+_FUNCTIONS = (bytearray, memoryview, np.frombuffer, *(getattr(np.random, name) for name in _NAMES.split()))
+_NEED_ARRAYS = {id(function) for function in _FUNCTIONS}
+
+
+def needs_arrays(function: Any, package: str) -> bool:
+    """Return True if a function that code of `package` calls is compiled, or of another package."""
+    if id(function) in _NEED_ARRAYS or isinstance(getattr(function, "__self__", None), np.random.RandomState):
+        return True
+    if type(function) is MethodType:
+        return needs_arrays(function.__func__, package)
+    is_function = isinstance(function, (type, FunctionType, BuiltinFunctionType)) or _is_compiled(function)
+    module = getattr(function, "__module__", None) if is_function else type(function).__module__
+    if module is None:  # a method of a compiled class
+        module = type(getattr(function, "__self__", None)).__module__
+    top = str(module).partition(".")[0]
+    if top.lstrip("_") in _TAKE_TRACERS:  # `_operator` is the compiled part of `operator`
+        return False
+    return _is_compiled(function) if top == package else _is_installed(top)
+
+
+def _is_compiled(function: Any) -> bool:
+    """Return True for a built-in function, or one of Cython."""
+    return type(function).__name__ in ("builtin_function_or_method", "cython_function_or_method")
+
+
+def is_own(function: Any, package: str) -> bool:
+    """Return True if a function is of `package`, or of the user's other modules."""
+    top = (function.__module__ or "").partition(".")[0]
+    return top == package or not (top in _TAKE_TRACERS or _is_installed(top))
+
+
+@functools.cache
+def _is_installed(top: str) -> bool:
+    """Return True for a package of Python's library, or one that is installed beside the user's code."""
+    if top in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(top), "__file__", None) or ""
+    return any(part in ("site-packages", "dist-packages") for part in file.split(os.sep))
+
+
+@functools.lru_cache(1024)
+def with_arrays(function: Any) -> Callable[..., Any]:
+    """Return a function that calls another with arrays in place of tracers."""
+
+    def call(*arguments: Any, **keywords: Any) -> Any:
+        trace = trace_if_tracing()
+        if trace is None or not (_is_traced(arguments) or _is_traced(keywords)):
+            return function(*arguments, **keywords)
+        trace.note_graph_break(f"{_name_of(function)}()", "do that outside of the function")
+        return _call_with_arrays(trace, function, arguments, keywords)
+
+    return call
+
+
+def _name_of(function: Any) -> str:
+    """Return a function's name with its package."""
+    module, name = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
+    package = (module or "builtins").partition(".")[0]
+    return f"{name or type(function).__name__}" if package == "builtins" else f"{package}.{name}"
+
+
+def _call_with_arrays(
+    trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
+    tracers: dict[int, tuple[Any, Any]] = {}  # with their arrays, by the ids of these
+
+    def value_of(leaf: Any) -> Any:
+        if type(leaf) is TracedGenerator:
+            value = leaf.generator
+        elif type(leaf) is Tracer:
+            value = _escaped(trace, leaf)
+        else:
+            return leaf
+        tracers[id(value)] = leaf, value
+        return value
+
+    def tracer_of(leaf: Any) -> Any:
+        return tracers[id(leaf)][0] if id(leaf) in tracers else leaf
+
+    given = arguments, keywords
+    new_arguments, new_keywords = tree_map_in_place((arguments, dict(keywords)), value_of, _is_never)
+    try:
+        result = function(*new_arguments, **new_keywords)
+    finally:  # the body's own lists and dicts have tracers again
+        tree_map_in_place(given, tracer_of, _is_never)
+    wrapped = trace.wrap(tree_map_in_place(result, tracer_of, _is_never))
+    for tracer in iter_tracers(wrapped):  # the function may have kept the array
+        if not tracer.is_scalar:
+            trace.mark_escaped(tracer)
+    return wrapped
+
+
+def _escaped(trace: Trace, tracer: Tracer) -> Any:
+    """Return the array or number of a tracer, for code that may write to the array and keep it."""
+    if not tracer.is_scalar:
+        trace.mark_escaped(tracer)
+        buffer = tracer.node.buffer
+        assert buffer is not None  # noqa: S101
+        trace.before_write(buffer)
+    return trace.resolved(tracer)
+
+
+def _is_traced(value: Any) -> bool:
+    """Return True if nested tuples, lists and dicts contain a tracer or a traced generator."""
+    kind = type(value)
+    if kind in (Tracer, TracedGenerator):
+        return True
+    if kind is dict:
+        value = value.values()
+    elif kind is not list and not issubclass(kind, tuple):
+        return False
+    return any(map(_is_traced, value))
+
+
+def _is_never(_: Any) -> bool:
+    return False

@@ -281,6 +281,21 @@ def by_len(x, thing):
     return old, len(thing)
 
 
+class Convertible:
+    def __init__(self, x):
+        self.x = x
+
+    def __array__(self, dtype=None, copy=None):
+        self.x[:] = 8
+        return np.ones(self.x.shape)
+
+
+def by_a_conversion(x, thing):
+    old = x * 2
+    new = old + thing
+    return old, new
+
+
 def by_a_sort_key(x, thing):
     old = x * 2
     sorted([1, 2], key=lambda _: thing.__setattr__("y", thing.x.fill(9)) or 0)
@@ -307,6 +322,7 @@ def with_x(make):
         (by_a_call, with_x(lambda x: lambda: x.fill(3))),
         (by_a_callable, with_x(lambda x: [Callable(x)])),
         (by_a_getattr, with_x(Descriptor)),
+        (by_a_conversion, with_x(Convertible)),
         *[
             (body, with_x(Operand))
             for body in (
@@ -392,6 +408,14 @@ def of_a_temporary(x):
     return total, old, t
 
 
+def of_a_matrix_of_a_temporary(x):
+    t = x[::-1] + 1
+    y = np.asmatrix(t)
+    total = t.sum()
+    y[0, :] = 0
+    return total, t
+
+
 ESCAPES = [
     *[
         escaped(leave)
@@ -406,7 +430,16 @@ ESCAPES = [
             lambda x: np.asarray(x).reshape(100, -1),
         )
     ],
-    *(by_flat, by_memoryview, by_data, by_strides, by_nditer, by_masked_array, of_a_temporary),
+    *(
+        by_flat,
+        by_memoryview,
+        by_data,
+        by_strides,
+        by_nditer,
+        by_masked_array,
+        of_a_temporary,
+        of_a_matrix_of_a_temporary,
+    ),
 ]
 
 

@@ -65,6 +65,7 @@ class Program:
         self.arrays = ["x", "y"]  # names of arrays that the trace sees
         self.left: list[str] = []  # names of arrays that have left it
         self.buffers: list[str] = []
+        self.fields: list[str] = []  # views as records
         self.dtype = self.random.choice(DTYPES)
         self.layout = self.random.randrange(6)
         self._block(1, self.random.randrange(4, 16))
@@ -213,7 +214,17 @@ class Program:
         self._say(depth, f"{name} = " + self.random.choice([f"{a}.flat", f"memoryview(np.asarray({a}))"]))
         self.buffers.append(name)
 
+    def leave_records(self, depth: int) -> None:
+        if depth > 1:
+            return
+        name, a = self._new(), self._array()
+        self._say(depth, f"{name} = np.ascontiguousarray({a}).view([('p', {a}.dtype)])")
+        self.fields.append(name)
+
     def use_left(self, depth: int) -> None:
+        if self.fields and depth == 1:
+            b, n = self.random.choice(self.fields), self.random.randrange(5)
+            self._say(depth, self.random.choice([f"{b}['p'][{n}] = 4", f"seen.append(int({b}['p'][{n}]))"]))
         if self.left:
             b, n = self.random.choice(self.left), self.random.randrange(5)
             self._say(
@@ -301,7 +312,7 @@ _STATEMENTS = [
     *[Program.update] * 5,
     *[Program.write_past] * 4,
     *[Program.read_past] * 3,
-    *(Program.view, Program.leave, Program.leave, Program.leave_buffer),
+    *(Program.view, Program.leave, Program.leave, Program.leave_buffer, Program.leave_records),
     *[Program.use_left] * 3,
     *(Program.keep, Program.use_kept, Program.loop, Program.branch, Program.attempt, Program.stop),
     *[Program.help] * 2,

@@ -41,6 +41,7 @@ MAX_SNAPSHOT_BYTES = (
     32 << 10
 )  # bytes: smaller arrays that are not arguments are copied when they are recorded
 
+_OWN_TYPES = frozenset({np.ndarray, bool, int, float, complex, str, bytes, type(None)})
 _EXACT_NAMES = """absolute add divide equal greater greater_equal less less_equal logical_and logical_not
 logical_or maximum minimum multiply negative not_equal sqrt square subtract"""
 _EXACT = frozenset(_EXACT_NAMES.split())
@@ -189,6 +190,9 @@ class ElementwiseTrace(TiledScheduler):
 
     def leaf_of(self, value: Any) -> tuple[Node | None, bool]:
         """Return a node of an array or scalar (None: unsupported), and whether to read it immediately."""
+        parts = value if type(value) in (list, tuple) else (value,)
+        if not all(type(part) in _OWN_TYPES or isinstance(part, np.generic) for part in parts):
+            self.flush()  # reading it may run other code
         argument = as_argument(value)
         if argument is None:
             return None, False

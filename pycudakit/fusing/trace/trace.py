@@ -256,9 +256,27 @@ class Trace(IndexingTrace):
         result = function(*values[0], **values[1])
         self.add_numpy_seconds(began, before)
         wrapped = self.wrap(result)
+        if not self.has_stopped_deferring:
+            self._mark_escaped_with(wrapped, (arguments, keywords))
         if self.passes is not None:
             self._record_host_call(function, (arguments, keywords), wrapped, before)
         return wrapped
+
+    def _mark_escaped_with(self, result: Any, given: Any) -> None:
+        """Mark the buffers of given tracers as escaped if a result, no tracer, may be a view of them."""
+        kind: Any = type(result)
+        if kind is Tracer or kind in _WITHOUT_MEMORY:
+            return
+        if kind in (tuple, list):
+            for part in result:
+                self._mark_escaped_with(part, given)
+            return
+        for tracer in iter_tracers(given):
+            buffer = tracer.node.buffer
+            if buffer is None or buffer.has_escaped:
+                continue
+            if not isinstance(result, np.ndarray) or result.dtype.hasobject or buffer.overlaps(result):
+                self.mark_escaped(tracer)
 
     def on_device(
         self,
@@ -391,6 +409,9 @@ def _is_integer_number(value: Any) -> bool:
     if type(value) is Tracer:
         return value.is_scalar and value.node.dtype.kind in "iu"
     return isinstance(value, (int, np.integer))
+
+
+_WITHOUT_MEMORY = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 
 def _out_or_result(result: Any, keywords: Mapping[str, Any]) -> Any:

@@ -64,7 +64,13 @@ class Random:
                 self.loops += 1
                 name = f"i{self.loops}"
                 body = self.statements((*names, name), reads=reads, most=2)
-                statement = ("for", name, self.random.randint(1, 4), body)
+                kind = self.random.choice(["for", "strided"])
+                statement = (
+                    kind,
+                    name,
+                    self.random.choice([1, 3, 70, "n"]) if kind == "strided" else 3,
+                    body,
+                )
             self.depth -= 1
             return statement
         return ("assign", self.random.choice("abc"), values)
@@ -147,6 +153,11 @@ def _statement(one) -> Iterator[str]:
         yield f"atomicAdd(&bins[{_text(parts[0])} & {BINS - 1}], {_text(parts[1])});"
     elif kind == "assign":
         yield f"{parts[0]} = {_text(parts[1])};"
+    elif kind == "strided":
+        name, count, body = parts
+        yield f"for (int {name} = t; {name} < {count}; {name} += blockDim.x * blockDim.y) {{"
+        yield from ("    " + line for each in body for line in _statement(each))
+        yield "}"
     elif kind == "for":
         name, count, body = parts
         yield f"for (int {name} = 0; {name} < {count}; ++{name}) {{"
@@ -221,6 +232,11 @@ class _Thread:
                 self.memory["bins"][at] = _wrapped(self.memory["bins"][at] + self.value(parts[1]))
             elif kind == "assign":
                 self.names[parts[0]] = self.value(parts[1])
+            elif kind == "strided":
+                name, count, body = parts
+                for i in range(self.t, self.names["n"] if count == "n" else count, self.width):
+                    self.names[name] = i
+                    yield from self.run(body)
             elif kind == "for":
                 name, count, body = parts
                 for i in range(self.names["n"] if count == "n" else count):

@@ -123,6 +123,22 @@ KERNELS = {
             __syncthreads();
             target[t] = pair.x + pair.y;
         }""",
+    "loops by the size of the block or the grid": """
+        __global__ void k(const int *x, int *out, int n) {
+            __shared__ int s[300];
+            int t = threadIdx.x, width = blockDim.x, sum = 0, last = -1;
+            for (int i = t; i < 300; i += width) s[i] = x[i % 256];
+            __syncthreads();
+            for (int i = blockIdx.x * width + t; i < n; i += width * gridDim.x) {
+                if (s[i % 300] & 1) sum += i; else for (int j = 0; j < 3; ++j) sum -= j;
+                last = i;
+            }
+            for (unsigned long i = t; i < 5; i += blockDim.x) sum ^= (int)i << 20;
+            __syncthreads();
+            const int step = blockDim.x;  // the index of a thread that has ended would wrap in the last round
+            for (int i = 0x7fffffff - 2 * step + t; i < 0x7fffffff - step + 1; i += step) sum += 1 << 10;
+            out[blockIdx.x * width + t] = sum + 7 * last;
+        }""",
     "atomics": """
         __global__ void k(const int *x, int *out, int n) {
             __shared__ int bins[8];

@@ -21,6 +21,10 @@ _DECLARED = re.compile(
     r"(?P<rest>[\s*&]+(?:(?:const|__restrict__|__restrict)\b[\s*&]*)*[A-Za-z_]\w*\s*(?:[=;,\[({].*)?)",
     re.DOTALL,
 )
+_COUNTER = re.compile(
+    r"\s*(?P<type>(?:(?:unsigned|long|int|size_t)\s+)+)(?P<name>[A-Za-z_]\w*)\s*=(?P<first>[^,]*)", re.DOTALL
+)
+_LEAVES = re.compile(r"\b(?:break|continue|return|__shared__)\b")
 _DECLARATOR = re.compile(
     r"\s*(?P<pointer>(?:\*\s*(?:(?:const|__restrict__|__restrict)\b\s*)*)*)(?P<reference>&{0,2})\s*"
     r"(?P<name>[A-Za-z_]\w*)\s*(?:(?P<other>[\[({].*)|=\s*(?P<value>.*))?",
@@ -60,6 +64,21 @@ class Local:
         return not self.is_uniform and not self.is_recomputed and bool(self.uses - {self.region})
 
 
+@dataclass(frozen=True, slots=True)
+class StridedLoop:
+    """A loop that each thread runs from an index of its own, by a step of the size of the block.
+
+    Threads that take turns in each round read elements that follow each other.
+    """
+
+    type: str
+    name: str
+    first: tuple[int, int]
+    condition: tuple[int, int]
+    step: tuple[int, int]
+    body: Statement
+
+
 class KernelLocals(KernelDefinition):
     """The statements of a kernel in regions between barriers, and its locals."""
 
@@ -69,17 +88,18 @@ class KernelLocals(KernelDefinition):
         self.assigned: dict[int, str] = {}  # uniform locals that statements assign, by where these begin
         self.regions = 0
         self.region_of: dict[int, int] = {}
+        self.strided: dict[int, StridedLoop] = {}  # by where they begin
         self.returns = [
             self.begin + one.start() for one in re.finditer(r"\breturn\b", self.plain[self.begin : self.end])
         ]
         self.scan(self.statements, (self.begin, self.end), in_loop=False)
         self._find_uniform()
-        # Again, now that uniform assignments end regions.
+        self._find_recomputed()
+        # Again, now that uniform assignments and strided loops end regions.
         self.regions = 0
         self.region_of.clear()
         self.scan(self.statements, (self.begin, self.end), in_loop=False, again=True)
         self._find_uses()
-        self._find_recomputed()
 
     def _region_at(self, at: int) -> int:
         return max((region for begin, region in self.region_of.items() if begin <= at), default=0)
@@ -96,6 +116,10 @@ class KernelLocals(KernelDefinition):
                 self._scan_control(statement, in_loop=in_loop, again=again)
             elif statement.begin in self.assigned:
                 self.regions += 1
+            elif again and (loop := self._strided_loop(statement)) is not None:
+                self.strided[statement.begin] = loop
+                self.region_of[statement.begin] = self.regions + 1
+                self.regions += 2
             else:
                 self.region_of[statement.begin] = self.regions
                 if statement.kind == "label":
@@ -222,7 +246,9 @@ class KernelLocals(KernelDefinition):
                 local.is_uniform = True
                 if local.value is not None:
                     todo.append((local.value, origin))
-                todo += [(each, origin) for each in self._assignments(local)]
+                assigned = list(self._assignments(local))
+                local.is_const = local.is_const or not assigned
+                todo += [(each, origin) for each in assigned]
             if (begin, end) not in sizes:
                 self._check_uniform(begin, end, origin)
 
@@ -345,16 +371,50 @@ class KernelLocals(KernelDefinition):
         for local in self.locals:
             if local.is_uniform or local.value is None or local.fault not in (None, "is auto"):
                 continue
-            text = self.plain[slice(*local.value)]
-            if _UNIFORM_TEXT.fullmatch(text) is None or _has_side_effect(text):
-                continue
-            names = list(NAME.finditer(self.plain, *local.value))
             changing = re.finditer(rf"(?<![\w.])(?<!->){local.name}\b", self.plain[local.at : local.scope[1]])
-            local.is_recomputed = all(
-                self._is_of_thread(one.group(), one.start(), one.end()) for one in names
-            ) and not any(
+            local.is_recomputed = self._is_expression_of_thread(*local.value) and not any(
                 self._changes(local.at + one.start(), local.at + one.end()) for one in changing if one.start()
             )
+
+    def _strided_loop(self, statement: Statement) -> StridedLoop | None:
+        if statement.kind != "for":
+            return None
+        body = statement.children[0]
+        parts = list(split_at(self.plain, *statement.header, ";"))
+        if len(parts) != 3 or _LEAVES.search(self.plain, body.begin, body.end):
+            return None
+        declared = _COUNTER.fullmatch(self.plain, *parts[0])
+        if declared is None:
+            return None
+        name = declared["name"]
+        condition = re.compile(rf"\s*{name}\s*<(?!<)(.*)", re.DOTALL).fullmatch(self.plain, *parts[1])
+        step = re.compile(rf"\s*{name}\s*\+=(.*)", re.DOTALL).fullmatch(self.plain, *parts[2])
+        if condition is None or step is None or "blockDim" not in self._with_values(*step.span(1)):
+            return None
+        spans = [declared.span("first"), condition.span(1), step.span(1)]
+        if not all(self._is_expression_of_thread(*span) for span in spans):
+            return None
+        uses = re.compile(rf"(?<![\w.])(?<!->){name}\b").finditer(self.plain, body.begin, body.end)
+        if any(self._changes(use.start(), use.end()) for use in uses):
+            return None
+        return StridedLoop(declared["type"].strip(), name, spans[0], parts[1], spans[2], body)
+
+    def _with_values(self, begin: int, end: int) -> str:
+        """Return an expression, and the values of the locals that it names."""
+        locals_of = [self._visible(one.group(), one.start()) for one in NAME.finditer(self.plain, begin, end)]
+        values = [
+            self._with_values(*one.value) for one in locals_of if one is not None and one.value is not None
+        ]
+        return " ".join([self.plain[begin:end], *values])
+
+    def _is_expression_of_thread(self, begin: int, end: int) -> bool:
+        text = self.plain[begin:end]
+        if _UNIFORM_TEXT.fullmatch(text) is None or _has_side_effect(text):
+            return False
+        return all(
+            self._is_of_thread(one.group(), one.start(), one.end())
+            for one in NAME.finditer(self.plain, begin, end)
+        )
 
     def _is_of_thread(self, name: str, at: int, end: int) -> bool:
         """Return True if an expression with the name has the same value in all regions."""

@@ -117,7 +117,7 @@ class _Loops(KernelLocals):
                 statement.kind == "simple" and "__shared__" in self.plain[statement.begin : statement.end]
             )
             is_uniform = shared or statement.begin in self.assigned or self._is_uniform_declaration(statement)
-            if not self._has_barrier(statement) and not is_uniform:
+            if not self._has_barrier(statement) and not is_uniform and statement.begin not in self.strided:
                 for local in self._declared_by(statement) if statement.kind == "simple" else ():
                     if local.is_uniform:
                         yield self._line(statement.begin) + self._once_declaration(local)
@@ -132,7 +132,9 @@ class _Loops(KernelLocals):
                 continue
             yield from self._region_text(region)
             region = []
-            if statement.begin in self.assigned:
+            if statement.begin in self.strided:
+                yield from self._strided_text(statement)
+            elif statement.begin in self.assigned:
                 yield self._once_text(statement.begin, statement.end)
             elif not self._is_barrier(statement):
                 yield from self._control_text(statement)
@@ -191,8 +193,44 @@ class _Loops(KernelLocals):
             if local in declared and local.lives_across:
                 yield f"pk_slots<{local.type}> pk_slots_{local.name};"
         yield f"{self._line(statements[0].begin)}PK_EACH_THREAD {{"
+        yield from self._prologue(begin, names, declared)
+        yield "{"
+        has_return = False
+        for statement in region:
+            if statement.kind == "directive":
+                yield self.text_of_source[statement.begin : statement.end]
+                continue
+            has_return = has_return or any(statement.begin <= at < statement.end for at in self.returns)
+            yield self._line(statement.begin) + self._thread_text(statement, number)
+        yield "}"
+        if has_return:
+            yield f"pk_next_{number}:;"
+        yield "}"
+
+    def _strided_text(self, statement: Statement) -> Iterator[str]:
+        """Yield a loop in whose rounds the threads take turns."""
+        loop = self.strided[statement.begin]
+        first, condition, step = (
+            self.text_of_source[slice(*each)] for each in (loop.first, loop.condition, loop.step)
+        )
+        value = f"({loop.type})({first}) + ({loop.type})pk_round * ({loop.type})({step})"
+        yield "{"
+        yield "unsigned char pk_ended[PK_MAX_THREADS] = {};"
+        yield "for (uint64_t pk_round = 0, pk_left = 1; pk_left != 0; ++pk_round) {"
+        yield f"pk_left = 0;{self._line(statement.begin)}PK_EACH_THREAD {{"
+        yield "if (pk_ended[pk_thread]) continue;"
+        yield from self._prologue(statement.begin, self._names_in(statement.begin, statement.end), [])
+        yield f"{{ const {loop.type} {loop.name} = {value};"
+        yield f"if (!({condition})) {{ pk_ended[pk_thread] = 1; continue; }}"
+        yield f"pk_left = 1;{self._line(loop.body.begin)}"
+        yield self._thread_text(loop.body, 0)
+        yield "} } } }"
+
+    def _prologue(self, begin: int, names: set[str], declared: list[Local]) -> Iterator[str]:
+        """Yield what gives the names of locals their meaning in a region that begins there."""
         if self.has_done:
             yield "if (pk_done[pk_thread]) continue;"
+        names = set(names)
         for local in reversed(self.locals):
             if local.is_recomputed and local.name in names and local not in declared:
                 names |= self._names_in(*(local.value or (0, 0)))
@@ -206,18 +244,6 @@ class _Loops(KernelLocals):
             elif local.lives_across:
                 const = "const " if local.is_const else ""
                 yield f"{const}auto &{local.name} = pk_slots_{local.name}[pk_thread];"
-        yield "{"
-        has_return = False
-        for statement in region:
-            if statement.kind == "directive":
-                yield self.text_of_source[statement.begin : statement.end]
-                continue
-            has_return = has_return or any(statement.begin <= at < statement.end for at in self.returns)
-            yield self._line(statement.begin) + self._thread_text(statement, number)
-        yield "}"
-        if has_return:
-            yield f"pk_next_{number}:;"
-        yield "}"
 
     def _thread_text(self, statement: Statement, number: int) -> str:
         declared = [one for one in self.locals if statement.begin <= one.at < statement.end]

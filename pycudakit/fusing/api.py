@@ -328,6 +328,7 @@ class Fused(Generic[P, R]):
         finally:
             trace.has_stopped_deferring = True
             trace.forget_tracers()
+            trace.memmaps.clear()
         return result
 
     def _analysis_of(self, args: Any, kwargs: Any) -> Analysis | None:

@@ -65,6 +65,8 @@ class ArgumentMap:
             )
             tracer = self._trace.argument_tracers[id(array)] = self._trace.tracer_for(array)
             self._tracers_of_arrays[id(value)] = tracer, value
+            if type(value) is np.memmap:
+                self._trace.memmaps[id(tracer)] = value
         return self._tracers_of_arrays[id(value)][0]
 
     def to_caller(self, value: Any) -> Any:
@@ -95,6 +97,11 @@ class ArgumentMap:
         if tracer.is_scalar:
             return self._numbers.setdefault(id(tracer), array[()])
         first = self._first_tracers.setdefault(id(array), id(tracer))
+        memmap = self._trace.memmap_of(tracer)
+        if memmap is not None:
+            view = array.view(np.memmap)
+            view.__array_finalize__(memmap)  # which knows the file
+            return view
         return array if first == id(tracer) else array.view()  # equal slices may share an array
 
     def compute_on_device(self, tracers: Iterable[Tracer], imported: ImportedArrays) -> None:

@@ -477,3 +477,37 @@ def test_calls_of_other_packages_are_breaks(engine, x):
     ndimage = pytest.importorskip("scipy.ndimage")
     plan = pk.fuse(lambda x: ndimage.label(x > 0)[1] * x).explain(x)
     assert [one.what for one in plan.breaks] == ["scipy.label()"]
+
+
+def test_memmaps_are_memmaps(engine, x, tmp_path):
+    def body(m):
+        part = m[1:]
+        plain = np.asarray(m)
+        part += 1
+        m.flush()
+        types = [type(each) for each in (m, part, plain, m + 1, m.sum(axis=0), m[:, None].T)]
+        names = (
+            m.filename,
+            m.mode,
+            part.offset,
+            isinstance(part, np.memmap),
+            np.asanyarray(m) is m,
+            plain is m,
+        )
+        return m, part, plain, m * 2, types, names
+
+    outcomes = []
+    for name, function in (("ours", pk.fuse(body)), ("numpys", body)):
+        path = tmp_path / name
+        x.tofile(path)
+        given = np.memmap(path, dtype=x.dtype, mode="r+")
+        result = function(given)
+        assert result[0] is given
+        np.testing.assert_array_equal(np.fromfile(path), np.append(x[:1], x[1:] + 1))
+        assert result[5][0] == given.filename
+        outcomes.append((*result[1:5], result[5][1:], result[1].filename == given.filename, result[1].mode))
+    assert_same(*outcomes)
+    part = pk.fuse(lambda m: m[2:])(given)
+    part[0] = 5
+    part.flush()
+    assert np.fromfile(path)[2] == 5

@@ -70,8 +70,10 @@ class Tracer(LazyArray):
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """`ndarray`, or the type of a NumPy scalar, for `isinstance`."""
-        return self.dtype.type if self.is_scalar else np.ndarray
+        """`ndarray`, `memmap`, or the type of a NumPy scalar, for `isinstance`."""
+        if self.is_scalar:
+            return self.dtype.type
+        return np.ndarray if self.owning_trace.memmap_of(self) is None else np.memmap
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -289,6 +291,9 @@ class Tracer(LazyArray):
     def __getattr__(self, name: str) -> Any:
         """Compute, and return any other attribute of `ndarray`."""
         kind = self.__class__
+        if kind is np.memmap and name in ("filename", "flush", "mode", "offset"):
+            self.owning_trace.to_host(self)
+            return getattr(self.owning_trace.memmap_of(self), name)
         if name.startswith("__") or not hasattr(kind, name):
             raise AttributeError(f"'numpy.{kind.__name__}' object has no attribute '{name}'")
         return self.owning_trace.attribute(self, name)

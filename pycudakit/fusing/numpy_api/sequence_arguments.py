@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import CODES
+from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
 from pycudakit.fusing.trace.trace import Trace
@@ -120,6 +121,9 @@ def _array_of(
         return None
     if function in _ORDERS and not a.ndim:  # NumPy adds an axis
         return None
+    if function not in (np.asanyarray, np.require) and a.owning_trace.memmap_of(a) is not None:
+        array = a.owning_trace.in_caller_memory(a)
+        a = Tracer(a.owning_trace, leaf(array.view(), a.node.buffer))  # an ndarray of the same memory
     converted = a if dtype is None else a.astype(dtype, copy=False)
     if order in ("C", "F") and not layout_stub(converted).flags[order]:
         converted = converted.copy(order=order)

@@ -72,6 +72,7 @@ class Scheduler:
         # the body has ended and its results are computed.
         self.has_stopped_deferring = False
         self.argument_tracers: dict[int, Tracer] = {}  # by the id of the argument's array
+        self.memmaps: dict[int, np.memmap[Any, Any]] = {}  # among the arguments, by the id of their tracers
         self._numpy_seconds = 0.0  # in what was handed to NumPy
         self._last_numpy_seconds: float | None = None  # of the last call that was handed to NumPy
         self._fell_back_at: float | None = None  # since then, NumPy runs the body
@@ -96,6 +97,10 @@ class Scheduler:
         if not self.has_stopped_deferring:
             array, buffer = self.buffers.latest(array, self.buffers.buffer_for(array))
         return Tracer(self, leaf(array, buffer))
+
+    def memmap_of(self, tracer: Tracer) -> np.memmap[Any, Any] | None:
+        """Return the argument that a tracer's array is a view of, if it is a memmap."""
+        return self.memmaps.get(id(tracer.owner)) if self.memmaps else None
 
     def wrap(self, result: Any) -> Any:
         """Replace the arrays in the result of a called function by tracers."""

@@ -8,20 +8,43 @@ import pytest
 import pycudakit as pk
 
 PACKAGE = Path(pk.__file__).parent
-SOURCES = Path(__file__).parents[2] / "csrc"
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = ROOT / "csrc"
+PAGES = [path for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))] if path.is_file()]
 PRIVATE = re.compile(
     r"stand.?in|put_off|homeward|left_behind|harmless|\blent\b|\blend(s|ing)?\b|come_home|at_home|is_there"
     r"|lies? there|the kit\b|\bkit's|written down|stands? in (a )?line|nobody|somebody|is played"
     r"|answers first|takes more care",
     re.IGNORECASE,
 )
+# In pages for users, also the words for transfers, places and nouns that English has for them.
+OF_PAGES = re.compile(
+    PRIVATE.pattern
+    + r"|everybody|where (it|they) lies?\b|\b(goes|go|went|comes?|came) (up|down) (to|from|with|once|and)\b"
+    r"|\band (its|their) kin\b|\bas ever\b|\btells? (of|how|what|who|where)\b"
+    r"|\b(of|but|than) what\b|\bwhat (is|are|was|has|it|they|the)\b|\bwho\b",
+    re.IGNORECASE,
+)
 ALLOWED: set[str] = set()  # whole lines, stripped, where a word is meant as it is
 
 
-def private_words(text):
+def private_words(text, words=PRIVATE):
     """Return the lines of a text that have a private word, with their numbers."""
     lines = enumerate(text.splitlines(), 1)
-    return [f"{n}: {line}" for n, line in lines if PRIVATE.search(line) and line.strip() not in ALLOWED]
+    return [f"{n}: {line}" for n, line in lines if words.search(line) and line.strip() not in ALLOWED]
+
+
+def words_of_a_page(text):
+    """Return the private words in a page, whose programs and code are left out but counted as lines."""
+    text = re.sub(
+        r"^```.*?^```$", lambda code: "\n" * code[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE
+    )
+    return private_words(re.sub(r"`[^`\n]*`", "code", text), OF_PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_no_private_word_in_pages(page):
+    assert words_of_a_page(page.read_text(encoding="utf-8")) == []
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, SOURCES], ids=["pycudakit", "csrc"])
@@ -48,3 +71,19 @@ def test_private_words_are_found(line):
 )
 def test_ordinary_words_are_not(line):
     assert private_words(line) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nobody waits",
+        "the array goes up once",
+        "who knows",
+        "of what comes back",
+        "`sum` and its kin",
+        "the kit's own",
+    ],
+)
+def test_words_of_pages_are_found(line):
+    assert words_of_a_page(f"ordinary\n\n{line}\n") == [f"3: {re.sub('`.*`', 'code', line)}"]
+    assert words_of_a_page(f"ordinary\n\n```text\n{line}\n```\n") == []

@@ -81,7 +81,7 @@ TRIED = [
     ),
     (
         "no more memory, processes, descriptors, locked memory or bytes of files; a full disk; small stacks",
-        "right answers, or an error in one line of what needs more; right answers when there is more",
+        "right answers, or an error in one line that names the need; right answers when there is more",
         ["engines/test_resource_limits.py"],
     ),
     (

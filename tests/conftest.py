@@ -88,7 +88,7 @@ def pytest_cmdline_main(config):
         return
     processes = config.hook.pytest_xdist_auto_num_workers(config=config)
     if "cuda" in ENGINES:  # a process and those that it starts take some 4 GiB of the GPU
-        processes = min(processes, *(device.memory // 2**32 for device in pk.devices()))
+        processes = min([processes, *(device.memory // 2**32 for device in pk.devices())])
     if processes > 1:
         option.numprocesses, option.tx = processes, ["popen"] * processes
         option.dist = "worksteal"  # tests of one module stay together, and share what they compile
@@ -102,6 +102,10 @@ def pytest_collection_modifyitems(config, items):
         if left_out:
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if not item.get_closest_marker("thorough")]
+    if "cuda" in ENGINES and "PYTEST_XDIST_WORKER" in os.environ:
+        for item in items:
+            if item.get_closest_marker("alone"):
+                item.add_marker(pytest.mark.skip(reason="needs the GPU for itself: run pytest -m alone"))
     if "cpu" not in ENGINES:
         for item in items:
             if item.get_closest_marker("cpu"):

@@ -164,6 +164,23 @@ def test_loops_and_fibers_agree(name, block, n, monkeypatch):
     assert loops[1].any() or n == 3
 
 
+@pytest.mark.parametrize("n", [-70_000, -5, 0, 32_767, 32_768, 70_000, 2**31 - 1])
+def test_products_of_indices_that_overflow(n, monkeypatch):
+    source = """
+    __global__ void k(const int *x, int *out, int n, unsigned m) {
+        __shared__ int s[64];
+        const int t = threadIdx.x, row = blockIdx.x * n + t;
+        const long long wide = row * n;
+        s[t] = x[(row * n + t) & 255] + (wide < 0 ? 3 : wide % 7);
+        __syncthreads();
+        out[(unsigned)(blockIdx.x * 64 + t) % 256] = s[63 - t] + (int)(m * threadIdx.x % 11);
+    }"""
+    x = RNG.integers(-50, 50, 256).astype(np.int32)
+    arguments = [x, np.zeros(256, np.int32), np.int32(n), np.uint32(n % 2**32)]
+    loops, fibers = both_ways(source, arguments, monkeypatch, block=64, grid=(3, 1))
+    np.testing.assert_array_equal(loops[1], fibers[1])
+
+
 HEAD = "__shared__ int s[64]; const int t = threadIdx.x; int v = x[t];\n"
 
 

@@ -219,6 +219,17 @@ enum { PK_MAX_THREADS = 1024 };
                 if (threadIdx.x = uint32_t(pk_x), false) {                       \
                 } else
 
+// A launch is small if products of its integers and of the indices of its threads do not overflow, by which
+// the compiler knows that the elements `x[row * width + column]` of threads that follow each other do so,
+// too.
+enum { PK_SMALL = 32767, PK_SMALL_GRID = 2048 };
+template <class T>
+static inline bool pk_is_small(const T &) {
+    return true;
+}
+static inline bool pk_is_small(int value) { return value >= 0 && value <= PK_SMALL; }
+static inline bool pk_is_small(unsigned int value) { return value <= PK_SMALL; }
+
 // A local that lives across a barrier: an element for each thread.
 template <class T>
 struct pk_slots {
@@ -274,6 +285,32 @@ struct pk_entry<kernel> {
         One(P... values) { kernel(values...); }
     };
 
+    // The loops of a block, compiled for small launches and for others.
+    template <auto block_loops>
+    static void split(dim3 size, P... values) {
+        const bool has_small_grid =
+            gridDim.x <= PK_SMALL_GRID && gridDim.y <= PK_SMALL_GRID && gridDim.z <= PK_SMALL_GRID;
+        if (has_small_grid && (pk_is_small(values) && ...)) {
+            split_small<block_loops>(size, values...);
+        } else {
+            split_any<block_loops>(size, values...);
+        }
+    }
+    template <auto block_loops>
+    __attribute__((flatten, noinline)) static void split_small(dim3 size, P... values) {
+        (PK_ASSUME(pk_is_small(values)), ...);
+        const uint3 block = {blockIdx.x, blockIdx.y, blockIdx.z};
+        PK_ASSUME(block.x < PK_SMALL_GRID);
+        PK_ASSUME(block.y < PK_SMALL_GRID);
+        PK_ASSUME(block.z < PK_SMALL_GRID);
+        PK_ASSUME(size.y <= PK_MAX_THREADS);
+        block_loops(size, values...);
+    }
+    template <auto block_loops>
+    __attribute__((flatten, noinline)) static void split_any(dim3 size, P... values) {
+        block_loops(size, values...);
+    }
+
     template <auto block_loops>
     static void blocks(pk_context *context, void *const *arguments, int64_t first, int64_t blocks) {
         pk_enter(context, __builtin_frame_address(0));
@@ -319,6 +356,6 @@ struct pk_entry<kernel> {
     }
     template <void (*block_loops)(dim3, P...)>
     static constexpr pk_image_kernel pk_splits(const char *symbol) {
-        return {symbol, count, bytes, 1, blocks<block_loops>, thread};
+        return {symbol, count, bytes, 1, blocks<(&split<block_loops>)>, thread};
     }
 };

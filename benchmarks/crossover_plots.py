@@ -16,6 +16,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 TIMES, PAGE = DOCS / "measured.md", DOCS / "which-calls-pay.md"
 FUSED_TIMES = DOCS / "fusing_measurements.md"
 BEGIN, END = "<!-- Written by benchmarks/crossover.py. -->\n", "<!-- Up to here. -->\n"
+PLOTS_IN_A_ROW = 3
 COLOURS = {"NumPy": "#888888", "cpu": "#1f77b4", "cuda": "#2ca02c"}
 TITLES = {
     "elementwise": "Elementwise functions",
@@ -131,11 +132,14 @@ def _row(family, name, lines):
 
 
 def _draw(family, calls, dots, modelled, folder):
-    """Draw a family's calls side by side."""
+    """Draw a family's calls, three in a row, so that the plots of all families have one size."""
+    rows = math.ceil(len(calls) / PLOTS_IN_A_ROW)
     figure, axes = plt.subplots(
-        1, len(calls), figsize=(3.6 * len(calls), 3.1), layout="constrained", squeeze=False
+        rows, PLOTS_IN_A_ROW, figsize=(3.6 * PLOTS_IN_A_ROW, 3.1 * rows), layout="constrained"
     )
-    for axis, (name, lines) in zip(axes[0], calls.items(), strict=True):
+    for axis in axes.flat[len(calls) :]:
+        axis.set_visible(False)
+    for axis, (name, lines) in zip(axes.flat, calls.items(), strict=False):
         for engine, colour in COLOURS.items():
             times = sorted(lines.get(engine, {}).items())
             if times:
@@ -150,8 +154,8 @@ def _draw(family, calls, dots, modelled, folder):
             axis.axvline(where, color=COLOURS["cuda"], linestyle=":", linewidth=1)
         axis.set(xscale="log", yscale="log", title=name, xlabel="elements", ylabel="ms")
         axis.grid(alpha=0.3)
-    axes[0][0].legend(fontsize=7)
-    figure.savefig(folder / f"{family}.svg", metadata={"Date": None})
+    axes.flat[0].legend(fontsize=9)
+    figure.savefig(folder / f"{family}.svg", metadata={"Date": None}, facecolor="white")
     plt.close(figure)
 
 

@@ -126,6 +126,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.Error as error:
         print(f"pycudakit: {error}", file=sys.stderr)
         return 2 if isinstance(error, errors.InvalidArgument) else 1
+    except FileNotFoundError as error:  # of the call
+        print(f"pycudakit: {error}", file=sys.stderr)
+        return 2
     except OSError as error:  # writing to stdout or a file failed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):  # `pycudakit info | head`

@@ -83,7 +83,7 @@ def test_files_and_checks_of_them(source, tmp_path, capsys):
     assert "pip install" in capsys.readouterr().out
     assert wrap(*command, "--check") == 0
     assert "is what pycudakit wrap writes" in capsys.readouterr().out
-    assert wrap(*command) == 1
+    assert wrap(*command) == 2
     assert "exists, and is not empty: name another by --to, or give --force" in capsys.readouterr().err
     (to / "boxes" / "__init__.py").write_text("")
     (to / "README.md").unlink()
@@ -106,7 +106,7 @@ def test_files_and_checks_of_them(source, tmp_path, capsys):
     ],
 )
 def test_commands_that_are_refused(source, tmp_path, capsys, arguments, message):
-    assert wrap(source, "--to", tmp_path / "to", *arguments) == 1
+    assert wrap(source, "--to", tmp_path / "to", *arguments) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "to").exists()
 
@@ -116,6 +116,8 @@ def test_usage_and_a_file_that_does_not_exist(tmp_path, capsys):
         wrap("x.cu")
     assert stopped.value.code == 2
     assert "--name" in capsys.readouterr().err
+    assert wrap(tmp_path / "x.cu", "--name", "x", "--to", tmp_path / "x") == 2
+    assert "x.cu" in capsys.readouterr().err
 
 
 def test_names_that_clash(tmp_path, capsys):

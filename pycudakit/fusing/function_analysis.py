@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import linecache
 import os
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from pycudakit.fusing.bytecode.effects import Effects, Facts
@@ -39,8 +39,10 @@ from pycudakit.fusing.bytecode.value_kinds import (
     Listed,
     LocalFunction,
     ObjectOf,
+    ObjectSource,
     join,
     kind_of,
+    type_attribute,
 )
 from pycudakit.fusing.memory.tracer import Tracer
 
@@ -186,12 +188,18 @@ class _Round:
 
     def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Analyse the body of a fused function."""
+        bound: list[Any] = []  # the object of a method
+        if type(function) is MethodType and type(function.__func__) is FunctionType:
+            bound, function = [function.__self__], function.__func__
+        elif type(type_attribute(type(function), "__call__")) is FunctionType:
+            bound, function = [function], type_attribute(type(function), "__call__")
         if type(function) is not FunctionType:
             raise UnanalysedError(f"it is no Python function, but of type {type(function).__name__}")
         self._package = module_of(function).partition(".")[0]
         kinds = [self._argument(ArgumentSource(index)) for index in range(len(arguments))]
         named = {name: self._argument(ArgumentSource(name)) for name in keywords}
-        effect = self._call(Known(function), kinds, named)
+        owners = [self._facts.kind_at(ObjectSource(each)) for each in bound]
+        effect = self._call(Known(function), [*owners, *kinds], named)
         if effect is None:
             raise UnanalysedError("its arguments do not fit its parameters")
 

@@ -1,6 +1,7 @@
 """The analysis of bytecode: its table of opcodes, and which instructions it calls risky."""
 
 import dis
+import functools
 import sys
 
 import numpy as np
@@ -148,8 +149,30 @@ def test_generators_and_other_callables_are_unanalysed():
     def generator(x):
         yield x
 
-    for function in (generator, Thing, len, Thing().__init__):
+    for function in (generator, Thing, len, np.ones(3).sum, functools.partial(pure_arithmetic)):
         assert analyse(function, (np.ones(3),), {}).unanalysed
+
+
+def test_bound_methods_and_callable_objects_are_analysed():
+    class Own:
+        def __init__(self):
+            self.dt, self.u = 0.5, np.ones(3)
+
+        def __call__(self, x):
+            return x * self.dt
+
+        def writes(self, x):
+            self.u[1:] = 3
+            return x * self.dt
+
+    own, x = Own(), np.ones(20_000)
+    for function, count in ((own, 0), (own.__call__, 0), (own.writes, 1)):
+        fused = pk.fuse(function)
+        with pk.engine("cpu"):
+            for own.dt in (0.5, 2.5, np.float32(2)):
+                np.testing.assert_array_equal(fused(x), x * own.dt)
+        assert [len(analysis.risks) for analysis in fused._analyses] == [count] * 2
+        assert not any(analysis.unanalysed for analysis in fused._analyses)
 
 
 def test_an_unknown_opcode_makes_a_function_unanalysed(monkeypatch):

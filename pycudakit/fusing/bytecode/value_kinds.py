@@ -220,6 +220,27 @@ class DictSource:
         return self.names.get(self.name, MISSING)
 
 
+class ObjectSource:
+    """An object that does not change from call to call: the one that a method is bound to."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        """Return True for the same object."""
+        return type(other) is ObjectSource and other.value is self.value
+
+    def __hash__(self) -> int:
+        """Return a hash of the object."""
+        return id(self.value)
+
+    def read(self, *_: Any) -> Any:
+        """Return the object."""
+        return self.value
+
+
 class CellSource:
     """The content of a cell of a function's closure."""
 

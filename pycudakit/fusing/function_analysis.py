@@ -82,6 +82,8 @@ class Analysis:
 
     def __init__(self) -> None:
         self.facts: dict[Any, Any] = {}
+        self._count, self._names = 0, set[str]()  # of the arguments
+        self._types: list[tuple[int, type]] = []  # of arguments whose type settles their kind
         self._checks: list[tuple[Any, Any, type | None]] = []  # the facts; a type, if it settles the kind
         self.bits: dict[int, bytearray] = {}
         self.codes: list[CodeType] = []  # keeps the ids valid
@@ -90,6 +92,11 @@ class Analysis:
 
     def holds_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
         """Return True if a call has the kinds that the analysis has read."""
+        if len(arguments) != self._count or keywords.keys() != self._names:
+            return False
+        for index, wanted in self._types:
+            if type(arguments[index]) is not wanted:
+                return False
         for source, kind, cls in self._checks:
             value = source.read(arguments, keywords)
             if cls is not None:
@@ -104,11 +111,14 @@ class Analysis:
 
     def set_facts(self, facts: Facts, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Set the facts that later calls are compared with."""
-        self.facts = facts.kinds
+        self.facts, self._count, self._names = facts.kinds, len(arguments), set(keywords)
         for source, kind in facts.kinds.items():
             cls = type(source.read(arguments, keywords))
             is_by_type = cls in _KIND_IS_BY_TYPE or type(kind) is ObjectOf
-            self._checks.append((source, kind, cls if is_by_type else None))
+            if is_by_type and type(source) is ArgumentSource and type(source.key) is int:
+                self._types.append((source.key, cls))
+            else:
+                self._checks.append((source, kind, cls if is_by_type else None))
 
     @property
     def is_pure(self) -> bool:

@@ -192,6 +192,22 @@ def test_an_analysis_holds_for_calls_of_its_kind_only():
     assert not analysis.holds_for((np.ones(3), 2), {})
 
 
+def test_an_analysis_does_not_hold_for_more_arguments():
+    def function(x, *others, **named):
+        old = x * 2
+        for other in (*others, *named.values()):
+            other.u[:] = 3
+        return old
+
+    fused = pk.fuse(function)
+    with pk.engine("cpu"):
+        for call in (lambda x, _: fused(x), fused, lambda x, thing: fused(x, thing=thing)):
+            x, thing = np.ones(20_000), Thing()
+            thing.u = x
+            np.testing.assert_array_equal(call(x, thing), np.full(20_000, 2.0))
+    assert len(fused._analyses) == 3
+
+
 def test_explain_tells_what_keeps_a_function_from_fusing():
     thing = Thing()
     with pk.engine("cpu"):

@@ -115,6 +115,8 @@ class Fused(Generic[P, R]):
         # By shapes and dtypes: an engine's name, "trace_next", or an autotuner while it measures.
         self._best: dict[tuple[Any, ...], str | Autotuner] = {}
         self._analyses: list[Analysis] = []  # of calls of different kinds
+        # The library's own functions see nothing but their arguments.
+        self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the function."""
@@ -333,6 +335,8 @@ class Fused(Generic[P, R]):
 
     def _analysis_of(self, args: Any, kwargs: Any) -> Analysis | None:
         """Return the analysis of a call; None if no instruction can reach memory past the trace."""
+        if self._is_from_library:
+            return None
         for analysis in self._analyses:
             if analysis.holds_for(args, kwargs):
                 break
@@ -458,6 +462,7 @@ class BoundFused:
 
 
 _MAX_KEYS = 256
+_PACKAGE = __name__.partition(".")[0] + "."
 _MAX_ANALYSES = 8
 _RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # seconds

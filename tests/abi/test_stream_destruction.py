@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc")
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc")
 @pytest.mark.skipif(not (ROOT / "csrc").is_dir(), reason="csrc/ is not beside the tests")
 def test_the_destructor_waits_for_the_kernel(engine, tmp_path):

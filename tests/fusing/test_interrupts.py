@@ -1,10 +1,12 @@
 """An exception at any instruction of a fused call, as of a signal handler, leaves a state of NumPy's run."""
 
 import contextlib
+import contextvars
 import copy
 import itertools
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -131,6 +133,13 @@ def same(one, other):
 
 @pytest.mark.parametrize("function", [short, step, store, raising])
 def test_a_state_of_numpys_run(engine, function):
+    # In a thread of its own, whose exceptions keep one as `__context__` that a handler's first instruction raised.
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(contextvars.copy_context().run, attack, function).result()
+
+
+def attack(function):
+    """Interrupt a fused function at all instructions, and compare with the states of NumPy's run."""
     states = []
     arguments = arguments_of(function)
     with contextlib.suppress(ValueError):

@@ -126,7 +126,7 @@ void wrong_kind(double *x, int cols) {
     expected = x.copy()
     expected[:, 0] = 0
     np.testing.assert_array_equal(library.copied(x, 5, 7).reshape(5, 7), expected)
-    with pytest.raises(errors.DeviceError, match="too_wide: invalid pitch argument"):
+    with pytest.raises(errors.DeviceError, match="too_wide: invalid argument"):
         library.too_wide(x, 7)
     with pytest.raises(errors.DeviceError, match="wrong_kind: invalid argument"):
         library.wrong_kind(x, 7)

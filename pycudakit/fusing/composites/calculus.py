@@ -284,15 +284,17 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     b0, b1, b2 = _components(b.astype(dtype))
     last = a0 * b1 - a1 * b0
     if a2 is b2 is None:
-        return last
+        return last[..., 0]
     if a2 is None:
         parts = [a1 * b2, -(a0 * b2), last]
     elif b2 is None:
         parts = [-(a2 * b1), a2 * b0, last]
     else:
         parts = [a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, last]
-    return np.stack(parts, axis=normalize_axis_index(axisc, max(a.ndim, b.ndim), "axisc"))
+    axis = normalize_axis_index(axisc, max(a.ndim, b.ndim), "axisc")
+    return np.concatenate([np.moveaxis(part, -1, axis) for part in parts], axis=axis)
 
 
 def _components(vectors: Any) -> tuple[Any, Any, Any]:
-    return vectors[..., 0], vectors[..., 1], vectors[..., 2] if vectors.shape[-1] == 3 else None
+    """Return the components as arrays of one column, since numbers warn of integers that wrap around."""
+    return vectors[..., :1], vectors[..., 1:2], vectors[..., 2:] if vectors.shape[-1] == 3 else None

@@ -145,7 +145,7 @@ static inline cudaError_t cudaMallocPitch(T **address, size_t *pitch, size_t wid
 }
 static inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch,
                                        size_t width, size_t height, cudaMemcpyKind kind) {
-    if (width > to_pitch || width > from_pitch) return pk_returned(cudaErrorInvalidPitchValue);
+    if (width > to_pitch || width > from_pitch) return pk_returned(cudaErrorInvalidValue);
     for (size_t row = 0; row < height; ++row) {
         const cudaError_t error =
             cudaMemcpy((char *)to + row * to_pitch, (const char *)from + row * from_pitch, width, kind);
@@ -159,7 +159,7 @@ static inline cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const voi
     return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 static inline cudaError_t cudaMemset2D(void *to, size_t pitch, int byte, size_t width, size_t height) {
-    if (width > pitch) return pk_returned(cudaErrorInvalidPitchValue);
+    if (width > pitch) return pk_returned(cudaErrorInvalidValue);
     for (size_t row = 0; row < height; ++row) {
         const cudaError_t error = cudaMemset((char *)to + row * pitch, byte, width);
         if (error != cudaSuccess) return error;

@@ -20,6 +20,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._runtime import context
+from pycudakit.fusing.bytecode.known_calls import KERNEL_TYPES, TRANSFERS
 from pycudakit.fusing.called_names import called_names
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
@@ -36,18 +37,6 @@ from pycudakit.fusing.traced_generator import TracedGenerator, default_rng_of
 _PACKAGE = __name__.partition(".")[0]
 _LINALG = f"{_PACKAGE}.linalg"
 _IMAGE = f"{_PACKAGE}.image"
-_TRANSFERS = frozenset({"In", "InOut", "Out"})
-_OF_KERNELS = frozenset(
-    {
-        "ElementwiseKernel",
-        "ExclusiveScanKernel",
-        "Function",
-        "InclusiveScanKernel",
-        "Program",
-        "ReductionKernel",
-        "SourceModule",
-    }
-)
 
 
 # ---- Functions of pycudakit ------------------------------------------------------------------------
@@ -250,9 +239,9 @@ def resolve_name(value: Any, scope: Scope) -> Any:
         is_caller_owned = buffer is not None and buffer.is_caller_owned and buffer.contains(value)
         return trace.tracer_for(value) if trace is not None and is_caller_owned else value
     if kind is type:
-        is_transfer = value.__name__ in _TRANSFERS and _is_from_package(value.__module__)
+        is_transfer = value.__name__ in TRANSFERS and _is_from_package(value.__module__)
         return _user_kernels().transfer(value) if is_transfer else value
-    if kind.__name__ in _OF_KERNELS and _is_from_package(kind.__module__):
+    if kind.__name__ in KERNEL_TYPES and _is_from_package(kind.__module__):
         return _user_kernels().TracedKernel(value, lambda each: resolve_name(each, scope))
     create = REPLACEMENTS_BY_ID.get(id(value))
     if create is not None:

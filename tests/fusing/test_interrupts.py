@@ -133,7 +133,7 @@ def same(one, other):
 
 @pytest.mark.parametrize("function", [short, step, store, raising])
 def test_a_state_of_numpys_run(engine, function):
-    # In a thread of its own, whose exceptions keep one as `__context__` that a handler's first instruction raised.
+    # A thread of its own: an exception at the first instruction of a handler remains its `__context__`.
     with ThreadPoolExecutor(1) as pool:
         pool.submit(contextvars.copy_context().run, attack, function).result()
 

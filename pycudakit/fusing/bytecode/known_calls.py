@@ -37,6 +37,19 @@ from pycudakit.fusing.bytecode.value_kinds import (
 )
 
 _OURS = __name__.partition(".")[0]
+# The names of the classes of kernels, and of those around their arguments.
+TRANSFERS = frozenset({"In", "InOut", "Out"})
+KERNEL_TYPES = frozenset(
+    {
+        "ElementwiseKernel",
+        "ExclusiveScanKernel",
+        "Function",
+        "InclusiveScanKernel",
+        "Program",
+        "ReductionKernel",
+        "SourceModule",
+    }
+)
 
 
 def member(*_: Any, **__: Any) -> None:
@@ -183,6 +196,8 @@ def call_known(
         if name in ("engine", "set_engine", "profile", "fuse"):
             return None
         return _call_numpy(name, module, values, arguments, keywords, heap, is_dispatched=False)
+    if package == _OURS and type(function).__name__ in KERNEL_TYPES:  # the trace sees its arguments
+        return _result(VALUE, values, heap, name or "a kernel")
     return None
 
 
@@ -233,6 +248,8 @@ def _call_type(
     function: type, values: list[Any], arguments: list[Any], heap: dict[Any, Any]
 ) -> Effect | None:
     name = function.__name__
+    if name in TRANSFERS and function.__module__.partition(".")[0] == _OURS:
+        return Effect(Items(tuple(arguments))) if all(has_no_effects(v, heap) for v in values) else None
     if function in (float, int, bool, complex) or issubclass(function, np.generic):
         kind = PLAIN if function is complex or function is np.longdouble else NUMBER
         return _result(kind, values, heap, name)

@@ -37,3 +37,8 @@ def test_random_kernels(engine, number, fibers, monkeypatch):
         pytest.skip("fibers are the CPU engine's")
     monkeypatch.setenv("PYCUDAKIT_FIBERS", fibers)
     check(range(number * KERNELS, (number + 1) * KERNELS), np.random.default_rng(number))
+
+
+def test_a_kernel_that_gcc_vectorises_wrongly(engine):
+    """GCC 12 gives wrong numbers after it has unswitched a loop over threads."""
+    check([30056], np.random.default_rng(5009))

@@ -35,7 +35,8 @@ _FLAGS = [
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
     *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
-_QUIET = {"gcc": [], "clang": ["-Wno-unused-command-line-argument"]}
+# GCC 12 gives wrong numbers where it vectorises loops over threads after unswitching them.
+_OF_COMPILER = {"gcc": ["-fno-unswitch-loops"], "clang": ["-Wno-unused-command-line-argument"]}
 # Names in the C library that CUDA's headers do not declare: a source may define them itself, so they are
 # renamed by macros. Names of Bessel functions, which kernels can call, only if a kernel has the name.
 _RESERVED_NAMES = re.compile(
@@ -128,7 +129,7 @@ def _compiled(source: Source, directory: str) -> Compiled:
 
 def _command(compiler: list[str], source: Source) -> list[str]:
     """Return the compiler and its options for a source, without files."""
-    command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
+    command = [*compiler, *_FLAGS, *_OF_COMPILER[_kind(tuple(compiler))], *_tuning()]
     folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
     command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
     hooks = volatile_options(source)
@@ -199,7 +200,14 @@ def _host_code(source: Source, directory: str, options: Sequence[str]) -> Compil
     pairs, others = preprocessing(source.options)
     folders = [folder for option, folder in pairs if option == "-I"]
     rule = str(Path(directory) / "wrapped.d")
-    command = [*compiler, *_FLAGS, "-fexceptions", *_QUIET[_kind(tuple(compiler))], *_tuning(), *options]
+    command = [
+        *compiler,
+        *_FLAGS,
+        "-fexceptions",
+        *_OF_COMPILER[_kind(tuple(compiler))],
+        *_tuning(),
+        *options,
+    ]
     command += [option for option in others if option.startswith("-std=")]
     # Our headers are before CUDA's, which are for nvcc alone.
     folders = sorted([*folders, *source.include_dirs, str(HEADERS)], key=is_of_cuda)

@@ -20,7 +20,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._runtime import context
-from pycudakit.fusing.bytecode.known_calls import KERNEL_TYPES, TRANSFERS
+from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.called_names import called_names
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
@@ -167,9 +167,10 @@ class Scope:
         """Return the object that replaces a global, or a module's attribute, in the function.
 
         A function of the user's is replaced only where it is just called, so that comparisons work elsewhere.
+        The library's own helpers see tracers as they are.
         """
         new = resolve_name(value, self)
-        if new is not value or not is_called:
+        if new is not value or not is_called or self.package == _PACKAGE:
             return new
         if needs_arrays(value, self.package):
             return with_arrays(value)
@@ -241,7 +242,7 @@ def resolve_name(value: Any, scope: Scope) -> Any:
     if kind is type:
         is_transfer = value.__name__ in TRANSFERS and _is_from_package(value.__module__)
         return _user_kernels().transfer(value) if is_transfer else value
-    if kind.__name__ in KERNEL_TYPES and _is_from_package(kind.__module__):
+    if is_kernel(value):
         return _user_kernels().TracedKernel(value, lambda each: resolve_name(each, scope))
     create = REPLACEMENTS_BY_ID.get(id(value))
     if create is not None:

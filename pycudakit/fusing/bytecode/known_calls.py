@@ -24,6 +24,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     NUMBER,
     PLAIN,
     TRACER,
+    TRANSFERS,
     UNKNOWN,
     VALUE,
     Container,
@@ -31,25 +32,13 @@ from pycudakit.fusing.bytecode.value_kinds import (
     Items,
     Known,
     has_no_effects,
+    is_kernel,
     item_of,
     join_all,
     reads_memory,
 )
 
 _OURS = __name__.partition(".")[0]
-# The names of the classes of kernels, and of those around their arguments.
-TRANSFERS = frozenset({"In", "InOut", "Out"})
-KERNEL_TYPES = frozenset(
-    {
-        "ElementwiseKernel",
-        "ExclusiveScanKernel",
-        "Function",
-        "InclusiveScanKernel",
-        "Program",
-        "ReductionKernel",
-        "SourceModule",
-    }
-)
 
 
 def member(*_: Any, **__: Any) -> None:
@@ -196,7 +185,7 @@ def call_known(
         if name in ("engine", "set_engine", "profile", "fuse"):
             return None
         return _call_numpy(name, module, values, arguments, keywords, heap, is_dispatched=False)
-    if package == _OURS and type(function).__name__ in KERNEL_TYPES:  # the trace sees its arguments
+    if is_kernel(function):  # the trace sees its arguments
         return _result(VALUE, values, heap, name or "a kernel")
     return None
 

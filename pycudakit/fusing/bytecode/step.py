@@ -25,6 +25,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     LocalFunction,
     MethodOf,
     has_no_effects,
+    is_launched,
     item_of,
 )
 
@@ -272,8 +273,9 @@ class Step(StackRules):
         else:
             second, first = self._pop(), self._pop()
             function = second if first is NULL else first
-        is_known = type(arguments) is Items and not has_keywords
-        if is_known:
+        # The keywords of a kernel's launch, `block` and its like, are no arrays.
+        is_launch = type(function) is Known and is_launched(function.value)
+        if type(arguments) is Items and (is_launch or not has_keywords):
             self._push(self._do(self.effects.call(function, list(arguments.kinds), {})))
         else:
             self.risk = "it calls a function with unpacked arguments"

@@ -350,6 +350,32 @@ _PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range, np.
 _KNOWN_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, np.ufunc, type, type(np.sum))
 
 
+# The names of the classes of kernels, and of those around their arguments.
+TRANSFERS = frozenset({"In", "InOut", "Out"})
+KERNEL_TYPES = frozenset(
+    {
+        "ElementwiseKernel",
+        "ExclusiveScanKernel",
+        "Function",
+        "InclusiveScanKernel",
+        "Program",
+        "ReductionKernel",
+        "SourceModule",
+    }
+)
+
+
+def is_kernel(value: Any) -> bool:
+    """Return True for a kernel of the user's, or an object that makes such."""
+    cls = type(value)
+    return cls.__name__ in KERNEL_TYPES and cls.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def is_launched(value: Any) -> bool:
+    """Return True for a function of a `SourceModule`."""
+    return type(value).__name__ == "Function" and is_kernel(value)
+
+
 def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
     """Return the kind of an object; an object of another class is known by its `source`."""
     cls = type(value)
@@ -359,7 +385,7 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
         return NUMBER
     if value is MISSING:
         return UNKNOWN
-    if isinstance(value, _KNOWN_TYPES) or getattr(cls, "is_fused_function", False):
+    if isinstance(value, _KNOWN_TYPES) or getattr(cls, "is_fused_function", False) or is_kernel(value):
         return Known(value)
     if isinstance(value, (np.generic, np.dtype)):
         is_number = isinstance(value, np.generic) and value.dtype in CODES

@@ -397,3 +397,16 @@ def test_refusals_name_the_argument(gpu):
     with pytest.raises(ValueError, match="read-only"):
         pk.cumsum(up(ARRAYS["a"]), out=read_only)
     assert_array_equal(read_only.values, ARRAYS["a"])
+
+
+@pytest.mark.parametrize("name", ["take_along_axis", "take"])
+def test_results_have_the_layout_of_computed_indices(gpu, name):
+    a, keys = np.asfortranarray(RNG.random((1000, 12))), RNG.random((1000, 12))
+
+    def body(a, keys):
+        indices = np.asfortranarray(np.argsort(keys, 1))
+        return np.take_along_axis(a, indices, 1) if name == "take_along_axis" else np.take(a[0], indices)
+
+    got, want = pk.fuse(body)(a, keys), body(a, keys)
+    assert_array_equal(got, want)
+    assert got.strides == want.strides

@@ -18,7 +18,7 @@ from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.out_argument import unwrap_out
 from pycudakit.fusing.trace.trace import Trace
-from pycudakit.fusing.trace.views_and_creation import Handler, implements, may_sort_in_c_order
+from pycudakit.fusing.trace.views_and_creation import Handler, implements, layout_stub, may_sort_in_c_order
 
 LIBRARY_CALLS: dict[Any, Handler] = {}
 _implements = functools.partial(implements, LIBRARY_CALLS)
@@ -183,6 +183,8 @@ def _pair_needs_no_conversion(name: str, arguments: Any, keywords: dict[str, Any
         return are_plain and first.dtype == second.dtype and first.ndim == 1 and second.ndim > 0
     if second.dtype != np.int64 or second.ndim == 0 or first.ndim == 0:
         return False
+    if type(second) is Tracer and not layout_stub(second).flags.c_contiguous:
+        return False  # NumPy's result has that layout, too
     if name == "take":
         return len(rest) <= 1 and keywords.keys() <= {"axis", "mode"}
     axis = rest[0] if rest else keywords.get("axis", -1)

@@ -26,7 +26,8 @@ def test_own_library(tmp_path):
     make = "Ninja" if shutil.which("ninja") else "Unix Makefiles"
     run("cmake", "-S", PROJECT, "-B", tmp_path, "-G", make, f"-DOWN_CUDA={'ON' if has_cuda else 'OFF'}")
     run("cmake", "--build", tmp_path)
-    where = {**os.environ, "OWN_LIBRARY_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT)}
+    own = {"OWN_LIBRARY_DIR": str(tmp_path), "PYTHONPATH": str(PROJECT), "PYTEST_ADDOPTS": ""}
+    where = {**os.environ, **own}
     tests = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", PROJECT / "tests", env=where)
     assert "6 passed" in tests
     shown = "import own_library; print(own_library.ENGINE, own_library.scale([1, 2, 3], 0.5))"

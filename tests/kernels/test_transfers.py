@@ -231,6 +231,7 @@ print(x[0])
     assert said.split() == ["True", "7", "1"]
 
 
+@pytest.mark.alone
 @needs_cuda
 def test_loops_of_launches_stop_soon():
     began = time.perf_counter()

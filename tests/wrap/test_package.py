@@ -182,7 +182,7 @@ def test_functions_of_a_package(imported):
 
 
 def test_tests_of_a_package(imported, tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "package")}
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "package"), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "package" / "tests"],
         capture_output=True, text=True, timeout=600, check=False, env=environment,
@@ -201,7 +201,8 @@ def test_the_example_is_built(tmp_path):
     for command in (["cmake", "-S", EXAMPLE, "-B", tmp_path, "-G", make], ["cmake", "--build", tmp_path]):
         done = subprocess.run(command, capture_output=True, text=True, timeout=1200, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
-    environment = {**os.environ, "MYSUM_LIBRARY_DIR": str(tmp_path), "PYTHONPATH": str(EXAMPLE)}
+    own = {"MYSUM_LIBRARY_DIR": str(tmp_path), "PYTHONPATH": str(EXAMPLE), "PYTEST_ADDOPTS": ""}
+    environment = {**os.environ, **own}
     if pk.engines()["cuda"].available:
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", EXAMPLE / "tests"]
         expected = "4 passed, 1 skipped"

@@ -154,7 +154,8 @@ __device__ __noinline__ OpResult<T, count> operate_slow(Values<T, count> a, Valu
 template <class Op, int type, class T, int count>
 __device__ auto operate(const Values<T, count> &a, const Values<T, count> &b, unsigned &exceptions) {
     Values<decltype(applied<Op>(type, a.of[0], b.of[0], exceptions)), count> results;
-    if constexpr (FastPath<Op, T>::exists && count != 1) {
+    // A float16 result of the fast path may overflow when it is rounded, which is an exception.
+    if constexpr (FastPath<Op, T>::exists && count != 1 && type != PK_FLOAT16) {
         uint32_t largest = 0;
 #pragma unroll
         for (int e = 0; e < count; ++e) largest = max(largest, FastPath<Op, T>::range_key(a.of[e], b.of[e]));

@@ -1,9 +1,10 @@
-"""Which instructions of a function may reach memory past the trace: an abstract interpretation of bytecode.
+"""An abstract interpretation of bytecode, which finds instructions that may reach memory past the trace.
 
-A trace defers reads of memory. An instruction is *risky* if it may write to memory that a deferred operation
-reads, or read memory that a deferred write is to change, without the trace: a store to an item of an object
-that is no tracer, a call of an unknown function, an attribute with code of its own. So what is pending on
-reachable memory is computed at the last operation before a risky instruction.
+A trace is the list of deferred operations of a fused function. An instruction is *risky* if it may write to
+memory that a deferred operation reads, or read memory that a deferred write is to change, and the trace
+does not see it: a store to an item of an object that is no tracer, a call of an unknown function, an
+attribute with code of its own. Deferred operations on memory that other code can reach are therefore
+computed at the last traced operation before a risky instruction.
 
 An analysis holds for the kinds of arguments, globals and attributes that it has read (`facts`).
 """
@@ -53,7 +54,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
 _GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
 
-# Bits of an instruction: what may come after it, before the next operation that is surely recorded.
+# Bits of an instruction: what some path from it may reach before an operation that the trace surely records.
 RISK_AHEAD = 1  # a risky instruction
 MAY_RETURN = 2  # the end of the function
 RISK_ON_RAISE = 4  # a risky instruction in the handler of its exceptions
@@ -148,8 +149,9 @@ class Analysis:
                     return True  # it was not analysed
             else:
                 here = bits[frame.f_lasti]
-                if here & RISK_AHEAD if is_first or may_return else 0:
+                if (is_first or may_return) and here & RISK_AHEAD:
                     return True
+                # The innermost frame has just recorded an operation, which did not raise.
                 if here & RISK_ON_RAISE and not is_first:
                     return True
                 may_return = here & MAY_RETURN if is_first else may_return & here
@@ -181,7 +183,7 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
 
 class _Summary(NamedTuple):
     kind: Any
-    is_risky_at_entry: str
+    risk_at_entry: str
     may_pass: bool  # may return without an operation that is surely recorded
 
 
@@ -260,7 +262,7 @@ class _Round:
         summary = self._summaries[key]
         if summary is None:  # a recursive call
             return None
-        return Effect(summary.kind, summary.is_risky_at_entry, not summary.may_pass)
+        return Effect(summary.kind, summary.risk_at_entry, not summary.may_pass)
 
     def _is_own(self, function: FunctionType) -> bool:
         """Return True for a function of the fused function's package."""

@@ -1,7 +1,7 @@
-"""NumPy's functions that compute elements and that pycudakit lacks: a named engine refuses them.
+"""NumPy's functions that compute or copy elements and that pycudakit lacks: `cpu` and `cuda` refuse them.
 
-The other functions that are NumPy's own make arrays or views, describe, print, read or write arrays, or draw
-random numbers. They are NumPy's on every engine.
+Under `auto` and `numpy` they run in NumPy. The other functions that are NumPy's own only create arrays or
+views, describe, print, read or write arrays, or draw random numbers. They are NumPy's on every engine.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _current_context = context.current_context
 
 
 def _is_tracing() -> bool:
-    """Return True in a fused function: the trace computes NumPy's functions, as graph breaks if need be."""
+    """Return True in a fused function, where the trace intercepts NumPy's own function."""
     module = sys.modules.get(_TRACE)
     return module is not None and module.current_trace() is not None
 
@@ -55,7 +55,7 @@ def guarded(numpy_function: Callable[..., Any], package: str, module: str) -> Ca
     numpy_function
         The function.
     package
-        The module that pickles name.
+        The module by which pickles refer to the function.
     module
         The submodule of NumPy, for messages: ``""`` or ``"linalg"``, for example.
     """
@@ -88,6 +88,6 @@ def _compute(name: str, compute: Callable[[], Any]) -> Any:
         return native_call.run_numpy(name, context.REASON_ENGINE_REQUESTED, compute)
     if engine == "auto":
         return native_call.run_numpy(name, _REASON, compute)
-    requested_engine(name, engine)  # raises NoDevice
+    requested_engine(name, engine)  # raises NoDevice if the engine is not available
     refusal = f"{name}: pycudakit lacks it, and so the {engine} engine refuses it; {OTHER_ENGINE}"
     return native_call.run_numpy(name, fallback_to_numpy(name, refusal, LACKING).reason, compute)

@@ -26,7 +26,8 @@
 
 namespace pk::kernels {
 
-// The saved stack pointer of a fiber that is not running.
+// The state of a fiber that is not running; `bottom` and `bytes` are the bounds of its stack, for
+// AddressSanitizer.
 struct FiberContext {
 #if defined(PK_UCONTEXT)
     ucontext_t context{};
@@ -41,7 +42,8 @@ using Base = void (*)();  // the main function of a fiber, which never returns
 
 class Fibers {
    public:
-    // Without the guard. A thread of a GPU may have 512 KiB of local memory.
+    // The bytes of a stack without its guard: a thread of a GPU may have 512 KiB of local memory, and loops
+    // over threads have 160 KiB of locals.
     static constexpr size_t STACK = size_t(704) << 10;
 
     // The maximum of stacks in a process: the operating system limits mappings, and a stack with its guard
@@ -75,7 +77,7 @@ class Fibers {
         (void)fiber;
     }
 
-    // A base calls this first.
+    // The main function of a fiber calls this first: AddressSanitizer is told that the switch has ended.
     static void on_entry();
 
    private:
@@ -91,8 +93,9 @@ class Fibers {
     std::vector<Mapping> stacks_;
 };
 
-// Saves the frame pointer, and continues where the other stack was left in the same way. The compiler saves
-// the other registers. A jump, because a return would be predicted to go where the last call came from.
+// Switches stacks: pushes the frame pointer and an address, and jumps to the address that the other stack
+// has. The asm clobbers the other registers, so the compiler saves those that it uses. It is a jump, because
+// a return would be predicted to go where the last call came from.
 #if defined(PK_SWITCH_BY_JUMP)
 __attribute__((always_inline)) inline void Fibers::change(FiberContext &from, FiberContext &to) {
     void **save = &from.stack_pointer;

@@ -27,7 +27,7 @@ class Basic(Enum):
     NUMBER = "a bool, an int, a float, or a NumPy scalar that the engines take"
     PLAIN = "an immutable object of Python's or NumPy's, whose operators run no other code"
     SLICE = "a slice of numbers"
-    VALUE = "a tracer, a number, an array of fresh memory, or a tuple or list of these"
+    VALUE = "a tracer, a number, an array of fresh memory, a tuple or list of these, or a plain object"
     CAPTURED_ARRAY = "a NumPy array of a dtype that the engines take, or a tracer"
     ARRAY = "a value, or an array whose memory other code may reach"
     GENERATOR = "a random generator"
@@ -80,7 +80,7 @@ class Each:
 
 @dataclass(frozen=True)
 class Listed:
-    """A list or dict among the arguments, with values of one kind."""
+    """A list, dict or set from outside of the analysed code, with values of one kind."""
 
     kind: Any
 
@@ -94,7 +94,7 @@ class Container:
 
 @dataclass(frozen=True)
 class ObjectOf:
-    """An object of another class, by the source that it was read from."""
+    """An object of a class that has no kind of its own, by the source that it was read from."""
 
     source: Any
     cls: type
@@ -163,11 +163,8 @@ def join(one: Any, other: Any) -> Any:
     if type(one) in (Items, Each) and type(other) in (Items, Each):
         return Each(join(item_of(one), item_of(other)))
     if {one, other} <= _VALUES | {PLAIN, SLICE} and PLAIN in (one, other):
-        return _OR_NONE if TRACER in (one, other) or VALUE in (one, other) else PLAIN
+        return VALUE
     return UNKNOWN
-
-
-_OR_NONE = VALUE  # a value or None: the operators of None run no other code either
 
 
 def join_all(kinds: Iterable[Any]) -> Any:

@@ -39,7 +39,7 @@ def _has_side_effect(text: str) -> bool:
 
 @dataclass(slots=True)
 class Local:
-    """A local that a statement outside of the loops over threads declares."""
+    """A local that is declared where the kernel is split, not inside a statement that stays whole."""
 
     name: str
     type: str
@@ -66,7 +66,7 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class StridedLoop:
-    """A loop that each thread runs from an index of its own, by a step of the size of the block.
+    """A loop that each thread runs from an index of its own, by a step that contains the size of the block.
 
     Threads that take turns in each round read elements that follow each other.
     """
@@ -292,7 +292,7 @@ class KernelLocals(KernelDefinition):
             yield part
 
     def _assignments(self, local: Local) -> Iterator[tuple[int, int]]:
-        """Yield the values that a local is assigned, which must be once a block; refuse others."""
+        """Yield the range of each assignment to a local, and note it as one for the block; refuse others."""
         once = self._once(self.statements)
         for match in re.finditer(
             rf"(?<![\w.])(?<!->){local.name}\b", self.plain[local.scope[0] : local.scope[1]]
@@ -417,7 +417,7 @@ class KernelLocals(KernelDefinition):
         )
 
     def _is_of_thread(self, name: str, at: int, end: int) -> bool:
-        """Return True if an expression with the name has the same value in all regions."""
+        """Return True if a name has, for one thread, the same value in every region."""
         local = self._visible(name, at)
         if local is not None:
             return local.is_recomputed or (local.is_uniform and local.is_const)

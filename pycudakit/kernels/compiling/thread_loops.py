@@ -1,10 +1,12 @@
 """Kernels with barriers as loops over a block's threads, one loop from barrier to barrier.
 
-A kernel is split only if it is proven that this is what fibers would do. Barriers are statements at the
-top level of the kernel, or in `for`, `while` and `if` whose conditions are uniform: they name only
-parameters, constants, `blockDim`, `gridDim`, `blockIdx` and locals that are assigned from such alone. These
-run once a block. Locals of threads that live across a barrier become arrays with an element a thread.
-(Stratton et al., MCUDA, 2008.)
+A kernel is split only if the result is provably that of each thread on a fiber, a stack of its own, which
+is how all other kernels with barriers run. Barriers are statements at the top level of the kernel, or in
+`for`, `while` and `if` whose conditions are uniform: they name only parameters, constants, `blockDim`,
+`gridDim`, `blockIdx` and locals that are assigned from such alone. Uniform conditions and assignments run
+once a block. A local of a thread that lives across a barrier becomes an array with an element a thread, or
+is computed again in each region, if it follows from the indices of the thread. (Stratton et al., MCUDA,
+2008.)
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from pycudakit.kernels.compiling.kernel_locals import KernelLocals, Local
 from pycudakit.kernels.compiling.source import Source
 from pycudakit.kernels.compiling.statements import Statement, UnreadableError
 
-_MAX_SLOTS = 10  # locals that live across a barrier: 10 of 16 bytes take 160 KiB of a fiber's stack
+_MAX_SLOTS = (
+    10  # locals that live across a barrier: 10 of 16 bytes, of 1,024 threads, take 160 KiB of a stack
+)
 
 
 @dataclass(frozen=True, slots=True)

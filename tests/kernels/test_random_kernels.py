@@ -39,6 +39,27 @@ def test_random_kernels(engine, number, fibers, monkeypatch):
     check(range(number * KERNELS, (number + 1) * KERNELS), np.random.default_rng(number))
 
 
-def test_a_kernel_that_gcc_vectorises_wrongly(engine):
-    """GCC 12 gives wrong numbers after it has unswitched a loop over threads."""
+def test_a_random_kernel_that_gcc_vectorises_wrongly(engine):
+    """GCC 12 takes the elements of `x` in it by the vector of a comparison, whose true is -1."""
     check([30056], np.random.default_rng(5009))
+
+
+WRONGLY_VECTORISED = """
+__global__ void compared(const int *x, const int *a, int *out) {
+    const int t = threadIdx.x;
+    int c = a[t];
+    __syncthreads();
+    const unsigned index = c <= 0;
+    c = x[index];
+    __syncthreads();
+    out[t] = c;
+}
+"""
+
+
+def test_elements_indexed_by_a_comparison(engine):
+    a = (np.arange(64) % 4 - 2).astype(np.int32)
+    out = np.zeros(64, np.int32)
+    compared = SourceModule(WRONGLY_VECTORISED).get_function("compared")
+    compared(In(np.int32([10, 11])), In(a), InOut(out), block=(64, 1, 1))
+    np.testing.assert_array_equal(out, np.where(a <= 0, 11, 10))

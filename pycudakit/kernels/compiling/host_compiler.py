@@ -35,8 +35,10 @@ _FLAGS = [
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
     *("-Wno-unknown-pragmas", "-Wno-attributes"),
 ]
-# GCC 12 gives wrong numbers where it vectorises loops over threads after unswitching them.
-_OF_COMPILER = {"gcc": ["-fno-unswitch-loops"], "clang": ["-Wno-unused-command-line-argument"]}
+_QUIET = {"gcc": [], "clang": ["-Wno-unused-command-line-argument"]}
+# Loops that GCC 12 vectorises wrongly, in its dump: the index of an element is a comparison, whose true is -1
+# in vectors; or the mask of a gather is uniform, of which later passes may make 1 instead of -1.
+_MISCOMPILED = re.compile(r"BIT_FIELD_REF <mask_|\bstmp_\w+ = VIEW_CONVERT_EXPR<[^>]*>\s?\(vect_cst_")
 # Names in the C library that CUDA's headers do not declare: a source may define them itself, so they are
 # renamed by macros. Names of Bessel functions, which kernels can call, only if a kernel has the name.
 _RESERVED_NAMES = re.compile(
@@ -108,13 +110,13 @@ def _compiled(source: Source, directory: str) -> Compiled:
     rule = str(Path(directory) / "kernels.d")
     command = [*_command(compiler, source), "-MD", "-MF", rule, "-c", text, "-o", compiled]
     try:
-        _, log = run(command, source.name, directory)
+        log = _run_vectorising(command, source.name, directory)
     except errors.CompileError:
         without_loops = translated(source)
         if without_loops == whole:
             raise
         Path(text).write_text(without_loops, encoding="utf-8")
-        _, log = run(command, source.name, directory)
+        log = _run_vectorising(command, source.name, directory)
     # Linked separately: the functions of the checks are in our headers, not in the sanitizer's library.
     run([*compiler, "-shared", *_linking(), compiled, "-o", library], source.name, directory)
     symbols = {kernel.name: kernel.name for kernel in source.kernels}
@@ -129,7 +131,7 @@ def _compiled(source: Source, directory: str) -> Compiled:
 
 def _command(compiler: list[str], source: Source) -> list[str]:
     """Return the compiler and its options for a source, without files."""
-    command = [*compiler, *_FLAGS, *_OF_COMPILER[_kind(tuple(compiler))], *_tuning()]
+    command = [*compiler, *_FLAGS, *_QUIET[_kind(tuple(compiler))], *_tuning()]
     folders = [folder for option, folder in preprocessing(source.options)[0] if option == "-I"]
     command += [f"-I{os.path.abspath(folder)}" for folder in (*folders, *source.include_dirs)]
     hooks = volatile_options(source)
@@ -153,7 +155,7 @@ def remarks(source: Source, text: str) -> str:
         path, assembly = (Path(directory) / f"kernels.{end}" for end in ("cpp", "s"))
         path.write_text(text, encoding="utf-8")
         command = [*_command(compiler, source), option, "-S", str(path), "-o", str(assembly)]
-        return run(command, source.name, directory)[1]
+        return _run_vectorising(command, source.name, str(directory))
 
 
 def compile_host_code(
@@ -200,20 +202,13 @@ def _host_code(source: Source, directory: str, options: Sequence[str]) -> Compil
     pairs, others = preprocessing(source.options)
     folders = [folder for option, folder in pairs if option == "-I"]
     rule = str(Path(directory) / "wrapped.d")
-    command = [
-        *compiler,
-        *_FLAGS,
-        "-fexceptions",
-        *_OF_COMPILER[_kind(tuple(compiler))],
-        *_tuning(),
-        *options,
-    ]
+    command = [*compiler, *_FLAGS, "-fexceptions", *_QUIET[_kind(tuple(compiler))], *_tuning(), *options]
     command += [option for option in others if option.startswith("-std=")]
     # Our headers are before CUDA's, which are for nvcc alone.
     folders = sorted([*folders, *source.include_dirs, str(HEADERS)], key=is_of_cuda)
     command += [f"-I{os.path.abspath(folder)}" for folder in folders]
     command += ["-DPK_HOST_CODE", "-MMD", "-MF", rule, "-c", path, "-o", compiled]
-    _, log = run(command, source.name, directory)
+    log = _run_vectorising(command, source.name, directory)
     run([*compiler, "-shared", *_linking(), compiled, *libraries, "-o", library], source.name, directory)
     return Compiled(Path(library).read_bytes(), {}, log, dependencies_of(Path(rule), directory))
 
@@ -445,6 +440,17 @@ def _reports_accesses(compiler: tuple[str, ...], options: tuple[str, ...]) -> bo
         except (OSError, subprocess.TimeoutExpired):
             return False
     return called.issuperset(_CALLS[options[0]])
+
+
+def _run_vectorising(command: list[str], name: str, directory: str) -> str:
+    """Run a compiler, without vectorisation of loops if GCC is wrong there; return its log."""
+    if _kind(tuple(_compiler())) != "gcc":
+        return run(command, name, directory)[1]
+    dump = Path(directory) / "kernels.vect"
+    _, log = run([*command, f"-fdump-tree-vect={dump}"], name, directory)
+    if dump.exists() and _MISCOMPILED.search(dump.read_text(encoding="utf-8", errors="replace")):
+        _, log = run([*command, "-fno-tree-loop-vectorize"], name, directory)
+    return log
 
 
 def _output(command: Sequence[str], directory: str | None) -> subprocess.CompletedProcess[str]:

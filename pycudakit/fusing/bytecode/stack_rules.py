@@ -23,7 +23,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
 )
 
 _PUSHES_NULL_FIRST = sys.version_info < (3, 13)
-_BINARY_BY_OPCODE = sys.version_info < (3, 11)
+BINARY_BY_OPCODE = sys.version_info < (3, 11)  # one for each operator, and one for each kind of call
 
 
 class State(NamedTuple):
@@ -166,7 +166,7 @@ class StackRules:
 
     def _do_load_global(self, instruction: Instruction) -> None:
         kind = self.effects.global_kind(str(instruction.value))
-        has_null = instruction.arg & 1 and not _BINARY_BY_OPCODE
+        has_null = instruction.arg & 1 and not BINARY_BY_OPCODE
         if has_null and _PUSHES_NULL_FIRST:
             self._push(NULL, kind)
         elif has_null:
@@ -232,8 +232,8 @@ class StackRules:
         self._push(PLAIN, raised)
 
     def _do_pop_exception(self, _: Instruction) -> None:
-        self._pop_many(3 if _BINARY_BY_OPCODE else 1)
-        if _BINARY_BY_OPCODE and self.blocks:
+        self._pop_many(3 if BINARY_BY_OPCODE else 1)
+        if BINARY_BY_OPCODE and self.blocks:
             self.blocks = self.blocks[:-1]
 
     def _do_match_exception(self, _: Instruction) -> None:

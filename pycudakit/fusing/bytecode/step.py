@@ -8,7 +8,7 @@ from typing import Any
 
 from pycudakit.fusing.bytecode.known_calls import items
 from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError
-from pycudakit.fusing.bytecode.stack_rules import StackRules
+from pycudakit.fusing.bytecode.stack_rules import BINARY_BY_OPCODE, StackRules
 from pycudakit.fusing.bytecode.value_kinds import (
     MANAGER,
     NULL,
@@ -28,9 +28,6 @@ from pycudakit.fusing.bytecode.value_kinds import (
     is_launched,
     item_of,
 )
-
-_PUSHES_NULL_FIRST = sys.version_info < (3, 13)
-_BINARY_BY_OPCODE = sys.version_info < (3, 11)
 
 
 class Step(StackRules):
@@ -71,7 +68,7 @@ class Step(StackRules):
 
     def _do_binary(self, instruction: Instruction) -> None:
         right, left = self._pop(), self._pop()
-        if _BINARY_BY_OPCODE:
+        if BINARY_BY_OPCODE:
             is_in_place = instruction.name.startswith("INPLACE")
             symbol = "**" if instruction.name.endswith("POWER") else ""
         else:
@@ -268,7 +265,7 @@ class Step(StackRules):
             has_keywords = bool(instruction.arg & 1)
             keywords = self._pop() if has_keywords else NULL
             arguments = self._pop()
-        if _BINARY_BY_OPCODE:
+        if BINARY_BY_OPCODE:
             function = self._pop()
         else:
             second, first = self._pop(), self._pop()
@@ -283,7 +280,7 @@ class Step(StackRules):
             self._push(UNKNOWN)
 
     def _do_make_function(self, instruction: Instruction) -> None:
-        if _BINARY_BY_OPCODE:
+        if BINARY_BY_OPCODE:
             self._pop()  # the qualified name
         code = self._pop()
         flags = instruction.arg if sys.version_info < (3, 13) else 0

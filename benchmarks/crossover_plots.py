@@ -16,7 +16,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 TIMES, PAGE = DOCS / "measured.md", DOCS / "which-calls-pay.md"
 FUSED_TIMES = DOCS / "fusing_measurements.md"
 BEGIN, END = "<!-- Written by benchmarks/crossover.py. -->\n", "<!-- Up to here. -->\n"
-PLOTS_IN_A_ROW = 3
+PLOTS_IN_A_ROW = 2
 COLOURS = {"NumPy": "#888888", "cpu": "#1f77b4", "cuda": "#2ca02c"}
 TITLES = {
     "elementwise": "Elementwise functions",
@@ -132,7 +132,7 @@ def _row(family, name, lines):
 
 
 def _draw(family, calls, dots, modelled, folder):
-    """Draw a family's calls, three in a row, so that the plots of all families have one size."""
+    """Draw a family's calls, two in a row, so that the plots of all families have one size."""
     rows = math.ceil(len(calls) / PLOTS_IN_A_ROW)
     figure, axes = plt.subplots(
         rows, PLOTS_IN_A_ROW, figsize=(3.6 * PLOTS_IN_A_ROW, 3.1 * rows), layout="constrained"

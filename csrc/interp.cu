@@ -47,7 +47,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
         }
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         auto points = [&](int operand, int64_t offset) {
             const char *const d_resident = operands_.of(operand).d_data;
             return reinterpret_cast<const double *>(

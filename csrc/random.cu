@@ -143,7 +143,7 @@ class RandomAlgorithm : public DeviceAlgorithm {
         }
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         RandomParams params{};
         params.streams = request_.streams;
         params.a = parameter(chunk, 0);

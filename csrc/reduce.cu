@@ -40,8 +40,8 @@ class ReduceAlgorithm : public Interpreter {
     int64_t units() const override { return region_.slabs.units(); }
     int64_t start(int64_t unit) const override { return region_.slabs.start(unit); }
 
-    void launch(const Chunk &chunk) override {
-        if (!is_plain_) Interpreter::launch(chunk);
+    void enqueue(const Chunk &chunk) override {
+        if (!is_plain_) Interpreter::enqueue(chunk);
         clear_unused_partials(chunk);
         const char *values[2] = {nullptr, nullptr};
         for (int i = 0; i < reduction_.spec.value_count; ++i)
@@ -84,7 +84,7 @@ class ReduceAlgorithm : public Interpreter {
         for (int64_t first = 0; first < units(); first += most) {
             const pk_range range{first, std::min(most, units() - first)};
             const int64_t count = start(first + range.count) - start(first);
-            launch({range, start(first), count, Chunk::round_up(range.count * unit_elements), memory.get(),
+            enqueue({range, start(first), count, Chunk::round_up(range.count * unit_elements), memory.get(),
                     status_bytes + first * result_bytes, scratch, scratch, stream_scope.stream, 0});
         }
         char *const partials = memory.get() + status_bytes;

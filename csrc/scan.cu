@@ -87,7 +87,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
     int64_t units() const override { return slabs_.units(); }
     int64_t start(int64_t unit) const override { return slabs_.start(unit); }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         const ScanParams params = params_for(chunk);
         if (slabs_.inner == 1) {
             launch_tiles(params, chunk.stream);
@@ -109,7 +109,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
         chunk.d_memory = memory + status_at();
         chunk.scratch = states_at() - status_at();
         chunk.stream = stream_scope.stream;
-        launch(chunk);
+        enqueue(chunk);
     }
 
     void collect(const void *status) override {

@@ -116,7 +116,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
         }
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         GatherParams args = gather_;
         args.in.elements = in_ < 0 ? operands_.of(1).d_data : broadcasts_.d_data(chunk.device_index) + in_;
         args.indices = reinterpret_cast<const int64_t *>(

@@ -279,7 +279,7 @@ bool Interpreter::launch_compiled(const InterpreterParams &call, cudaStream_t st
     return fused_kernel_->launch(params, stream);
 }
 
-void Interpreter::launch(const Chunk &chunk) {
+void Interpreter::enqueue(const Chunk &chunk) {
     transpose(chunk);
     InterpreterParams params = common_;
     params.memory = chunk.d_memory;

@@ -85,7 +85,7 @@ class Interpreter : public DeviceAlgorithm {
                 const std::vector<int> &devices, bool may_broadcast, bool may_transpose = false);
 
     void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override;
-    void launch(const Chunk &chunk) override;
+    void enqueue(const Chunk &chunk) override;
     void collect(const void *status) override;
 
     bool has_memory = false;  // the devices have memory for broadcast operands and long programs

@@ -121,7 +121,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
         while (copies_ != 0 && copies_ * (total + 1) > SHARED) copies_ /= 2;
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         int64_t offsets[2] = {};
         for (size_t i = 0; i < types_.size(); ++i) offsets[i] = offset_of(*this, operands_, int(i), chunk);
         launch_on(broadcasts_.d_data(chunk.device_index), chunk.d_memory, offsets, chunk.count, chunk.stream);
@@ -208,7 +208,7 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
         can_run_async = true;
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         const int type = layout.views[0].type;
         const device::DigitizeParams params{
             axis_on(broadcasts_.d_data(chunk.device_index), bins_, edges_,
@@ -248,7 +248,7 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
         has_memory = broadcasts_.upload(call, devices);
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         const View &view = layout.views[0];
         const device::CopyMinMaxParams params{
             axis_on(nullptr, pk_bins{}, Edges(), offset_of(*this, operands_, 0, chunk), view.type),

@@ -104,7 +104,7 @@ class FilterAlgorithm : public DeviceAlgorithm {
         copy_rows(high, end);
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         device::FilterParams params = params_for(chunk);
         if (!filter_.computes_sums()) {
             launch<device::OrderTile, uint32_t>(params, chunk);

@@ -41,7 +41,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
     }
     int64_t units() const override { return request_.pixel_count(); }
     int64_t start(int64_t unit) const override { return unit * unit_elements; }
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         with_type(request_.type, [&](auto of_type) {
             using T = decltype(of_type);
             char *const d_resident = operands_.of(1).d_data;
@@ -75,7 +75,7 @@ class LookupAlgorithm : public DeviceAlgorithm {
         offset_ = broadcasts_.add_inline(request.table, request.count * int64_t(sizeof(uint16_t)));
         if (!broadcasts_.upload(call, devices)) fail_out_of_memory();
     }
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         const auto *table =
             reinterpret_cast<const uint16_t *>(broadcasts_.d_data(chunk.device_index) + offset_);
         with_type(type_, [&](auto of_type) {

@@ -76,7 +76,7 @@ class RoundAlgorithm : public DeviceAlgorithm {
           divisor_(divisor) {
         can_run_async = true;
     }
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         with_type(layout.views[0].type, [&](auto of_type) {
             using T = decltype(of_type);
             launch_for(chunk.count, chunk.stream, device::round_sums<T>, sums_ + (chunk.start - first_),

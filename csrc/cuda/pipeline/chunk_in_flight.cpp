@@ -83,7 +83,7 @@ void ChunkInFlight::begin_resident() {
 
 void ChunkInFlight::launch() {
     call_.count_launch();
-    algorithm_.launch(chunk_);
+    algorithm_.enqueue(chunk_);
 }
 
 void ChunkInFlight::compute() {

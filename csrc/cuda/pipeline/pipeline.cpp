@@ -284,7 +284,7 @@ bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &d
             const int64_t rounded = Chunk::round_up(units.count * algorithm.unit_elements);
             const int64_t operands = algorithm.bytes_of(units.count, 0);
             call.count_launch();
-            algorithm.launch({units, start, count, rounded, memory, algorithm.status_bytes, operands,
+            algorithm.enqueue({units, start, count, rounded, memory, algorithm.status_bytes, operands,
                               operands, stream_scope->stream, 0});
             call.advance(algorithm.counts_progress ? count : 0);
         }

@@ -64,7 +64,7 @@ class DeviceAlgorithm {
         layout.gather(layout.views[size_t(load.operand)], chunk.start, chunk.count, to);
     }
     // Enqueue the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
-    virtual void launch(const Chunk &chunk) = 0;
+    virtual void enqueue(const Chunk &chunk) = 0;
     // Take the results of a chunk, result_bytes for each unit. Several threads may call this at once.
     virtual void deliver(const Chunk &, const char *) {}
     // Merge a delivered chunk's status words into the report. The words are zeroed once for each slot and

@@ -26,7 +26,7 @@ class CopyOnly : public DeviceAlgorithm {
         : DeviceAlgorithm(layout, std::move(up), std::move(down), 0, 0) {
         allow_zero_copy = counts_progress = false;
     }
-    void launch(const Chunk &) override {}
+    void enqueue(const Chunk &) override {}
     void collect(const void *) override {}
 };
 

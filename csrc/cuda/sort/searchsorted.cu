@@ -54,7 +54,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
         has_memory = broadcasts_.upload(call, devices);
     }
 
-    void launch(const Chunk &chunk) override {
+    void enqueue(const Chunk &chunk) override {
         const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
         const char *const d_resident = operands_.of(SORTED).d_data;
         const char *const sorted =

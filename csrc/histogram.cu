@@ -41,17 +41,17 @@ bool count_elements(const BinnedElements &counting, const plan::Operands &operan
 
 // Enqueue the counting on the thread's stream; edges and counts are device-resident, too.
 void count_async(const HistogramRequest &request, const HostRanges &host_ranges, int results, Call &call,
-                 const StreamScope &stream_scope) {
-    const CurrentDevice current(stream_scope.device);
-    const std::vector<int> devices{stream_scope.device};
-    plan::Operands operands(host_ranges.all, call, devices, true);
+                 const ExecutionContext &context) {
+    const CurrentDevice current(context.device());
+    const StreamScope &stream_scope = *context.stream_scope();
+    plan::Operands operands(host_ranges.all, call, context.devices, true);
     char *const table = operands.of(results).d_data;
     call.count_launch();
     PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), stream_scope.stream));
     const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
     HistogramAlgorithm counter(request.layout, request.bins, request.axes, types, request.total, nullptr,
-                               operands, call, devices, {&host_ranges, table});
-    run_pipeline(counter, call, devices, {{0, request.layout.size}});
+                               operands, call, context.devices, {&host_ranges, table});
+    execute(counter, operands, call, context);
     operands.commit();
 }
 
@@ -120,15 +120,15 @@ void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &h
 
 // Enqueue the histogram on the thread's stream. Return false if not all operands are device-resident, or if
 // there is no device memory.
-bool histogram_async(const HistogramRequest &request, Call &call, const std::vector<int> &devices) {
+bool histogram_async(const HistogramRequest &request, Call &call, const ExecutionContext &context) {
     const int64_t values = request.axes + request.has_weights, total = request.total;
     HostRanges host_ranges(request.layout, values, request.bins, request.axes, true);
     const int results = host_ranges.add_results(request.counts, total + 2, true);
     const StreamScope *const stream_scope =
-        request.layout.size == 0 ? nullptr : plan::stream_scope_for(host_ranges.all, devices);
+        request.layout.size == 0 ? nullptr : plan::stream_scope_for(host_ranges.all, context.devices);
     if (stream_scope == nullptr) return false;
     if (!request.has_weights) {
-        count_async(request, host_ranges, results, call, *stream_scope);
+        count_async(request, host_ranges, results, call, context);
         return true;
     }
     auto add = [&](auto sum) {
@@ -139,8 +139,9 @@ bool histogram_async(const HistogramRequest &request, Call &call, const std::vec
 }
 
 void launch_histogram(const HistogramRequest &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
-    if (histogram_async(request, call, devices)) return;
+    const ExecutionContext context(call);
+    const std::vector<int> &devices = context.devices;
+    if (histogram_async(request, call, context)) return;
     const int64_t total = request.total;
     HostRanges host_ranges(request.layout, request.axes + request.has_weights, request.bins, request.axes,
                            false);
@@ -204,7 +205,8 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
 }
 
 void launch_digitize(const DigitizeRequest &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
+    const std::vector<int> &devices = context.devices;
     if (request.layout.size == 0) return;
     const plan::HostRange edges_range(reinterpret_cast<const void *>(request.bins->edges),
                                       edges_bytes(*request.bins), 8, false);
@@ -221,7 +223,7 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
     if (are_resident) edges = Edges(*request.bins, operands.of(2).d_data, broadcasts);
     if (has_memory) {
         DigitizeAlgorithm digitizer(request, operands, broadcasts, edges);
-        run_pipeline(digitizer, call, devices, {{0, request.layout.size}});
+        execute(digitizer, operands, call, context);
     } else {
         digitize_on_host(request, host_loops(), call);
     }

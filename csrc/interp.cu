@@ -2,8 +2,7 @@
 // values are streamed past them in chunks. Each thread finds its interval by binary search.
 #include "common/interp.h"
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 
 namespace pk::interp {
 
@@ -32,7 +31,7 @@ pk_operand operand_of(const double *array) {
 class InterpAlgorithm : public DeviceAlgorithm {
    public:
     InterpAlgorithm(const Layout &layout, const Curve &curve, const plan::Operands &operands, Call &call,
-                    const std::vector<int> &devices)
+                    const ExecutionContext &context)
         : DeviceAlgorithm(layout, operands.loads({X}), operands.stores(OUT), 0, 0),
           curve_(curve),
           operands_(operands) {
@@ -40,7 +39,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
         const int64_t bytes = curve.size * int64_t(sizeof(double));
         if (operands.of(XP).d_data == nullptr) xp_ = broadcasts_.add(curve.xp, bytes);
         if (operands.of(FP).d_data == nullptr) fp_ = broadcasts_.add(curve.fp, bytes);
-        if (!broadcasts_.upload(call, devices)) {
+        if (!broadcasts_.upload(call, context.devices)) {
             fail(PK_OUT_OF_MEMORY,
                  "PYCUDAKIT_DEVICE_MEMORY is too small for the points xp and fp, or other calls use too much "
                  "of it");
@@ -74,7 +73,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
 
 void launch(const Request &request, Call &call) {
     if (request.count == 0) return;
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
     const pk_operand arrays[] = {operand_of(request.x), operand_of(request.out)};
     const Layout layout(arrays, 2, &request.count, 1, {false, true});
     const int64_t item = sizeof(double);
@@ -84,9 +83,9 @@ void launch(const Request &request, Call &call) {
     const Curve &curve = request.curve;
     plan::Operands operands(
         {x, out, {curve.xp, curve.size * item, item, false}, {curve.fp, curve.size * item, item, false}},
-        call, devices, true);
-    InterpAlgorithm algorithm(layout, curve, operands, call, devices);
-    run_pipeline(algorithm, call, devices, {{0, request.count}});
+        call, context.devices, true);
+    InterpAlgorithm algorithm(layout, curve, operands, call, context);
+    execute(algorithm, operands, call, context);
     operands.commit();
 }
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "common/random.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 
 namespace pk::random {
 
@@ -242,10 +241,10 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request) {
 
 void launch(const Request &request, Call &call) {
     if (request.layout.size == 0) return;
-    const std::vector<int> devices = devices_of(call);
-    plan::Operands operands(host_ranges_of(request), call, devices, true);
+    const ExecutionContext context(call);
+    plan::Operands operands(host_ranges_of(request), call, context.devices, true);
     RandomAlgorithm algorithm(request, operands);
-    run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});
+    execute(algorithm, operands, call, context);
     operands.commit();
 }
 

@@ -4,10 +4,8 @@
 #include "common/reduce.h"
 
 #include "cuda/elementwise/interpreter.h"
-#include "cuda/pipeline/pipeline.h"
 #include "cuda/reduce/combine_partials.cuh"
 #include "cuda/reduce/dispatch.cuh"
-#include "cuda/residency/workspace.h"
 
 namespace pk {
 
@@ -19,9 +17,9 @@ using namespace reduction;
 class ReduceAlgorithm : public Interpreter {
    public:
     ReduceAlgorithm(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
-                    const std::vector<int> &devices, bool may_broadcast, const Reduction &reduction,
+                    const ExecutionContext &context, bool may_broadcast, const Reduction &reduction,
                     const Region &region, Partials &partials)
-        : Interpreter(evaluation, operands, call, devices, may_broadcast),
+        : Interpreter(evaluation, operands, call, context, may_broadcast),
           reduction_(reduction),
           region_(region),
           partials_(partials) {
@@ -85,7 +83,7 @@ class ReduceAlgorithm : public Interpreter {
             const pk_range range{first, std::min(most, units() - first)};
             const int64_t count = start(first + range.count) - start(first);
             enqueue({range, start(first), count, Chunk::round_up(range.count * unit_elements), memory.get(),
-                    status_bytes + first * result_bytes, scratch, scratch, stream_scope.stream, 0});
+                     status_bytes + first * result_bytes, scratch, scratch, stream_scope.stream, 0});
         }
         char *const partials = memory.get() + status_bytes;
         const View &result = reduction_.result.views[0];
@@ -141,17 +139,17 @@ class ReduceAlgorithm : public Interpreter {
 
 // Reduce a region through the pipeline. The results are written to `d_results` if that is not null.
 void reduce_region(const Reduction &reduction, const Region &region, Call &call,
-                   const std::vector<int> &devices, char *d_results) {
+                   const ExecutionContext &context, char *d_results) {
     const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                 reduction.exceptions};
     // No download could overlap with these uploads, and whole operands are uploaded faster than work units.
-    plan::upload_loads(region.layout, reduction.program, call, devices);
+    plan::upload_loads(region.layout, reduction.program, call, context.devices);
     Partials partials(reduction, region);
     with_broadcast_fallback<ReduceAlgorithm>(
-        evaluation, call, devices,
-        [&](ReduceAlgorithm &algorithm) {
+        evaluation, call, context,
+        [&](ReduceAlgorithm &algorithm, plan::Operands &operands) {
             algorithm.finalize_on_device(d_results);
-            run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});
+            execute(algorithm, operands, call, context);
         },
         reduction, region, partials);
     if (d_results == nullptr) partials.finish(call);
@@ -182,18 +180,18 @@ bool can_finalize_in_place(const Reduction &reduction, const std::vector<Region>
 // Async path: enqueue all regions on the current stream and return true, if all inputs are device-resident.
 // With `are_contiguous` there is one region, which takes no scratch.
 bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regions, bool are_contiguous,
-                     char *results, Call &call, const std::vector<int> &devices) {
+                     char *results, Call &call, const ExecutionContext &context) {
     for (const Region &region : regions) {
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
-        plan::Operands operands(region.layout, reduction.program, call, devices);
+        plan::Operands operands(region.layout, reduction.program, call, context);
         Partials partials(reduction, region);
-        ReduceAlgorithm algorithm(evaluation, operands, call, devices, false, reduction, region, partials);
+        ReduceAlgorithm algorithm(evaluation, operands, call, context, false, reduction, region, partials);
         if (!algorithm.is_resident() || !algorithm.can_run_async || !algorithm.has_memory ||
             (are_contiguous && !algorithm.is_plain()))
             return false;
         call.count_launch();
-        algorithm.run_resident(*StreamScope::current(), results);
+        algorithm.run_resident(*context.stream_scope(), results);
     }
     call.advance(reduction.size);
     return true;
@@ -201,18 +199,18 @@ bool enqueue_regions(const Reduction &reduction, const std::vector<Region> &regi
 
 // Enqueue the reduction on the thread's current stream. Return false if it must run synchronously.
 bool reduce_async(const Reduction &reduction, const plan::HostRange &result, Call &call,
-                  const std::vector<int> &devices) {
-    const StreamScope *const stream_scope = StreamScope::current_on(devices);
-    if (stream_scope == nullptr) return false;
+                  const ExecutionContext &context) {
+    const std::vector<int> &devices = context.devices;
+    if (context.stream_scope() == nullptr) return false;
     if (!plan::all_resident({result}, devices)) return false;
-    const CurrentDevice current(stream_scope->device);
+    const CurrentDevice current(context.device());
     plan::Operands operands({result}, call, devices, true);
     const plan::DeviceOperand resident = operands.of(0);
     for (const bool are_contiguous : {true, false}) {
         const std::vector<Region> regions =
             are_contiguous ? reduction.regions(INT64_MAX) : reduction.regions();
         if (reads(reduction, regions, result)) break;
-        if (!enqueue_regions(reduction, regions, are_contiguous, resident.d_data, call, devices)) continue;
+        if (!enqueue_regions(reduction, regions, are_contiguous, resident.d_data, call, context)) continue;
         if (resident.copy_back)
             plan::download(devices[0], resident.d_data, const_cast<char *>(result.low),
                            result.high - result.low, call);
@@ -234,33 +232,33 @@ struct Located : Reduction {
 void launch_async(const Located &reduction, Call &call) {
     require(reduction.result.views[0].access == Access::contiguous,
             "the result on a device must be contiguous");
-    const AsyncCall async_call(reduction.device, call);
+    const ExecutionContext context(call, reduction.device);
     for (const Region &region : reduction.regions(INT64_MAX)) {  // one region, as the arrays are contiguous
         const Evaluation evaluation{reduction.program, region.layout, reduction.instruction_count,
                                     reduction.exceptions};
         require(device_of(region.layout) == reduction.device, "the arrays are on several GPUs");
-        const plan::Operands operands(plan::Operands::CallerOwned(), region.layout, call);
+        const plan::Operands operands(region.layout, reduction.program, call, context);
         Partials partials(reduction, region);
-        ReduceAlgorithm algorithm(evaluation, operands, call, {reduction.device}, false, reduction, region,
-                                  partials);
+        ReduceAlgorithm algorithm(evaluation, operands, call, context, false, reduction, region, partials);
         require(algorithm.is_resident() && algorithm.is_plain(),
                 "arrays on a device must be contiguous, and reduced as they are");
-        algorithm.run_resident(async_call, reduction.result.views[0].base);
+        algorithm.run_resident(*context.stream_scope(), reduction.result.views[0].base);
     }
-    async_call.finish();
+    if (context.is_synchronous) PK_CUDA(cudaStreamSynchronize(context.stream_scope()->stream));
 }
 
 void launch(const Reduction &reduction, Call &call) {
     reduction.clear_exceptions();
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
+    const std::vector<int> &devices = context.devices;
     const std::vector<Region> regions = reduction.regions();
     plan::HostRange result(reduction.result, reduction.result.views[0], true);
-    if (reduce_async(reduction, result, call, devices)) return;
+    if (reduce_async(reduction, result, call, context)) return;
     result.may_be_resident =
         result.may_be_resident && can_finalize_in_place(reduction, regions, result, devices);
     plan::Operands results({result}, call, devices);
     const plan::DeviceOperand resident = results.of(0);
-    for (const Region &region : regions) reduce_region(reduction, region, call, devices, resident.d_data);
+    for (const Region &region : regions) reduce_region(reduction, region, call, context, resident.d_data);
     if (resident.copy_back) {
         const int64_t bytes = result.high - result.low;
         plan::download(devices[0], resident.d_data, reduction.result.views[0].base, bytes, call);

@@ -2,10 +2,7 @@
 // order that common/scan_ops.h specifies, so that both engines give the same bits.
 #include <optional>
 
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
-#include "cuda/residency/workspace.h"
-#include "cuda/runtime/stream_memory.h"
+#include "cuda/residency/execute.h"
 #include "cuda/scan/block_prefix.cuh"
 #include "cuda/scan/column_scan.cuh"
 #include "cuda/scan/tile_scan.cuh"
@@ -290,14 +287,16 @@ void scan_async(const Request &request, const plan::Operands &operands, const St
 
 // Enqueue the scan of the caller's device arrays on their stream.
 void launch_async(const Located &request, Call &call) {
-    const AsyncCall async_call(request.device, call);
-    const plan::Operands operands(plan::Operands::CallerOwned(), request.undivided.layout, call);
+    const ExecutionContext context(call, request.device);
+    const Layout &layout = request.undivided.layout;
+    const plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call,
+                                  context.devices, true);
     require(operands.of(0).contiguous && operands.of(1).contiguous,
             "arrays to scan on a device must be contiguous");
     if (operands.of(0).d_data == operands.of(1).d_data && !may_overlap(request, request.undivided))
         fail(PK_UNSUPPORTED, "columns of float64 on a device cannot be summed in place: pass another output");
-    scan_async(request, operands, async_call, call);
-    async_call.finish();
+    scan_async(request, operands, *context.stream_scope(), call);
+    if (context.is_synchronous) PK_CUDA(cudaStreamSynchronize(context.stream_scope()->stream));
 }
 
 void launch(const Located &request, Call &call) {

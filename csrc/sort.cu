@@ -114,19 +114,20 @@ void sort_in_residency_scope(const Request &request, Call &call) {
 
 // Enqueue the sort of the caller's device arrays on their stream.
 template <class Request>
-void launch_async(const Request &request, const AsyncCall &async_call) {
+void launch_async(const Request &request, const ExecutionContext &context) {
     const plan::HostRange out = results_of(request);
     if (out.low == out.high) return;
-    const plan::Workspace memory(async_call, temporary_bytes(request));
-    sort_on_device(request, memory.get(), async_call.stream);
-    async_call.finish();
+    const StreamScope &stream_scope = *context.stream_scope();
+    const plan::Workspace memory(stream_scope, temporary_bytes(request));
+    sort_on_device(request, memory.get(), stream_scope.stream);
+    if (context.is_synchronous) PK_CUDA(cudaStreamSynchronize(stream_scope.stream));
 }
 
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Located<Request> &request, Call &call) {
     const plan::HostRange out = results_of(request);
     if (request.device >= 0) {
-        launch_async<Request>(request, AsyncCall(request.device, call));
+        launch_async<Request>(request, ExecutionContext(call, request.device));
     } else if (plan::ResidencyScope::current() != nullptr && out.low != out.high) {
         sort_in_residency_scope<Request, on_host>(request, call);
     } else {

@@ -4,8 +4,7 @@
 
 #include "common/take.h"
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 
 namespace pk::take {
 
@@ -101,7 +100,7 @@ pk_operand operand_of(const Request &args, int64_t unit) {
 class TakeAlgorithm : public DeviceAlgorithm {
    public:
     TakeAlgorithm(const Layout &layout, const Request &args, const plan::Operands &operands, Call &call,
-                  const std::vector<int> &devices)
+                  const ExecutionContext &context)
         : DeviceAlgorithm(layout, {}, operands.stores(0), 0, 0), operands_(operands) {
         can_run_async = true;
         const int64_t unit = layout.views[0].item;
@@ -110,7 +109,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
         if (operands.of(2).d_data == nullptr) {
             indices_ = broadcasts_.add(args.indices, args.index_count() * int64_t(sizeof(int64_t)));
         }
-        if (!broadcasts_.upload(call, devices)) {
+        if (!broadcasts_.upload(call, context.devices)) {
             fail(PK_OUT_OF_MEMORY,
                  "PYCUDAKIT_DEVICE_MEMORY has no room for the array, or other calls have too much of it");
         }
@@ -147,7 +146,8 @@ class TakeAlgorithm : public DeviceAlgorithm {
 
 void launch(const Request &args, Call &call) {
     if (args.elements() == 0) return;
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
+    const std::vector<int> &devices = context.devices;
     const int64_t unit = unit_of(args.in.elements, args.out, args.in.width), units = args.out_bytes() / unit;
     const pk_operand operand = operand_of(args, unit);
     const Layout layout(&operand, 1, &units, 1, {true});
@@ -167,8 +167,8 @@ void launch(const Request &args, Call &call) {
         const auto *const d_indices = reinterpret_cast<const int64_t *>(operands.of(2).d_data);
         require_in_bounds(args.in.count, range_on_device(d_indices, args.index_count(), devices[0], call));
     }
-    TakeAlgorithm algorithm(layout, args, operands, call, devices);
-    run_pipeline(algorithm, call, devices, {{0, units}});
+    TakeAlgorithm algorithm(layout, args, operands, call, context);
+    execute(algorithm, operands, call, context);
     operands.commit();
 }
 

@@ -123,13 +123,13 @@ static const StreamedOperand *find(const std::vector<StreamedOperand> &group, in
 static int block_size() { return int(tuned(Tune::block)) / 32 * 32; }
 
 Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
-                         const std::vector<int> &devices, bool may_broadcast, bool may_transpose)
-    : Interpreter(evaluation, operands, call, devices,
+                         const ExecutionContext &context, bool may_broadcast, bool may_transpose)
+    : Interpreter(evaluation, operands, call, context,
                   OperandClasses(evaluation, operands, may_broadcast, may_transpose, block_size()),
                   block_size()) {}
 
 Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
-                         const std::vector<int> &devices, OperandClasses classes, int block)
+                         const ExecutionContext &context, OperandClasses classes, int block)
     : DeviceAlgorithm(evaluation.layout, std::move(classes.loads), std::move(classes.stores),
                       evaluation.instruction_count * int64_t(sizeof(uint32_t)), classes.scratch_bytes),
       evaluation_(evaluation),
@@ -143,6 +143,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
         std::any_of(loads.begin(), loads.end(), [](auto &c) { return c.d_resident != nullptr; });
     allow_zero_copy = transposed_.empty() && !any_uploaded;
     can_run_async = !may_refuse(evaluation.program);
+    operations = std::max<int64_t>(1, int64_t(evaluation.program.steps.size()));
     single_pass_coalesced = allow_zero_copy && is_coalesced();
     UnravelTable coordinates(layout);
     for (const Step &step : evaluation.program.steps) {
@@ -162,7 +163,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
     const bool is_short = table.size() <= InterpreterParams::MAX_COORDINATES;
     if (!is_short)
         coordinates_at_ = broadcasts_.add_inline(table.data(), int64_t(table.size() * sizeof(int64_t)));
-    has_memory = broadcasts_.upload(call, devices);
+    has_memory = broadcasts_.upload(call, context.devices);
 
     common_.step_count = int32_t(steps_.size());
     common_.registers_in_shared = device::registers_in_shared(evaluation.program.register_count, block);
@@ -171,7 +172,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
     if (operands.is_repeated() && is_short && common_.is_small)
         fused_kernel_ = FusedKernel::of(steps_, table.empty() ? 0 : int(table[0]),
-                                        operands.reports_exceptions() || !can_run_async);
+                                        context.is_synchronous || !can_run_async);
     // Interpreted kernels are slow: other chunks should not wait for them.
     own_stream = !single_pass_coalesced && !loads.empty() &&
                  (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());

@@ -9,8 +9,7 @@
 #include "common/elementwise.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
-#include "cuda/runtime/stream_memory.h"
+#include "cuda/residency/execute.h"
 
 namespace pk {
 
@@ -82,7 +81,7 @@ class Interpreter : public DeviceAlgorithm {
     // With `may_broadcast`, broadcast operands are uploaded once and kept on the devices; else staging
     // expands them. With `may_transpose`, the device transposes transposed operands; else staging does.
     Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
-                const std::vector<int> &devices, bool may_broadcast, bool may_transpose = false);
+                const ExecutionContext &context, bool may_broadcast, bool may_transpose = false);
 
     void stage(const StreamedOperand &load, const Chunk &chunk, char *to) const override;
     void enqueue(const Chunk &chunk) override;
@@ -106,7 +105,7 @@ class Interpreter : public DeviceAlgorithm {
                        bool may_transpose, int block);
     };
     Interpreter(const Evaluation &evaluation, const plan::Operands &operands, Call &call,
-                const std::vector<int> &devices, OperandClasses classes, int block);
+                const ExecutionContext &context, OperandClasses classes, int block);
 
     void set_source(DeviceStep &load, const std::vector<int> &broadcast, UnravelTable &coordinates);
     void add_stores(const DeviceStep &store, UnravelTable &coordinates);
@@ -127,16 +126,16 @@ class Interpreter : public DeviceAlgorithm {
     std::shared_ptr<FusedKernel> fused_kernel_;  // null: always interpreted
 };
 
-// Call run(algorithm) with an algorithm that keeps broadcast operands on the devices or, if their memory is
-// short, with one that stages them expanded.
+// Call run(algorithm, operands) with an algorithm that keeps broadcast operands on the devices or, if their
+// memory is short, with one that stages them expanded.
 template <class Kind, class Run, class... Args>
-void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const std::vector<int> &devices,
+void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const ExecutionContext &context,
                              Run run, Args &&...args) {
-    plan::Operands operands(evaluation.layout, evaluation.program, call, devices);
+    plan::Operands operands(evaluation.layout, evaluation.program, call, context);
     for (const bool may_broadcast : {true, false}) {
-        Kind algorithm(evaluation, operands, call, devices, may_broadcast, args...);
+        Kind algorithm(evaluation, operands, call, context, may_broadcast, args...);
         if (!algorithm.has_memory) continue;
-        run(algorithm);
+        run(algorithm, operands);
         return operands.commit();
     }
     fail(PK_OUT_OF_MEMORY, "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a program");

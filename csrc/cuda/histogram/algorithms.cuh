@@ -6,8 +6,7 @@
 
 #include "common/histogram.h"
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 #include "kernels.cuh"
 
 namespace pk::histogram {

@@ -5,8 +5,7 @@
 
 #include "common/image.h"
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk::image::filters {
@@ -193,16 +192,16 @@ Layout layout_of(const Filter &filter) {
 
 void pk::image::filter(const filters::Filter &filter, Call &call) {
     using namespace filters;
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
     if (filter.elements() == 0) return;
     const Layout layout = layout_of(filter);
     plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call,
-                            devices, true);
-    const Weights weights(filter, call, devices);
+                            context.devices, true);
+    const Weights weights(filter, call, context.devices);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
     const bool is_streamed = operands.of(0).d_data == nullptr || !operands.stores(1).empty();
     const bool in_bands = is_streamed && filter.image() * FilterAlgorithm::bytes_of_both(filter) > small;
     FilterAlgorithm algorithm(filter, weights, operands, layout, in_bands);
-    run_pipeline(algorithm, call, devices, algorithm.ranges());
+    execute(algorithm, operands, call, context, algorithm.ranges());
     operands.commit();
 }

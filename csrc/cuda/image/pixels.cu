@@ -4,8 +4,7 @@
 #include <cstring>
 
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 
 namespace pk::image {
 
@@ -30,13 +29,15 @@ __global__ void look_up(const T *in, T *out, int64_t count, const uint16_t *tabl
 // Converts pixels to grey. A unit is a pixel; its elements are the channels.
 class GrayAlgorithm : public DeviceAlgorithm {
    public:
-    GrayAlgorithm(const Gray &request, const plan::Operands &operands)
+    // Without device memory for the result, it is delivered chunk by chunk.
+    GrayAlgorithm(const Gray &request, const plan::Operands &operands, char *d_out)
         : DeviceAlgorithm(request.layout, operands.loads({0}), {}, 0, 0),
           request_(request),
           operands_(operands),
+          d_out_(d_out),
           item_(request.layout.views[0].item) {
         unit_elements = request.weights.channels;
-        result_bytes = operands.of(1).d_data != nullptr ? 0 : item_;
+        result_bytes = d_out != nullptr ? 0 : item_;
         can_run_async = true;
     }
     int64_t units() const override { return request_.pixel_count(); }
@@ -44,11 +45,10 @@ class GrayAlgorithm : public DeviceAlgorithm {
     void enqueue(const Chunk &chunk) override {
         with_type(request_.type, [&](auto of_type) {
             using T = decltype(of_type);
-            char *const d_resident = operands_.of(1).d_data;
             launch_for(chunk.units.count, chunk.stream, device::make_gray<T>,
                        reinterpret_cast<const T *>(operands_.d_data(*this, chunk, 0)),
-                       reinterpret_cast<T *>(d_resident != nullptr ? d_resident + chunk.units.start * item_
-                                                                   : chunk.d_memory + chunk.results),
+                       reinterpret_cast<T *>(d_out_ != nullptr ? d_out_ + chunk.units.start * item_
+                                                               : chunk.d_memory + chunk.results),
                        chunk.units.count, request_.weights);
         });
     }
@@ -60,6 +60,7 @@ class GrayAlgorithm : public DeviceAlgorithm {
    private:
     const Gray &request_;
     const plan::Operands &operands_;
+    char *const d_out_;
     const int64_t item_;
 };
 
@@ -67,13 +68,13 @@ class GrayAlgorithm : public DeviceAlgorithm {
 class LookupAlgorithm : public DeviceAlgorithm {
    public:
     LookupAlgorithm(const Lookup &request, const plan::Operands &operands, Call &call,
-                    const std::vector<int> &devices)
+                    const ExecutionContext &context)
         : DeviceAlgorithm(request.layout, operands.loads({0}), operands.stores(1), 0, 0),
           operands_(operands),
           type_(request.layout.views[0].type) {
         can_run_async = true;
         offset_ = broadcasts_.add_inline(request.table, request.count * int64_t(sizeof(uint16_t)));
-        if (!broadcasts_.upload(call, devices)) fail_out_of_memory();
+        if (!broadcasts_.upload(call, context.devices)) fail_out_of_memory();
     }
     void enqueue(const Chunk &chunk) override {
         const auto *table =
@@ -99,21 +100,20 @@ class LookupAlgorithm : public DeviceAlgorithm {
 }  // namespace
 
 void make_gray(const Gray &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
     if (request.size == 0) return;
     plan::HostRange in(request.layout, request.layout.views[0], false);
     in.may_upload_by_chunk = true;
     const int64_t item = request.layout.views[0].item, bytes = request.pixel_count() * item;
-    plan::Operands operands({in, {request.out, bytes, item, true}}, call, devices, true);
-    GrayAlgorithm algorithm(request, operands);
-    run_pipeline(algorithm, call, devices, {{0, algorithm.units()}});
-    const plan::DeviceOperand out = operands.of(1);
-    if (out.copy_back) plan::download(devices[0], out.d_data, request.out, bytes, call);
+    plan::Operands operands({in, {request.out, bytes, item, true}}, call, context.devices, true);
+    const bool is_on_device = operands.loads({0}).empty() || operands.of(1).d_data != nullptr;
+    GrayAlgorithm algorithm(request, operands, is_on_device ? operands.d_result(1, context) : nullptr);
+    execute(algorithm, operands, call, context);
     operands.commit();
 }
 
 void look_up(const Lookup &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
     if (request.size == 0) return;
     const Layout &layout = request.layout;
     plan::HostRange in(layout, layout.views[0], false);
@@ -121,9 +121,9 @@ void look_up(const Lookup &request, Call &call) {
     const plan::HostRange out(layout, layout.views[1], true);
     // The table is always uploaded from the host.
     const plan::HostRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
-    plan::Operands operands({in, out, table}, call, devices, true);
-    LookupAlgorithm algorithm(request, operands, call, devices);
-    run_pipeline(algorithm, call, devices, {{0, request.size}});
+    plan::Operands operands({in, out, table}, call, context.devices, true);
+    LookupAlgorithm algorithm(request, operands, call, context);
+    execute(algorithm, operands, call, context);
     operands.commit();
 }
 

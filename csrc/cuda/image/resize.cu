@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 #include "pixels.cuh"
 
 namespace pk::image {
@@ -116,20 +115,20 @@ class DeviceTaps {
 // not fit; their sums are accumulated in float64, and then rounded and downloaded.
 class Resizer {
    public:
-    Resizer(const Resize &request, Call &call, int device, const Layout &result,
-            const plan::Operands &operands)
+    Resizer(const Resize &request, Call &call, const ExecutionContext &context, const Layout &result,
+            plan::Operands &operands)
         : request_(request),
           call_(call),
-          device_{device},
+          context_(context),
           result_(result),
           operands_(operands),
           down_(request.method, request.height, request.new_height),
           across_(request.method, request.width, request.new_width),
-          d_down_taps_(down_, call, device_),
-          d_across_taps_(across_, call, device_),
+          d_down_taps_(down_, call, context.devices),
+          d_across_taps_(across_, call, context.devices),
           item_(request.layout.views[0].item),
           elements_(request.new_row_elements()),
-          stream_scope_(stream_scope_for(operands, device)) {
+          stream_scope_(stream_scope_for(operands, context.device())) {
         if (stream_scope_ == nullptr) StreamScope::synchronize();
         const int64_t budget = streaming_memory().device_budget / 2;
         const int64_t sums = elements_ * int64_t(sizeof(double));
@@ -142,9 +141,9 @@ class Resizer {
         for (;; band_ /= 2, part_ /= 2) {
             if (band_ == 0 || part_ == 0) fail_out_of_memory();
             const bool reuse_on_stream = stream_scope_ != nullptr;
-            const DeviceBuffer sums(device_[0], band_ * elements_ * int64_t(sizeof(double)), false,
+            const DeviceBuffer sums(context_.device(), band_ * elements_ * int64_t(sizeof(double)), false,
                                     reuse_on_stream);
-            const DeviceBuffer along(device_[0], part_ * elements_ * int64_t(sizeof(double)), false,
+            const DeviceBuffer along(context_.device(), part_ * elements_ * int64_t(sizeof(double)), false,
                                      reuse_on_stream);
             if (sums.d_memory() == nullptr || along.d_memory() == nullptr) continue;
             sums_ = reinterpret_cast<double *>(sums.d_memory());
@@ -177,7 +176,7 @@ class Resizer {
         }
         RoundAlgorithm algorithm(result_, operands_, sums_, first * elements_,
                                  down_.divisor * across_.divisor);
-        run_pipeline(algorithm, call_, device_, {{first * elements_, rows * elements_}});
+        execute(algorithm, operands_, call_, context_, {{first * elements_, rows * elements_}});
     }
 
     // Add old rows from `old` on to the sums, and return how many.
@@ -191,7 +190,7 @@ class Resizer {
             } else {
                 const int64_t offset = source.add(request_.layout, request_.layout.views[0],
                                                   old * row_elements, old_rows * row_elements);
-                if (!source.upload(call_, device_)) continue;
+                if (!source.upload(call_, context_.devices)) continue;
                 from = source.d_data(0) + offset;
             }
             const cudaStream_t stream = stream_scope_ != nullptr ? stream_scope_->stream : stream_.get();
@@ -218,9 +217,9 @@ class Resizer {
 
     const Resize &request_;
     Call &call_;
-    const std::vector<int> device_;
+    const ExecutionContext &context_;
     const Layout &result_;
-    const plan::Operands &operands_;  // the result, and the old elements
+    plan::Operands &operands_;  // the result, and the old elements
     const Taps down_, across_;
     const DeviceTaps d_down_taps_, d_across_taps_;
     const int64_t item_, elements_;  // of a new row
@@ -234,7 +233,7 @@ class Resizer {
 }  // namespace
 
 void resize(const Resize &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context = ExecutionContext::on_first_device(call);
     if (request.size == 0) return;
     pk_operand out{};
     out.address = reinterpret_cast<uint64_t>(request.out);
@@ -244,9 +243,9 @@ void resize(const Resize &request, Call &call) {
     const Layout result(&out, 1, &elements, 1, {true});
     plan::Operands operands(
         {{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call,
-        {devices[0]}, true);
-    const CurrentDevice current(devices[0]);
-    Resizer(request, call, devices[0], result, operands).run();
+        context.devices, true);
+    const CurrentDevice current(context.device());
+    Resizer(request, call, context, result, operands).run();
     operands.commit();
 }
 

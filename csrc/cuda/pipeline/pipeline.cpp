@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <optional>
 
 #include "chunk_in_flight.h"
 #include "common/call/status.h"
 #include "common/call/thread_pool.h"
 #include "cuda/runtime/pinned_memory.h"
-#include "cuda/runtime/stream_memory.h"
 #include "cuda/runtime/tuning.h"
 #include "range_queue.h"
 
@@ -66,23 +64,6 @@ bool DeviceAlgorithm::uses_zero_copy(int64_t bytes) const {
     return single_pass_coalesced && is_staged() && scratch_bytes == 0 &&
            needed().host <= Lease::default_size(Lease::zero_copy).host &&
            (staged_store_bytes == 0 || bytes <= tuned(Tune::walk_both_ways));
-}
-
-std::vector<int> devices_of(const Call &call) {
-    arm_faults();
-    require_cuda();
-    const pk_options &options = call.options();
-    if (options.device_count == 0) return {0};
-    const int64_t count = device_count();
-    std::vector<int> devices;
-    for (int64_t i = 0; i < options.device_count; ++i) {
-        const int64_t device = reinterpret_cast<const int64_t *>(options.devices)[i];
-        require(device >= 0 && device < count, "options.devices names a device that does not exist");
-        require(std::find(devices.begin(), devices.end(), int(device)) == devices.end(),
-                "options.devices names a device twice");
-        devices.push_back(int(device));
-    }
-    return devices;
 }
 
 namespace {
@@ -256,49 +237,13 @@ class PipelineWorker {
     int64_t largest_ = chunking_.largest;                          // units of any chunk
 };
 
-// Enqueue an algorithm on this thread's current stream, in as many chunks as its scratch needs. Return
-// false if it cannot run asynchronously: no current stream, an operand that is not resident, or no scratch.
-bool run_async(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
-               const std::vector<pk_range> &ranges) {
-    constexpr int64_t SCRATCH = 32 << 20;
-    const StreamScope *const stream_scope = StreamScope::current_on(devices);
-    if (stream_scope == nullptr) return false;
-    if (!algorithm.can_run_async || !algorithm.is_resident() || algorithm.result_bytes != 0) return false;
-    const CurrentDevice current(stream_scope->device);
-    int64_t max_units = 0;
-    for (const pk_range &range : ranges) max_units = std::max(max_units, range.count);
-    char *memory = status_sink();
-    std::optional<StreamOrderedMemory> scratch;
-    if (algorithm.scratch_bytes != 0 || algorithm.status_bytes > STATUS_SINK_BYTES) {
-        const int64_t scratch_bytes = std::max(SCRATCH, algorithm.needed().device);
-        max_units = std::min(ChunkInFlight::capacity(algorithm, {scratch_bytes, scratch_bytes}), max_units);
-        scratch.emplace(*stream_scope, algorithm.bytes_of(max_units, algorithm.scratch_bytes));
-        memory = scratch->get();
-        if (memory == nullptr) return false;
-    }
-    for (const pk_range &range : ranges) {
-        for (int64_t done = 0; done < range.count; done += max_units) {
-            const pk_range units{range.start + done, std::min(max_units, range.count - done)};
-            const int64_t start = algorithm.start(units.start);
-            const int64_t count = algorithm.start(units.start + units.count) - start;
-            const int64_t rounded = Chunk::round_up(units.count * algorithm.unit_elements);
-            const int64_t operands = algorithm.bytes_of(units.count, 0);
-            call.count_launch();
-            algorithm.enqueue({units, start, count, rounded, memory, algorithm.status_bytes, operands,
-                              operands, stream_scope->stream, 0});
-            call.advance(algorithm.counts_progress ? count : 0);
-        }
-    }
-    return true;
-}
-
 }  // namespace
 
 void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                   const std::vector<pk_range> &ranges) {
     int64_t units = 0;
     for (const pk_range &range : ranges) units += range.count;
-    if (units == 0 || run_async(algorithm, call, devices, ranges)) return;
+    if (units == 0) return;
     StreamScope::synchronize();
     const Chunking chunking(algorithm, units, int64_t(devices.size()));
     RangeQueue range_queue(ranges);

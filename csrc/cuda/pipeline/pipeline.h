@@ -2,7 +2,8 @@
 //
 // Each chunk passes through five stages: staging (host to pinned memory), upload, kernel, download,
 // unstaging. Several chunks are in flight at once, each in another stage, so that copies and kernels overlap.
-// A family of functions derives a DeviceAlgorithm and calls run_pipeline().
+// A family of functions derives a DeviceAlgorithm and calls execute(), which runs the pipeline if any operand
+// is in host memory.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +53,8 @@ struct Chunk {
 };
 
 // The device algorithm of a family of functions, run chunk by chunk: its streamed operands, its launches, and
-// the callbacks that take its results.
+// the callbacks that take its results. Where its operands are is not its business: execute() gives it chunks
+// with the same contents if they are staged and if they are device-resident.
 class DeviceAlgorithm {
    public:
     DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
@@ -65,6 +67,18 @@ class DeviceAlgorithm {
     }
     // Enqueue the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
     virtual void enqueue(const Chunk &chunk) = 0;
+
+    // The next four are for device-resident operands, as CUB's two phases: how much memory, and then the
+    // work. Return the bytes of temporary storage that a chunk of so many units needs, at Chunk::scratch.
+    virtual int64_t temporary_bytes(int64_t units) const {
+        return Chunk::round_up(units * unit_elements) * scratch_bytes;
+    }
+    // Return the bytes of memory that lasts from the first chunk to the last.
+    virtual int64_t state_bytes() const { return 0; }
+    // Enqueue what comes before the first chunk, and what comes after the last.
+    virtual void begin(char * /*d_state*/, cudaStream_t) {}
+    virtual void finish(cudaStream_t) {}
+
     // Take the results of a chunk, result_bytes for each unit. Several threads may call this at once.
     virtual void deliver(const Chunk &, const char *) {}
     // Merge a delivered chunk's status words into the report. The words are zeroed once for each slot and
@@ -111,9 +125,10 @@ class DeviceAlgorithm {
     // from or to a resident buffer.
     bool allow_zero_copy = true;
     bool single_pass_coalesced = false;  // each operand is read once, coalesced: zero-copy pays for any size
-    bool can_run_async = false;  // reports no status to the host, so it may run on the caller's stream
-    bool own_stream = false;     // each chunk has its slot's stream: chunks do not serialize on shared ones
-    int64_t halo_bytes = 0;      // of a chunk
+    bool can_run_async = false;          // it ends without a status that the host must see
+    int64_t operations = 1;   // an element: a long call on the device is divided so that it can be stopped
+    bool own_stream = false;  // each chunk has its slot's stream: chunks do not serialize on shared ones
+    int64_t halo_bytes = 0;   // of a chunk
     int64_t cache_line_granule = 1;  // of the loads: chunks are multiples of it
 
     bool counts_progress = true;  // its elements are reported as the call's progress
@@ -125,11 +140,7 @@ class DeviceAlgorithm {
     InOrderExecutor executor;   // orders them
 };
 
-// Return the devices of options.devices, by default device 0. Throw if CUDA cannot be used.
-std::vector<int> devices_of(const Call &call);
-
-// Run an algorithm over ranges of its units: on the caller's stream if it can run asynchronously, else chunk
-// by chunk, by several host threads.
+// Run an algorithm over ranges of its units, chunk by chunk, by several host threads.
 void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int> &devices,
                   const std::vector<pk_range> &ranges);
 

@@ -2,6 +2,7 @@
 #include "operands.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace pk::plan {
 
@@ -66,6 +67,7 @@ HostRange::HostRange(const Layout &layout, const View &view, bool stored)
     const Extent extent(layout, view);
     low = extent.low;
     high = extent.high;
+    is_on_device = view.on_device;
 }
 
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
@@ -96,10 +98,17 @@ void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call) {
     }
 }
 
-Operands::Operands(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices)
-    : call_(call) {
-    if (ResidencyScope::current() == nullptr) return;
+Operands::Operands(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context)
+    : call_(call), are_caller_owned_(context.is_on_device) {
     const std::vector<View> &views = layout.views;
+    for (size_t i = 0; i < views.size() && are_caller_owned_; ++i) {
+        operands_.emplace_back();
+        if (views[i].on_device) operands_.back() = {views[i].base, is_dense(layout, views[i])};
+        require(views[i].on_device || views[i].base == nullptr || views[i].access == Access::constant ||
+                    layout.size == 1,
+                "some operands are on a device, and others are on the host");
+    }
+    if (are_caller_owned_ || ResidencyScope::current() == nullptr) return;
     const bool is_whole = call.ranges().size() == 1 && call.ranges()[0].count >= layout.size;
     std::vector<bool> loaded(views.size(), false);
     for (const Step &step : program.steps) {
@@ -111,7 +120,7 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
         const View &view = views[i];
         const bool stored = program.stored[i];
         if (view.base == nullptr || (!loaded[i] && !stored)) continue;
-        ResidentBuffer *const range = resident_range_of(layout, view, devices);
+        ResidentBuffer *const range = resident_range_of(layout, view, context.devices);
         // A constant's value is uploaded with the program.
         if (range == nullptr || (view.access == Access::constant && range->host_valid)) {
             use_host(layout, view, stored);
@@ -144,12 +153,19 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
 Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
                    bool can_run_async)
     : call_(call) {
+    host_ranges_ = host_ranges;
     if (!can_run_async) StreamScope::synchronize();
-    if (ResidencyScope::current() == nullptr) return;
+    const bool are_on_device =
+        std::any_of(host_ranges.begin(), host_ranges.end(), [](auto &range) { return range.is_on_device; });
+    if (!are_on_device && ResidencyScope::current() == nullptr) return;
     operands_.resize(host_ranges.size());
     for (size_t i = 0; i < host_ranges.size(); ++i) {
         const HostRange &host_range = host_ranges[i];
         if (host_range.low == host_range.high) continue;
+        if (host_range.is_on_device) {
+            if (host_range.may_be_resident) operands_[i] = {const_cast<char *>(host_range.low), true};
+            continue;
+        }
         ResidentBuffer *const range = resident_range_of(host_range, devices);
         if (range == nullptr) {
             use_host(host_range.low, host_range.high, host_range.stored);
@@ -178,14 +194,6 @@ Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const 
 Operands::Operands(const Layout &results, Call &call) : call_(call) {
     if (ResidencyScope::current() == nullptr) return;
     for (const View &view : results.views) use_host(results, view, true);
-}
-
-Operands::Operands(CallerOwned, const Layout &layout, Call &call)
-    : call_(call), is_committed_(true), are_caller_owned_(true) {
-    for (const View &view : layout.views) {
-        operands_.emplace_back();
-        if (view.on_device) operands_.back() = {view.base, is_dense(layout, view)};
-    }
 }
 
 void Operands::use_host(const Layout &layout, const View &view, bool stored) {
@@ -229,6 +237,47 @@ char *Operands::d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int
         }
     }
     return nullptr;
+}
+
+char *Operands::d_result(int operand, const ExecutionContext &context, const Layout *layout) {
+    const HostRange &range = host_ranges_[size_t(operand)];
+    const int64_t bytes = layout != nullptr ? layout->size * range.item : range.high - range.low;
+    if (layout != nullptr && layout->views[0].access == Access::contiguous && !layout->views[0].swapped)
+        layout = nullptr;
+    const DeviceOperand resident = of(operand);
+    char *d_data = resident.d_data;
+    if (d_data == nullptr) {
+        try {
+            result_memory_.emplace_back(context.stream_scope(), context.device(), bytes);
+        } catch (const Failure &failure) {
+            if (failure.status() != PK_OUT_OF_MEMORY) throw;
+            return nullptr;
+        }
+        d_data = result_memory_.back().get();
+    } else if (!resident.copy_back) {
+        return d_data;
+    }
+    downloads_.push_back({context.device(), d_data, const_cast<char *>(range.low), bytes, layout});
+    return d_data;
+}
+
+void Operands::download_results() {
+    for (Download &result : downloads_) {
+        if (result.is_stored) continue;
+        std::vector<char> staged(result.layout != nullptr ? size_t(result.bytes) : 0);
+        char *const to = result.layout != nullptr ? staged.data() : result.host;
+        download(result.device, result.d_data, to, result.bytes, call_);
+        if (result.layout != nullptr) result.store(to);
+        result.is_stored = true;
+    }
+}
+
+void Download::store(const char *from) {
+    if (layout != nullptr)
+        layout->scatter(layout->views[0], 0, layout->size, from);
+    else
+        std::memcpy(host, from, size_t(bytes));
+    is_stored = true;
 }
 
 void Operands::commit() {

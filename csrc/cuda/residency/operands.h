@@ -1,12 +1,15 @@
 // Resolves the operands of a call against the residency map: which are device-resident, and which are staged.
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "common/layout.h"
 #include "common/program.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/runtime/execution_context.h"
 #include "residency_map.h"
+#include "workspace.h"
 
 namespace pk::plan {
 
@@ -18,13 +21,27 @@ struct DeviceOperand {
     bool copy_back = false;         // a store: it is also copied back to the host
 };
 
-// A range of host memory that a call reads, or of which it writes every byte.
+// A result on the device that the host needs, too.
+struct Download {
+    int device;
+    char *d_data, *host;
+    int64_t bytes;
+    const Layout *layout;  // of the result in host memory, if it is strided there
+    bool is_stored = false;
+
+    // Store the result, which has been copied to `from`.
+    void store(const char *from);
+};
+
+// A range of host memory that a call reads, or of which it writes every byte; or one of device memory of the
+// caller's.
 struct HostRange {
     const char *low, *high;
     int64_t item;
     bool stored;
     bool may_be_resident;  // a kernel can use a device copy: the range is dense and not byte-swapped
     bool may_upload_by_chunk = false;  // the pipeline may upload it chunk by chunk
+    bool is_on_device = false;         // it is device memory
 
     HostRange(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_resident = true)
         : low(static_cast<const char *>(begin)),
@@ -58,17 +75,14 @@ void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
 // copies stay as they are.
 class Operands {
    public:
-    // Resolves the views that a program loads and stores.
-    Operands(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
+    // Resolves the views that a program loads and stores, in host memory or on the context's device.
+    Operands(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context);
     // Resolve ranges, each of which is an operand. Inputs are uploaded at once, unless
     // `may_upload_by_chunk`.
     Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
              bool can_run_async = false);
     // For results that the host writes.
     Operands(const Layout &results, Call &call);
-    // For the caller's own device arrays, outside of any residency scope.
-    struct CallerOwned {};
-    Operands(CallerOwned, const Layout &layout, Call &call);
     ~Operands();
     Operands(const Operands &) = delete;
     Operands &operator=(const Operands &) = delete;
@@ -79,8 +93,6 @@ class Operands {
     }
     // Return true if more calls of this kind are likely, so that compiling a fused kernel may pay.
     bool is_repeated() const { return are_caller_owned_ || ResidencyScope::current() != nullptr; }
-    // Return true if the call is synchronous, and so reports the FP exceptions that it raised.
-    bool reports_exceptions() const { return StreamScope::current() == nullptr; }
     // Mark the outputs valid on the device, after the call has succeeded.
     void commit();
     // For an attempt that a later one repeats: all copies stay as they are.
@@ -94,13 +106,24 @@ class Operands {
     std::vector<StreamedOperand> stores(int operand) const;
     char *d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int operand) const;
 
+    // For a dense result that is written as a whole: return its resident buffer or, if it is not resident,
+    // new temporary storage; null if there is none. execute() downloads it if the host needs it. `layout` is
+    // that of the result in host memory, if it may be strided there.
+    char *d_result(int operand, const ExecutionContext &context, const Layout *layout = nullptr);
+    std::vector<Download> &downloads() { return downloads_; }
+    // Download the results that the host needs and does not have yet.
+    void download_results();
+
    private:
     void use_host(const Layout &layout, const View &view, bool stored);
     void use_host(const char *low, const char *high, bool stored);
 
     Call &call_;
     std::vector<DeviceOperand> operands_;
+    std::vector<HostRange> host_ranges_;
     std::vector<ResidentBuffer *> uploading_, written_, written_on_host_;
+    std::vector<Download> downloads_;
+    std::deque<Workspace> result_memory_;
     bool is_committed_ = false;
     int64_t launches_before_ = 0;  // the call's launches when its outputs were resolved
     bool are_caller_owned_ = false;

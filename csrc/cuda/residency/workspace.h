@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "common/call/status.h"
 #include "cuda/runtime/stream_memory.h"
@@ -9,21 +10,24 @@
 
 namespace pk::plan {
 
-// Temporary storage that lasts until the stream reaches the point of its destruction. Throws if there is
-// none.
+// Temporary storage that lasts until the stream reaches the point of its destruction or, without a stream,
+// until then. Throws if there is none.
 class Workspace {
    public:
-    Workspace(const StreamScope &stream_scope, int64_t bytes) : stream_ordered_(stream_scope, bytes) {
-        if (stream_ordered_.get() != nullptr) return;
-        pooled_ = PooledBuffer(stream_scope.device, bytes);
+    Workspace(const StreamScope *stream_scope, int device, int64_t bytes) {
+        if (stream_scope != nullptr) stream_ordered_.emplace(*stream_scope, bytes);
+        if (stream_ordered_ && stream_ordered_->get() != nullptr) return;
+        pooled_ = PooledBuffer(device, bytes);
         if (pooled_.get() == nullptr)
             fail(PK_OUT_OF_MEMORY,
                  "PYCUDAKIT_PLAN_MEMORY leaves too little temporary storage for this call: raise it");
     }
-    char *get() const { return stream_ordered_.get() != nullptr ? stream_ordered_.get() : pooled_.get(); }
+    Workspace(const StreamScope &stream_scope, int64_t bytes)
+        : Workspace(&stream_scope, stream_scope.device, bytes) {}
+    char *get() const { return pooled_.get() != nullptr ? pooled_.get() : stream_ordered_->get(); }
 
    private:
-    const StreamOrderedMemory stream_ordered_;
+    std::optional<StreamOrderedMemory> stream_ordered_;
     PooledBuffer pooled_;
 };
 

@@ -1,6 +1,8 @@
-// StreamScope and FreeMarker: the calling thread's current stream, and reuse of freed buffers in stream
-// order.
+// ExecutionContext, StreamScope and FreeMarker: where a call runs, the calling thread's current stream, and
+// reuse of freed buffers in stream order.
 #include "execution_context.h"
+
+#include <algorithm>
 
 #include "common/call/status.h"
 
@@ -40,6 +42,59 @@ void StreamScope::refuse_capture() {
         fail(PK_UNSUPPORTED,
              "this call cannot be captured in a CUDA graph: it synchronizes its stream, or uses pooled "
              "memory that later calls reuse");
+}
+
+std::vector<int> devices_of(const Call &call) {
+    arm_faults();
+    require_cuda();
+    const pk_options &options = call.options();
+    if (options.device_count == 0) return {0};
+    const int64_t count = device_count();
+    std::vector<int> devices;
+    for (int64_t i = 0; i < options.device_count; ++i) {
+        const int64_t device = reinterpret_cast<const int64_t *>(options.devices)[i];
+        require(device >= 0 && device < count, "options.devices names a device that does not exist");
+        require(std::find(devices.begin(), devices.end(), int(device)) == devices.end(),
+                "options.devices names a device twice");
+        devices.push_back(int(device));
+    }
+    return devices;
+}
+
+// Return the device of an array; throw unless it is the expected one (-1: any).
+static int device_of(const void *array, int expected) {
+    if (expected < 0) require_cuda();
+    cudaPointerAttributes attributes{};
+    PK_CUDA(cudaPointerGetAttributes(&attributes, array));
+    require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
+            "an array is not in memory of a device, or has been freed");
+    require(expected < 0 || attributes.device == expected, "the arrays are on several GPUs");
+    return attributes.device;
+}
+
+int device_of(const Layout &layout) {
+    int device = -1;
+    for (const View &view : layout.views) {
+        if (view.on_device) device = device_of(view.base, device);
+    }
+    return device;
+}
+
+int device_of(std::initializer_list<const void *> arrays) {
+    int device = -1;
+    for (const void *array : arrays) device = device_of(array, device);
+    return device;
+}
+
+ExecutionContext::ExecutionContext(const Call &call, int device)
+    : devices(device < 0 ? devices_of(call) : std::vector<int>{device}), is_on_device(device >= 0) {
+    if (is_on_device) {
+        require(call.options().rest == 0, "options.rest is for arrays on the host");
+        arm_faults();
+        current_.emplace(device);
+        caller_.emplace(device, reinterpret_cast<cudaStream_t>(call.options().stream));
+    }
+    is_synchronous = is_on_device ? call.options().synchronous != 0 : stream_scope() == nullptr;
 }
 
 void FreeMarker::record(int device) noexcept {

@@ -1,9 +1,14 @@
-// Asynchronous mode of the calling thread: the stream that its calls on device-resident arrays are enqueued
-// on, and markers that let freed buffers be reused in stream order.
+// Where a call runs: its devices, its stream, and whether it waits. StreamScope is the asynchronous mode of
+// the calling thread; FreeMarker lets freed buffers be reused in stream order.
 #pragma once
 
+#include <initializer_list>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "common/call/call.h"
+#include "common/layout.h"
 #include "cuda.h"
 
 namespace pk {
@@ -43,6 +48,49 @@ class StreamScope {
    private:
     static thread_local const StreamScope *current_;
     const StreamScope *const outer_;
+};
+
+// Return the devices of options.devices, by default device 0. Throw if CUDA cannot be used.
+std::vector<int> devices_of(const Call &call);
+
+// Return the device of the layout's views that are on a device, or -1 if there are none. Throw if a view's
+// pointer is not device memory, or if the views are on several GPUs.
+int device_of(const Layout &layout);
+// Return the device of these arrays, with the same checks.
+int device_of(std::initializer_list<const void *> arrays);
+
+// Where a call runs: its devices; the stream in which it is enqueued if all of its operands are on the
+// device; and whether it waits until its outputs are complete.
+class ExecutionContext {
+   public:
+    // `device` is the one that the operands are on, in memory of the caller's: then the stream is
+    // options.stream, which is the thread's current one while this lives. It is -1 for operands in host
+    // memory, resident or not: then the stream is that of the thread's StreamScope, if it has one on the only
+    // device.
+    explicit ExecutionContext(const Call &call, int device = -1);
+    // For operands in host memory, and an algorithm that runs on the first of options.devices alone.
+    static ExecutionContext on_first_device(const Call &call) {
+        return ExecutionContext(std::vector<int>{devices_of(call).front()});
+    }
+    ExecutionContext(const ExecutionContext &) = delete;
+    ExecutionContext &operator=(const ExecutionContext &) = delete;
+
+    int device() const { return devices.front(); }
+    // Return null if there is no stream of the caller's: the call then has one of the library's, and waits.
+    const StreamScope *stream_scope() const { return StreamScope::current_on(devices); }
+
+    const std::vector<int> devices;
+    const bool is_on_device;  // the operands are in device memory of the caller's
+
+   private:
+    explicit ExecutionContext(std::vector<int> devices)
+        : devices(std::move(devices)), is_on_device(false), is_synchronous(stream_scope() == nullptr) {}
+
+    std::optional<CurrentDevice> current_;
+    std::optional<StreamScope> caller_;
+
+   public:
+    bool is_synchronous;
 };
 
 // The point in a stream after which a freed pooled buffer may be reused.

@@ -1,4 +1,4 @@
-// Asynchronous calls on device arrays, and their stream-ordered temporary storage.
+// Stream-ordered temporary storage of asynchronous calls.
 #include "stream_memory.h"
 
 #include <mutex>
@@ -7,43 +7,6 @@
 #include "common/call/status.h"
 
 namespace pk {
-
-// Return the device of an array; throw unless it is the expected one (-1: any).
-static int device_of(const void *array, int expected) {
-    if (expected < 0) require_cuda();
-    cudaPointerAttributes attributes{};
-    PK_CUDA(cudaPointerGetAttributes(&attributes, array));
-    require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
-            "an array is not in memory of a device, or has been freed");
-    require(expected < 0 || attributes.device == expected, "the arrays are on several GPUs");
-    return attributes.device;
-}
-
-int device_of(const Layout &layout) {
-    int device = -1;
-    for (const View &view : layout.views) {
-        if (view.on_device) device = device_of(view.base, device);
-    }
-    return device;
-}
-
-int device_of(std::initializer_list<const void *> arrays) {
-    int device = -1;
-    for (const void *array : arrays) device = device_of(array, device);
-    return device;
-}
-
-AsyncCall::AsyncCall(int device, const Call &call)
-    : StreamScope(device, reinterpret_cast<cudaStream_t>(call.options().stream)),
-      is_blocking_(call.options().synchronous != 0),
-      current_(device) {
-    require(call.options().rest == 0, "options.rest is for arrays on the host");
-    arm_faults();
-}
-
-void AsyncCall::finish() const {
-    if (is_blocking_) PK_CUDA(cudaStreamSynchronize(stream));
-}
 
 namespace {
 

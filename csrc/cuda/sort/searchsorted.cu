@@ -3,8 +3,7 @@
 // element's positions in the parts add up.
 #include "common/sort.h"
 #include "cuda/pipeline/broadcast_buffers.h"
-#include "cuda/pipeline/pipeline.h"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 
 namespace pk {
 
@@ -39,7 +38,7 @@ template <class Order>
 class SearchsortedAlgorithm : public DeviceAlgorithm {
    public:
     SearchsortedAlgorithm(const Order &ordering, const Layout &layout, const SortedPart &part, bool right,
-                          const plan::Operands &operands, Call &call, const std::vector<int> &devices)
+                          const plan::Operands &operands, Call &call, const ExecutionContext &context)
         : DeviceAlgorithm(
               layout,
               operands.loads(part.is_first ? std::vector<int>{VALUES} : std::vector<int>{VALUES, PLACES}),
@@ -51,7 +50,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
         can_run_async = true;
         const bool is_uploaded = operands.of(SORTED).d_data == nullptr && part.size != 0;
         if (is_uploaded) offset_ = broadcasts_.add(part.elements, part.size * int64_t(sizeof(Key)));
-        has_memory = broadcasts_.upload(call, devices);
+        has_memory = broadcasts_.upload(call, context.devices);
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -97,7 +96,7 @@ pk_type type_of_bits(int bytes) {
 }  // namespace
 
 void find_positions(const SearchRequest &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
+    const ExecutionContext context(call);
     pk_operand arrays[2] = {};
     arrays[0].address = reinterpret_cast<uint64_t>(request.values);
     arrays[0].type = type_of_bits(request.type.bytes);
@@ -110,10 +109,10 @@ void find_positions(const SearchRequest &request, Call &call) {
     const plan::HostRange sorted(request.sorted, request.size * item, item, false);
     plan::HostRange values(request.values, request.count * item, item, false);
     // With several parts, values that are uploaded chunk by chunk would be uploaded for each part.
-    const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, devices);
+    const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, context.devices);
     values.may_upload_by_chunk = sorted_is_resident;
     plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call,
-                            devices, true);
+                            context.devices, true);
     with_runtime_key_encoding(request.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t MIN_COUNT = 1 << 10;
@@ -122,9 +121,9 @@ void find_positions(const SearchRequest &request, Call &call) {
         for (int64_t start = 0; start == 0 || start < request.size;) {
             const SortedPart part{elements + start, std::min(part_size, request.size - start), start == 0};
             SearchsortedAlgorithm<Order> algorithm(ordering, layout, part, request.right, operands, call,
-                                                   devices);
+                                                   context);
             if (algorithm.has_memory) {
-                run_pipeline(algorithm, call, devices, {{0, request.count}});
+                execute(algorithm, operands, call, context);
                 start += std::max<int64_t>(part.size, 1);
             } else if (part_size < MIN_COUNT) {
                 fail(PK_OUT_OF_MEMORY,

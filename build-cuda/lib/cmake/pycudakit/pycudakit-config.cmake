@@ -1,0 +1,15 @@
+# The package for find_package(pycudakit): defines the targets pycudakit::cpu and, if it was built, pycudakit::cuda.
+get_filename_component(pycudakit_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
+get_filename_component(pycudakit_include "${pycudakit_lib}/../include" ABSOLUTE)
+foreach(pycudakit_engine IN ITEMS cpu cuda)
+  set(pycudakit_path "${pycudakit_lib}/${CMAKE_SHARED_LIBRARY_PREFIX}pycudakit_${pycudakit_engine}${CMAKE_SHARED_LIBRARY_SUFFIX}")
+  if(EXISTS "${pycudakit_path}" AND NOT TARGET pycudakit::${pycudakit_engine})
+    add_library(pycudakit::${pycudakit_engine} SHARED IMPORTED)
+    set_target_properties(pycudakit::${pycudakit_engine} PROPERTIES
+      IMPORTED_LOCATION "${pycudakit_path}" INTERFACE_INCLUDE_DIRECTORIES "${pycudakit_include}")
+  endif()
+endforeach()
+if(NOT TARGET pycudakit::cpu)
+  set(pycudakit_FOUND FALSE)
+  set(pycudakit_NOT_FOUND_MESSAGE "no library of pycudakit is in ${pycudakit_lib}")
+endif()

@@ -198,10 +198,10 @@ std::vector<Region> Reduction::regions(int64_t unit_elements) const {
                       spec.reduced, unit_elements);
 }
 
-Partials::Partials(const Reduction &reduction, const Region &region)
+Partials::Partials(const Reduction &reduction, const Region &region, bool are_on_host)
     : reduction_(reduction), region_(region), bytes_(8 * reduction.partial_ops.words) {
     const Slabs &slabs = region.slabs;
-    if (slabs.blocks() > 1)
+    if (are_on_host && slabs.blocks() > 1)
         partials_.reset(new char[size_t(slabs.count * slabs.blocks() * slabs.inner * bytes_)]);
 }
 

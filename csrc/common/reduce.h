@@ -72,7 +72,8 @@ class Reductions {
 // The partials of the blocks of a region, until they are combined.
 class Partials {
    public:
-    Partials(const Reduction &reduction, const Region &region);
+    // With `are_on_host`, there is memory for the partials of slabs of several blocks.
+    Partials(const Reduction &reduction, const Region &region, bool are_on_host = true);
 
     // Stores the partials of some units. They come unit after unit, within a unit slab after slab, and within
     // a slab column after column, with space for those of the largest unit. Any thread may call it.

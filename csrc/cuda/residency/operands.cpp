@@ -91,6 +91,16 @@ void upload_loads(const Layout &layout, const Program &program, Call &call, cons
     }
 }
 
+bool loads_are_on_device(const Layout &layout, const Program &program, const ExecutionContext &context) {
+    return std::all_of(program.steps.begin(), program.steps.end(), [&](const Step &step) {
+        if (step.op != PK_OP_LOAD) return true;
+        const View &view = layout.views[size_t(step.a)];
+        if (view.on_device || view.access == Access::constant || layout.size == 1) return true;
+        const ResidentBuffer *const range = resident_range_of(layout, view, context.devices);
+        return range != nullptr && range->device_valid;
+    });
+}
+
 void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call) {
     for (const HostRange &host_range : host_ranges) {
         for (ResidentBuffer *buffer : ResidencyScope::overlapping(host_range.low, host_range.high))

@@ -63,6 +63,9 @@ const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
 // Upload the resident operands that a program loads and whose device copy is not valid.
 void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
 
+// Return true if all operands that a program loads are on the context's device, or single values.
+bool loads_are_on_device(const Layout &layout, const Program &program, const ExecutionContext &context);
+
 // Download the ranges whose host copy is not valid.
 void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
 

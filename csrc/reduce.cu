@@ -58,8 +58,6 @@ class ReduceAlgorithm : public Interpreter {
     int64_t state_bytes() const override {
         return combines_on_device() ? units() * partials_.bytes_per_unit() : 0;
     }
-    void begin(char *d_state, cudaStream_t) override { d_partials_ = d_state; }
-
     void enqueue(const Chunk &chunk) override {
         if (!is_plain_) Interpreter::enqueue(chunk);
         clear_unused_partials(chunk);
@@ -77,9 +75,9 @@ class ReduceAlgorithm : public Interpreter {
             write(reduction_, {partials, slabs_of(chunk)}, results_of(chunk), chunk.stream);
     }
 
-    void finish(cudaStream_t stream) override {
+    void finish(char *d_state, cudaStream_t stream) override {
         if (!combines_on_device()) return;
-        combine_on_device(reduction_, region_.slabs, d_partials_, combined_,
+        combine_on_device(reduction_, region_.slabs, d_state, combined_,
                           {d_results_, reduction_.result.views[0], region_}, stream);
     }
 
@@ -98,7 +96,7 @@ class ReduceAlgorithm : public Interpreter {
 
     char *partials_of(const Chunk &chunk) const {
         if (finalizes_chunks_) return chunk.d_memory + chunk.scratch + chunk.rounded * partials_at_;
-        if (combines_on_device()) return d_partials_ + chunk.units.start * partials_.bytes_per_unit();
+        if (combines_on_device()) return chunk.d_state + chunk.units.start * partials_.bytes_per_unit();
         return chunk.d_memory + chunk.results;
     }
 
@@ -135,7 +133,6 @@ class ReduceAlgorithm : public Interpreter {
     bool finalizes_chunks_ = false;
     int64_t partials_at_ = 0;  // bytes of scratch an element that precede the partials
     char *const d_results_;
-    char *d_partials_ = nullptr;
     int64_t combined_ = 1;  // blocks that share a partial
 };
 

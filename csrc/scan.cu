@@ -1,6 +1,7 @@
 // pk_scan on the CUDA engine: reduce-then-scan (upsweep of totals, prefixes of blocks, downsweep) in the
 // order that common/scan_ops.h specifies, so that both engines give the same bits.
-#include <optional>
+#include <algorithm>
+#include <vector>
 
 #include "cuda/residency/execute.h"
 #include "cuda/scan/block_prefix.cuh"
@@ -60,9 +61,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
                   "the scratch of a chunk has no room for its states");
 
    public:
-    // Without a device, the carries are in the memory that run_resident() gets.
-    ScanAlgorithm(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
-                  std::optional<int> device)
+    ScanAlgorithm(const Request &request, const Region &region, const plan::Operands &operands, Call &call)
         : DeviceAlgorithm(region.layout, operands.loads({0}), stores_of(region, operands), sizeof(unsigned),
                           scratch_of(region.slabs)),
           request_(request),
@@ -71,14 +70,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
           call_(call) {
         unit_elements = slabs_.max_elements();
         in_order = slabs_.blocks() > 1;
-        if (!in_order || !device) return;
-        const CurrentDevice current(*device);
-        carry_buffer_.emplace(*device, carries_bytes());
-        if (carry_buffer_->d_memory() == nullptr) {
-            fail(PK_OUT_OF_MEMORY,
-                 "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a scan");
-        }
-        carries_ = carry_buffer_->d_memory();
+        can_run_async = true;
     }
 
     int64_t units() const override { return slabs_.units(); }
@@ -93,20 +85,14 @@ class ScanAlgorithm : public DeviceAlgorithm {
         }
     }
 
-    // Return the bytes of temporary storage that run_resident() needs.
-    int64_t temporary_bytes() const { return states_at() + states_bytes(); }
-    // Enqueue the scan of device-resident operands, as one chunk.
-    void run_resident(const StreamScope &stream_scope, char *memory) {
-        carries_ = memory;
-        PK_CUDA(cudaMemsetAsync(memory, 0, size_t(states_at()), stream_scope.stream));
-        Chunk chunk{};
-        chunk.units = {0, units()};
-        chunk.count = start(units());
-        chunk.rounded = Chunk::round_up(chunk.count);
-        chunk.d_memory = memory + status_at();
-        chunk.scratch = states_at() - status_at();
-        chunk.stream = stream_scope.stream;
-        enqueue(chunk);
+    // The state before the next chunk, for each column.
+    int64_t state_bytes() const override { return in_order ? slabs_.inner * int64_t(sizeof(Carry<Op>)) : 0; }
+    // The states of segments, blocks and groups.
+    int64_t temporary_bytes(int64_t units) const override {
+        if (scratch_bytes == 0) return 0;
+        const int64_t blocks = in_order ? units : std::min(units * slabs_.slabs_per_unit(), slabs_.count);
+        const int64_t states_per_block = segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 2;
+        return blocks * states_per_block * slabs_.inner * int64_t(sizeof(State));
     }
 
     void collect(const void *status) override {
@@ -118,20 +104,10 @@ class ScanAlgorithm : public DeviceAlgorithm {
         return unsigned((params.scan_blocks + params.blocks_per_tile - 1) / params.blocks_per_tile);
     }
 
-    // A device-resident result of many columns is downloaded as a whole, at the end: chunks of it would be
-    // short rows.
+    // A device-resident result of many columns is downloaded as a whole, at the end.
     static std::vector<StreamedOperand> stores_of(const Region &region, const plan::Operands &operands) {
         if (operands.of(1).d_data != nullptr && region.slabs.inner > 1) return {};
         return operands.stores(1);
-    }
-
-    int64_t carries_bytes() const { return slabs_.inner * int64_t(sizeof(Carry<Op>)); }
-    // The layout of the temporary storage: carries | exception flags | states of segments, blocks and groups.
-    int64_t status_at() const { return Chunk::round_up(carries_bytes()); }
-    int64_t states_at() const { return status_at() + Chunk::ROUND; }
-    int64_t states_bytes() const {
-        const int64_t states_per_block = segments_of(std::min(slabs_.length, Slabs::BLOCK)) + 2;
-        return slabs_.count * slabs_.blocks() * states_per_block * slabs_.inner * int64_t(sizeof(State));
     }
 
     void launch_tiles(const ScanParams &params, cudaStream_t stream) const {
@@ -197,7 +173,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
         params.totals = static_cast<State *>(params.segments) +
                         params.scan_blocks * params.segments_per_block * params.inner;
         params.groups = static_cast<State *>(params.totals) + params.scan_blocks * params.inner;
-        params.carries = carries_;
+        params.carries = chunk.d_state;
         params.groups_per_slab = (slabs_.blocks() + GROUP - 1) / GROUP;
         params.first_group = first.slab * params.groups_per_slab + first.block / GROUP;
         const Slabs::WorkUnit last = slabs_.unit(chunk.units.start + chunk.units.count - 1);
@@ -217,21 +193,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
     const Slabs slabs_;
     const plan::Operands &operands_;
     Call &call_;
-    std::optional<DeviceBuffer> carry_buffer_;
-    char *carries_ = nullptr;  // the state before the next chunk, for each column
 };
-
-// Scan a region through the pipeline.
-void scan_region(const Request &request, const Region &region, const plan::Operands &operands, Call &call,
-                 const std::vector<int> &devices) {
-    visit_flipped_op(request.kind, [&](auto op) {
-        ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call, devices.front());
-        // The carries from chunk to chunk are on one device.
-        const size_t device_count = algorithm.in_order ? 1 : devices.size();
-        run_pipeline(algorithm, call, {devices.begin(), devices.begin() + int64_t(device_count)},
-                     {{0, algorithm.units()}});
-    });
-}
 
 // Return true if the operands may be the same memory. An element is read before it is overwritten, unless
 // part of a column may have to be scanned again (DoubleSum::must_run).
@@ -244,17 +206,26 @@ bool may_overlap(const Request &request, const Region &region) {
 // Return the operands' host ranges, and whether these may be device-resident. One column may be scanned
 // wherever its operands are; many columns only where all operands are resident, since rows of chunks would be
 // short.
-std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::vector<int> &devices) {
+std::vector<plan::HostRange> host_ranges_of(const Request &request, const ExecutionContext &context) {
     const Region &region = request.undivided;
     const Layout &layout = region.layout;
     std::vector<plan::HostRange> host_ranges{{layout, layout.views[0], false},
                                              {layout, layout.views[1], true}};
     const bool overlap = host_ranges[0].low < host_ranges[1].high && host_ranges[1].low < host_ranges[0].high;
     bool may_be_resident = !overlap || may_overlap(request, region);
+    if (context.is_on_device) {
+        require(host_ranges[0].may_be_resident && host_ranges[1].may_be_resident,
+                "arrays to scan on a device must be contiguous");
+        if (!may_be_resident) {
+            fail(PK_UNSUPPORTED,
+                 "columns of float64 on a device cannot be summed in place: pass another output");
+        }
+        return host_ranges;
+    }
     if (region.slabs.inner > 1) {
         const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
                           streaming_memory().device_budget / BUDGET_SHARE;
-        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, devices);
+        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, context.devices);
     }
     for (plan::HostRange &host_range : host_ranges) {
         host_range.may_be_resident = host_range.may_be_resident && may_be_resident;
@@ -263,63 +234,27 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request, const std::v
     return host_ranges;
 }
 
-// A request, and the device that its operands are on; -1 is the host.
-struct Located : Request {
-    template <class... Args>
-    explicit Located(Args... args) : Request(args...), device(device_of(undivided.layout)) {
-        const std::vector<View> &views = undivided.layout.views;
-        require(views[0].on_device == views[1].on_device, "one operand is on a device, and the other is not");
-    }
-    const int device;
-};
-
-// Enqueue the scan of device-resident operands on a stream.
-void scan_async(const Request &request, const plan::Operands &operands, const StreamScope &stream_scope,
-                Call &call) {
-    visit_flipped_op(request.kind, [&](auto op) {
-        ScanAlgorithm<decltype(op)> algorithm(request, request.undivided, operands, call, std::nullopt);
-        require(algorithm.is_resident(), "arrays to scan on a device must be contiguous");
-        const plan::Workspace memory(stream_scope, algorithm.temporary_bytes());
-        call.count_launch();
-        algorithm.run_resident(stream_scope, memory.get());
-    });
+// Return the context of a scan. Carries from chunk to chunk are on one device.
+ExecutionContext context_of(const Request &request, Call &call) {
+    const Region &region = request.undivided;
+    const std::vector<View> &views = region.layout.views;
+    require(views[0].on_device == views[1].on_device, "one operand is on a device, and the other is not");
+    if (!views[0].on_device && region.slabs.blocks() > 1) return ExecutionContext::on_first_device(call);
+    return ExecutionContext(call, device_of(region.layout));
 }
 
-// Enqueue the scan of the caller's device arrays on their stream.
-void launch_async(const Located &request, Call &call) {
-    const ExecutionContext context(call, request.device);
-    const Layout &layout = request.undivided.layout;
-    const plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call,
-                                  context.devices, true);
-    require(operands.of(0).contiguous && operands.of(1).contiguous,
-            "arrays to scan on a device must be contiguous");
-    if (operands.of(0).d_data == operands.of(1).d_data && !may_overlap(request, request.undivided))
-        fail(PK_UNSUPPORTED, "columns of float64 on a device cannot be summed in place: pass another output");
-    scan_async(request, operands, *context.stream_scope(), call);
-    if (context.is_synchronous) PK_CUDA(cudaStreamSynchronize(context.stream_scope()->stream));
-}
-
-void launch(const Located &request, Call &call) {
-    if (request.device >= 0) return launch_async(request, call);
-    const std::vector<int> devices = devices_of(call);
-    const StreamScope *const stream_scope = StreamScope::current_on(devices);
-    plan::Operands operands(host_ranges_of(request, devices), call, devices, true);
-    const plan::DeviceOperand from = operands.of(0), to = operands.of(1);
-    const bool are_resident =
-        from.d_data != nullptr && !from.upload_first_use && to.d_data != nullptr && !to.copy_back;
-    if (stream_scope != nullptr && are_resident) {
-        const CurrentDevice current(stream_scope->device);
-        scan_async(request, operands, *stream_scope, call);
-        call.advance(request.undivided.layout.size);
-    } else if (operands.of(0).d_data == nullptr && to.d_data == nullptr) {
-        for (const Region &region : request.regions) scan_region(request, region, operands, call, devices);
-    } else {
-        const Region &region = request.undivided;
-        scan_region(request, region, operands, call, devices);
-        if (region.slabs.inner > 1 && to.copy_back) {
-            const View &view = region.layout.views[1];
-            plan::download(devices[0], to.d_data, view.base, region.layout.size * view.item, call);
-        }
+void launch(const Request &request, Call &call) {
+    const ExecutionContext context = context_of(request, call);
+    plan::Operands operands(host_ranges_of(request, context), call, context.devices, true);
+    const bool is_on_host = operands.of(0).d_data == nullptr && operands.of(1).d_data == nullptr;
+    const std::vector<Region> regions = is_on_host ? request.regions : std::vector<Region>{request.undivided};
+    // Chunks of a resident result of many columns would be short rows: it is downloaded as a whole.
+    if (!is_on_host && request.undivided.slabs.inner > 1) operands.d_result(1, context);
+    for (const Region &region : regions) {
+        visit_flipped_op(request.kind, [&](auto op) {
+            ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call);
+            execute(algorithm, operands, call, context);
+        });
     }
     operands.commit();
 }
@@ -333,7 +268,7 @@ extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *o
     return pk::run_entry(
         options, report,
         [&] {
-            return pk::scan::Located(operation, flags, operands, shape, dimensions, outer, rows,
+            return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows,
                                      PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
         },
         pk::scan::launch);

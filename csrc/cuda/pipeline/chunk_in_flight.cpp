@@ -43,8 +43,8 @@ void ChunkInFlight::begin(pk_range units) {
         !algorithm_.is_resident() || (algorithm_.scratch_bytes == 0 && count <= SHORT_RESIDENT);
     const bool zero_copy = slot_.d_memory() == nullptr ||
                            (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small && is_short);
-    chunk_ = {units,    start,   count,   rounded,      slot_.d_memory(), algorithm_.status_bytes,
-              operands, scratch, nullptr, device_index_};
+    chunk_ = {units,    start,   count,   rounded,       slot_.d_memory(), algorithm_.status_bytes,
+              operands, scratch, nullptr, device_index_, d_state_};
     const CurrentDevice current(slot_.device);
     stage();
     if (zero_copy) {

@@ -10,8 +10,14 @@ namespace pk {
 // (upload, kernel, download in three streams), zero-copy, or resident (no operand is transferred).
 class ChunkInFlight {
    public:
-    ChunkInFlight(DeviceAlgorithm &algorithm, Call &call, TraceLane &lane, Slot &slot, int device_index)
-        : algorithm_(algorithm), call_(call), lane_(lane), slot_(slot), device_index_(device_index) {}
+    ChunkInFlight(DeviceAlgorithm &algorithm, Call &call, TraceLane &lane, Slot &slot, int device_index,
+                  char *d_state)
+        : algorithm_(algorithm),
+          call_(call),
+          lane_(lane),
+          slot_(slot),
+          device_index_(device_index),
+          d_state_(d_state) {}
     ChunkInFlight(const ChunkInFlight &) = delete;
 
     // Return the number of units that fit into a slot of these sizes.
@@ -49,6 +55,7 @@ class ChunkInFlight {
     TraceLane &lane_;
     Slot &slot_;
     const int device_index_;
+    char *const d_state_;
     Chunk chunk_{};
     bool zero_copy_ = false;    // the kernel accesses pinned memory
     bool is_resident_ = false;  // only status words and results are transferred

@@ -116,15 +116,43 @@ struct Chunking {
     }
 };
 
+// An algorithm's state on each device.
+class DeviceStates {
+   public:
+    DeviceStates(DeviceAlgorithm &algorithm, const std::vector<int> &devices) {
+        const int64_t bytes = algorithm.state_bytes();
+        for (size_t i = 0; i < devices.size() && bytes != 0; ++i) {
+            const CurrentDevice current(devices[i]);
+            buffers_.emplace_back(devices[i], bytes);
+            if (of(int(i)) == nullptr) {
+                fail(PK_OUT_OF_MEMORY,
+                     "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for this call");
+            }
+            const Stream own_stream = make_stream();
+            const SyncOnExit stream(own_stream);
+            algorithm.begin(of(int(i)), stream.get());
+            PK_CUDA(cudaStreamSynchronize(stream.get()));
+        }
+    }
+    char *of(int device_index) const {
+        return buffers_.empty() ? nullptr : buffers_[size_t(device_index)].d_memory();
+    }
+
+   private:
+    std::deque<DeviceBuffer> buffers_;
+};
+
 // A host thread of the pipeline. It takes the next range of units from the queue, waits for its oldest chunk
 // in flight, and starts a new one in that slot. The first chunks are small, so that the link is busy soon,
 // and so are the last, so that it is busy until the end.
 class PipelineWorker {
    public:
-    PipelineWorker(DeviceAlgorithm &algorithm, Call &call, RangeQueue &range_queue, const Chunking &chunking)
+    PipelineWorker(DeviceAlgorithm &algorithm, Call &call, RangeQueue &range_queue, const Chunking &chunking,
+                   const DeviceStates &states)
         : algorithm_(algorithm),
           call_(call),
           range_queue_(range_queue),
+          states_(states),
           chunking_(chunking),
           lane_(call),
           next_units_(chunking.smallest) {}
@@ -182,8 +210,8 @@ class PipelineWorker {
         leases_.emplace_back(chunking_.bytes, algorithm_.needed(), device, chunking_.slots, call_,
                              leases_.empty());
         for (const auto &slot : leases_.back().slots()) {
-            chunks_in_flight_.push_back(
-                std::make_unique<ChunkInFlight>(algorithm_, call_, lane_, *slot, device_index));
+            chunks_in_flight_.push_back(std::make_unique<ChunkInFlight>(
+                algorithm_, call_, lane_, *slot, device_index, states_.of(device_index)));
             largest_ = std::min(largest_,
                                 ChunkInFlight::capacity(algorithm_, {slot->host_bytes, slot->device_bytes}));
             next_units_ = std::min(next_units_, largest_);
@@ -229,6 +257,7 @@ class PipelineWorker {
     DeviceAlgorithm &algorithm_;
     Call &call_;
     RangeQueue &range_queue_;
+    const DeviceStates &states_;
     const Chunking &chunking_;
     TraceLane lane_;
     std::deque<Lease> leases_;
@@ -246,13 +275,14 @@ void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int>
     if (units == 0) return;
     StreamScope::synchronize();
     const Chunking chunking(algorithm, units, int64_t(devices.size()));
+    const DeviceStates states(algorithm, devices);
     RangeQueue range_queue(ranges);
     std::atomic<int64_t> arrived{0};
     try {
         run_on_threads(chunking.threads, call, [&] {
             const int64_t index = arrived++;
             if (index < chunking.threads)
-                PipelineWorker(algorithm, call, range_queue, chunking).run(devices, index);
+                PipelineWorker(algorithm, call, range_queue, chunking, states).run(devices, index);
         });
     } catch (...) {
         call.report_undelivered(range_queue.report_undelivered());

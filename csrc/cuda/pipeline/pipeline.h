@@ -45,6 +45,7 @@ struct Chunk {
     int64_t results, operands, scratch;  // byte offsets in the chunk's memory
     cudaStream_t stream;
     int device_index;  // the device's index in the call's list
+    char *d_state;     // the device's memory that lasts from the first chunk to the last
 
     // Return the byte offset of an operand in the chunk's memory.
     int64_t operand(const StreamedOperand &streamed) const {
@@ -68,16 +69,17 @@ class DeviceAlgorithm {
     // Enqueue the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
     virtual void enqueue(const Chunk &chunk) = 0;
 
-    // The next four are for device-resident operands, as CUB's two phases: how much memory, and then the
-    // work. Return the bytes of temporary storage that a chunk of so many units needs, at Chunk::scratch.
+    // Return the bytes of memory on each device that lasts from the first chunk to the last, and enqueue what
+    // comes before the first chunk there.
+    virtual int64_t state_bytes() const { return 0; }
+    virtual void begin(char * /*d_state*/, cudaStream_t) {}
+
+    // For operands that are on the device: return the bytes of temporary storage of a chunk of so many units,
+    // which is at Chunk::scratch; and enqueue what comes after the last chunk.
     virtual int64_t temporary_bytes(int64_t units) const {
         return Chunk::round_up(units * unit_elements) * scratch_bytes;
     }
-    // Return the bytes of memory that lasts from the first chunk to the last.
-    virtual int64_t state_bytes() const { return 0; }
-    // Enqueue what comes before the first chunk, and what comes after the last.
-    virtual void begin(char * /*d_state*/, cudaStream_t) {}
-    virtual void finish(cudaStream_t) {}
+    virtual void finish(char * /*d_state*/, cudaStream_t) {}
 
     // Take the results of a chunk, result_bytes for each unit. Several threads may call this at once.
     virtual void deliver(const Chunk &, const char *) {}

@@ -62,7 +62,8 @@ class ResidentMemory {
         const int64_t start = algorithm.start(range.start);
         const int64_t count = algorithm.start(range.start + range.count) - start;
         const int64_t rounded = Chunk::round_up(range.count * algorithm.unit_elements);
-        return {range, start, count, rounded, d_memory_, status_bytes_, scratch_, scratch_, stream, 0};
+        return {range,    start,    count,  rounded, d_memory_, status_bytes_,
+                scratch_, scratch_, stream, 0,       d_state()};
     }
 
     int64_t units;           // of a chunk, at most
@@ -184,7 +185,7 @@ void run_resident(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &ca
                 call.advance(algorithm.counts_progress ? chunk.count : 0);
         }
     }
-    algorithm.finish(stream);
+    algorithm.finish(memory->d_state(), stream);
     if (run) run->finish(*memory, operands.downloads());
 }
 

@@ -1,10 +1,8 @@
-// pk_sort, pk_argsort, pk_searchsorted and pk_unique on the CUDA engine. Device-resident arrays are sorted in
-// core, on the current stream; others go through common/sort.cpp to the out-of-core sort in cuda/sort/.
+// pk_sort, pk_argsort, pk_searchsorted and pk_unique on the CUDA engine. Values on the device are sorted in
+// core there; others go through common/sort.cpp to the out-of-core sort in cuda/sort/.
 #include "common/sort.h"
 
-#include "cuda/residency/operands.h"
-#include "cuda/residency/workspace.h"
-#include "cuda/runtime/stream_memory.h"
+#include "cuda/residency/execute.h"
 #include "cuda/sort/device_sort.h"
 
 namespace pk {
@@ -20,8 +18,6 @@ struct Located : Request {
                                                                                        : device_of(arrays)) {}
     const int device;
 };
-
-// ---- In residency scopes: device-resident arrays are sorted in core ----
 
 plan::HostRange values_of(const Rows &rows) {
     return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
@@ -45,94 +41,55 @@ ArgsortRequest on_device(const ArgsortRequest &request, char *in, char *out) {
             request.descending};
 }
 
-// Enqueue the sort of device-resident arrays on the thread's stream. Return false if there is no temporary
-// storage.
+// The in-core sort of values on the device.
 template <class Request>
-bool sort_async(const Request &request, const StreamScope &stream_scope, Call &call) {
-    const plan::HostRange in = values_of(request), out = results_of(request);
-    try {
-        const plan::Workspace memory(stream_scope, temporary_bytes(request));
-        plan::Operands operands({in, out}, call, {stream_scope.device}, true);
-        call.count_launch();
-        sort_on_device(on_device(request, operands.of(0).d_data, operands.of(1).d_data), memory.get(),
-                       stream_scope.stream);
-        operands.commit();
-    } catch (const Failure &failure) {
-        if (failure.status() != PK_OUT_OF_MEMORY) throw;
-        return false;
-    }
-    call.advance(request.elements());
-    return true;
-}
+class SortAlgorithm : public DeviceAlgorithm {
+   public:
+    SortAlgorithm(const Request &request, char *in, char *out) : request_(on_device(request, in, out)) {}
 
-// Sort device-resident values in core. Return false if they are not resident, or there is no temporary
-// storage.
+    int64_t start(int64_t unit) const override { return unit * request_.elements(); }
+    int64_t temporary_bytes(int64_t) const override { return pk::temporary_bytes(request_); }
+    void enqueue(const Chunk &chunk) override {
+        sort_on_device(request_, chunk.d_memory + chunk.scratch, chunk.stream);
+    }
+    void collect(const void *) override {}
+
+   private:
+    const Request request_;
+};
+
+// Sort values that are on the device. Return false if they are not, or if there is no temporary storage.
 template <class Request>
-bool sort_resident(const Request &request, Call &call, const std::vector<int> &devices) {
-    constexpr int64_t ALIGNMENT = 256;
-    const plan::HostRange in = values_of(request), out = results_of(request);
-    if (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, devices)) return false;
-    const CurrentDevice current(devices[0]);
-    const bool is_output_resident = plan::all_resident({out}, devices);
-    const StreamScope *const stream_scope = StreamScope::current_on(devices);
-    if (stream_scope != nullptr && is_output_resident) return sort_async(request, *stream_scope, call);
-    const int64_t bytes = (temporary_bytes(request) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    const int64_t out_bytes = out.high - out.low;
-    const plan::PooledBuffer memory(devices[0], bytes + (is_output_resident ? 0 : out_bytes));
-    if (memory.get() == nullptr) return false;
-    plan::Operands operands({in, out}, call, devices);
-    char *const to = is_output_resident ? operands.of(1).d_data : memory.get() + bytes;
-    {
-        const Stream own_stream = make_stream();
-        const SyncOnExit stream(own_stream);
-        TraceLane lane(call);
-        const double begin = call.seconds();
-        call.count_launch();
-        sort_on_device(on_device(request, operands.of(0).d_data, to), memory.get(), stream.get());
-        PK_CUDA(cudaStreamSynchronize(stream.get()));
-        lane.add(PK_STAGE_KERNEL, begin, call.seconds(), 0, request.elements());
-    }
-    ++call.report.chunks;
-    if (!is_output_resident || operands.of(1).copy_back)
-        plan::download(devices[0], to, const_cast<char *>(out.low), out_bytes, call);
-    operands.commit();
-    call.advance(request.elements());
-    return true;
-}
-
-// Sort in core or, if that is not possible, from host memory.
-template <class Request, void (*on_host)(const Request &, Call &)>
-void sort_in_residency_scope(const Request &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
-    if (sort_resident(request, call, devices)) return;
+bool sort_in_core(const Request &request, bool is_on_device, Call &call, const ExecutionContext &context) {
     plan::HostRange in = values_of(request), out = results_of(request);
-    in.may_be_resident = out.may_be_resident = false;
-    plan::Operands operands({in, out}, call, devices);
-    on_host(request, call);
+    in.is_on_device = out.is_on_device = is_on_device;
+    if (!is_on_device &&
+        (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, context.devices)))
+        return false;
+    plan::Operands operands({in, out}, call, context.devices, true);
+    char *const d_out = operands.d_result(1, context);
+    if (d_out == nullptr) return false;
+    SortAlgorithm<Request> algorithm(request, operands.of(0).d_data, d_out);
+    if (is_on_device)
+        execute(algorithm, operands, call, context);
+    else if (!try_execute(algorithm, operands, call, context))
+        return false;
     operands.commit();
-}
-
-// Enqueue the sort of the caller's device arrays on their stream.
-template <class Request>
-void launch_async(const Request &request, const ExecutionContext &context) {
-    const plan::HostRange out = results_of(request);
-    if (out.low == out.high) return;
-    const StreamScope &stream_scope = *context.stream_scope();
-    const plan::Workspace memory(stream_scope, temporary_bytes(request));
-    sort_on_device(request, memory.get(), stream_scope.stream);
-    if (context.is_synchronous) PK_CUDA(cudaStreamSynchronize(stream_scope.stream));
+    return true;
 }
 
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Located<Request> &request, Call &call) {
-    const plan::HostRange out = results_of(request);
-    if (request.device >= 0) {
-        launch_async<Request>(request, ExecutionContext(call, request.device));
-    } else if (plan::ResidencyScope::current() != nullptr && out.low != out.high) {
-        sort_in_residency_scope<Request, on_host>(request, call);
-    } else {
-        on_host(request, call);
-    }
+    plan::HostRange in = values_of(request), out = results_of(request);
+    if (request.device < 0 && (out.low == out.high || plan::ResidencyScope::current() == nullptr))
+        return on_host(request, call);
+    if (out.low == out.high) return;
+    const ExecutionContext context(call, request.device);
+    if (sort_in_core<Request>(request, context.is_on_device, call, context)) return;
+    in.may_be_resident = out.may_be_resident = false;
+    plan::Operands operands({in, out}, call, context.devices);
+    on_host(request, call);
+    operands.commit();
 }
 
 }  // namespace

@@ -54,6 +54,18 @@ DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOpera
     }
 }
 
+static const Layout &single_unit() {
+    static const Layout layout = [] {
+        Layout one;
+        one.shape = {1};
+        one.size = 1;
+        return one;
+    }();
+    return layout;
+}
+
+DeviceAlgorithm::DeviceAlgorithm() : DeviceAlgorithm(single_unit(), {}, {}, 0, 0) { can_run_async = true; }
+
 bool DeviceAlgorithm::is_coalesced() const {
     auto is_wide = [](const StreamedOperand &streamed) { return streamed.item >= 4; };
     return !loads.empty() && std::all_of(loads.begin(), loads.end(), is_wide) &&

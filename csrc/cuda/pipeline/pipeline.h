@@ -60,6 +60,8 @@ class DeviceAlgorithm {
    public:
     DeviceAlgorithm(const Layout &layout, std::vector<StreamedOperand> loads,
                     std::vector<StreamedOperand> stores, int64_t status_bytes, int64_t scratch_bytes);
+    // An algorithm of one unit, whose operands are all on the device.
+    DeviceAlgorithm();
     virtual ~DeviceAlgorithm() = default;
 
     // Gather a chunk's elements of a load, and its halo, into staging memory.

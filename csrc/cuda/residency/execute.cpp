@@ -207,4 +207,16 @@ void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
     execute(algorithm, operands, call, context, {{0, algorithm.units()}});
 }
 
+bool try_execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
+                 const ExecutionContext &context) {
+    const int64_t launches = call.launches();
+    try {
+        execute(algorithm, operands, call, context);
+        return true;
+    } catch (const Failure &failure) {
+        if (failure.status() != PK_OUT_OF_MEMORY || call.launches() != launches) throw;
+        return false;
+    }
+}
+
 }  // namespace pk

@@ -18,5 +18,8 @@ void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
 // The same over all units.
 void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
              const ExecutionContext &context);
+// The same, but return false if memory is short. Nothing has been enqueued then.
+bool try_execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
+                 const ExecutionContext &context);
 
 }  // namespace pk

@@ -12,86 +12,81 @@ const BinLoops &host_loops() { return plain_bin_loops(); }
 
 // Count elements of one byte: count each value of the byte, then find the bin of each of the 256 values on
 // the host. Return false if there is no device memory.
-bool count_bytes(const BinnedElements &counting, const plan::Operands &operands, Call &call,
-                 const std::vector<int> &devices, int64_t *counts) {
+bool count_bytes(const BinnedElements &counting, plan::Operands &operands, Call &call,
+                 const ExecutionContext &context, int64_t *counts) {
     int64_t byte_counts[256 + 2] = {};
     pk_bins bytes{};
     bytes.kind = PK_BINS_INDEX;
     bytes.count = 256;
-    const int type = PK_UINT8;
-    HistogramAlgorithm counter(counting.layout, &bytes, 1, &type, 256, byte_counts, operands, call, devices);
-    if (!counter.has_memory) return false;
-    run_pipeline(counter, call, devices, {{0, counting.layout.size}});
-    counter.finish();
+    const int no_edges = -1;
+    HistogramAlgorithm counter(counting.layout, &bytes, {PK_UINT8}, 256, {byte_counts}, &no_edges, operands,
+                               call, context);
+    if (!counter.has_memory || !try_execute(counter, operands, call, context)) return false;
     count_values(counting.bins[0], counting.view(0).type, host_loops(), byte_counts, counts);
     return true;
 }
 
-// Count elements of any dtype. Return false if there is no device memory.
-bool count_elements(const BinnedElements &counting, const plan::Operands &operands, Call &call,
-                    const std::vector<int> &devices, int64_t *counts) {
-    const int types[2] = {counting.view(0).type, counting.axes == 2 ? counting.view(1).type : 0};
-    HistogramAlgorithm counter(counting.layout, counting.bins, counting.axes, types, counting.total, counts,
-                               operands, call, devices);
-    if (!counter.has_memory) return false;
-    run_pipeline(counter, call, devices, {{0, counting.layout.size}});
-    counter.finish();
-    return true;
+// Count elements of any dtype, in a table on the device or, if that is null, on the host. Return false if
+// there is no device memory.
+bool count_elements(const BinnedElements &counting, const HostRanges &host_ranges, char *d_table,
+                    plan::Operands &operands, Call &call, const ExecutionContext &context, int64_t *counts) {
+    std::vector<int> types;
+    for (int64_t i = 0; i < counting.axes; ++i) types.push_back(counting.view(i).type);
+    HistogramAlgorithm counter(counting.layout, counting.bins, types, counting.total, {counts, d_table},
+                               host_ranges.edges, operands, call, context);
+    return counter.has_memory && try_execute(counter, operands, call, context);
 }
 
-// Enqueue the counting on the thread's stream; edges and counts are device-resident, too.
-void count_async(const HistogramRequest &request, const HostRanges &host_ranges, int results, Call &call,
-                 const ExecutionContext &context) {
-    const CurrentDevice current(context.device());
-    const StreamScope &stream_scope = *context.stream_scope();
+// Count on the devices. Return false if their memory is short.
+bool count_on_devices(const BinnedElements &counting, Call &call, const ExecutionContext &context,
+                      int64_t *counts) {
+    const bool are_resident =
+        plan::all_resident(ranges_of_values(counting.layout, counting.axes), context.devices);
+    // Bytes have a faster kernel, whose counts the host reads.
+    const bool counts_bytes =
+        counting.axes == 1 && counting.view(0).item == 1 && (context.is_synchronous || !are_resident);
+    const bool are_on_device = are_resident && !counts_bytes;
+    HostRanges host_ranges(counting.layout, counting.axes, counting.bins, counting.axes, are_on_device);
+    const int results = host_ranges.add_results(counts, counting.total + 2, are_on_device);
     plan::Operands operands(host_ranges.all, call, context.devices, true);
-    char *const table = operands.of(results).d_data;
-    call.count_launch();
-    PK_CUDA(cudaMemsetAsync(table, 0, size_t(request.total + 2) * sizeof(int64_t), stream_scope.stream));
-    const int types[2] = {request.view(0).type, request.axes == 2 ? request.view(1).type : 0};
-    HistogramAlgorithm counter(request.layout, request.bins, request.axes, types, request.total, nullptr,
-                               operands, call, context.devices, {&host_ranges, table});
-    execute(counter, operands, call, context);
-    operands.commit();
+    char *const d_table = are_on_device ? operands.d_result(results, context) : nullptr;
+    if (d_table == nullptr) std::fill_n(counts, counting.total + 2, int64_t(0));
+    const bool is_counted =
+        counts_bytes ? count_bytes(counting, operands, call, context, counts)
+                     : count_elements(counting, host_ranges, d_table, operands, call, context, counts);
+    if (is_counted) operands.commit();
+    return is_counted;
 }
 
 // Count on the devices or, if their memory is short, on the host.
-void count(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges,
-           const plan::Operands &operands, Call &call, const std::vector<int> &devices, int64_t *counts) {
+void count(const BinnedElements &counting, Call &call, const ExecutionContext &context, int64_t *counts) {
+    if (counting.layout.size != 0 && count_on_devices(counting, call, context, counts)) return;
+    HostRanges host_ranges(counting.layout, counting.axes, counting.bins, counting.axes, false);
+    host_ranges.add_results(counts, counting.total + 2, false);
+    plan::Operands operands(plan::on_host(host_ranges.all), call, context.devices);
     std::fill_n(counts, counting.total + 2, int64_t(0));
-    if (counting.layout.size == 0) return;
-    const bool are_bytes = counting.axes == 1 && counting.view(0).item == 1;
-    const bool counted = are_bytes ? count_bytes(counting, operands, call, devices, counts)
-                                   : count_elements(counting, operands, call, devices, counts);
-    if (counted) return;
-    sync_to_host(host_ranges, call);
-    count_on_host(counting, host_loops(), call, counts);
+    if (counting.layout.size != 0) count_on_host(counting, host_loops(), call, counts);
+    operands.commit();
 }
 
 // Count in bins between the elements' minimum and maximum: upload the elements and find these in one pass,
 // then count the elements on the device. Return false if that is not possible.
-bool count_between_extremes(const HistogramOfExtentRequest &request, const plan::Operands &operands,
-                            Call &call, const std::vector<int> &devices) {
+bool count_between_extremes(const HistogramOfExtentRequest &request, plan::Operands &operands, Call &call,
+                            const ExecutionContext &context) {
     const int type = request.type();
     const bool are_bytes = request.layout.views[0].item == 1;
-    if (devices.size() != 1 || (are_bytes && operands.of(0).d_data == nullptr)) return false;
-    CopyMinMaxAlgorithm copier(request.layout, operands, call, devices);
-    if (!copier.has_memory) return false;
-    run_pipeline(copier, call, devices, {{0, request.layout.size}});
-    const CurrentDevice current(devices[0]);
-    copier.finish();
+    if (context.devices.size() != 1 || (are_bytes && operands.of(0).d_data == nullptr)) return false;
+    CopyMinMaxAlgorithm copier(request.layout, operands, context);
+    if (copier.d_values() == nullptr || !try_execute(copier, operands, call, context)) return false;
     uint64_t extent[2];
     extent_of_keys(type, copier.keys[0], copier.keys[1], extent);
     const pk_bins uniform_bins = request.found_bins(extent);
     std::fill_n(request.counts, request.count + 2, int64_t(0));
-    HistogramAlgorithm counter(request.layout, &uniform_bins, 1, &type, request.count, request.counts,
-                               operands, call, devices);
-    if (!counter.has_memory) return false;
-    const OwnStream own;
-    counter.launch_all(copier.data(), own.stream.get());
-    PK_CUDA(cudaStreamSynchronize(own.stream.get()));
-    counter.finish();
-    return true;
+    const int no_edges = -1;
+    HistogramAlgorithm counter(request.layout, &uniform_bins, {type}, request.count, {request.counts},
+                               &no_edges, operands, call, context, copier.d_values());
+    counter.counts_progress = false;  // copying did
+    return counter.has_memory && try_execute(counter, operands, call, context);
 }
 
 void launch_extent(const ExtentRequest &request, Call &call) {
@@ -101,107 +96,89 @@ void launch_extent(const ExtentRequest &request, Call &call) {
     extent_on_host(request.layout, host_loops(), call, request.extent);
 }
 
-// Compute a weighted histogram on the device if elements and weights are device-resident, else by the host's
-// threads.
-template <class OnDevice, class OnHost>
-void weigh(const BinnedElements &counting, const std::vector<plan::HostRange> &host_ranges, Call &call,
-           OnDevice add_on_device, OnHost add_on_host) {
-    const std::vector<int> devices = devices_of(call);
-    const auto inputs_end = host_ranges.begin() + (counting.layout.size == 0 ? 0 : counting.axes + 1);
-    const bool are_resident =
-        inputs_end != host_ranges.begin() && plan::all_resident({host_ranges.begin(), inputs_end}, devices);
-    plan::Operands operands(host_ranges, call, are_resident ? devices : std::vector<int>());
-    if (!are_resident || !add_on_device(operands, devices[0])) {
-        sync_to_host(host_ranges, call);
-        add_on_host();
-    }
+// The results of a weighted histogram: the sums, and the two words for elements out of range. In pk_histogram
+// these are one array.
+template <class Total>
+struct WeightedResults {
+    Total *sums;
+    int64_t *out_of_range;
+    int64_t total;
+    bool are_adjacent() const { return static_cast<void *>(sums + total) == out_of_range; }
+};
+
+// Compute a weighted histogram on the device. Return false if not all elements and weights are there, or if
+// there is no memory.
+template <class Sum, class Total>
+bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total> &results, Call &call,
+                     const ExecutionContext &context) {
+    const int64_t values = counting.axes + 1, total = counting.total;
+    if (counting.layout.size == 0 ||
+        !plan::all_resident(ranges_of_values(counting.layout, values), context.devices))
+        return false;
+    HostRanges host_ranges(counting.layout, values, counting.bins, counting.axes, true);
+    const bool are_adjacent = results.are_adjacent();
+    const int sums = host_ranges.add_results(results.sums, total + (are_adjacent ? 2 : 0), true);
+    if (!are_adjacent) host_ranges.add_results(results.out_of_range, 2, true);
+    plan::Operands operands(host_ranges.all, call, context.devices, true);
+    char *const d_sums = operands.d_result(sums, context);
+    if (d_sums == nullptr) return false;
+    char *const d_out_of_range =
+        are_adjacent ? d_sums + total * int64_t(sizeof(Total)) : operands.d_result(sums + 1, context);
+    if (d_out_of_range == nullptr) return false;
+    WeightedHistogramAlgorithm<Sum, Total> algorithm(counting, host_ranges.edges, operands, call, context,
+                                                     d_sums, d_out_of_range);
+    if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
     operands.commit();
+    return true;
 }
 
-// Enqueue the histogram on the thread's stream. Return false if not all operands are device-resident, or if
-// there is no device memory.
-bool histogram_async(const HistogramRequest &request, Call &call, const ExecutionContext &context) {
-    const int64_t values = request.axes + request.has_weights, total = request.total;
-    HostRanges host_ranges(request.layout, values, request.bins, request.axes, true);
-    const int results = host_ranges.add_results(request.counts, total + 2, true);
-    const StreamScope *const stream_scope =
-        request.layout.size == 0 ? nullptr : plan::stream_scope_for(host_ranges.all, context.devices);
-    if (stream_scope == nullptr) return false;
-    if (!request.has_weights) {
-        count_async(request, host_ranges, results, call, context);
-        return true;
-    }
-    auto add = [&](auto sum) {
-        return add_weights_async<decltype(sum), uint64_t>(request, host_ranges, results, results, total * 8,
-                                                          call, *stream_scope);
-    };
-    return request.adds_in_floats() ? add(double()) : add(uint64_t());
+// Compute it by the host's threads.
+template <class Total, class OnHost>
+void weigh_on_host(const BinnedElements &counting, const WeightedResults<Total> &results, Call &call,
+                   const ExecutionContext &context, OnHost add) {
+    HostRanges host_ranges(counting.layout, counting.axes + 1, counting.bins, counting.axes, false);
+    host_ranges.add_results(results.sums, results.total, false);
+    host_ranges.add_results(results.out_of_range, 2, false);
+    plan::Operands operands(plan::on_host(host_ranges.all), call, context.devices);
+    add();
+    operands.commit();
 }
 
 void launch_histogram(const HistogramRequest &request, Call &call) {
     const ExecutionContext context(call);
-    const std::vector<int> &devices = context.devices;
-    if (histogram_async(request, call, context)) return;
-    const int64_t total = request.total;
-    HostRanges host_ranges(request.layout, request.axes + request.has_weights, request.bins, request.axes,
-                           false);
-    host_ranges.add_results(request.counts, total + 2, false);
-    if (request.has_weights) {
-        auto *const sums = reinterpret_cast<uint64_t *>(request.counts);
-        int64_t *const out_of_range = request.counts + total;
-        return weigh(
-            request, host_ranges.all, call,
-            [&](const plan::Operands &operands, int device) {
-                return request.adds_in_floats()
-                           ? add_on_device<double>(request, operands, call, device, sums, out_of_range)
-                           : add_on_device<uint64_t>(request, operands, call, device, sums, out_of_range);
-            },
-            [&] { count_weights(request, host_loops(), call, request.counts); });
-    }
-    plan::Operands operands(host_ranges.all, call, devices);
-    count(request, host_ranges.all, operands, call, devices, request.counts);
-    operands.commit();
+    if (!request.has_weights) return count(request, call, context, request.counts);
+    const WeightedResults<uint64_t> results{reinterpret_cast<uint64_t *>(request.counts),
+                                            request.counts + request.total, request.total};
+    const bool is_done = request.adds_in_floats()
+                             ? weigh_on_device<double>(request, results, call, context)
+                             : weigh_on_device<uint64_t>(request, results, call, context);
+    if (is_done) return;
+    weigh_on_host(request, results, call, context,
+                  [&] { count_weights(request, host_loops(), call, request.counts); });
 }
 
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
-    HostRanges host_ranges(request.layout, 1, nullptr, 0, false);
-    host_ranges.add_results(request.counts, request.count + 2, false);
-    plan::Operands operands(host_ranges.all, call, devices);
-    if (!count_between_extremes(request, operands, call, devices)) {
-        sync_to_host(host_ranges.all, call);
-        uint64_t extent[2];
-        extent_on_host(request.layout, host_loops(), call, extent);
-        const pk_bins uniform_bins = request.found_bins(extent);
-        count(request.counting(uniform_bins), host_ranges.all, operands, call, devices, request.counts);
+    const ExecutionContext context(call);
+    {
+        HostRanges host_ranges(request.layout, 1, nullptr, 0, false);
+        host_ranges.add_results(request.counts, request.count + 2, false);
+        plan::Operands operands(host_ranges.all, call, context.devices);
+        if (count_between_extremes(request, operands, call, context)) return operands.commit();
     }
-    operands.commit();
+    std::vector<plan::HostRange> values = ranges_of_values(request.layout, 1);
+    sync_to_host(values, call);
+    uint64_t extent[2];
+    extent_on_host(request.layout, host_loops(), call, extent);
+    const pk_bins uniform_bins = request.found_bins(extent);
+    count(request.counting(uniform_bins), call, context, request.counts);
 }
 
 void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &call) {
-    const std::vector<int> devices = devices_of(call);
-    auto host_ranges_of = [&](bool is_resident) {
-        HostRanges host_ranges(request.layout, request.axes + 1, request.bins, request.axes, is_resident);
-        host_ranges.add_results(request.sums, request.total, is_resident);
-        host_ranges.add_results(request.out_of_range, 2, is_resident);
-        return host_ranges;
-    };
-    {
-        const HostRanges resident = host_ranges_of(true);
-        const StreamScope *const stream_scope =
-            request.layout.size == 0 ? nullptr : plan::stream_scope_for(resident.all, devices);
-        const int out_of_range = int(resident.all.size()) - 1;
-        if (stream_scope != nullptr &&
-            add_weights_async<double, double>(request, resident, out_of_range - 1, out_of_range, 0, call,
-                                              *stream_scope))
-            return;
-    }
-    weigh(
-        request, host_ranges_of(false).all, call,
-        [&](const plan::Operands &operands, int device) {
-            return add_on_device<double>(request, operands, call, device, request.sums, request.out_of_range);
-        },
-        [&] { add_weights(request, host_loops(), call, request.sums, request.out_of_range); });
+    const ExecutionContext context(call);
+    const WeightedResults<double> results{request.sums, request.out_of_range, request.total};
+    if (weigh_on_device<double>(request, results, call, context)) return;
+    weigh_on_host(request, results, call, context,
+                  [&] { add_weights(request, host_loops(), call, request.sums, request.out_of_range); });
 }
 
 void launch_digitize(const DigitizeRequest &request, Call &call) {

@@ -80,14 +80,13 @@ bool sort_in_core(const Request &request, bool is_on_device, Call &call, const E
 
 template <class Request, void (*on_host)(const Request &, Call &)>
 void launch(const Located<Request> &request, Call &call) {
-    plan::HostRange in = values_of(request), out = results_of(request);
+    const plan::HostRange in = values_of(request), out = results_of(request);
     if (request.device < 0 && (out.low == out.high || plan::ResidencyScope::current() == nullptr))
         return on_host(request, call);
     if (out.low == out.high) return;
     const ExecutionContext context(call, request.device);
     if (sort_in_core<Request>(request, context.is_on_device, call, context)) return;
-    in.may_be_resident = out.may_be_resident = false;
-    plan::Operands operands({in, out}, call, context.devices);
+    plan::Operands operands(plan::on_host({in, out}), call, context.devices);
     on_host(request, call);
     operands.commit();
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "common/histogram.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/residency/execute.h"
+#include "cuda/runtime/inline_upload.h"
 #include "kernels.cuh"
 
 namespace pk::histogram {
@@ -55,96 +57,116 @@ struct HostRanges {
     std::vector<plan::HostRange> all;
     int edges[2] = {-1, -1};
 
-    // Values may always be device-resident; edges and results only if the whole call is (`is_resident`).
-    HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_resident);
-    int add_results(const void *results, int64_t count, bool is_resident) {
-        all.emplace_back(results, count * 8, 8, true, is_resident);
+    // Edges and results may be device-resident if the call is computed on the device (`is_on_device`).
+    HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_on_device);
+    // Return the operand of the results.
+    int add_results(const void *results, int64_t count, bool may_be_resident) {
+        all.emplace_back(results, count * 8, 8, true, may_be_resident);
         return int(all.size()) - 1;
     }
 };
 
-inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes,
-                              bool is_resident) {
+// Return the host ranges of a call's values. Bytes are read as words.
+inline std::vector<plan::HostRange> ranges_of_values(const Layout &layout, int64_t values) {
+    std::vector<plan::HostRange> ranges;
     for (int64_t i = 0; i < values && layout.size != 0; ++i) {
-        all.emplace_back(layout, layout.views[size_t(i)], false);
-        all.back().item = std::max<int64_t>(all.back().item, 4);  // bytes are read as words
+        ranges.emplace_back(layout, layout.views[size_t(i)], false);
+        ranges.back().item = std::max<int64_t>(ranges.back().item, 4);
     }
+    return ranges;
+}
+
+inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes,
+                              bool is_on_device)
+    : all(ranges_of_values(layout, values)) {
     for (int64_t i = 0; i < axes; ++i) {
         if (bins[i].kind == PK_BINS_INDEX) continue;
         const auto *const at = reinterpret_cast<const void *>(bins[i].edges);
         edges[i] = int(all.size());
-        all.emplace_back(at, edges_bytes(bins[i]), 8, false, is_resident);
+        all.emplace_back(at, edges_bytes(bins[i]), 8, false, is_on_device);
     }
+}
+
+// Return the bytes from one device address to another, which may be in different memory.
+inline int64_t distance(const char *from, const char *to) {
+    return int64_t(reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from));
 }
 
 // Return the offset of a chunk's elements of an operand from the chunk's memory; they may be device-resident.
 inline int64_t offset_of(const DeviceAlgorithm &work, const plan::Operands &operands, int operand,
                          const Chunk &chunk) {
-    const auto at = reinterpret_cast<uintptr_t>(operands.d_data(work, chunk, operand));
-    return int64_t(at - reinterpret_cast<uintptr_t>(chunk.d_memory));
+    return distance(chunk.d_memory, operands.d_data(work, chunk, operand));
 }
 
-// The device-resident edges and table of a call.
-struct ResidentHistogram {
-    const HostRanges *host_ranges = nullptr;
-    char *table = nullptr;
-};
-
-// Counts the elements of a layout in bins. The table of counts must be zero. It is uploaded, and downloaded
-// by finish(), unless it is device-resident.
+// Counts the elements of a layout in bins.
 class HistogramAlgorithm : public DeviceAlgorithm {
    public:
-    HistogramAlgorithm(const Layout &layout, const pk_bins *bins, int64_t axes, const int *types,
-                       int64_t total, int64_t *table, const plan::Operands &operands, Call &call,
-                       const std::vector<int> &devices, ResidentHistogram resident = {})
-        : DeviceAlgorithm(layout, operands.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0}),
-                          {}, 0, 0),
+    // The counts of the bins and of the elements out of range, and a flag: an element is beyond the bins.
+    // They are written to device memory or, if that is null, added to a table on the host.
+    struct Table {
+        int64_t *host;
+        char *d_data = nullptr;
+    };
+
+    // `edges` are the operands of the axes' edges. The values are at `d_values` or, if that is null, are
+    // operand 0 and, of two axes, operand 1.
+    HistogramAlgorithm(const Layout &layout, const pk_bins *bins, const std::vector<int> &types,
+                       int64_t total, Table table, const int *edges, const plan::Operands &operands,
+                       Call &call, const ExecutionContext &context, char *d_values = nullptr)
+        : DeviceAlgorithm(layout, loads_of(operands, types.size(), d_values), {}, 0, 0),
           bins_(bins),
-          types_(types, types + axes),
+          types_(types),
           total_(total),
           table_(table),
           operands_(operands),
-          call_(call),
-          devices_(devices),
-          d_table_(resident.table) {
-        can_run_async = resident.table != nullptr;
-        for (int64_t i = 0; i < axes; ++i) {
-            const char *const d_resident =
-                can_run_async ? operands.of(resident.host_ranges->edges[i]).d_data : nullptr;
-            edges_.emplace_back(bins[i], d_resident, broadcasts_);
-        }
-        if (!can_run_async) table_at_ = broadcasts_.add(table, table_bytes());
-        has_memory = broadcasts_.upload(call, devices);
-        counts_bytes_ = axes == 1 && types_[0] == PK_UINT8 && bins[0].kind == PK_BINS_INDEX && total == 256;
+          d_values_(d_values) {
+        returns_state = table.d_data == nullptr;
+        can_run_async = !returns_state;
+        for (size_t i = 0; i < types.size(); ++i)
+            edges_.emplace_back(bins[i], operands.of(edges[i]).d_data, broadcasts_);
+        has_memory = broadcasts_.upload(call, context.devices);
+        counts_bytes_ =
+            types.size() == 1 && types_[0] == PK_UINT8 && bins[0].kind == PK_BINS_INDEX && total == 256;
         single_pass_coalesced = (counts_bytes_ && !loads.empty()) || is_coalesced();
         while (copies_ != 0 && copies_ * (total + 1) > SHARED) copies_ /= 2;
     }
 
-    void enqueue(const Chunk &chunk) override {
-        int64_t offsets[2] = {};
-        for (size_t i = 0; i < types_.size(); ++i) offsets[i] = offset_of(*this, operands_, int(i), chunk);
-        launch_on(broadcasts_.d_data(chunk.device_index), chunk.d_memory, offsets, chunk.count, chunk.stream);
+    int64_t state_bytes() const override { return returns_state ? table_bytes() : 0; }
+    void begin(char *d_state, cudaStream_t stream) override {
+        PK_CUDA(cudaMemsetAsync(d_table(d_state), 0, size_t(table_bytes()), stream));
     }
 
-    // Count all elements of one axis, which are on the first device.
-    void launch_all(const char *elements, cudaStream_t stream) const {
-        const int64_t offset = 0;
-        launch_on(broadcasts_.d_data(0), elements, &offset, layout.size, stream);
+    void enqueue(const Chunk &chunk) override {
+        device::HistogramParams params{};
+        params.axis_count = int32_t(types_.size());
+        for (size_t i = 0; i < types_.size(); ++i) {
+            const int64_t offset = d_values_ != nullptr
+                                       ? distance(chunk.d_memory, d_values_ + chunk.start * item(i))
+                                       : offset_of(*this, operands_, int(i), chunk);
+            params.axes[i] =
+                axis_on(broadcasts_.d_data(chunk.device_index), bins_[i], edges_[i], offset, types_[i]);
+        }
+        params.total = int32_t(total_);
+        params.copies = int32_t(copies_);
+        params.memory = chunk.d_memory;
+        params.count = chunk.count;
+        params.table = reinterpret_cast<unsigned long long *>(d_table(chunk.d_state));
+        const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
+        if (counts_bytes_) {
+            device::count_bytes<<<blocks_for(chunk.count / 4), THREADS, shared_bytes, chunk.stream>>>(params);
+        } else {
+            device::count<<<blocks_for(chunk.count), THREADS, shared_bytes, chunk.stream>>>(params);
+        }
+        PK_CUDA(cudaGetLastError());
     }
 
     void collect(const void *) override {}
 
-    // Add up the devices' tables, when all chunks have been counted.
-    void finish() {
-        std::vector<int64_t> device_table(size_t(total_ + 2));
-        for (size_t index = 0; index < devices_.size(); ++index) {
-            const CurrentDevice current(devices_[index]);
-            const char *const from = broadcasts_.d_data(int(index)) + table_at_;
-            PK_CUDA(cudaMemcpy(device_table.data(), from, size_t(table_bytes()), cudaMemcpyDeviceToHost));
-            for (size_t i = 0; i < device_table.size(); ++i) table_[i] += device_table[i];
-            call_.report.bytes_down += table_bytes();
-        }
-        table_[total_ + 1] = table_[total_ + 1] != 0;
+    // Add a device's counts.
+    void take_state(const char *table) override {
+        const auto *const counts = reinterpret_cast<const int64_t *>(table);
+        for (int64_t i = 0; i < total_ + 2; ++i) table_.host[i] += counts[i];
+        table_.host[total_ + 1] = table_.host[total_ + 1] != 0;
     }
 
     bool has_memory = false;
@@ -152,43 +174,26 @@ class HistogramAlgorithm : public DeviceAlgorithm {
    private:
     static constexpr int64_t SHARED = 10 << 10;  // most counts in a block's shared memory
 
-    void launch_on(char *broadcasts, const char *memory, const int64_t *offsets, int64_t count,
-                   cudaStream_t stream) const {
-        device::HistogramParams params{};
-        params.axis_count = int32_t(types_.size());
-        for (size_t i = 0; i < types_.size(); ++i) {
-            params.axes[i] = axis_on(broadcasts, bins_[i], edges_[i], offsets[i], types_[i]);
-        }
-        params.total = int32_t(total_);
-        params.copies = int32_t(copies_);
-        params.memory = memory;
-        params.count = count;
-        char *const table = can_run_async ? d_table_ : broadcasts + table_at_;
-        params.table = reinterpret_cast<unsigned long long *>(table);
-        const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
-        if (counts_bytes_) {
-            device::count_bytes<<<blocks_for(count / 4), THREADS, shared_bytes, stream>>>(params);
-        } else {
-            device::count<<<blocks_for(count), THREADS, shared_bytes, stream>>>(params);
-        }
-        PK_CUDA(cudaGetLastError());
+    static std::vector<StreamedOperand> loads_of(const plan::Operands &operands, size_t axes,
+                                                 const char *d_values) {
+        if (d_values != nullptr) return {};
+        return operands.loads(axes == 2 ? std::vector<int>{0, 1} : std::vector<int>{0});
     }
 
+    int64_t item(size_t axis) const { return layout.views[axis].item; }
     int64_t table_bytes() const { return (total_ + 2) * int64_t(sizeof(int64_t)); }
+    char *d_table(char *d_state) const { return returns_state ? d_state : table_.d_data; }
 
     const pk_bins *const bins_;
     const std::vector<int> types_;
     const int64_t total_;
-    int64_t *const table_;
+    const Table table_;
     const plan::Operands &operands_;
-    Call &call_;
-    const std::vector<int> &devices_;
+    char *const d_values_;
     int64_t copies_ = 8;
     bool counts_bytes_ = false;
     BroadcastBuffers broadcasts_;
     std::vector<Edges> edges_;
-    int64_t table_at_ = 0;
-    char *const d_table_;
 };
 
 // Writes the index of each element's bin.
@@ -232,19 +237,21 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
     const Edges edges_;
 };
 
-// Uploads all elements to a device buffer, unless they are device-resident, and finds their minimum and
+// Uploads all elements to a device buffer, unless they are on the device, and finds their minimum and
 // maximum.
 class CopyMinMaxAlgorithm : public DeviceAlgorithm {
    public:
-    CopyMinMaxAlgorithm(const Layout &layout, const plan::Operands &operands, Call &call,
-                        const std::vector<int> &devices)
+    CopyMinMaxAlgorithm(const Layout &layout, const plan::Operands &operands, const ExecutionContext &context)
         : DeviceAlgorithm(layout, operands.loads({0}), {}, 0, 0),
           operands_(operands),
-          data_(buffer_on(devices[0], is_resident() ? 0 : layout.size * layout.views[0].item)) {
-        if (data() == nullptr) return;
+          buffer_(buffer_on(context.device(), is_resident() ? 0 : layout.size * layout.views[0].item)) {
         single_pass_coalesced = is_coalesced();
-        keys_at_ = broadcasts_.add(keys, sizeof(keys));
-        has_memory = broadcasts_.upload(call, devices);
+        returns_state = true;
+    }
+
+    int64_t state_bytes() const override { return sizeof(keys); }
+    void begin(char *d_state, cudaStream_t stream) override {
+        upload_inline(reinterpret_cast<const char *>(keys), sizeof(keys), d_state, stream);
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -252,24 +259,20 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
         const device::CopyMinMaxParams params{
             axis_on(nullptr, pk_bins{}, Edges(), offset_of(*this, operands_, 0, chunk), view.type),
             chunk.d_memory,
-            is_resident() ? nullptr : data() + chunk.start * view.item,
+            is_resident() ? nullptr : d_values() + chunk.start * view.item,
             chunk.count,
-            reinterpret_cast<long long *>(broadcasts_.d_data(chunk.device_index) + keys_at_),
+            reinterpret_cast<long long *>(chunk.d_state),
         };
         device::copy_min_max<<<blocks_for(chunk.count), THREADS, 0, chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
     void collect(const void *) override {}
+    void take_state(const char *state) override { std::memcpy(keys, state, sizeof(keys)); }
 
-    // Download the keys of the minimum and maximum, when all chunks have been computed.
-    void finish() {
-        PK_CUDA(cudaMemcpy(keys, broadcasts_.d_data(0) + keys_at_, sizeof(keys), cudaMemcpyDeviceToHost));
-    }
+    // Return all elements on the device; null: there is no memory for them.
+    char *d_values() const { return is_resident() ? operands_.of(0).d_data : buffer_.d_memory(); }
 
-    char *data() const { return is_resident() ? operands_.of(0).d_data : data_.d_memory(); }
-
-    bool has_memory = false;
     int64_t keys[2] = {INT64_MAX, INT64_MIN};
 
    private:
@@ -280,15 +283,7 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
     }
 
     const plan::Operands &operands_;
-    const DeviceBuffer data_;
-    BroadcastBuffers broadcasts_;
-    int64_t keys_at_ = 0;
-};
-
-// A stream that is synchronized when it is destroyed, even after an error.
-struct OwnStream {
-    Stream stream = make_stream();
-    ~OwnStream() { (void)cudaStreamSynchronize(stream.get()); }
+    const DeviceBuffer buffer_;
 };
 
 }  // namespace pk::histogram

@@ -130,113 +130,75 @@ __global__ void combine_segments(const Sum *sums, int64_t segments, int32_t tota
 
 }  // namespace device
 
-// Enqueues a weighted histogram of device-resident elements and weights.
-template <class Sum>
-class WeightedHistogram {
+// The weighted histogram of elements and weights that are on the device.
+template <class Sum, class Total>
+class WeightedHistogramAlgorithm : public DeviceAlgorithm {
    public:
-    static_assert(sizeof(Sum) == 8, "one table has both");
-    static constexpr int64_t WORD = 8;
+    // Elements and weights are the first operands; `edges` are those of the axes' edges. The sums are written
+    // to `d_totals`, and the count of elements out of range, and whether any is beyond the bins, to
+    // `d_out_of_range`.
+    WeightedHistogramAlgorithm(const BinnedElements &counting, const int *edges,
+                               const plan::Operands &operands, Call &call, const ExecutionContext &context,
+                               char *d_totals, char *d_out_of_range)
+        : counting_(counting),
+          operands_(operands),
+          segment_(run_for(counting.total)),
+          type_(counting.view(counting.axes).type),
+          d_totals_(reinterpret_cast<Total *>(d_totals)),
+          d_out_of_range_(reinterpret_cast<unsigned long long *>(d_out_of_range)) {
+        for (int64_t i = 0; i < counting.axes; ++i)
+            edges_.emplace_back(counting.bins[i], operands.of(edges[i]).d_data, broadcasts_);
+        has_memory = broadcasts_.upload(call, context.devices);
+    }
 
-    explicit WeightedHistogram(const BinnedElements &counting)
-        : counting_(counting), segment_(run_for(counting.total)), type_(counting.view(counting.axes).type) {}
+    int64_t start(int64_t unit) const override { return unit * counting_.layout.size; }
+    // A table of sums for each segment.
+    int64_t temporary_bytes(int64_t) const override {
+        return segments() * counting_.total * int64_t(sizeof(Sum));
+    }
 
-    int64_t segments() const { return (counting_.layout.size + segment_ - 1) / segment_; }
-    int64_t sums_bytes() const { return segments() * counting_.total * WORD; }
-
-    // Enqueue both kernels. `out_of_range` must be zero.
-    template <class Total>
-    void enqueue(const plan::Operands &operands, const std::vector<Edges> &edges, const char *broadcasts,
-                 char *sums, Total *totals, char *out_of_range, cudaStream_t stream) const {
+    void enqueue(const Chunk &chunk) override {
+        PK_CUDA(cudaMemsetAsync(d_out_of_range_, 0, 2 * sizeof(*d_out_of_range_), chunk.stream));
         device::WeightedParams params{};
-        params.memory = operands.of(0).d_data;
+        params.memory = operands_.of(0).d_data;
         auto offset = [&](int64_t operand) {
-            const auto at = reinterpret_cast<uintptr_t>(operands.of(int(operand)).d_data);
-            return int64_t(at - reinterpret_cast<uintptr_t>(params.memory));
+            return distance(params.memory, operands_.of(int(operand)).d_data);
         };
         const int64_t axes = counting_.axes;
         for (int64_t i = 0; i < axes; ++i) {
-            params.axes[i] =
-                axis_on(broadcasts, counting_.bins[i], edges[size_t(i)], offset(i), counting_.view(i).type);
+            params.axes[i] = axis_on(broadcasts_.d_data(chunk.device_index), counting_.bins[i],
+                                     edges_[size_t(i)], offset(i), counting_.view(i).type);
         }
         params.weights = axis_on(nullptr, pk_bins{}, Edges(), offset(axes), type_);
         params.axis_count = int32_t(axes);
         params.total = int32_t(counting_.total);
         params.count = counting_.layout.size;
         params.segment = segment_;
-        params.sums = sums;
-        params.out_of_range = reinterpret_cast<unsigned long long *>(out_of_range);
-        device::accumulate_segments<Sum><<<unsigned(segments()), device::WARPS * 32, 0, stream>>>(params);
+        params.sums = chunk.d_memory + chunk.scratch;
+        params.out_of_range = d_out_of_range_;
+        device::accumulate_segments<Sum>
+            <<<unsigned(segments()), device::WARPS * 32, 0, chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::combine_segments<<<blocks_for(counting_.total * 8), THREADS, 0, stream>>>(
-            static_cast<const Sum *>(params.sums), segments(), params.total, type_ != PK_UINT64, totals);
+        device::combine_segments<<<blocks_for(counting_.total * 8), THREADS, 0, chunk.stream>>>(
+            static_cast<const Sum *>(params.sums), segments(), params.total, type_ != PK_UINT64, d_totals_);
         PK_CUDA(cudaGetLastError());
     }
+
+    void collect(const void *) override {}
+
+    bool has_memory = false;
 
    private:
+    int64_t segments() const { return (counting_.layout.size + segment_ - 1) / segment_; }
+
     const BinnedElements &counting_;
+    const plan::Operands &operands_;
     const int64_t segment_;
     const int type_;
+    Total *const d_totals_;
+    unsigned long long *const d_out_of_range_;
+    BroadcastBuffers broadcasts_;
+    std::vector<Edges> edges_;
 };
-
-// Compute the sums on the device and download them. Return false if there is no device memory.
-template <class Sum, class Total>
-bool add_on_device(const BinnedElements &counting, const plan::Operands &operands, Call &call, int device,
-                   Total *to, int64_t *out_of_range) {
-    const WeightedHistogram<Sum> weighted(counting);
-    const int64_t total = counting.total, word = weighted.WORD;
-    const CurrentDevice current(device);
-    BroadcastBuffers broadcasts;
-    out_of_range[0] = out_of_range[1] = 0;
-    const int64_t out_of_range_at = broadcasts.add(out_of_range, 2 * word);
-    std::vector<Edges> edges;
-    for (int64_t i = 0; i < counting.axes; ++i) edges.emplace_back(counting.bins[i], nullptr, broadcasts);
-    const DeviceBuffer buffer(device, weighted.sums_bytes() + total * word);
-    if (buffer.d_memory() == nullptr || !broadcasts.upload(call, {device})) return false;
-    char *const d_out_of_range = broadcasts.d_data(0) + out_of_range_at;
-    auto *const totals = reinterpret_cast<Total *>(buffer.d_memory() + weighted.sums_bytes());
-
-    TraceLane lane(call);
-    const Stream own_stream = make_stream();
-    const SyncOnExit stream(own_stream);
-    const double begin = call.seconds();
-    weighted.enqueue(operands, edges, broadcasts.d_data(0), buffer.d_memory(), totals, d_out_of_range,
-                     stream.get());
-    PK_CUDA(cudaMemcpyAsync(to, totals, size_t(total * word), cudaMemcpyDeviceToHost, stream.get()));
-    PK_CUDA(cudaMemcpyAsync(out_of_range, d_out_of_range, size_t(2 * word), cudaMemcpyDeviceToHost,
-                            stream.get()));
-    PK_CUDA(cudaStreamSynchronize(stream.get()));
-    const int64_t size = counting.layout.size;
-    lane.add(PK_STAGE_KERNEL, begin, call.seconds(), 0, size);
-    call.report.bytes_down += (total + 2) * word;
-    call.report.chunks += weighted.segments();
-    call.advance(size);
-    return true;
-}
-
-// Enqueue the sums on the thread's stream; results are device-resident, too. Return false if there is no
-// device memory.
-template <class Sum, class Total>
-bool add_weights_async(const BinnedElements &counting, const HostRanges &host_ranges, int results,
-                       int out_of_range, int64_t out_of_range_at, Call &call,
-                       const StreamScope &stream_scope) {
-    const WeightedHistogram<Sum> weighted(counting);
-    const CurrentDevice current(stream_scope.device);
-    const DeviceBuffer sums(stream_scope.device, weighted.sums_bytes(), false, true);
-    if (sums.d_memory() == nullptr) return false;
-    plan::Operands operands(host_ranges.all, call, {stream_scope.device}, true);
-    BroadcastBuffers none;
-    std::vector<Edges> edges;
-    for (int64_t i = 0; i < counting.axes; ++i) {
-        edges.emplace_back(counting.bins[i], operands.of(host_ranges.edges[i]).d_data, none);
-    }
-    auto *const totals = reinterpret_cast<Total *>(operands.of(results).d_data);
-    char *const d_out_of_range = operands.of(out_of_range).d_data + out_of_range_at;
-    call.count_launch();
-    PK_CUDA(cudaMemsetAsync(d_out_of_range, 0, size_t(2 * weighted.WORD), stream_scope.stream));
-    weighted.enqueue(operands, edges, nullptr, sums.d_memory(), totals, d_out_of_range, stream_scope.stream);
-    call.advance(counting.layout.size);
-    operands.commit();
-    return true;
-}
 
 }  // namespace pk::histogram

@@ -131,7 +131,8 @@ struct Chunking {
 // An algorithm's state on each device.
 class DeviceStates {
    public:
-    DeviceStates(DeviceAlgorithm &algorithm, const std::vector<int> &devices) {
+    DeviceStates(DeviceAlgorithm &algorithm, const std::vector<int> &devices)
+        : algorithm_(algorithm), devices_(devices) {
         const int64_t bytes = algorithm.state_bytes();
         for (size_t i = 0; i < devices.size() && bytes != 0; ++i) {
             const CurrentDevice current(devices[i]);
@@ -150,7 +151,24 @@ class DeviceStates {
         return buffers_.empty() ? nullptr : buffers_[size_t(device_index)].d_memory();
     }
 
+    // Download the states, when all chunks have been delivered.
+    void take(Call &call) const {
+        std::vector<char> state(size_t(algorithm_.state_bytes()));
+        for (size_t i = 0; i < buffers_.size(); ++i) {
+            const CurrentDevice current(devices_[i]);
+            const Stream own_stream = make_stream();
+            const SyncOnExit stream(own_stream);
+            PK_CUDA(cudaMemcpyAsync(state.data(), of(int(i)), state.size(), cudaMemcpyDeviceToHost,
+                                    stream.get()));
+            PK_CUDA(cudaStreamSynchronize(stream.get()));
+            algorithm_.take_state(state.data());
+            call.report.bytes_down += int64_t(state.size());
+        }
+    }
+
    private:
+    DeviceAlgorithm &algorithm_;
+    const std::vector<int> &devices_;
     std::deque<DeviceBuffer> buffers_;
 };
 
@@ -300,6 +318,7 @@ void run_pipeline(DeviceAlgorithm &algorithm, Call &call, const std::vector<int>
         call.report_undelivered(range_queue.report_undelivered());
         throw;
     }
+    if (algorithm.returns_state) states.take(call);
 }
 
 }  // namespace pk

@@ -82,6 +82,8 @@ class DeviceAlgorithm {
         return Chunk::round_up(units * unit_elements) * scratch_bytes;
     }
     virtual void finish(char * /*d_state*/, cudaStream_t) {}
+    // Take the state of one device after another at the end, if `returns_state`.
+    virtual void take_state(const char * /*state*/) {}
 
     // Take the results of a chunk, result_bytes for each unit. Several threads may call this at once.
     virtual void deliver(const Chunk &, const char *) {}
@@ -137,11 +139,12 @@ class DeviceAlgorithm {
 
     bool counts_progress = true;  // its elements are reported as the call's progress
 
-    int64_t unit_elements = 1;  // the most elements that a unit has
-    int64_t min_units = 1;      // of a chunk that is worth its halos
-    int64_t result_bytes = 0;   // of a unit, in addition to the stores
-    bool in_order = false;      // chunks are computed in sequence, in their order, on one device
-    InOrderExecutor executor;   // orders them
+    int64_t unit_elements = 1;   // the most elements that a unit has
+    int64_t min_units = 1;       // of a chunk that is worth its halos
+    int64_t result_bytes = 0;    // of a unit, in addition to the stores
+    bool returns_state = false;  // the host takes it
+    bool in_order = false;       // chunks are computed in sequence, in their order, on one device
+    InOrderExecutor executor;    // orders them
 };
 
 // Run an algorithm over ranges of its units, chunk by chunk, by several host threads.

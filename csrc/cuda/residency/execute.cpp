@@ -125,9 +125,12 @@ class SynchronousRun {
             download(result.d_data, slot().host() + end, result.bytes);
             end += Chunk::round_up(result.bytes);
         }
+        std::vector<char> state(algorithm_.returns_state ? size_t(algorithm_.state_bytes()) : 0);
+        download(memory.d_state(), state.data(), int64_t(state.size()));
         PK_CUDA(cudaStreamSynchronize(stream_));
         is_pending_ = false;
         algorithm_.collect(slot().host());
+        if (algorithm_.returns_state) algorithm_.take_state(state.data());
         for (const auto &[result, host] : staged) result->store(host);
         trace();
     }

@@ -70,6 +70,11 @@ HostRange::HostRange(const Layout &layout, const View &view, bool stored)
     is_on_device = view.on_device;
 }
 
+std::vector<HostRange> on_host(std::vector<HostRange> host_ranges) {
+    for (HostRange &host_range : host_ranges) host_range.may_be_resident = false;
+    return host_ranges;
+}
+
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
     return ResidencyScope::current() != nullptr &&
            std::all_of(host_ranges.begin(), host_ranges.end(),

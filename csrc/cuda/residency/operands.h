@@ -52,6 +52,9 @@ struct HostRange {
     HostRange(const Layout &layout, const View &view, bool stored);
 };
 
+// Return the ranges for a call that the host computes.
+std::vector<HostRange> on_host(std::vector<HostRange> host_ranges);
+
 // Return true if all of the ranges are device-resident.
 bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices);
 

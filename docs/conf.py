@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import numpy as np
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from docutils.statemachine import StringList
@@ -39,9 +38,13 @@ add_module_names = False
 autodoc_typehints = "none"  # the docstrings describe the types
 autosummary_generate = False
 napoleon_numpy_docstring, napoleon_google_docstring = True, False
+napoleon_custom_sections = ["Differs from NumPy"]
 
 ROOT = Path(__file__).resolve().parents[1]
-NUMPY = "https://numpy.org/doc/stable/reference/generated/numpy."
+PAGES = {
+    "numpy": "https://numpy.org/doc/stable/reference/generated/",
+    "scipy": "https://docs.scipy.org/doc/scipy/reference/generated/",
+}
 
 
 class Family(Directive):
@@ -75,21 +78,21 @@ class Family(Directive):
 
 
 def see_also(app, what, name, thing, options, lines):
-    """Add links to NumPy's function of the same name, and to the family's page."""
+    """In See Also sections, link functions of NumPy and SciPy to their pages, and add the family's page."""
     if what not in ("function", "class"):
         return
+    for i, line in enumerate(lines):
+        lines[i] = re.sub(
+            r":py:obj:`((numpy|scipy)\.[\w.]+)`", lambda m: f"`{m[1]} <{PAGES[m[2]]}{m[1]}.html>`__", line
+        )
     page = app.env.docname.removeprefix("api/")
-    found = []
-    path = name.removeprefix("pycudakit.")
-    owner = np
-    for part in path.split("."):
-        owner = getattr(owner, part, None)
-    if callable(owner) and path not in ("random.Generator", "linalg", "random"):
-        found.append(f"`numpy.{path} <{NUMPY}{path}.html>`__")
-    if (ROOT / "docs" / f"{page}.md").is_file():
-        found.append(f":doc:`/{page}`")
-    if found:
-        lines += ["", f".. seealso:: {', '.join(found)}", ""]
+    if not (ROOT / "docs" / f"{page}.md").is_file():
+        return
+    if ".. seealso::" in lines:
+        after = lines.index(".. seealso::") + 2
+        lines[after:after] = [f"   :doc:`/{page}`", ""]
+    else:
+        lines += ["", f".. seealso:: :doc:`/{page}`", ""]
 
 
 def names_as_links(listed):

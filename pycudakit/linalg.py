@@ -53,6 +53,16 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.linalg.norm : NumPy's function.
+    pycudakit.sum, pycudakit.vdot
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -103,6 +113,16 @@ def matrix_power(a: Any, n: int) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.linalg.matrix_power : NumPy's function.
+    pycudakit.matmul
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
 
     Examples
     --------

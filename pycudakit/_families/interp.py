@@ -68,6 +68,11 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.interp : NumPy's function.
+    searchsorted, digitize
+
     Examples
     --------
     >>> import pycudakit as pk

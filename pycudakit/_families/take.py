@@ -67,6 +67,11 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.take : NumPy's function.
+    take_along_axis, compress
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -224,6 +229,11 @@ def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.take_along_axis : NumPy's function.
+    take, argsort
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -290,6 +300,11 @@ def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.compress : NumPy's function.
+    take, nonzero
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -319,6 +334,11 @@ def flatnonzero(a: Any) -> Any:
     -------
     ndarray of int64
         The indices of elements that are not zero.
+
+    See Also
+    --------
+    numpy.flatnonzero : NumPy's function.
+    nonzero, argwhere
 
     Examples
     --------
@@ -361,6 +381,11 @@ def nonzero(a: Any) -> Any:
     tuple of ndarrays of int64
         The indices of elements that are not zero, an array for each axis.
 
+    See Also
+    --------
+    numpy.nonzero : NumPy's function.
+    flatnonzero, argwhere, count_nonzero
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -391,6 +416,11 @@ def argwhere(a: Any) -> Any:
     -------
     ndarray of int64
         A row of indices for each element that is not zero.
+
+    See Also
+    --------
+    numpy.argwhere : NumPy's function.
+    nonzero, flatnonzero
 
     Examples
     --------

@@ -24,6 +24,10 @@ def pinned_copy(a: ArrayLike) -> Array:
     ndarray
         In pinned memory.
 
+    See Also
+    --------
+    empty_pinned
+
     Examples
     --------
     >>> import pycudakit as pk

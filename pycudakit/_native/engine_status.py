@@ -83,6 +83,10 @@ def engines() -> dict[str, EngineStatus]:
     dict of str to EngineStatus
         Notebooks show it as a table.
 
+    See Also
+    --------
+    devices, build_info, engine
+
     Examples
     --------
     >>> import pycudakit as pk

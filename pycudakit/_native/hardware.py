@@ -46,6 +46,10 @@ def devices() -> list[Device]:
     -------
     list of Device
 
+    See Also
+    --------
+    engines, link_speed
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -99,6 +103,10 @@ def link_speed(device: int = 0) -> Link:
     ------
     NoDevice
         There is no GPU.
+
+    See Also
+    --------
+    devices, pinned_copy
 
     Examples
     --------
@@ -155,6 +163,10 @@ def memory_info() -> Memory:
     -------
     Memory
 
+    See Also
+    --------
+    release
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -182,6 +194,10 @@ def release() -> None:
     Later calls allocate it again, which costs the first of them some milliseconds. Idle helper processes of
     kernels end, too.
 
+    See Also
+    --------
+    memory_info
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -203,6 +219,10 @@ def build_info() -> dict[str, dict[str, str]]:
     -------
     dict
         The build of each library, by engine.
+
+    See Also
+    --------
+    engines
 
     Examples
     --------

@@ -20,6 +20,10 @@ def get_library_dir() -> str:
     NoDevice
         No library is installed.
 
+    See Also
+    --------
+    get_include
+
     Examples
     --------
     >>> import os
@@ -44,6 +48,10 @@ def get_include() -> str:
     ------
     NoDevice
         No library is installed.
+
+    See Also
+    --------
+    get_library_dir
 
     Examples
     --------

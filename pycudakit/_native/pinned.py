@@ -70,6 +70,10 @@ def empty_pinned(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLik
     ndarray
         C-contiguous, and aligned to 4096 bytes.
 
+    See Also
+    --------
+    pinned_copy
+
     Examples
     --------
     >>> import pycudakit as pk

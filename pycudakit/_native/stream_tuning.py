@@ -35,6 +35,10 @@ def tunings() -> dict[str, Tuning]:
     -------
     dict of str to Tuning
 
+    See Also
+    --------
+    tuned
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -65,6 +69,10 @@ def tuned(**values: int) -> AbstractContextManager[None]:
     Returns
     -------
     context manager
+
+    See Also
+    --------
+    tunings
 
     Examples
     --------

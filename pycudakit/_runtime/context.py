@@ -121,6 +121,10 @@ def set_engine(name: EngineName, fallback: Fallback = None) -> None:
         ``"numpy"`` lets NumPy compute the calls that a named engine does not support, instead of raising
         `errors.Unsupported`; `last_call` and profiles report them.
 
+    See Also
+    --------
+    engine, engines
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -167,6 +171,10 @@ def engine(
     Returns
     -------
     context manager
+
+    See Also
+    --------
+    set_engine, engines, last_call
 
     Examples
     --------

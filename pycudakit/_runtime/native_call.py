@@ -96,6 +96,10 @@ def last_call() -> Call | None:
     -------
     Call or None
 
+    See Also
+    --------
+    profile, engine
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -71,6 +71,10 @@ def profile(progress: Any = None) -> AbstractContextManager[Profile]:
     context manager
         It yields a `Profile`.
 
+    See Also
+    --------
+    last_call
+
     Examples
     --------
     >>> import numpy as np

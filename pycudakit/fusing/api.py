@@ -507,6 +507,10 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     Fused
         Called as the function is. Without `function`, a decorator is returned.
 
+    See Also
+    --------
+    evaluate, Fused.explain, last_call
+
     Notes
     -----
     At every call the body runs with tracers in place of the arrays among the arguments. A tracer records

@@ -43,6 +43,10 @@ def rgb_to_gray(
     ndarray
         An array of the same type, without the last axis, in C order.
 
+    See Also
+    --------
+    gray_to_rgb
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -83,6 +87,10 @@ def gray_to_rgb(image: Any) -> Array:
     -------
     ndarray
         An array of the same type, with a last axis of length 3, in C order.
+
+    See Also
+    --------
+    rgb_to_gray
 
     Examples
     --------

@@ -45,6 +45,16 @@ def box_blur(
         The axis of the channels, which are filtered separately: ``"auto"`` is the last axis if an array of
         more than two dimensions has 3 or 4 elements along it; None is no axis; -1 is the last axis.
 
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape and type.
+
+    See Also
+    --------
+    scipy.ndimage.uniform_filter : SciPy's function.
+    gaussian_blur
+
     Examples
     --------
     >>> import numpy as np
@@ -101,6 +111,16 @@ def gaussian_blur(
         The radius in elements, instead; up to 31.
     dtype : dtype, optional
         The result's type: the image's, or float32.
+
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape, and of its type or `dtype`.
+
+    See Also
+    --------
+    scipy.ndimage.gaussian_filter : SciPy's function.
+    box_blur
 
     Examples
     --------
@@ -176,6 +196,16 @@ def correlate(
     dtype : dtype, optional
         The result's type: the image's, or float32.
 
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape, and of its type or `dtype`.
+
+    See Also
+    --------
+    scipy.ndimage.correlate : SciPy's function.
+    convolve
+
     Examples
     --------
     >>> import numpy as np
@@ -219,6 +249,16 @@ def convolve(
     ----------
     image, weights, mode, cval, dtype, channel_axis
         As for `correlate`, with reversed weights.
+
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape, and of its type or `dtype`.
+
+    See Also
+    --------
+    scipy.ndimage.convolve : SciPy's function.
+    correlate
 
     Examples
     --------
@@ -299,6 +339,16 @@ def sobel(
     dtype : dtype, optional
         The result's type: the image's, or float32.
 
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape, and of its type or `dtype`.
+
+    See Also
+    --------
+    scipy.ndimage.sobel : SciPy's function.
+    laplace
+
     Examples
     --------
     >>> import numpy as np
@@ -366,6 +416,16 @@ def laplace(
     image, mode, cval, dtype, channel_axis
         As for `sobel`.
 
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape, and of its type or `dtype`.
+
+    See Also
+    --------
+    scipy.ndimage.laplace : SciPy's function.
+    sobel
+
     Examples
     --------
     >>> import numpy as np
@@ -416,6 +476,16 @@ def median_filter(
     image, size, mode, cval, channel_axis
         As for `box_blur`.
 
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape and type.
+
+    See Also
+    --------
+    scipy.ndimage.median_filter : SciPy's function.
+    minimum_filter
+
     Examples
     --------
     >>> import numpy as np
@@ -441,6 +511,16 @@ def minimum_filter(
     image, size, mode, cval, channel_axis
         As for `box_blur`.
 
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape and type.
+
+    See Also
+    --------
+    scipy.ndimage.minimum_filter : SciPy's function.
+    maximum_filter
+
     Examples
     --------
     >>> import numpy as np
@@ -462,6 +542,16 @@ def maximum_filter(
     ----------
     image, size, mode, cval, channel_axis
         As for `box_blur`.
+
+    Returns
+    -------
+    ndarray
+        The filtered image, of the image's shape and type.
+
+    See Also
+    --------
+    scipy.ndimage.maximum_filter : SciPy's function.
+    minimum_filter
 
     Examples
     --------

@@ -54,6 +54,10 @@ def resize(
     ndarray
         An array of the same type, in C order, computed in float64 and rounded once; integers to nearest even.
 
+    See Also
+    --------
+    crop
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -116,6 +120,15 @@ def flip(image: Any, axis: int | None = 1, *, channel_axis: ChannelAxis = "auto"
     channel_axis : {"auto", None, -1}
         As for `resize`.
 
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    See Also
+    --------
+    rotate90, pycudakit.flip
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -144,6 +157,15 @@ def rotate90(image: Any, k: int = 1, *, channel_axis: ChannelAxis = "auto") -> A
         The number of rotations; clockwise if negative.
     channel_axis : {"auto", None, -1}
         As for `resize`.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    See Also
+    --------
+    flip
 
     Examples
     --------
@@ -174,6 +196,15 @@ def crop(
         The first row and column, and the size; all must be inside the image.
     channel_axis : {"auto", None, -1}
         As for `resize`.
+
+    Returns
+    -------
+    ndarray
+        A copy of the rectangle.
+
+    See Also
+    --------
+    resize
 
     Examples
     --------

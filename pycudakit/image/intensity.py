@@ -84,6 +84,10 @@ def threshold_otsu(image: Any, nbins: int = 256, *, channel_axis: ChannelAxis = 
         An integer of the image's type, or the centre of a bin; for a batch, one for each image. If all
         pixels are equal, their value.
 
+    See Also
+    --------
+    threshold
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -147,6 +151,10 @@ def threshold(
     ndarray
         An array of the same shape and type, in C order.
 
+    See Also
+    --------
+    threshold_otsu
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -193,6 +201,10 @@ def equalize_histogram(image: Any, *, channel_axis: ChannelAxis = "auto") -> Arr
     -------
     ndarray
         An array of the same shape and type, in C order.
+
+    See Also
+    --------
+    normalize
 
     Examples
     --------
@@ -263,6 +275,10 @@ def normalize(
     -------
     ndarray of float32
         An array of the same shape, in C order, computed in float64 and rounded once.
+
+    See Also
+    --------
+    equalize_histogram
 
     Examples
     --------

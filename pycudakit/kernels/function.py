@@ -62,6 +62,10 @@ def grid_for(shape: int | Sequence[int], block: int | Sequence[int]) -> tuple[in
     tuple of three ints
         The blocks along x, y and z.
 
+    See Also
+    --------
+    SourceModule
+
     Examples
     --------
     >>> import pycudakit as pk

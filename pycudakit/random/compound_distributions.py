@@ -55,6 +55,11 @@ class CompoundDistributions(TransformedDistributions):
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -81,6 +86,11 @@ class CompoundDistributions(TransformedDistributions):
             The noncentrality of the numerator; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -123,6 +133,11 @@ class CompoundDistributions(TransformedDistributions):
         size : int or tuple of int, optional
             The shape; by default that of `p`.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -156,6 +171,11 @@ class CompoundDistributions(TransformedDistributions):
             The shape parameters of the gamma samples, a vector.
         size : int or tuple of int, optional
             The number or shape of the vectors; by default one.
+
+        Returns
+        -------
+        ndarray
+            Vectors, along the last axis.
 
         Examples
         --------
@@ -202,6 +222,11 @@ class CompoundDistributions(TransformedDistributions):
         size : int or tuple of int, optional
             The number or shape of the vectors; by default the broadcast shape of `n` and `pvals` without its
             last axis.
+
+        Returns
+        -------
+        ndarray
+            Vectors, along the last axis.
 
         Examples
         --------

@@ -40,6 +40,14 @@ def on_dask(
     **options
         The method's other arguments, such as ``dtype="float32"``.
 
+    Returns
+    -------
+    dask.array.Array
+
+    See Also
+    --------
+    default_rng
+
     Examples
     --------
     >>> import pycudakit as pk

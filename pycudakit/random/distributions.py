@@ -51,6 +51,11 @@ class Distributions(GeneratorBase):
         out : ndarray, optional
             The array to fill, in memory order.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -71,6 +76,11 @@ class Distributions(GeneratorBase):
             The bounds; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the bounds.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -94,6 +104,11 @@ class Distributions(GeneratorBase):
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -115,6 +130,11 @@ class Distributions(GeneratorBase):
             The mean.
         size : int or tuple of int, optional
             The shape; by default that of `scale`.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -146,6 +166,11 @@ class Distributions(GeneratorBase):
         out : ndarray, optional
             The array to fill, in memory order.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -167,6 +192,11 @@ class Distributions(GeneratorBase):
             The mean and the standard deviation of the logarithms; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -195,6 +225,11 @@ class Distributions(GeneratorBase):
         out : ndarray, optional
             The array to fill, in memory order.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -222,6 +257,11 @@ class Distributions(GeneratorBase):
         size : int or tuple of int, optional
             The shape of the result; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -243,6 +283,11 @@ class Distributions(GeneratorBase):
             Degrees of freedom.
         size : int or tuple of int, optional
             The shape; by default that of `df`.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -266,6 +311,11 @@ class Distributions(GeneratorBase):
             The shapes of the two gamma distributions; arrays are broadcast.
         size : int or tuple of int, optional
             The shape of the result; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -309,6 +359,11 @@ class Distributions(GeneratorBase):
         method : {"svd", "eigh", "cholesky"}
             The factorization of `cov`.
 
+        Returns
+        -------
+        ndarray
+            Vectors, along the last axis.
+
         Examples
         --------
         >>> import numpy as np
@@ -345,6 +400,11 @@ class Distributions(GeneratorBase):
         size : int or tuple of int, optional
             The shape; by default that of `lam`.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -372,6 +432,11 @@ class Distributions(GeneratorBase):
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -393,6 +458,11 @@ class Distributions(GeneratorBase):
             The probability of success in one trial.
         size : int or tuple of int, optional
             The shape; by default that of `p`.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------

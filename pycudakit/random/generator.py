@@ -63,6 +63,11 @@ class Generator(CompoundDistributions):
         out : ndarray, optional
             The array to fill, in memory order.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -93,6 +98,11 @@ class Generator(CompoundDistributions):
             Whether `high` is included.
             Whether `high` is one of them.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -120,6 +130,10 @@ class Generator(CompoundDistributions):
 
     def bytes(self, length: int) -> bytes:
         """Return random bytes, with NumPy's bits.
+
+        Returns
+        -------
+        bytes
 
         Examples
         --------
@@ -151,6 +165,10 @@ class Generator(CompoundDistributions):
         axis : int
             The axis.
 
+        Returns
+        -------
+        ndarray
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -180,6 +198,10 @@ class Generator(CompoundDistributions):
             The axis; by default `x` is permuted as if it were flat.
         out : ndarray, optional
             Where to put the result, of the shape of `x`; it may be `x`.
+
+        Returns
+        -------
+        ndarray
 
         Examples
         --------
@@ -253,6 +275,11 @@ class Generator(CompoundDistributions):
         shuffle : bool
             Whether a sample without replacement is in random order.
 
+        Returns
+        -------
+        ndarray, or an element
+            An element without `size`.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -281,6 +308,20 @@ def default_rng(seed: Any = None) -> Generator:
         entropy from the operating system. For NumPy's `Philox`, or a NumPy generator that has one, the new
         generator starts in the same state, and NumPy's is not changed. A `Generator` of this module is
         returned as it is.
+
+    Returns
+    -------
+    Generator
+
+    See Also
+    --------
+    numpy.random.default_rng : NumPy's function.
+    Generator, on_dask
+
+    Differs from NumPy
+    ------------------
+    The bit generator is Philox instead of PCG64, so a seed gives the numbers of
+    ``numpy.random.Generator(numpy.random.Philox(seed))``, where the method is of the same algorithm.
 
     Examples
     --------

@@ -187,6 +187,10 @@ class GeneratorBase:
     def jumped(self, jumps: int = 1) -> Self:
         """Return a generator that is `jumps` times 2**128 blocks of four words ahead.
 
+        Returns
+        -------
+        Generator
+
         Examples
         --------
         >>> import numpy as np
@@ -201,6 +205,10 @@ class GeneratorBase:
         """Create new independent child generators, each with a key of two words drawn from this one.
 
         (For NumPy's children, spawn the `numpy.random.SeedSequence` and pass a child as a seed.)
+
+        Returns
+        -------
+        list of Generator
 
         Examples
         --------

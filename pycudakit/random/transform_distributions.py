@@ -73,6 +73,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import numpy as np
@@ -97,6 +102,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -119,6 +129,11 @@ class TransformedDistributions(Distributions):
             The mode and the scale; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -143,6 +158,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of `scale`.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -165,6 +185,11 @@ class TransformedDistributions(Distributions):
             The shape parameter; the power is ``1 / a``.
         size : int or tuple of int, optional
             The shape; by default that of `a`.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -189,6 +214,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of `a`.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -212,6 +242,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of `a`.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -232,6 +267,11 @@ class TransformedDistributions(Distributions):
         ----------
         size : int or tuple of int, optional
             The shape; by default one number.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -255,6 +295,11 @@ class TransformedDistributions(Distributions):
             The lower limit, the mode and the upper limit; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -284,6 +329,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of `df`.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -312,6 +362,11 @@ class TransformedDistributions(Distributions):
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
 
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
+
         Examples
         --------
         >>> import pycudakit as pk
@@ -339,6 +394,11 @@ class TransformedDistributions(Distributions):
             The mean and the scale; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------
@@ -375,6 +435,11 @@ class TransformedDistributions(Distributions):
             The probability of success in one trial; arrays are broadcast.
         size : int or tuple of int, optional
             The shape; by default that of the parameters.
+
+        Returns
+        -------
+        ndarray or scalar
+            A scalar without `size`, for parameters that are numbers.
 
         Examples
         --------

@@ -2,10 +2,13 @@
 
 import importlib.util
 import inspect
+import operator
+import re
 import sys
 import traceback
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pycudakit as pk
@@ -106,9 +109,56 @@ def test_type_checkers(tmp_path):
     assert "meadian" in faults[1]
 
 
+SECTIONS = ["Parameters", "Returns", "Raises", "See Also", "Differs from NumPy", "Notes", "Examples"]
+
+
+def sections(function):
+    """Return the headings of a docstring."""
+    return re.findall(r"^(\w[\w ]*)\n-{3,}$", inspect.getdoc(function), re.MULTILINE)
+
+
+def public_functions():
+    return {
+        f"{name}.{each}".lstrip("."): getattr(module, each)
+        for name, module in NAMESPACES.items()
+        for each in module.__all__
+        if inspect.isfunction(getattr(module, each))
+    }
+
+
 def test_docstrings_have_their_sections():
-    functions = {name: getattr(pk, name) for name in pk.__all__ if inspect.isfunction(getattr(pk, name))}
-    lacking = [name for name, each in functions.items() if "\n    Returns\n    -------\n" not in each.__doc__]
-    assert lacking == ["release", "set_engine"]  # which return nothing
-    taking = [name for name, each in functions.items() if inspect.signature(each).parameters]
-    assert [name for name in taking if "\n    Parameters\n" not in functions[name].__doc__] == []
+    found = {name: sections(each) for name, each in public_functions().items()}
+    assert len(found) > 240
+    assert {name: each for name, each in found.items() if each != [s for s in SECTIONS if s in each]} == {}
+    assert [name for name, each in found.items() if "Returns" not in each] == ["release", "set_engine"]
+    assert [name for name, each in found.items() if {"See Also", "Examples"} - set(each)] == []
+    taking = [name for name, each in public_functions().items() if inspect.signature(each).parameters]
+    assert [name for name in taking if "Parameters" not in found[name]] == []
+
+
+def test_see_also_names_existing_functions():
+    """Names are found as Sphinx finds them: in the function's own module, or from its beginning."""
+    for name, function in public_functions().items():
+        text = inspect.getdoc(function).split("See Also\n--------\n")[1].split("\n\n")[0]
+        for other in re.findall(r"[\w.]+(?=,|$| : )", re.sub(r" : .*", "", text), re.MULTILINE):
+            if other.startswith("scipy."):
+                continue
+            roots = {"numpy": np, "pycudakit": pk}
+            root, _, rest = other.partition(".")
+            owner, path = (
+                (roots[root], rest) if root in roots else (NAMESPACES[name.rpartition(".")[0]], other)
+            )
+            assert operator.attrgetter(path)(owner) is not function, f"{name}: {other} is itself"
+
+
+def test_docstrings_say_how_functions_differ():
+    differing = [name for name, each in public_functions().items() if "Differs from NumPy" in sections(each)]
+    assert {"sort", "transpose", "flip", "sum", "exp", "astype", "random.default_rng"} <= set(differing)
+    assert {"add", "where", "take", "searchsorted", "evaluate", "fuse"}.isdisjoint(differing)
+
+
+def test_methods_of_generators_say_what_they_return():
+    methods = inspect.getmembers(pk.random.Generator, inspect.isfunction)
+    public = {name: sections(each) for name, each in methods if not name.startswith("_")}
+    assert len(public) > 35
+    assert [name for name, each in public.items() if "Returns" not in each] == ["shuffle"]

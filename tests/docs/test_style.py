@@ -9,7 +9,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 WORDS_IN_A_BULLET = 40
 WORDS_IN_A_CELL = 45
-COLUMNS_OF_A_TABLE = 120  # characters of the widest words of all columns together
+COLUMNS_OF_A_TABLE = 110  # characters of the widest words of all columns together
 
 pytestmark = pytest.mark.skipif(not PAGES, reason="docs/ is not beside the tests")
 

@@ -173,7 +173,7 @@ def test_functions_of_a_package(imported):
         imported.throws(1)
     with pytest.raises(TypeError, match="scaled: x takes arrays of float32, and is given float64"):
         imported.scaled(np.ones(3), 2.0, 3)
-    with pytest.raises(ValueError, match="scaled: x has at least n elements, which is 11, and is given 10"):
+    with pytest.raises(ValueError, match="scaled: x needs at least n elements, which is 11, and has 10"):
         imported.scaled(x, 2.0, 11)
     with pytest.raises(ValueError, match="scaled: y is written, and is not contiguous or not writeable"):
         imported.scaled(x, 2.0, 3, y=np.zeros(6, np.float32)[::2])

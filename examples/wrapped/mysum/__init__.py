@@ -87,7 +87,7 @@ def _require_size(function: str, name: str, array: Any, count: int, size: str) -
     """Raise unless an array has at least so many elements."""
     if array.size < count:
         raise ValueError(
-            f"{function}: {name} has at least {size} elements, which is {count}, and is given {array.size}"
+            f"{function}: {name} needs at least {size} elements, which is {count}, and has {array.size}"
         )
 
 

@@ -26,7 +26,7 @@ def test_launch_sum_kernel_takes_no_other_dtype():
 def test_launch_sum_kernel_takes_no_short_array():
     arguments = arguments_of_launch_sum_kernel()
     arguments["a"] = arguments["a"][:0]
-    with pytest.raises(ValueError, match="launch_sum_kernel: a has at least "):
+    with pytest.raises(ValueError, match="launch_sum_kernel: a needs at least "):
         mysum.launch_sum_kernel(**arguments)
 
 

@@ -102,8 +102,6 @@ def _numpy_contiguous(a: Any, dtype: Any = None) -> Any:
 def flip(m: Any, axis: Any = None) -> Any:
     """Reverse the order of elements in an array along the given axis.
 
-    The result is a C-contiguous copy.
-
     Parameters
     ----------
     m : array_like
@@ -114,7 +112,16 @@ def flip(m: Any, axis: Any = None) -> Any:
     Returns
     -------
     ndarray
-        A copy, where NumPy returns a view.
+        A copy in C order.
+
+    See Also
+    --------
+    numpy.flip : NumPy's function.
+    roll
+
+    Differs from NumPy
+    ------------------
+    The result is a copy in C order, where NumPy returns a view.
 
     Examples
     --------
@@ -161,6 +168,11 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.roll : NumPy's function.
+    flip
 
     Examples
     --------
@@ -219,8 +231,6 @@ def contiguous(array: Array) -> Array:
 def transpose(a: Any, axes: Any = None) -> Any:
     """Return an array with axes transposed.
 
-    NumPy returns a view; this returns a new array, which the next call reads in order.
-
     Parameters
     ----------
     a : array_like
@@ -231,6 +241,15 @@ def transpose(a: Any, axes: Any = None) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.transpose : NumPy's function.
+    swapaxes, ascontiguousarray
+
+    Differs from NumPy
+    ------------------
+    The result is a copy in C order, where NumPy returns a view.
 
     Examples
     --------
@@ -247,8 +266,6 @@ def transpose(a: Any, axes: Any = None) -> Any:
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Interchange two axes of an array.
 
-    NumPy returns a view; this returns a new array, which the next call reads in order.
-
     Parameters
     ----------
     a : array_like
@@ -259,6 +276,15 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.swapaxes : NumPy's function.
+    transpose
+
+    Differs from NumPy
+    ------------------
+    The result is a copy in C order, where NumPy returns a view.
 
     Examples
     --------
@@ -275,8 +301,6 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     """Return a contiguous array (ndim >= 1) in memory (C order).
 
-    NumPy returns the array itself if it is contiguous; this always returns a new one.
-
     Parameters
     ----------
     a : array_like
@@ -287,6 +311,15 @@ def ascontiguousarray(a: Any, dtype: Any = None) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.ascontiguousarray : NumPy's function.
+    transpose
+
+    Differs from NumPy
+    ------------------
+    The result is always a new array, where NumPy returns an array itself that is contiguous.
 
     Examples
     --------
@@ -314,6 +347,11 @@ def tril(m: Any, k: int = 0) -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.tril : NumPy's function.
+    triu
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -336,6 +374,11 @@ def triu(m: Any, k: int = 0) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.triu : NumPy's function.
+    tril
 
     Examples
     --------

@@ -65,6 +65,11 @@ def where(condition: Any, x: Any = _NOT_GIVEN, y: Any = _NOT_GIVEN, /) -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.where : NumPy's function.
+    nonzero, clip
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -158,6 +163,11 @@ def clip(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.clip : NumPy's function.
+    maximum, minimum
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -233,6 +243,11 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nan_to_num : NumPy's function.
+    isnan, isinf
 
     Examples
     --------
@@ -325,6 +340,15 @@ def round(a: Any, decimals: int = 0, out: Any = None) -> Any:
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.round : NumPy's function.
+    rint, floor, ceil
+
+    Differs from NumPy
+    ------------------
+    Integers of 32 and 64 bits saturate, for negative `decimals`.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -377,6 +401,11 @@ def sinc(x: Any) -> Any:
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.sinc : NumPy's function.
+    sin
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -403,8 +432,7 @@ def _numpy_astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = Non
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """Copy an array to a specified data type.
 
-    Floats become integers by truncation; out of range they become the nearest integer that the type has,
-    and NaN becomes 0, on every engine but ``"numpy"``.
+    Floats become integers by truncation.
 
     Parameters
     ----------
@@ -420,6 +448,16 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.astype : NumPy's function.
+    clip
+
+    Differs from NumPy
+    ------------------
+    A float that is out of an integer type's range becomes its nearest value, and NaN becomes 0; NumPy's
+    results depend on the machine.
 
     Examples
     --------

@@ -103,6 +103,11 @@ def divmod(
     tuple of two ndarrays or scalars
         Quotients and remainders.
 
+    See Also
+    --------
+    numpy.divmod : NumPy's function.
+    floor_divide, remainder
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -148,6 +153,11 @@ def frexp(
     tuple of two ndarrays or scalars
         Mantissas and exponents.
 
+    See Also
+    --------
+    numpy.frexp : NumPy's function.
+    ldexp, modf
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -190,6 +200,11 @@ def modf(
     -------
     tuple of two ndarrays or scalars
         Fractional and integral parts.
+
+    See Also
+    --------
+    numpy.modf : NumPy's function.
+    frexp, trunc
 
     Examples
     --------

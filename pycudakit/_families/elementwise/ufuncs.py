@@ -11,33 +11,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit._element_programs.element_function import ElementFunction
-from pycudakit._families.elementwise import fast_path
+from pycudakit._families.elementwise import fast_path, ufunc_docstrings
 from pycudakit._families.elementwise.ufunc_methods import as_ufunc, shown_signature
-
-_DOCSTRING = """{summary}
-
-    Parameters
-    ----------
-    {parameters} : array_like
-        {description}
-    out : ndarray, optional
-        Where to put the result.
-    where : array_like of bool, optional
-        Where it is False, `out` keeps its value; in a new array such elements are uninitialized.
-    casting, dtype
-        As for `numpy.{name}`, which defines the result.
-
-    Returns
-    -------
-    ndarray or scalar
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.{name}({example})
-    {shown}
-    """
-
 
 _SHOWN: dict[str, inspect.Signature] = {}  # the signature to show, by parameter names
 
@@ -45,17 +20,9 @@ _SHOWN: dict[str, inspect.Signature] = {}  # the signature to show, by parameter
 def _describe(
     function: Any, name: str, parameters: str, description: str, texts: tuple[str, str, str]
 ) -> None:
-    summary, example, shown = texts
     function.__name__ = function.__qualname__ = name
     function.__module__ = __name__
-    function.__doc__ = _DOCSTRING.format(
-        name=name,
-        summary=summary,
-        parameters=parameters,
-        description=description,
-        example=example,
-        shown=shown,
-    )
+    function.__doc__ = ufunc_docstrings.docstring(name, parameters, description, texts)
     if parameters not in _SHOWN:
         _SHOWN[parameters] = shown_signature(function)
     as_ufunc(function, _SHOWN[parameters])

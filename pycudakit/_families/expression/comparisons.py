@@ -115,6 +115,11 @@ def isclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool 
     -------
     ndarray of bool, or bool
 
+    See Also
+    --------
+    numpy.isclose : NumPy's function.
+    allclose, array_equal
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -154,6 +159,11 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     -------
     bool
 
+    See Also
+    --------
+    numpy.allclose : NumPy's function.
+    isclose, array_equal
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -188,6 +198,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     Returns
     -------
     bool
+
+    See Also
+    --------
+    numpy.array_equal : NumPy's function.
+    allclose, equal
 
     Examples
     --------

@@ -273,6 +273,10 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     SyntaxError, NameError, TypeError, ValueError
         If the expression is not in the language; the message points at the column.
 
+    See Also
+    --------
+    fuse
+
     Examples
     --------
     >>> import numpy as np

@@ -102,6 +102,16 @@ def bincount(x: Any, /, weights: Any = None, minlength: Any = 0) -> Any:
     ndarray
         The count, or the sum of weights, of each integer from 0 to the greatest in `x`.
 
+    See Also
+    --------
+    numpy.bincount : NumPy's function.
+    histogram, unique
+
+    Differs from NumPy
+    ------------------
+    Weights are added in float64, in an order that depends only on the numbers of elements and bins, so the
+    last bits of their sums can differ from NumPy's.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -188,6 +198,16 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: Any = None, we
         The count, sum of weights, or density of each bin.
     bin_edges : ndarray
         The edges, one more than the bins.
+
+    See Also
+    --------
+    numpy.histogram : NumPy's function.
+    histogram2d, histogramdd, bincount, digitize
+
+    Differs from NumPy
+    ------------------
+    Weights are added in float64, in an order that depends only on the numbers of elements and bins, so the
+    last bits of their sums can differ from NumPy's.
 
     Examples
     --------
@@ -362,6 +382,16 @@ def histogram2d(
     xedges, yedges : ndarray
         The edges.
 
+    See Also
+    --------
+    numpy.histogram2d : NumPy's function.
+    histogram, histogramdd
+
+    Differs from NumPy
+    ------------------
+    Weights are added in float64, in an order that depends only on the numbers of elements and bins, so the
+    last bits of their sums can differ from NumPy's.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -450,6 +480,11 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
     -------
     ndarray of int
         For each element the index of the edge that ends its interval; 0 and ``len(bins)`` are outside.
+
+    See Also
+    --------
+    numpy.digitize : NumPy's function.
+    histogram, searchsorted
 
     Examples
     --------

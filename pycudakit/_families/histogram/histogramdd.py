@@ -49,6 +49,16 @@ def histogramdd(
     edges : list of ndarrays
         The edges along each axis.
 
+    See Also
+    --------
+    numpy.histogramdd : NumPy's function.
+    histogram, histogram2d
+
+    Differs from NumPy
+    ------------------
+    Weights are added in float64, in an order that depends only on the numbers of elements and bins, so the
+    last bits of their sums can differ from NumPy's.
+
     Examples
     --------
     >>> import numpy as np

@@ -59,6 +59,16 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.dot : NumPy's function.
+    matmul, vdot, vecdot, inner
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -145,6 +155,16 @@ def vdot(a: Any, b: Any, /) -> Any:
     -------
     scalar
 
+    See Also
+    --------
+    numpy.vdot : NumPy's function.
+    dot, vecdot
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -186,6 +206,16 @@ def average(
     Returns
     -------
     ndarray or scalar, or a tuple of two
+
+    See Also
+    --------
+    numpy.average : NumPy's function.
+    mean, sum
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
 
     Examples
     --------

@@ -87,6 +87,16 @@ def matmul(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.matmul : NumPy's function.
+    dot, einsum, tensordot, linalg.matrix_power
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -60,6 +60,16 @@ def inner(a: Any, b: Any, /) -> Any:
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.inner : NumPy's function.
+    dot, tensordot
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -92,6 +102,11 @@ def outer(a: Any, b: Any, out: Any = None) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.outer : NumPy's function.
+    multiply, kron
 
     Examples
     --------
@@ -147,6 +162,16 @@ def vecdot(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.vecdot : NumPy's function.
+    dot, vdot, matmul
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
 
     Examples
     --------
@@ -226,6 +251,16 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.tensordot : NumPy's function.
+    einsum, matmul, inner
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -298,6 +333,11 @@ def kron(a: Any, b: Any) -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.kron : NumPy's function.
+    outer, multiply
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -339,6 +379,16 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.trace : NumPy's function.
+    sum, einsum
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
 
     Examples
     --------
@@ -386,6 +436,17 @@ def einsum(*operands: Any, out: Any = None, optimize: Any = False, **kwargs: Any
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.einsum : NumPy's function.
+    tensordot, matmul, inner, trace
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine. NumPy computes three operands or more,
+    ellipses and keywords other than `out`, under `auto` only.
 
     Examples
     --------

@@ -43,6 +43,15 @@ def min(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.min : NumPy's function.
+    max, argmin, minimum, nanmin
+
+    Differs from NumPy
+    ------------------
+    Among zeros of both signs, either may be the result.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -76,6 +85,15 @@ def max(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.max : NumPy's function.
+    min, argmax, maximum, nanmax
+
+    Differs from NumPy
+    ------------------
+    Among zeros of both signs, either may be the result.
 
     Examples
     --------
@@ -130,6 +148,11 @@ def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     -------
     ndarray or int
 
+    See Also
+    --------
+    numpy.argmin : NumPy's function.
+    argmax, min, nanargmin
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -157,6 +180,11 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE) -
     -------
     ndarray or int
 
+    See Also
+    --------
+    numpy.argmax : NumPy's function.
+    argmin, max, nanargmax
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -182,6 +210,11 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.ptp : NumPy's function.
+    max, min
 
     Examples
     --------

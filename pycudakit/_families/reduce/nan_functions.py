@@ -38,6 +38,16 @@ def nansum(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.nansum : NumPy's function.
+    sum, nanmean
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
+
     Examples
     --------
     >>> from math import nan
@@ -73,6 +83,16 @@ def nanprod(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.nanprod : NumPy's function.
+    prod, nansum
+
+    Differs from NumPy
+    ------------------
+    Products of floats are computed with a separate exponent, so the last bits can differ from NumPy's, and
+    only the result can overflow or underflow.
+
     Examples
     --------
     >>> from math import nan
@@ -106,6 +126,15 @@ def nanmin(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nanmin : NumPy's function.
+    min, nanmax, fmin
+
+    Differs from NumPy
+    ------------------
+    Among zeros of both signs, either may be the result.
 
     Examples
     --------
@@ -141,6 +170,15 @@ def nanmax(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.nanmax : NumPy's function.
+    max, nanmin, fmax
+
+    Differs from NumPy
+    ------------------
+    Among zeros of both signs, either may be the result.
+
     Examples
     --------
     >>> from math import nan
@@ -169,6 +207,16 @@ def nanmean(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nanmean : NumPy's function.
+    mean, nanstd
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
 
     Examples
     --------
@@ -209,6 +257,15 @@ def nanvar(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nanvar : NumPy's function.
+    var, nanstd
+
+    Differs from NumPy
+    ------------------
+    Floats take one pass with compensated sums, so the last bits can differ from NumPy's.
 
     Examples
     --------
@@ -251,6 +308,15 @@ def nanstd(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.nanstd : NumPy's function.
+    std, nanvar
+
+    Differs from NumPy
+    ------------------
+    Floats take one pass with compensated sums, so the last bits can differ from NumPy's.
+
     Examples
     --------
     >>> from math import nan
@@ -279,6 +345,11 @@ def nanargmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     -------
     ndarray or int
 
+    See Also
+    --------
+    numpy.nanargmin : NumPy's function.
+    argmin, nanmin
+
     Examples
     --------
     >>> from math import nan
@@ -305,6 +376,11 @@ def nanargmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = NONE
     Returns
     -------
     ndarray or int
+
+    See Also
+    --------
+    numpy.nanargmax : NumPy's function.
+    argmax, nanmax
 
     Examples
     --------

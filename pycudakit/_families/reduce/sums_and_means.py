@@ -146,6 +146,16 @@ def sum(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.sum : NumPy's function.
+    mean, cumsum, nansum
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -184,6 +194,16 @@ def prod(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.prod : NumPy's function.
+    sum, cumprod, nanprod
+
+    Differs from NumPy
+    ------------------
+    Products of floats are computed with a separate exponent, so the last bits can differ from NumPy's, and
+    only the result can overflow or underflow.
 
     Examples
     --------
@@ -343,6 +363,16 @@ def mean(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.mean : NumPy's function.
+    average, std, nanmean
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -382,6 +412,15 @@ def var(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.var : NumPy's function.
+    std, mean, nanvar
+
+    Differs from NumPy
+    ------------------
+    Floats take one pass with compensated sums, so the last bits can differ from NumPy's.
 
     Examples
     --------
@@ -423,6 +462,15 @@ def std(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.std : NumPy's function.
+    var, mean, nanstd
+
+    Differs from NumPy
+    ------------------
+    Floats take one pass with compensated sums, so the last bits can differ from NumPy's.
 
     Examples
     --------
@@ -485,6 +533,11 @@ def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     -------
     ndarray or bool
 
+    See Also
+    --------
+    numpy.any : NumPy's function.
+    all, count_nonzero
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -511,6 +564,11 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE, *, wher
     Returns
     -------
     ndarray or bool
+
+    See Also
+    --------
+    numpy.all : NumPy's function.
+    any, count_nonzero
 
     Examples
     --------
@@ -540,6 +598,11 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     Returns
     -------
     ndarray or int
+
+    See Also
+    --------
+    numpy.count_nonzero : NumPy's function.
+    nonzero, any
 
     Examples
     --------

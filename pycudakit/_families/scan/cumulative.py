@@ -237,6 +237,15 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.cumsum : NumPy's function.
+    cumprod, sum, nancumsum, cumulative_sum, exclusive_scan
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -259,6 +268,16 @@ def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None)
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.cumprod : NumPy's function.
+    cumsum, prod, nancumprod, cumulative_prod
+
+    Differs from NumPy
+    ------------------
+    Products of floats are computed with a separate exponent, so the last bits can differ from NumPy's, and
+    only the result can overflow or underflow.
 
     Examples
     --------
@@ -283,6 +302,15 @@ def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = Non
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.nancumsum : NumPy's function.
+    cumsum, nansum
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -305,6 +333,16 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = No
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.nancumprod : NumPy's function.
+    cumprod, nanprod
+
+    Differs from NumPy
+    ------------------
+    Products of floats are computed with a separate exponent, so the last bits can differ from NumPy's, and
+    only the result can overflow or underflow.
 
     Examples
     --------
@@ -331,6 +369,10 @@ def cummax(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     -------
     ndarray
 
+    See Also
+    --------
+    cummin, maximum, cumsum
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -353,6 +395,10 @@ def cummin(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    cummax, minimum, cumsum
 
     Examples
     --------
@@ -377,6 +423,10 @@ def exclusive_scan(a: Any, axis: int | None = None, dtype: Any = None, out: Any 
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    cumsum
 
     Examples
     --------
@@ -408,6 +458,15 @@ def cumulative_sum(
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.cumulative_sum : NumPy's function.
+    cumsum, cumulative_prod
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -431,6 +490,16 @@ def cumulative_prod(
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.cumulative_prod : NumPy's function.
+    cumprod, cumulative_sum
+
+    Differs from NumPy
+    ------------------
+    Products of floats are computed with a separate exponent, so the last bits can differ from NumPy's, and
+    only the result can overflow or underflow.
 
     Examples
     --------
@@ -494,6 +563,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = _NOT_GIVEN, append: 
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.diff : NumPy's function.
+    gradient, cumsum, subtract
 
     Examples
     --------

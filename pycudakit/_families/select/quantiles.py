@@ -51,6 +51,15 @@ def median(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.median : NumPy's function.
+    quantile, percentile, nanmedian, mean
+
+    Differs from NumPy
+    ------------------
+    The engines put -0.0 before 0.0, an order that NumPy leaves open.
+
     Examples
     --------
     >>> import numpy as np
@@ -95,6 +104,15 @@ def nanmedian(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nanmedian : NumPy's function.
+    median, nanquantile
+
+    Differs from NumPy
+    ------------------
+    The engines put -0.0 before 0.0, an order that NumPy leaves open.
 
     Examples
     --------
@@ -160,6 +178,15 @@ def quantile(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.quantile : NumPy's function.
+    percentile, median, nanquantile
+
+    Differs from NumPy
+    ------------------
+    The engines put -0.0 before 0.0, an order that NumPy leaves open.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -197,6 +224,15 @@ def percentile(
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.percentile : NumPy's function.
+    quantile, median, nanpercentile
+
+    Differs from NumPy
+    ------------------
+    The engines put -0.0 before 0.0, an order that NumPy leaves open.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -231,6 +267,15 @@ def nanquantile(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nanquantile : NumPy's function.
+    quantile, nanpercentile
+
+    Differs from NumPy
+    ------------------
+    The engines put -0.0 before 0.0, an order that NumPy leaves open.
 
     Examples
     --------
@@ -268,6 +313,15 @@ def nanpercentile(
     Returns
     -------
     ndarray or scalar
+
+    See Also
+    --------
+    numpy.nanpercentile : NumPy's function.
+    percentile, nanquantile
+
+    Differs from NumPy
+    ------------------
+    The engines put -0.0 before 0.0, an order that NumPy leaves open.
 
     Examples
     --------

@@ -40,6 +40,11 @@ def isin(
     -------
     ndarray of bool
 
+    See Also
+    --------
+    numpy.isin : NumPy's function.
+    intersect1d, setdiff1d, searchsorted
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -103,6 +108,11 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     ndarray
         The distinct values, sorted.
 
+    See Also
+    --------
+    numpy.union1d : NumPy's function.
+    intersect1d, setdiff1d, setxor1d, unique
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -135,6 +145,11 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
     -------
     ndarray, or a tuple of three
         The common values, sorted; with `return_indices`, also their indices in both arrays.
+
+    See Also
+    --------
+    numpy.intersect1d : NumPy's function.
+    union1d, setdiff1d, setxor1d, isin
 
     Examples
     --------
@@ -183,6 +198,11 @@ def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.setdiff1d : NumPy's function.
+    union1d, intersect1d, setxor1d, isin
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -212,6 +232,11 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.setxor1d : NumPy's function.
+    union1d, intersect1d, setdiff1d
 
     Examples
     --------
@@ -250,6 +275,11 @@ def unique_values(x: Any) -> Any:
     -------
     ndarray
         The distinct values, sorted.
+
+    See Also
+    --------
+    numpy.unique_values : NumPy's function.
+    unique
 
     Examples
     --------

@@ -108,6 +108,15 @@ def sort(
     ndarray
         A sorted copy.
 
+    See Also
+    --------
+    numpy.sort : NumPy's function.
+    argsort, lexsort, partition, topk
+
+    Differs from NumPy
+    ------------------
+    The engines sort stably, whatever `kind` is. `descending` works with every version of NumPy.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -184,6 +193,16 @@ def argsort(
     ndarray of int64
         The indices that sort the array.
 
+    See Also
+    --------
+    numpy.argsort : NumPy's function.
+    sort, lexsort, argpartition
+
+    Differs from NumPy
+    ------------------
+    The order is that of ``kind="stable"``, whatever `kind` is. `descending` works with every version of
+    NumPy.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -233,6 +252,11 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     ndarray of int64
         The indices that sort by the keys.
 
+    See Also
+    --------
+    numpy.lexsort : NumPy's function.
+    argsort, sort
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -276,8 +300,6 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
 
     Element `kth` is where a sort would put it, with the smaller ones before it.
 
-    The engines return the array sorted, which is a partition by every `kth`.
-
     Parameters
     ----------
     a : array_like
@@ -292,6 +314,16 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.partition : NumPy's function.
+    argpartition, sort, median
+
+    Differs from NumPy
+    ------------------
+    The array is sorted completely, which satisfies every `kth`; under `auto`, NumPy's partition is used if
+    it is faster.
 
     Examples
     --------
@@ -314,8 +346,6 @@ def partition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order
 def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> Any:
     """Return the indices that would partition an array as `partition` does.
 
-    The engines return the stable order.
-
     Parameters
     ----------
     a : array_like
@@ -331,6 +361,16 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
     -------
     ndarray of int64
         Indices that partition the array.
+
+    See Also
+    --------
+    numpy.argpartition : NumPy's function.
+    partition, argsort, topk
+
+    Differs from NumPy
+    ------------------
+    The indices are those of the completely sorted array, in stable order, which satisfy every `kth`; under
+    `auto`, NumPy's partition is used if it is faster.
 
     Examples
     --------
@@ -373,6 +413,11 @@ def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     Returns
     -------
     ndarray of int64, or an int64
+
+    See Also
+    --------
+    numpy.searchsorted : NumPy's function.
+    sort, digitize, interp
 
     Examples
     --------
@@ -448,6 +493,10 @@ def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
     -------
     (values, indices)
         A named tuple.
+
+    See Also
+    --------
+    sort, argsort, partition
 
     Examples
     --------

@@ -54,6 +54,11 @@ def unique(
     ndarray, or a tuple
         The distinct values, sorted; then indices, inverse and counts, as far as they are asked for.
 
+    See Also
+    --------
+    numpy.unique : NumPy's function.
+    unique_values, sort, isin
+
     Examples
     --------
     >>> import pycudakit as pk

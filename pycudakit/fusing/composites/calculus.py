@@ -101,6 +101,11 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     -------
     ndarray, or a tuple of one for each axis
 
+    See Also
+    --------
+    numpy.gradient : NumPy's function.
+    diff, trapezoid
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -224,6 +229,16 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     -------
     ndarray or scalar
 
+    See Also
+    --------
+    numpy.trapezoid : NumPy's function.
+    sum, gradient
+
+    Differs from NumPy
+    ------------------
+    Floats are added in float64 with compensation, so the last bits can differ from NumPy's, and only the
+    result can overflow, not a partial sum.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -256,6 +271,11 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.cross : NumPy's function.
+    dot, outer
 
     Examples
     --------

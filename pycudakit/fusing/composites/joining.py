@@ -30,6 +30,11 @@ def concatenate(
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.concatenate : NumPy's function.
+    stack, repeat, tile
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -62,6 +67,11 @@ def stack(
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.stack : NumPy's function.
+    concatenate
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -87,6 +97,11 @@ def tile(A: Any, reps: Any) -> Any:  # noqa: N803
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.tile : NumPy's function.
+    repeat
 
     Examples
     --------
@@ -114,6 +129,11 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.repeat : NumPy's function.
+    tile
 
     Examples
     --------

@@ -40,6 +40,15 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.pad : NumPy's function.
+    concatenate, tile
+
+    Differs from NumPy
+    ------------------
+    NumPy computes a function as `mode` and ``reflect_type="odd"``, under `auto` only.
+
     Examples
     --------
     >>> import pycudakit as pk

@@ -47,6 +47,16 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.convolve : NumPy's function.
+    correlate, image.convolve
+
+    Differs from NumPy
+    ------------------
+    Floats are added in the dtype of the result, one product after the other, so the last bits can differ
+    from NumPy's, whose order depends on the machine.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -73,6 +83,16 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.correlate : NumPy's function.
+    convolve, image.correlate
+
+    Differs from NumPy
+    ------------------
+    Floats are added in the dtype of the result, one product after the other, so the last bits can differ
+    from NumPy's, whose order depends on the machine.
 
     Examples
     --------

@@ -47,6 +47,16 @@ def cov(
     -------
     ndarray
 
+    See Also
+    --------
+    numpy.cov : NumPy's function.
+    corrcoef, var
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
+
     Examples
     --------
     >>> import pycudakit as pk
@@ -131,6 +141,16 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
     Returns
     -------
     ndarray
+
+    See Also
+    --------
+    numpy.corrcoef : NumPy's function.
+    cov
+
+    Differs from NumPy
+    ------------------
+    Sums of products are added in the order of the library that multiplies (NumPy's BLAS, cuBLAS or
+    pycudakit's loops), so the last bits depend on the engine.
 
     Examples
     --------

@@ -163,6 +163,10 @@ def wrap(
     FileNotFoundError
         There is no such file.
 
+    See Also
+    --------
+    SourceModule
+
     Examples
     --------
     >>> import numpy as np

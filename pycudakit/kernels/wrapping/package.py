@@ -373,7 +373,7 @@ def _tests(name: str, one: _Function) -> str:
         tests.append(
             _test_of(
                 *(name, function, "no_short_array", short, f'arguments["{short}"][:0]'),
-                *("ValueError", f"{function}: {short} has at least "),
+                *("ValueError", f"{function}: {short} needs at least "),
             )
         )
     tests.append(

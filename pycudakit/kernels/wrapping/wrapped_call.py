@@ -332,7 +332,7 @@ class LibraryFunction:
         argument = self.arguments[index]
         text = "" if argument.size is None else argument.size.text
         raise ValueError(
-            f"{argument.title} has at least {text} elements, which is {count}, and the array given has {has}"
+            f"{argument.title} needs at least {text} elements, which is {count}, and the array has {has}"
         )
 
     def _raise(self, status: int) -> NoReturn:

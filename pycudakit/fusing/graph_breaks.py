@@ -69,6 +69,16 @@ class Break:
         )
 
 
+def public_name(function: Any) -> str:
+    """Return the name of a function of NumPy or SciPy with its module, and of others alone."""
+    name = getattr(function, "__name__", str(function))
+    for package in ("numpy", "scipy.special"):  # ufuncs do not name their module
+        if getattr(sys.modules.get(package), name, None) is function:
+            return f"{package}.{name}"
+    module = str(getattr(function, "__module__", ""))
+    return f"{module}.{name}" if module.partition(".")[0] == "numpy" else name
+
+
 def break_at_caller(what: str, instead: str = "") -> Break:
     """Return a `Break` for the current line of the caller outside of this package."""
     frame = sys._getframe(1)  # noqa: SLF001

@@ -1,10 +1,12 @@
 """The accounts of fused calls: the wall time, in passes, NumPy and the rest, and the graph breaks."""
 
 import pickle
+import re
 import time
 
 import numpy as np
 import pytest
+from scipy import special
 
 import pycudakit as pk
 import pycudakit.numpy as pknp
@@ -56,7 +58,7 @@ def test_numpy_has_a_row(engine):
     call = pk.last_call()
     numpys, _ = call.rest
     assert (numpys.function, numpys.engine) == ("NumPy", "numpy")
-    assert numpys.reason == "pycudakit lacks numpy.svd()"
+    assert numpys.reason == "pycudakit lacks numpy.linalg.svd()"
     assert 0 < numpys.seconds < call.seconds
     assert call.seconds == pytest.approx(sum(one.seconds for one in (*call.passes, *call.rest)))
 
@@ -67,16 +69,35 @@ def test_graph_breaks_are_named(engine):
     fused = pk.fuse(decomposed)
     fused(X)
     call, plan = pk.last_call(), fused.explain(X)
-    assert [each.name for each in call.breaks] == ["numpy.svd()", "the truth value of an array"]
+    assert [each.name for each in call.breaks] == ["numpy.linalg.svd()", "the truth value of an array"]
     assert [each.is_lacking for each in call.breaks] == [True, False]
     assert call.breaks == plan.breaks
-    assert call.reason.endswith("graph breaks: numpy.svd(), the truth value of an array")
+    assert call.reason.endswith("graph breaks: numpy.linalg.svd(), the truth value of an array")
     again = pickle.loads(pickle.dumps(call))
     assert again.breaks == call.breaks
     assert again.rest == call.rest
     with pk.engine("numpy"):
         fused(X)
     assert pk.last_call().breaks == ()
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda x: np.spacing(x) + 1, "numpy.spacing()"),
+        (lambda x: np.nextafter.accumulate(x) + 1, "numpy.nextafter.accumulate()"),
+        (lambda x: np.fft.fft(x) + 1, "numpy.fft.fft()"),
+        (lambda x: special.erf(x) + 1, "scipy.special.erf()"),
+    ],
+)
+def test_graph_breaks_name_the_library(function, name, engine):
+    if engine == "auto":
+        pytest.skip("auto may run all of it in NumPy")
+    plan = pk.fuse(function).explain(X)
+    assert [each.name for each in plan.breaks] == [name]
+    assert "__call__" not in str(plan)
+    with pytest.raises(pk.errors.Unsupported, match=f"{re.escape(name)}, which pycudakit lacks"):
+        pk.fuse(function, strict=True)(X)
 
 
 def test_breaks_of_a_loop_are_named_once(engine):
@@ -101,7 +122,7 @@ def test_a_function_without_a_pass(engine):
     pk.fuse(lambda x: pknp.linalg.svd(x)[1])(X)
     call = pk.last_call()
     assert (call.engine, call.passes) == ("numpy", ())
-    assert call.reason == "graph breaks: numpy.svd()"
+    assert call.reason == "graph breaks: numpy.linalg.svd()"
     assert call.rest[0].seconds == pytest.approx(call.seconds, rel=0.9)
     pk.fuse(lambda x: x)(X)
     assert pk.last_call().reason == "nothing to compute"

@@ -20,7 +20,7 @@ from pycudakit._native import allocator
 from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context
 from pycudakit._runtime.native_call import last_record
-from pycudakit.fusing.graph_breaks import LACKING
+from pycudakit.fusing.graph_breaks import LACKING, public_name
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
@@ -99,8 +99,9 @@ class Trace(IndexingTrace):
             result = self._try_handler(ufunc if method == "__call__" else None, handler, inputs, keywords)
             if result is not NotImplemented:
                 return result
-        name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
-        return self.by_numpy(getattr(ufunc, method), inputs, keywords, name)
+        if method == "__call__":
+            return self.by_numpy(ufunc, inputs, keywords)
+        return self.by_numpy(getattr(ufunc, method), inputs, keywords, f"{public_name(ufunc)}.{method}")
 
     def _plain_ufunc(
         self, function: ElementFunction | None, inputs: tuple[Any, ...], keywords: dict[str, Any]
@@ -237,8 +238,8 @@ class Trace(IndexingTrace):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], name: str = ""
     ) -> Any:
         """Call NumPy for a function that pycudakit lacks (a graph break); it may write to its arguments."""
-        name = name or getattr(function, "__name__", str(function))
-        self.note_graph_break(f"numpy.{name}(){LACKING}", "do that outside of the function")
+        name = name or public_name(function)
+        self.note_graph_break(f"{name}(){LACKING}", "do that outside of the function")
         return self.on_host(function, arguments, keywords, may_write=True)
 
     def on_host(

@@ -7,12 +7,11 @@
 #include "cuda/elementwise/jit_kernel.h"
 #include "cuda/kernels/cache_flush.h"
 #include "cuda/pipeline/staging_slots.h"
-#include "cuda/residency/device_pool.h"
 #include "cuda/residency/residency_map.h"
 #include "cuda/runtime/copy_bandwidth.h"
 #include "cuda/runtime/cuda.h"
+#include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/pinned_memory.h"
-#include "cuda/runtime/stream_memory.h"
 #include "cuda/runtime/tuning.h"
 
 extern "C" int32_t pk_device_count(int64_t *count) {
@@ -53,9 +52,8 @@ extern "C" int32_t pk_memory_info(pk_memory *memory) {
         *memory = pk::streaming_memory();
         pk::add_pinned_arrays(*memory);
         pk::report_result_memory(*memory);
-        pk::plan::add_memory(*memory);
         if (const auto *const scope = pk::plan::ResidencyScope::current())
-            memory->plan_budget = pk::plan::budget_of(scope->device());
+            memory->plan_budget = pk::DevicePool::of(scope->device()).plan_budget();
     });
 }
 
@@ -63,10 +61,9 @@ extern "C" int32_t pk_release(void) {
     return pk::guarded([] {
         pk::require_cuda();
         pk::kernels::release();
-        pk::release_streaming_memory();
+        pk::release_slots();
         pk::release_pinned_arrays();
-        pk::plan::release_memory();
-        pk::release_stream_memory();
+        pk::DevicePool::release_all();
         pk::FusedKernel::release();
         pk::release_result_memory();
     });

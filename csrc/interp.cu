@@ -39,11 +39,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
         const int64_t bytes = curve.size * int64_t(sizeof(double));
         if (operands.of(XP).d_data == nullptr) xp_ = broadcasts_.add(curve.xp, bytes);
         if (operands.of(FP).d_data == nullptr) fp_ = broadcasts_.add(curve.fp, bytes);
-        if (!broadcasts_.upload(call, context.devices)) {
-            fail(PK_OUT_OF_MEMORY,
-                 "PYCUDAKIT_DEVICE_MEMORY is too small for the points xp and fp, or other calls use too much "
-                 "of it");
-        }
+        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("the points xp and fp");
     }
 
     void enqueue(const Chunk &chunk) override {

@@ -37,8 +37,9 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
         pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
                     "the range overlaps one that is already resident");
         const int device = ResidencyScope::current()->device();
-        pk::plan::PooledBuffer memory(device, bytes);
-        if (memory.get() == nullptr) return;
+        pk::DeviceBuffer memory = pk::DevicePool::of(device).allocate_if_possible(
+            bytes, pk::stream_of(pk::StreamScope::current_on(device)), pk::Account::plan);
+        if (memory.d_memory() == nullptr) return;
         ResidencyScope::current()->add(
             {host, bytes, intent, std::move(memory), intent == PK_RESIDENT_INPUT, false, device});
         *is_resident = 1;
@@ -56,9 +57,8 @@ extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t devi
                     "the range overlaps one that is already resident");
         *device = pk::plan::device_of_imported(device_address, bytes, stream);
         const bool host_valid = valid == PK_IMPORT_HOST_VALID;
-        ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::plan::PooledBuffer(),
-                                        host_valid, !host_valid, *device,
-                                        reinterpret_cast<char *>(device_address)});
+        ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::DeviceBuffer(), host_valid,
+                                        !host_valid, *device, reinterpret_cast<char *>(device_address)});
     });
 }
 

@@ -45,11 +45,6 @@ struct DeviceContext {
     void count_downloaded(int64_t bytes) { call.report.bytes_down += bytes; }
 };
 
-[[noreturn]] void fail_out_of_memory() {
-    fail(PK_OUT_OF_MEMORY,
-         "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left for order statistics");
-}
-
 unsigned blocks_for(int64_t threads) {
     return unsigned(std::clamp<int64_t>((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, 1, MAX_BLOCKS));
 }
@@ -70,7 +65,7 @@ class LongRow {
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0 && encoding_ != Encoding::floating) return 0;
         const DeviceBuffer counters(context_.device[0], MAX_COUNTERS * int64_t(sizeof(uint32_t)));
-        if (counters.d_memory() == nullptr) fail_out_of_memory();
+        if (counters.d_memory() == nullptr) fail_device_budget("order statistics");
         counters_ = reinterpret_cast<uint32_t *>(counters.d_memory());
         part_ = (context_.budget - MAX_COUNTERS * int64_t(sizeof(uint32_t))) / int64_t(sizeof(Key));
         if (d_in_ != nullptr) part_ = columns_;
@@ -133,7 +128,7 @@ class LongRow {
             if (part_ * int64_t(sizeof(Key)) < MIN_PART) break;
         }
         broadcasts_.reset();
-        fail_out_of_memory();
+        fail_device_budget("order statistics");
     }
 
     DeviceContext &context_;
@@ -190,7 +185,7 @@ class ShortRows {
                 start += rows;
             } else {
                 most_ /= 2;
-                if (most_ == 0) fail_out_of_memory();
+                if (most_ == 0) fail_device_budget("order statistics");
             }
         }
     }

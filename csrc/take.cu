@@ -58,11 +58,7 @@ Range range_on_device(const int64_t *indices, int64_t count, int device, Call &c
     const CurrentDevice current(device);
     Range range;
     const DeviceBuffer buffer(device, sizeof(range));
-    if (buffer.d_memory() == nullptr) {
-        fail(PK_OUT_OF_MEMORY,
-             "other calls have too much of PYCUDAKIT_DEVICE_MEMORY, and too little is left to check "
-             "indices");
-    }
+    if (buffer.d_memory() == nullptr) fail_device_budget("checking the indices");
     StreamScope::synchronize();
     const Stream own_stream = make_stream();
     const SyncOnExit stream(own_stream);
@@ -109,10 +105,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
         if (operands.of(2).d_data == nullptr) {
             indices_ = broadcasts_.add(args.indices, args.index_count() * int64_t(sizeof(int64_t)));
         }
-        if (!broadcasts_.upload(call, context.devices)) {
-            fail(PK_OUT_OF_MEMORY,
-                 "PYCUDAKIT_DEVICE_MEMORY has no room for the array, or other calls have too much of it");
-        }
+        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("the array to take from");
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -222,9 +215,12 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     const plan::HostRange indices(args.indices, args.index_bytes(), word, false);
     const plan::HostRange values(args.values, args.value_bytes(), unit, false);
     const bool has_last = args.value_count > 1;
-    const plan::PooledBuffer last =
-        has_last ? plan::PooledBuffer(devices[0], args.count * word) : plan::PooledBuffer();
-    if (has_last && last.get() == nullptr) return false;
+    DeviceBuffer last;
+    if (has_last) {
+        last =
+            DevicePool::of(devices[0]).allocate_if_possible(args.count * word, std::nullopt, Account::plan);
+        if (last.d_memory() == nullptr) return false;
+    }
     const bool are_indices_resident = plan::all_resident({indices}, devices);
     if (are_indices_resident) {
         plan::Operands index_operands({indices}, call, devices);
@@ -253,7 +249,7 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     const char *const at = indices_at < 0 ? operands.of(2).d_data : streamed.d_data(0) + indices_at;
     const ScatterParams scatter{reinterpret_cast<const int64_t *>(at), args.put, args.count, args.value_count,
                                 args.width / unit};
-    auto *const d_last = reinterpret_cast<unsigned long long *>(last.get());
+    auto *const d_last = reinterpret_cast<unsigned long long *>(last.d_memory());
     if (has_last) {
         PK_CUDA(cudaMemsetAsync(d_last, 0, size_t(args.count * word), stream.get()));
         find_last<<<blocks_for(args.put), THREADS, 0, stream.get()>>>(scatter, d_last);

@@ -138,7 +138,7 @@ void with_broadcast_fallback(const Evaluation &evaluation, Call &call, const Exe
         run(algorithm, operands);
         return operands.commit();
     }
-    fail(PK_OUT_OF_MEMORY, "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a program");
+    fail_device_budget("a program");
 }
 
 }  // namespace pk

@@ -33,8 +33,7 @@ class Weights {
         const void *const from = is_double ? static_cast<const void *>(all.data()) : narrow.data();
         broadcasts_.add_inline(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
         if (!broadcasts_.upload(call, devices)) {
-            fail(PK_OUT_OF_MEMORY,
-                 "other calls use all of PYCUDAKIT_DEVICE_MEMORY, and none is left for a filter's weights");
+            fail_device_budget("a filter's weights");
         }
     }
     const void *d_data(int device_index) const { return broadcasts_.d_data(device_index); }

@@ -74,7 +74,7 @@ class LookupAlgorithm : public DeviceAlgorithm {
           type_(request.layout.views[0].type) {
         can_run_async = true;
         offset_ = broadcasts_.add_inline(request.table, request.count * int64_t(sizeof(uint16_t)));
-        if (!broadcasts_.upload(call, context.devices)) fail_out_of_memory();
+        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("a look-up table");
     }
     void enqueue(const Chunk &chunk) override {
         const auto *table =

@@ -28,9 +28,4 @@ void with_type(int type, Body body) {
     }
 }
 
-[[noreturn]] inline void fail_out_of_memory() {
-    fail(PK_OUT_OF_MEMORY,
-         "other calls use too much of PYCUDAKIT_DEVICE_MEMORY, or it is too small for a row of the image");
-}
-
 }  // namespace pk::image

@@ -99,7 +99,7 @@ class DeviceTaps {
             return broadcasts_.add_inline(values.data(), int64_t(values.size() * sizeof(values[0])));
         };
         const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
-        if (!broadcasts_.upload(call, device)) fail_out_of_memory();
+        if (!broadcasts_.upload(call, device)) fail_device_budget("a row of the image");
         const char *at = broadcasts_.d_data(0);
         view = {int64_t(taps.first.size()), taps.max_count, reinterpret_cast<const int64_t *>(at + first),
                 reinterpret_cast<const int64_t *>(at + begin),
@@ -139,12 +139,12 @@ class Resizer {
 
     void run() {
         for (;; band_ /= 2, part_ /= 2) {
-            if (band_ == 0 || part_ == 0) fail_out_of_memory();
-            const bool reuse_on_stream = stream_scope_ != nullptr;
-            const DeviceBuffer sums(context_.device(), band_ * elements_ * int64_t(sizeof(double)), false,
-                                    reuse_on_stream);
-            const DeviceBuffer along(context_.device(), part_ * elements_ * int64_t(sizeof(double)), false,
-                                     reuse_on_stream);
+            if (band_ == 0 || part_ == 0) fail_device_budget("a row of the image");
+            const auto buffer = [&](int64_t rows) {
+                return DeviceBuffer(context_.device(), rows * elements_ * int64_t(sizeof(double)),
+                                    Account::call, stream_of(stream_scope_));
+            };
+            const DeviceBuffer sums = buffer(band_), along = buffer(part_);
             if (sums.d_memory() == nullptr || along.d_memory() == nullptr) continue;
             sums_ = reinterpret_cast<double *>(sums.d_memory());
             along_ = reinterpret_cast<double *>(along.d_memory());
@@ -212,7 +212,7 @@ class Resizer {
             call_.check_interrupt();
             return old_rows;
         }
-        fail_out_of_memory();
+        fail_device_budget("a row of the image");
     }
 
     const Resize &request_;

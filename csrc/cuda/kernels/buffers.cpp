@@ -46,7 +46,8 @@ Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources
         }
         resources.lease.reset();
     }
-    d_memory_ = allocate(device, std::max(all_, ALIGNMENT), resources.buffer, resources.memory);
+    resources.buffer = allocate(device, std::max(all_, ALIGNMENT));
+    d_memory_ = resources.buffer.d_memory();
 }
 
 // Pack the buffers in this order: uploaded only, uploaded and downloaded, downloaded only, and the rest.

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "common/call/status.h"
-#include "cuda/runtime/stream_memory.h"
+#include "cuda/runtime/execution_context.h"
 
 namespace pk::kernels {
 

@@ -99,10 +99,7 @@ class Launcher {
     // Throw if a stream of the arrays is being captured in a CUDA graph, since this run synchronizes.
     void refuse_capture() const {
         for (const cudaStream_t stream : device_operands_.streams()) {
-            if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) continue;
-            cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-            PK_CUDA(cudaStreamIsCapturing(stream, &status));
-            if (status == cudaStreamCaptureStatusNone) continue;
+            if (!is_capturing(stream)) continue;
             fail(PK_UNSUPPORTED, "this run cannot be captured in a CUDA graph: that takes at most " +
                                      std::to_string(MAX_UNTHROTTLED) +
                                      " launches of kernels that do not print, on arrays on the GPU of one "

@@ -44,8 +44,8 @@ DevicePrintf::DevicePrintf(const Modules &modules, int64_t capacity) {
 }
 
 void DevicePrintf::begin(int device, RunResources &resources) {
-    memory_ = allocate(device, int64_t(sizeof(PrintfHeader) + printf_header_.capacity),
-                       resources.printf_block, resources.printf_memory);
+    resources.printf_buffer = allocate(device, int64_t(sizeof(PrintfHeader) + printf_header_.capacity));
+    memory_ = resources.printf_buffer.d_memory();
     PK_CUDA(cudaMemcpyAsync(memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice,
                             resources.stream()));
     for (const Variable &variable : variables_)

@@ -32,19 +32,9 @@ RunPool &run_pool() {
 
 }  // namespace
 
-char *allocate(int device, int64_t bytes, std::optional<DeviceBuffer> &buffer, DeviceMemory &memory) {
-    auto take = [&] {
-        buffer.emplace(device, bytes);
-        if (buffer->d_memory() == nullptr) memory = allocate_device(bytes);
-    };
-    try {
-        take();
-    } catch (const Failure &failure) {
-        if (failure.status() != PK_OUT_OF_MEMORY) throw;
-        release_streaming_memory();
-        take();
-    }
-    return buffer->d_memory() != nullptr ? buffer->d_memory() : static_cast<char *>(memory.get());
+DeviceBuffer allocate(int device, int64_t bytes) {
+    DeviceBuffer buffer(device, bytes);
+    return buffer.is_reserved() ? std::move(buffer) : DeviceBuffer(device, bytes, Account::program);
 }
 
 std::unique_ptr<RunStream> acquire_run_stream(int device) {

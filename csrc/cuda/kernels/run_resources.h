@@ -27,15 +27,14 @@ struct RunStream {
 struct RunResources {
     std::vector<ModuleLock> module_locks;
     std::optional<Lease> lease;
-    std::optional<DeviceBuffer> buffer, printf_block;
-    DeviceMemory memory, printf_memory;
+    DeviceBuffer buffer, printf_buffer;
     std::unique_ptr<RunStream> run_stream;  // last, so that it is destroyed before the memory
 
     cudaStream_t stream() const { return run_stream->stream.get(); }
 };
 
-// Allocate memory of the current device: a pooled buffer, or, if the budget is exhausted, cudaMalloc.
-char *allocate(int device, int64_t bytes, std::optional<DeviceBuffer> &buffer, DeviceMemory &memory);
+// Allocate memory on a device: in the budget of calls or, if that has no room, beside it.
+DeviceBuffer allocate(int device, int64_t bytes);
 
 std::unique_ptr<RunStream> acquire_run_stream(int device);
 void give_back(std::unique_ptr<RunStream> run_stream);

@@ -159,11 +159,11 @@ class GemmPipeline {
         const int64_t longest = half_bytes_ / int64_t(sizeof(double));
         const int64_t available = budget_ - slots_reserved() * slot_bytes.device;
         if (!GemmTiling::best(product_, element_bytes_, available, longest, tiling_))
-            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY is too small for a matrix product: raise it");
+            fail_device_budget("a matrix product");
         for (;;) {
             lease_.emplace(slot_bytes, SlotBytes{0, 0}, device_,
                            std::min<int64_t>(slots_reserved(), thread_count()), call_);
-            device_buffer_.emplace(device_, tiling_.bytes(), true, stream_scope_ != nullptr);
+            device_buffer_.emplace(device_, tiling_.bytes(), Account::large_call, stream_of(stream_scope_));
             if (device_buffer_->d_memory() != nullptr) return;
             device_buffer_.reset();
             lease_.reset();

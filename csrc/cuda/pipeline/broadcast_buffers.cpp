@@ -128,7 +128,7 @@ bool BroadcastBuffers::upload(Call &call, const std::vector<int> &devices) {
 
 bool BroadcastBuffers::upload_on_stream(const StreamScope &stream_scope) {
     const CurrentDevice current(stream_scope.device);
-    DeviceBuffer block(stream_scope.device, bytes_, false, true);
+    DeviceBuffer block(stream_scope.device, bytes_, Account::call, stream_scope.stream);
     if (block.d_memory() == nullptr) return false;
     std::vector<char> staged;
     for (const Piece &piece : pieces_) {

@@ -8,6 +8,7 @@
 #include "common/call/call.h"
 #include "common/layout.h"
 #include "common/portable.h"
+#include "cuda/runtime/execution_context.h"
 #include "staging_slots.h"
 
 namespace pk {

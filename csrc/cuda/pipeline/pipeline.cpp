@@ -137,10 +137,7 @@ class DeviceStates {
         for (size_t i = 0; i < devices.size() && bytes != 0; ++i) {
             const CurrentDevice current(devices[i]);
             buffers_.emplace_back(devices[i], bytes);
-            if (of(int(i)) == nullptr) {
-                fail(PK_OUT_OF_MEMORY,
-                     "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left for this call");
-            }
+            if (of(int(i)) == nullptr) fail_device_budget("the state of this call");
             const Stream own_stream = make_stream();
             const SyncOnExit stream(own_stream);
             algorithm.begin(of(int(i)), stream.get());

@@ -1,4 +1,4 @@
-// The pool of staging slots and device buffers: budgets, eviction, and a FIFO queue of waiting threads.
+// The pool of staging slots: budgets, eviction, and a FIFO queue of waiting threads.
 #include "staging_slots.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "common/call/environment.h"
 #include "common/call/status.h"
@@ -23,20 +24,23 @@ static const DeviceStreams &streams_of(int device) {
     return (*existing)[device];
 }
 
-Slot::Slot(int device, int64_t host_bytes, int64_t device_bytes)
+Slot::Slot(int device, SlotReservation reservation)
     : streams(streams_of(device)),  // created before the slot's own stream, to get their own channels
       device(device),
       number(slots_made++),
-      host_bytes(host_bytes),
-      device_bytes(device_bytes),
+      host_bytes(reservation.bytes.host),
+      device_bytes(reservation.bytes.device),
+      pinned_(std::move(reservation.pinned)),
       host_(host_bytes, false),
-      memory_(device_bytes == 0 ? DeviceMemory() : allocate_device(device_bytes)),
+      device_(std::move(reservation.device)),
       mapped_(static_cast<char *>(host_.device_pointer())),
       stream(make_stream()),
       origin(make_event()),
       uploaded(make_event()),
       computed(make_event()),
-      downloaded(make_event()) {}
+      downloaded(make_event()) {
+    device_.obtain();
+}
 
 void Slot::drain() const {
     for (const Stream *each : {&streams.upload, &streams.compute, &streams.download, &stream}) {
@@ -46,85 +50,76 @@ void Slot::drain() const {
 
 namespace {
 
-constexpr int64_t MIN_BUDGET = 2 << 20;
 constexpr int64_t MIN_HOST_BYTES = 256 << 10, MIN_DEVICE_BYTES = 512 << 10;
 
-// The most device memory (of each device) and pinned memory that slots and buffers may take.
-struct Budgets {
-    int64_t device = integer_from_environment("PYCUDAKIT_DEVICE_MEMORY", "bytes", 512 << 20, MIN_BUDGET);
-    int64_t pinned = integer_from_environment("PYCUDAKIT_PINNED_MEMORY", "bytes", 256 << 20, MIN_BUDGET);
-};
-
-const Budgets &budgets() {
-    static const Budgets budgets;
-    return budgets;
+// Return the most pinned memory that slots may take.
+int64_t pinned_budget() {
+    constexpr int64_t DEFAULT = 256 << 20, MIN = 2 << 20;
+    static const int64_t bytes = integer_from_environment("PYCUDAKIT_PINNED_MEMORY", "bytes", DEFAULT, MIN);
+    return bytes;
 }
 
-// A device buffer that no call uses, and the point in a stream after which it is idle.
-struct FreeBuffer {
-    DeviceMemory memory;
-    FreeMarker free_marker;
-    int device;
-    int64_t bytes;
-};
-
-// The free slots and buffers, the memory of all, and the threads that wait for slots.
+// The free slots, and the threads that wait for slots.
 struct SlotPool {
+    using Slots = std::vector<std::unique_ptr<Slot>>;
+
+    SlotPool();
+
     std::mutex mutex;
     std::condition_variable changed;
-    std::vector<std::unique_ptr<Slot>> slots;
-    std::vector<FreeBuffer> free_buffers;
-    int64_t pinned_bytes = 0;                    // of all slots, free or in use
-    std::map<int, int64_t> device_bytes;         // of each device, likewise
-    std::map<int, int64_t> buffer_bytes_in_use;  // at most half of the budget: the rest is for slots
+    Slots slots;
+    std::atomic<int64_t> pinned_bytes{0};  // of all slots, free or in use; grows only with the mutex held
     std::deque<const void *> waiting;
     std::atomic<int64_t> waiting_count{0};
 
     // The functions below are called with the mutex held.
 
-    bool is_short_of_pinned(SlotBytes more) const { return pinned_bytes + more.host > budgets().pinned; }
-    bool is_short(int device, SlotBytes more) {
-        return device_bytes[device] + more.device > budgets().device;
-    }
-    bool reserve(int device, SlotBytes more) {
-        if (is_short_of_pinned(more) || is_short(device, more)) return false;
-        pinned_bytes += more.host;
-        device_bytes[device] += more.device;
-        return true;
-    }
-    void unreserve(int device, SlotBytes less) {
-        pinned_bytes -= less.host;
-        device_bytes[device] -= less.device;
-        changed.notify_all();
+    bool is_short_of_pinned(SlotBytes more) const { return pinned_bytes + more.host > pinned_budget(); }
+
+    // Book the memory of a slot, unless a budget has too little left.
+    std::optional<SlotReservation> reserve(int device, SlotBytes bytes) {
+        if (is_short_of_pinned(bytes)) return std::nullopt;
+        DeviceBuffer buffer;
+        if (bytes.device != 0) {
+            buffer = DevicePool::of(device).reserve(bytes.device, std::nullopt, Account::slot);
+            if (!buffer.is_reserved()) return std::nullopt;
+        }
+        pinned_bytes += bytes.host;
+        return SlotReservation{bytes, PinnedReservation(bytes.host), std::move(buffer)};
     }
 
-    // If memory is short, evicts a free buffer, or a free slot for which `alike` is false; else returns
-    // false.
+    // Remove the slot that has been free for longest of those for which `matches`; null if there is none.
+    template <class Matches>
+    std::unique_ptr<Slot> remove(Matches matches) {
+        const auto found =
+            std::find_if(slots.begin(), slots.end(), [&](const auto &slot) { return matches(*slot); });
+        if (found == slots.end()) return nullptr;
+        std::unique_ptr<Slot> slot = std::move(*found);
+        slots.erase(found);
+        return slot;
+    }
+
+    // Free an unused block of device memory or a free slot for which `alike` is false, of the memory that is
+    // short. Return false if there is none. The mutex is released meanwhile, since this waits for the GPU.
     template <class Alike>
-    bool drop_one(int device, SlotBytes wanted, Alike alike) {
-        const bool device_is_short = is_short(device, wanted), pinned_is_short = is_short_of_pinned(wanted);
-        const auto buffer = std::find_if(
-            free_buffers.begin(), free_buffers.end(),
-            [&](const FreeBuffer &free_buffer) { return device_is_short && free_buffer.device == device; });
-        if (buffer != free_buffers.end()) {
-            destroy(buffer);
-            return true;
-        }
-        const auto other = std::find_if(slots.begin(), slots.end(), [&](const auto &slot) {
-            return (pinned_is_short || (device_is_short && slot->device == device)) && !alike(*slot);
+    bool make_room(std::unique_lock<std::mutex> &lock, int device, SlotBytes wanted, Alike alike) {
+        const bool pinned_is_short = is_short_of_pinned(wanted);
+        lock.unlock();
+        DevicePool &device_pool = DevicePool::of(device);
+        const bool device_is_short =
+            wanted.device != 0 && !device_pool.has_room(wanted.device, Account::slot);
+        const bool has_evicted = device_is_short && device_pool.evict(Account::slot);
+        lock.lock();
+        if (has_evicted) return true;
+        std::unique_ptr<Slot> slot = remove([&](const Slot &slot) {
+            const bool has_device_memory = slot.device == device && slot.device_bytes != 0;
+            return (pinned_is_short || (device_is_short && has_device_memory)) && !alike(slot);
         });
-        if (other == slots.end()) return false;
-        destroy(other);
+        if (slot == nullptr) return false;
+        lock.unlock();
+        slot.reset();
+        lock.lock();
         return true;
-    }
-    void destroy(std::vector<FreeBuffer>::iterator buffer) {
-        buffer->free_marker.synchronize();
-        unreserve(buffer->device, {0, buffer->bytes});
-        free_buffers.erase(buffer);
-    }
-    void destroy(std::vector<std::unique_ptr<Slot>>::iterator slot) {
-        unreserve((*slot)->device, {(*slot)->host_bytes, (*slot)->device_bytes});
-        slots.erase(slot);
     }
 };
 
@@ -132,6 +127,18 @@ struct SlotPool {
 SlotPool &pool() {
     static SlotPool *const pool = new SlotPool;
     return *pool;
+}
+
+SlotPool::SlotPool() {
+    DevicePool::on_shortage(
+        [](int device) {
+            std::unique_lock<std::mutex> lock(pool().mutex);
+            const std::unique_ptr<Slot> slot = pool().remove(
+                [=](const Slot &slot) { return slot.device == device && slot.device_bytes != 0; });
+            lock.unlock();
+            return slot != nullptr;
+        },
+        [] { pool().changed.notify_all(); });
 }
 
 // A ticket in the FIFO queue of threads that wait for slots.
@@ -176,7 +183,7 @@ SlotBytes Lease::default_size(Kind kind, SlotBytes needed) {
         }
     }();
     // Buffers may take half of the device's budget.
-    const SlotBytes most{budgets().pinned, budgets().device / 2};
+    const SlotBytes most{pinned_budget(), DevicePool::staging_budget() / 2};
     const SlotBytes bytes{std::max(std::min(wanted.host, most.host / 2), needed.host),
                           std::max(std::min(wanted.device, most.device), needed.device)};
     if (bytes.host > most.host || bytes.device > most.device) {
@@ -190,11 +197,11 @@ SlotBytes Lease::default_size(Kind kind, SlotBytes needed) {
 }
 
 Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call &call, bool waits) {
-    auto fits = [=](const Slot &slot) {
+    const auto fits = [=](const Slot &slot) {
         return slot.device == device && slot.host_bytes == bytes.host && slot.device_bytes == bytes.device;
     };
     SlotPool &from = pool();
-    int64_t to_create = 0;
+    std::vector<SlotReservation> reservations;
     {
         std::unique_lock<std::mutex> lock(from.mutex);
         Ticket(from, lock).wait(call, [&] {
@@ -203,38 +210,35 @@ Lease::Lease(SlotBytes bytes, SlotBytes needed, int device, int64_t wanted, Call
                 slots_.push_back(std::move(from.slots[i]));
                 from.slots.erase(from.slots.begin() + std::ptrdiff_t(i));
             }
-            while (int64_t(slots_.size()) + to_create < wanted) {
-                if (from.reserve(device, bytes)) {
-                    ++to_create;
-                } else if (!from.drop_one(device, bytes, fits)) {
+            while (int64_t(slots_.size() + reservations.size()) < wanted) {
+                if (std::optional<SlotReservation> reservation = from.reserve(device, bytes)) {
+                    reservations.push_back(std::move(*reservation));
+                } else if (!from.make_room(lock, device, bytes, fits)) {
                     break;
                 }
             }
-            return !slots_.empty() || to_create != 0 || !waits;
+            return !slots_.empty() || !reservations.empty() || !waits;
         });
     }
     SlotBytes size = bytes;
-    auto reserve_but = [&](int64_t count, int64_t smaller) {
-        const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve(device, {(to_create - count) * size.host, to_create * size.device - count * smaller});
-        to_create = count;
-        size.device = smaller;
-    };
-    while (to_create != 0) {
+    while (!reservations.empty()) {
         try {
-            slots_.push_back(std::make_unique<Slot>(device, size.host, size.device));
+            SlotReservation reservation = std::move(reservations.back());
+            reservations.pop_back();
+            slots_.push_back(std::make_unique<Slot>(device, std::move(reservation)));
             slots_.back()->is_undersized = !fits(*slots_.back());
-            --to_create;
         } catch (const Failure &failure) {
-            // Fewer slots will do; if not even one fits, try a smaller one.
-            const bool may_shrink = failure.status() == PK_OUT_OF_MEMORY &&
-                                    size.device / 2 >= std::max(needed.device, MIN_DEVICE_BYTES);
-            if (slots_.empty() && may_shrink) {
-                reserve_but(1, size.device / 2);
-                continue;
-            }
-            reserve_but(0, 0);
-            if (slots_.empty()) throw;
+            reservations.clear();
+            if (!slots_.empty()) return;  // fewer slots will do
+            // If not even one fits, try a smaller one.
+            size.device /= 2;
+            if (failure.status() != PK_OUT_OF_MEMORY ||
+                size.device < std::max(needed.device, MIN_DEVICE_BYTES))
+                throw;
+            const std::lock_guard<std::mutex> lock(from.mutex);
+            std::optional<SlotReservation> smaller = from.reserve(device, size);
+            if (!smaller) throw;
+            reservations.push_back(std::move(*smaller));
         }
     }
 }
@@ -251,82 +255,36 @@ bool Lease::should_share(const Slot &slot) const {
 void Lease::give_back(const Slot &slot) {
     const auto place =
         std::find_if(slots_.begin(), slots_.end(), [&](const auto &own) { return own.get() == &slot; });
-    SlotPool &to = pool();
-    {
-        const std::lock_guard<std::mutex> lock(to.mutex);
-        to.slots.push_back(std::move(*place));
-        if (slot.is_undersized) to.destroy(to.slots.end() - 1);
-    }
+    std::unique_ptr<Slot> given = std::move(*place);
     slots_.erase(place);
-    to.changed.notify_all();
-}
-
-DeviceBuffer::DeviceBuffer(int device, int64_t bytes, bool large, bool reuse_on_stream) : device_(device) {
-    StreamScope::refuse_capture();
-    SlotPool &from = pool();
-    {
-        const std::lock_guard<std::mutex> lock(from.mutex);
-        const auto free_buffer =
-            std::find_if(from.free_buffers.begin(), from.free_buffers.end(), [&](FreeBuffer &buffer) {
-                return buffer.device == device && buffer.bytes >= bytes && buffer.bytes <= 2 * bytes &&
-                       (buffer.free_marker.is_ready() ||
-                        (reuse_on_stream && buffer.free_marker.is_same_stream()));
-            });
-        if (free_buffer != from.free_buffers.end()) {
-            memory_ = std::move(free_buffer->memory);
-            free_marker_ = std::move(free_buffer->free_marker);
-            bytes_ = free_buffer->bytes;
-            from.free_buffers.erase(free_buffer);
-            from.buffer_bytes_in_use[device] += bytes_;
-            if (reuse_on_stream) free_marker_.wait_on_stream(device);
-            return;
-        }
-        if (!large && from.buffer_bytes_in_use[device] + bytes > budgets().device / 2) return;
-        while (!from.reserve(device, {0, bytes})) {
-            if (from.drop_one(device, {0, bytes}, [](const Slot &) { return false; })) continue;
-            return;
-        }
-        from.buffer_bytes_in_use[device] += bytes;
-    }
-    try {
-        memory_ = allocate_device(bytes);
-        bytes_ = bytes;
-    } catch (...) {
-        const std::lock_guard<std::mutex> lock(from.mutex);
-        from.unreserve(device, {0, bytes});
-        from.buffer_bytes_in_use[device] -= bytes;
-        throw;
-    }
-}
-
-DeviceBuffer::~DeviceBuffer() {
-    if (bytes_ == 0) return;
-    free_marker_.record(device_);
     SlotPool &to = pool();
-    {
+    if (!slot.is_undersized) {
         const std::lock_guard<std::mutex> lock(to.mutex);
-        to.free_buffers.push_back({std::move(memory_), std::move(free_marker_), device_, bytes_});
-        to.buffer_bytes_in_use[device_] -= bytes_;
+        to.slots.push_back(std::move(given));
     }
+    given.reset();
     to.changed.notify_all();
+}
+
+PinnedReservation::~PinnedReservation() {
+    if (bytes_ == 0) return;
+    pool().pinned_bytes -= bytes_;
+    pool().changed.notify_all();
 }
 
 pk_memory streaming_memory() {
-    SlotPool &all = pool();
-    const std::lock_guard<std::mutex> lock(all.mutex);
     pk_memory memory{};
-    for (const auto &[device, bytes] : all.device_bytes) memory.device_bytes += bytes;
-    memory.device_budget = budgets().device;
-    memory.pinned_bytes = all.pinned_bytes;
-    memory.pinned_budget = budgets().pinned;
+    DevicePool::add_to(memory);
+    memory.pinned_bytes = pool().pinned_bytes;
+    memory.pinned_budget = pinned_budget();
     return memory;
 }
 
-void release_streaming_memory() {
+void release_slots() {
     SlotPool &from = pool();
+    SlotPool::Slots released;
     const std::lock_guard<std::mutex> lock(from.mutex);
-    while (!from.free_buffers.empty()) from.destroy(from.free_buffers.end() - 1);
-    while (!from.slots.empty()) from.destroy(from.slots.end() - 1);
+    released.swap(from.slots);
 }
 
 }  // namespace pk

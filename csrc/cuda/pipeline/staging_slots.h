@@ -1,15 +1,14 @@
 // Staging slots: the memory, streams and events that one chunk needs to pass through a GPU.
 //
-// Slots are created on first use and pooled; the threads of a call check them out with a Lease. DeviceBuffer
-// is a pooled device buffer for the duration of a call. Both share the budgets PYCUDAKIT_PINNED_MEMORY and
-// PYCUDAKIT_DEVICE_MEMORY.
+// Slots are created on first use and pooled; the threads of a call check them out with a Lease. Their pinned
+// memory has the budget PYCUDAKIT_PINNED_MEMORY; their device memory comes from the device's pool.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "common/call/call.h"
-#include "cuda/runtime/execution_context.h"
+#include "cuda/runtime/device_pool.h"
 #include "pycudakit.h"
 
 namespace pk {
@@ -25,9 +24,31 @@ struct DeviceStreams {
     Stream upload = make_stream(), compute = make_stream(), download = make_stream(), clock = make_stream();
 };
 
+// Bytes of the budget of pinned memory, booked while this lives.
+class PinnedReservation {
+   public:
+    explicit PinnedReservation(int64_t bytes) : bytes_(bytes) {}  // already booked
+    ~PinnedReservation();
+    PinnedReservation(PinnedReservation &&other) noexcept : bytes_(std::exchange(other.bytes_, 0)) {}
+    PinnedReservation &operator=(PinnedReservation &&other) noexcept {
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+
+   private:
+    int64_t bytes_;
+};
+
+// The booked memory of a slot.
+struct SlotReservation {
+    SlotBytes bytes;
+    PinnedReservation pinned;
+    DeviceBuffer device;
+};
+
 // A staging slot: pinned memory, device memory, a stream, and the events of one chunk.
 struct Slot {
-    Slot(int device, int64_t host_bytes, int64_t device_bytes);
+    Slot(int device, SlotReservation reservation);
 
     void drain() const;  // waits for all work on the slot
 
@@ -39,11 +60,12 @@ struct Slot {
 
     char *host() const { return static_cast<char *>(host_.get()); }
     char *mapped() const { return mapped_; }  // device address of the pinned memory
-    char *d_memory() const { return static_cast<char *>(memory_.get()); }
+    char *d_memory() const { return device_.d_memory(); }
 
    private:
+    const PinnedReservation pinned_;
     PinnedMemory host_;
-    DeviceMemory memory_;
+    DeviceBuffer device_;
     char *const mapped_;
 
    public:
@@ -77,36 +99,10 @@ class Lease {
     std::vector<std::unique_ptr<Slot>> slots_;
 };
 
-// A pooled buffer of the current device, for the duration of a call. d_memory() is null if the budget is
-// exhausted. The buffer is idle when returned, unless `reuse_on_stream`: then work that is still pending on
-// the thread's current stream may use it, and is ordered before.
-class DeviceBuffer {
-   public:
-    DeviceBuffer() = default;
-    // All buffers of a device together may take half of its budget. A `large` one may take all that slots
-    // leave: its call must hold its slots already, since other calls may then have to wait for theirs.
-    DeviceBuffer(int device, int64_t bytes, bool large = false, bool reuse_on_stream = false);
-    ~DeviceBuffer();
-    DeviceBuffer(DeviceBuffer &&other) noexcept
-        : memory_(std::move(other.memory_)),
-          free_marker_(std::move(other.free_marker_)),
-          device_(other.device_),
-          bytes_(std::exchange(other.bytes_, 0)) {}
-    DeviceBuffer(const DeviceBuffer &) = delete;
-
-    char *d_memory() const { return static_cast<char *>(memory_.get()); }
-
-   private:
-    DeviceMemory memory_;
-    FreeMarker free_marker_;
-    int device_ = 0;
-    int64_t bytes_ = 0;
-};
-
 // Return the memory and budgets of slots and buffers.
 pk_memory streaming_memory();
 
-// Free the slots and buffers that no call uses.
-void release_streaming_memory();
+// Free the slots that no call uses.
+void release_slots();
 
 }  // namespace pk

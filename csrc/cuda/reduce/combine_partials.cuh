@@ -6,7 +6,7 @@
 #include "common/reduce.h"
 #include "common/reduce_results.h"
 #include "cuda/pipeline/staging_slots.h"
-#include "cuda/runtime/stream_memory.h"
+#include "cuda/runtime/execution_context.h"
 
 namespace pk::reduction {
 

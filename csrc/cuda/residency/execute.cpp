@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "workspace.h"
+#include "cuda/runtime/device_pool.h"
+#include "cuda/runtime/status_sink.h"
 
 namespace pk {
 
@@ -49,11 +50,11 @@ class ResidentMemory {
         } else if (slot != nullptr && bytes <= slot->device_bytes) {
             d_memory_ = slot->d_memory();
         } else if (slot == nullptr && is_status_alone && bytes <= STATUS_SINK_BYTES) {
-            d_memory_ = status_sink();
-        } else {
-            workspace_.emplace(context.stream_scope(), context.device(), bytes);
-            d_memory_ = workspace_->get();
+            d_memory_ = status_sink(*context.stream_scope());
         }
+        if (d_memory_ != nullptr) return;
+        storage_.emplace(context.device(), stream_of(context.stream_scope()), bytes);
+        d_memory_ = storage_->get();
     }
 
     char *d_status() const { return d_memory_; }
@@ -73,7 +74,7 @@ class ResidentMemory {
     const int64_t status_bytes_;
     int64_t scratch_ = 0;
     char *d_memory_ = nullptr;
-    std::optional<plan::Workspace> workspace_;
+    std::optional<TemporaryStorage> storage_;
 };
 
 // A call that waits: its slot, and the stages that it reports.

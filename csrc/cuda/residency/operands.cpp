@@ -263,7 +263,7 @@ char *Operands::d_result(int operand, const ExecutionContext &context, const Lay
     char *d_data = resident.d_data;
     if (d_data == nullptr) {
         try {
-            result_memory_.emplace_back(context.stream_scope(), context.device(), bytes);
+            result_memory_.emplace_back(context.device(), stream_of(context.stream_scope()), bytes);
         } catch (const Failure &failure) {
             if (failure.status() != PK_OUT_OF_MEMORY) throw;
             return nullptr;
@@ -313,7 +313,7 @@ void Operands::poison() {
     std::sort(written_.begin(), written_.end());
     written_.erase(std::unique(written_.begin(), written_.end()), written_.end());
     for (ResidentBuffer *buffer : written_) {
-        buffer->pooled.leak();
+        buffer->owned.leak();
         ResidencyScope::drop(*buffer);
     }
 }

@@ -9,7 +9,6 @@
 #include "cuda/pipeline/pipeline.h"
 #include "cuda/runtime/execution_context.h"
 #include "residency_map.h"
-#include "workspace.h"
 
 namespace pk::plan {
 
@@ -129,7 +128,7 @@ class Operands {
     std::vector<HostRange> host_ranges_;
     std::vector<ResidentBuffer *> uploading_, written_, written_on_host_;
     std::vector<Download> downloads_;
-    std::deque<Workspace> result_memory_;
+    std::deque<TemporaryStorage> result_memory_;
     bool is_committed_ = false;
     int64_t launches_before_ = 0;  // the call's launches when its outputs were resolved
     bool are_caller_owned_ = false;

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "common/call/call.h"
-#include "device_pool.h"
+#include "cuda/runtime/device_pool.h"
+#include "cuda/runtime/execution_context.h"
 
 namespace pk::plan {
 
@@ -19,12 +20,12 @@ struct ResidentBuffer {
     char *host;
     int64_t bytes;
     int32_t intent;  // PK_RESIDENT_...
-    PooledBuffer pooled;
+    DeviceBuffer owned;
     bool host_valid, device_valid;  // coherence state: which copies are up to date
     int device = 0;
     char *d_imported = nullptr;  // the device copy, if that is the caller's own memory
 
-    char *d_data() const { return d_imported != nullptr ? d_imported : pooled.get(); }
+    char *d_data() const { return d_imported != nullptr ? d_imported : owned.d_memory(); }
     char *end() const { return host + bytes; }
     bool contains(const char *low, const char *high) const { return low >= host && high <= end(); }
     char *device_address(const char *address) const { return d_data() + (address - host); }

@@ -1,5 +1,5 @@
 // Where a call runs: its devices, its stream, and whether it waits. StreamScope is the asynchronous mode of
-// the calling thread; FreeMarker lets freed buffers be reused in stream order.
+// the calling thread.
 #pragma once
 
 #include <initializer_list>
@@ -12,6 +12,10 @@
 #include "cuda.h"
 
 namespace pk {
+
+// Return true if a stream of the current device is being captured in a CUDA graph. (The legacy and the
+// per-thread default stream are not.)
+bool is_capturing(cudaStream_t stream);
 
 // While a StreamScope is alive, calls of this thread whose operands are all device-resident are enqueued on
 // the caller's stream and return without synchronizing. Scopes nest; the innermost is current.
@@ -49,6 +53,11 @@ class StreamScope {
     static thread_local const StreamScope *current_;
     const StreamScope *const outer_;
 };
+
+// Return the stream of a scope, if there is a scope.
+inline std::optional<cudaStream_t> stream_of(const StreamScope *stream_scope) {
+    return stream_scope != nullptr ? std::optional<cudaStream_t>(stream_scope->stream) : std::nullopt;
+}
 
 // Return the devices of options.devices, by default device 0. Throw if CUDA cannot be used.
 std::vector<int> devices_of(const Call &call);
@@ -91,27 +100,6 @@ class ExecutionContext {
 
    public:
     bool is_synchronous;
-};
-
-// The point in a stream after which a freed pooled buffer may be reused.
-class FreeMarker {
-   public:
-    // Record an event on the current stream, when the buffer is freed. Without a StreamScope the buffer is
-    // idle already, and nothing is recorded.
-    void record(int device) noexcept;
-    // Return true if all work before the marker has finished.
-    bool is_ready();
-    // Return true if the marker is in this thread's current stream: what is enqueued now follows it anyway.
-    bool is_same_stream() const;
-    // Make the current stream wait for the marker; without a scope on that device, the host waits.
-    void wait_on_stream(int device);
-    void synchronize();
-
-   private:
-    Event event_;
-    int device_ = -1;
-    cudaStream_t stream_ = nullptr;
-    bool is_pending_ = false;
 };
 
 }  // namespace pk

@@ -12,6 +12,7 @@
 
 #include "common/device.h"
 #include "cuda.h"
+#include "size_class.h"
 
 namespace pk {
 
@@ -29,14 +30,6 @@ struct Pool {
 Pool &pool() {
     static Pool *const pool = new Pool;
     return *pool;
-}
-
-// Round up to a size class. Neighbouring classes differ by an eighth at most, so that arrays of similar size
-// share a free list.
-int64_t rounded(int64_t bytes) {
-    int64_t step = 4096;
-    while (step * 16 <= bytes) step *= 2;
-    return (bytes + step - 1) / step * step;
 }
 
 // Allocate pinned memory; if that fails, free the pool's free arrays and try again.
@@ -88,7 +81,7 @@ void release_pinned_arrays() {
 
 uint64_t take_pinned_array(int64_t bytes) {
     require_cuda();
-    const int64_t size = rounded(bytes);
+    const int64_t size = size_class(bytes);
     Pool &from = pool();
     PinnedMemory memory;
     {

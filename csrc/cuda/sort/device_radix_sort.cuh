@@ -292,7 +292,7 @@ class DeviceSorter {
         }
         if (resident < spec_.count) fit(preferred, bytes);
         if (std::min(resident, bucket) < std::min(spec_.count, MIN_ELEMENTS) || bucket > resident) {
-            fail(PK_OUT_OF_MEMORY, "PYCUDAKIT_DEVICE_MEMORY leaves too little to sort with");
+            fail_device_budget("a sort");
         }
     }
 

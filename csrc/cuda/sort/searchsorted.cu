@@ -126,8 +126,7 @@ void find_positions(const SearchRequest &request, Call &call) {
                 execute(algorithm, operands, call, context);
                 start += std::max<int64_t>(part.size, 1);
             } else if (part_size < MIN_COUNT) {
-                fail(PK_OUT_OF_MEMORY,
-                     "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left to search in");
+                fail_device_budget("the sorted array");
             } else {
                 part_size /= 2;
             }

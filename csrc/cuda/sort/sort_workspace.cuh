@@ -61,7 +61,7 @@ class SortWorkspace {
         while (Clock::now() < latest) {
             for (int64_t taken = bytes; taken >= bytes / 8; taken = taken * 3 / 4) {
                 try {
-                    buffer_ = std::make_unique<DeviceBuffer>(device_, taken, /*large=*/true);
+                    buffer_ = std::make_unique<DeviceBuffer>(device_, taken, Account::large_call);
                 } catch (const Failure &failure) {
                     const bool may_shrink = taken * 3 / 4 >= bytes / 8;
                     if (failure.status() != PK_OUT_OF_MEMORY || !may_shrink) throw;
@@ -72,8 +72,7 @@ class SortWorkspace {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
             call_.check_interrupt();
         }
-        fail(PK_OUT_OF_MEMORY,
-             "other calls have all of PYCUDAKIT_DEVICE_MEMORY, and none is left to sort with");
+        fail_device_budget("a sort");
     }
     char *d_memory() const { return buffer_->d_memory(); }
 

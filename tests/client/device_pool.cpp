@@ -1,0 +1,391 @@
+// Checks the device pool and the staging slots without a GPU, against a CUDA runtime that this file fakes.
+//
+// The fake has logical time: each stream, each event and the host has a vector clock, which says how much of
+// each stream it comes after. An event is found complete at random. Device memory is host memory, and each of
+// its addresses remembers the stream and the time of its last use, so that reuse without order is found.
+// Prints the first violation and exits with 1, else prints "ok".
+#include <cuda_runtime.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/call/call.h"
+#include "common/call/status.h"
+#include "cuda/pipeline/staging_slots.h"
+#include "cuda/runtime/device_pool.h"
+#include "cuda/runtime/execution_context.h"
+
+namespace {
+
+using Clock = std::map<const void *, int64_t>;  // by stream
+
+void merge(Clock &to, const Clock &from) {
+    for (const auto &[stream, time] : from) to[stream] = std::max(to[stream], time);
+}
+bool comes_after(const Clock &later, const Clock &earlier) {
+    return std::all_of(earlier.begin(), earlier.end(), [&](auto &one) {
+        const auto found = later.find(one.first);
+        return one.second == 0 || (found != later.end() && found->second >= one.second);
+    });
+}
+
+std::recursive_mutex mutex;  // guards the fake's state
+std::mt19937 generator(1);
+std::map<const void *, Clock> streams;  // each stream's clock; the host's under null
+std::map<const void *, Clock> events;
+std::map<void *, size_t> allocations;
+std::map<const void *, Clock> last_uses;
+size_t allocated = 0, most_allocated = 0, capacity = size_t(1) << 40;
+int64_t device_mallocs = 0, captured_mallocs = 0, host_waits = 0;
+const void *capturing = nullptr;
+thread_local int current_device = 0;
+
+[[noreturn]] void fail_test(const std::string &message) {
+    std::printf("%s\n", message.c_str());
+    std::fflush(stdout);
+    std::_Exit(1);
+}
+void expect(bool holds, const char *what) {
+    if (!holds) fail_test(std::string("not so: ") + what);
+}
+#define EXPECT(condition) expect(condition, #condition)
+
+// The stream's number, so that `legacy` and null are one.
+const void *key(cudaStream_t stream) { return stream == nullptr ? cudaStreamLegacy : stream; }
+
+// Use memory in a stream: what used it before must come before.
+void use(const void *memory, cudaStream_t stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    Clock &clock = streams[key(stream)];
+    merge(clock, streams[nullptr]);  // enqueued by the host now
+    if (!comes_after(clock, last_uses[memory])) fail_test("memory was reused before its last use has ended");
+    ++clock[key(stream)];
+    last_uses[memory] = clock;
+}
+
+}  // namespace
+
+// ---- The fake CUDA runtime
+// --------------------------------------------------------------------------------------
+
+extern "C" {
+cudaError_t cudaGetDevice(int *device) { return *device = current_device, cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return current_device = device, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int *count) { return *count = 2, cudaSuccess; }
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char *cudaGetErrorName(cudaError_t error) {
+    return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "an error";
+}
+const char *cudaGetErrorString(cudaError_t) { return "fake"; }
+cudaError_t cudaDriverGetVersion(int *version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int *version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    *free = capacity - allocated, *total = capacity;
+    return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **memory, size_t bytes) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (capturing != nullptr) fail_test("memory is allocated while a stream is being captured");
+    if (allocated + bytes > capacity) return cudaErrorMemoryAllocation;
+    *memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    allocations[*memory] = bytes;
+    allocated += bytes;
+    most_allocated = std::max(most_allocated, allocated);
+    last_uses.erase(*memory);
+    ++device_mallocs;
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *memory) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    const auto found = allocations.find(memory);
+    if (found == allocations.end()) fail_test("memory is freed twice");
+    if (!comes_after(streams[nullptr], last_uses[memory]))
+        fail_test("memory is freed while a stream uses it");
+    munmap(memory, found->second);
+    allocated -= found->second;
+    allocations.erase(found);
+    return cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void **memory, size_t, cudaStream_t stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (capturing != key(stream)) fail_test("memory of a graph is for a captured stream alone");
+    ++captured_mallocs;
+    *memory = std::malloc(16);
+    return cudaSuccess;
+}
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t) { return std::free(memory), cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+    *event = reinterpret_cast<cudaEvent_t>(std::malloc(1));
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *event) { return cudaEventCreateWithFlags(event, 0); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    events.erase(event);
+    std::free(event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (capturing == key(stream)) fail_test("an event is recorded in a captured stream");
+    events[event] = streams[key(stream)];
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    if (!comes_after(streams[nullptr], events[event]) && generator() % 4 != 0) return cudaErrorNotReady;
+    merge(streams[nullptr], events[event]);
+    return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    ++host_waits;
+    merge(streams[nullptr], events[event]);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    merge(streams[key(stream)], events[event]);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    ++host_waits;
+    merge(streams[nullptr], streams[key(stream)]);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+    *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+    const bool is_capturing = capturing != nullptr && capturing == key(stream);
+    *status = is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+    return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *, const void *) { return cudaErrorInvalidValue; }
+cudaError_t cudaHostRegister(void *, size_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaHostUnregister(void *) { return cudaSuccess; }
+cudaError_t cudaHostAlloc(void **, size_t, unsigned) { return cudaErrorMemoryAllocation; }
+cudaError_t cudaFreeHost(void *) { return cudaSuccess; }
+cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned) {
+    return *device = host, cudaSuccess;
+}
+}
+
+// ---- The tests
+// --------------------------------------------------------------------------------------------------
+
+namespace {
+
+using pk::Account;
+using pk::DeviceBuffer;
+using pk::DevicePool;
+using pk::StreamOrder;
+
+constexpr int64_t MIB = 1 << 20;
+
+cudaStream_t new_stream() {
+    cudaStream_t stream = nullptr;
+    cudaStreamCreateWithFlags(&stream, 0);
+    return stream;
+}
+
+template <class Body>
+pk_status status_of(Body body) {
+    try {
+        body();
+    } catch (const pk::Failure &failure) {
+        return failure.status();
+    }
+    return PK_OK;
+}
+
+void release() {
+    pk::release_slots();
+    DevicePool::release_all();
+    EXPECT(allocated == 0);
+    const pk_memory memory = pk::streaming_memory();
+    EXPECT(memory.device_bytes == 0 && memory.plan_bytes == 0 && memory.pinned_bytes == 0);
+}
+
+// Blocks go from stream to stream, in the same thread and in others, and are never used too early.
+void check_order() {
+    std::vector<cudaStream_t> all;
+    for (int i = 0; i < 4; ++i) all.push_back(new_stream());
+    const auto work = [&](unsigned seed) {
+        std::mt19937 random(seed);
+        struct Used {
+            DeviceBuffer buffer;
+            cudaStream_t stream;
+        };
+        std::vector<Used> used;
+        for (int step = 0; step < 3000; ++step) {
+            if (used.size() > random() % 6) {
+                const size_t index = random() % used.size();
+                Used one = std::move(used[index]);
+                used.erase(used.begin() + std::ptrdiff_t(index));
+                use(one.buffer.d_memory(), one.stream);
+                switch (random() % 3) {
+                    case 0: one.buffer.free(one.stream); break;
+                    case 1: {
+                        const pk::StreamScope scope(0, one.stream);
+                        one.buffer = DeviceBuffer();
+                        break;
+                    }
+                    default: cudaStreamSynchronize(one.stream);  // idle
+                }
+                continue;
+            }
+            const int64_t bytes = (1 + random() % 4) * MIB - random() % 1000;
+            const Account account = Account(1 + random() % 5);
+            const cudaStream_t stream = all[random() % all.size()];
+            const bool is_ordered = random() % 3 != 0;
+            DeviceBuffer buffer =
+                DevicePool::of(0).allocate(bytes, is_ordered ? StreamOrder(stream) : std::nullopt, account);
+            if (buffer.d_memory() == nullptr) continue;
+            const cudaStream_t user = is_ordered ? stream : all[random() % all.size()];
+            use(buffer.d_memory(), user);
+            used.push_back({std::move(buffer), user});
+        }
+        for (Used &one : used) one.buffer.free(one.stream);
+    };
+    work(7);
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, i);
+    for (std::thread &thread : threads) thread.join();
+    release();
+}
+
+void check_budgets() {
+    // PYCUDAKIT_DEVICE_MEMORY is 8 MiB here, and calls take half of it together.
+    DeviceBuffer half(0, 4 * MIB);
+    EXPECT(half.d_memory() != nullptr);
+    EXPECT(DeviceBuffer(0, 1).d_memory() == nullptr);
+    DeviceBuffer rest(0, 4 * MIB, Account::large_call);
+    EXPECT(rest.d_memory() != nullptr);
+    EXPECT(DeviceBuffer(0, 1, Account::large_call).d_memory() == nullptr);
+    EXPECT(DeviceBuffer(1, 4 * MIB).d_memory() != nullptr);  // each device has its own budget
+    rest = DeviceBuffer();
+    half = DeviceBuffer();
+    EXPECT(pk::streaming_memory().device_bytes <= 2 * 8 * MIB);
+    // Unused blocks make room for another size.
+    DeviceBuffer other(0, 7 * MIB + 1, Account::large_call);
+    EXPECT(other.d_memory() != nullptr);
+    other = DeviceBuffer();
+    // A block serves sizes of its class again.
+    const int64_t before = device_mallocs;
+    EXPECT(DeviceBuffer(0, 7 * MIB + 1, Account::large_call).d_memory() != nullptr);
+    EXPECT(device_mallocs == before);
+    // PYCUDAKIT_PLAN_MEMORY is 4 MiB here.
+    EXPECT(DeviceBuffer(0, 4 * MIB, Account::plan).d_memory() != nullptr);
+    EXPECT(DeviceBuffer(0, 4 * MIB + 1, Account::plan).d_memory() == nullptr);
+    EXPECT(DeviceBuffer(0, 100 * MIB, Account::program).d_memory() != nullptr);
+    release();
+}
+
+// Asynchronous work never waits for another stream's.
+void check_temporary() {
+    const cudaStream_t first = new_stream(), second = new_stream();
+    const int64_t before = host_waits;
+    char *d_reused = nullptr;
+    for (int i = 0; i < 100; ++i) {
+        for (const cudaStream_t stream : {first, second}) {
+            const pk::TemporaryStorage storage(0, stream, 40 * MIB);
+            use(storage.get(), stream);
+            if (i == 0 && stream == first) d_reused = storage.get();
+        }
+    }
+    EXPECT(host_waits == before);
+    EXPECT(most_allocated < size_t(400 * MIB));
+    EXPECT(d_reused != nullptr);
+    EXPECT(status_of([&] { pk::TemporaryStorage(0, first, 65 * MIB); }) ==
+           PK_OUT_OF_MEMORY);  // in a plan's budget
+    capturing = first;
+    EXPECT(status_of([&] { use(pk::TemporaryStorage(0, first, MIB).get(), first); }) == PK_OK);
+    EXPECT(captured_mallocs == 1);
+    {
+        const pk::StreamScope scope(0, first);
+        EXPECT(status_of([&] { DeviceBuffer(0, MIB); }) == PK_UNSUPPORTED);
+        EXPECT(status_of([&] { pk::TemporaryStorage(0, first, 65 * MIB); }) == PK_UNSUPPORTED);
+    }
+    capturing = nullptr;
+    release();
+}
+
+// If the device is out of memory, unused memory of all budgets and unused slots are freed before a call
+// fails.
+void check_device_is_full() {
+    pk_report report;
+    pk::Call call(nullptr, &report);
+    {
+        const pk::Lease lease({MIB, MIB}, {0, 0}, 0, 3, call);
+        EXPECT(lease.slots().size() == 3);
+    }
+    DeviceBuffer(0, 2 * MIB, Account::plan);
+    capacity = size_t(6 * MIB);
+    DeviceBuffer program(0, 5 * MIB, Account::program);
+    EXPECT(program.d_memory() != nullptr && allocated == size_t(5 * MIB));
+    EXPECT(status_of([] { DeviceBuffer(0, 2 * MIB); }) == PK_OUT_OF_MEMORY);
+    EXPECT(DevicePool::of(0).allocate_if_possible(2 * MIB, std::nullopt, Account::plan).d_memory() ==
+           nullptr);
+    {
+        const pk::Lease smaller({MIB, 2 * MIB}, {0, 0}, 0, 3, call);  // one slot, of less than it asks for
+        EXPECT(smaller.slots().size() == 1 && smaller.slots()[0]->device_bytes == MIB);
+        EXPECT(status_of([&] { pk::Lease({MIB, MIB}, {0, 0}, 0, 1, call); }) == PK_OUT_OF_MEMORY);
+    }
+    program = DeviceBuffer();
+    capacity = size_t(1) << 40;
+    release();
+}
+
+// Slots and buffers share a budget, wait for each other, and none is lost.
+void check_slots() {
+    const auto work = [](unsigned seed) {
+        std::mt19937 random(seed);
+        pk_report report;
+        pk::Call call(nullptr, &report);
+        for (int step = 0; step < 200; ++step) {
+            const int64_t bytes = (1 + random() % 2) * MIB;
+            const pk::Lease lease({MIB, bytes}, {0, 0}, 0, 1 + random() % 3, call);
+            EXPECT(!lease.slots().empty());
+            const DeviceBuffer buffer(0, (1 + random() % 3) * MIB, Account::call);
+            for (const auto &slot : lease.slots()) {
+                use(slot->d_memory(), slot->stream.get());
+                slot->drain();
+            }
+            const pk_memory memory = pk::streaming_memory();
+            EXPECT(memory.device_bytes <= 8 * MIB && memory.pinned_bytes <= memory.pinned_budget);
+        }
+    };
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < 4; ++i) threads.emplace_back(work, i);
+    for (std::thread &thread : threads) thread.join();
+    release();
+}
+
+}  // namespace
+
+int main() {
+    setenv("PYCUDAKIT_DEVICE_MEMORY", "8M", 1);
+    setenv("PYCUDAKIT_PINNED_MEMORY", "4M", 1);
+    setenv("PYCUDAKIT_PLAN_MEMORY", "4M", 1);
+    check_budgets();
+    check_order();
+    check_temporary();
+    check_device_is_full();
+    check_slots();
+    std::printf("ok\n");
+}

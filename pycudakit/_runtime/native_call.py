@@ -15,7 +15,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
@@ -34,7 +33,7 @@ from pycudakit._runtime.call_log import (
 from pycudakit._runtime.engine_choice import NO_COST, EngineChoice, choose_engine
 from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.interrupts import Watcher
-from pycudakit._runtime.progress import CallProgress
+from pycudakit._runtime.progress import CallProgress, ProgressCallback
 
 _MAX_SPANS = 1 << 16  # spans of one call that a profile records
 # Errors of the CUDA engine after which the CPU engine may compute the rest, under `auto`.
@@ -192,31 +191,17 @@ def log_empty_call(function: str) -> int:
     return 0
 
 
-class collect_calls:  # noqa: N801  (a context manager)
-    """Collect the calls of a ``with`` block in the list that it returns, and hide them from the call log."""
-
-    def __enter__(self) -> list[CallRecord]:
-        """Return the list, which is complete at the end of the block."""
-        self._outer = _local.call, _local.parts
-        self._calls: list[CallRecord] = []
-        _local.call, _local.parts = None, self._calls
-        return self._calls
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        """Restore the call log."""
-        _add_part()
-        _local.call, _local.parts = self._outer
-
-
-def with_calls_collected(compute: Callable[[], T]) -> tuple[T, list[CallRecord]]:
+def collect_calls(
+    compute: Callable[[], T], calls: list[CallRecord] | None = None
+) -> tuple[T, list[CallRecord]]:
     """Return the result of a function, and the calls that it made, which are hidden from the call log.
 
-    This is `collect_calls` for the outermost call. A signal handler may raise wherever a Python function
-    begins, so nothing is called between the end of `compute` and the restoration of the call log.
+    The calls are appended to `calls`, if that is given: it has those before an exception, too. A signal
+    handler may raise wherever a Python function begins, so nothing is called between the end of `compute` and
+    the restoration of the call log.
     """
-    calls: list[CallRecord] = []
+    if calls is None:
+        calls = []
     outer = _local.call, _local.parts
     try:
         _local.call, _local.parts = None, calls
@@ -224,8 +209,8 @@ def with_calls_collected(compute: Callable[[], T]) -> tuple[T, list[CallRecord]]
     finally:
         last: CallRecord | None = _local.call
         _local.call, _local.parts = outer
-    if last is not None and not (calls and calls[-1] is last):
-        calls.append(last)
+        if last is not None and not (calls and calls[-1] is last):
+            calls.append(last)
     return result, calls
 
 
@@ -246,7 +231,7 @@ def logged_as_one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
         @functools.wraps(function)
         def logged(*args: P.args, **kwargs: P.kwargs) -> T:
             began = time.perf_counter()
-            result, parts = with_calls_collected(lambda: function(*args, **kwargs))
+            result, parts = collect_calls(lambda: function(*args, **kwargs))
             if parts:
                 log_composite_call(name, parts, time.perf_counter() - began)
             else:
@@ -290,14 +275,13 @@ def log_split_call(call: CallRecord, functions: Sequence[str], seconds: Sequence
         whole = replace(whole, spans=None, spans_left_out=0)  # only the first has the spans
 
 
-@contextlib.contextmanager
-def extending_last_call() -> Iterator[None]:
-    """Merge the calls of a ``with`` block into the call before it."""
+def extending_last_call(compute: Callable[[], T]) -> T:
+    """Return the result of a function, and merge the calls that it made into the call before it."""
     previous = _local.call
-    with collect_calls() as parts:
-        yield
+    result, parts = collect_calls(compute)
     if previous is not None and parts:
         _amend(previous, _CompositeCall(function_of(previous), [previous, *parts]))
+    return result
 
 
 def add_reason(text: str) -> None:
@@ -346,6 +330,17 @@ class Pool(Generic[T]):
     def give_back(self, used: T) -> None:
         """Return an object to the pool."""
         self._idle.append(used)
+
+
+@contextlib.contextmanager
+def call_progress(function: str, size: int) -> Iterator[ProgressCallback]:
+    """Return a function that reports the progress of a call that Python code computes in parts."""
+    target = _current_context.get().progress
+    if target is None:
+        yield lambda done, total: None  # noqa: ARG005
+    else:
+        with CallProgress(target, function, size) as report:
+            yield report
 
 
 class NativeCall(ABC):

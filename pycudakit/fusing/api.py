@@ -25,6 +25,7 @@ from pycudakit._interop.foreign_arrays import (
     read_all,
 )
 from pycudakit._runtime import context
+from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
@@ -34,7 +35,6 @@ from pycudakit._runtime.native_call import (
     log_fused_call,
     run_numpy,
     warn_of_fallback,
-    with_calls_collected,
 )
 from pycudakit.fusing import replay
 from pycudakit.fusing.arguments import ArgumentMap
@@ -203,7 +203,7 @@ class Fused(Generic[P, R]):
 
     def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
         def compute() -> Any:  # the calls of the body are a part of this one
-            return with_calls_collected(lambda: self.__wrapped__(*args, **kwargs))[0]
+            return collect_calls(lambda: self.__wrapped__(*args, **kwargs))[0]
 
         return run_numpy(self._name, reason, compute)
 
@@ -251,7 +251,7 @@ class Fused(Generic[P, R]):
         """Run the call, and log its passes as one call, with the time of the whole."""
         began = time.perf_counter()
         run = functools.partial(self._run_in_scope, trace, arrays, args, kwargs, device_arrays)
-        result, passes = with_calls_collected(run)
+        result, passes = collect_calls(run)
         if passes or trace.breaks:
             seconds = time.perf_counter() - began
             log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks)
@@ -377,9 +377,13 @@ class Fused(Generic[P, R]):
         trace.passes = []
         arrays = arrays_in([args, kwargs])
         trace.buffers.label(names_of(self.__wrapped__, args, kwargs))
-        with collect_calls():
-            self._run_traced(trace, arrays, args, kwargs, device_arrays_in((args, kwargs)))
-            call = last_call()
+        device_arrays = device_arrays_in((args, kwargs))
+
+        def run() -> Call | None:
+            self._run_traced(trace, arrays, args, kwargs, device_arrays)
+            return last_call()
+
+        call, _ = collect_calls(run)
         return Explained(
             self._name,
             trace.engine if call is None else call.engine,

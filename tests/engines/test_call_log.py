@@ -229,12 +229,15 @@ def test_no_numbers_and_no_pixels_are_calls_too(engine):
 def test_a_small_part_counts_among_large_ones(engine):
     """A call that NumPy computed from the dispatch cache is a part like any other."""
     log_small_call = native_call.call_logger(pk.Call("small", "numpy", ""))
-    with native_call.collect_calls() as parts:
+
+    def compute():
         log_small_call()
         with pk.engine(engine):
             pk.cumsum(X)
         log_small_call()
         native_call.add_reason("more")
+
+    _, parts = native_call.collect_calls(compute)
     functions = [part.function if isinstance(part, pk.Call) else part[0] for part in parts]
     assert functions == ["small", "cumsum", "small"]
     assert parts[2].reason == "; more"

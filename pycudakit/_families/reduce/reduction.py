@@ -183,15 +183,14 @@ class Reduction:
 
     def also_reduce(self, lower: Lowering, synchronizes: bool = True) -> Array:
         """Compute another reduction of the same operands, as a part of this call."""
-        with extending_last_call():
-            return self.reduce(lower, synchronizes)
+        return extending_last_call(lambda: self.reduce(lower, synchronizes))
 
     def _reduce_to_bool(self, name: str, lower: Lowering, values: Array) -> bool:
         """Reduce an intermediate result to one bool, as a part of this call."""
         kernel = reduce_kernel_for(name, lower, (values.dtype,), False, None)
         axes = tuple(range(values.ndim))
-        with extending_last_call():
-            reduced = reduce(ReduceRequest(kernel, self.choice, (values,), values.shape, axes))
+        request = ReduceRequest(kernel, self.choice, (values,), values.shape, axes)
+        reduced = extending_last_call(lambda: reduce(request))
         allocator.access_on_host(reduced)
         return bool(reduced)
 

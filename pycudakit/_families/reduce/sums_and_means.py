@@ -103,10 +103,12 @@ def _keep_negative_zero(call: Reduction, result: Array, where: Any) -> None:
     array = call.arrays[0]
     allocator.access_on_host(result)
     if (result == 0).any():
-        with extending_last_call():
-            something = any(array, call.axes, where=where)
-            negative = all(signbit(array), call.axes, where=where)
-        something, negative = np.asarray(something), np.asarray(negative)
+        something, negative = extending_last_call(
+            lambda: (
+                np.asarray(any(array, call.axes, where=where)),
+                np.asarray(all(signbit(array), call.axes, where=where)),
+            )
+        )
         allocator.access_on_host(something, negative)
         allocator.access_on_host(result, will_change=True)
         result[negative & ~something] = -0.0

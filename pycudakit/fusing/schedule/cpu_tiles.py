@@ -32,8 +32,9 @@ def run_tiles_by_threads(
     passes = np.zeros(len(prepared), abi.BLOCK_PROGRAM)
     tables = [each.describe(row, scratch_offsets) for each, row in zip(prepared, passes, strict=True)]
     choice = replace(kernels[0].choice, function=", ".join(kernel.choice.function for kernel in kernels))
-    with collect_calls() as calls:
-        run(choice, "pk_run_blocks", passes, len(passes), blocks, scratch, size=blocks)
+    _, calls = collect_calls(
+        lambda: run(choice, "pk_run_blocks", passes, len(passes), blocks, scratch, size=blocks)
+    )
     del tables  # kept alive until here: the kernels have used its addresses
     for each in prepared:
         each.add_met()

@@ -120,10 +120,12 @@ class RowShard:
         self, scope: ResidencyScope, is_cancelled: Callable[[], bool] = lambda: False
     ) -> list[CallRecord]:
         """Run all tiles unless cancelled; return the records of the calls."""
-        with collect_calls() as calls:
+
+        def run_all() -> None:
             for run, tile_ranges in zip(self._runs, self._tile_ranges, strict=True):
                 self._run_tiles(run, tile_ranges, scope, is_cancelled)
-        return calls
+
+        return collect_calls(run_all)[1]
 
     def _run_tiles(
         self,

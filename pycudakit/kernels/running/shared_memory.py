@@ -34,8 +34,10 @@ def copy(target: Array, source: Array) -> None:
         into[:] = data
         return
     # The user did not make this call, so it is not logged.
-    with native_call.collect_calls(), context.override(engine="cpu", progress=None, profiles=()):
-        call(_COPY, (data,), into, numpy_call=lambda values: np.copyto(into, values))
+    with context.override(engine="cpu", progress=None, profiles=()):
+        native_call.collect_calls(
+            lambda: call(_COPY, (data,), into, numpy_call=lambda values: np.copyto(into, values))
+        )
 
 
 def _bytes_of(array: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import pickle
@@ -63,8 +64,8 @@ def _answer(
         try:
             if error is None:
                 _lay_out(shared, request)
-                with native_call.collect_calls() as calls:
-                    outcome = execute.run_request(request, worker_context.choice)
+                run = functools.partial(execute.run_request, request, worker_context.choice)
+                outcome, _ = native_call.collect_calls(run, calls)
         except Exception as caught:  # noqa: BLE001
             error = caught
     return worker_pool.WorkerResult(outcome, error, printed.getvalue(), calls)

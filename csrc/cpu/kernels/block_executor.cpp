@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "worker_pool.h"
 
@@ -148,18 +149,33 @@ int BlockExecutor::take_fiber() {
 void BlockExecutor::make_fibers() {
     const int had = fibers_.count(), most = std::max(had + 1, size_);
     if (had != 0) wait_for_stacks();
+    if (!idle_.empty()) return;  // adopted
     const int count = std::min(most, std::max(1, 4 * had));
     idle_.reserve(size_t(count));  // space for all, so that pushing cannot fail
     fibers_.make(count);
     for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
 }
 
+void BlockExecutor::adopt_stacks(BlockExecutor &other) {
+    const int had = fibers_.count();
+    idle_.reserve(size_t(had + other.fibers_.count()));
+    fibers_.adopt(other.fibers_);
+    for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
+    other.idle_.clear();
+    stacks += std::exchange(other.stacks, 0);
+}
+
 // Called on a fiber: waits while kernels of other threads have too many stacks. If all kernels wait for each
-// other, it times out.
+// other, so that none gives its stacks back, it times out.
 void BlockExecutor::wait_for_stacks() {
     constexpr std::chrono::seconds PATIENCE(10);
-    const Clock::time_point latest = Clock::now() + PATIENCE;
+    Clock::time_point latest = Clock::now() + PATIENCE;
+    int64_t known_returns = stack_returns();
     while (!reserve_stacks(*this, size_)) {
+        if (known_returns != stack_returns()) {
+            known_returns = stack_returns();
+            latest = Clock::now() + PATIENCE;
+        }
         if (Clock::now() > latest)
             fail(PK_OUT_OF_MEMORY, launch_->name + ": no stacks for the " + std::to_string(size_) +
                                        " threads of a block, which wait for each other, beside those of "

@@ -67,6 +67,8 @@ class BlockExecutor {
     void set_preempted(bool preempted) { is_preempted_ = preempted; }
 
     int64_t stacks = 0;  // how many it has reserved, see worker_pool.h
+    // Takes over the stacks of an executor that has nothing left to do, and what that has reserved.
+    void adopt_stacks(BlockExecutor &other);
 
    private:
     enum class State : uint8_t { READY, BARRIER, WARP, ACTIVE, TURN, SPIN, DONE };

@@ -131,6 +131,21 @@ void Fibers::make(int count) {
     stacks_.push_back(std::move(stacks));
 }
 
+void Fibers::adopt(Fibers &others) {
+    const int old = count(), more = others.count();
+    stacks_.reserve(stacks_.size() + others.stacks_.size());
+    contexts_.resize(size_t(old + more));
+    for (int i = 0; i < more; ++i) {
+        FiberContext &place = contexts_[size_t(old + i)];
+        place.bottom = others.contexts_[size_t(i)].bottom;
+        place.bytes = others.contexts_[size_t(i)].bytes;
+        reset(old + i);
+    }
+    for (Mapping &stacks : others.stacks_) stacks_.push_back(std::move(stacks));
+    others.contexts_.clear();
+    others.stacks_.clear();
+}
+
 void Fibers::reset(int fiber) {
     FiberContext &place = contexts_[size_t(fiber)];
     char *const top = static_cast<char *>(const_cast<void *>(place.bottom)) + STACK;

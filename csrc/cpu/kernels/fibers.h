@@ -57,6 +57,8 @@ class Fibers {
 
     // Grows to `count` fibers, or throws std::bad_alloc. Existing fibers are unchanged.
     void make(int count);
+    // Takes over the stacks of others, which have nothing left to do, or throws std::bad_alloc.
+    void adopt(Fibers &others);
     int count() const { return int(contexts_.size()); }
 
     // Makes the fiber begin anew at its next switch.

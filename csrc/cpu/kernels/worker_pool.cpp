@@ -2,6 +2,7 @@
 #include "worker_pool.h"
 
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ struct WorkerPool {
 };
 WorkerPool *pool = nullptr;
 std::mutex mutex;
+std::atomic<int64_t> returns{0};
 
 // The pool. The mutex is held.
 WorkerPool &all() {
@@ -60,6 +62,7 @@ WorkerLease::WorkerLease() {
 
 WorkerLease::~WorkerLease() {
     const std::lock_guard<std::mutex> lock(mutex);
+    if (worker_->stacks != 0) ++returns;
     try {
         WorkerPool &to = all();
         int64_t kept = worker_->stacks;
@@ -79,15 +82,22 @@ bool reserve_stacks(BlockExecutor &worker, int64_t count) {
     if (more <= 0) return true;
     const std::lock_guard<std::mutex> lock(mutex);
     WorkerPool &from = all();
-    while (from.taken + more > Fibers::max_count() && !from.idle.empty()) {
-        end(std::move(from.idle.back()));
+    int64_t lacking = from.taken + more - Fibers::max_count(), spare = 0;
+    for (const auto &idle : from.idle) spare += idle->stacks;
+    if (lacking > spare) return false;
+    while (lacking > 0) {
+        lacking -= from.idle.back()->stacks;
+        worker.adopt_stacks(*from.idle.back());
         from.idle.pop_back();
     }
-    if (from.taken + more > Fibers::max_count()) return false;
-    from.taken += more;
-    worker.stacks = count;
+    if (worker.stacks < count) {
+        from.taken += count - worker.stacks;
+        worker.stacks = count;
+    }
     return true;
 }
+
+int64_t stack_returns() { return returns; }
 
 void release_workers() {
     const std::lock_guard<std::mutex> lock(mutex);

@@ -23,9 +23,13 @@ class WorkerLease {
     std::unique_ptr<BlockExecutor> worker_;
 };
 
-// Raises the executor's quota of fiber stacks to `count`; evicts the stacks of idle executors if the process
-// limit is reached. Returns false if that is not enough.
+// Raises the executor's quota of fiber stacks to `count`. If the process limit is reached, the executor
+// adopts the stacks of idle ones: making stacks takes the system longer than the kernels take that wait for
+// them. Returns false if that is not enough.
 bool reserve_stacks(BlockExecutor &worker, int64_t count);
+
+// How often executors have given stacks back.
+int64_t stack_returns();
 
 void release_workers();
 

@@ -167,6 +167,7 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
     }
     std::vector<plan::HostRange> values = ranges_of_values(request.layout, 1);
     sync_to_host(values, call);
+    call.begin_passes(2);
     uint64_t extent[2];
     extent_on_host(request.layout, host_loops(), call, extent);
     const pk_bins uniform_bins = request.found_bins(extent);

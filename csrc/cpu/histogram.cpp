@@ -20,6 +20,7 @@ void launch_histogram(const HistogramRequest &request, Call &call) {
 }
 
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
+    call.begin_passes(2);
     uint64_t extent[2];
     extent_on_host(request.layout, loops().bins, call, extent);
     const pk_bins bins = request.found_bins(extent);

@@ -114,22 +114,6 @@ inline int64_t chunk_of(int64_t size) {
     return std::clamp(size / (4 * thread_count()) + 1, SHORTEST_CHUNK, LONGEST_CHUNK);
 }
 
-// The progress of a call that passes over an array several times, in elements of the array.
-class PassProgress {
-   public:
-    PassProgress(Call &call, int64_t passes) : call_(call), passes_(passes) {}
-    // For every thread: counts elements of one of the passes.
-    void advance(int64_t elements) {
-        const int64_t before = done_.fetch_add(elements, std::memory_order_relaxed);
-        call_.advance((before + elements) / passes_ - before / passes_);
-    }
-
-   private:
-    Call &call_;
-    const int64_t passes_;
-    std::atomic<int64_t> done_{0};
-};
-
 // Touches the pages of an array in order, checking for cancellation: otherwise the first chunk of a pass,
 // which writes to all bins, would wait for a page fault in each, perhaps of a huge page.
 template <class T>
@@ -142,9 +126,9 @@ void touch(Call &call, T *array, int64_t size) {
     });
 }
 
-// One pass: sorts all elements by one digit, stably. It reads them twice, which `progress` counts.
+// One pass: sorts all elements by one digit, stably. It reads them twice.
 template <class Out, class Read, class Convert>
-void pass(Call &call, PassProgress &progress, int64_t size, int shift, Read read, Convert convert, Out *out) {
+void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *out) {
     const int64_t chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
     std::vector<int64_t> starts(size_t(chunks) * BINS);
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
@@ -158,7 +142,7 @@ void pass(Call &call, PassProgress &progress, int64_t size, int shift, Read read
         for (int bin = 0; bin < BINS; ++bin) {
             for (const auto &way : counts) starts[size_t(index * BINS + bin)] += way[bin];
         }
-        progress.advance(end - begin);
+        call.advance(end - begin);
     });
     int64_t sum = 0;
     for (int bin = 0; bin < BINS; ++bin) {
@@ -169,7 +153,7 @@ void pass(Call &call, PassProgress &progress, int64_t size, int shift, Read read
     }
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         spread(begin, end, shift, read, convert, out, size, &starts[size_t(index * BINS)]);
-        progress.advance(end - begin);
+        call.advance(end - begin);
     });
 }
 
@@ -200,6 +184,7 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
     });
     const std::vector<int> shifts = shifts_of(varying);
     const int passes = int(shifts.size());
+    call.begin_passes(std::max(1, 2 * passes));
     if (passes == 0) {
         parallel_for_pieces(call, size, chunk, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) out[i] = convert(read(i));
@@ -207,21 +192,20 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
         });
         return;
     }
-    PassProgress progress(call, 2 * passes);
     E *from = nullptr;
     for (int i = 0; i < passes; ++i) {
         const FromBuffer<E> again{from};
         if (i == passes - 1) {
             touch(call, out, size);
-            if (i == 0) return pass(call, progress, size, shifts[size_t(i)], read, convert, out);
-            return pass(call, progress, size, shifts[size_t(i)], again, convert, out);
+            if (i == 0) return pass(call, size, shifts[size_t(i)], read, convert, out);
+            return pass(call, size, shifts[size_t(i)], again, convert, out);
         }
         E *const to = buffer(passes - 1 - i);  // the number of passes before the last
         if (i < 2) touch(call, to, size);
         if (i == 0) {
-            pass(call, progress, size, shifts[size_t(i)], read, AsTheyAre(), to);
+            pass(call, size, shifts[size_t(i)], read, AsTheyAre(), to);
         } else {
-            pass(call, progress, size, shifts[size_t(i)], again, AsTheyAre(), to);
+            pass(call, size, shifts[size_t(i)], again, AsTheyAre(), to);
         }
         from = to;
     }

@@ -104,6 +104,11 @@ void Call::begin(int64_t elements) {
     report = pk_report{};
 }
 
+void Call::begin_passes(int64_t passes) {
+    done_before_ += done_.exchange(0, std::memory_order_relaxed) / passes_;
+    passes_ = passes;
+}
+
 void Call::check_interrupt() {
     if (std::this_thread::get_id() == caller_) poll_callback();
     if (stopped_.load(std::memory_order_relaxed)) fail(PK_INTERRUPTED, "the call was asked to stop");
@@ -119,7 +124,7 @@ void Call::poll_callback() {
         return;
     }
     const auto callback = reinterpret_cast<pk_progress_callback>(options_.progress_callback);
-    const pk_progress progress{done_.load(std::memory_order_relaxed), total_};
+    const pk_progress progress{done_before_ + done_.load(std::memory_order_relaxed) / passes_, total_};
     if (call_progress_callback(callback, progress) != 0) stopped_ = true;
     last_poll_ = Clock::now();
 }

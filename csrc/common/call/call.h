@@ -37,6 +37,10 @@ class Call {
     }
     void check_interrupt();
 
+    // From now on, the call passes over elements this many times: an element that advance() counted so often
+    // is done. The thread that made the call calls this, while no other thread takes part.
+    void begin_passes(int64_t passes);
+
     // Calls the progress callback, at most every POLL_INTERVAL. The thread that made the call calls this
     // while it waits.
     void poll_callback();
@@ -74,7 +78,8 @@ class Call {
     Clock::time_point last_poll_ = start_time_;
     pk_options options_{};
     std::vector<pk_range> ranges_;
-    int64_t total_ = 0;
+    int64_t total_ = 0, passes_ = 1;
+    int64_t done_before_ = 0;  // elements, when the passes began
     std::atomic<int64_t> done_{0}, launches_{0};
     std::atomic<int64_t> spans_{0};
     std::atomic<bool> stopped_{false};

@@ -70,6 +70,7 @@ Item *merge(Call &call, std::vector<SortedRun> runs, Item *items, Item *other, i
                 const bool from_b = i == piece.a.count || (j < piece.b.count && less(b[j], a[i]));
                 *to++ = from_b ? b[j++] : a[i++];
             }
+            call.advance(piece.end - piece.begin);
         });
         runs = std::move(merged);
         std::swap(items, other);

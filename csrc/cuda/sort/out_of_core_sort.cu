@@ -84,6 +84,8 @@ class OutOfCoreSort {
    private:
     // Sort elements from `start` on, which are whole rows or part of one. Return the number of results.
     int64_t sort(int64_t start, int64_t count, int64_t columns, Key *out, int64_t *order, int64_t kept) {
+        const auto run_count = size_t((columns + sorter_.resident - 1) / sorter_.resident);
+        call_.begin_passes(2 + merge_rounds(run_count));  // upload, download, and merging
         upload(start, count);
         sorter_.start_run();
         std::vector<Bucket<Key>> buckets;
@@ -105,7 +107,8 @@ class OutOfCoreSort {
             while (buckets.back().results == 0) buckets.pop_back();
         }
         const int64_t results = download(buckets, columns, out, order, kept);
-        call_.advance(count);
+        for (const Bucket<Key> &bucket : buckets) count -= bucket.count;
+        call_.advance(count);  // those that no result depends on
         return results;
     }
 
@@ -130,6 +133,7 @@ class OutOfCoreSort {
                 if (!direct) lane.add(PK_STAGE_STAGE, begin, staged, part, elements);
                 lane.add(PK_STAGE_UPLOAD, staged, call_.seconds(), part, elements, slot.device, slot.number);
                 report(part, 0);
+                call_.advance(elements);
             }
         });
     }
@@ -331,10 +335,14 @@ class OutOfCoreSort {
             if (--drain.left[piece.bucket] == 0) launch_ready(drain);
         }
         drain.changed.notify_all();
-        if (count == 0) return;
-        copy_out(drain, slot.host(), at, count);
-        lane.add(PK_STAGE_UNSTAGE, downloaded, call_.seconds(), bytes, count);
-        report(0, bytes);
+        if (count != 0) {
+            copy_out(drain, slot.host(), at, count);
+            lane.add(PK_STAGE_UNSTAGE, downloaded, call_.seconds(), bytes, count);
+            report(0, bytes);
+        }
+        const Bucket<Key> &bucket = drain.buckets[piece.bucket];
+        const bool is_last = piece.begin + piece.count == bucket.results;
+        call_.advance(is_last ? bucket.count - piece.begin : piece.count);
     }
 
     // Copy results from pinned memory to the output.

@@ -322,21 +322,39 @@ def _by_blas(
     began = time.perf_counter()
     result = target
     if precision == "exact" and x.dtype == FLOAT32:
-        wide = np.matmul(x.astype(FLOAT64), y.astype(FLOAT64))
-        with np.errstate(over="ignore"):
-            result[...] = wide
+        _multiply_parts(choice.function, _multiply_in_float64, _in_rows(x, y.astype(FLOAT64), result))
     else:
         # Both use the same BLAS; their warnings name different functions.
         multiply: Any = np.dot if warns == "dot" and x.ndim == y.ndim == 2 else np.matmul
         with np.errstate() if warns else np.errstate(all="ignore"):
-            for rows in _in_rows(x, y, result):
-                multiply(*rows)
+            _multiply_parts(choice.function, multiply, _in_rows(x, y, result))
     reason = f"{choice.reason}; by NumPy's BLAS"
     native_call.log_call(Call(choice.function, "cpu", reason, time.perf_counter() - began, began=began))
     return result
 
 
-def _in_rows(x: Array, y: Array, target: Array) -> list[tuple[Array, ...]]:
+def _multiply_in_float64(x: Array, y: Array, target: Array) -> None:
+    product = np.matmul(x.astype(FLOAT64), y)
+    with np.errstate(over="ignore"):
+        target[...] = product
+
+
+def _multiply_parts(
+    function: str, multiply: Callable[[Array, Array, Array], object], parts: list[tuple[Array, Array, Array]]
+) -> None:
+    """Compute the parts of a product, and report the progress of several."""
+    if len(parts) == 1:
+        multiply(*parts[0])
+        return
+    done, size = 0, sum(target.size for _, _, target in parts)
+    with native_call.call_progress(function, size) as report:
+        for x, y, target in parts:
+            multiply(x, y, target)
+            done += target.size
+            report(done, size)
+
+
+def _in_rows(x: Array, y: Array, target: Array) -> list[tuple[Array, Array, Array]]:
     """Split a product into parts by rows, so that each takes at most `_PATIENCE` seconds."""
     products = float(target.size) * x.shape[-1]
     parts = products / (_BLAS[x.dtype] * cost_model.threads() * _PATIENCE)

@@ -41,6 +41,8 @@
  *    complete, until pk_plan_set_stream is called: then a call whose arrays are all resident is enqueued in
  *    that stream and returns without waiting for it.
  *
+ * Entries for memory, streams, events and modules that outlive a call have rules of their own (see there).
+ *
  * An asynchronous call (1, 2, 4 with a stream, and the short run of 3):
  *
  * - comes after the work that its stream holds already, and before work that is enqueued there later. The
@@ -73,7 +75,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 14
+#define PK_ABI_VERSION 15
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -1067,6 +1069,155 @@ PK_API int32_t pk_kernel_info(const pk_image *image, const uint8_t *symbol, int6
  * kernels: a pk_image_launcher, which pycudakit_image.h in the Python package declares. The CUDA library
  * returns PK_UNSUPPORTED, since CUDA's runtime launches there. */
 PK_API int32_t pk_kernel_launcher(uint64_t *launcher);
+
+/* ---- Memory, streams, events and modules that outlive a call --------------------------------------- */
+
+/* These entries are for programs that manage a device themselves, as those that were written for PyCUDA. The
+ * library owns the objects. The caller holds their addresses or numbers, and gives each back.
+ *
+ * `device` is the index of a GPU; in the CPU library it is 0, and the device is the CPU itself: its memory is
+ * host memory, the work of a stream is complete when the call that enqueues it returns, and an event is a
+ * time. `stream` is 0 or 1, the legacy default stream of the device, or 2, the per-thread default stream, or
+ * one of pk_stream_create; in the CUDA library it may be any cudaStream_t.
+ *
+ * Entries that do not synchronize report no failure of kernels that run at that time. The next one that
+ * synchronizes does, with the names of the kernels that were launched since the last synchronization. */
+
+/* Flags of pk_device_memory_allocate. */
+enum {
+    PK_MEMORY_ZEROS = 1,  /* it begins as zeros, else its contents are unspecified */
+    PK_MEMORY_MANAGED = 2 /* the host may access it, too */
+};
+
+/* Allocates memory of a device, aligned to 256 bytes; `bytes` is positive. It can be used in every stream at
+ * once. In the CPU library at least 64 KiB behind it belong to no other allocation. */
+PK_API int32_t pk_device_memory_allocate(int64_t device, int64_t bytes, int32_t flags, uint64_t *address);
+
+/* Frees memory of pk_device_memory_allocate, after the work that has been enqueued in the legacy default
+ * stream and in the streams of pk_stream_create. */
+PK_API int32_t pk_device_memory_free(uint64_t address);
+
+/* Gets the allocation that contains an address: its begin, its size and its device. Memory of other libraries
+ * is found by the CUDA driver. */
+PK_API int32_t pk_device_memory_find(uint64_t address, uint64_t *begin, int64_t *bytes, int64_t *device);
+
+/* Gets how many bytes of a device's memory are free, and how many it has. */
+PK_API int32_t pk_device_memory_info(int64_t device, int64_t *free_bytes, int64_t *bytes);
+
+/* Flags of a copy: which of its ends are device memory. The others are host memory. */
+enum { PK_COPY_FROM_DEVICE = 1, PK_COPY_TO_DEVICE = 2 };
+
+/* A copy of `layers` layers of `rows` rows of `width` bytes. */
+typedef struct pk_copy {
+    uint64_t destination;
+    uint64_t source;
+    int64_t destination_pitch; /* the bytes from one row to the next, at least `width` */
+    int64_t source_pitch;
+    int64_t destination_height; /* the rows from one layer to the next, at least `rows` */
+    int64_t source_height;
+    int64_t width;
+    int64_t rows;
+    int64_t layers;
+    int64_t flags;
+} pk_copy;
+
+/* Copies in the order of the table, in a stream. The pitch of a single row and the height of a single layer
+ * are not read. With `synchronous`, it returns when the copies are complete. Otherwise it may return before,
+ * and host memory must stay valid; it should be pinned. Everything is checked before anything is copied. */
+PK_API int32_t pk_device_memory_copy(const pk_copy *copies, int64_t count, int64_t device, uint64_t stream,
+                                     int64_t synchronous);
+
+/* Fills `rows` rows of `width` items, each of `item_bytes` bytes, 1, 2 or 4, with a value, in a stream.
+ * Returns once that is enqueued. */
+PK_API int32_t pk_device_memory_fill(uint64_t address, int64_t pitch, uint32_t value, int64_t item_bytes,
+                                     int64_t width, int64_t rows, int64_t device, uint64_t stream);
+
+/* Makes host memory of the caller accessible for kernels, at its own address, and copies from and to it
+ * asynchronous, until pk_host_memory_unregister. */
+PK_API int32_t pk_host_memory_register(uint64_t address, int64_t bytes);
+PK_API int32_t pk_host_memory_unregister(uint64_t address);
+
+/* Gets an attribute of a GPU, by its number in CUDA's cudaDeviceAttr. */
+PK_API int32_t pk_device_attribute(int64_t device, int32_t attribute, int64_t *value);
+
+/* Waits for all work of a device. */
+PK_API int32_t pk_device_synchronize(int64_t device);
+
+/* The flag of a stream that does not synchronize with the legacy default stream. */
+enum { PK_STREAM_NON_BLOCKING = 1 };
+
+/* Creates a stream; with `priority` less than 0 its kernels come first. */
+PK_API int32_t pk_stream_create(int64_t device, int32_t flags, int64_t priority, uint64_t *stream);
+/* Destroys a stream of pk_stream_create. Its work is completed first, without waiting for that. */
+PK_API int32_t pk_stream_destroy(uint64_t stream);
+PK_API int32_t pk_stream_synchronize(int64_t device, uint64_t stream);
+/* Sets *is_done to 1 if all work of the stream is complete, else to 0. */
+PK_API int32_t pk_stream_query(int64_t device, uint64_t stream, int64_t *is_done);
+/* Makes the work that is enqueued in the stream later wait for an event. */
+PK_API int32_t pk_stream_wait_event(int64_t device, uint64_t stream, uint64_t event);
+
+/* Flags of an event. */
+enum {
+    PK_EVENT_BLOCKING_SYNC = 1, /* the thread that waits for it sleeps */
+    PK_EVENT_DISABLE_TIMING = 2
+};
+
+PK_API int32_t pk_event_create(int64_t device, int32_t flags, uint64_t *event);
+PK_API int32_t pk_event_destroy(uint64_t event);
+/* Records the event in a stream: it happens when the work that the stream holds is complete. */
+PK_API int32_t pk_event_record(uint64_t event, uint64_t stream);
+PK_API int32_t pk_event_synchronize(uint64_t event);
+/* Sets *is_done to 1 if the event has happened, or was not recorded, else to 0. */
+PK_API int32_t pk_event_query(uint64_t event, int64_t *is_done);
+/* Gets the milliseconds between two recorded events, both of which have happened. */
+PK_API int32_t pk_event_elapsed(uint64_t begin, uint64_t end, double *milliseconds);
+
+/* Loads an image for a device, as an instance with variables of its own: a cubin or PTX for the CUDA library,
+ * the path of a shared library for the CPU library. */
+PK_API int32_t pk_module_load(const pk_image *image, int64_t device, uint64_t *module);
+/* Unloads a module after its kernels have ended. Its functions and variables must not be used any more. */
+PK_API int32_t pk_module_unload(uint64_t module);
+
+/* A parameter of a kernel. */
+typedef struct pk_parameter {
+    char label[64];   /* its name for messages */
+    int64_t itemsize; /* bytes of an element that it points to; 0 if it is no pointer */
+} pk_parameter;
+
+/* Gets a kernel of a module, valid as long as the module, and its limits. `parameters` describes its
+ * parameters, as far as they are known: the CPU library refuses to launch it with a pointer that is not to
+ * memory of its device. */
+PK_API int32_t pk_module_function(uint64_t module, const uint8_t *symbol, int64_t symbol_bytes,
+                                  const pk_parameter *parameters, int64_t parameter_count,
+                                  pk_kernel_limits *limits, uint64_t *function);
+
+/* Gets the address and the size of a variable of a module, valid as long as the module. */
+PK_API int32_t pk_module_variable(uint64_t module, const uint8_t *name, int64_t name_bytes, uint64_t *address,
+                                  int64_t *bytes);
+
+/* A launch of a kernel. */
+typedef struct pk_launch {
+    uint64_t function; /* of pk_module_function */
+    uint64_t stream;
+    int64_t grid[3];
+    int64_t block[3];
+    int64_t shared;             /* bytes of dynamic shared memory */
+    int64_t block_limit;        /* as in pk_run */
+    uint64_t progress_callback; /* as in pk_options; the CUDA library does not call it */
+    int64_t reserved;           /* zero */
+} pk_launch;
+
+/* Launches a kernel in a stream. Each of its parameters begins at the next multiple of 16 bytes of
+ * `parameters`, and `bytes` is the size of that table: a multiple of 16. */
+PK_API int32_t pk_module_launch(const pk_launch *launch, const uint8_t *parameters, int64_t bytes);
+
+/* Gets what the kernels of a module have printed since the last call: UTF-8, at most `capacity` bytes, and in
+ * *length its full length. The CUDA library waits for the kernels. */
+PK_API int32_t pk_module_printed(uint64_t module, uint8_t *text, int64_t capacity, int64_t *length);
+
+/* Gets and sets an attribute of a kernel, by its number in CUDA's CUfunction_attribute. */
+PK_API int32_t pk_function_attribute(uint64_t function, int32_t attribute, int64_t *value);
+PK_API int32_t pk_function_set_attribute(uint64_t function, int32_t attribute, int64_t value);
 
 #ifdef __cplusplus
 }

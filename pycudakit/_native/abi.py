@@ -12,8 +12,9 @@ import numpy as np
 from numpy.ctypeslib import ndpointer
 
 from pycudakit import errors
+from pycudakit._native import abi_objects
 
-ABI_VERSION = 14
+ABI_VERSION = 15
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -521,6 +522,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_run_kernels": (_in(RUN), _out(np.uint8), _SIZE, _SIZE_OUT, *_OPTIONS_AND_REPORT),
     "pk_kernel_info": (_in(IMAGE), _in(np.uint8), _SIZE, _SIZE, _out(LIMITS)),
     "pk_kernel_launcher": (_out(np.uint64),),
+    **abi_objects.signatures(_in, _out, IMAGE, LIMITS),
 }
 
 

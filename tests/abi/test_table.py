@@ -15,7 +15,7 @@ import pytest
 
 import pycudakit as pk
 from pycudakit import errors
-from pycudakit._native import abi, loader
+from pycudakit._native import abi, abi_objects, loader
 from pycudakit._runtime import call_log
 
 LIBRARIES = [name for name in ("cpu", "cuda") if loader.find(name)]
@@ -77,6 +77,9 @@ _STRUCTS = {
     "pk_step": abi.STEP,
     "pk_run": abi.RUN,
     "pk_kernel_limits": abi.LIMITS,
+    "pk_copy": abi_objects.COPY,
+    "pk_parameter": abi_objects.PARAMETER,
+    "pk_launch": abi_objects.LAUNCH,
 }
 _NUMBERS = {
     f"{sign}int{bits}_t": np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)
@@ -85,6 +88,7 @@ _NUMBERS |= {"float": np.dtype("float32"), "double": np.dtype("float64")}
 _CTYPES = {
     "int32_t": ctypes.c_int32,
     "int64_t": ctypes.c_int64,
+    "uint32_t": ctypes.c_uint32,
     "uint64_t": ctypes.c_uint64,
     "double": ctypes.c_double,
     "pk_plan_body": abi.PLAN_BODY,
@@ -230,6 +234,12 @@ def test_constants(header):
     ]
     for name in ours:
         assert getattr(abi, name) == constants.pop(f"PK_{name}"), name
+    of_objects = (
+        *("MEMORY_ZEROS", "MEMORY_MANAGED", "COPY_FROM_DEVICE", "COPY_TO_DEVICE"),
+        *("STREAM_NON_BLOCKING", "EVENT_BLOCKING_SYNC", "EVENT_DISABLE_TIMING"),
+    )
+    for name in of_objects:
+        assert getattr(abi_objects, name) == constants.pop(f"PK_{name}"), name
     assert tuple(f"STAGE_{name.upper()}" for name in call_log.STAGES) == (
         *("STAGE_STAGE", "STAGE_UPLOAD", "STAGE_KERNEL", "STAGE_DOWNLOAD", "STAGE_UNSTAGE", "STAGE_COMPUTE"),
     )

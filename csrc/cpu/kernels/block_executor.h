@@ -23,14 +23,21 @@ namespace pk::kernels {
 // The text that the kernels of a call print.
 class PrintBuffer {
    public:
+    PrintBuffer() = default;
     PrintBuffer(uint8_t *text, int64_t capacity) : text_(text), capacity_(capacity) {}
+    void set_memory(uint8_t *text, int64_t capacity) {
+        text_ = text;
+        capacity_ = capacity;
+    }
     void add(const char *text, int64_t bytes);
     int64_t length() const { return length_; }
+    // Copies the text, as much as fits, returns its whole length, and begins with none.
+    int64_t take(uint8_t *text, int64_t capacity);
 
    private:
     std::mutex mutex_;
-    uint8_t *text_;
-    int64_t capacity_, length_ = 0;
+    uint8_t *text_ = nullptr;
+    int64_t capacity_ = 0, length_ = 0;
 };
 
 // A launch, shared by all CPU threads that run its blocks.

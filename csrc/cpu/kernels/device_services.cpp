@@ -19,6 +19,13 @@ void PrintBuffer::add(const char *text, int64_t bytes) {
     length_ += bytes;
 }
 
+int64_t PrintBuffer::take(uint8_t *text, int64_t capacity) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const int64_t copied = std::min(std::min(length_, capacity_), capacity);
+    if (copied > 0) std::memcpy(text, text_, size_t(copied));
+    return std::exchange(length_, 0);
+}
+
 // ---- Waiting ----
 
 int32_t BlockExecutor::barrier(int32_t line, int32_t value) {

@@ -22,10 +22,18 @@ void *GuardedMemory::allocate(int64_t bytes, int64_t item_bytes, const std::stri
         const auto begin = reinterpret_cast<uint64_t>(mapping.memory());
         guarded_buffers_.push_back(
             {begin + red_zone, uint64_t(bytes), item_bytes < 1 ? 1 : item_bytes, label});
-        reservations_.push_back({std::move(mapping), begin, guarded_buffers_.size() - 1});
+        const uint64_t reserved = mapping.bytes();
+        reservations_.push_back({std::move(mapping), begin, reserved, guarded_buffers_.size() - 1});
         return data;
     }
     throw std::bad_alloc();
+}
+
+void GuardedMemory::add(uint64_t begin, int64_t bytes, int64_t item_bytes, const std::string &label,
+                        int64_t red_zone) {
+    guarded_buffers_.push_back({begin, uint64_t(bytes), item_bytes < 1 ? 1 : item_bytes, label});
+    const uint64_t reserved = uint64_t(bytes + red_zone);
+    reservations_.push_back({std::nullopt, begin, reserved, guarded_buffers_.size() - 1});
 }
 
 const GuardedMemory::GuardedBuffer *GuardedMemory::nearest(uint64_t address) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,13 @@ class GuardedMemory {
     // Allocates a zeroed buffer.
     void *allocate(int64_t bytes, int64_t item_bytes, const std::string &label);
 
+    // Adds memory of another owner, with so many bytes behind it that no other memory has.
+    void add(uint64_t begin, int64_t bytes, int64_t item_bytes, const std::string &label, int64_t red_zone);
+
     // The buffer whose reserved range contains the address, or null.
     const GuardedBuffer *find(uint64_t address) const {
         for (const Reservation &reservation : reservations_) {
-            if (address - reservation.begin < reservation.mapping.bytes())
+            if (address - reservation.begin < reservation.bytes)
                 return &guarded_buffers_[reservation.guarded_buffer];
         }
         return nullptr;
@@ -35,8 +39,8 @@ class GuardedMemory {
 
    private:
     struct Reservation {
-        Mapping mapping;
-        uint64_t begin;
+        std::optional<Mapping> mapping;  // nothing for memory of another owner
+        uint64_t begin, bytes;
         size_t guarded_buffer;
     };
     std::vector<Reservation> reservations_;

@@ -66,6 +66,42 @@ int64_t parallel_for_blocks(const Launch &launch, Call &call) {
     return std::max<int64_t>(1, threads);
 }
 
+// The launches that the calling thread has begun: more than one, if a progress callback runs kernels.
+thread_local int launches_of_thread = 0;
+
+// Runs body() on a new thread: a kernel that is suspended on this thread has its state (blockIdx, ...) in
+// thread-local variables.
+template <class Body>
+void run_on_helper_thread(Call &call, Body body) {
+    std::exception_ptr error;
+    std::atomic<bool> ended{false};
+    std::thread thread([&] {
+        try {
+            body();
+        } catch (...) {
+            error = std::current_exception();
+        }
+        ended = true;
+    });
+    while (!ended) {
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        call.poll_callback();
+    }
+    thread.join();
+    if (error) std::rethrow_exception(error);
+}
+
+// Runs body(), which launches kernels, on this thread, or on another if a kernel is suspended on this one.
+template <class Body>
+void run_where_no_kernel_is(Call &call, Body body) {
+    if (launches_of_thread != 0) return run_on_helper_thread(call, body);
+    struct Counted {
+        Counted() { ++launches_of_thread; }
+        ~Counted() { --launches_of_thread; }
+    } const counted;
+    body();
+}
+
 class Runner {
    public:
     Runner(const Run &run, PrintBuffer &print_buffer, Call &call)
@@ -93,11 +129,7 @@ class Runner {
             std::any_of(modules_.begin(), modules_.end(), [](auto &module) { return module->checked(); });
         Memory memory(run_, checked, call_);
         prepare(memory);
-        if (outer_ == nullptr) {
-            run_steps(memory);
-        } else {
-            run_on_helper_thread([&] { run_steps(memory); });
-        }
+        run_where_no_kernel_is(call_, [&] { run_steps(memory); });
         memory.copy_back(call_);
     }
 
@@ -115,28 +147,6 @@ class Runner {
             lane.add(PK_STAGE_COMPUTE, begin, call_.seconds(), 0, call_.report.chunks);
         }
         call_.report.threads = threads;
-    }
-
-    // Runs body() on a new thread: a kernel that is suspended on this thread has its state (blockIdx, ...) in
-    // thread-local variables.
-    template <class Body>
-    void run_on_helper_thread(Body body) {
-        std::exception_ptr error;
-        std::atomic<bool> ended{false};
-        std::thread thread([&] {
-            try {
-                body();
-            } catch (...) {
-                error = std::current_exception();
-            }
-            ended = true;
-        });
-        while (!ended) {
-            std::this_thread::sleep_for(std::chrono::microseconds(200));
-            call_.poll_callback();
-        }
-        thread.join();
-        if (error) std::rethrow_exception(error);
     }
 
     // Locks in the order of addresses, so that two runs never deadlock.
@@ -247,6 +257,12 @@ thread_local const Runner *Runner::innermost = nullptr;
 void run(const Run &run, PrintBuffer &print_buffer, Call &call) {
     Runner runner(run, print_buffer, call);
     runner();
+}
+
+void run_launch(const Launch &launch, Call &call) {
+    if (BlockExecutor::of_this_thread() != nullptr)
+        fail(PK_UNSUPPORTED, launch.name + " is launched by a kernel");
+    run_where_no_kernel_is(call, [&] { parallel_for_blocks(launch, call); });
 }
 
 int32_t launch_from_host(const pk_image_launch *request, const char **message) noexcept {

@@ -16,6 +16,7 @@
 #include <mutex>
 
 #include "common/call/forks.h"
+#include "common/module.h"
 
 namespace pk::kernels {
 
@@ -68,7 +69,7 @@ const pk_image_kernel &Module::kernel(std::string_view symbol) const {
     for (int64_t i = 0; i < table_->kernel_count; ++i) {
         if (symbol == table_->kernels[i].symbol) return table_->kernels[i];
     }
-    fail(PK_INVALID_ARGUMENT, "the image has no kernel '" + std::string(symbol) + "'");
+    fail_no_kernel(std::string(symbol));
 }
 
 // A variable that the module's table does not list is looked up by its symbol, and its size is taken from the
@@ -89,6 +90,12 @@ Module::Variable &Module::variable(const std::string &name) {
     }
 #endif
     fail_no_variable(name);
+}
+
+std::pair<void *, int64_t> Module::variable_memory(const std::string &name) {
+    const std::lock_guard<std::shared_mutex> lock(mutex);
+    const Variable &variable = this->variable(name);
+    return {variable.address, int64_t(variable.loaded.size())};
 }
 
 void Module::set(const pk_symbol &symbol) {

@@ -6,6 +6,7 @@
 #include <shared_mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/kernels.h"
@@ -22,6 +23,8 @@ class Module {
     Module &operator=(const Module &) = delete;
 
     const pk_image_kernel &kernel(std::string_view symbol) const;
+    // The address and the size of a variable.
+    std::pair<void *, int64_t> variable_memory(const std::string &name);
     bool checked() const { return table_->checked != 0; }
     const Code &code() const { return code_; }
 

@@ -141,6 +141,17 @@ const LoadedKernel &Module::kernel(std::string_view symbol, const std::string &l
     }
 }
 
+bool Module::has_kernel(const std::string &symbol) const {
+    cudaKernel_t kernel = nullptr;
+    const cudaError_t error = cudaLibraryGetKernel(&kernel, library_.get(), symbol.c_str());
+    if (error == cudaErrorSymbolNotFound) {
+        (void)cudaGetLastError();
+        return false;
+    }
+    check_cuda(error, "cudaLibraryGetKernel", __FILE__, __LINE__);
+    return true;
+}
+
 std::optional<Variable> Module::variable(std::string_view name) const {
     return variable_of(library_.get(), name);
 }

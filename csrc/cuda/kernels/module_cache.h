@@ -41,6 +41,7 @@ class Module {
     Module &operator=(const Module &) = delete;
 
     const LoadedKernel &kernel(std::string_view symbol, const std::string &label);
+    bool has_kernel(const std::string &symbol) const;
     // Return nothing if the module has no variable of that name.
     std::optional<Variable> variable(std::string_view name) const;
     // Return the value that a variable had when the module was loaded.

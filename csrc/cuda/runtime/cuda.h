@@ -41,8 +41,8 @@ class CurrentDevice {
 // Wait for all work of a device. For destructors: errors are ignored, since they follow reported ones.
 void synchronize_device(int device) noexcept;
 
-// A unique owner of a handle, which `release` frees.
-template <class Handle, cudaError_t (*release)(Handle)>
+// A unique owner of a handle, which `destroy` frees.
+template <class Handle, cudaError_t (*destroy)(Handle)>
 class Owned {
    public:
     Owned() = default;
@@ -54,9 +54,11 @@ class Owned {
     }
     ~Owned() {
         // A destructor cannot report an error; such an error follows one that was already reported.
-        if (handle_ != nullptr) (void)release(handle_);
+        if (handle_ != nullptr) (void)destroy(handle_);
     }
     Handle get() const { return handle_; }
+    // Return the handle, which is the caller's from here on.
+    Handle release() { return std::exchange(handle_, nullptr); }
 
    private:
     Handle handle_ = nullptr;

@@ -1,0 +1,166 @@
+"""The engine of the process's device, which is chosen at first use, and the entries of its library."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native import abi, abi_objects, loader
+from pycudakit._runtime import context
+from pycudakit.kernels.compiling import cache
+from pycudakit.kernels.running import execute
+from pycudakit.pycuda._errors import LogicError, raise_error, translated
+
+_MAX_TEXT_BYTES = 1 << 20
+
+
+class Engine:
+    """The library of an engine: each of its entries for memory, streams, events and modules is a method.
+
+    A method returns nothing, and raises PyCUDA's exception if the entry fails.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_cpu = name == "cpu"
+        self.library = loader.library(name)
+        self._written = weakref.WeakSet[Any]()  # the modules whose kernels may have printed
+
+    def entry(self, name: str) -> Any:
+        """Return an entry whose status the caller must check; tables may be addresses or bytes."""
+        function = self.library[name]  # not the attribute, which others use
+        kinds = abi.SIGNATURES[name]
+        function.argtypes = [ctypes.c_void_p if hasattr(kind, "_dtype_") else kind for kind in kinds]
+        function.restype = ctypes.c_int32
+        return function
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        """Return the method of an entry: `device_memory_free` for `pk_device_memory_free`."""
+        if f"pk_{name}" not in abi.SIGNATURES:
+            raise AttributeError(name)
+        function, library = self.entry(f"pk_{name}"), self.library
+
+        def method(*arguments: Any) -> None:
+            status = function(*arguments)
+            if status:
+                raise_error(library, status)
+
+        setattr(self, name, method)
+        return method
+
+    def allocate(self, device: int, size: int, flags: int = abi_objects.MEMORY_ZEROS) -> int:
+        """Allocate memory of a device; return its address."""
+        address = ctypes.c_uint64()
+        self.device_memory_allocate(device, size, flags, ctypes.byref(address))
+        return address.value
+
+    def synchronize(self, device: int) -> None:
+        """Wait for all work of a device, and print what kernels have printed."""
+        self.device_synchronize(device)
+        if self._written:
+            self.print_texts()
+
+    # ---- printf ------------------------------------------------------------------------------------
+
+    def note_print(self, module: Any) -> None:
+        """Note that kernels of a module may have printed."""
+        self._written.add(module)
+
+    def print_texts(self) -> None:
+        """Write what kernels have printed to Python's stdout."""
+        while self._written:
+            try:
+                module = self._written.pop()
+            except KeyError:
+                return
+            text = np.empty(_MAX_TEXT_BYTES, np.uint8)
+            length = ctypes.c_int64()
+            self.module_printed(module.handle, text.ctypes.data, len(text), ctypes.byref(length))
+            if length.value and sys.stdout is not None:
+                sys.stdout.write(_text(text, length.value))
+
+
+def _text(written: Any, length: int) -> str:
+    text: str = written[: min(length, _MAX_TEXT_BYTES)].tobytes().decode("utf-8", "replace")
+    if length > _MAX_TEXT_BYTES:
+        text += f"\n[{length - _MAX_TEXT_BYTES:,} more bytes were printed]\n"
+    return text
+
+
+_engine: Engine | None = None
+_lock = threading.Lock()
+_is_child = False  # of a process that had an engine
+_on_fork: weakref.WeakSet[Any] = weakref.WeakSet()  # objects whose `forget` is called in a forked child
+
+
+def current() -> Engine:
+    """Return the engine of the process; the first call chooses it.
+
+    Raises
+    ------
+    LogicError
+        Another engine was chosen since then, or this process was forked from one that used the device.
+    """
+    engine = _engine
+    if engine is None:
+        return _choose()
+    if _is_child:
+        raise LogicError(
+            "this process was forked from one that used the device: start processes with the 'spawn' "
+            "method, or use the device in the child alone"
+        )
+    wanted = context.current_engine()
+    if wanted not in ("auto", engine.name):
+        raise LogicError(
+            f"the engine is {wanted!r} now, and the device has been used on {engine.name!r}: a process "
+            "uses one engine by PyCUDA's names"
+        )
+    return engine
+
+
+def _choose() -> Engine:
+    global _engine  # noqa: PLW0603
+    if os.environ.get("PYCUDAKIT_ISOLATE", "0") not in ("", "0"):
+        raise LogicError(
+            "PYCUDAKIT_ISOLATE is set, and memory that outlives a call is in this process: unset it"
+        )
+    with _lock:
+        if _engine is None:
+            try:
+                choice = execute.choose("pycuda", cache.why_not_cuda)
+                _engine = Engine(choice.engine)
+            except errors.Error as error:
+                raise translated(error) from None
+    return current()
+
+
+def chosen() -> Engine | None:
+    """Return the engine if it has been chosen, and can be used in this process."""
+    return None if _is_child else _engine
+
+
+def forget_on_fork(owner: Any) -> None:
+    """Have `owner.forget()` called in a forked child, where what it caches must not be used."""
+    _on_fork.add(owner)
+
+
+def _after_fork() -> None:
+    global _is_child, _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    if _engine is None:
+        return
+    _is_child = True
+    for owner in list(_on_fork):
+        owner.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,260 @@
+"""Host memory: the bytes of arrays and buffers, and page-locked, aligned, managed and registered arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import operator
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit._native import abi
+from pycudakit.pycuda import _engine
+from pycudakit.pycuda._device import current_device
+from pycudakit.pycuda._errors import LogicError
+from pycudakit.pycuda._memory import managed_memory
+
+Array = np.ndarray[Any, Any]
+
+
+def host_span(name: str, memory: Any, *, writes: bool = False) -> tuple[int, int, Any]:
+    """Return the address and the bytes of contiguous host memory, and the object that keeps it alive."""
+    if type(memory) is np.ndarray or isinstance(memory, (np.ndarray, np.generic)):
+        array = memory if isinstance(memory, np.ndarray) else np.asarray(memory)
+        flags = array.flags
+        if not (flags.c_contiguous or flags.f_contiguous):
+            raise ValueError(f"{name}: the array is not contiguous: copy it, as with .copy()")
+        if writes and not flags.writeable:
+            raise ValueError(f"{name}: the array is read-only")
+        if array.dtype.hasobject:
+            raise TypeError(f"{name}: an array of {array.dtype} holds Python objects")
+        return abi.address_of(array), array.nbytes, array
+    try:
+        view = memoryview(memory)
+    except TypeError:
+        raise TypeError(f"{name} takes an array or a buffer of the host, not a {_type(memory)}") from None
+    if writes and view.readonly:
+        raise ValueError(f"{name}: the buffer is read-only")
+    if not view.contiguous:
+        raise ValueError(f"{name}: the buffer is not contiguous")
+    array = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
+    return array.ctypes.data, array.nbytes, array
+
+
+def _type(memory: Any) -> str:
+    return type(memory).__name__
+
+
+# ---- Arrays ----------------------------------------------------------------------------------------
+
+
+def _lengths(shape: Any) -> tuple[int, ...]:
+    try:
+        return (operator.index(shape),)
+    except TypeError:
+        return tuple(operator.index(length) for length in shape)
+
+
+def _array(shape: Any, dtype: Any, order: str, memory_of: Callable[[int], Any]) -> Array:
+    """Return an array in memory of which `memory_of(bytes)` returns an array of bytes."""
+    lengths, kind = _lengths(shape), np.dtype(dtype)
+    if kind.hasobject:
+        raise TypeError(f"an array of {kind} holds Python objects, which a device cannot access")
+    if min(lengths, default=0) < 0:
+        raise ValueError(f"shape is {shape!r}; sizes are not negative")
+    size = math.prod(lengths) * kind.itemsize
+    array: Array = np.ndarray(lengths, kind, memory_of(max(size, 1)), order=_order(order))
+    return array
+
+
+def _order(order: str) -> Any:
+    if order not in ("C", "F"):
+        raise ValueError(f"order is {order!r}; it is 'C' or 'F'")
+    return order
+
+
+def _order_of(array: Array) -> str:
+    if array.flags.c_contiguous:
+        return "C"
+    if array.flags.f_contiguous:
+        return "F"
+    raise ValueError("the array is not contiguous, so that it has no order")
+
+
+class HostPointer:
+    """Host memory that a device accesses: the base of an array, which owns it."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self._address, self._nbytes = address, nbytes
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+        }
+
+    def get_device_pointer(self) -> int:
+        """Return the address at which kernels access the memory."""
+        return self._address
+
+
+class PagelockedHostAllocation(HostPointer):
+    """Page-locked memory."""
+
+    _release: Any = None
+    _flags = 0
+
+    def free(self) -> None:
+        """Free the memory; arrays in it must not be used any more."""
+        if self._release is None or not self._release.alive:
+            raise LogicError("the memory was freed already")
+        self._release()
+
+    def get_flags(self) -> int:
+        """Return the flags that it was made with."""
+        return self._flags
+
+
+class AlignedHostAllocation(HostPointer):
+    """Ordinary memory at an aligned address."""
+
+    def free(self) -> None:
+        """Do nothing: the memory is freed with the last array in it."""
+
+
+class RegisteredHostMemory(HostPointer):
+    """Page-locked memory of an ordinary array, until `unregister`."""
+
+    _release: Any = None
+    base: Any = None
+
+    def unregister(self) -> None:
+        """Make it ordinary memory again."""
+        if self._release is None or not self._release.alive:
+            raise LogicError("the memory was unregistered already")
+        self._release()
+
+
+def _return_pinned(address: int, device: int) -> None:
+    engine = _engine.chosen()
+    if engine is None:
+        return
+    try:
+        engine.synchronize(device)  # copies from and to the memory may be pending
+    finally:
+        engine.pinned_return(address)
+
+
+def _unregister(address: int) -> None:
+    engine = _engine.chosen()
+    if engine is not None:
+        engine.host_memory_unregister(address)
+
+
+def _finalizer(owner: HostPointer, function: Callable[..., None], *arguments: Any) -> Any:
+    finalizer = weakref.finalize(owner, function, *arguments)
+    finalizer.atexit = False
+    return finalizer
+
+
+def _pagelocked(size: int, flags: int) -> Any:
+    engine = _engine.current()
+    if engine.is_cpu:  # all memory of the device is host memory
+        return managed_memory(size)[0]
+    address = ctypes.c_uint64()
+    engine.pinned_take(size, ctypes.byref(address))
+    owner = PagelockedHostAllocation(address.value, size)
+    owner._flags = flags  # noqa: SLF001
+    owner._release = _finalizer(owner, _return_pinned, address.value, current_device())  # noqa: SLF001
+    return np.asarray(owner)
+
+
+def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
+    """Return an array in page-locked memory, which asynchronous copies take."""
+    return _array(shape, dtype, order, lambda size: _pagelocked(size, mem_flags))
+
+
+def pagelocked_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
+    """Return an array of zeros in page-locked memory."""
+    result = pagelocked_empty(shape, dtype, order, mem_flags)
+    result.fill(0)
+    return result
+
+
+def pagelocked_empty_like(array: Array, mem_flags: int = 0) -> Array:
+    """Return an array in page-locked memory, of the shape, dtype and order of another."""
+    return pagelocked_empty(array.shape, array.dtype, _order_of(array), mem_flags)
+
+
+def pagelocked_zeros_like(array: Array, mem_flags: int = 0) -> Array:
+    """Return an array of zeros in page-locked memory, of the shape, dtype and order of another."""
+    return pagelocked_zeros(array.shape, array.dtype, _order_of(array), mem_flags)
+
+
+def aligned_empty(shape: Any, dtype: Any, order: str = "C", alignment: int = 4096) -> Array:
+    """Return an array at an address that is a multiple of `alignment`, a power of two."""
+    step = operator.index(alignment)
+    if step < 1 or step & (step - 1):
+        raise ValueError(f"alignment is {alignment}; it is a power of two")
+
+    def memory(size: int) -> Any:
+        whole = np.empty(size + step, np.uint8)
+        begin = -whole.ctypes.data % step
+        owner = AlignedHostAllocation(whole.ctypes.data + begin, size)
+        owner.whole = whole  # type: ignore[attr-defined]
+        return np.asarray(owner)
+
+    return _array(shape, dtype, order, memory)
+
+
+def aligned_zeros(shape: Any, dtype: Any, order: str = "C", alignment: int = 4096) -> Array:
+    """Return an array of zeros at an aligned address."""
+    result = aligned_empty(shape, dtype, order, alignment)
+    result.fill(0)
+    return result
+
+
+def aligned_empty_like(array: Array, alignment: int = 4096) -> Array:
+    """Return an array at an aligned address, of the shape, dtype and order of another."""
+    return aligned_empty(array.shape, array.dtype, _order_of(array), alignment)
+
+
+def aligned_zeros_like(array: Array, alignment: int = 4096) -> Array:
+    """Return an array of zeros at an aligned address, of the shape, dtype and order of another."""
+    return aligned_zeros(array.shape, array.dtype, _order_of(array), alignment)
+
+
+def managed_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:  # noqa: ARG001
+    """Return an array in managed memory, which kernels take as an argument."""
+    return _array(shape, dtype, order, lambda size: managed_memory(size)[0])
+
+
+def managed_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
+    """Return an array of zeros in managed memory."""
+    return managed_empty(shape, dtype, order, mem_flags)  # which begins as zeros
+
+
+def managed_empty_like(array: Array, mem_flags: int = 0) -> Array:
+    """Return an array in managed memory, of the shape, dtype and order of another."""
+    return managed_empty(array.shape, array.dtype, _order_of(array), mem_flags)
+
+
+def managed_zeros_like(array: Array, mem_flags: int = 0) -> Array:
+    """Return an array of zeros in managed memory, of the shape, dtype and order of another."""
+    return managed_zeros(array.shape, array.dtype, _order_of(array), mem_flags)
+
+
+def register_host_memory(ary: Array, flags: int = 0) -> Array:  # noqa: ARG001
+    """Page-lock the memory of an array; return an array whose base has `unregister`."""
+    address, size, kept = host_span("register_host_memory", ary)
+    if not size:
+        raise LogicError("register_host_memory: the array is empty")
+    _engine.current().host_memory_register(address, size)
+    owner = RegisteredHostMemory(address, size)
+    owner.base = kept
+    owner._release = _finalizer(owner, _unregister, address)  # noqa: SLF001
+    array: Array = np.ndarray(ary.shape, ary.dtype, np.asarray(owner), order=_order(_order_of(ary)))
+    return array

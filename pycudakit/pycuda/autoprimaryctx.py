@@ -1,0 +1,12 @@
+"""`import pycuda.autoprimaryctx`: the primary context of the default device becomes current."""
+
+from __future__ import annotations
+
+import os
+
+from pycudakit.pycuda import driver
+
+driver.init()
+device = driver.Device(int(os.environ.get("CUDA_DEVICE", "0")))
+context = device.retain_primary_context()
+context.push()

@@ -35,6 +35,7 @@ from pycudakit._runtime.fp_errors import caller_stacklevel
 from pycudakit._runtime.interrupts import Watcher
 from pycudakit._runtime.progress import CallProgress, ProgressCallback
 
+NOTHING_TO_COMPUTE = "nothing to compute"
 _MAX_SPANS = 1 << 16  # spans of one call that a profile records
 # Errors of the CUDA engine after which the CPU engine may compute the rest, under `auto`.
 FALLBACK_ERRORS = (errors.NoDevice, errors.OutOfMemory, errors.DeviceError)
@@ -185,9 +186,9 @@ def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
     return result
 
 
-def log_empty_call(function: str) -> int:
+def log_empty_call(function: str, reason: str = NOTHING_TO_COMPUTE) -> int:
     """Record a call that has nothing to compute; return its floating-point flags, which are 0."""
-    log_call(Call(function, "numpy", "nothing to compute"))
+    log_call(Call(function, "numpy", reason))
     return 0
 
 

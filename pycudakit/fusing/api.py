@@ -29,6 +29,7 @@ from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
+    NOTHING_TO_COMPUTE,
     collect_calls,
     last_call,
     log_empty_call,
@@ -60,6 +61,10 @@ from pycudakit.fusing.trace.current_trace import current_trace, run_with_trace
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_body import TracedBody
 
+_NO_ARRAY = (
+    "no NumPy array among the arguments, so that nothing is fused; of pandas and xarray objects, "
+    "pass the values: .to_numpy()"
+)
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 
 P = ParamSpec("P")
@@ -256,7 +261,7 @@ class Fused(Generic[P, R]):
             seconds = time.perf_counter() - began
             log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks)
         else:
-            log_empty_call(self._name)
+            log_empty_call(self._name, NOTHING_TO_COMPUTE if arrays else _NO_ARRAY)
         return result
 
     def _run_in_scope(

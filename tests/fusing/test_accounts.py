@@ -128,6 +128,14 @@ def test_a_function_without_a_pass(engine):
     assert pk.last_call().reason == "nothing to compute"
 
 
+def test_a_function_of_other_objects(engine):
+    pd = pytest.importorskip("pandas")
+    column = pd.Series(X[:, 0])
+    got = pk.fuse(lambda x: np.sqrt(x) + 1)(column)
+    np.testing.assert_array_equal(got.to_numpy(), np.sqrt(X[:, 0]) + 1)
+    assert pk.last_call().reason.endswith("pass the values: .to_numpy()")
+
+
 def test_the_rows_of_a_table(engine):
     if engine == "auto":
         pytest.skip("auto may run all of it in NumPy")

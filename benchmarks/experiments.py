@@ -22,7 +22,8 @@ import transfers
 
 import pycudakit as pk
 from pycudakit._cli import bench
-from pycudakit._cli.report import described, html_table, markdown_table, opening
+from pycudakit._cli.report import described, markdown_table, opening
+from pycudakit._native.formatting import html_table
 
 SCRIPTS = {script.__name__: script for script in (block_size, transfers, access, stages, overlap)}
 TITLE = "pycudakit: the experiments"

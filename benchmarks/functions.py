@@ -25,7 +25,7 @@ from harness import link_seconds, machine
 
 import pycudakit as pk
 from pycudakit._cli.progress import Progress
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds
 
 M = 1_000_000
 CLOSE = {np.dtype(np.float32): 1e-4, np.dtype(np.float64): 1e-8, np.dtype(np.complex128): 1e-8}

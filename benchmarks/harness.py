@@ -21,7 +21,7 @@ import pycudakit as pk
 from pycudakit._cli.progress import Progress
 from pycudakit._cli.timing import Times, interleave
 from pycudakit._cli.ulp_compare import verdict
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds
 
 ULPS = 8  # at most 4 of pycudakit's and 4 of NumPy's
 _LINE = "{:<24} {:>11}  {:<6} {:>9}  {:<17} {:>9}  {:>7} {:>5}  {:>8}  {}"

@@ -19,7 +19,7 @@ from harness import link_seconds, machine
 import pycudakit as pk
 from pycudakit._cli import bench, common
 from pycudakit._cli.progress import Progress
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds
 
 FAMILIES = {name: family for name, family in bench.FAMILIES.items() if name != "multiply"}  # similar to add
 LARGE, QUICK_LARGE = 64_000_000, 4_000_000  # the one size of peer_families.py

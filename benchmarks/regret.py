@@ -21,7 +21,7 @@ from harness import machine
 import pycudakit as pk
 from pycudakit._cli.progress import Progress
 from pycudakit._cli.timing import interleave
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds
 
 MEAN, MOST = 1.02, 1.25
 SIZES = tuple(10**e for e in range(3, 8))

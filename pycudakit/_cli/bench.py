@@ -21,7 +21,7 @@ from pycudakit._cli.progress import Progress, Say
 from pycudakit._cli.timing import Times, interleave
 from pycudakit._cli.ulp_compare import verdict
 from pycudakit._native import calibration_file
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds
 from pycudakit._runtime import context
 from pycudakit._runtime.context import EngineName
 

@@ -15,7 +15,7 @@ from pycudakit._cli import common
 from pycudakit._cli.idle_processors import are_processors_idle, processor_count
 from pycudakit._cli.progress import Say
 from pycudakit._cli.timing import interleave
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds
 from pycudakit._runtime.context import EngineName
 
 COUNT, STARTS = 4_000_000, 50_000

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pycudakit._native.html_table import format_seconds
+from pycudakit._native.formatting import format_seconds, html_table
 
 Run = Mapping[str, Any]  # the contents of a file of `pycudakit bench --json`
 Lines = dict[str, dict[int, float]]  # of a family: the median seconds, by contender and size
@@ -179,15 +179,6 @@ def opening(title: str, note: str, run: Run) -> Iterator[str]:
     yield f"<meta name='viewport' content='width=device-width'><style>{_STYLE}</style>"
     yield f"<h1>{title}</h1><p>{note}</p>"
     yield html_table(("machine", ""), described(run))
-
-
-def html_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return an HTML table of text."""
-
-    def line(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-    return f"<table>{line(titles, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
 
 
 def plot(title: str, lines: Lines, floors: Mapping[int, float | None]) -> str:

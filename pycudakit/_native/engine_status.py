@@ -13,7 +13,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._native import loader
-from pycudakit._native.html_table import html_table
+from pycudakit._native.formatting import html_table
 
 
 class EngineStatus(NamedTuple):

@@ -10,8 +10,8 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._native import abi
+from pycudakit._native.formatting import format_seconds, html_table
 from pycudakit._native.hardware import link_speed
-from pycudakit._native.html_table import format_seconds, html_table
 
 # The names of the stages of the pipeline, in their order in the ABI.
 STAGES = ("stage", "upload", "kernel", "download", "unstage", "compute")

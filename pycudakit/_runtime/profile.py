@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from pycudakit._native.html_table import format_seconds, html_table
+from pycudakit._native.formatting import format_seconds, html_table
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import STAGES, Call, combine_calls
 from pycudakit._runtime.progress import checked_progress

@@ -367,7 +367,7 @@ def test_where_curves_cross(families):
         100
     )
     assert pictures.left_for_good({"NumPy": numpy, "cpu": {10: 0.5, 1000: 10.0}}, "NumPy") == 10
-    words = [pictures.format_seconds(size, 10) for size in (None, 10, 123_456.7)]
+    words = [pictures.format_size(size, 10) for size in (None, 10, 123_456.7)]
     assert words == ["never", "always", "100,000"]
 
 

@@ -10,7 +10,7 @@ def format_seconds(seconds: float) -> str:
 
     Examples
     --------
-    >>> from pycudakit._native.html_table import format_seconds
+    >>> from pycudakit._native.formatting import format_seconds
     >>> format_seconds(0.00123), format_seconds(4.5e-7)
     ('1.23 ms', '450 ns')
     """
@@ -26,7 +26,7 @@ def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], foot: str = "
 
     Examples
     --------
-    >>> from pycudakit._native.html_table import html_table
+    >>> from pycudakit._native.formatting import html_table
     >>> html_table(["engine"], [["<cpu>"]])
     '<table><thead><tr><th>engine</th></tr></thead><tbody><tr><td>&lt;cpu&gt;</td></tr></tbody></table>'
     """

@@ -9,17 +9,17 @@ also reaches by another path, as by a global variable or an attribute.
 
 from __future__ import annotations
 
-import dis
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MappingView
-from functools import lru_cache, partial
-from types import CellType, CodeType, FunctionType, MethodType, ModuleType
+from functools import partial
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from pycudakit._native.dtypes import Array
+from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.memory.pytree import MAX_ITEMS, map_tuples
 from pycudakit.fusing.memory.tracer import Tracer
 
@@ -202,18 +202,6 @@ def _outer_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[
     for cell in function.__closure__ or ():
         yield from _parts(cell)
     global_values = function.__globals__
-    for name in _globals_in(function.__code__):
+    for name in code_uses(function.__code__).global_names:
         if name in global_values:
             yield global_values[name], partial(dict.__setitem__, global_values, name)
-
-
-@lru_cache(1024)
-def _globals_in(code: CodeType) -> tuple[str, ...]:
-    """Return the names of the globals in a function's code."""
-    names = [
-        instruction.argval
-        for instruction in dis.get_instructions(code)
-        if instruction.opname.endswith("_GLOBAL")
-    ]
-    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _globals_in(part)]
-    return tuple(dict.fromkeys([*names, *inner]))

@@ -11,21 +11,17 @@ An analysis holds for the kinds of arguments, globals and attributes that it has
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
-from pycudakit.fusing.bytecode.effects import Effects, Facts
+from pycudakit.fusing.bytecode.effects import Effects
+from pycudakit.fusing.bytecode.facts import Facts
+from pycudakit.fusing.bytecode.interpreter import Interpreter
 from pycudakit.fusing.bytecode.known_calls import Effect, module_of
-from pycudakit.fusing.bytecode.opcodes import (
-    IS_BLOCK_STACK,
-    Handler,
-    Instruction,
-    UnanalysedError,
-    read_code,
-)
-from pycudakit.fusing.bytecode.stack_rules import State
+from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, code_size
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
@@ -34,7 +30,9 @@ from pycudakit.fusing.bytecode.value_kinds import (
     UNKNOWN,
     ArgumentSource,
     Container,
+    Each,
     FunctionSource,
+    Generated,
     Items,
     Known,
     Listed,
@@ -52,7 +50,7 @@ _MAX_DEPTH = 24  # of calls
 _MAX_INSTRUCTIONS = 20_000  # interpreted in one round
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
-_GENERATOR_FLAGS = 0x20 | 0x80 | 0x200
+_GENERATOR_FLAG, _COROUTINE_FLAGS = 0x20, 0x80 | 0x200
 
 # Bits of an instruction: what some path from it may reach before an operation that the trace surely records.
 RISK_AHEAD = 1  # a risky instruction
@@ -184,6 +182,7 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
 class _Summary(NamedTuple):
     kind: Any
     risk_at_entry: str
+    risk: str  # anywhere
     may_pass: bool  # may return without an operation that is surely recorded
 
 
@@ -200,20 +199,29 @@ class _Round:
 
     def run(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Analyse the body of a fused function."""
-        bound: list[Any] = []  # the object of a method
+        bound: list[Any] = []  # the object of a method, and the arguments of a `functools.partial`
+        bound_names: dict[str, Any] = {}
+        while type(function) is functools.partial:
+            kind = self._owner(function)
+            bound, bound_names = [*kind.arguments, *bound], {**dict(kind.keywords), **bound_names}
+            function = function.func
         if type(function) is MethodType and type(function.__func__) is FunctionType:
-            bound, function = [function.__self__], function.__func__
+            bound, function = [self._owner(function.__self__), *bound], function.__func__
         elif type(type_attribute(type(function), "__call__")) is FunctionType:
-            bound, function = [function], type_attribute(type(function), "__call__")
+            bound, function = [self._owner(function), *bound], type_attribute(type(function), "__call__")
         if type(function) is not FunctionType:
             raise UnanalysedError(f"it is no Python function, but of type {type(function).__name__}")
+        if function.__code__.co_flags & _GENERATOR_FLAG:
+            raise UnanalysedError("it is a generator")
         self._package = module_of(function).partition(".")[0]
         kinds = [self._argument(ArgumentSource(index)) for index in range(len(arguments))]
         named = {name: self._argument(ArgumentSource(name)) for name in keywords}
-        owners = [self._facts.kind_at(ObjectSource(each)) for each in bound]
-        effect = self._call(Known(function), [*owners, *kinds], named)
+        effect = self._call(Known(function), [*bound, *kinds], {**bound_names, **named})
         if effect is None:
             raise UnanalysedError("its arguments do not fit its parameters")
+
+    def _owner(self, value: Any) -> Any:
+        return self._facts.kind_at(ObjectSource(value))
 
     def _argument(self, source: ArgumentSource) -> Any:
         kind = self._facts.kind_at(source)
@@ -252,7 +260,7 @@ class _Round:
             if not is_fused and self._depth:  # it gets arrays in place of tracers
                 return None
         names = bind(code, arguments, keywords, defaults, named_defaults)
-        if names is None or code.co_flags & _GENERATOR_FLAGS:
+        if names is None or code.co_flags & _COROUTINE_FLAGS:
             return None
         key = code, tuple(names.items()), cells, owner
         if key not in self._summaries:
@@ -262,6 +270,9 @@ class _Round:
         summary = self._summaries[key]
         if summary is None:  # a recursive call
             return None
+        if code.co_flags & _GENERATOR_FLAG:  # which runs where it is iterated over
+            kind, risk = summary.kind, summary.risk
+            return Effect(Generated(kind, risk) if risk else Each(kind))
         return Effect(summary.kind, summary.risk_at_entry, not summary.may_pass)
 
     def _is_own(self, function: FunctionType) -> bool:
@@ -288,7 +299,7 @@ class _Round:
         analysis = self._analysis
         stored = analysis.bits.get(id(code))
         if stored is None:
-            stored = analysis.bits[id(code)] = bytearray(len(code.co_code) + 2)
+            stored = analysis.bits[id(code)] = bytearray(code_size(code) + 2)
             analysis.codes.append(code)
         for instruction, each, reason in zip(instructions, bits, risks, strict=True):
             for offset in range(instruction.begin, instruction.end):
@@ -330,94 +341,36 @@ def bind(
     return bound if all(name in bound for name in names) else None
 
 
-class _Frame:
+class _Frame(Interpreter):
     """The interpretation of one code object with parameters of given kinds."""
 
     def __init__(self, owner: _Round, code: CodeType, effects: Effects, names: dict[str, Any]) -> None:
+        super().__init__(code, Step(effects), names)
         self._owner = owner
-        self._code = code
-        self._instructions, self._handlers = read_code(code)
-        self._effects = effects
         for name in code.co_cellvars:
             if name in names:
                 effects.store_cell_value(name, names[name])
-        self._states: list[State | None] = [None] * len(self._instructions)
-        self._states[0] = State((), names, (), ())
-        self._pending = [0]
         count = len(self._instructions)
         self._risks = [""] * count
         self._is_recorded = [True] * count
-        self._successors: list[set[int]] = [set() for _ in range(count)]
-        self._raises_to: list[set[int]] = [set() for _ in range(count)]
         self._is_return = [False] * count
         self._result: Any = None
 
     def run(self) -> _Summary:
-        """Interpret the code until its states are stable, and return the summary of a call."""
-        step = Step(self._effects)
-        while self._pending:
-            index = self._pending.pop()
-            self._owner.count(1)
-            state = self._states[index]
-            assert state is not None  # noqa: S101
-            instruction = self._instructions[index]
-            step.run(instruction, state)
-            self._risks[index] = step.risk
-            self._is_recorded[index] = step.is_recorded
-            if step.returned is not None:
-                self._is_return[index] = True
-                self._result = join(self._result, step.returned)
-            self._raise_from(index, state, step)
-            after = step.state()
-            if step.falls_through:
-                self._go(index, index + 1, after)
-            if step.jump_target is not None:
-                stack = after.stack if step.jump_stack is None else tuple(step.jump_stack)
-                self._go(index, step.jump_target, after._replace(stack=stack))
+        """Interpret the code, and return the summary of a call."""
+        self._interpret()
         return self._summary()
 
-    def _go(self, index: int, target: int, state: State) -> None:
-        self._successors[index].add(target)
-        self._join(target, state)
-
-    def _join(self, target: int, state: State) -> None:
-        before = self._states[target]
-        if before is None:
-            self._states[target] = state
-            self._pending.append(target)
-            return
-        if len(before.stack) != len(state.stack) or before.blocks != state.blocks:
-            raise UnanalysedError("its jumps leave stacks of different depths")
-        joined = before._replace(
-            stack=tuple([join(a, b) for a, b in zip(before.stack, state.stack, strict=True)]),
-            names={
-                name: join(kind, state.names[name])
-                for name, kind in before.names.items()
-                if name in state.names
-            },
-        )
-        if joined != before:
-            self._states[target] = joined
-            self._pending.append(target)
-
-    def _raise_from(self, index: int, state: State, step: Step) -> None:
-        """Continue in the handler of an exception that the instruction may raise."""
-        handler = self._handlers[index]
-        blocks = state.blocks
-        if IS_BLOCK_STACK:
-            while blocks and blocks[-1] == _HANDLER_BLOCK:
-                blocks = blocks[:-1]
-            handler = Handler(*blocks[-1], pushes_offset=False) if blocks else None
-        if handler is None:
-            return
-        pushed: tuple[Any, ...] = (PLAIN, UNKNOWN) if handler.pushes_offset else (UNKNOWN,)
-        if IS_BLOCK_STACK:
-            pushed, blocks = (UNKNOWN,) * 6, (*blocks[:-1], _HANDLER_BLOCK)
-        self._raises_to[index].add(handler.target)
-        names = {
-            name: join(kind, step.names[name]) for name, kind in state.names.items() if name in step.names
-        }
-        self._join(handler.target, State((*state.stack[: handler.depth], *pushed), names, blocks, ()))
+    def _visit(self, index: int) -> None:
+        self._owner.count(1)
+        step = self._step
+        self._risks[index] = step.risk
+        self._is_recorded[index] = step.is_recorded
+        is_generator = self._code.co_flags & _GENERATOR_FLAG
+        result = step.yielded if is_generator else step.returned
+        if step.returned is not None or result is not None:
+            self._is_return[index] = True
+            self._result = join(self._result, result)
 
     def _summary(self) -> _Summary:
         count = len(self._instructions)
@@ -450,7 +403,5 @@ class _Frame:
         self._owner.store(self._code, self._instructions, bits, self._risks)
         reason = next((self._risks[index] for index in reached if self._risks[index]), "")
         result = PLAIN if self._result is None else self._result
-        return _Summary(result, reason or "it calls a function" if risk[0] else "", returns[0])
-
-
-_HANDLER_BLOCK = (-1, 0)
+        at_entry = reason or "it calls a function" if risk[0] else ""
+        return _Summary(result, at_entry, reason, returns[0])

@@ -8,8 +8,7 @@ values of these free variables: a replay is valid as long as they are unchanged.
 from __future__ import annotations
 
 import builtins
-import dis
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache, partial
 from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
@@ -17,19 +16,20 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit.fusing.bytecode.code_uses import code_uses
+
 _OURS = __name__.partition(".")[0]
 _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.linalg", f"{_OURS}.numpy")
 _NAMES = "abs bool divmod enumerate float int len max min pow range reversed round slice sum tuple zip"
 _BUILTINS = tuple(getattr(builtins, name) for name in _NAMES.split())
 _FUNCTIONS: tuple[Any, ...] = (BuiltinFunctionType, FunctionType, np.ufunc, type(np.sum))
-# Prefixes of the bytecode instructions that have no side effects but on arrays and on the function's own
-# objects.
-_PURE_OPCODES = """BINARY_ BUILD_ CACHE CALL COMPARE_OP CONTAINS_OP CONVERT_VALUE COPY DICT_ DUP_ END_FOR
-EXTENDED_ARG FORMAT_ FOR_ITER GET_ITER INPLACE_ IS_OP JUMP KW_NAMES LIST_ LOAD_ASSERTION_ERROR LOAD_ATTR
-LOAD_CLOSURE LOAD_COMMON_CONSTANT LOAD_CONST LOAD_DEREF LOAD_FAST LOAD_GLOBAL LOAD_METHOD LOAD_SMALL_INT
-MAKE_CELL MAKE_FUNCTION MAP_ADD NOP NOT_TAKEN POP_ PRECALL PUSH_NULL RAISE_VARARGS RERAISE RESUME RETURN_ ROT_
-SET_ STORE_FAST STORE_SLICE STORE_SUBSCR SWAP TO_BOOL UNARY_ UNPACK_"""
-_PURE_PREFIXES = tuple(_PURE_OPCODES.split())
+# Rules of opcodes that have side effects past arrays and the function's own objects, or handle exceptions.
+_IMPURE_RULES = frozenset(
+    """begin_generator begin_try begin_with begin_with_block delete_attribute delete_cell_value delete_global
+    delete_local delete_subscript end_send end_throw exit_with import_from import_name
+    jump_if_no_match load_special load_super_attribute match_exception push_exception send store_attribute
+    store_global unanalysed yield_from yield_value""".split()  # noqa: SIM905
+)
 # Attributes, mostly of modules, that have side effects or depend on external state.
 _NAMES = """apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine errstate explain fromfile
 fromfunction frompyfunc fuse genfromtxt geterr geterrcall getbufsize info lib load loadtxt memmap memory_info
@@ -147,26 +147,10 @@ def _global(names: dict[str, Any], name: str) -> Any:
     return names[name] if name in names else getattr(builtins, name, ...)
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for value in code.co_consts:
-        if isinstance(value, CodeType):
-            yield from _codes(value)
-
-
 @lru_cache(1024)
 def _globals_of(code: CodeType) -> tuple[str, ...] | None:
     """Return the names of the globals that code reads; None if it may have side effects."""
-    global_names: list[str] = []
-    for each in _codes(code):
-        for instruction in dis.get_instructions(each):
-            name, argument = instruction.opname, instruction.argval
-            is_attribute = name in ("LOAD_ATTR", "LOAD_METHOD")
-            if name == "LOAD_GLOBAL":
-                global_names.append(argument)
-            elif name == "STORE_DEREF":
-                if argument in each.co_freevars:
-                    return None
-            elif (is_attribute and _is_impure(argument)) or not name.startswith(_PURE_PREFIXES):
-                return None
-    return tuple(dict.fromkeys(global_names))
+    uses = code_uses(code)
+    if uses.assigns_free_variables or uses.rules & _IMPURE_RULES or any(map(_is_impure, uses.attributes)):
+        return None
+    return uses.global_names

@@ -13,20 +13,20 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from pycudakit import errors
 from pycudakit._runtime import context
+from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
-from pycudakit.fusing.called_names import called_names
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
-from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, names, reducing
+from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, reducing
 from pycudakit.fusing.other_packages import is_own, needs_arrays, with_arrays
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.current_trace import current_trace
@@ -150,9 +150,8 @@ class Scope:
     """
 
     def __init__(self, function: Any) -> None:
-        code = function.__code__
-        self.reduces = names(code, "reduce")
-        self.called = called_names(code)
+        self.uses = code_uses(function.__code__)
+        self.reduces = self.uses.names("reduce")
         self.package = (function.__module__ or "").partition(".")[0]
         self._modules: dict[ModuleType, ModuleType] = {}
 
@@ -196,7 +195,7 @@ class TracedModule(ModuleType):
     def __getattribute__(self, name: str) -> Any:
         """Return the traced version of an attribute, without caching it."""
         module, scope = (object.__getattribute__(self, own) for own in ("_module", "_scope"))
-        return scope.resolve(getattr(module, name), name in scope.called.attributes)
+        return scope.resolve(getattr(module, name), name in scope.uses.called_attributes)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set the attribute of the module itself."""
@@ -266,7 +265,7 @@ class _Globals(dict[str, Any]):
         self._scope = scope
 
     def __getitem__(self, name: str) -> Any:
-        is_called = name in self._scope.called.global_names
+        is_called = name in self._scope.uses.called_globals
         try:
             value = self._real[name]
         except KeyError:
@@ -284,20 +283,6 @@ class _Globals(dict[str, Any]):
         return self[name] if name in self._real else default
 
 
-# Instructions that assign globals, or read them without `__getitem__`, as class bodies do.
-_PAST_LOOKUPS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS"})
-_TAKE_GLOBALS = frozenset({"eval", "exec", "globals"})
-
-
-def _needs_real_globals(code: CodeType) -> bool:
-    import dis  # noqa: PLC0415  (only the first call of a function needs it)
-
-    for step in dis.get_instructions(code):
-        if step.opname in _PAST_LOOKUPS or (step.opname == "LOAD_GLOBAL" and step.argval in _TAKE_GLOBALS):
-            return True
-    return any(_needs_real_globals(inner) for inner in code.co_consts if isinstance(inner, CodeType))
-
-
 class TracedBody:
     """A function that runs with replaced globals and closure cells."""
 
@@ -311,7 +296,9 @@ class TracedBody:
         self._code = getattr(function, "__code__", None)
         # Any other callable, or one that needs its real globals, runs unchanged: correct, with more graph
         # breaks.
-        self.is_rebound = type(function) is FunctionType and not _needs_real_globals(function.__code__)
+        self.is_rebound = (
+            type(function) is FunctionType and not code_uses(function.__code__).needs_real_globals
+        )
         self._scope = Scope(function) if self.is_rebound else None
         self._globals = {} if self._scope is None else _Globals(function.__globals__, self._scope)
 
@@ -349,5 +336,5 @@ def _cell(name: str, cell: CellType, scope: Scope) -> CellType:
         value = cell.cell_contents
     except ValueError:  # an empty cell
         return cell
-    bound_value = scope.resolve(value, name in scope.called.free_variables)
+    bound_value = scope.resolve(value, name in scope.uses.called_free_variables)
     return cell if bound_value is value else CellType(bound_value)

@@ -2,6 +2,9 @@
 
 import dis
 import functools
+import os
+import pathlib
+import re
 import sys
 
 import numpy as np
@@ -102,7 +105,152 @@ def test_functions_without_a_risky_instruction(function):
     assert [risk.reason for risk in analysis.risks] == []
 
 
+def blocks(x, count=3):
+    for n in range(count):
+        yield x * n
+
+
+def all_blocks(x):
+    yield x
+    yield from blocks(x)
+
+
+def generators(x):
+    total = sum(x * n for n in range(3)) + sum(blocks(x, count=2))
+    for block in all_blocks(x):
+        total += block
+    return total, [part - 1 for part in blocks(x)]
+
+
+def partials(x):
+    doubled = functools.partial(helper, factor=2)
+    return doubled(x) + KEPT_PARTIAL(x) + np.add(x, 1)
+
+
+def matched(x, shape=(2, 3)):
+    options = {"scale": 2.0}
+    match shape:
+        case (2, rows) if rows > 1:
+            x = x * rows
+        case [first, *_]:
+            x = x + first
+        case _:
+            pass
+    match x:
+        case np.ndarray(ndim=1):
+            x = x - 1
+    match options:
+        case {"scale": float(scale), **rest} if not rest:
+            x = x * scale
+    return x
+
+
+def counts_calls(x):
+    global CALLS  # noqa: PLW0603
+    CALLS += 1
+    return x * 2 + CALLS
+
+
+KEPT_PARTIAL = functools.partial(helper, factor=3)
+CALLS = 0
+
+
+@pytest.mark.parametrize("function", [generators, partials, matched, counts_calls])
+def test_generators_partials_patterns_and_globals_are_analysed(function, monkeypatch):
+    fused, x = pk.fuse(function), np.linspace(1, 2, 20_000)
+    for _ in range(2):
+        results = []
+        for run in (fused, function):
+            monkeypatch.setitem(globals(), "CALLS", 5)
+            with pk.engine("cpu"):
+                result = run(x)
+            results.append((*result, CALLS) if type(result) is tuple else (result, CALLS))
+        for mine, numpys in zip(*results, strict=True):
+            np.testing.assert_array_equal(mine, numpys)
+    (analysis,) = fused._analyses
+    assert not analysis.unanalysed
+    assert [risk.reason for risk in analysis.risks] == []
+
+
+def test_launches_of_kernels_are_not_risky():
+    module = pk.SourceModule("__global__ void bump(float *x, int n) { x[n - 1] += 1; }")
+    bump = module.get_function("bump")
+
+    def launches(x):
+        y = x * 2
+        bump.launch(3, pk.InOut(y), 3)
+        module.get_function("bump")(y, 3, block=(32, 1, 1), grid=(1, 1))
+        module.get_function("bump").launch(3, y, 3)
+        return y
+
+    analysis = analyse(launches, (np.ones(3, np.float32),), {})
+    assert not analysis.unanalysed
+    assert [risk.reason for risk in analysis.risks] == []
+
+
+def writes_between_its_values(thing):
+    for n in range(3):
+        yield n
+        thing.u[:] = n
+
+
+def iterates_over_writes(x, thing):
+    total = x * 0
+    for n in writes_between_its_values(thing):
+        total = total + x * n
+    return total
+
+
+def sums_writes(x, thing):
+    old = x * 2
+    return old + sum(writes_between_its_values(thing))
+
+
+def matches_a_property(x, thing):
+    match thing:
+        case Thing(first=first):
+            return x * first
+    return x
+
+
+def calls_a_partial_that_writes(x, thing):
+    old = x * 2
+    functools.partial(stores_by_attribute, thing=thing)(x)
+    return old
+
+
+@pytest.mark.parametrize(
+    "function", [iterates_over_writes, sums_writes, matches_a_property, calls_a_partial_that_writes]
+)
+def test_risks_in_generators_partials_and_patterns(function):
+    fused, results = pk.fuse(function), []
+    for run in (function, fused):
+        x, thing = np.linspace(1, 2, 20_000), Thing()
+        thing.u = x  # which is written through the object
+        with pk.engine("cpu"):
+            results.append((run(x, thing), x))
+    np.testing.assert_array_equal(results[1], results[0])
+    (analysis,) = fused._analyses
+    assert not analysis.unanalysed
+    assert analysis.risks
+
+
+def test_bytecode_is_read_in_one_package():
+    package = pathlib.Path(pk.__file__).parent
+    readers = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(import|from) dis\b|\bdis\.|co_code\b", path.read_text("utf-8"), re.MULTILINE)
+    }
+    assert readers
+    assert {path.rpartition(os.sep)[0] for path in readers} == {os.path.join("fusing", "bytecode")}
+
+
 class Thing:
+    @property
+    def first(self):
+        return self.u[0]
+
     def __init__(self):
         self.u, self.items = np.ones(3), [np.ones(3)]
 
@@ -146,11 +294,22 @@ def test_functions_with_a_risky_instruction(function):
 
 
 def test_generators_and_other_callables_are_unanalysed():
-    def generator(x):
-        yield x
-
-    for function in (generator, Thing, len, np.ones(3).sum, functools.partial(pure_arithmetic)):
+    for function in (blocks, Thing, len, np.ones(3).sum, functools.partial(len)):
         assert analyse(function, (np.ones(3),), {}).unanalysed
+
+
+def test_fused_partials_are_analysed():
+    array, x = np.linspace(0, 1, 20_000), np.linspace(1, 2, 20_000)
+    partial = functools.partial(functools.partial(np_where, array), limit=0.5)
+    fused = pk.fuse(partial)
+    with pk.engine("cpu"):
+        np.testing.assert_array_equal(fused(x), partial(x))
+        np.testing.assert_array_equal(fused(x, limit=0.25), partial(x, limit=0.25))
+    assert not any(analysis.unanalysed for analysis in fused._analyses)
+
+
+def np_where(y, x, limit):
+    return np.where(y > limit, x, y)
 
 
 def test_bound_methods_and_callable_objects_are_analysed():

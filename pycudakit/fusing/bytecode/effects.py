@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import builtins
-import inspect
+import functools
 from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from pycudakit.fusing.bytecode.collection_effects import OTHER_CODE
+from pycudakit.fusing.bytecode.facts import Facts
 from pycudakit.fusing.bytecode.known_calls import (
     Effect,
     attribute_of_array,
     attribute_of_module,
+    call_kernel,
     call_known,
     call_method_of_array,
-    items,
     member,
     module_of,
 )
-from pycudakit.fusing.bytecode.opcodes import Instruction
+from pycudakit.fusing.bytecode.operator_effects import OperatorEffects
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
+    ARRAYS,
     CAPTURED_ARRAY,
     GENERATOR,
+    KERNEL_METHODS,
     MANAGER,
     MISSING,
     NUMBER,
@@ -32,7 +36,6 @@ from pycudakit.fusing.bytecode.value_kinds import (
     SLICE,
     TRACER,
     UNKNOWN,
-    VALUE,
     AttributeSource,
     BoundFunction,
     Cell,
@@ -46,76 +49,19 @@ from pycudakit.fusing.bytecode.value_kinds import (
     LocalFunction,
     MethodOf,
     ObjectOf,
+    Partial,
     TypeSource,
-    has_no_effects,
     has_plain_attributes,
-    item_of,
+    is_kernel,
+    is_launched,
     join,
-    join_all,
     kind_of,
     plain_attribute,
-    reads_memory,
     type_attribute,
 )
 
-_VALUES = frozenset({TRACER, NUMBER, VALUE})
-_ARRAYS = _VALUES | {CAPTURED_ARRAY, ARRAY}
-_OTHER_CODE = "may run other code"
-_CONTAINER_METHODS = {
-    "append",
-    "extend",
-    "insert",
-    "pop",
-    "copy",
-    "clear",
-    "get",
-    "items",
-    "keys",
-    "values",
-    "index",
-    "count",
-    "reverse",
-    "add",
-    "discard",
-    "setdefault",
-    "popitem",
-    "update",
-}
 
-
-class Facts:
-    """What the analysis of a call has read and found, shared by its frames.
-
-    Parameters
-    ----------
-    read
-        Returns the object of a source.
-    """
-
-    def __init__(self, read: Callable[[Any], Any]) -> None:
-        self.read = read
-        self.kinds: dict[Any, Any] = {}  # by source: what a later call must have, too
-        self.heap: dict[Any, Any] = {}  # kinds in containers, cells and attributes, joined over the call
-        self.has_changed = False  # the heap, since the analysis began
-        self.runs_other_code = False  # then numbers and arrays in attributes may have been replaced
-
-    def kind_at(self, source: Any) -> Any:
-        """Return the kind of a source's object, and remember it."""
-        kind = self.kinds.get(source)
-        if kind is None:
-            kind = self.kinds[source] = kind_of(self.read(source), source)
-        return kind
-
-    def store(self, site: Any, kind: Any) -> None:
-        """Join a kind to those at a site of the heap."""
-        before = self.heap.get(site)
-        after = join(before, kind)
-        if after != before:
-            self.heap[site] = after
-            self.has_changed = True
-
-
-class Effects:
+class Effects(OperatorEffects):
     """The effects of operations in one frame.
 
     Parameters
@@ -140,19 +86,13 @@ class Effects:
         cells: tuple[Any, ...] | None,
         call_function: Callable[..., Effect | None],
     ) -> None:
-        self._facts = facts
-        self._code = code
+        super().__init__(facts, code)
         self._function = function
         self._call_function = call_function
         if cells is None:
             cells = tuple([Cell(CellSource(cell)) for cell in function.__closure__ or ()])
         self._free = dict(zip(code.co_freevars, cells, strict=False))
         self.cells = frozenset((*code.co_cellvars, *code.co_freevars))  # names of variables in cells
-
-    @property
-    def heap(self) -> dict[Any, Any]:
-        """The kinds in containers and cells."""
-        return self._facts.heap
 
     # ---- Variables -----------------------------------------------------------------------------------
 
@@ -161,8 +101,18 @@ class Effects:
         names = self._function.__globals__
         if name not in names and hasattr(builtins, name):
             self._facts.kinds[DictSource(names, name)] = UNKNOWN  # a global of this name may come
-            return kind_of(getattr(builtins, name))
-        return self._kind_at(DictSource(names, name))
+            return join(self.heap.get(DictSource(names, name)), kind_of(getattr(builtins, name)))
+        source = DictSource(names, name)
+        stored = self.heap.get(source)
+        if stored is not None and self._facts.read(source) is MISSING:
+            self._facts.kinds[source] = UNKNOWN
+            return stored
+        return join(stored, self._kind_at(source))
+
+    def store_global(self, name: str, kind: Any) -> None:
+        """Assign a global."""
+        self.leak([kind])
+        self._facts.store(DictSource(self._function.__globals__, name), self._leaked(kind))
 
     def _kind_at(self, source: Any) -> Any:
         """Return the kind of an object that other code may reach, too."""
@@ -200,18 +150,20 @@ class Effects:
 
     def attribute(self, owner: Any, name: str) -> Effect:
         """Return the effect of reading an attribute."""
-        if owner in _ARRAYS:
+        if owner in ARRAYS:
             effect, is_method = attribute_of_array(owner, name)
             return Effect(MethodOf(owner, name)) if is_method else effect
         if type(owner) is Known:
             return self._attribute_of_known(owner.value, name)
         if type(owner) is ObjectOf:
             return self._attribute_of_object(owner, name)
+        if type(owner) is MethodOf and type(owner.owner) is Known and is_kernel(owner.owner.value):
+            return Effect(MethodOf(owner.owner, name))
         if type(owner) is Items and name in owner.fields:
             return Effect(owner.kinds[owner.fields.index(name)])
         if owner in (PLAIN, SLICE, GENERATOR) or type(owner) in (Container, Items, Each):
             return Effect(MethodOf(owner, name))
-        return Effect(UNKNOWN, f"reading .{name} {_OTHER_CODE}")
+        return Effect(UNKNOWN, f"reading .{name} {OTHER_CODE}")
 
     def _attribute_of_known(self, value: Any, name: str) -> Effect:
         if isinstance(value, ModuleType):
@@ -221,18 +173,18 @@ class Effects:
             if type(value) is ModuleType:
                 source = DictSource(vars(value), name)
                 is_missing = self._facts.read(source) is MISSING
-                return Effect(self._kind_at(source), f"reading .{name} {_OTHER_CODE}" if is_missing else "")
-        if isinstance(value, np.ufunc) or value is member:
+                return Effect(self._kind_at(source), f"reading .{name} {OTHER_CODE}" if is_missing else "")
+        if isinstance(value, np.ufunc) or value is member or (is_kernel(value) and name in KERNEL_METHODS):
             return Effect(MethodOf(Known(value), name))
         if isinstance(value, type) and type(value) is type:
             found = type_attribute(value, name)
             if isinstance(found, (int, float, str)):
                 return Effect(self._facts.kind_at(TypeSource(value, name)))
-        return Effect(UNKNOWN, f"reading .{name} {_OTHER_CODE}")
+        return Effect(UNKNOWN, f"reading .{name} {OTHER_CODE}")
 
     def _attribute_of_object(self, owner: ObjectOf, name: str) -> Effect:
         if not has_plain_attributes(owner.cls):
-            return Effect(UNKNOWN, f"reading .{name} {_OTHER_CODE}: its class has __getattr__")
+            return Effect(UNKNOWN, f"reading .{name} {OTHER_CODE}: its class has __getattr__")
         stored = self.heap.get(("attribute", name))
         on_type = type_attribute(owner.cls, name)
         source = AttributeSource(owner.source, name)
@@ -246,7 +198,7 @@ class Effects:
             return Effect(UNKNOWN if stored is None else stored)
         if not hasattr(type(on_type), "__get__"):
             return Effect(join(stored, self._kind_at(TypeSource(owner.cls, name))))
-        return Effect(UNKNOWN, f"reading .{name} {_OTHER_CODE}: it is a property")
+        return Effect(UNKNOWN, f"reading .{name} {OTHER_CODE}: it is a property")
 
     def store_attribute(self, owner: Any, name: str, value: Any) -> Effect:
         """Return the effect of setting an attribute."""
@@ -259,145 +211,20 @@ class Effects:
             is_slot = type(on_type).__name__ == "member_descriptor"
             if on_type is MISSING or is_slot or not hasattr(type(on_type), "__set__"):
                 return Effect(None)
-        return Effect(None, f"setting .{name} {_OTHER_CODE}")
+        return Effect(None, f"setting .{name} {OTHER_CODE}")
 
-    # ---- Operators -----------------------------------------------------------------------------------
-
-    def binary(self, left: Any, right: Any, is_in_place: bool, is_power: bool) -> Effect:
-        """Return the effect of a binary operator."""
-        is_outside = is_in_place and left in (ARRAY, CAPTURED_ARRAY)
-        if left is TRACER or (right is TRACER and left in _ARRAYS | {PLAIN} and not is_outside):
-            # The tracer computes what is pending before it leaves the operator to another object.
-            if not has_no_effects(right, self.heap):
-                return Effect(UNKNOWN, "", is_recorded=True)
-            is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}
-            return Effect(TRACER if is_real else VALUE, "", is_recorded=True)
-        if not (has_no_effects(left, self.heap) and has_no_effects(right, self.heap)):
-            return Effect(UNKNOWN, f"an operator of an object that {_OTHER_CODE}")
-        if type(left) is Known or type(right) is Known:
-            return Effect(UNKNOWN, f"an operator of an object that {_OTHER_CODE}")
-        if is_outside:
-            return Effect(ARRAY, "an in-place operator of an array that is not an argument")
-        if left is NUMBER and right is NUMBER:
-            return Effect(PLAIN if is_power else NUMBER)
-        if left in (NUMBER, PLAIN, SLICE) and right in (NUMBER, PLAIN, SLICE):
-            return Effect(PLAIN)
-        if type(left) in (Items, Each) and type(right) in (Items, Each):
-            if type(left) is type(right) is Items:
-                return Effect(Items((*left.kinds, *right.kinds)))
-            return Effect(Each(join(item_of(left), item_of(right))))
-        if type(left) in (Items, Each) and right in (NUMBER, PLAIN):
-            return Effect(Each(item_of(left)))
-        if type(left) is Container:
-            part = items(right, self.heap) if type(right) in (Container, Items, Each) else None
-            if part is not None:
-                self.add(left, part)
-            if is_in_place or part is not None or right in (NUMBER, PLAIN):
-                return Effect(left)
-        if reads_memory(left, self.heap) or reads_memory(right, self.heap):
-            return Effect(VALUE, "an operator reads an array that is not an argument")
-        return Effect(VALUE)
-
-    def compare(self, left: Any, right: Any) -> Effect:
-        """Return the effect of a comparison."""
-        if all(kind in (NUMBER, PLAIN, SLICE) or type(kind) is Known for kind in (left, right)):
-            return Effect(NUMBER)
-        effect = self.binary(left, right, is_in_place=False, is_power=False)
-        return effect if effect.kind in (TRACER, UNKNOWN) else effect._replace(kind=VALUE)
-
-    def unary(self, kind: Any) -> Effect:
-        """Return the effect of a sign or `~`."""
-        if kind is TRACER or kind in (NUMBER, PLAIN, VALUE):
-            return Effect(kind, "", kind is TRACER)
-        return self.read_all([kind], "an operator")._replace(kind=VALUE if kind in _ARRAYS else UNKNOWN)
-
-    def read_all(self, kinds: list[Any], operation: str) -> Effect:
-        """Return the effect of an operation that reads values."""
-        if not all(has_no_effects(kind, self.heap) for kind in kinds):
-            return Effect(UNKNOWN, f"{operation} of an object that {_OTHER_CODE}")
-        if any(reads_memory(kind, self.heap) for kind in kinds):
-            return Effect(VALUE, f"{operation} reads an array that is not an argument")
-        return Effect(VALUE)
-
-    def subscript(self, owner: Any, index: Any) -> Effect:
-        """Return the effect of indexing."""
-        if not has_no_effects(index, self.heap):
-            return Effect(UNKNOWN, f"an index that {_OTHER_CODE}")
-        if owner in (ARRAY, CAPTURED_ARRAY):
-            parts = index.kinds if type(index) is Items else (index,)
-            is_view = SLICE in parts and all(part in (SLICE, NUMBER, PLAIN) for part in parts)
-            return Effect(owner, "" if is_view else "an index reads an array that is not an argument")
-        if owner is TRACER:
-            risk = "an index reads an array that is not an argument" if reads_memory(index, self.heap) else ""
-            return Effect(TRACER, risk, is_recorded=True)
-        if owner in (VALUE, NUMBER, PLAIN):
-            return Effect(owner)
-        if type(owner) is Items:
-            return Effect(Each(item_of(owner)) if index is SLICE else item_of(owner))
-        if type(owner) is Each:
-            return Effect(owner if index is SLICE else owner.kind)
-        if type(owner) is Container:
-            content = self.heap.get(owner.site)
-            return Effect(owner if index is SLICE else PLAIN if content is None else content)
-        if type(owner) is Known and type(owner.value).__module__ == "numpy.lib._index_tricks_impl":
-            return self.read_all([index], "an index")
-        return Effect(UNKNOWN, f"an index of an object that {_OTHER_CODE}")
-
-    def store_subscript(self, owner: Any, index: Any, value: Any) -> Effect:
-        """Return the effect of an assignment to an index."""
-        if type(owner) is Container and has_no_effects(index, self.heap):
-            self.add(owner, value)
-            return Effect(None)
-        if owner in _VALUES:
-            if not (has_no_effects(index, self.heap) and has_no_effects(value, self.heap)):
-                self.leak([value])
-                return Effect(None, f"it stores an object that {_OTHER_CODE} in an array")
-            is_read = reads_memory(index, self.heap) or (
-                value is ARRAY or (type(value) in (Items, Each, Container) and reads_memory(value, self.heap))
-            )
-            return Effect(
-                None, "it reads an array that is not an argument" if is_read else "", owner is TRACER
-            )
-        self.leak([value])
-        if owner in _ARRAYS:
-            return Effect(None, "it writes to an array that is not an argument")
-        return Effect(None, f"an assignment to an item of an object that {_OTHER_CODE}")
-
-    # ---- Collections ---------------------------------------------------------------------------------
-
-    def container(self, instruction: Instruction, kinds: list[Any]) -> Container:
-        """Return the container that an instruction makes."""
-        made = Container((id(self._code), instruction.begin))
-        for kind in kinds:
-            self.add(made, kind)
-        return made
-
-    def add(self, owner: Container, kind: Any) -> None:
-        """Add a value to a container."""
-        self._facts.store(owner.site, kind)
-
-    def iterate(self, kind: Any) -> Effect:
-        """Return the effect of taking the next item."""
-        part = items(kind, self.heap)
-        if part is None:
-            return Effect(UNKNOWN, f"it iterates over an object that {_OTHER_CODE}")
-        if kind in (ARRAY, CAPTURED_ARRAY):
-            return Effect(part, "it iterates over an array that is not an argument")
-        return Effect(part)
-
-    def leak(self, kinds: list[Any]) -> None:
-        """Note that other code may change what these containers hold."""
-        for kind in kinds:
-            if type(kind) is Container and self.heap.get(kind.site) is not UNKNOWN:
-                content = self.heap.get(kind.site)
-                self._facts.store(kind.site, UNKNOWN)
-                self.leak([content])
-            elif type(kind) in (Items, Each):
-                self.leak([item_of(kind)] if type(kind) is Each else list(kind.kinds))
-
-    @staticmethod
-    def _leaked(kind: Any) -> Any:
-        return UNKNOWN if type(kind) is Container else kind
+    def match_class(self, cls: Any, value: Any, count: int, names: tuple[str, ...]) -> list[Effect]:
+        """Return the effects of reading the attributes of a value that a class pattern names."""
+        if type(cls) is not Known or type(cls.value) is not type:
+            return [Effect(UNKNOWN, f"it matches a class that {OTHER_CODE}")] * max(count + len(names), 1)
+        by_place = type_attribute(cls.value, "__match_args__")
+        if by_place is MISSING:
+            own = [Effect(value)] * count  # of `int(n)` and its like
+        elif type(by_place) is tuple and len(by_place) >= count:
+            own = [self.attribute(value, name) for name in by_place[:count]]
+        else:
+            own = [Effect(UNKNOWN)] * count  # it raises
+        return [*own, *(self.attribute(value, name) for name in names)]
 
     # ---- Calls ---------------------------------------------------------------------------------------
 
@@ -424,6 +251,8 @@ class Effects:
             return self._call_function(function, arguments, keywords)
         if type(function) is BoundFunction:
             return self._call_function(function.function, [function.owner, *arguments], keywords)
+        if type(function) is Known and function.value is functools.partial and arguments:
+            return Effect(Partial(arguments[0], tuple(arguments[1:]), tuple(keywords.items())))
         if type(function) is Known:
             effect = call_known(function.value, arguments, keywords, self.heap)
             return (
@@ -433,19 +262,30 @@ class Effects:
             )
         if type(function) is MethodOf:
             return self._call_method(function, arguments, keywords)
+        if type(function) is Partial:
+            given = [*function.arguments, *arguments]
+            return self._known_call(function.function, given, {**dict(function.keywords), **keywords})
         return None
 
-    def container_of_call(self) -> Any:
-        """Return the kind of a new, empty dict."""
-        return Container((id(self._code), "dict"))
+    def call_unpacked(self, function: Any, arguments: Any, keywords: Any) -> Effect:
+        """Return the effect of a call with `*arguments`, and `**keywords` if these are not None."""
+        # The keywords of a kernel's launch, `block` and its like, are no arrays.
+        is_launch = type(function) is Known and is_launched(function.value)
+        if type(arguments) is Items and (is_launch or keywords is None):
+            return self.call(function, list(arguments.kinds), {})
+        self.leak([arguments, keywords])
+        return Effect(UNKNOWN, "it calls a function with unpacked arguments")
 
     def _call_method(self, method: MethodOf, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:
         owner, name = method.owner, method.name
-        if owner in _ARRAYS:
+        if owner in ARRAYS:
             return call_method_of_array(owner, name, arguments, keywords, self.heap)
         values = [*arguments, *keywords.values()]
         if owner is MANAGER:
             return Effect(PLAIN)
+        if type(owner) is Known and is_kernel(owner.value):
+            effect = call_kernel(name, values, self.heap)
+            return effect._replace(kind=method) if name.startswith(("get_function", "prepare")) else effect
         if type(owner) is Known:  # a ufunc's method
             first = arguments[0] if arguments else UNKNOWN
             effect = self.read_all(values, f"{owner.value.__name__}.{name}()")
@@ -453,55 +293,17 @@ class Effects:
         if owner in (PLAIN, SLICE, GENERATOR):
             effect = self.read_all(values, f".{name}()")
             return Effect(effect.kind if owner is GENERATOR else PLAIN, effect.risk)
-        if type(owner) is Container and name in _CONTAINER_METHODS and not keywords:
-            return self._call_container(owner, name, arguments)
+        if type(owner) is Container:
+            return self.call_container(owner, name, arguments, keywords)
         if type(owner) in (Items, Each) and name in ("index", "count"):
             return self.read_all([owner, *arguments], f".{name}()")._replace(kind=NUMBER)
         return None
-
-    def _call_container(self, owner: Container, name: str, arguments: list[Any]) -> Effect | None:
-        content = self.heap.get(owner.site)
-        content = PLAIN if content is None else content
-        if name in ("append", "add", "discard"):
-            self.add(owner, arguments[-1] if arguments else PLAIN)
-            is_hashed = name != "append" and not has_no_effects(
-                arguments[-1] if arguments else PLAIN, self.heap
-            )
-            return None if is_hashed else Effect(PLAIN)
-        if name == "insert":
-            self.add(owner, arguments[-1])
-            return Effect(PLAIN)
-        if name in ("extend", "update"):
-            part = items(arguments[0], self.heap) if len(arguments) == 1 else None
-            if part is None or (name == "update" and type(arguments[0]) is not Container):
-                return None
-            self.add(owner, part)
-            return Effect(PLAIN)
-        if name in ("pop", "get", "setdefault", "popitem"):
-            for value in arguments[1:]:
-                self.add(owner, value)
-            return Effect(
-                Items((PLAIN, content))
-                if name == "popitem"
-                else join(content, PLAIN)
-                if name == "get"
-                else join_all([content, *arguments[1:]])
-            )
-        if name in ("items", "values", "keys"):
-            return Effect(
-                Each(Items((PLAIN, content)) if name == "items" else content if name == "values" else PLAIN)
-            )
-        if name == "copy":
-            return Effect(owner)
-        if name in ("index", "count"):
-            return self.read_all([content, *arguments], f".{name}()")._replace(kind=NUMBER)
-        return Effect(PLAIN)
 
 
 def _is_python(value: Any) -> bool:
     """Return True for a function whose body is analysed: not NumPy's or pycudakit's own."""
     function = value.__wrapped__ if getattr(type(value), "is_fused_function", False) else value
-    if type(function) is not FunctionType or inspect.isgeneratorfunction(function):
+    if type(function) is not FunctionType:
         return False
     return module_of(function).partition(".")[0] not in ("numpy", __name__.partition(".")[0])
 
@@ -510,4 +312,6 @@ def _name_of(function: Any) -> str:
     if type(function) in (Known, BoundFunction):
         value = function.value if type(function) is Known else function.function.value
         return f"{getattr(value, '__name__', type(value).__name__)}()"
+    if type(function) is Partial:
+        return _name_of(function.function)
     return f".{function.name}()" if type(function) is MethodOf else "an object that is not known"

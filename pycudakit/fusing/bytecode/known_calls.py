@@ -197,6 +197,11 @@ def module_of(function: Any) -> str:
     return getattr(function, "__module__", None) or ""
 
 
+def call_kernel(name: str, values: list[Any], heap: dict[Any, Any]) -> Effect:
+    """Return the effect of calling a kernel of the user's, or a method that runs one."""
+    return _result(VALUE, values, heap, name)
+
+
 def _result(kind: Any, values: list[Any], heap: dict[Any, Any], name: str, recorded: bool = False) -> Effect:
     """Return the effect of a function that only reads its arguments."""
     if not all(has_no_effects(value, heap) for value in values):

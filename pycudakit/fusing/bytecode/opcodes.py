@@ -8,6 +8,7 @@ from __future__ import annotations
 import dis
 import functools
 import sys
+from collections.abc import Iterator
 from types import CodeType
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ _RULES = {
     "format": "FORMAT_VALUE FORMAT_SIMPLE FORMAT_WITH_SPEC CONVERT_VALUE",
     "unpack": "UNPACK_SEQUENCE",
     "unpack_with_rest": "UNPACK_EX",
-    "get_iterator": "GET_ITER",
+    "get_iterator": "GET_ITER GET_YIELD_FROM_ITER",
     "next_item": "FOR_ITER",
     "end_loop": "END_FOR",
     "pop": "POP_TOP POP_ITER",
@@ -99,15 +100,27 @@ _RULES = {
     "call_unpacked": "CALL_FUNCTION_EX",
     "make_function": "MAKE_FUNCTION",
     "set_function_attribute": "SET_FUNCTION_ATTRIBUTE",
-    # Generators, coroutines, class bodies, `match`, `global` statements, and what the compiler replaces.
+    "store_global": "STORE_GLOBAL",
+    "delete_global": "DELETE_GLOBAL",
+    "begin_generator": "RETURN_GENERATOR",
+    "yield_value": "YIELD_VALUE",
+    "send": "SEND",
+    "end_send": "END_SEND",
+    "yield_from": "YIELD_FROM",
+    "end_throw": "CLEANUP_THROW",
+    "match_type": "MATCH_MAPPING MATCH_SEQUENCE",
+    "match_length": "GET_LEN",
+    "match_keys": "MATCH_KEYS",
+    "match_class": "MATCH_CLASS",
+    "copy_dict_without_keys": "COPY_DICT_WITHOUT_KEYS",
+    # Coroutines, class bodies, groups of exceptions, and what the compiler or interpreter replaces.
     "unanalysed": """ANNOTATIONS_PLACEHOLDER ASYNC_GEN_WRAP BEFORE_ASYNC_WITH BUILD_INTERPOLATION
-        BUILD_TEMPLATE CALL_INTRINSIC_2 CHECK_EG_MATCH CLEANUP_THROW COPY_DICT_WITHOUT_KEYS DELETE_GLOBAL
-        DELETE_NAME END_ASYNC_FOR END_SEND ENTER_EXECUTOR EXIT_INIT_CHECK GET_AITER GET_ANEXT GET_AWAITABLE
-        GET_LEN GET_YIELD_FROM_ITER IMPORT_STAR INTERPRETER_EXIT JUMP JUMP_IF_FALSE JUMP_IF_TRUE
-        JUMP_NO_INTERRUPT LOAD_BUILD_CLASS LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF LOAD_FROM_DICT_OR_GLOBALS
-        LOAD_LOCALS LOAD_NAME LOAD_SUPER_METHOD LOAD_ZERO_SUPER_ATTR LOAD_ZERO_SUPER_METHOD MATCH_CLASS
-        MATCH_KEYS MATCH_MAPPING MATCH_SEQUENCE PREP_RERAISE_STAR PRINT_EXPR RESERVED RETURN_GENERATOR SEND
-        SETUP_ANNOTATIONS SETUP_ASYNC_WITH SETUP_CLEANUP STORE_GLOBAL STORE_NAME YIELD_FROM YIELD_VALUE""",
+        BUILD_TEMPLATE CALL_INTRINSIC_2 CHECK_EG_MATCH DELETE_NAME END_ASYNC_FOR ENTER_EXECUTOR
+        EXIT_INIT_CHECK GET_AITER GET_ANEXT GET_AWAITABLE IMPORT_STAR INTERPRETER_EXIT JUMP JUMP_IF_FALSE
+        JUMP_IF_TRUE JUMP_NO_INTERRUPT LOAD_BUILD_CLASS LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF
+        LOAD_FROM_DICT_OR_GLOBALS LOAD_LOCALS LOAD_NAME LOAD_SUPER_METHOD LOAD_ZERO_SUPER_ATTR
+        LOAD_ZERO_SUPER_METHOD PREP_RERAISE_STAR PRINT_EXPR RESERVED SETUP_ANNOTATIONS SETUP_ASYNC_WITH
+        SETUP_CLEANUP STORE_NAME""",
 }
 RULE_OF = {name: rule for rule, names in _RULES.items() for name in names.split()}
 
@@ -150,8 +163,6 @@ def read_code(code: CodeType) -> tuple[list[Instruction], list[Handler | None]]:
     instructions, line = [], code.co_firstlineno
     for each, end in zip(listed, ends, strict=True):
         rule = RULE_OF.get(each.opname, "unanalysed")
-        if rule == "unanalysed":
-            raise UnanalysedError(f"it uses the instruction {each.opname}")
         value = each.argval
         if each.opcode in jumps:
             value = _index_of(index_at, offsets, each.argval)
@@ -170,6 +181,18 @@ def read_code(code: CodeType) -> tuple[list[Instruction], list[Handler | None]]:
                     _index_of(index_at, offsets, entry.target), entry.depth, entry.lasti
                 )
     return instructions, handlers
+
+
+def code_size(code: CodeType) -> int:
+    """Return the number of bytes of the code."""
+    return len(code.co_code)
+
+
+def inner_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code objects of the functions that code defines."""
+    for value in code.co_consts:
+        if isinstance(value, CodeType):
+            yield value
 
 
 def _index_of(index_at: dict[int, int], offsets: list[int], target: int) -> int:

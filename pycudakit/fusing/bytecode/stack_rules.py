@@ -55,6 +55,7 @@ class StackRules:
         self.jump_stack: list[Any] | None = None  # the stack at the target, if it is another one
         self.falls_through = True
         self.returned: Any = None
+        self.yielded: Any = None
 
     def run(self, instruction: Instruction, state: State) -> None:
         """Run an instruction."""
@@ -62,7 +63,7 @@ class StackRules:
         self.blocks, self.keyword_names = state.blocks, state.keyword_names
         self.risk, self.is_recorded = "", False
         self.jump_target, self.jump_stack, self.falls_through = None, None, True
-        self.returned = None
+        self.returned = self.yielded = None
         try:
             getattr(self, f"_do_{instruction.rule}")(instruction)
         except IndexError:
@@ -96,6 +97,9 @@ class StackRules:
 
     def _set(self, name: str, kind: Any) -> None:
         self.names = {**self.names, name: kind}
+
+    def _do_unanalysed(self, instruction: Instruction) -> None:
+        raise UnanalysedError(f"it uses the instruction {instruction.name}")
 
     def _do_nothing(self, _: Instruction) -> None:
         pass
@@ -174,6 +178,12 @@ class StackRules:
         else:
             self._push(kind)
 
+    def _do_store_global(self, instruction: Instruction) -> None:
+        self.effects.store_global(str(instruction.value), self._pop())
+
+    def _do_delete_global(self, _: Instruction) -> None:
+        pass
+
     def _do_load_cell(self, instruction: Instruction) -> None:
         self._push(self.effects.cell(str(instruction.value)))
 
@@ -224,6 +234,37 @@ class StackRules:
 
     def _do_raise(self, _: Instruction) -> None:
         self.falls_through = False
+
+    # ---- Generators ----------------------------------------------------------------------------------
+
+    def _do_begin_generator(self, _: Instruction) -> None:
+        self._push(PLAIN)
+
+    def _do_yield_value(self, _: Instruction) -> None:
+        self.yielded = self._pop()
+        self._push(UNKNOWN)  # a value that is sent
+
+    def _do_send(self, instruction: Instruction) -> None:
+        self._pop()
+        part = self._do(self.effects.iterate(self.stack[-1]))
+        self.jump_target = instruction.value  # type: ignore[assignment]
+        rest = self.stack[:-1] if sys.version_info < (3, 12) else self.stack
+        self.jump_stack = [*rest, UNKNOWN]
+        self._push(part)
+
+    def _do_end_send(self, _: Instruction) -> None:
+        result = self._pop()
+        self._pop()
+        self._push(result)
+
+    def _do_yield_from(self, _: Instruction) -> None:
+        self._pop_many(1)
+        self.yielded = self._do(self.effects.iterate(self._pop()))
+        self._push(UNKNOWN)
+
+    def _do_end_throw(self, _: Instruction) -> None:
+        self._pop_many(3)
+        self._push(PLAIN, UNKNOWN)
 
     # ---- Exceptions and context managers -------------------------------------------------------------
 

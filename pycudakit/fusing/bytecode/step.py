@@ -25,7 +25,6 @@ from pycudakit.fusing.bytecode.value_kinds import (
     LocalFunction,
     MethodOf,
     has_no_effects,
-    is_launched,
     item_of,
 )
 
@@ -178,6 +177,8 @@ class Step(StackRules):
             self._do_list_to_tuple(instruction)
         elif instruction.arg == _UNARY_POSITIVE:
             self._do_unary(instruction)
+        elif instruction.arg == _STOP_ITERATION_ERROR:  # of an exception that leaves a generator
+            pass
         else:
             raise UnanalysedError(f"it uses the instruction {instruction.name}({instruction.arg})")
 
@@ -219,6 +220,33 @@ class Step(StackRules):
 
     def _do_end_loop(self, _: Instruction) -> None:
         self._pop_many(2 if sys.version_info < (3, 13) else 1)
+
+    # ---- `match` -------------------------------------------------------------------------------------
+
+    def _do_match_type(self, _: Instruction) -> None:
+        self._push(NUMBER)
+
+    def _do_match_length(self, _: Instruction) -> None:
+        self._do(self.effects.read_all([self.stack[-1]], "len()"))
+        self._push(NUMBER)
+
+    def _do_match_keys(self, _: Instruction) -> None:
+        keys, mapping = self.stack[-1], self.stack[-2]
+        self._push(Each(self._do(self.effects.subscript(mapping, keys))))
+        if BINARY_BY_OPCODE:
+            self._push(NUMBER)
+
+    def _do_match_class(self, instruction: Instruction) -> None:
+        names, cls, value = self._pop(), self._pop(), self._pop()
+        parts = self.effects.match_class(cls, value, instruction.arg, names.fields)
+        self._push(Items(tuple(map(self._do, parts))))
+        if BINARY_BY_OPCODE:
+            self._push(NUMBER)
+
+    def _do_copy_dict_without_keys(self, instruction: Instruction) -> None:
+        self._pop()
+        part = self._do(self.effects.iterate(self.stack[-1]))
+        self._push(self.effects.container(instruction, [part]))
 
     # ---- Calls ---------------------------------------------------------------------------------------
 
@@ -270,14 +298,8 @@ class Step(StackRules):
         else:
             second, first = self._pop(), self._pop()
             function = second if first is NULL else first
-        # The keywords of a kernel's launch, `block` and its like, are no arrays.
-        is_launch = type(function) is Known and is_launched(function.value)
-        if type(arguments) is Items and (is_launch or not has_keywords):
-            self._push(self._do(self.effects.call(function, list(arguments.kinds), {})))
-        else:
-            self.risk = "it calls a function with unpacked arguments"
-            self.effects.leak([arguments, keywords])
-            self._push(UNKNOWN)
+        effect = self.effects.call_unpacked(function, arguments, keywords if has_keywords else None)
+        self._push(self._do(effect))
 
     def _do_make_function(self, instruction: Instruction) -> None:
         if BINARY_BY_OPCODE:
@@ -309,7 +331,7 @@ class Step(StackRules):
         self._push(function)
 
 
-_LIST_TO_TUPLE, _UNARY_POSITIVE = 6, 5
+_STOP_ITERATION_ERROR, _UNARY_POSITIVE, _LIST_TO_TUPLE = 3, 5, 6
 
 
 def _slice_of(parts: list[Any]) -> Any:

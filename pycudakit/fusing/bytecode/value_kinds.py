@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
@@ -128,6 +129,23 @@ class BoundFunction:
 
 
 @dataclass(frozen=True)
+class Partial:
+    """A function with its first arguments, and some by name: a `functools.partial`."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generator of analysed code, of which taking an item may reach memory past the trace (`risk`)."""
+
+    kind: Any
+    risk: str
+
+
+@dataclass(frozen=True)
 class Cell:
     """A cell of a closure: its content is in the heap, or is read from a source."""
 
@@ -136,8 +154,8 @@ class Cell:
 
 # ---- Joins ------------------------------------------------------------------------------------------
 
-_VALUES = frozenset({TRACER, NUMBER, VALUE})
-_ARRAYS = _VALUES | {CAPTURED_ARRAY, ARRAY}
+VALUES = frozenset({TRACER, NUMBER, VALUE})
+ARRAYS = VALUES | {CAPTURED_ARRAY, ARRAY}
 _PLAIN = frozenset({NUMBER, PLAIN, SLICE})
 
 
@@ -149,9 +167,9 @@ def join(one: Any, other: Any) -> Any:
         return one
     if one in _PLAIN and other in _PLAIN:
         return PLAIN
-    if one in _VALUES and other in _VALUES:
+    if one in VALUES and other in VALUES:
         return VALUE
-    if one in _ARRAYS and other in _ARRAYS:
+    if one in ARRAYS and other in ARRAYS:
         return CAPTURED_ARRAY if {one, other} <= {TRACER, CAPTURED_ARRAY} else ARRAY
     if type(one) is Items and type(other) is Items:
         if len(one.kinds) == len(other.kinds):
@@ -162,7 +180,7 @@ def join(one: Any, other: Any) -> Any:
         return Each(join_all((*one.kinds, *other.kinds)))
     if type(one) in (Items, Each) and type(other) in (Items, Each):
         return Each(join(item_of(one), item_of(other)))
-    if {one, other} <= _VALUES | {PLAIN, SLICE} and PLAIN in (one, other):
+    if {one, other} <= VALUES | {PLAIN, SLICE} and PLAIN in (one, other):
         return VALUE
     return UNKNOWN
 
@@ -288,6 +306,19 @@ class ItemSource:
 
 
 @dataclass(frozen=True)
+class PartialSource:
+    """The function or the arguments of a `functools.partial`."""
+
+    parent: Any
+    name: str
+
+    def read(self, *call: Any) -> Any:
+        """Return the object of a call."""
+        parent = self.parent.read(*call)
+        return getattr(parent, self.name) if type(parent) is functools.partial else MISSING
+
+
+@dataclass(frozen=True)
 class AttributeSource:
     """A plain attribute, in an object's dict or in a slot."""
 
@@ -362,6 +393,10 @@ KERNEL_TYPES = frozenset(
 )
 
 
+# Their methods, which run a kernel or return an object that does.
+KERNEL_METHODS = frozenset({"launch", "get_function", "prepare", "prepared", "prepared_call"})
+
+
 def is_kernel(value: Any) -> bool:
     """Return True for a kernel of the user's, or an object that makes such."""
     cls = type(value)
@@ -417,11 +452,23 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
         if cls is dict and not all(type(key) in (str, int, float, bool) for key in value):
             return UNKNOWN
         return Listed(join_all([_nested(kind_of(part, source, depth + 1)) for part in parts]))
+    if cls is functools.partial and depth < 4:
+        return _kind_of_partial(value, source, depth)
     if is_generator(value) or cls.__name__ == "TracedGenerator":
         return GENERATOR
     if getattr(cls, "__module__", "") == "numpy.lib._index_tricks_impl":
         return Known(value)
     return UNKNOWN if source is None else ObjectOf(source, cls)
+
+
+def _kind_of_partial(value: Any, source: Any, depth: int) -> Any:
+    function, given = (None if source is None else PartialSource(source, name) for name in ("func", "args"))
+    arguments = [
+        kind_of(each, None if given is None else ItemSource(given, index), depth + 1)
+        for index, each in enumerate(value.args)
+    ]
+    keywords = [(name, kind_of(each, None, depth + 1)) for name, each in value.keywords.items()]
+    return Partial(kind_of(value.func, function, depth + 1), tuple(arguments), tuple(keywords))
 
 
 def _nested(kind: Any) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -228,9 +227,3 @@ class _Reducing:
         is_exact = self._ufunc in _EXACT_UFUNCS
         result = _reduced_along(trace, self._ufunc, arguments[0]) if is_exact and is_along_list else None
         return _called(trace, reduce, arguments, keywords) if result is None else result
-
-
-def names(code: CodeType, name: str) -> bool:
-    """Return True if the code, or a function defined in it, uses a global or attribute of this name."""
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return name in code.co_names or any(names(each, name) for each in inner)

@@ -1,0 +1,231 @@
+"""How code uses names: read off its instructions once a code object, whatever the call.
+
+A name that code only calls can stand for another callable, since the code cannot tell them apart.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, ClassVar, NamedTuple
+
+from pycudakit.fusing.bytecode.interpreter import Interpreter
+from pycudakit.fusing.bytecode.known_calls import Effect
+from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, inner_codes, read_code
+from pycudakit.fusing.bytecode.step import Step
+from pycudakit.fusing.bytecode.value_kinds import UNKNOWN, Container, Items
+
+# What instructions load by a name, by their rules.
+_LOADS = {
+    "load_global": "global",
+    "load_cell_value": "free variable",
+    "load_attribute": "attribute",
+    "load_method": "attribute",
+    "load_super_attribute": "attribute",
+}
+_GLOBAL_RULES = frozenset({"load_global", "store_global", "delete_global"})
+# Instructions that assign globals, or read them without `__getitem__`, as class bodies do.
+_PAST_LOOKUPS = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS"})
+_TAKE_GLOBALS = frozenset({"eval", "exec", "globals"})
+
+
+class CodeUses(NamedTuple):
+    """The uses of names by a function's code, and by the code of the functions in it.
+
+    Attributes
+    ----------
+    global_names
+        The globals that it reads or assigns.
+    attributes
+        The attributes that it reads.
+    called_globals, called_free_variables, called_attributes
+        The names that it loads only to call what they name.
+    assigns_free_variables
+        Whether it assigns variables of the functions around it.
+    needs_real_globals
+        Whether it uses its globals past their lookups by name.
+    rules
+        The rules of its opcodes.
+    """
+
+    global_names: tuple[str, ...]
+    attributes: frozenset[str]
+    called_globals: frozenset[str]
+    called_free_variables: frozenset[str]
+    called_attributes: frozenset[str]
+    assigns_free_variables: bool
+    needs_real_globals: bool
+    rules: frozenset[str]
+
+    def names(self, name: str) -> bool:
+        """Return True if the code uses a global or attribute of this name."""
+        return name in self.global_names or name in self.attributes
+
+
+@functools.lru_cache(1024)
+def code_uses(code: CodeType) -> CodeUses:
+    """Return the uses of names by code."""
+    global_names, attributes, rules = dict[str, None](), set[str](), set[str]()
+    assigns_free_variables = needs_real_globals = False
+    called, loaded = set[tuple[str, str]](), set[tuple[str, str]]()
+    for each in _codes(code):
+        calls = _called_loads(each)
+        for index, (rule, opcode, value) in enumerate(_named(each)):
+            rules.add(rule)
+            if rule in _GLOBAL_RULES:
+                global_names[value] = None
+            if rule in _LOADS:
+                (called if index in calls else loaded).add((_LOADS[rule], value))
+                if _LOADS[rule] == "attribute":
+                    attributes.add(value)
+            is_assignment = rule in ("store_cell_value", "delete_cell_value")
+            assigns_free_variables |= is_assignment and value in each.co_freevars
+            takes_globals = rule == "load_global" and value in _TAKE_GLOBALS
+            needs_real_globals |= opcode in _PAST_LOOKUPS or takes_globals
+    return CodeUses(
+        tuple(global_names),
+        frozenset(attributes),
+        _names_of("global", called - loaded),
+        _names_of("free variable", called - loaded),
+        _names_of("attribute", called - loaded),
+        assigns_free_variables,
+        needs_real_globals,
+        frozenset(rules),
+    )
+
+
+def _names_of(kind: str, loads: set[tuple[str, str]]) -> frozenset[str]:
+    return frozenset(name for each, name in loads if each == kind)
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in inner_codes(code):
+        yield from _codes(inner)
+
+
+def _named(code: CodeType) -> Iterator[tuple[str, str, str]]:
+    return ((each.rule, each.name, str(each.value)) for each in read_code(code)[0])
+
+
+# ---- Which loads are called --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The value that the instruction at an index loads by a name."""
+
+    place: int
+
+
+def _called_loads(code: CodeType) -> set[int]:
+    """Return the indices of the instructions that load what is only called."""
+    walk = _LoadWalk(code)
+    try:
+        walk.run()
+    except UnanalysedError:
+        return set()
+    return {each.place for each in walk.called.values() if each is not None} - walk.copied
+
+
+class _LoadWalk(Interpreter):
+    """An interpretation that follows what is loaded to where it is called."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.copied: set[int] = set()
+        self.called: dict[int, Loaded | None] = {}  # by the index of the call
+        effects = _LoadEffects(self, frozenset((*code.co_cellvars, *code.co_freevars)))
+        super().__init__(code, _LoadStep(effects), {})  # type: ignore[arg-type]
+
+    def run(self) -> None:
+        """Follow all paths of the code."""
+        self._interpret()
+
+
+class _LoadEffects:
+    """In place of `Effects`: only loads and calls matter."""
+
+    heap: ClassVar[dict[Any, Any]] = {}
+
+    def __init__(self, walk: _LoadWalk, cells: frozenset[str]) -> None:
+        self._walk = walk
+        self.cells = cells
+
+    def copy(self, kind: Any) -> None:
+        """Note that a value is used more than once."""
+        if type(kind) is Loaded:
+            self._walk.copied.add(kind.place)
+
+    def global_kind(self, _: str) -> Any:
+        """Return what the present instruction loads."""
+        return Loaded(self._walk.index)
+
+    cell_value = global_kind
+
+    def attribute(self, *_: Any) -> Effect:
+        """Return what the present instruction loads."""
+        return Effect(Loaded(self._walk.index))
+
+    def call(self, function: Any, *_: Any) -> Effect:
+        """Note what the present instruction calls."""
+        self._walk.called[self._walk.index] = function if type(function) is Loaded else None
+        return Effect(UNKNOWN)
+
+    call_unpacked = call
+
+    def container(self, *_: Any) -> Container:
+        """Return a container with unknown items."""
+        return Container(None)
+
+    def store_cell_value(self, *_: Any) -> str:
+        """Do nothing."""
+        return ""
+
+    def cell(self, _: str) -> Any:
+        """Return an unknown value."""
+        return UNKNOWN
+
+    def local_function(self, *_: Any) -> Any:
+        """Return an unknown value."""
+        return UNKNOWN
+
+    def add(self, *_: Any) -> None:
+        """Do nothing."""
+
+    leak = store_global = add
+
+    def _unknown(self, *_: Any, **__: Any) -> Effect:
+        return Effect(UNKNOWN)
+
+    def match_class(self, _cls: Any, _value: Any, count: int, names: tuple[str, ...]) -> list[Effect]:
+        """Return an unknown value for each attribute."""
+        return [Effect(UNKNOWN)] * (count + len(names))
+
+    store_attribute = binary = compare = unary = read_all = subscript = store_subscript = iterate = _unknown
+
+
+class _LoadStep(Step):
+    """The rules of opcodes for what is loaded: it is followed on the stack, and in no variable or tuple."""
+
+    effects: _LoadEffects  # type: ignore[assignment]
+
+    def _set(self, name: str, kind: Any) -> None:  # noqa: ARG002
+        super()._set(name, UNKNOWN)
+
+    def _do_copy(self, instruction: Instruction) -> None:
+        super()._do_copy(instruction)
+        self.effects.copy(self.stack[-1])
+
+    def _do_duplicate(self, instruction: Instruction) -> None:
+        super()._do_duplicate(instruction)
+        self.effects.copy(self.stack[-1])
+
+    def _do_duplicate_two(self, instruction: Instruction) -> None:
+        super()._do_duplicate_two(instruction)
+        for kind in self.stack[-2:]:
+            self.effects.copy(kind)
+
+    def _do_build_tuple(self, instruction: Instruction) -> None:
+        self._push(Items((UNKNOWN,) * len(self._pop_many(instruction.arg))))

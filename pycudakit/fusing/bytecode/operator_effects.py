@@ -1,0 +1,124 @@
+"""Effects of operators, comparisons and indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pycudakit.fusing.bytecode.collection_effects import OTHER_CODE, CollectionEffects
+from pycudakit.fusing.bytecode.known_calls import Effect, items
+from pycudakit.fusing.bytecode.value_kinds import (
+    ARRAY,
+    ARRAYS,
+    CAPTURED_ARRAY,
+    NUMBER,
+    PLAIN,
+    SLICE,
+    TRACER,
+    UNKNOWN,
+    VALUE,
+    VALUES,
+    Container,
+    Each,
+    Items,
+    Known,
+    has_no_effects,
+    item_of,
+    join,
+    reads_memory,
+)
+
+
+class OperatorEffects(CollectionEffects):
+    """The effects of operators in one frame."""
+
+    def binary(self, left: Any, right: Any, is_in_place: bool, is_power: bool) -> Effect:
+        """Return the effect of a binary operator."""
+        is_outside = is_in_place and left in (ARRAY, CAPTURED_ARRAY)
+        if left is TRACER or (right is TRACER and left in ARRAYS | {PLAIN} and not is_outside):
+            # The tracer computes what is pending before it leaves the operator to another object.
+            if not has_no_effects(right, self.heap):
+                return Effect(UNKNOWN, "", is_recorded=True)
+            is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}
+            return Effect(TRACER if is_real else VALUE, "", is_recorded=True)
+        if not (has_no_effects(left, self.heap) and has_no_effects(right, self.heap)):
+            return Effect(UNKNOWN, f"an operator of an object that {OTHER_CODE}")
+        if type(left) is Known or type(right) is Known:
+            return Effect(UNKNOWN, f"an operator of an object that {OTHER_CODE}")
+        if is_outside:
+            return Effect(ARRAY, "an in-place operator of an array that is not an argument")
+        if left is NUMBER and right is NUMBER:
+            return Effect(PLAIN if is_power else NUMBER)
+        if left in (NUMBER, PLAIN, SLICE) and right in (NUMBER, PLAIN, SLICE):
+            return Effect(PLAIN)
+        if type(left) in (Items, Each) and type(right) in (Items, Each):
+            if type(left) is type(right) is Items:
+                return Effect(Items((*left.kinds, *right.kinds)))
+            return Effect(Each(join(item_of(left), item_of(right))))
+        if type(left) in (Items, Each) and right in (NUMBER, PLAIN):
+            return Effect(Each(item_of(left)))
+        if type(left) is Container:
+            part = items(right, self.heap) if type(right) in (Container, Items, Each) else None
+            if part is not None:
+                self.add(left, part)
+            if is_in_place or part is not None or right in (NUMBER, PLAIN):
+                return Effect(left)
+        if reads_memory(left, self.heap) or reads_memory(right, self.heap):
+            return Effect(VALUE, "an operator reads an array that is not an argument")
+        return Effect(VALUE)
+
+    def compare(self, left: Any, right: Any) -> Effect:
+        """Return the effect of a comparison."""
+        if all(kind in (NUMBER, PLAIN, SLICE) or type(kind) is Known for kind in (left, right)):
+            return Effect(NUMBER)
+        effect = self.binary(left, right, is_in_place=False, is_power=False)
+        return effect if effect.kind in (TRACER, UNKNOWN) else effect._replace(kind=VALUE)
+
+    def unary(self, kind: Any) -> Effect:
+        """Return the effect of a sign or `~`."""
+        if kind is TRACER or kind in (NUMBER, PLAIN, VALUE):
+            return Effect(kind, "", kind is TRACER)
+        return self.read_all([kind], "an operator")._replace(kind=VALUE if kind in ARRAYS else UNKNOWN)
+
+    def subscript(self, owner: Any, index: Any) -> Effect:
+        """Return the effect of indexing."""
+        if not has_no_effects(index, self.heap):
+            return Effect(UNKNOWN, f"an index that {OTHER_CODE}")
+        if owner in (ARRAY, CAPTURED_ARRAY):
+            parts = index.kinds if type(index) is Items else (index,)
+            is_view = SLICE in parts and all(part in (SLICE, NUMBER, PLAIN) for part in parts)
+            return Effect(owner, "" if is_view else "an index reads an array that is not an argument")
+        if owner is TRACER:
+            risk = "an index reads an array that is not an argument" if reads_memory(index, self.heap) else ""
+            return Effect(TRACER, risk, is_recorded=True)
+        if owner in (VALUE, NUMBER, PLAIN):
+            return Effect(owner)
+        if type(owner) is Items:
+            return Effect(Each(item_of(owner)) if index is SLICE else item_of(owner))
+        if type(owner) is Each:
+            return Effect(owner if index is SLICE else owner.kind)
+        if type(owner) is Container:
+            content = self.heap.get(owner.site)
+            return Effect(owner if index is SLICE else PLAIN if content is None else content)
+        if type(owner) is Known and type(owner.value).__module__ == "numpy.lib._index_tricks_impl":
+            return self.read_all([index], "an index")
+        return Effect(UNKNOWN, f"an index of an object that {OTHER_CODE}")
+
+    def store_subscript(self, owner: Any, index: Any, value: Any) -> Effect:
+        """Return the effect of an assignment to an index."""
+        if type(owner) is Container and has_no_effects(index, self.heap):
+            self.add(owner, value)
+            return Effect(None)
+        if owner in VALUES:
+            if not (has_no_effects(index, self.heap) and has_no_effects(value, self.heap)):
+                self.leak([value])
+                return Effect(None, f"it stores an object that {OTHER_CODE} in an array")
+            is_read = reads_memory(index, self.heap) or (
+                value is ARRAY or (type(value) in (Items, Each, Container) and reads_memory(value, self.heap))
+            )
+            return Effect(
+                None, "it reads an array that is not an argument" if is_read else "", owner is TRACER
+            )
+        self.leak([value])
+        if owner in ARRAYS:
+            return Effect(None, "it writes to an array that is not an argument")
+        return Effect(None, f"an assignment to an item of an object that {OTHER_CODE}")

@@ -22,26 +22,23 @@ from pycudakit.fusing.bytecode.facts import Facts
 from pycudakit.fusing.bytecode.interpreter import Interpreter
 from pycudakit.fusing.bytecode.known_calls import Effect, module_of
 from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, code_size
+from pycudakit.fusing.bytecode.sources import ArgumentSource, FunctionSource, ObjectSource, type_attribute
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
     CAPTURED_ARRAY,
     PLAIN,
     UNKNOWN,
-    ArgumentSource,
     Container,
     Each,
-    FunctionSource,
     Generated,
     Items,
     Known,
     Listed,
     LocalFunction,
     ObjectOf,
-    ObjectSource,
     join,
     kind_of,
-    type_attribute,
 )
 from pycudakit.fusing.memory.tracer import Tracer
 

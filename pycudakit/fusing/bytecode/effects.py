@@ -23,6 +23,16 @@ from pycudakit.fusing.bytecode.known_calls import (
     module_of,
 )
 from pycudakit.fusing.bytecode.operator_effects import OperatorEffects
+from pycudakit.fusing.bytecode.sources import (
+    MISSING,
+    AttributeSource,
+    CellSource,
+    DictSource,
+    TypeSource,
+    has_plain_attributes,
+    plain_attribute,
+    type_attribute,
+)
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
     ARRAYS,
@@ -30,18 +40,14 @@ from pycudakit.fusing.bytecode.value_kinds import (
     GENERATOR,
     KERNEL_METHODS,
     MANAGER,
-    MISSING,
     NUMBER,
     PLAIN,
     SLICE,
     TRACER,
     UNKNOWN,
-    AttributeSource,
     BoundFunction,
     Cell,
-    CellSource,
     Container,
-    DictSource,
     Each,
     Items,
     Known,
@@ -50,14 +56,10 @@ from pycudakit.fusing.bytecode.value_kinds import (
     MethodOf,
     ObjectOf,
     Partial,
-    TypeSource,
-    has_plain_attributes,
     is_kernel,
     is_launched,
     join,
     kind_of,
-    plain_attribute,
-    type_attribute,
 )
 
 

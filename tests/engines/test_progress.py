@@ -1,4 +1,4 @@
-"""Long calls report their progress: sorts pass by pass, products panel by panel, and never more than there is."""
+"""Long calls report their progress: sorts by passes, products by panels, and never more than all."""
 
 import functools
 

@@ -1,4 +1,4 @@
-// The buffer of status words that nobody reads: one for each device.
+// The buffers of status words that are never read: one for each device.
 #include "status_sink.h"
 
 #include <map>

@@ -29,6 +29,7 @@ BODIES = {
     ),
     "given widths": ('printf("[%*d] [%.*f] [%-*d]", x0, x1, 3, 3.14159265, 4, x1)', INT, INT),
     "pointers": ('printf("|%p|", (void *)0x1234)',),
+    "other types": ('printf("%d %lld %lld %lld %d", 2.75, x0, -x0, x1, x2)', DOUBLE, DOUBLE, DOUBLE),
     "many": ('printf("' + "%d " * 32 + '"' + "".join(f", x0 + {i}" for i in range(32)) + ")", INT),
     "threads": (r'printf("block %d thread %d\n", blockIdx.x, threadIdx.x)',),
     "in order": (r'for (int i = 0; i < 100; ++i) printf("%d\n", i)',),
@@ -105,6 +106,13 @@ def test_widths_that_are_arguments(printed):
 
 def test_pointers(printed):
     assert printed("pointers") == "|0x1234|"
+
+
+def test_numbers_where_integers_are_due(engine, printed):
+    if engine != "cuda":
+        pytest.skip("C leaves it undefined")
+    for value, end in ((1e300, 2**63 - 1), (2.0**63, 2**63 - 1), (math.inf, 2**63 - 1)):
+        assert printed("other types", value, -1.5, math.nan) == f"2 {end} {-(2**63)} -1 0"
 
 
 def test_many_arguments(printed):

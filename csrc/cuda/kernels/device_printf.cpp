@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -30,7 +31,15 @@ struct Argument {
         std::memcpy(&value, &bits, sizeof(value));
         return value;
     }
-    uint64_t integer() const { return kind == FLOATING ? uint64_t(int64_t(number())) : bits; }
+    // A number that an integer's conversion is given is cut as a GPU cuts it: out of range, it becomes the
+    // nearest integer, and NaN 0.
+    uint64_t integer() const {
+        if (kind != FLOATING) return bits;
+        constexpr double END = 0x1p63;
+        const double value = number();
+        if (std::isnan(value)) return 0;
+        return uint64_t(value >= END ? INT64_MAX : value < -END ? INT64_MIN : int64_t(value));
+    }
 };
 
 // Reads words and strings from the records, and never beyond their end.

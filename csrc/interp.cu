@@ -54,7 +54,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
         auto at = [&](int operand) {
             return reinterpret_cast<double *>(operands_.d_data(*this, chunk, operand));
         };
-        const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
+        const auto blocks = grid_for(chunk.count, THREADS);
         interpolate_chunk<<<blocks, THREADS, 0, chunk.stream>>>(curve, at(X), at(OUT), chunk.count);
         PK_CUDA(cudaGetLastError());
     }

@@ -162,7 +162,7 @@ class RandomAlgorithm : public DeviceAlgorithm {
         const auto skipped = int64_t(request_.streams.skipped);
         params.first_block = (first + skipped) / philox::WORDS;
         const int64_t philox_blocks = (last + skipped) / philox::WORDS - params.first_block + 1;
-        launch(params, unsigned((philox_blocks + THREADS - 1) / THREADS), chunk.stream);
+        launch(params, grid_for(philox_blocks, THREADS), chunk.stream);
     }
 
     void collect(const void *) override {}

@@ -101,7 +101,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
 
    private:
     static unsigned tiles_of(const ScanParams &params) {
-        return unsigned((params.scan_blocks + params.blocks_per_tile - 1) / params.blocks_per_tile);
+        return grid_for(params.scan_blocks, params.blocks_per_tile);
     }
 
     // A device-resident result of many columns is downloaded as a whole, at the end.
@@ -150,9 +150,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
         PK_CUDA(cudaGetLastError());
     }
 
-    static unsigned blocks(int64_t threads) {
-        return unsigned((threads + device::THREADS - 1) / device::THREADS);
-    }
+    static unsigned blocks(int64_t threads) { return grid_for(threads, device::THREADS); }
 
     ScanParams params_for(const Chunk &chunk) const {
         ScanParams params{};

@@ -45,10 +45,6 @@ struct DeviceContext {
     void count_downloaded(int64_t bytes) { call.report.bytes_down += bytes; }
 };
 
-unsigned blocks_for(int64_t threads) {
-    return unsigned(std::clamp<int64_t>((threads + BLOCK_THREADS - 1) / BLOCK_THREADS, 1, MAX_BLOCKS));
-}
-
 // Radix select of one long row by the whole device. The row stays on the device if it fits or is resident
 // there; else it is uploaded again, in parts, for each level.
 template <class Key>
@@ -93,12 +89,12 @@ class LongRow {
             const Key *const in =
                 d_in_ != nullptr ? d_in_ + start : reinterpret_cast<const Key *>(broadcasts_->d_data(0));
             if (int64_t(counters.size()) <= device::OWN_COUNTERS) {
-                const unsigned blocks = std::min(blocks_for(size / ELEMENTS_PER_THREAD), OWN_BLOCKS);
+                const unsigned blocks = grid_for(size, BLOCK_THREADS * ELEMENTS_PER_THREAD, OWN_BLOCKS);
                 device::count_few_digits<<<blocks, BLOCK_THREADS, 0, stream.get()>>>(encoding_, in, size,
                                                                                      prefixes, counters_);
             } else {
-                device::count_digits<<<blocks_for(size), BLOCK_THREADS, 0, stream.get()>>>(
-                    encoding_, in, size, prefixes, counters_);
+                device::count_digits<<<grid_for(size, BLOCK_THREADS, MAX_BLOCKS), BLOCK_THREADS, 0,
+                                       stream.get()>>>(encoding_, in, size, prefixes, counters_);
             }
             PK_CUDA(cudaGetLastError());
             PK_CUDA(cudaMemcpyAsync(counters.data(), counters_, bytes, cudaMemcpyDeviceToHost, stream.get()));

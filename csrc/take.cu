@@ -66,7 +66,7 @@ Range range_on_device(const int64_t *indices, int64_t count, int device, Call &c
     PK_CUDA(cudaMemsetAsync(buffer.d_memory(), 0x7f, sizeof(range.least), stream.get()));
     PK_CUDA(
         cudaMemsetAsync(buffer.d_memory() + sizeof(range.least), 0x80, sizeof(range.greatest), stream.get()));
-    const auto blocks = unsigned(std::min(MAX_BLOCKS, (count + THREADS - 1) / THREADS));
+    const unsigned blocks = grid_for(count, THREADS, MAX_BLOCKS);
     find_range<<<blocks, THREADS, 0, stream.get()>>>(indices, count,
                                                      reinterpret_cast<long long *>(buffer.d_memory()));
     PK_CUDA(cudaGetLastError());
@@ -126,7 +126,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
     template <class Unit>
     void launch(const GatherParams &args, const Chunk &chunk) const {
         auto *const out = reinterpret_cast<Unit *>(operands_.d_data(*this, chunk, 0));
-        const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
+        const auto blocks = grid_for(chunk.count, THREADS);
         take_chunk<Unit><<<blocks, THREADS, 0, chunk.stream>>>(args, out, chunk.start, chunk.count);
         PK_CUDA(cudaGetLastError());
     }
@@ -195,15 +195,12 @@ __global__ void put_last(ScatterParams args, const unsigned long long *last, con
     }
 }
 
-unsigned blocks_for(int64_t items) {
-    constexpr int64_t MAX_BLOCKS = 1 << 16;
-    return unsigned(std::min(MAX_BLOCKS, (items + THREADS - 1) / THREADS));
-}
+constexpr int64_t MAX_PUT_BLOCKS = 1 << 16;
 
 template <class Unit>
 void put_units(const ScatterParams &args, const unsigned long long *last, const char *values, char *array,
                cudaStream_t stream) {
-    put_last<Unit><<<blocks_for(args.put * args.units), THREADS, 0, stream>>>(
+    put_last<Unit><<<grid_for(args.put * args.units, THREADS, MAX_PUT_BLOCKS), THREADS, 0, stream>>>(
         args, last, reinterpret_cast<const Unit *>(values), reinterpret_cast<Unit *>(array));
     PK_CUDA(cudaGetLastError());
 }
@@ -252,7 +249,7 @@ bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &d
     auto *const d_last = reinterpret_cast<unsigned long long *>(last.d_memory());
     if (has_last) {
         PK_CUDA(cudaMemsetAsync(d_last, 0, size_t(args.count * word), stream.get()));
-        find_last<<<blocks_for(args.put), THREADS, 0, stream.get()>>>(scatter, d_last);
+        find_last<<<grid_for(args.put, THREADS, MAX_PUT_BLOCKS), THREADS, 0, stream.get()>>>(scatter, d_last);
         PK_CUDA(cudaGetLastError());
     }
     const char *const from = values_at < 0 ? operands.of(3).d_data : streamed.d_data(0) + values_at;

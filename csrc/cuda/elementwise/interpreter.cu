@@ -299,7 +299,7 @@ void Interpreter::enqueue(const Chunk &chunk) {
     const int most = device::elements_per_thread(params.registers_in_shared, block_);
     params.per_thread = int32_t(std::clamp<int64_t>(elements_wanted, 1, most));
     const int64_t per_block = int64_t(block_) * params.per_thread;
-    const auto blocks = unsigned((chunk.count + per_block - 1) / per_block);
+    const unsigned blocks = grid_for(chunk.count, per_block);
     const size_t shared_bytes = size_t(params.registers_in_shared * per_block) * sizeof(uint64_t);
     device::interpret<<<blocks, unsigned(block_), shared_bytes, chunk.stream>>>(params);
     PK_CUDA(cudaGetLastError());

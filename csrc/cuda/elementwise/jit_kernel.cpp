@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "common/operations.h"
+#include "cuda/runtime/launch.h"
 #include "cuda/runtime/tuning.h"
 #include "jit_headers.h"
 
@@ -223,7 +224,7 @@ bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
     }
     constexpr int64_t MAX_BLOCKS = 1 << 16;  // with several tiles a block, memory is slower
     const int64_t tile = int64_t(device::JitParams::THREADS) * elements_per_thread(steps_);
-    const auto blocks = unsigned(std::min(MAX_BLOCKS, (params.count + tile - 1) / tile));
+    const unsigned blocks = grid_for(params.count, tile, MAX_BLOCKS);
     void *arguments[] = {const_cast<device::JitParams *>(&params)};
     if (StreamScope::current() != nullptr) ran_async_ = true;
     PK_CUDA(cudaLaunchKernel(compiled, blocks, device::JitParams::THREADS, arguments, 0, stream));

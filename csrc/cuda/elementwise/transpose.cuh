@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cuda/runtime/cuda.h"
+#include "cuda/runtime/launch.h"
 
 namespace pk::device {
 
@@ -30,7 +31,7 @@ __global__ void transpose(const TransposeParams params) {
 // Enqueue the transposition of elements of `item` bytes. A chunk has fewer than 2^31 elements.
 inline void transpose(const TransposeParams &params, int64_t item, cudaStream_t stream) {
     constexpr int THREADS = 256;
-    const auto blocks = unsigned((params.count + THREADS - 1) / THREADS);
+    const unsigned blocks = grid_for(params.count, THREADS);
     switch (item) {
         case 1: transpose<uint8_t><<<blocks, THREADS, 0, stream>>>(params); break;
         case 2: transpose<uint16_t><<<blocks, THREADS, 0, stream>>>(params); break;

@@ -15,10 +15,8 @@ namespace pk::histogram {
 
 constexpr int THREADS = 256;
 
-inline unsigned blocks_for(int64_t count) {
-    constexpr int64_t ELEMENTS_PER_THREAD = 8, MAX_BLOCKS = 512;  // each block adds its table in the end
-    return unsigned(std::clamp<int64_t>(count / (THREADS * ELEMENTS_PER_THREAD), 1, MAX_BLOCKS));
-}
+// Return the blocks for `count` elements: few, since each adds its table in the end.
+inline unsigned table_grid(int64_t count) { return grid_for(count, THREADS * 8, 512); }
 
 inline int64_t edges_bytes(const pk_bins &bins) {
     const int64_t item = bins.type == PK_FLOAT16 || bins.type == PK_FLOAT32 ? 4 : 8;
@@ -153,9 +151,9 @@ class HistogramAlgorithm : public DeviceAlgorithm {
         params.table = reinterpret_cast<unsigned long long *>(d_table(chunk.d_state));
         const size_t shared_bytes = size_t(copies_ * (total_ + 1)) * sizeof(uint32_t);
         if (counts_bytes_) {
-            device::count_bytes<<<blocks_for(chunk.count / 4), THREADS, shared_bytes, chunk.stream>>>(params);
+            device::count_bytes<<<table_grid(chunk.count / 4), THREADS, shared_bytes, chunk.stream>>>(params);
         } else {
-            device::count<<<blocks_for(chunk.count), THREADS, shared_bytes, chunk.stream>>>(params);
+            device::count<<<table_grid(chunk.count), THREADS, shared_bytes, chunk.stream>>>(params);
         }
         PK_CUDA(cudaGetLastError());
     }
@@ -223,7 +221,7 @@ class DigitizeAlgorithm : public DeviceAlgorithm {
             chunk.count,
             offset_of(*this, operands_, 1, chunk),
         };
-        device::digitize<<<blocks_for(chunk.count), THREADS, 0, chunk.stream>>>(params);
+        device::digitize<<<table_grid(chunk.count), THREADS, 0, chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
@@ -263,7 +261,7 @@ class CopyMinMaxAlgorithm : public DeviceAlgorithm {
             chunk.count,
             reinterpret_cast<long long *>(chunk.d_state),
         };
-        device::copy_min_max<<<blocks_for(chunk.count), THREADS, 0, chunk.stream>>>(params);
+        device::copy_min_max<<<table_grid(chunk.count), THREADS, 0, chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 

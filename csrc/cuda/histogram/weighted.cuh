@@ -179,7 +179,7 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
         device::accumulate_segments<Sum>
             <<<unsigned(segments()), device::WARPS * 32, 0, chunk.stream>>>(params);
         PK_CUDA(cudaGetLastError());
-        device::combine_segments<<<blocks_for(counting_.total * 8), THREADS, 0, chunk.stream>>>(
+        device::combine_segments<<<table_grid(counting_.total * 8), THREADS, 0, chunk.stream>>>(
             static_cast<const Sum *>(params.sums), segments(), params.total, type_ != PK_UINT64, d_totals_);
         PK_CUDA(cudaGetLastError());
     }

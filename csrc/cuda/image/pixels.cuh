@@ -3,6 +3,7 @@
 
 #include "common/image.h"
 #include "cuda/runtime/cuda.h"
+#include "cuda/runtime/launch.h"
 
 namespace pk::image {
 
@@ -14,7 +15,7 @@ inline __device__ int64_t global_index() { return int64_t(blockIdx.x) * blockDim
 // Launch a kernel with a thread for each of `count` elements.
 template <class Kernel, class... Args>
 void launch_for(int64_t count, cudaStream_t stream, Kernel kernel, Args... args) {
-    kernel<<<unsigned((count + THREADS - 1) / THREADS), THREADS, 0, stream>>>(args...);
+    kernel<<<grid_for(count, THREADS), THREADS, 0, stream>>>(args...);
     PK_CUDA(cudaGetLastError());
 }
 

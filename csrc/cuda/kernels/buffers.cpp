@@ -5,13 +5,13 @@
 #include <cstring>
 
 #include "cuda/pipeline/staged_copy.h"
+#include "cuda/runtime/launch.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk::kernels {
 
 namespace {
 
-constexpr int64_t ALIGNMENT = 256;
 constexpr int64_t MAX_BYTES = int64_t(1) << 50;
 // Zeroed buffers of fewer bytes are uploaded with the staged ones instead of being filled by cudaMemset.
 constexpr int64_t WORTH_A_MEMSET = 32 << 10;
@@ -46,7 +46,7 @@ Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources
         }
         resources.lease.reset();
     }
-    resources.buffer = allocate(device, std::max(all_, ALIGNMENT));
+    resources.buffer = allocate(device, std::max(all_, DEVICE_ALIGNMENT));
     d_memory_ = resources.buffer.d_memory();
 }
 
@@ -61,7 +61,7 @@ void Buffers::lay_out() {
                 fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " + std::to_string(MAX_BYTES) +
                                            " bytes: no GPU has so much memory");
             offsets_[size_t(i)] = all_;
-            all_ += (buffer.bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            all_ += align_up(buffer.bytes, DEVICE_ALIGNMENT);
             if (up) bytes_up_ += buffer.bytes;
             if (down) bytes_down_ += buffer.bytes;
         }

@@ -10,6 +10,7 @@
 
 #include "buffers.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/runtime/launch.h"
 #include "device_operands.h"
 #include "module_variables.h"
 #include "run_resources.h"
@@ -18,8 +19,6 @@ namespace pk::kernels {
 
 namespace {
 
-// The trace lane of kernels, separate from the lanes of the slots.
-constexpr int KERNELS_LANE = 1 << 20;
 constexpr int64_t MIN_PRINTF_BYTES = 64 << 10, MAX_PRINTF_BYTES = 16 << 20;  // of printf records
 
 // A checked launch: its function, configuration and arguments.

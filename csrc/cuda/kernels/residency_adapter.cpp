@@ -10,8 +10,6 @@ namespace pk::kernels {
 
 namespace {
 
-constexpr int64_t ALIGNMENT = 256;  // of a kernel's arrays, as of memory from cudaMalloc
-
 char *host_address(const pk_buffer &buffer) { return reinterpret_cast<char *>(buffer.address); }
 bool is_transferred(const pk_buffer &buffer) {
     return buffer.bytes != 0 && !is_on_device(buffer) &&
@@ -56,7 +54,7 @@ class ResidentBuffers {
 
    private:
     static plan::HostRange host_range_of(const pk_buffer &buffer, bool stored, bool may_be_resident) {
-        return {host_address(buffer), buffer.bytes, ALIGNMENT, stored, may_be_resident};
+        return {host_address(buffer), buffer.bytes, DEVICE_ALIGNMENT, stored, may_be_resident};
     }
 
     // Return a range for each transfer: a buffer that is uploaded and downloaded has two.

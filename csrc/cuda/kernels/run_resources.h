@@ -19,7 +19,7 @@ struct RunStream {
 
     const int device;
     Stream stream = make_stream();
-    Event arrived = make_event(), begun = make_event(), ended = make_event(),
+    Event arrived = make_event(), begun = make_timing_event(), ended = make_timing_event(),
           pace_events[2] = {make_event(), make_event()};
 };
 

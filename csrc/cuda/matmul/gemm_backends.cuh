@@ -15,11 +15,6 @@ struct Float64Accumulation : Plain<float, double> {};
 // `kernel` is our own; `split` is 3xTF32 by cuBLAS.
 enum class GemmAlgorithm { kernel, cublas, split, float64_kernel, float64_cublas };
 
-// Return the number of thread blocks for `count` elements.
-inline unsigned blocks_for(int64_t count) {
-    return unsigned((count + device::THREADS - 1) / device::THREADS);
-}
-
 // Enqueues the GEMM of a panel: tile += (a panel of a) @ (a panel of b).
 template <class Kind>
 struct PanelGemm {
@@ -79,8 +74,7 @@ struct PanelGemm {
                                         products.adds,
                                         d_run_if};
         // Blocks of both dimensions are in x, since y is limited to 65,535.
-        const int64_t blocks =
-            GemmTiling::ceil_div(tile.rows, device::TILE) * GemmTiling::ceil_div(tile.columns, device::TILE);
+        const int64_t blocks = ceil_div(tile.rows, device::TILE) * ceil_div(tile.columns, device::TILE);
         const dim3 grid(unsigned(blocks), 1, unsigned(tile.pairs));
         device::multiply_tiles<Kind><<<grid, device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
@@ -104,10 +98,10 @@ struct PanelGemm {
     // Convert the factors to float64, and multiply these.
     void multiply_widened(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const wide = reinterpret_cast<double *>(scratch);
-        device::widen<<<blocks_for(of_a), device::THREADS, 0, stream>>>(
+        device::widen<<<grid_for(of_a, device::THREADS), device::THREADS, 0, stream>>>(
             static_cast<const float *>(products.a), wide, of_a);
         PK_CUDA(cudaGetLastError());
-        device::widen<<<blocks_for(of_b), device::THREADS, 0, stream>>>(
+        device::widen<<<grid_for(of_b, device::THREADS), device::THREADS, 0, stream>>>(
             static_cast<const float *>(products.b), wide + of_a, of_b);
         PK_CUDA(cudaGetLastError());
         products.a = wide;
@@ -123,7 +117,7 @@ struct PanelGemm {
     void multiply_split(cublas::Products products, int64_t of_a, int64_t of_b, cudaStream_t stream) const {
         auto *const large = static_cast<float *>(const_cast<void *>(products.a));
         auto *const small = reinterpret_cast<float *>(scratch);
-        device::split_tf32_all<<<blocks_for(of_a + of_b), device::THREADS, 0, stream>>>(
+        device::split_tf32_all<<<grid_for(of_a + of_b, device::THREADS), device::THREADS, 0, stream>>>(
             large, small, of_a + of_b, d_nonfinite);
         PK_CUDA(cudaGetLastError());
         products.compute = cublas::IN_TF32;

@@ -22,12 +22,8 @@ namespace pk::matmul {
 
 // Bytes of a product for each host thread that it wakes.
 constexpr int64_t BYTES_PER_THREAD = 1 << 20;
-// The trace lane of kernels, separate from the lanes of the slots.
-constexpr int KERNELS_LANE = 1 << 20;
 // Bytes of the result that a prefault task touches, page by page.
 constexpr int64_t PREFAULT_BYTES = 2 << 20, PAGE = 4096;
-// Alignment of all device memory, in bytes.
-constexpr int64_t ALIGNMENT = 256;
 // A task of a host thread: upload or download some rows, or prefault pages of the result, which may be new
 // memory, while there is little else to do.
 struct Task {
@@ -254,7 +250,7 @@ class GemmPipeline {
     // cuBLAS picks kernels by pointer alignment. A resident operand is used in place only if it has the
     // alignment of the staged copy, so that both select the same kernel and give the same bits.
     static bool same_alignment(const char *resident, const char *staged) {
-        return (resident - staged) % ALIGNMENT == 0;
+        return (resident - staged) % DEVICE_ALIGNMENT == 0;
     }
 
     char *resident_result(int64_t tile) const {
@@ -275,7 +271,7 @@ class GemmPipeline {
         constexpr auto item = int64_t(sizeof(Element));
         const int64_t columns = resident.run / item;
         auto copy = [&](int64_t first, int64_t rows) {
-            device::gather<<<blocks_for(rows * columns), device::THREADS, 0, stream>>>(
+            device::gather<<<grid_for(rows * columns, device::THREADS), device::THREADS, 0, stream>>>(
                 reinterpret_cast<const Element *>(resident.row(first)), resident.pitch / item,
                 reinterpret_cast<Element *>(to + first * resident.run), columns, rows * columns, d_run_if_);
             PK_CUDA(cudaGetLastError());
@@ -337,12 +333,13 @@ class GemmPipeline {
         if constexpr (is_float_kind<Kind>) {
             if (stream_scope_ == nullptr) {
                 device::flag_exceptions<Kind>
-                    <<<blocks_for(count), device::THREADS, 0, compute>>>(sums, count, d_status());
+                    <<<grid_for(count, device::THREADS), device::THREADS, 0, compute>>>(sums, count,
+                                                                                        d_status());
                 PK_CUDA(cudaGetLastError());
             }
         }
         if (resident_.c != nullptr && !accumulates_in_place_) {
-            device::store<Kind><<<blocks_for(count), device::THREADS, 0, compute>>>(
+            device::store<Kind><<<grid_for(count, device::THREADS), device::THREADS, 0, compute>>>(
                 sums, reinterpret_cast<Element *>(resident_result(tile)), product_.n, output.columns, count,
                 d_run_if_);
             PK_CUDA(cudaGetLastError());
@@ -523,7 +520,7 @@ class GemmPipeline {
     struct Events {
         Event uploaded[GemmTiling::PANELS] = {make_event(), make_event()},
               computed[GemmTiling::PANELS] = {make_event(), make_event()};
-        Event began = make_event(), finished[2] = {make_event(), make_event()},
+        Event began = make_timing_event(), finished[2] = {make_timing_event(), make_timing_event()},
               downloaded[2] = {make_event(), make_event()};
     };
     std::optional<Events> events_;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include "common/matmul.h"
+#include "cuda/runtime/device_pool.h"
+#include "cuda/runtime/launch.h"
 
 namespace pk::matmul {
 
@@ -42,9 +44,8 @@ struct GemmTiling {
     }
 
     static constexpr int64_t STATUS_BYTES = 256;
-    static int64_t aligned(int64_t bytes) { return (bytes + 255) / 256 * 256; }
-    static int64_t ceil_div(int64_t size, int64_t tile) { return (size + tile - 1) / tile; }
-    static int64_t half(int64_t size) { return (ceil_div(size, 2) + 63) / 64 * 64; }
+    static int64_t aligned(int64_t bytes) { return align_up(bytes, DEVICE_ALIGNMENT); }
+    static int64_t half(int64_t size) { return align_up(ceil_div(size, 2), 64); }
 
     int64_t tiles_down(const Product &product) const { return ceil_div(product.m, rows); }
     int64_t tiles_across(const Product &product) const { return ceil_div(product.n, columns); }

@@ -8,11 +8,11 @@
 
 #include "common/call/thread_pool.h"
 #include "cuda/runtime/inline_upload.h"
+#include "cuda/runtime/launch.h"
 #include "cuda/runtime/tuning.h"
 
 namespace pk {
 
-static constexpr int64_t ALIGNMENT = 256;
 // The most bytes that a thread stages at once: as many as the smallest slot holds.
 static constexpr int64_t PIECE = 256 << 10;
 
@@ -58,7 +58,7 @@ BroadcastOperand::BroadcastOperand(const Layout &layout, const View &view)
 
 int64_t BroadcastBuffers::reserve(int64_t bytes) {
     const int64_t offset = bytes_;
-    bytes_ += (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    bytes_ += align_up(bytes, DEVICE_ALIGNMENT);
     return offset;
 }
 

@@ -14,8 +14,6 @@
 
 namespace pk {
 
-// Smaller operands are staged, pinned or not: querying the driver takes longer.
-static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
 // Delivering a result costs much more than copying an element.
 static constexpr int64_t RESULT_BYTES_PER_THREAD = 1 << 20;
 
@@ -33,7 +31,6 @@ DeviceAlgorithm::DeviceAlgorithm(const Layout &layout, std::vector<StreamedOpera
             streamed.item = view.item;
             if (streamed.d_resident != nullptr) allow_zero_copy = false;
             streamed.pinned = streamed.halo == 0 && view.access == Access::contiguous &&
-                              layout.size * view.item >= MIN_PINNED_QUERY_BYTES &&
                               is_pinned(view.base, layout.size * view.item);
             if (group == &this->loads)
                 cache_line_granule = std::max(cache_line_granule, layout.cache_line_granule(view));

@@ -12,6 +12,7 @@
 #include "common/call/call.h"
 #include "common/layout.h"
 #include "cuda/runtime/execution_context.h"
+#include "cuda/runtime/launch.h"
 #include "in_order_executor.h"
 #include "staging_slots.h"
 

@@ -12,13 +12,11 @@
 
 namespace pk::kernels {
 
-// Smaller arrays are staged, pinned or not: querying the driver takes longer.
-static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10;
 static constexpr int64_t SMALLEST_PIECE = 128 << 10;
 
 void StagedCopy::add(char *host, char *device, int64_t bytes) {
     if (bytes == 0) return;
-    const bool direct = bytes >= MIN_PINNED_QUERY_BYTES && is_pinned(host, bytes);
+    const bool direct = is_pinned(host, bytes);
     (direct ? pinned_ : arrays_).push_back({host, device, bytes});
     if (!direct) bytes_ += bytes;
 }

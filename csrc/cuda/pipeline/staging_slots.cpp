@@ -35,10 +35,10 @@ Slot::Slot(int device, SlotReservation reservation)
       device_(std::move(reservation.device)),
       mapped_(static_cast<char *>(host_.device_pointer())),
       stream(make_stream()),
-      origin(make_event()),
-      uploaded(make_event()),
-      computed(make_event()),
-      downloaded(make_event()) {
+      origin(make_timing_event()),
+      uploaded(make_timing_event()),
+      computed(make_timing_event()),
+      downloaded(make_timing_event()) {
     device_.obtain();
 }
 

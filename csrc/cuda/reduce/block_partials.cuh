@@ -5,6 +5,7 @@
 #include "common/reduce_ops.h"
 #include "common/types.h"
 #include "cuda/runtime/cuda.h"
+#include "cuda/runtime/launch.h"
 
 namespace pk::reduction {
 

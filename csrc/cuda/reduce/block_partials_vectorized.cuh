@@ -145,7 +145,7 @@ int64_t launch_dense(const ReduceParams &params, cudaStream_t stream) {
     constexpr int BLOCKS = device::DENSE_THREADS * device::VectorLoad<T>::COUNT / LANES;
     const int64_t columns = params.units * params.slabs.slabs_per_unit();
     const bool combines = params.combines_blocks && params.slabs.count == 1 && params.slabs.blocks() > 1;
-    const auto blocks = unsigned((columns + BLOCKS - 1) / BLOCKS);
+    const unsigned blocks = grid_for(columns, BLOCKS);
     device::reduce_dense<Op, T><<<blocks, device::DENSE_THREADS, 0, stream>>>(params, combines);
     PK_CUDA(cudaGetLastError());
     return combines ? BLOCKS : 1;

@@ -148,8 +148,7 @@ void write(const RegionPartials &region_partials, const pk_reduction &spec, cons
            cudaStream_t stream) {
     constexpr int64_t THREADS = 128;
     const int64_t columns = region_partials.slabs.count * region_partials.slabs.inner;
-    device::write<Op>
-        <<<unsigned((columns + THREADS - 1) / THREADS), THREADS, 0, stream>>>(region_partials, spec, results);
+    device::write<Op><<<grid_for(columns, THREADS), THREADS, 0, stream>>>(region_partials, spec, results);
     PK_CUDA(cudaGetLastError());
 }
 

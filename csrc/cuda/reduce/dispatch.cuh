@@ -9,7 +9,7 @@ namespace pk::reduction {
 template <class Kind>
 int64_t launch_strided(const ReduceParams &params, cudaStream_t stream) {
     const int64_t columns = params.units * params.slabs.slabs_per_unit() * params.slabs.inner;
-    const auto blocks = unsigned((columns + device::COLUMNS - 1) / device::COLUMNS);
+    const unsigned blocks = grid_for(columns, device::COLUMNS);
     const bool lanes_first = params.slabs.inner < device::COLUMNS;
     device::reduce<Kind><<<blocks, device::THREADS, 0, stream>>>(params, lanes_first);
     PK_CUDA(cudaGetLastError());

@@ -233,6 +233,12 @@ Stream make_stream() {
 
 Event make_event() {
     cudaEvent_t event = nullptr;
+    PK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return Event(event);
+}
+
+Event make_timing_event() {
+    cudaEvent_t event = nullptr;
     PK_CUDA(cudaEventCreate(&event));
     return Event(event);
 }

@@ -122,6 +122,7 @@ class PinnedMemory {
 
 DeviceMemory allocate_device(int64_t bytes);
 Stream make_stream();
-Event make_event();
+Event make_event();         // for ordering
+Event make_timing_event();  // for cudaEventElapsedTime, too
 
 }  // namespace pk

@@ -31,6 +31,8 @@ enum class Account {
 };
 
 constexpr int64_t MAX_TEMPORARY_BYTES = 64 << 20;
+// The alignment of device memory, in bytes: that of cudaMalloc.
+constexpr int64_t DEVICE_ALIGNMENT = 256;
 
 // The stream in which memory is used first, after its earlier use. If there is none, the memory is idle: any
 // stream may use it.

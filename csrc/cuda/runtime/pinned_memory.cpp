@@ -45,18 +45,28 @@ PinnedMemory take(int64_t bytes) {
 
 }  // namespace
 
+// Return the driver's cuPointerGetAttribute, which is looked up once; null if it has none.
+static auto pointer_attribute_getter() {
+    using GetAttribute = CUresult (*)(void *, CUpointer_attribute, CUdeviceptr);
+    static const auto getter = []() -> GetAttribute {
+        void *entry = nullptr;
+        cudaDriverEntryPointQueryResult result{};
+        PK_CUDA(cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 12000, cudaEnableDefault,
+                                                 &result));
+        return result == cudaDriverEntryPointSuccess ? reinterpret_cast<GetAttribute>(entry) : nullptr;
+    }();
+    return getter;
+}
+
 bool is_pinned(const void *memory, int64_t bytes) {
+    constexpr int64_t MIN_BYTES = 256 << 10;
+    if (bytes < MIN_BYTES) return false;
     cudaPointerAttributes attributes{};
     PK_CUDA(cudaPointerGetAttributes(&attributes, memory));
     if (attributes.type != cudaMemoryTypeHost) return false;
     // The runtime tells of one byte; the driver gives the allocation's range.
-    using GetAttribute = CUresult (*)(void *, CUpointer_attribute, CUdeviceptr);
-    void *entry = nullptr;
-    cudaDriverEntryPointQueryResult result{};
-    PK_CUDA(
-        cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 12000, cudaEnableDefault, &result));
-    if (result != cudaDriverEntryPointSuccess) return false;
-    const auto get = reinterpret_cast<GetAttribute>(entry);
+    const auto get = pointer_attribute_getter();
+    if (get == nullptr) return false;
     const auto address = reinterpret_cast<CUdeviceptr>(attributes.devicePointer);
     CUdeviceptr start = 0;
     size_t size = 0;

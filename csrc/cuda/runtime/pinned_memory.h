@@ -7,7 +7,8 @@
 
 namespace pk {
 
-// Return true if all of these bytes are pinned, so that a GPU can copy them without staging.
+// Return true if all of these bytes are pinned, so that a GPU can copy them without staging, and so many that
+// asking the driver takes less time than staging them.
 bool is_pinned(const void *memory, int64_t bytes);
 
 uint64_t take_pinned_array(int64_t bytes);

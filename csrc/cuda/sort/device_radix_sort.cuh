@@ -9,6 +9,7 @@
 
 #include "common/sort.h"
 #include "cuda/pipeline/staging_slots.h"
+#include "cuda/runtime/launch.h"
 
 namespace pk {
 namespace device {
@@ -338,7 +339,7 @@ class DeviceSorter {
     // Enqueue the counting of elements by ranges of their keys, into `counts`.
     void count_keys(int64_t count, Key low, Key high, int shift, cudaStream_t stream) const {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), stream));
-        const auto blocks = unsigned(std::min<int64_t>(blocks_for(count), MAX_BLOCKS));
+        const unsigned blocks = grid_for(count, device::THREADS, MAX_BLOCKS);
         device::count_keys<<<blocks, device::THREADS, 0, stream>>>(order_, elements, count, low, high, shift,
                                                                    counts);
         PK_CUDA(cudaGetLastError());
@@ -347,8 +348,8 @@ class DeviceSorter {
     // Enqueue the counting of elements with one key, by chunks of the elements, into `counts`.
     void count_equal(int64_t count, Key key, int64_t chunk, cudaStream_t stream) const {
         PK_CUDA(cudaMemsetAsync(counts, 0, COUNTS * sizeof(uint32_t), stream));
-        device::count_equal<<<blocks_for(count), device::THREADS, 0, stream>>>(order_, elements, count, key,
-                                                                               chunk, counts);
+        device::count_equal<<<grid_for(count, device::THREADS), device::THREADS, 0, stream>>>(
+            order_, elements, count, key, chunk, counts);
         PK_CUDA(cudaGetLastError());
     }
 
@@ -357,7 +358,7 @@ class DeviceSorter {
     void sort(const Bucket<Key> &bucket_spec, int64_t columns, int64_t kept, int buffer,
               cudaStream_t stream) {
         const int64_t count = bucket_spec.count;
-        const unsigned blocks = blocks_for(count);
+        const unsigned blocks = grid_for(count, device::THREADS);
         cub::DoubleBuffer<Key> keys = key_buffers<Key>();
         cub::DoubleBuffer<Paired> paired = key_buffers<Paired>();
         cub::DoubleBuffer<uint32_t> indices(indices_[0], indices_[1]);
@@ -501,10 +502,6 @@ class DeviceSorter {
         resident = std::min(spec_.count, rest / int64_t(sizeof(Key)));
     }
 
-    static unsigned blocks_for(int64_t count) {
-        return unsigned((count + device::THREADS - 1) / device::THREADS);
-    }
-
     void select(const Bucket<Key> &bucket_spec, cudaStream_t stream) {
         size_t bytes = size_t(scratch_bytes_);
         cub_instances::select(
@@ -520,9 +517,8 @@ class DeviceSorter {
         size_t bytes = size_t(scratch_bytes_);
         cub_instances::select(scratch_, bytes, 0, indices_[0], counts, count,
                               device::IsFirst{runtime_ordering(), splits, keys, before_}, stream);
-        device::write_selected<<<unsigned(std::min<int64_t>(blocks_for(count), MAX_BLOCKS)), device::THREADS,
-                                 0, stream>>>(order_, keys, indices_[0], counts,
-                                              reinterpret_cast<Key *>(results[buffer]));
+        device::write_selected<<<grid_for(count, device::THREADS, MAX_BLOCKS), device::THREADS, 0, stream>>>(
+            order_, keys, indices_[0], counts, reinterpret_cast<Key *>(results[buffer]));
         PK_CUDA(cudaGetLastError());
         device::conclude<<<1, 1, 0, stream>>>(keys, count, counts, last_[buffer], num_selected[buffer]);
         PK_CUDA(cudaGetLastError());

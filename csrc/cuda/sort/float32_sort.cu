@@ -3,6 +3,7 @@
 // to the end.
 #include <cub/device/device_radix_sort.cuh>
 
+#include "cuda/runtime/launch.h"
 #include "cuda/sort/device_sort.h"
 
 namespace pk {
@@ -84,7 +85,7 @@ void sort_float32_on_device(const float *in, float *out, int64_t count, char *me
     PK_CUDA(cub::DeviceRadixSort::SortKeys(scratch, bytes, in, out, uint32_t(count), 0, 32, stream));
     find_nan_bounds<<<1, 1, 0, stream>>>(out, count, bounds);
     PK_CUDA(cudaGetLastError());
-    const auto blocks = unsigned(std::min<int64_t>((count + THREADS - 1) / THREADS, BLOCKS));
+    const unsigned blocks = grid_for(count, THREADS, BLOCKS);
     copy_numbers<<<blocks, THREADS, 0, stream>>>(out, bounds, numbers);
     PK_CUDA(cudaGetLastError());
     move_nan_last<<<blocks, THREADS, 0, stream>>>(numbers, bounds, count, out);

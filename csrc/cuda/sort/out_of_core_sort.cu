@@ -116,7 +116,7 @@ class OutOfCoreSort {
     void upload(int64_t start, int64_t count) {
         const auto *const from = static_cast<const char *>(rows_.in) + start * int64_t(sizeof(Key));
         const int64_t bytes = count * int64_t(sizeof(Key));
-        const bool direct = bytes >= MIN_PINNED_QUERY_BYTES && is_pinned(from, bytes);
+        const bool direct = is_pinned(from, bytes);
         const int64_t piece = direct ? DIRECT_PIECE : workspace_.slot().host_bytes / 64 * 64;
         std::atomic<int64_t> next{0};
         workspace_.on_slots(direct ? 1 : bytes / piece + 1, [&](const Slot &slot, TraceLane &lane) {
@@ -417,7 +417,7 @@ class OutOfCoreSort {
     // Return the bytes of a slot's pinned memory for results. The counts of distinct elements follow them.
     int64_t result_bytes() const { return workspace_.slot().host_bytes / 4096 * 4096 - 4096; }
 
-    static constexpr int64_t MIN_PINNED_QUERY_BYTES = 256 << 10, DIRECT_PIECE = 16 << 20;
+    static constexpr int64_t DIRECT_PIECE = 16 << 20;
 
     const Rows &rows_;
     const bool wants_order_;
@@ -483,9 +483,8 @@ void sort_on_device(const ArgsortRequest &request, char *memory, cudaStream_t st
         sorter.bind_in_core(memory, static_cast<const Key *>(request.in), nullptr);
         sorter.sort_all(request.columns, request.kept, stream);
         const int64_t results = request.count * request.kept;
-        device::widen_indices<<<unsigned((results + device::THREADS - 1) / device::THREADS), device::THREADS,
-                                0, stream>>>(reinterpret_cast<const uint32_t *>(sorter.results[0]), results,
-                                             request.order);
+        device::widen_indices<<<grid_for(results, device::THREADS), device::THREADS, 0, stream>>>(
+            reinterpret_cast<const uint32_t *>(sorter.results[0]), results, request.order);
         PK_CUDA(cudaGetLastError());
     });
 }

@@ -54,7 +54,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
     }
 
     void enqueue(const Chunk &chunk) override {
-        const auto blocks = unsigned((chunk.count + THREADS - 1) / THREADS);
+        const auto blocks = grid_for(chunk.count, THREADS);
         const char *const d_resident = operands_.of(SORTED).d_data;
         const char *const sorted =
             d_resident != nullptr ? d_resident : broadcasts_.d_data(chunk.device_index) + offset_;

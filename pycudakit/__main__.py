@@ -42,6 +42,12 @@ def _parser() -> argparse.ArgumentParser:
     tracing.add_argument("-o", "--output", help="also write a trace, for https://ui.perfetto.dev")
     tracing.add_argument("script", help="a Python script")
     tracing.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's arguments")
+    programs = command("pycuda", "run a program that was written for PyCUDA, with pycudakit in its place")
+    programs.add_argument("--engine", choices=("auto", "cpu", "cuda"), help="the engine; by default auto")
+    programs.add_argument("--debug", action="store_true", help="check the accesses of kernels")
+    programs.add_argument("-m", dest="module", metavar="MODULE", help="run a module")
+    programs.add_argument("-c", dest="code", metavar="TEXT", help="run a program that is given here")
+    programs.add_argument("script", nargs="?", help="a Python script; its arguments follow")
     wrapping = command("wrap", 'write a package of the `extern "C"` functions of a .cu file')
     wrapping.add_argument("file", metavar="FILE.cu", help="the source")
     wrapping.add_argument("--name", required=True, help="the package's name")
@@ -67,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, rest: Sequence[str]) -> int:
     if arguments.command == "info":
         for line in [info.as_json()] if arguments.json else info.lines():
             _say(line)
@@ -77,6 +83,11 @@ def _run(arguments: argparse.Namespace) -> int:
         return bench.run(_say, arguments.quick, arguments.only, bench.Outputs(*files))
     if arguments.command == "trace":
         return trace.run(_say, arguments.script, arguments.arguments, arguments.output)
+    if arguments.command == "pycuda":
+        from pycudakit._cli import pycuda_program  # noqa: PLC0415  (no other command needs it)
+
+        program = arguments.script, arguments.module, arguments.code
+        return pycuda_program.run(_say, *program, rest, arguments.engine, arguments.debug)
     if arguments.command == "wrap":
         options = wrap.Options(
             name=arguments.name,
@@ -91,6 +102,17 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.command == "tune":
         return tune.run(_say, reset=arguments.reset, force=arguments.force)
     return demo.run(_say) if arguments.command == "demo" else selftest.run(_say)
+
+
+def _split_program(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Split the words after `pycuda` behind the program: a script, or the value of -m or -c."""
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 2 if word in ("--engine", "-m", "-c") else 1
+        if word in ("-m", "-c", "-") or not word.startswith("-"):
+            break
+    return list(words[:at]), list(words[at:])
 
 
 def _say(line: str) -> None:
@@ -113,16 +135,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     0
     """
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    own = list(sys.argv[1:] if argv is None else argv)
+    rest: list[str] = []
+    if own[:1] == ["pycuda"]:  # what follows the program is the program's
+        head, rest = _split_program(own[1:])
+        own = ["pycuda", *head]
+    arguments = parser.parse_args(own)
     if arguments.command is None:
         parser.print_help()
         return 0
     try:
-        if arguments.command == "trace":
-            return _run(arguments)
+        if arguments.command in ("trace", "pycuda"):
+            return _run(arguments, rest)
         with warnings.catch_warnings():  # the commands report a missing engine themselves
             warnings.filterwarnings("ignore", "the .* engine is missing", RuntimeWarning)
-            return _run(arguments)
+            return _run(arguments, rest)
     except errors.Error as error:
         print(f"pycudakit: {error}", file=sys.stderr)
         return 2 if isinstance(error, errors.InvalidArgument) else 1

@@ -31,6 +31,7 @@ class Engine:
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_cpu = name == "cpu"
+        self.is_forked = False  # whether this process was forked from the one that uses the device
         self.library = loader.library(name)
         self._written = weakref.WeakSet[Any]()  # the modules whose kernels may have printed
 
@@ -68,6 +69,14 @@ class Engine:
         if self._written:
             self.print_texts()
 
+    def give_back(self, entry: str, handle: int) -> None:
+        """Give an object back, for finalizers: not in a forked child, and after a fault all calls fail."""
+        if not self.is_forked:
+            try:  # noqa: SIM105  (globals may be gone at the end of the process)
+                getattr(self, entry)(handle)
+            except Exception:  # noqa: BLE001, S110
+                pass
+
     # ---- printf ------------------------------------------------------------------------------------
 
     def note_print(self, module: Any) -> None:
@@ -97,7 +106,6 @@ def _text(written: Any, length: int) -> str:
 
 _engine: Engine | None = None
 _lock = threading.Lock()
-_is_child = False  # of a process that had an engine
 _on_fork: weakref.WeakSet[Any] = weakref.WeakSet()  # objects whose `forget` is called in a forked child
 
 
@@ -112,7 +120,7 @@ def current() -> Engine:
     engine = _engine
     if engine is None:
         return _choose()
-    if _is_child:
+    if engine.is_forked:
         raise LogicError(
             "this process was forked from one that used the device: start processes with the 'spawn' "
             "method, or use the device in the child alone"
@@ -142,22 +150,17 @@ def _choose() -> Engine:
     return current()
 
 
-def chosen() -> Engine | None:
-    """Return the engine if it has been chosen, and can be used in this process."""
-    return None if _is_child else _engine
-
-
 def forget_on_fork(owner: Any) -> None:
     """Have `owner.forget()` called in a forked child, where what it caches must not be used."""
     _on_fork.add(owner)
 
 
 def _after_fork() -> None:
-    global _is_child, _lock  # noqa: PLW0603
+    global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     if _engine is None:
         return
-    _is_child = True
+    _engine.is_forked = True
     for owner in list(_on_fork):
         owner.forget()
 

@@ -119,6 +119,8 @@ class function_attribute(Enumeration):  # noqa: N801
     PTX_VERSION = 5
     BINARY_VERSION = 6
     CACHE_MODE_CA = 7
+    MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+    PREFERRED_SHARED_MEMORY_CARVEOUT = 9
     MAX = 17
 
 

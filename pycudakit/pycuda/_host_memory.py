@@ -138,20 +138,10 @@ class RegisteredHostMemory(HostPointer):
         self._release()
 
 
-def _return_pinned(address: int, device: int) -> None:
-    engine = _engine.chosen()
-    if engine is None:
-        return
-    try:
-        engine.synchronize(device)  # copies from and to the memory may be pending
-    finally:
-        engine.pinned_return(address)
-
-
-def _unregister(address: int) -> None:
-    engine = _engine.chosen()
-    if engine is not None:
-        engine.host_memory_unregister(address)
+def _return_pinned(engine: _engine.Engine, address: int, device: int) -> None:
+    # Copies from and to the memory may be pending.
+    engine.give_back("device_synchronize", device)
+    engine.give_back("pinned_return", address)
 
 
 def _finalizer(owner: HostPointer, function: Callable[..., None], *arguments: Any) -> Any:
@@ -168,7 +158,7 @@ def _pagelocked(size: int, flags: int) -> Any:
     engine.pinned_take(size, ctypes.byref(address))
     owner = PagelockedHostAllocation(address.value, size)
     owner._flags = flags  # noqa: SLF001
-    owner._release = _finalizer(owner, _return_pinned, address.value, current_device())  # noqa: SLF001
+    owner._release = _finalizer(owner, _return_pinned, engine, address.value, current_device())  # noqa: SLF001
     return np.asarray(owner)
 
 
@@ -252,9 +242,10 @@ def register_host_memory(ary: Array, flags: int = 0) -> Array:  # noqa: ARG001
     address, size, kept = host_span("register_host_memory", ary)
     if not size:
         raise LogicError("register_host_memory: the array is empty")
-    _engine.current().host_memory_register(address, size)
+    engine = _engine.current()
+    engine.host_memory_register(address, size)
     owner = RegisteredHostMemory(address, size)
     owner.base = kept
-    owner._release = _finalizer(owner, _unregister, address)  # noqa: SLF001
+    owner._release = _finalizer(owner, engine.give_back, "host_memory_unregister", address)  # noqa: SLF001
     array: Array = np.ndarray(ary.shape, ary.dtype, np.asarray(owner), order=_order(_order_of(ary)))
     return array

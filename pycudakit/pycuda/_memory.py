@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import operator
 from typing import Any
@@ -25,23 +24,23 @@ class DeviceAllocation(int):
 
     nbytes: int
     _is_live: bool
-    _give_back: Any
+    _owner: _engine.Engine
 
-    def __new__(cls, address: int, nbytes: int) -> DeviceAllocation:  # noqa: PYI034
+    def __new__(cls, address: int, nbytes: int, engine: _engine.Engine) -> DeviceAllocation:  # noqa: PYI034
         """Own memory of `nbytes` bytes at an address that the engine has allocated."""
         allocation = super().__new__(cls, address)
         allocation.nbytes = nbytes
         allocation._is_live = True
-        # An attribute, since the globals of modules are cleared at the end of the process.
-        allocation._give_back = _give_back
+        allocation._owner = engine
         return allocation
 
     def free(self) -> None:
         """Free the memory now."""
         if not self._is_live:
             raise LogicError(f"memory of {self.nbytes} bytes at {int(self):#x} was freed already")
+        _engine.current()  # or LogicError
         self._is_live = False
-        self._give_back(int(self))
+        self._owner.device_memory_free(int(self))
 
     def as_buffer(self, size: int, offset: int = 0) -> memoryview:
         """Return a buffer over the memory; on a GPU, the host can access it if it is managed memory."""
@@ -51,8 +50,7 @@ class DeviceAllocation(int):
         """Free the memory, unless that was done."""
         if getattr(self, "_is_live", False):
             self._is_live = False
-            with contextlib.suppress(Exception):  # after a fault all calls fail
-                self._give_back(int(self))
+            self._owner.give_back("device_memory_free", int(self))
 
     def __reduce__(self) -> Any:
         """Refuse to be pickled."""
@@ -71,12 +69,6 @@ class DeviceAllocation(int):
         return f"<DeviceAllocation of {self.nbytes} bytes at {int(self):#x}>"
 
     __str__ = __repr__
-
-
-def _give_back(address: int) -> None:
-    engine = _engine.chosen()
-    if engine is not None:
-        engine.device_memory_free(address)
 
 
 class PointerHolderBase:
@@ -107,7 +99,8 @@ class PointerHolderBase:
 def allocate(nbytes: int, *, zeros: bool = True) -> DeviceAllocation:
     """Allocate memory of the current device, as zeros or with contents that are unspecified."""
     flags = abi_objects.MEMORY_ZEROS if zeros else 0
-    return DeviceAllocation(_engine.current().allocate(current_device(), nbytes, flags), nbytes)
+    engine = _engine.current()
+    return DeviceAllocation(engine.allocate(current_device(), nbytes, flags), nbytes, engine)
 
 
 def mem_alloc(bytes: int) -> DeviceAllocation:
@@ -201,11 +194,11 @@ class _Owner:
         }
 
 
-def managed_memory(nbytes: int) -> tuple[Any, ManagedAllocation]:
+def managed_memory(nbytes: int) -> tuple[Any, DeviceAllocation]:
     """Allocate managed memory; return an array of its bytes, which owns it, and the allocation."""
     flags = abi_objects.MEMORY_ZEROS | abi_objects.MEMORY_MANAGED
-    address = _engine.current().allocate(current_device(), nbytes, flags)
-    allocation = ManagedAllocation(address, nbytes)
+    engine = _engine.current()
+    allocation = ManagedAllocation(engine.allocate(current_device(), nbytes, flags), nbytes, engine)
     return np.asarray(_Owner(allocation)), allocation
 
 

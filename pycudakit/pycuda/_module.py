@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Module:
     @classmethod
     def _of(cls, image: bytes, key: bytes, compiled: CompiledSource | None) -> Module:
         module = object.__new__(cls)
-        engine = _engine.current()
+        module._owner = engine = _engine.current()
         module.handle = 0
         module.prints = compiled is not None and compiled.prints
         module.debug = compiled is not None and compiled.debug
@@ -72,6 +72,7 @@ class Module:
         module.handle = handle.value
         return module
 
+    _owner: _engine.Engine
     _compiled: CompiledSource | None
     _functions: dict[str, Function]
 
@@ -86,7 +87,7 @@ class Module:
         compiled = self._compiled
         symbols = {} if compiled is None else compiled.symbols
         names = {symbol: known for known, symbol in symbols.items()}
-        known = name if name in symbols else names.get(name, name)
+        known = name if name in symbols else names.get(name) or _unmangled(name)
         signature = None if compiled is None else compiled.signatures.get(known)
         if compiled is not None and signature is None:
             listed = ", ".join(compiled.signatures) or "none"
@@ -123,13 +124,14 @@ class Module:
 
     def __del__(self) -> None:
         """Unload the module."""
-        handle = getattr(self, "handle", 0)
-        if not handle:
-            return
-        with contextlib.suppress(Exception):  # after a fault all calls fail
-            engine = _engine.chosen()
-            if engine is not None:
-                engine.module_unload(handle)
+        if getattr(self, "handle", 0):
+            self._owner.give_back("module_unload", self.handle)
+
+
+def _unmangled(name: str) -> str:
+    """Return the name of a function at file scope for its symbol in C++: f for _Z1fPi."""
+    match = re.match(r"_Z(\d+)", name)
+    return name if match is None else name[match.end() :][: int(match[1])]
 
 
 def _itemsize(parameter: Parameter) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import operator
 from typing import Any
@@ -28,7 +27,8 @@ class Stream:
     """
 
     def __init__(self, flags: int = 0) -> None:
-        engine = _engine.current()
+        self.handle = 0
+        self._owner = engine = _engine.current()
         if operator.index(flags) & ~abi_objects.STREAM_NON_BLOCKING:
             raise LogicError(f"Stream: flags are {flags}; they are 0 or 1, non-blocking")
         self._device = current_device()
@@ -64,7 +64,8 @@ class Stream:
 
     def __del__(self) -> None:
         """Destroy the stream; its work is completed first."""
-        _give_back("stream_destroy", getattr(self, "handle", 0))
+        if self.handle:
+            self._owner.give_back("stream_destroy", self.handle)
 
 
 class Event:
@@ -77,7 +78,8 @@ class Event:
     """
 
     def __init__(self, flags: int = 0) -> None:
-        engine = _engine.current()
+        self._handle = 0
+        self._owner = engine = _engine.current()
         handle = ctypes.c_uint64()
         self._device = current_device()
         engine.event_create(self._device, operator.index(flags), ctypes.byref(handle))
@@ -114,7 +116,8 @@ class Event:
 
     def __del__(self) -> None:
         """Destroy the event."""
-        _give_back("event_destroy", getattr(self, "_handle", 0))
+        if self._handle:
+            self._owner.give_back("event_destroy", self._handle)
 
 
 def _milliseconds(begin: Event, end: Event) -> float:
@@ -124,15 +127,6 @@ def _milliseconds(begin: Event, end: Event) -> float:
     elapsed = ctypes.c_double()
     _engine.current().event_elapsed(begin._handle, end._handle, ctypes.byref(elapsed))  # noqa: SLF001
     return elapsed.value
-
-
-def _give_back(entry: str, handle: int) -> None:
-    if not handle:
-        return
-    with contextlib.suppress(Exception):  # after a fault all calls fail
-        engine = _engine.chosen()
-        if engine is not None:
-            getattr(engine, entry)(handle)
 
 
 def handle_of(stream: Any) -> int:

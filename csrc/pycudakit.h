@@ -88,18 +88,19 @@ typedef enum pk_status {
     PK_INVALID_ARGUMENT = 1, /* an argument breaks this contract; nothing was written */
     PK_OUT_OF_MEMORY = 2,    /* host or device memory */
     PK_NO_DEVICE = 3,        /* no driver, a driver too old for this build, or no GPU */
-    PK_DEVICE_ERROR = 4,     /* a CUDA call failed, or the library met a fault of its own */
+    PK_DEVICE_ERROR = 4,     /* a CUDA call failed */
     PK_COMPILE_ERROR = 5,    /* a kernel's source did not compile */
     PK_UNSUPPORTED = 6,      /* this library cannot do that */
-    PK_INTERRUPTED = 7       /* a callback of the caller stopped the call */
+    PK_INTERRUPTED = 7,      /* a callback of the caller stopped the call */
+    PK_INTERNAL_ERROR = 8    /* an invariant of the library is broken: a defect, which please report */
 } pk_status;
 
 /* Sets *message to the text of the calling thread's last failure, UTF-8. The pointer is valid until the
  * thread's next call. */
 PK_API int32_t pk_last_error(const char **message);
 
-/* Fails with the given status, PK_INVALID_ARGUMENT to PK_INTERRUPTED. For tests of callers: the failure is a
- * C++ exception that crosses the same barrier as any other. */
+/* Fails with the given status, PK_INVALID_ARGUMENT to PK_INTERNAL_ERROR. For tests of callers: the failure is
+ * a C++ exception that crosses the same barrier as any other. */
 PK_API int32_t pk_fail(int32_t status);
 
 /* ---- The library ---------------------------------------------------------------------------------- */

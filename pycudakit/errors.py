@@ -6,6 +6,7 @@ __all__ = [
     "CompileError",
     "DeviceError",
     "Error",
+    "InternalError",
     "Interrupted",
     "InvalidArgument",
     "NoDevice",
@@ -34,7 +35,7 @@ class NoDevice(Error):
 
 
 class DeviceError(Error):
-    """A CUDA call failed, or a library detected an internal error."""
+    """A CUDA call failed."""
 
 
 class CompileError(Error):
@@ -61,6 +62,10 @@ class Interrupted(Error):
     """A progress callback, such as the one that looks for Ctrl-C, stopped the call."""
 
 
+class InternalError(Error):
+    """An invariant of a library is broken: a defect of pycudakit, which please report."""
+
+
 # The exception of each `pk_status`; tests/abi/test_table.py compares the numbers with the header's.
 BY_STATUS: dict[int, type[Error]] = {
     1: InvalidArgument,
@@ -70,4 +75,5 @@ BY_STATUS: dict[int, type[Error]] = {
     5: CompileError,
     6: Unsupported,
     7: Interrupted,
+    8: InternalError,
 }

@@ -40,7 +40,7 @@ extern "C" int32_t pk_last_error(const char **message) {
 
 extern "C" int32_t pk_fail(int32_t status) {
     return pk::guarded([&] {
-        pk::require(status > PK_OK && status <= PK_INTERRUPTED, "status is not one of a failure");
+        pk::require(status > PK_OK && status <= PK_INTERNAL_ERROR, "status is not one of a failure");
         if (status == PK_OUT_OF_MEMORY) throw std::bad_alloc();
         pk::fail(pk_status(status), "failed on purpose with status " + std::to_string(status));
     });

@@ -28,6 +28,11 @@ inline void require(bool holds, const char *message) {
     if (!holds) fail(PK_INVALID_ARGUMENT, message);
 }
 
+// Fails unless an invariant of the library holds, which no caller can break.
+inline void ensure(bool holds, const char *invariant) {
+    if (!holds) fail(PK_INTERNAL_ERROR, std::string("this does not hold in the library: ") + invariant);
+}
+
 // Multiplies two sizes, neither of which is negative; fails with `message` on overflow.
 inline int64_t checked_product(int64_t x, int64_t y, const char *message) {
     int64_t result = 0;
@@ -58,9 +63,9 @@ int32_t guarded(Body &&body) noexcept {
     } catch (const std::bad_alloc &) {
         return set_last_error(PK_OUT_OF_MEMORY, "out of host memory");
     } catch (const std::exception &error) {
-        return set_last_error(PK_DEVICE_ERROR, error.what());
+        return set_last_error(PK_INTERNAL_ERROR, error.what());
     } catch (...) {
-        return set_last_error(PK_DEVICE_ERROR, "an unknown C++ exception");
+        return set_last_error(PK_INTERNAL_ERROR, "an unknown C++ exception");
     }
 }
 

@@ -200,8 +200,7 @@ class OutOfCoreSort {
     // Append buckets of the elements with one key: ranges of the row, so that their order is stable.
     void split_equal(std::vector<Bucket<Key>> &buckets, Key key, int64_t count) {
         const int64_t chunk = sorter_.bucket / device::THREADS * device::THREADS;
-        require(count / chunk < Sorter::COUNTS,
-                "there is too little device memory for so many equal elements");
+        if (count / chunk >= Sorter::COUNTS) fail_device_budget("a sort of so many equal elements");
         sorter_.count_equal(count, key, chunk, workspace_.compute());
         const std::vector<uint32_t> counts = download_counts();
         for (int64_t begin = 0; begin < count; begin += chunk) {

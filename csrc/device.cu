@@ -6,6 +6,7 @@
 #include "common/call/result_memory.h"
 #include "cuda/elementwise/jit_kernel.h"
 #include "cuda/kernels/cache_flush.h"
+#include "cuda/matmul/cublas.h"
 #include "cuda/pipeline/staging_slots.h"
 #include "cuda/residency/residency_map.h"
 #include "cuda/runtime/copy_bandwidth.h"
@@ -61,6 +62,7 @@ extern "C" int32_t pk_release(void) {
     return pk::guarded([] {
         pk::require_cuda();
         pk::kernels::release();
+        pk::cublas::release();
         pk::release_slots();
         pk::release_pinned_arrays();
         pk::DevicePool::release_all();

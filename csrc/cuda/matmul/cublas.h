@@ -33,4 +33,7 @@ struct Products {
 // Enqueue the products on the current device.
 void multiply(const Products &products, int device, cudaStream_t stream);
 
+// Destroy the handles that no call uses.
+void release();
+
 }  // namespace pk::cublas

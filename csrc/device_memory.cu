@@ -6,11 +6,11 @@
 #include "common/call/call.h"
 #include "common/device.h"
 #include "cuda/objects/allocations.h"
-#include "cuda/objects/driver_entry.h"
 #include "cuda/objects/launched_kernels.h"
 #include "cuda/objects/own_streams.h"
 #include "cuda/pipeline/staged_copy.h"
 #include "cuda/runtime/cuda.h"
+#include "cuda/runtime/driver_entry.h"
 #include "cuda/runtime/pinned_memory.h"
 
 namespace pk::device_memory {

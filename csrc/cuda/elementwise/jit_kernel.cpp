@@ -48,7 +48,7 @@ void include(const std::string &name, std::vector<std::string> &included, std::o
             const std::string path = one.name, end = "/" + name;
             return path.size() >= end.size() && path.compare(path.size() - end.size(), end.size(), end) == 0;
         });
-    require(header != std::end(jit_headers), "a header of compiled passes is missing");
+    ensure(header != std::end(jit_headers), "the headers of fused kernels are embedded");
     const bool is_included = std::find(included.begin(), included.end(), header->name) != included.end();
     const std::string text = header->text;
     if (is_included && text.find("#pragma once") != std::string::npos) return;
@@ -208,7 +208,7 @@ std::string FusedKernel::source() const {
 }
 
 bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
-    const void *const compiled = is_compiled() ? kernel() : nullptr;
+    const void *const compiled = is_compiled() ? kernel(stream) : nullptr;
     if (compiled == nullptr) {
         // Short calls reach the threshold, too, after at most this number of them.
         constexpr int64_t MAX_CALLS = 512;
@@ -231,12 +231,13 @@ bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
     return true;
 }
 
-const void *FusedKernel::kernel() {
+const void *FusedKernel::kernel(cudaStream_t stream) {
     int device = 0;
     PK_CUDA(cudaGetDevice(&device));
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = kernels_.find(device);
     if (found != kernels_.end()) return found->second;
+    if (is_capturing(stream)) return nullptr;  // loading allocates
     const void *&kernel = kernels_[device] = nullptr;
     if (library_.get() == nullptr) library_ = Library(load_library(image_));
     cudaKernel_t device_kernel = nullptr;

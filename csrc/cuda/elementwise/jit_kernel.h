@@ -48,7 +48,7 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
 
    private:
     using Library = Owned<cudaLibrary_t, cudaLibraryUnload>;
-    const void *kernel();
+    const void *kernel(cudaStream_t stream);
 
     const std::vector<DeviceStep> steps_;
     const int dims_;

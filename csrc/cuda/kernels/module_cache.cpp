@@ -165,8 +165,13 @@ const std::vector<char> &Module::initial_value(std::string_view name, const pk_i
     const Library fresh = load(image);
     const std::optional<Variable> variable = variable_of(fresh.get(), name);
     std::vector<char> bytes(size_t(variable ? variable->bytes : 0));
-    if (!bytes.empty())
-        PK_CUDA(cudaMemcpy(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost));
+    if (!bytes.empty()) {
+        const Stream own_stream = make_stream();
+        const SyncOnExit stream(own_stream);
+        PK_CUDA(cudaMemcpyAsync(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost,
+                                stream.get()));
+        PK_CUDA(cudaStreamSynchronize(stream.get()));
+    }
     return initial_values_.emplace(place, std::move(bytes)).first->second;
 }
 

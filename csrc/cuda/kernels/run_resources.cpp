@@ -17,11 +17,16 @@ struct RunPool {
     std::vector<std::unique_ptr<RunStream>> run_streams;
     std::list<RunResources> detached;
 
-    // Free the resources of detached runs that have ended. Called with the mutex held.
-    void reap() {
-        detached.remove_if([](const RunResources &resources) {
-            return cudaStreamQuery(resources.stream()) != cudaErrorNotReady;
-        });
+    // Remove the resources of detached runs that have ended. Called with the mutex held; what is returned is
+    // destroyed without it.
+    std::list<RunResources> reap() {
+        std::list<RunResources> ended;
+        for (auto each = detached.begin(); each != detached.end();) {
+            const auto resources = each++;
+            if (cudaStreamQuery(resources->stream()) != cudaErrorNotReady)
+                ended.splice(ended.end(), detached, resources);
+        }
+        return ended;
     }
 };
 
@@ -40,8 +45,9 @@ DeviceBuffer allocate(int device, int64_t bytes) {
 std::unique_ptr<RunStream> acquire_run_stream(int device) {
     {
         RunPool &from = run_pool();
+        std::list<RunResources> ended;
         const std::lock_guard<std::mutex> lock(from.mutex);
-        from.reap();
+        ended = from.reap();
         const auto idle = std::find_if(from.run_streams.begin(), from.run_streams.end(),
                                        [&](auto &run_stream) { return run_stream->device == device; });
         if (idle != from.run_streams.end()) {
@@ -65,9 +71,11 @@ void detach(std::list<RunResources> &resources) noexcept {
 
 void release() {
     {
+        std::vector<std::unique_ptr<RunStream>> unused;
+        std::list<RunResources> ended;
         const std::lock_guard<std::mutex> lock(run_pool().mutex);
-        run_pool().run_streams.clear();
-        run_pool().reap();
+        unused.swap(run_pool().run_streams);
+        ended = run_pool().reap();
     }
     release_modules();
 }

@@ -7,7 +7,7 @@
 
 #include "cuda/runtime/cuda.h"
 #include "cuda/runtime/device_pool.h"
-#include "driver_entry.h"
+#include "cuda/runtime/driver_entry.h"
 #include "own_streams.h"
 
 namespace pk::device_memory {

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "common/call/call.h"
 #include "common/call/status.h"
@@ -31,19 +32,26 @@ static double copy_seconds(const Slot &slot, cudaMemcpyKind kind) {
 }
 
 pk_link copy_bandwidth(int device) {
+    // Of each device; calls about one device wait for its measurement.
+    struct Measured {
+        std::mutex mutex;
+        std::optional<pk_link> link;
+    };
     static std::mutex mutex;
-    static std::map<int, pk_link> measured;
-    const std::lock_guard<std::mutex> lock(mutex);
-    const auto cached = measured.find(device);
-    if (cached != measured.end()) return cached->second;
+    static std::map<int, Measured> all;
+    std::unique_lock<std::mutex> lock(mutex);
+    Measured &measured = all[device];
+    lock.unlock();
+    const std::lock_guard<std::mutex> device_lock(measured.mutex);
+    if (measured.link) return *measured.link;
     const CurrentDevice current(device);
     pk_report report;
     Call call(nullptr, &report);
     const Lease lease(Lease::default_size(Lease::staged), {0, 0}, device, 1, call);
     const Slot &slot = *lease.slots().front();
-    const pk_link link{1 / copy_seconds(slot, cudaMemcpyHostToDevice),
-                       1 / copy_seconds(slot, cudaMemcpyDeviceToHost)};
-    return measured[device] = link;
+    measured.link = pk_link{1 / copy_seconds(slot, cudaMemcpyHostToDevice),
+                            1 / copy_seconds(slot, cudaMemcpyDeviceToHost)};
+    return *measured.link;
 }
 
 }  // namespace pk

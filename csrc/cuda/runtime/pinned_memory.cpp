@@ -1,7 +1,6 @@
 // A pool of pinned host memory for the caller's arrays, with free lists by size.
 #include "pinned_memory.h"
 
-#include <cuda.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "common/device.h"
 #include "cuda.h"
+#include "driver_entry.h"
 #include "size_class.h"
 
 namespace pk {
@@ -45,19 +45,6 @@ PinnedMemory take(int64_t bytes) {
 
 }  // namespace
 
-// Return the driver's cuPointerGetAttribute, which is looked up once; null if it has none.
-static auto pointer_attribute_getter() {
-    using GetAttribute = CUresult (*)(void *, CUpointer_attribute, CUdeviceptr);
-    static const auto getter = []() -> GetAttribute {
-        void *entry = nullptr;
-        cudaDriverEntryPointQueryResult result{};
-        PK_CUDA(cudaGetDriverEntryPointByVersion("cuPointerGetAttribute", &entry, 12000, cudaEnableDefault,
-                                                 &result));
-        return result == cudaDriverEntryPointSuccess ? reinterpret_cast<GetAttribute>(entry) : nullptr;
-    }();
-    return getter;
-}
-
 bool is_pinned(const void *memory, int64_t bytes) {
     constexpr int64_t MIN_BYTES = 256 << 10;
     if (bytes < MIN_BYTES) return false;
@@ -65,8 +52,8 @@ bool is_pinned(const void *memory, int64_t bytes) {
     PK_CUDA(cudaPointerGetAttributes(&attributes, memory));
     if (attributes.type != cudaMemoryTypeHost) return false;
     // The runtime tells of one byte; the driver gives the allocation's range.
-    const auto get = pointer_attribute_getter();
-    if (get == nullptr) return false;
+    using GetAttribute = CUresult (*)(void *, CUpointer_attribute, CUdeviceptr);
+    static const auto get = driver_entry<GetAttribute>("cuPointerGetAttribute");
     const auto address = reinterpret_cast<CUdeviceptr>(attributes.devicePointer);
     CUdeviceptr start = 0;
     size_t size = 0;

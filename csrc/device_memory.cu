@@ -71,11 +71,11 @@ void copy_staged(const Copy &copy, int device, cudaStream_t stream) {
     pk_report report{};
     Call call(nullptr, &report);
     call.begin(1);
-    kernels::StagedCopy staged(call, device, copy.to_device);
+    StagedCopy staged(call, device, copy.to_device ? StagedCopy::up : StagedCopy::down);
     const uint64_t host = copy.to_device ? copy.source.address : copy.destination.address;
     const uint64_t d_memory = copy.to_device ? copy.destination.address : copy.source.address;
     staged.add(reinterpret_cast<char *>(host), reinterpret_cast<char *>(d_memory), copy.source.bytes());
-    staged.run(stream);
+    staged.run();
     call.end();
 }
 

@@ -1,4 +1,4 @@
-"""The device pool and the staging slots keep their budgets and the order of streams, without a GPU.
+"""The device pool, the staging slots and staged copies keep budgets and the order of streams, without a GPU.
 
 `tests/client/device_pool.cpp` fakes the CUDA runtime, with logical clocks in place of a GPU.
 """
@@ -13,8 +13,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 NVCC = os.environ.get("CUDACXX") or shutil.which("nvcc")
 SOURCES = [
-    *(f"csrc/cuda/runtime/{name}.cpp" for name in ("cuda", "device_pool", "execution_context", "tuning")),
-    "csrc/cuda/pipeline/staging_slots.cpp",
+    *(
+        f"csrc/cuda/runtime/{name}.cpp"
+        for name in ("cuda", "device_pool", "execution_context", "pinned_memory", "tuning")
+    ),
+    *(f"csrc/cuda/pipeline/{name}.cpp" for name in ("staged_copy", "staging_slots")),
     *(f"csrc/common/call/{name}.cpp" for name in ("call", "environment", "status", "thread_pool")),
 ]
 
@@ -22,7 +25,7 @@ SOURCES = [
 @pytest.mark.thorough
 @pytest.mark.skipif(NVCC is None, reason="needs nvcc, for CUDA's headers")
 @pytest.mark.skipif(not (ROOT / "csrc").is_dir(), reason="csrc/ is not beside the tests")
-def test_budgets_and_stream_order(tmp_path):
+def test_budgets_order_and_copies(tmp_path):
     program = tmp_path / "device_pool"
     sources = [ROOT / source for source in (*SOURCES, "tests/client/device_pool.cpp")]
     flags = ["-std=c++17", "-O1", "-DPK_BUILDING", "-I", ROOT / "csrc", "--cudart=none"]

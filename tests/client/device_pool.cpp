@@ -1,15 +1,20 @@
-// Checks the device pool and the staging slots without a GPU, against a CUDA runtime that this file fakes.
+// Checks the device pool, the staging slots and staged copies without a GPU, against a CUDA runtime that this
+// file fakes.
 //
 // The fake has logical time: each stream, each event and the host has a vector clock, which says how much of
-// each stream it comes after. An event is found complete at random. Device memory is host memory, and each of
-// its addresses remembers the stream and the time of its last use, so that reuse without order is found.
-// Prints the first violation and exits with 1, else prints "ok".
+// each stream it comes after. An event is found complete at random, and copies are made as late as they may
+// be. Device memory is host memory, and each of its addresses remembers the stream and the time of its last
+// use, so that reuse without order is found. Prints the first violation and exits with 1, else prints "ok".
+#include <cuda.h>
 #include <cuda_runtime.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <random>
@@ -20,6 +25,7 @@
 
 #include "common/call/call.h"
 #include "common/call/status.h"
+#include "cuda/pipeline/staged_copy.h"
 #include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/execution_context.h"
@@ -49,6 +55,15 @@ int64_t device_mallocs = 0, captured_mallocs = 0, host_waits = 0;
 const void *capturing = nullptr;
 thread_local int current_device = 0;
 
+// A copy that is enqueued, and the time of its stream then.
+struct Pending {
+    int64_t time;
+    std::function<void()> copy;
+};
+std::map<const void *, std::deque<Pending>> pending;  // by stream
+const char *pinned_begin = nullptr, *pinned_end = nullptr;
+int64_t pinned_copies = 0;
+
 [[noreturn]] void fail_test(const std::string &message) {
     std::printf("%s\n", message.c_str());
     std::fflush(stdout);
@@ -58,6 +73,17 @@ void expect(bool holds, const char *what) {
     if (!holds) fail_test(std::string("not so: ") + what);
 }
 #define EXPECT(condition) expect(condition, #condition)
+
+// Make the host come after a clock: what is enqueued before is done now.
+void wait_on_host(const Clock &clock) {
+    merge(streams[nullptr], clock);
+    for (auto &[stream, copies] : pending) {
+        while (!copies.empty() && copies.front().time <= streams[nullptr][stream]) {
+            copies.front().copy();
+            copies.pop_front();
+        }
+    }
+}
 
 // The stream's number, so that `legacy` and null are one.
 const void *key(cudaStream_t stream) { return stream == nullptr ? cudaStreamLegacy : stream; }
@@ -97,7 +123,8 @@ cudaError_t cudaMalloc(void **memory, size_t bytes) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     if (capturing != nullptr) fail_test("memory is allocated while a stream is being captured");
     if (allocated + bytes > capacity) return cudaErrorMemoryAllocation;
-    *memory = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    *memory =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     allocations[*memory] = bytes;
     allocated += bytes;
     most_allocated = std::max(most_allocated, allocated);
@@ -144,13 +171,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     if (!comes_after(streams[nullptr], events[event]) && generator() % 4 != 0) return cudaErrorNotReady;
-    merge(streams[nullptr], events[event]);
+    wait_on_host(events[event]);
     return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     ++host_waits;
-    merge(streams[nullptr], events[event]);
+    wait_on_host(events[event]);
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -161,7 +188,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     ++host_waits;
-    merge(streams[nullptr], streams[key(stream)]);
+    wait_on_host(Clock(streams[key(stream)]));
     return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
@@ -175,7 +202,34 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
     *status = is_capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
-cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *, const void *) { return cudaErrorInvalidValue; }
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    Clock &clock = streams[key(stream)];
+    merge(clock, streams[nullptr]);
+    const bool is_pinned = from >= pinned_begin && from < pinned_end;
+    pinned_copies += is_pinned || (to >= pinned_begin && to < pinned_end);
+    pending[key(stream)].push_back({++clock[key(stream)], [=] { std::memcpy(to, from, bytes); }});
+    return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *at) {
+    attributes->type =
+        at >= pinned_begin && at < pinned_end ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+    attributes->devicePointer = const_cast<void *>(at);
+    return cudaSuccess;
+}
+static CUresult get_attribute(void *value, CUpointer_attribute name, CUdeviceptr) {
+    if (name == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR)
+        *static_cast<CUdeviceptr *>(value) = reinterpret_cast<CUdeviceptr>(pinned_begin);
+    else
+        *static_cast<size_t *>(value) = size_t(pinned_end - pinned_begin);
+    return CUDA_SUCCESS;
+}
+cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **entry, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult *result) {
+    *entry = reinterpret_cast<void *>(get_attribute);
+    *result = cudaDriverEntryPointSuccess;
+    return cudaSuccess;
+}
 cudaError_t cudaHostRegister(void *, size_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaHostUnregister(void *) { return cudaSuccess; }
 cudaError_t cudaHostAlloc(void **, size_t, unsigned) { return cudaErrorMemoryAllocation; }
@@ -376,6 +430,54 @@ void check_slots() {
     release();
 }
 
+// Arrays of all sizes, pinned or not, and moved elements go up and come down again, through the library's
+// slots and through a call's own.
+void check_copies() {
+    std::mt19937 random(3);
+    pk_report report{};
+    pk::Call call(nullptr, &report);
+    call.begin(int64_t(1) << 40);
+    const std::vector<int64_t> sizes{1, 255, 4096, 300 << 10, 5 * MIB + 24, 40 * MIB};
+    int64_t all = 0;
+    for (int64_t size : sizes) all += size + 4096;
+    std::vector<char> from(size_t(all), 0), to(size_t(all), 0);
+    for (char &each : from) each = char(random());
+    for (const bool has_own_slots : {false, true}) {
+        for (const bool has_pinned : {false, true}) {
+            pinned_begin = has_pinned ? from.data() : nullptr;
+            pinned_end = has_pinned ? from.data() + all : nullptr;
+            const int64_t before = pinned_copies, bytes_before = report.bytes_up;
+            std::fill(to.begin(), to.end(), char(0));
+            const DeviceBuffer buffer(0, all, Account::program);
+            std::memset(buffer.d_memory(), 0, size_t(all));
+            for (const auto direction : {pk::StagedCopy::up, pk::StagedCopy::down}) {
+                const bool up = direction == pk::StagedCopy::up;
+                pk::StagedCopy copy(call, 0, direction, 1);
+                char *const host = up ? from.data() : to.data();
+                int64_t at = 0;
+                for (int64_t size : sizes) {
+                    copy.add(host + at, buffer.d_memory() + at, size);
+                    at += size;
+                    copy.add(buffer.d_memory() + at, 4096, [=](char *staged) {
+                        std::memcpy(up ? staged : host + at, up ? host + at : staged, 4096);
+                    });
+                    at += 4096;
+                }
+                if (has_own_slots) {
+                    copy.run(pk::Lease({MIB, 0}, {0, 0}, 0, 3, call));
+                } else {
+                    copy.run();
+                }
+            }
+            EXPECT(from == to);
+            EXPECT(report.bytes_up - bytes_before == all);
+            EXPECT((pinned_copies > before) == has_pinned);
+        }
+    }
+    pinned_begin = pinned_end = nullptr;
+    release();
+}
+
 }  // namespace
 
 int main() {
@@ -387,5 +489,6 @@ int main() {
     check_temporary();
     check_device_is_full();
     check_slots();
+    check_copies();
     std::printf("ok\n");
 }

@@ -89,18 +89,18 @@ void Buffers::fill(int64_t index, cudaStream_t stream) {
 void Buffers::upload(cudaStream_t stream) {
     if (are_small()) {
         upload_small(stream);
+        call_.report.bytes_up += bytes_up_;
     } else {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
             if (!begins_as_passed(buffer) && !is_on_device(buffer) && buffer.bytes != 0) fill(i, stream);
         }
-        StagedCopy copy(call_, device_, true);
+        StagedCopy copy(call_, device_, StagedCopy::up);
         each(PK_BUFFER_UPLOAD,
              [&](int64_t i, auto &buffer) { copy.add(host_address(buffer), address(i), buffer.bytes); });
-        copy.run(stream);
+        copy.run();
     }
     begin_on_device(stream);
-    call_.report.bytes_up += bytes_up_;
 }
 
 void Buffers::upload_small(cudaStream_t stream) {
@@ -142,18 +142,18 @@ void Buffers::queue_download(cudaStream_t stream) {
     call_.report.chunks += 1;
 }
 
-void Buffers::download(cudaStream_t stream) {
+void Buffers::download() {
     if (are_small()) {
+        call_.report.bytes_down += bytes_down_;
         each(PK_BUFFER_DOWNLOAD, [&](int64_t i, auto &buffer) {
             std::memcpy(host_address(buffer), staged_ + offsets_[size_t(i)], size_t(buffer.bytes));
         });
     } else {
-        StagedCopy copy(call_, device_, false);
+        StagedCopy copy(call_, device_, StagedCopy::down);
         each(PK_BUFFER_DOWNLOAD,
              [&](int64_t i, auto &buffer) { copy.add(host_address(buffer), address(i), buffer.bytes); });
-        copy.run(stream);
+        copy.run();
     }
-    call_.report.bytes_down += bytes_down_;
 }
 
 }  // namespace pk::kernels

@@ -27,7 +27,7 @@ class Buffers {
     // Enqueue the download of small buffers, before download().
     void queue_download(cudaStream_t stream);
     // Copy the outputs to the host, after the stream was synchronized.
-    void download(cudaStream_t stream);
+    void download();
 
    private:
     void lay_out();

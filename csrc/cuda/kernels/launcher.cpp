@@ -215,7 +215,7 @@ class Launcher {
             if (buffers.are_small() && buffers.bytes_down() != 0)
                 add(PK_STAGE_DOWNLOAD, computed, end, buffers.bytes_down());
         }
-        buffers.download(stream_);
+        buffers.download();
     }
 
     void launch_all() {

@@ -2,19 +2,16 @@
 #include "broadcast_buffers.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <memory>
 
-#include "common/call/thread_pool.h"
 #include "cuda/runtime/inline_upload.h"
 #include "cuda/runtime/launch.h"
-#include "cuda/runtime/tuning.h"
+#include "staged_copy.h"
 
 namespace pk {
 
-// The most bytes that a thread stages at once: as many as the smallest slot holds.
-static constexpr int64_t PIECE = 256 << 10;
+static constexpr int64_t PIECE = StagedCopy::MAX_MOVED;
 
 // Return the layout without its broadcast dimensions, those of stride 0.
 static Layout distinct_elements(const Layout &layout, const View &view) {
@@ -120,8 +117,11 @@ bool BroadcastBuffers::upload(Call &call, const std::vector<int> &devices) {
             return false;
         }
     }
-    for (size_t device_index = 0; device_index < devices.size(); ++device_index) {
-        upload_pieces(call, devices[device_index], device_buffers_[device_index].d_memory());
+    for (size_t i = 0; i < devices.size(); ++i) {
+        StagedCopy copy(call, devices[i], StagedCopy::up);
+        for (const Piece &piece : pieces_)
+            copy.add(device_buffers_[i].d_memory() + piece.offset, piece.bytes, piece.write);
+        copy.run();
     }
     return true;
 }
@@ -138,34 +138,6 @@ bool BroadcastBuffers::upload_on_stream(const StreamScope &stream_scope) {
     }
     device_buffers_.push_back(std::move(block));
     return true;
-}
-
-void BroadcastBuffers::upload_pieces(Call &call, int device, char *d_memory) const {
-    std::atomic<size_t> next{0};
-    const int64_t threads = std::min(bytes_ / PIECE + 1, tuned(Tune::threads));
-    run_on_threads(threads, call, [&] {
-        if (next >= pieces_.size()) return;
-        const CurrentDevice current(device);
-        const Lease lease(Lease::default_size(Lease::staged), {0, 0}, device, 1, call);
-        const Slot &slot = *lease.slots().front();
-        TraceLane lane(call);
-        int64_t sent = 0;
-        for (size_t i = next++; i < pieces_.size(); i = next++) {
-            const double begin = call.seconds();
-            const Piece &piece = pieces_[i];
-            piece.write(slot.host());
-            const double staged = call.seconds();
-            PK_CUDA(cudaMemcpyAsync(d_memory + piece.offset, slot.host(), size_t(piece.bytes),
-                                    cudaMemcpyHostToDevice, slot.stream.get()));
-            PK_CUDA(cudaStreamSynchronize(slot.stream.get()));
-            lane.add(PK_STAGE_STAGE, begin, staged, piece.bytes, 0);
-            lane.add(PK_STAGE_UPLOAD, staged, call.seconds(), piece.bytes, 0, slot.device, slot.number);
-            sent += piece.bytes;
-            call.check_interrupt();
-        }
-        const std::lock_guard<std::mutex> lock(call.mutex);
-        call.report.bytes_up += sent;
-    });
 }
 
 }  // namespace pk

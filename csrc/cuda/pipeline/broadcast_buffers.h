@@ -53,7 +53,6 @@ class BroadcastBuffers {
         std::function<void(char *)> write;
     };
     bool upload_on_stream(const StreamScope &stream_scope);
-    void upload_pieces(Call &call, int device, char *d_memory) const;
 
     int64_t reserve(int64_t bytes);
 

@@ -3,41 +3,20 @@
 
 #include <utility>
 
-#include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staged_copy.h"
 #include "cuda/runtime/inline_upload.h"
 
 namespace pk::plan {
 
-namespace {
-
-// Return the layout of a plain array of bytes.
-Layout bytes_at(char *host, int64_t bytes) {
-    Layout layout;
-    layout.shape = {bytes};
-    layout.size = bytes;
-    layout.views = {{host, PK_UINT8, 1, false, Access::contiguous, {1}}};
-    return layout;
+// Copy after the work that the thread's streams hold.
+static void copy(StagedCopy::Direction direction, int device, char *d_data, char *host, int64_t bytes,
+                 Call &call) {
+    if (bytes == 0) return;
+    StreamScope::synchronize();
+    StagedCopy staged(call, device, direction);
+    staged.add(host, d_data, bytes);
+    staged.run();
 }
-
-// A pipeline without a kernel: it only uploads or downloads.
-class CopyOnly : public DeviceAlgorithm {
-   public:
-    CopyOnly(const Layout &layout, std::vector<StreamedOperand> up, std::vector<StreamedOperand> down)
-        : DeviceAlgorithm(layout, std::move(up), std::move(down), 0, 0) {
-        allow_zero_copy = counts_progress = false;
-    }
-    void enqueue(const Chunk &) override {}
-    void collect(const void *) override {}
-};
-
-// Return operand 0, whose device side is at `d_data`.
-StreamedOperand at(char *d_data) {
-    StreamedOperand streamed{0, 1};
-    streamed.d_resident = d_data;
-    return streamed;
-}
-
-}  // namespace
 
 bool ResidentBuffer::sync_to_device_async(Call &call) {
     if (device_valid || !host_valid) return device_valid;
@@ -52,9 +31,7 @@ bool ResidentBuffer::sync_to_device_async(Call &call) {
 
 void ResidentBuffer::sync_to_device(Call &call) {
     if (sync_to_device_async(call)) return;
-    const Layout layout = bytes_at(host, bytes);
-    CopyOnly algorithm(layout, {at(d_data())}, {});
-    run_pipeline(algorithm, call, {device}, {{0, bytes}});
+    copy(StagedCopy::up, device, d_data(), host, bytes, call);
     device_valid = true;
 }
 
@@ -65,9 +42,7 @@ void ResidentBuffer::sync_to_host(Call &call) {
 }
 
 void download(int device, char *d_data, char *host, int64_t bytes, Call &call) {
-    const Layout layout = bytes_at(host, bytes);
-    CopyOnly algorithm(layout, {}, {at(d_data)});
-    run_pipeline(algorithm, call, {device}, {{0, bytes}});
+    copy(StagedCopy::down, device, d_data, host, bytes, call);
 }
 
 int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream) {

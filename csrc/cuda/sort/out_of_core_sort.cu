@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "common/sort_unique.h"
-#include "cuda/runtime/pinned_memory.h"
 #include "device_radix_sort.cuh"
 #include "device_sort.h"
 #include "host_merge.h"
@@ -112,38 +111,19 @@ class OutOfCoreSort {
         return results;
     }
 
-    // Upload elements, through the slots unless their memory is pinned.
     void upload(int64_t start, int64_t count) {
-        const auto *const from = static_cast<const char *>(rows_.in) + start * int64_t(sizeof(Key));
-        const int64_t bytes = count * int64_t(sizeof(Key));
-        const bool direct = is_pinned(from, bytes);
-        const int64_t piece = direct ? DIRECT_PIECE : workspace_.slot().host_bytes / 64 * 64;
-        std::atomic<int64_t> next{0};
-        workspace_.on_slots(direct ? 1 : bytes / piece + 1, [&](const Slot &slot, TraceLane &lane) {
-            for (int64_t at = next.fetch_add(piece); at < bytes; at = next.fetch_add(piece)) {
-                const int64_t part = std::min(piece, bytes - at), elements = part / int64_t(sizeof(Key));
-                const double begin = call_.seconds();
-                if (!direct) std::memcpy(slot.host(), from + at, size_t(part));
-                const double staged = call_.seconds();
-                PK_CUDA(cudaMemcpyAsync(reinterpret_cast<char *>(sorter_.elements) + at,
-                                        direct ? from + at : slot.host(), size_t(part),
-                                        cudaMemcpyHostToDevice, slot.streams.upload.get()));
-                PK_CUDA(cudaEventRecord(slot.uploaded.get(), slot.streams.upload.get()));
-                PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
-                if (!direct) lane.add(PK_STAGE_STAGE, begin, staged, part, elements);
-                lane.add(PK_STAGE_UPLOAD, staged, call_.seconds(), part, elements, slot.device, slot.number);
-                report(part, 0);
-                call_.advance(elements);
-            }
-        });
+        constexpr auto item = int64_t(sizeof(Key));
+        char *const from = static_cast<char *>(const_cast<void *>(rows_.in)) + start * item;
+        StagedCopy copy(call_, workspace_.slot().device, StagedCopy::up, item);
+        copy.add(from, reinterpret_cast<char *>(sorter_.elements), count * item);
+        copy.run(workspace_.lease());
     }
 
-    // Add transferred bytes to the call's report.
-    void report(int64_t up, int64_t down) {
+    // Add downloaded bytes to the call's report.
+    void report_download(int64_t bytes) {
         {
             const std::lock_guard<std::mutex> lock(call_.mutex);
-            call_.report.bytes_up += up;
-            call_.report.bytes_down += down;
+            call_.report.bytes_down += bytes;
             call_.report.chunks += 1;
         }
         call_.check_interrupt();
@@ -337,7 +317,7 @@ class OutOfCoreSort {
         if (count != 0) {
             copy_out(drain, slot.host(), at, count);
             lane.add(PK_STAGE_UNSTAGE, downloaded, call_.seconds(), bytes, count);
-            report(0, bytes);
+            report_download(bytes);
         }
         const Bucket<Key> &bucket = drain.buckets[piece.bucket];
         const bool is_last = piece.begin + piece.count == bucket.results;
@@ -415,8 +395,6 @@ class OutOfCoreSort {
     }
     // Return the bytes of a slot's pinned memory for results. The counts of distinct elements follow them.
     int64_t result_bytes() const { return workspace_.slot().host_bytes / 4096 * 4096 - 4096; }
-
-    static constexpr int64_t DIRECT_PIECE = 16 << 20;
 
     const Rows &rows_;
     const bool wants_order_;

@@ -9,6 +9,7 @@
 
 #include "common/call/thread_pool.h"
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staged_copy.h"
 #include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/tuning.h"
 
@@ -90,6 +91,7 @@ class SortWorkspace {
         });
     }
 
+    const Lease &lease() const { return lease_; }
     const Slot &slot() const { return *lease_.slots().front(); }
     cudaStream_t compute() const { return slot().streams.compute.get(); }
     const Event &sorted(size_t buffer) const { return sorted_[buffer]; }

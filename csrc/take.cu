@@ -1,6 +1,7 @@
 // pk_take and pk_put on the CUDA engine. Take uploads the array and the indices once, gathers, and downloads
-// the results chunk by chunk. Put scatters on the device if the array is resident there, else on the host.
+// the results chunk by chunk. Put scatters on the device if the array is there, else on the host.
 #include <algorithm>
+#include <cstring>
 
 #include "common/take.h"
 #include "cuda/pipeline/broadcast_buffers.h"
@@ -52,28 +53,50 @@ __global__ void find_range(const int64_t *indices, int64_t count, long long *ran
     atomicMax(range + 1, greatest);
 }
 
-// Return the range of device-resident indices.
-Range range_on_device(const int64_t *indices, int64_t count, int device, Call &call) {
-    constexpr int64_t MAX_BLOCKS = 1024;
-    const CurrentDevice current(device);
-    Range range;
-    const DeviceBuffer buffer(device, sizeof(range));
-    if (buffer.d_memory() == nullptr) fail_device_budget("checking the indices");
-    StreamScope::synchronize();
-    const Stream own_stream = make_stream();
-    const SyncOnExit stream(own_stream);
-    // Bytes of 0x7f and 0x80 make initial values above and below any valid index.
-    PK_CUDA(cudaMemsetAsync(buffer.d_memory(), 0x7f, sizeof(range.least), stream.get()));
-    PK_CUDA(
-        cudaMemsetAsync(buffer.d_memory() + sizeof(range.least), 0x80, sizeof(range.greatest), stream.get()));
-    const unsigned blocks = grid_for(count, THREADS, MAX_BLOCKS);
-    find_range<<<blocks, THREADS, 0, stream.get()>>>(indices, count,
-                                                     reinterpret_cast<long long *>(buffer.d_memory()));
-    PK_CUDA(cudaGetLastError());
-    PK_CUDA(cudaMemcpyAsync(&range, buffer.d_memory(), sizeof(range), cudaMemcpyDeviceToHost, stream.get()));
-    PK_CUDA(cudaStreamSynchronize(stream.get()));
-    call.report.bytes_down += int64_t(sizeof(range));
-    return range;
+// Finds the range of indices that are on the device, for the host, which checks it.
+class IndexRangeAlgorithm : public DeviceAlgorithm {
+   public:
+    IndexRangeAlgorithm(const char *indices, int64_t count)
+        : indices_(reinterpret_cast<const int64_t *>(indices)), count_(count) {
+        returns_state = true;
+        can_run_async = counts_progress = false;
+    }
+
+    int64_t start(int64_t unit) const override { return unit * count_; }
+    int64_t state_bytes() const override { return sizeof(range); }
+    void begin(char *d_state, cudaStream_t stream) override {
+        // Bytes of 0x7f and 0x80 make initial values above and below any valid index.
+        PK_CUDA(cudaMemsetAsync(d_state, 0x7f, sizeof(range.least), stream));
+        PK_CUDA(cudaMemsetAsync(d_state + sizeof(range.least), 0x80, sizeof(range.greatest), stream));
+    }
+    void enqueue(const Chunk &chunk) override {
+        constexpr int64_t MAX_BLOCKS = 1024;
+        const unsigned blocks = grid_for(count_, THREADS, MAX_BLOCKS);
+        find_range<<<blocks, THREADS, 0, chunk.stream>>>(indices_, count_,
+                                                         reinterpret_cast<long long *>(chunk.d_state));
+        PK_CUDA(cudaGetLastError());
+    }
+    void collect(const void *) override {}
+    void take_state(const char *state) override { std::memcpy(&range, state, sizeof(range)); }
+
+    Range range{};
+
+   private:
+    const int64_t *const indices_;
+    const int64_t count_;
+};
+
+// Throw unless all indices are in bounds for so many elements. They are read where they are.
+void check_indices(const int64_t *indices, int64_t count, int64_t elements, Call &call,
+                   const ExecutionContext &context) {
+    const int64_t word = sizeof(int64_t);
+    plan::Operands operands({{indices, count * word, word, false}}, call, context.devices, true);
+    const char *const d_indices = operands.of(0).d_data;
+    if (d_indices == nullptr) return require_in_bounds(elements, index_range(indices, count, call));
+    IndexRangeAlgorithm algorithm(d_indices, count);
+    execute(algorithm, operands, call, context);
+    operands.commit();
+    require_in_bounds(elements, algorithm.range);
 }
 
 // Return the widest word, up to 8 bytes, that both addresses and the element's width are multiples of.
@@ -92,17 +115,20 @@ pk_operand operand_of(const Request &args, int64_t unit) {
     return operand;
 }
 
-// The gather of all results as a pipeline algorithm.
+// Indices of a take's operands.
+enum Operand { OUT, IN, INDICES };
+
+// The gather of all results.
 class TakeAlgorithm : public DeviceAlgorithm {
    public:
     TakeAlgorithm(const Layout &layout, const Request &args, const plan::Operands &operands, Call &call,
                   const ExecutionContext &context)
-        : DeviceAlgorithm(layout, {}, operands.stores(0), 0, 0), operands_(operands) {
+        : DeviceAlgorithm(layout, {}, operands.stores(OUT), 0, 0), operands_(operands) {
         can_run_async = true;
         const int64_t unit = layout.views[0].item;
         gather_ = {args.in, args.indices, args.picked, args.in.width / unit, args.each};
-        if (operands.of(1).d_data == nullptr) in_ = broadcasts_.add(args.in.elements, args.in_bytes());
-        if (operands.of(2).d_data == nullptr) {
+        if (operands.of(IN).d_data == nullptr) in_ = broadcasts_.add(args.in.elements, args.in_bytes());
+        if (operands.of(INDICES).d_data == nullptr) {
             indices_ = broadcasts_.add(args.indices, args.index_count() * int64_t(sizeof(int64_t)));
         }
         if (!broadcasts_.upload(call, context.devices)) fail_device_budget("the array to take from");
@@ -110,9 +136,9 @@ class TakeAlgorithm : public DeviceAlgorithm {
 
     void enqueue(const Chunk &chunk) override {
         GatherParams args = gather_;
-        args.in.elements = in_ < 0 ? operands_.of(1).d_data : broadcasts_.d_data(chunk.device_index) + in_;
+        args.in.elements = in_ < 0 ? operands_.of(IN).d_data : broadcasts_.d_data(chunk.device_index) + in_;
         args.indices = reinterpret_cast<const int64_t *>(
-            indices_ < 0 ? operands_.of(2).d_data : broadcasts_.d_data(chunk.device_index) + indices_);
+            indices_ < 0 ? operands_.of(INDICES).d_data : broadcasts_.d_data(chunk.device_index) + indices_);
         switch (layout.views[0].item) {
             case 1: return launch<uint8_t>(args, chunk);
             case 2: return launch<uint16_t>(args, chunk);
@@ -125,7 +151,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
    private:
     template <class Unit>
     void launch(const GatherParams &args, const Chunk &chunk) const {
-        auto *const out = reinterpret_cast<Unit *>(operands_.d_data(*this, chunk, 0));
+        auto *const out = reinterpret_cast<Unit *>(operands_.d_data(*this, chunk, OUT));
         const auto blocks = grid_for(chunk.count, THREADS);
         take_chunk<Unit><<<blocks, THREADS, 0, chunk.stream>>>(args, out, chunk.start, chunk.count);
         PK_CUDA(cudaGetLastError());
@@ -140,26 +166,16 @@ class TakeAlgorithm : public DeviceAlgorithm {
 void launch(const Request &args, Call &call) {
     if (args.elements() == 0) return;
     const ExecutionContext context(call);
-    const std::vector<int> &devices = context.devices;
     const int64_t unit = unit_of(args.in.elements, args.out, args.in.width), units = args.out_bytes() / unit;
     const pk_operand operand = operand_of(args, unit);
     const Layout layout(&operand, 1, &units, 1, {true});
     const int64_t word = sizeof(int64_t);
-    const plan::HostRange indices(args.indices, args.index_count() * word, word, false);
-    // Check the indices before anything is written: on the device if they are resident there.
-    const bool are_indices_resident = plan::all_resident({indices}, devices);
-    if (!are_indices_resident) {
-        plan::sync_to_host({indices}, call);
-        if (!args.indices_in_bounds)
-            require_in_bounds(args.in.count, index_range(args.indices, args.index_count(), call));
-    }
-    plan::Operands operands(
-        {{args.out, args.out_bytes(), unit, true}, {args.in.elements, args.in_bytes(), unit, false}, indices},
-        call, devices, true);
-    if (are_indices_resident && !args.indices_in_bounds) {
-        const auto *const d_indices = reinterpret_cast<const int64_t *>(operands.of(2).d_data);
-        require_in_bounds(args.in.count, range_on_device(d_indices, args.index_count(), devices[0], call));
-    }
+    if (!args.indices_in_bounds)
+        check_indices(args.indices, args.index_count(), args.in.count, call, context);
+    plan::Operands operands({{args.out, args.out_bytes(), unit, true},
+                             {args.in.elements, args.in_bytes(), unit, false},
+                             {args.indices, args.index_count() * word, word, false}},
+                            call, context.devices, true);
     TakeAlgorithm algorithm(layout, args, operands, call, context);
     execute(algorithm, operands, call, context);
     operands.commit();
@@ -205,84 +221,90 @@ void put_units(const ScatterParams &args, const unsigned long long *last, const 
     PK_CUDA(cudaGetLastError());
 }
 
-// Put values into a device-resident array. Return false if that is not possible, for example for lack of
-// memory.
-bool put_on_device(const PutRequest &args, Call &call, const std::vector<int> &devices) {
+// The scatter of values into an array on the device. Indices and values that are not there are uploaded.
+class PutAlgorithm : public DeviceAlgorithm {
+   public:
+    PutAlgorithm(const PutRequest &args, int64_t unit, const plan::Operands &operands, Call &call,
+                 const ExecutionContext &context)
+        : scatter_{nullptr, args.put, args.count, args.value_count, args.width / unit},
+          unit_(unit),
+          operands_(operands) {
+        if (operands.of(INDICES).d_data == nullptr)
+            indices_ = broadcasts_.add(args.indices, args.index_bytes());
+        if (operands.of(VALUES).d_data == nullptr) values_ = broadcasts_.add(args.values, args.value_bytes());
+        has_memory = broadcasts_.upload(call, context.devices);
+    }
+
+    int64_t start(int64_t unit) const override { return unit * scatter_.put; }
+    // For each element of the array, the last value that is put to it.
+    int64_t temporary_bytes(int64_t) const override {
+        return scatter_.value_count > 1 ? scatter_.count * int64_t(sizeof(int64_t)) : 0;
+    }
+
+    void enqueue(const Chunk &chunk) override {
+        ScatterParams scatter = scatter_;
+        scatter.indices = reinterpret_cast<const int64_t *>(d_data(INDICES, indices_));
+        unsigned long long *last = nullptr;
+        if (const int64_t bytes = temporary_bytes(1)) {
+            last = reinterpret_cast<unsigned long long *>(chunk.d_memory + chunk.scratch);
+            PK_CUDA(cudaMemsetAsync(last, 0, size_t(bytes), chunk.stream));
+            find_last<<<grid_for(scatter.put, THREADS, MAX_PUT_BLOCKS), THREADS, 0, chunk.stream>>>(scatter,
+                                                                                                    last);
+            PK_CUDA(cudaGetLastError());
+        }
+        const char *const values = d_data(VALUES, values_);
+        char *const array = operands_.of(ARRAY).d_data;
+        switch (unit_) {
+            case 1: return put_units<uint8_t>(scatter, last, values, array, chunk.stream);
+            case 2: return put_units<uint16_t>(scatter, last, values, array, chunk.stream);
+            case 4: return put_units<uint32_t>(scatter, last, values, array, chunk.stream);
+            default: return put_units<uint64_t>(scatter, last, values, array, chunk.stream);
+        }
+    }
+    void collect(const void *) override {}
+
+    // Indices of the operands. The array is read, too: most of it may stay as it is.
+    enum Operand { OLD_ARRAY, ARRAY, INDICES, VALUES };
+    bool has_memory = false;
+
+   private:
+    const char *d_data(int operand, int64_t offset) const {
+        return offset < 0 ? operands_.of(operand).d_data : broadcasts_.d_data(0) + offset;
+    }
+
+    const ScatterParams scatter_;
+    const int64_t unit_;
+    const plan::Operands &operands_;
+    BroadcastBuffers broadcasts_;
+    int64_t indices_ = -1, values_ = -1;  // offsets in broadcasts_; -1: on the device
+};
+
+// Put values into an array that is on the device. Return false if it is not, or if memory is short.
+bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &context) {
     const int64_t unit = unit_of(args.array, args.values, args.width), word = sizeof(int64_t);
-    const plan::HostRange indices(args.indices, args.index_bytes(), word, false);
-    const plan::HostRange values(args.values, args.value_bytes(), unit, false);
-    const bool has_last = args.value_count > 1;
-    DeviceBuffer last;
-    if (has_last) {
-        last =
-            DevicePool::of(devices[0]).allocate_if_possible(args.count * word, std::nullopt, Account::plan);
-        if (last.d_memory() == nullptr) return false;
-    }
-    const bool are_indices_resident = plan::all_resident({indices}, devices);
-    if (are_indices_resident) {
-        plan::Operands index_operands({indices}, call, devices);
-        const auto *const d_indices = reinterpret_cast<const int64_t *>(index_operands.of(0).d_data);
-        const Range range = range_on_device(d_indices, args.put, devices[0], call);
-        index_operands.commit();
-        require_in_bounds(args.count, range);
-    } else {
-        plan::sync_to_host({indices}, call);
-        require_in_bounds(args.count, index_range(args.indices, args.put, call));
-    }
-    // The array is read, too: most of it may stay as it is.
+    const plan::HostRange array(args.array, args.array_bytes(), unit, true);
+    if (!plan::all_resident({array}, context.devices)) return false;
+    check_indices(args.indices, args.put, args.count, call, context);
     plan::Operands operands({{args.array, args.array_bytes(), unit, false},
-                             {args.array, args.array_bytes(), unit, true},
-                             indices,
-                             values},
-                            call, devices);
-    if (operands.of(1).d_data == nullptr) return false;  // the words are not aligned on the device
-    BroadcastBuffers streamed;
-    const int64_t indices_at = operands.of(2).d_data ? -1 : streamed.add(args.indices, args.index_bytes());
-    const int64_t values_at = operands.of(3).d_data ? -1 : streamed.add(args.values, args.value_bytes());
-    if ((indices_at >= 0 || values_at >= 0) && !streamed.upload(call, devices)) return false;
-    const CurrentDevice current(devices[0]);
-    const Stream own_stream = make_stream();
-    const SyncOnExit stream(own_stream);
-    const char *const at = indices_at < 0 ? operands.of(2).d_data : streamed.d_data(0) + indices_at;
-    const ScatterParams scatter{reinterpret_cast<const int64_t *>(at), args.put, args.count, args.value_count,
-                                args.width / unit};
-    auto *const d_last = reinterpret_cast<unsigned long long *>(last.d_memory());
-    if (has_last) {
-        PK_CUDA(cudaMemsetAsync(d_last, 0, size_t(args.count * word), stream.get()));
-        find_last<<<grid_for(args.put, THREADS, MAX_PUT_BLOCKS), THREADS, 0, stream.get()>>>(scatter, d_last);
-        PK_CUDA(cudaGetLastError());
-    }
-    const char *const from = values_at < 0 ? operands.of(3).d_data : streamed.d_data(0) + values_at;
-    char *const array = operands.of(1).d_data;
-    call.count_launch();
-    switch (unit) {
-        case 1: put_units<uint8_t>(scatter, d_last, from, array, stream.get()); break;
-        case 2: put_units<uint16_t>(scatter, d_last, from, array, stream.get()); break;
-        case 4: put_units<uint32_t>(scatter, d_last, from, array, stream.get()); break;
-        default: put_units<uint64_t>(scatter, d_last, from, array, stream.get());
-    }
-    PK_CUDA(cudaStreamSynchronize(stream.get()));
-    const bool copy_back = operands.of(1).copy_back;
+                             array,
+                             {args.indices, args.index_bytes(), word, false},
+                             {args.values, args.value_bytes(), unit, false}},
+                            call, context.devices, true);
+    operands.d_result(PutAlgorithm::ARRAY, context);  // it may be copied back
+    PutAlgorithm algorithm(args, unit, operands, call, context);
+    if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
     operands.commit();
-    if (copy_back) plan::download(devices[0], array, args.array, args.array_bytes(), call);
-    call.advance(args.put);
     return true;
 }
 
 void launch_put(const PutRequest &args, Call &call) {
-    const std::vector<int> devices = devices_of(call);
-    if (args.put == 0) return;
-    const plan::HostRange array(args.array, args.array_bytes(), 1, true);
-    if (plan::all_resident({array}, devices) && put_on_device(args, call, devices)) return;
-    plan::sync_to_host(
-        {{args.indices, args.index_bytes(), 1, false}, {args.values, args.value_bytes(), 1, false}}, call);
+    const ExecutionContext context(call);
+    if (args.put == 0 || put_on_device(args, call, context)) return;
+    plan::Operands operands(plan::on_host({{args.array, args.array_bytes(), 1, true},
+                                           {args.indices, args.index_bytes(), 1, false},
+                                           {args.values, args.value_bytes(), 1, false}}),
+                            call, context.devices);
     require_in_bounds(args.count, index_range(args.indices, args.put, call));
-    pk_operand operand{};
-    operand.address = reinterpret_cast<uint64_t>(args.array);
-    operand.type = PK_UINT8;
-    operand.strides[0] = 1;
-    const int64_t bytes = args.array_bytes();
-    plan::Operands operands(Layout(&operand, 1, &bytes, 1, {true}), call);  // downloads it if it is resident
     put_on_host(args, call);
     operands.commit();
 }

@@ -6,10 +6,12 @@
 
 namespace pk::elementwise {
 
+static int device_of(const Request &request) { return pk::device_of(request.layout()); }
+
 namespace {
 
-void launch(const Request &request, Call &call) {
-    const ExecutionContext context(call, device_of(request.layout()));
+void launch(const Located<Request> &request, Call &call) {
+    const ExecutionContext context(call, request.device);
     const Evaluation evaluation = request.begin();
     if (call.ranges().empty()) return;
     with_broadcast_fallback<Interpreter>(
@@ -31,9 +33,9 @@ extern "C" int32_t pk_evaluate(const pk_instruction *program, int64_t instructio
     return pk::run_ranged_entry(
         options, report,
         [&] {
-            return pk::elementwise::Request(program, instruction_count, operands, operand_count, shape,
-                                            dimensions, exceptions, report,
-                                            PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
+            return pk::Located<pk::elementwise::Request>(program, instruction_count, operands, operand_count,
+                                                         shape, dimensions, exceptions, report,
+                                                         PK_OPERAND_BYTE_SWAPPED | PK_ON_DEVICE);
         },
         pk::elementwise::launch);
 }

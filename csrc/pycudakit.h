@@ -15,48 +15,36 @@
  *
  * Where pointers may point, when a call returns, and in which stream it runs
  *
- * Arrays are host memory (pageable, pinned or a mapped file), and a call returns when its outputs are
- * complete. The CUDA library copies such arrays through the GPU in chunks, in streams of its own. Device
- * memory is possible in four ways, and only in these entries. Structs, shapes, programs, parameters and
- * reports are always host memory.
+ * A call returns when its outputs are complete; if all of its array operands are PK_ON_DEVICE and
+ * options.asynchronous is set, it returns once it is enqueued in options.stream, and errors come with a later
+ * call.
  *
- * 1. The flag PK_OPERAND_ON_DEVICE of an operand: pk_evaluate, pk_reduce, pk_scan.
- *    The address is device memory of the caller. The call is enqueued in options.stream, on the GPU of the
- *    operands, and returns without waiting for it, unless options.synchronous is set.
+ * Arrays are host memory (pageable, pinned or a mapped file), which the CUDA library copies through the GPU
+ * in chunks, in streams of its own. The entries that take operands or buffers with the flag PK_ON_DEVICE
+ * (pk_evaluate, pk_reduce, pk_scan, pk_sort, pk_argsort, pk_random and pk_run_kernels) also take device
+ * memory of the caller, all of one GPU, on which the call then runs; where it must be dense, the entry says
+ * so. All other array pointers, structs, shapes, programs, parameters and reports are host memory.
  *
- * 2. options.stream that is not 0: pk_sort_*, pk_argsort_*.
- *    Both arrays are device memory of the caller. The call is enqueued in that stream, on the GPU of the
- *    arrays, and returns without waiting for it, unless options.synchronous is set. With options.stream = 0
- *    both arrays are host memory, so the legacy default stream is named by 1 here.
+ * options.stream is a cudaStream_t: the one that the arrays on the device are computed in. The call comes
+ * after the work that it holds already, and before work that is enqueued there later. PK_STREAM_LEGACY and
+ * PK_STREAM_PER_THREAD are CUDA's default streams; 0 is a stream of the library's, for arrays that are
+ * complete, and does not go with options.asynchronous. Calls on host memory read neither.
  *
- * 3. The flag PK_BUFFER_ON_DEVICE of a buffer: pk_run_kernels.
- *    The address is device memory of the caller, on the GPU of the run. Each buffer names its own stream;
- *    options.stream is not read. The run begins after the work that these streams hold. The call returns when
- *    the run is complete, except for a short run (see pk_buffer), which is enqueued in the one stream that
- *    all buffers name.
+ * An asynchronous call
  *
- * 4. A range that a plan keeps on its device: most entries (see "Plans").
- *    Arguments stay host addresses, and the library uses the device copy of the range that they lie in.
- *    pk_plan_import makes device memory of the caller such a copy. The call returns when its outputs are
- *    complete, until pk_plan_set_stream is called: then a call whose arrays are all resident is enqueued in
- *    that stream and returns without waiting for it.
- *
- * Entries for memory, streams, events and modules that outlive a call have rules of their own (see there).
- *
- * An asynchronous call (1, 2, 4 with a stream, and the short run of 3):
- *
- * - comes after the work that its stream holds already, and before work that is enqueued there later. The
- *   caller keeps the arrays alive until the stream has passed the call.
+ * - needs its arrays until the stream has passed it.
  * - reports no floating-point exceptions, and no failure of its kernels: that comes with a later call, as
  *   with CUDA.
  * - may wait after all, if it needs temporary storage of more than 64 MiB.
  * - can be captured in a CUDA graph, if it neither waits nor takes such storage; else it fails with
  *   PK_UNSUPPORTED while its stream is being captured.
  *
- * A stream is a cudaStream_t. 0 (but in 2 and 4) and 1 are the legacy default stream, 2 is the per-thread
- * default stream.
+ * In a plan (see "Plans", which are going) arguments are host addresses, and the library uses the device copy
+ * of the range that they lie in. There the stream is that of pk_plan_set_stream, and a call whose arrays are
+ * all resident is asynchronous after that. Entries for memory, streams, events and modules that outlive a
+ * call have rules of their own (see there).
  *
- * The CPU library has no device memory. It refuses (1) and (2) with PK_INVALID_ARGUMENT and (3) and
+ * The CPU library has no device memory. It refuses PK_ON_DEVICE with PK_INVALID_ARGUMENT, of buffers and in
  * pk_plan_import with PK_UNSUPPORTED, and its plans keep nothing.
  */
 #ifndef PYCUDAKIT_H
@@ -75,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 15
+#define PK_ABI_VERSION 16
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -209,11 +197,17 @@ typedef struct pk_options {
     /* The address of an array of span_capacity pk_spans, or 0. */
     uint64_t spans;
     int64_t span_capacity;
-    /* Calls on device memory alone: the cudaStream_t to enqueue in, and whether the call waits until it is
-     * complete (not 0) or returns once it is enqueued (0). */
+    /* Calls on arrays that are all PK_ON_DEVICE: their cudaStream_t or PK_STREAM_..., and whether the call
+     * returns once it is enqueued there (not 0) or when its outputs are complete (0). */
     uint64_t stream;
-    int64_t synchronous;
+    int64_t asynchronous;
 } pk_options;
+
+/* Streams that are no cudaStream_t of the caller's, in options.stream. 0 is a stream of the library's. */
+enum { PK_STREAM_LEGACY = 1, PK_STREAM_PER_THREAD = 2 };
+
+/* The flag of an operand or a buffer whose address is device memory. */
+enum { PK_ON_DEVICE = 16 };
 
 /* ---- Reports -------------------------------------------------------------------------------------- */
 
@@ -240,18 +234,17 @@ enum {
 
 /* ---- Operands ------------------------------------------------------------------------------------- */
 
-/* Flags of an operand. Entries refuse the flags that they do not support. */
+/* Flags of an operand, beside PK_ON_DEVICE. Entries refuse the flags that they do not support. */
 enum {
     PK_OPERAND_BYTE_SWAPPED = 1, /* elements are in the other byte order */
-    PK_OPERAND_ON_DEVICE = 2,    /* the address is device memory: pk_evaluate, pk_reduce, pk_scan */
     PK_OPERAND_IN_SCRATCH = 4    /* the address is an offset into the thread's scratch: pk_run_blocks */
 };
 
 /* A strided array. A stride of 0 broadcasts; of an output it is refused.
  *
- * With PK_OPERAND_ON_DEVICE, elements are aligned and in native byte order, and all such operands of a call
- * are on one GPU. Beside them, pk_evaluate takes host operands of a single element, which it reads before it
- * returns; pk_reduce and pk_scan take device operands alone, and dense ones. */
+ * With PK_ON_DEVICE, elements are aligned and in native byte order, and all such operands of a call are on
+ * one GPU. Beside them, pk_evaluate and pk_random take host operands of a single element, which they read
+ * before they return. The others take device operands alone, and all but pk_evaluate dense ones. */
 typedef struct pk_operand {
     uint64_t address; /* of the first element */
     int32_t type;     /* pk_type */
@@ -595,8 +588,8 @@ enum {
  *
  * The result has the type of operand 1. For an integer result, elements are cast first and sums wrap; for a
  * float result, sums and products are computed in float64 with compensation, and rounded once. The operands
- * may be the same elements at the same addresses, and do not overlap otherwise; with PK_OPERAND_ON_DEVICE,
- * sums of several columns in float64 do not overlap at all. A scan runs on the first of options.devices.
+ * may be the same elements at the same addresses, and do not overlap otherwise; with PK_ON_DEVICE, sums of
+ * several columns in float64 do not overlap at all. A scan runs on the first of options.devices.
  * report.exceptions has PK_FPE_OVERFLOW and PK_FPE_INVALID. */
 PK_API int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *operands, const int64_t *shape,
                        int64_t dimensions, int64_t outer, int64_t rows, const pk_options *options,
@@ -614,9 +607,6 @@ enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQ
  *
  * pk_argsort_t computes the first `limit` indices of each row's stable order, which is descending if
  * `descending` is not 0, with NaN still last.
- *
- * pk_sort_t and pk_argsort_t take arrays on a device if options.stream is not 0, of at most 2^30 elements.
- * They are then asynchronous, unless options.synchronous is set.
  *
  * pk_searchsorted_t computes the position of each of `count` values in `size` sorted elements: the number of
  * elements that are less or, if `right` is not 0, not greater.
@@ -636,6 +626,13 @@ enum { PK_UNIQUE_INDEX = 1, PK_UNIQUE_INVERSE = 2, PK_UNIQUE_COUNTS = 4, PK_UNIQ
     PK_API int32_t pk_unique_##t(const T *in, int64_t size, int64_t flags, T *values, int64_t *index,        \
                                  int64_t *inverse, int64_t *counts, int64_t *unique_count,                   \
                                  const pk_options *options, pk_report *report);
+
+/* The same as pk_sort_t and pk_argsort_t, for operand 0 and the result, operand 1: dense arrays of rows,
+ * whose strides are not read, in host memory or on a device, there of at most 2^30 elements. */
+PK_API int32_t pk_sort(const pk_operand *operands, int64_t rows, int64_t columns, const pk_options *options,
+                       pk_report *report);
+PK_API int32_t pk_argsort(const pk_operand *operands, int64_t rows, int64_t columns, int64_t limit,
+                          int64_t descending, const pk_options *options, pk_report *report);
 
 PK_SORTING(i8, int8_t)
 PK_SORTING(i16, int16_t)
@@ -957,26 +954,26 @@ typedef struct pk_kernel {
     char label[PK_NAME_SIZE]; /* its name for messages */
 } pk_kernel;
 
-/* Flags of a buffer. Without any of UPLOAD, POISON and ON_DEVICE it begins as zeros. */
+/* Flags of a buffer, beside PK_ON_DEVICE, which is for memory on the device of the run. Without that, UPLOAD
+ * and POISON it begins as zeros. */
 enum {
-    PK_BUFFER_UPLOAD = 1,    /* it begins with the contents of the host memory */
-    PK_BUFFER_DOWNLOAD = 2,  /* it is copied to the host memory at the end */
-    PK_BUFFER_POISON = 4,    /* without PK_BUFFER_UPLOAD: it begins as bytes of PK_BUFFER_POISON_BYTE */
-    PK_BUFFER_CONSTANT = 8,  /* no kernel writes it, so that kernels may read the caller's memory in place */
-    PK_BUFFER_ON_DEVICE = 16 /* the address is device memory, on the device of the run */
+    PK_BUFFER_UPLOAD = 1,   /* it begins with the contents of the host memory */
+    PK_BUFFER_DOWNLOAD = 2, /* it is copied to the host memory at the end */
+    PK_BUFFER_POISON = 4,   /* without PK_BUFFER_UPLOAD: it begins as bytes of PK_BUFFER_POISON_BYTE */
+    PK_BUFFER_CONSTANT = 8  /* no kernel writes it, so that kernels may read the caller's memory in place */
 };
 enum { PK_BUFFER_POISON_BYTE = 165 };
 
-/* A buffer of a run. Kernels use a PK_BUFFER_ON_DEVICE in place if it is also PK_BUFFER_CONSTANT or
- * PK_BUFFER_DOWNLOAD, else through a copy on the device.
+/* A buffer of a run. Kernels use one that is PK_ON_DEVICE in place if it is also PK_BUFFER_CONSTANT or
+ * PK_BUFFER_DOWNLOAD, else through a copy on the device. The run comes after the work that the buffers'
+ * streams hold.
  *
- * A short run is asynchronous, unless options.synchronous is set or it is inside a plan: all of its buffers
- * are PK_BUFFER_ON_DEVICE, in place and of one stream; it has at most 4 launches; it sets no symbol; and no
- * kernel of its images prints. */
+ * With options.asynchronous, only a short run returns once it is enqueued: all of its buffers are
+ * PK_ON_DEVICE, in place and of options.stream; it has at most 4 launches; it sets no symbol; no kernel of
+ * its images prints; and it is not inside a plan. */
 typedef struct pk_buffer {
     uint64_t address; /* host memory, or 0 without PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD */
-    uint64_t stream;  /* PK_BUFFER_ON_DEVICE: the cudaStream_t that produces its contents;
-                       * inside a plan, 0: they are ready */
+    uint64_t stream;  /* PK_ON_DEVICE: the cudaStream_t that produces its contents; 0: they are ready */
     int64_t bytes;
     int32_t flags;
     int32_t itemsize; /* bytes of an element, for messages */

@@ -7,6 +7,8 @@
 
 namespace pk::random {
 
+static int device_of(const Request &request) { return pk::device_of(request.layout); }
+
 namespace {
 
 constexpr int THREADS = 256;
@@ -239,9 +241,9 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request) {
     return host_ranges;
 }
 
-void launch(const Request &request, Call &call) {
+void launch(const Located<Request> &request, Call &call) {
     if (request.layout.size == 0) return;
-    const ExecutionContext context(call);
+    const ExecutionContext context(call, request.device);
     plan::Operands operands(host_ranges_of(request), call, context.devices, true);
     RandomAlgorithm algorithm(request, operands);
     execute(algorithm, operands, call, context);
@@ -257,6 +259,9 @@ extern "C" int32_t pk_random(const pk_draws *draws, const pk_operand *operands, 
                              pk_report *report) {
     return pk::run_entry(
         options, report,
-        [&] { return pk::random::Request(draws, operands, operand_count, shape, dimensions); },
+        [&] {
+            return pk::Located<pk::random::Request>(draws, operands, operand_count, shape, dimensions,
+                                                    PK_OPERAND_BYTE_SWAPPED | PK_ON_DEVICE);
+        },
         pk::random::launch);
 }

@@ -11,6 +11,8 @@
 
 namespace pk {
 
+static int device_of(const Reduction &reduction) { return device_of(reduction.result); }
+
 namespace {
 
 using namespace reduction;
@@ -165,8 +167,8 @@ bool has_short_rows(const std::vector<Region> &regions) {
     });
 }
 
-void launch(const Reduction &reduction, Call &call) {
-    const ExecutionContext context(call, device_of(reduction.result));
+void reduce(const Reduction &reduction, int device, Call &call) {
+    const ExecutionContext context(call, device);
     reduction.clear_exceptions();
     const Region undivided = reduction.regions(INT64_MAX).front();
     const Layout &layout = undivided.layout;
@@ -203,9 +205,11 @@ void launch(const Reduction &reduction, Call &call) {
     results.commit();
 }
 
+void launch(const Located<Reduction> &reduction, Call &call) { reduce(reduction, reduction.device, call); }
+
 // Run the reductions one after the other. Shared operands are uploaded once if a residency scope keeps them.
 void launch_several(const Reductions &reductions, Call &call) {
-    for (const auto &reduction : reductions.all()) launch(*reduction, call);
+    for (const auto &reduction : reductions.all()) reduce(*reduction, -1, call);
 }
 
 }  // namespace
@@ -218,9 +222,9 @@ extern "C" int32_t pk_reduce(const pk_reduction *reduction, const pk_instruction
     return pk::run_entry(
         options, report,
         [&] {
-            return pk::Reduction(reduction, program, instruction_count, operands, operand_count, shape,
-                                 dimensions, exceptions, report,
-                                 PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
+            return pk::Located<pk::Reduction>(reduction, program, instruction_count, operands, operand_count,
+                                              shape, dimensions, exceptions, report,
+                                              PK_OPERAND_BYTE_SWAPPED | PK_ON_DEVICE);
         },
         pk::launch);
 }

@@ -10,6 +10,13 @@
 
 namespace pk::scan {
 
+static int device_of(const Request &request) {
+    const Layout &layout = request.undivided.layout;
+    require(layout.views[0].on_device == layout.views[1].on_device,
+            "one operand is on a device, and the other is not");
+    return pk::device_of(layout);
+}
+
 namespace {
 
 // Many columns may be device-resident only if the scratch of one work unit takes at most one in BUDGET_SHARE
@@ -233,15 +240,13 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request, const Execut
 }
 
 // Return the context of a scan. Carries from chunk to chunk are on one device.
-ExecutionContext context_of(const Request &request, Call &call) {
-    const Region &region = request.undivided;
-    const std::vector<View> &views = region.layout.views;
-    require(views[0].on_device == views[1].on_device, "one operand is on a device, and the other is not");
-    if (!views[0].on_device && region.slabs.blocks() > 1) return ExecutionContext::on_first_device(call);
-    return ExecutionContext(call, device_of(region.layout));
+ExecutionContext context_of(const Located<Request> &request, Call &call) {
+    if (request.device < 0 && request.undivided.slabs.blocks() > 1)
+        return ExecutionContext::on_first_device(call);
+    return ExecutionContext(call, request.device);
 }
 
-void launch(const Request &request, Call &call) {
+void launch(const Located<Request> &request, Call &call) {
     const ExecutionContext context = context_of(request, call);
     plan::Operands operands(host_ranges_of(request, context), call, context.devices, true);
     const bool is_on_host = operands.of(0).d_data == nullptr && operands.of(1).d_data == nullptr;
@@ -266,8 +271,8 @@ extern "C" int32_t pk_scan(int64_t operation, int64_t flags, const pk_operand *o
     return pk::run_entry(
         options, report,
         [&] {
-            return pk::scan::Request(operation, flags, operands, shape, dimensions, outer, rows,
-                                     PK_OPERAND_BYTE_SWAPPED | PK_OPERAND_ON_DEVICE);
+            return pk::Located<pk::scan::Request>(operation, flags, operands, shape, dimensions, outer, rows,
+                                                  PK_OPERAND_BYTE_SWAPPED | PK_ON_DEVICE);
         },
         pk::scan::launch);
 }

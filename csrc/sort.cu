@@ -7,17 +7,14 @@
 
 namespace pk {
 
-namespace {
+// Return the device of arrays, unless these are empty.
+static int device_of(const Rows &rows, const void *out) {
+    return rows.is_on_device && rows.elements() != 0 ? device_of({rows.in, out}) : -1;
+}
+static int device_of(const SortRequest &request) { return device_of(request, request.out); }
+static int device_of(const ArgsortRequest &request) { return device_of(request, request.order); }
 
-// A request, and the device that its arrays are on if options.stream is set; else -1, the host.
-template <class Request>
-struct Located : Request {
-    Located(const Request &request, const pk_options *options, std::initializer_list<const void *> arrays)
-        : Request(request),
-          device(options == nullptr || options->stream == 0 || request.elements() == 0 ? -1
-                                                                                       : device_of(arrays)) {}
-    const int device;
-};
+namespace {
 
 plan::HostRange values_of(const Rows &rows) {
     return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
@@ -60,17 +57,17 @@ class SortAlgorithm : public DeviceAlgorithm {
 
 // Sort values that are on the device. Return false if they are not, or if there is no temporary storage.
 template <class Request>
-bool sort_in_core(const Request &request, bool is_on_device, Call &call, const ExecutionContext &context) {
+bool sort_in_core(const Request &request, Call &call, const ExecutionContext &context) {
     plan::HostRange in = values_of(request), out = results_of(request);
-    in.is_on_device = out.is_on_device = is_on_device;
-    if (!is_on_device &&
+    in.is_on_device = out.is_on_device = request.is_on_device;
+    if (!request.is_on_device &&
         (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, context.devices)))
         return false;
     plan::Operands operands({in, out}, call, context.devices, true);
     char *const d_out = operands.d_result(1, context);
     if (d_out == nullptr) return false;
     SortAlgorithm<Request> algorithm(request, operands.of(0).d_data, d_out);
-    if (is_on_device)
+    if (request.is_on_device)
         execute(algorithm, operands, call, context);
     else if (!try_execute(algorithm, operands, call, context))
         return false;
@@ -79,16 +76,27 @@ bool sort_in_core(const Request &request, bool is_on_device, Call &call, const E
 }
 
 template <class Request, void (*on_host)(const Request &, Call &)>
-void launch(const Located<Request> &request, Call &call) {
+void run(const Request &request, int device, Call &call) {
     const plan::HostRange in = values_of(request), out = results_of(request);
-    if (request.device < 0 && (out.low == out.high || plan::ResidencyScope::current() == nullptr))
+    const bool is_empty = out.low == out.high;
+    if (!request.is_on_device && (is_empty || plan::ResidencyScope::current() == nullptr))
         return on_host(request, call);
-    if (out.low == out.high) return;
-    const ExecutionContext context(call, request.device);
-    if (sort_in_core<Request>(request, context.is_on_device, call, context)) return;
+    if (is_empty) return;
+    const ExecutionContext context(call, device);
+    if (sort_in_core(request, call, context)) return;
     plan::Operands operands(plan::on_host({in, out}), call, context.devices);
     on_host(request, call);
     operands.commit();
+}
+
+// Sort arrays in host memory, or those of operands.
+template <class Request, void (*on_host)(const Request &, Call &)>
+void launch(const Request &request, Call &call) {
+    run<Request, on_host>(request, -1, call);
+}
+template <class Request, void (*on_host)(const Request &, Call &)>
+void launch_located(const Located<Request> &request, Call &call) {
+    run<Request, on_host>(request, request.device, call);
 }
 
 }  // namespace
@@ -96,42 +104,59 @@ void launch(const Located<Request> &request, Call &call) {
 }  // namespace pk
 
 // The entries of each dtype: pk_sort_f32, pk_argsort_f32 and so on.
-#define PK_ENTRY(t, T, encoding)                                                                            \
-    extern "C" int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                      \
-                                   const pk_options *options, pk_report *report) {                          \
-        const auto check = [&] {                                                                            \
-            return pk::Located<pk::SortRequest>(                                                            \
-                {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out}, options, {in, out});       \
-        };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                \
-    }                                                                                                       \
-    extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,           \
-                                      int64_t kept, int64_t descending, const pk_options *options,          \
-                                      pk_report *report) {                                                  \
-        const auto check = [&] {                                                                            \
-            return pk::Located<pk::ArgsortRequest>(                                                         \
-                {{{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, descending != 0},   \
-                options, {in, order});                                                                      \
-        };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);          \
-    }                                                                                                       \
-    extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places, \
-                                           int64_t count, int64_t right, const pk_options *options,         \
-                                           pk_report *report) {                                             \
-        const auto check = [&] {                                                                            \
-            return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,     \
-                                     count, right != 0);                                                    \
-        };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::search);                                           \
-    }                                                                                                       \
-    extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,  \
-                                     int64_t *inverse, int64_t *counts, int64_t *found,                     \
-                                     const pk_options *options, pk_report *report) {                        \
-        const auto check = [&] {                                                                            \
-            return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,    \
-                                     index, inverse, counts, found);                                        \
-        };                                                                                                  \
-        return pk::run_entry(options, report, check, pk::find_unique);                                      \
+#define PK_ENTRY(t, T, encoding)                                                                             \
+    extern "C" int32_t pk_sort_##t(const T *in, T *out, int64_t rows, int64_t columns,                       \
+                                   const pk_options *options, pk_report *report) {                           \
+        const auto check = [&] {                                                                             \
+            return pk::SortRequest({{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, out);           \
+        };                                                                                                   \
+        return pk::run_entry(options, report, check, pk::launch<pk::SortRequest, pk::sort>);                 \
+    }                                                                                                        \
+    extern "C" int32_t pk_argsort_##t(const T *in, int64_t *order, int64_t rows, int64_t columns,            \
+                                      int64_t kept, int64_t descending, const pk_options *options,           \
+                                      pk_report *report) {                                                   \
+        const auto check = [&] {                                                                             \
+            return pk::ArgsortRequest({{sizeof(T), pk::Encoding::encoding}, in, rows, columns}, order, kept, \
+                                      descending != 0);                                                      \
+        };                                                                                                   \
+        return pk::run_entry(options, report, check, pk::launch<pk::ArgsortRequest, pk::argsort>);           \
+    }                                                                                                        \
+    extern "C" int32_t pk_searchsorted_##t(const T *sorted, int64_t size, const T *values, int64_t *places,  \
+                                           int64_t count, int64_t right, const pk_options *options,          \
+                                           pk_report *report) {                                              \
+        const auto check = [&] {                                                                             \
+            return pk::SearchRequest({sizeof(T), pk::Encoding::encoding}, sorted, size, values, places,      \
+                                     count, right != 0);                                                     \
+        };                                                                                                   \
+        return pk::run_entry(options, report, check, pk::search);                                            \
+    }                                                                                                        \
+    extern "C" int32_t pk_unique_##t(const T *in, int64_t size, int64_t wanted, T *values, int64_t *index,   \
+                                     int64_t *inverse, int64_t *counts, int64_t *found,                      \
+                                     const pk_options *options, pk_report *report) {                         \
+        const auto check = [&] {                                                                             \
+            return pk::UniqueRequest({{sizeof(T), pk::Encoding::encoding}, in, 1, size}, wanted, values,     \
+                                     index, inverse, counts, found);                                         \
+        };                                                                                                   \
+        return pk::run_entry(options, report, check, pk::find_unique);                                       \
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY
+
+extern "C" int32_t pk_sort(const pk_operand *operands, int64_t rows, int64_t columns,
+                           const pk_options *options, pk_report *report) {
+    return pk::run_entry(
+        options, report,
+        [&] { return pk::Located<pk::SortRequest>(pk::sort_request(operands, rows, columns, PK_ON_DEVICE)); },
+        pk::launch_located<pk::SortRequest, pk::sort>);
+}
+
+extern "C" int32_t pk_argsort(const pk_operand *operands, int64_t rows, int64_t columns, int64_t limit,
+                              int64_t descending, const pk_options *options, pk_report *report) {
+    return pk::run_entry(
+        options, report,
+        [&] {
+            return pk::Located<pk::ArgsortRequest>(
+                pk::argsort_request(operands, rows, columns, limit, descending != 0, PK_ON_DEVICE));
+        },
+        pk::launch_located<pk::ArgsortRequest, pk::argsort>);
+}

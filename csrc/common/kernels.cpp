@@ -118,8 +118,7 @@ void Run::check_tables() const {
         require(kernel.symbol != 0 && kernel.symbol_bytes > 0, "a kernel has no symbol");
     }
     for (const pk_buffer &buffer : buffers) {
-        const bool moves =
-            (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD | PK_BUFFER_ON_DEVICE)) != 0;
+        const bool moves = (buffer.flags & (PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD | PK_ON_DEVICE)) != 0;
         require(buffer.bytes >= 0, "a buffer has a negative size");
         require(!moves || buffer.bytes == 0 || buffer.address != 0, "a buffer's address is a null pointer");
     }

@@ -78,7 +78,7 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
         const bool swapped = (operand.flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1;
         views.push_back(
             {reinterpret_cast<char *>(operand.address), operand.type, item, swapped, Access::strided, {}});
-        views.back().on_device = (operand.flags & PK_OPERAND_ON_DEVICE) != 0;
+        views.back().on_device = (operand.flags & PK_ON_DEVICE) != 0;
     }
     if (size == 0) return;  // no element is accessed
 

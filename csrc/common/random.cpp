@@ -36,7 +36,7 @@ static const Kind &kind_of(int distribution) {
 }
 
 Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t operand_count,
-                 const int64_t *shape, int64_t dimensions) {
+                 const int64_t *shape, int64_t dimensions, int32_t allowed_flags) {
     require(draws != nullptr && operands != nullptr, "draws or operands is a null pointer");
     require(dimensions >= 0 && dimensions <= PK_MAX_DIMS, "dimensions is not from 0 to PK_MAX_DIMS");
     require(shape != nullptr || dimensions == 0, "shape is a null pointer");
@@ -63,7 +63,11 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
                uint64_t(draws->word)};
     std::vector<bool> stored(size_t(operand_count), false);
     stored[0] = true;
-    layout = Layout(operands, operand_count, shape, dimensions, stored);
+    layout = Layout(operands, operand_count, shape, dimensions, stored, allowed_flags);
+    for (int i = 0; i < parameters; ++i) {
+        require(!layout.views[size_t(1 + i)].on_device || (layout.views[0].on_device && !is_constant(i)),
+                "a parameter is on a device, and the result is not, or it is a single element");
+    }
 }
 
 bool Request::is_constant(int parameter) const {

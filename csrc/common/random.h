@@ -10,7 +10,7 @@ namespace pk::random {
 
 struct Request {
     Request(const pk_draws *draws, const pk_operand *operands, int64_t operand_count, const int64_t *shape,
-            int64_t dimensions);
+            int64_t dimensions, int32_t allowed_flags = PK_OPERAND_BYTE_SWAPPED);
 
     int64_t elements() const { return layout.size; }
 

@@ -59,8 +59,7 @@ void check(const pk_reduction &spec, const pk_operand *operands, int64_t operand
     for (const pk_operand *o = operands; o != operands + operand_count; ++o) {
         require(o->type >= 0 && o->type < PK_TYPE_COUNT, "an operand has an unknown type");
         require((o->flags & ~flags) == 0, "an operand has unknown flags");
-        require((o->flags & PK_OPERAND_ON_DEVICE) == 0 ||
-                    (operands[operand_count - 1].flags & PK_OPERAND_ON_DEVICE) != 0,
+        require((o->flags & PK_ON_DEVICE) == 0 || (operands[operand_count - 1].flags & PK_ON_DEVICE) != 0,
                 "an operand is on a device, and the result is not");
         require(o->address != 0 || (o >= values && o < values + spec.value_count),
                 "an operand is a null pointer");
@@ -108,7 +107,7 @@ Layout result_layout(const pk_reduction &spec, const pk_operand &operand, const 
         layout.shape.push_back(1);
         view.strides.push_back(item);
     }
-    view.on_device = (operand.flags & PK_OPERAND_ON_DEVICE) != 0;
+    view.on_device = (operand.flags & PK_ON_DEVICE) != 0;
     layout.views.push_back(view);
     layout.classify_access();
     return layout;

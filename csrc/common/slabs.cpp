@@ -47,7 +47,7 @@ Layout layout_of(const Dimensions &dimensions, const pk_operand *operands, int64
         const int64_t item = pk::size_of(operands[i].type);
         const bool swapped = (operands[i].flags & PK_OPERAND_BYTE_SWAPPED) != 0 && item > 1;
         View view{nullptr, operands[i].type, item, swapped, Access::strided, {}};
-        view.on_device = (operands[i].flags & PK_OPERAND_ON_DEVICE) != 0;
+        view.on_device = (operands[i].flags & PK_ON_DEVICE) != 0;
         if (i < virtual_from) {
             view.base = reinterpret_cast<char *>(operands[i].address) + offsets[size_t(i)];
             for (const Dimension &dimension : dimensions)

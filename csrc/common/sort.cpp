@@ -167,6 +167,35 @@ ArgsortRequest::ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, b
     require_array(order, count * kept, sizeof(int64_t), "order");
 }
 
+// Check operands 0 and 1 of a sort, and return the values.
+static Rows rows_of(const pk_operand *operands, int result_type, int64_t rows, int64_t columns,
+                    int32_t allowed_flags) {
+    require(operands != nullptr, "operands is a null pointer");
+    const pk_operand &values = operands[0], &result = operands[1];
+    require(values.type >= 0 && values.type < PK_TYPE_COUNT, "operand 0 has an unknown type");
+    require(result.type == (result_type < 0 ? values.type : result_type), "operand 1 has the wrong type");
+    require(((values.flags | result.flags) & ~allowed_flags) == 0, "an operand has unknown flags");
+    require(values.flags == result.flags, "one operand is on a device, and the other is not");
+    const Encoding encoding = is_float_type(values.type)                          ? Encoding::floating
+                              : values.type >= PK_INT8 && values.type <= PK_INT64 ? Encoding::integer
+                                                                                  : Encoding::natural;
+    Rows checked({size_t(size_of(values.type)), encoding}, reinterpret_cast<const void *>(values.address),
+                 rows, columns);
+    checked.is_on_device = (values.flags & PK_ON_DEVICE) != 0;
+    return checked;
+}
+
+SortRequest sort_request(const pk_operand *operands, int64_t rows, int64_t columns, int32_t allowed_flags) {
+    const Rows values = rows_of(operands, -1, rows, columns, allowed_flags);
+    return {values, reinterpret_cast<void *>(operands[1].address)};
+}
+
+ArgsortRequest argsort_request(const pk_operand *operands, int64_t rows, int64_t columns, int64_t limit,
+                               bool descending, int32_t allowed_flags) {
+    const Rows values = rows_of(operands, PK_INT64, rows, columns, allowed_flags);
+    return {values, reinterpret_cast<int64_t *>(operands[1].address), limit, descending};
+}
+
 SearchRequest::SearchRequest(KeyType type, const void *sorted, int64_t size, const void *values,
                              int64_t *places, int64_t count, bool right)
     : type(type), sorted(sorted), size(size), values(values), places(places), count(count), right(right) {

@@ -21,7 +21,8 @@ namespace pk {
 struct Rows {
     KeyType type;
     const void *in;
-    int64_t count, columns;  // the number of rows, and elements per row
+    int64_t count, columns;     // the number of rows, and elements per row
+    bool is_on_device = false;  // they are in device memory
 
     Rows(KeyType type, const void *in, int64_t count, int64_t columns);
     int64_t elements() const { return count * columns; }
@@ -42,6 +43,12 @@ struct ArgsortRequest : Rows {
 
     ArgsortRequest(const Rows &rows, int64_t *order, int64_t kept, bool descending);
 };
+
+// The requests of pk_sort and pk_argsort, whose operands are the values and the result. Fails if these have
+// other flags than `allowed_flags`.
+SortRequest sort_request(const pk_operand *operands, int64_t rows, int64_t columns, int32_t allowed_flags);
+ArgsortRequest argsort_request(const pk_operand *operands, int64_t rows, int64_t columns, int64_t limit,
+                               bool descending, int32_t allowed_flags);
 
 struct SearchRequest {
     KeyType type;

@@ -11,7 +11,7 @@ namespace {
 
 void launch(const Request &request, Call &call) {
     for (const pk_buffer &buffer : request.run.buffers) {
-        if ((buffer.flags & PK_BUFFER_ON_DEVICE) != 0)
+        if ((buffer.flags & PK_ON_DEVICE) != 0)
             fail(PK_UNSUPPORTED, "the CPU library has no devices: copy the array to the host first");
     }
     PrintBuffer print_buffer(request.text, request.capacity);

@@ -39,3 +39,16 @@
     }
 PK_SORTABLE_TYPES(PK_ENTRY)
 #undef PK_ENTRY
+
+extern "C" int32_t pk_sort(const pk_operand *operands, int64_t rows, int64_t columns,
+                           const pk_options *options, pk_report *report) {
+    return pk::run_entry(
+        options, report, [&] { return pk::sort_request(operands, rows, columns, 0); }, pk::sort);
+}
+
+extern "C" int32_t pk_argsort(const pk_operand *operands, int64_t rows, int64_t columns, int64_t limit,
+                              int64_t descending, const pk_options *options, pk_report *report) {
+    return pk::run_entry(
+        options, report,
+        [&] { return pk::argsort_request(operands, rows, columns, limit, descending != 0, 0); }, pk::argsort);
+}

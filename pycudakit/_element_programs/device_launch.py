@@ -52,10 +52,10 @@ class _DeviceProgram(PreparedProgram):
             self.shape[: len(shape)] = shape
             self.dimensions.value = len(shape)
         for index, position in self._arrays:
-            self._flags[index] = abi.OPERAND_ON_DEVICE
+            self._flags[index] = abi.ON_DEVICE
             if self.dimensions.value != 1 or len(shape) == 1:
                 self._strides[index, : len(shape)] = _broadcast_strides(signatures[position], shape)
-        self._stream, self._waits = self.options["stream"], self.options["synchronous"]
+        self._stream, self._asynchronous = self.options["stream"], self.options["asynchronous"]
 
     def bind_device(self, values: Sequence[Any], stream: int, waits: bool) -> None:
         """Bind a call's operands: the addresses of device arrays, and Python numbers."""
@@ -64,7 +64,7 @@ class _DeviceProgram(PreparedProgram):
         for index, position in self._arrays:
             self.addresses[index] = values[position]
         self._stream[0] = stream
-        self._waits[0] = waits
+        self._asynchronous[0] = not waits
 
 
 class _CachedLaunch:

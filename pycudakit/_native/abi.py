@@ -14,7 +14,7 @@ from numpy.ctypeslib import ndpointer
 from pycudakit import errors
 from pycudakit._native import abi_objects
 
-ABI_VERSION = 15
+ABI_VERSION = 16
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -24,7 +24,9 @@ MAX_PARAMETERS = 256
 MAX_REDUCTIONS = 16
 
 OP_LOAD, OP_STORE, OP_CAST, OP_FIRST = range(4)
-OPERAND_BYTE_SWAPPED, OPERAND_ON_DEVICE, OPERAND_IN_SCRATCH = 1, 2, 4
+OPERAND_BYTE_SWAPPED, OPERAND_IN_SCRATCH = 1, 4
+ON_DEVICE = 16  # of an operand or a buffer
+STREAM_LEGACY, STREAM_PER_THREAD = 1, 2
 STAGE_STAGE, STAGE_UPLOAD, STAGE_KERNEL, STAGE_DOWNLOAD, STAGE_UNSTAGE, STAGE_COMPUTE, STAGE_COUNT = range(7)
 FPE_DIVIDE_BY_ZERO, FPE_OVERFLOW, FPE_INVALID, FPE_NEGATIVE_POWER = 1, 2, 4, 8
 BINS_INDEX, BINS_EDGES, BINS_UNIFORM = range(3)
@@ -56,7 +58,7 @@ FINALIZE_NONE, FINALIZE_MEAN, FINALIZE_NORM, FINALIZE_VAR, FINALIZE_STD = range(
 RESIDENT_INPUT, RESIDENT_TEMPORARY, RESIDENT_OUTPUT = range(3)
 IMPORT_HOST_VALID, IMPORT_DEVICE_VALID = range(2)
 TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
-BUFFER_UPLOAD, BUFFER_DOWNLOAD, BUFFER_POISON, BUFFER_CONSTANT, BUFFER_ON_DEVICE = 1, 2, 4, 8, 16
+BUFFER_UPLOAD, BUFFER_DOWNLOAD, BUFFER_POISON, BUFFER_CONSTANT = 1, 2, 4, 8
 BUFFER_POISON_BYTE = 165  # 0xA5
 ARGUMENT_VALUE, ARGUMENT_NULL = -1, -2
 STEP_REPEAT = -1
@@ -140,7 +142,7 @@ OPTIONS = np.dtype(
         ("spans", np.uint64),
         ("span_capacity", np.int64),
         ("stream", np.uint64),
-        ("synchronous", np.int64),
+        ("asynchronous", np.int64),
     ]
 )
 OPERATION = np.dtype(
@@ -496,6 +498,8 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "pk_resize": (_in(OPERAND), _in(np.int64), *[_SIZE] * 4, *_OPTIONS_AND_REPORT),
     "pk_filter": (_in(WINDOW), _in(np.float64), _SIZE, _in(OPERAND), _in(np.int64), *_OPTIONS_AND_REPORT),
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
+    "pk_sort": (_in(OPERAND), _SIZE, _SIZE, *_OPTIONS_AND_REPORT),
+    "pk_argsort": (_in(OPERAND), *[_SIZE] * 4, *_OPTIONS_AND_REPORT),
     **{
         f"pk_matmul_{t}": (
             *(_in(dtype), _in(dtype), _out(dtype)),

@@ -389,7 +389,7 @@ class NativeCall(ABC):
 
     def run_on_stream(self, choice: EngineChoice, stream: int) -> int:
         """Enqueue the call on a CUDA stream, for device arrays, and record it."""
-        self.options["stream"], self.options["synchronous"] = stream, _current_context.get().wait
+        self.options["stream"], self.options["asynchronous"] = stream, not _current_context.get().wait
         return self.run_unobserved(choice)
 
     def run_on_cpu(self, choice: EngineChoice) -> int:

@@ -198,7 +198,7 @@ def test_refused(raw, spoilt):
 def test_on_no_device(raw):
     """The CPU library refuses the flag, and the CUDA library checks where the memory is."""
     call = Call()
-    call.operands["flags"] = abi.OPERAND_ON_DEVICE
+    call.operands["flags"] = abi.ON_DEVICE
     assert call.run(raw) == 1
     text = ctypes.c_char_p()
     raw.pk_last_error(ctypes.byref(text))

@@ -181,7 +181,7 @@ def test_refused(raw, spoilt):
 def test_on_a_device_alone(raw):
     """The CPU library refuses the flag, and the CUDA library requires it for the result, too."""
     call = Call()
-    call.operands["flags"][0] = abi.OPERAND_ON_DEVICE
+    call.operands["flags"][0] = abi.ON_DEVICE
     assert call.run(raw) == 1
     text = ctypes.c_char_p()
     raw.pk_last_error(ctypes.byref(text))

@@ -153,7 +153,6 @@ def test_constants(header):
             "BUFFER_DOWNLOAD",
             "BUFFER_POISON",
             "BUFFER_CONSTANT",
-            "BUFFER_ON_DEVICE",
             "BUFFER_POISON_BYTE",
         ),
         "MAX_PARAMETERS",
@@ -173,7 +172,9 @@ def test_constants(header):
         *(
             "OP_FIRST",
             "OPERAND_BYTE_SWAPPED",
-            "OPERAND_ON_DEVICE",
+            "ON_DEVICE",
+            "STREAM_LEGACY",
+            "STREAM_PER_THREAD",
             "FPE_DIVIDE_BY_ZERO",
             "FPE_OVERFLOW",
             "FPE_INVALID",

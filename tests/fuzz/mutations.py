@@ -9,7 +9,7 @@ from pycudakit._native import abi
 
 # The fields of structs that may be any number; and the addresses, apart from fields of type uint64.
 CODES = {"image", "kernel", "buffer", "offset", "first_argument", "shared", "block_limit", "device_count"}
-CODES |= {"span_capacity", "stream", "synchronous"}
+CODES |= {"span_capacity", "stream", "asynchronous"}
 IN_A_RUN = {
     "images": abi.IMAGE,
     "kernels": abi.USER_KERNEL,

@@ -21,7 +21,13 @@ _NAMES = """digitize evaluate filter gray histogram histogram_of_extent interp
 lookup argsort matmul put random reduce reduce_several resize scan searchsorted select sort take unique
 weighted_histogram"""
 _RESIDENCY_AWARE = frozenset(_NAMES.split())
-_OPERANDS = {"pk_evaluate": (2, 3), "pk_reduce": (3, 4), "pk_scan": (2, None)}
+_OPERANDS = {
+    "pk_evaluate": (2, 3),
+    "pk_reduce": (3, 4),
+    "pk_scan": (2, None),
+    "pk_sort": (0, None),
+    "pk_argsort": (0, None),
+}
 _OPTIONS = {"pk_evaluate": -3}
 
 
@@ -140,8 +146,6 @@ class FakeGpu:
 
     def _queued(self, name, function, arguments):
         """Run an entry with arrays "on the device", which are host memory as well."""
-        if name.startswith(("pk_sort", "pk_argsort")):
-            return self._sorted(function, arguments)
         if name not in _OPERANDS:
             return function(*arguments)
         at, count = _OPERANDS[name]
@@ -149,10 +153,10 @@ class FakeGpu:
         size = 2 if count is None else number_of(arguments[count])
         address = number_of(operands)
         table = _bytes_at(address, size * abi.OPERAND.itemsize).view(abi.OPERAND)
-        device_flags = table["flags"] & abi.OPERAND_ON_DEVICE
+        device_flags = table["flags"] & abi.ON_DEVICE
         self.queued += bool(device_flags.any())
-        self.waits = bool(self._options(name, arguments)["synchronous"])
-        table["flags"] &= ~abi.OPERAND_ON_DEVICE
+        self.waits = not self._options(name, arguments)["asynchronous"]
+        table["flags"] &= ~abi.ON_DEVICE
         try:
             return function(*arguments)
         finally:
@@ -171,18 +175,6 @@ class FakeGpu:
         devices = _bytes_at(address, 8 * count).view(np.int64).tolist() if count else [0]
         self.devices.append(devices)
         return devices
-
-    def _sorted(self, function, arguments):
-        """Run an entry without an operand table: `options` name the stream of the arrays."""
-        options = self._options("", arguments)
-        self.waits = bool(options["synchronous"])
-        stream = options["stream"].copy()
-        self.queued += bool(stream)
-        options["stream"] = 0
-        try:
-            return function(*arguments)
-        finally:
-            options["stream"] = stream
 
     # ---- Plans -----------------------------------------------------------------------------------------
 

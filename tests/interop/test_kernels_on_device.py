@@ -88,7 +88,7 @@ def test_without_a_gpu(name, make):
 def test_the_cpu_library_refuses_device_buffers():
     run = np.zeros(1, abi.RUN)
     buffers = np.zeros(1, abi.BUFFER)
-    buffers["address"], buffers["bytes"], buffers["flags"] = OUT.ctypes.data, OUT.nbytes, abi.BUFFER_ON_DEVICE
+    buffers["address"], buffers["bytes"], buffers["flags"] = OUT.ctypes.data, OUT.nbytes, abi.ON_DEVICE
     run["buffers"], run["buffer_count"] = buffers.ctypes.data, 1
     options, report, length = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT), ctypes.c_int64()
     with pytest.raises(
@@ -118,7 +118,7 @@ def bound(function, *args):
 
 
 def flags(found):
-    return [flag - abi.BUFFER_ON_DEVICE for _, _, _, flag, *_ in found.buffers]
+    return [flag - abi.ON_DEVICE for _, _, _, flag, *_ in found.buffers]
 
 
 AT = 1 << 40

@@ -19,6 +19,7 @@ DeviceOperands::DeviceOperands(const Run &run, int device) {
             fail(PK_INVALID_ARGUMENT, "an array is on GPU " + std::to_string(array_device) +
                                           ", and the kernels run on GPU " + std::to_string(device) +
                                           ": name the array's GPU by devices=");
+        if (buffer.stream == 0) continue;  // its contents are complete
         const auto stream = reinterpret_cast<cudaStream_t>(buffer.stream);
         if (std::find(streams_.begin(), streams_.end(), stream) == streams_.end()) streams_.push_back(stream);
     }

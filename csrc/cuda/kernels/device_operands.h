@@ -8,7 +8,7 @@
 
 namespace pk::kernels {
 
-inline bool is_on_device(const pk_buffer &buffer) { return (buffer.flags & PK_BUFFER_ON_DEVICE) != 0; }
+inline bool is_on_device(const pk_buffer &buffer) { return (buffer.flags & PK_ON_DEVICE) != 0; }
 // Return true if kernels access the array itself: it is an output, or it is not written.
 inline bool is_in_place(const pk_buffer &buffer) {
     return is_on_device(buffer) && (buffer.flags & (PK_BUFFER_CONSTANT | PK_BUFFER_DOWNLOAD)) != 0;

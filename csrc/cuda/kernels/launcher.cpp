@@ -85,13 +85,15 @@ class Launcher {
    private:
     // ---- Device arrays ------------------------------------------------------------------------------
 
-    // Return true if the run can be enqueued in the arrays' stream without waiting: it needs no other
-    // memory, variables or printf, and has few launches.
+    // Return true if the run can be enqueued in options.stream without waiting: the arrays are of that
+    // stream, and it needs no other memory, variables or printf, and has few launches.
     bool can_run_async() const {
         const auto prints = [](const auto &module) { return module->printf_header().has_value(); };
-        return run_state_ == nullptr && device_operands_.needs_no_memory() &&
-               device_operands_.streams().size() == 1 && run_.launches <= MAX_UNTHROTTLED &&
-               run_.symbols.size == 0 && call_.options().synchronous == 0 &&
+        const pk_options &options = call_.options();
+        const std::vector<cudaStream_t> stream{reinterpret_cast<cudaStream_t>(options.stream)};
+        return options.asynchronous != 0 && options.stream != 0 && run_state_ == nullptr &&
+               device_operands_.needs_no_memory() && device_operands_.streams() == stream &&
+               run_.launches <= MAX_UNTHROTTLED && run_.symbols.size == 0 &&
                std::none_of(modules_.begin(), modules_.end(), prints);
     }
 
@@ -125,7 +127,6 @@ class Launcher {
     // Make this run's stream wait for the arrays' streams. (These need not wait for it: the host does.)
     void follow_streams() {
         for (const cudaStream_t stream : device_operands_.streams()) {
-            if (run_state_ != nullptr && stream == nullptr) continue;
             PK_CUDA(cudaEventRecord(resources_.run_stream->arrived.get(), stream));
             PK_CUDA(cudaStreamWaitEvent(stream_, resources_.run_stream->arrived.get()));
         }

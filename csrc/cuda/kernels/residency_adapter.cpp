@@ -31,7 +31,7 @@ class ResidentBuffers {
             pk_buffer &buffer = buffers_[owners_[host_range]];
             buffer.address = reinterpret_cast<uint64_t>(d_data);
             buffer.stream = 0;  // no work on it is pending
-            buffer.flags |= PK_BUFFER_ON_DEVICE;
+            buffer.flags |= PK_ON_DEVICE;
         }
     }
 

@@ -201,6 +201,7 @@ void execute(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
     if (algorithm.is_resident() && algorithm.result_bytes == 0) {
         run_resident(algorithm, operands, call, context, ranges);
     } else {
+        require(!context.is_on_device, "some operands are on a device, and others are on the host");
         run_pipeline(algorithm, call, context.devices, ranges);
     }
     operands.download_results();

@@ -91,11 +91,14 @@ ExecutionContext::ExecutionContext(const Call &call, int device)
     : devices(device < 0 ? devices_of(call) : std::vector<int>{device}), is_on_device(device >= 0) {
     if (is_on_device) {
         require(call.options().rest == 0, "options.rest is for arrays on the host");
+        const uint64_t stream = call.options().stream;
+        require(stream != 0 || call.options().asynchronous == 0,
+                "options.asynchronous needs options.stream; the default stream is PK_STREAM_LEGACY");
         arm_faults();
         current_.emplace(device);
-        caller_.emplace(device, reinterpret_cast<cudaStream_t>(call.options().stream));
+        if (stream != 0) caller_.emplace(device, reinterpret_cast<cudaStream_t>(stream));
     }
-    is_synchronous = is_on_device ? call.options().synchronous != 0 : stream_scope() == nullptr;
+    is_synchronous = is_on_device ? call.options().asynchronous == 0 : stream_scope() == nullptr;
 }
 
 }  // namespace pk

@@ -68,14 +68,24 @@ int device_of(const Layout &layout);
 // Return the device of these arrays, with the same checks.
 int device_of(std::initializer_list<const void *> arrays);
 
+// A request whose arrays may be on a device: which one, found and checked by device_of(request) while nothing
+// is written yet; -1 for host memory.
+template <class Request>
+struct Located : Request {
+    template <class... Args>
+    explicit Located(Args &&...args)
+        : Request(std::forward<Args>(args)...), device(device_of(static_cast<const Request &>(*this))) {}
+    const int device;
+};
+
 // Where a call runs: its devices; the stream in which it is enqueued if all of its operands are on the
 // device; and whether it waits until its outputs are complete.
 class ExecutionContext {
    public:
     // `device` is the one that the operands are on, in memory of the caller's: then the stream is
-    // options.stream, which is the thread's current one while this lives. It is -1 for operands in host
-    // memory, resident or not: then the stream is that of the thread's StreamScope, if it has one on the only
-    // device.
+    // options.stream, which is the thread's current one while this lives, unless it is 0. It is -1 for
+    // operands in host memory, resident or not: then the stream is that of the thread's StreamScope, if it
+    // has one on the only device.
     explicit ExecutionContext(const Call &call, int device = -1);
     // For operands in host memory, and an algorithm that runs on the first of options.devices alone.
     static ExecutionContext on_first_device(const Call &call) {

@@ -156,9 +156,9 @@ class PreparedReduce(NativeCall):
         self.shape[:3] = sizes
         for index, _ in self.inputs:
             self._strides[index, :3] = length * inner * item, inner * item, item
-            self._flags[index] = abi.OPERAND_ON_DEVICE
+            self._flags[index] = abi.ON_DEVICE
         self._strides[-1, :3] = inner * result_item, 0, result_item
-        self._flags[-1] = abi.OPERAND_ON_DEVICE
+        self._flags[-1] = abi.ON_DEVICE
         self.reduction["outer"], self.reduction["reduced"] = 1, 1
         return self
 

@@ -40,7 +40,7 @@ class _PreparedScan(NativeCall):
         super().__init__()
         self._operation, self._scan_flags = operation, flags
         self._table, self._shape = np.zeros(2, abi.OPERAND), np.array(lengths, np.int64)
-        self._table["flags"], self._table["type"] = abi.OPERAND_ON_DEVICE, [CODES[dtype] for dtype in types]
+        self._table["flags"], self._table["type"] = abi.ON_DEVICE, [CODES[dtype] for dtype in types]
         for row, dtype in zip(self._table, types, strict=True):
             row["strides"][:3] = contiguous_strides(lengths, dtype)
         self.addresses = self._table["address"]

@@ -23,7 +23,7 @@ from pycudakit._interop.cuda_libraries import (
 from pycudakit._interop.device_view import contiguous_strides
 from pycudakit._native import abi
 from pycudakit._native.abi import MAX_DIMS
-from pycudakit._native.dtypes import DType
+from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime.native_call import NativeCall, Pool
 
 _MAX_ELEMENTS = 1 << 30  # elements
@@ -138,7 +138,7 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
         pool = _pool(name, dtype, size // rows[-1], rows[-1], descending)
         work = pool.take()
         try:
-            work.source.value, work.result.value = address, library.address_of(result)
+            work.addresses[:] = address, library.address_of(result)
             work.run_on_stream(device_choice(name, engine), stream)
         finally:
             pool.give_back(work)
@@ -162,23 +162,25 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
 class _PreparedSort(NativeCall):
     """Prepared arguments of a sorting entry for device arrays of one signature."""
 
-    def __init__(self, entry: str, rows: int, columns: int, descending: tuple[bool, ...]) -> None:
+    def __init__(
+        self, name: str, dtype: DType, rows: int, columns: int, descending: tuple[bool, ...]
+    ) -> None:
         super().__init__()
-        self.entry = entry
-        self.source, self.result = ctypes.c_void_p(), ctypes.c_void_p()
+        self.entry = f"pk_{name}"
+        self._operands = np.zeros(2, abi.OPERAND)  # the values, and the result
+        self._operands["type"] = CODES[dtype], CODES[_INT64 if descending else dtype]
+        self._operands["flags"] = abi.ON_DEVICE
+        self.addresses = self._operands["address"]
         # An argsort also takes the number of indices to return per row, here all of them.
         self._more = rows, columns, *((columns, int(*descending)) if descending else ())
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry, bound to its arguments."""
-        return abi.bound(
-            library, self.entry, self.source, self.result, *self._more, self.options, self.report
-        )
+        return abi.bound(library, self.entry, self._operands, *self._more, self.options, self.report)
 
 
 @functools.lru_cache(1024)
 def _pool(
     name: str, dtype: DType, rows: int, columns: int, descending: tuple[bool, ...]
 ) -> Pool[_PreparedSort]:
-    key = "u8" if dtype.kind == "b" else f"{dtype.kind}{8 * dtype.itemsize}"
-    return Pool(functools.partial(_PreparedSort, f"pk_{name}_{key}", rows, columns, descending))
+    return Pool(functools.partial(_PreparedSort, name, dtype, rows, columns, descending))

@@ -18,9 +18,9 @@ from pycudakit._native import allocator
 from pycudakit._native.abi import (
     BUFFER_CONSTANT,
     BUFFER_DOWNLOAD,
-    BUFFER_ON_DEVICE,
     BUFFER_POISON,
     BUFFER_UPLOAD,
+    ON_DEVICE,
     address_of,
 )
 from pycudakit._native.dtypes import Array, DType
@@ -169,7 +169,7 @@ class BoundArguments:
             self.outputs.append(array.owner)
         self.has_device_arrays = True
         self.arguments.append(len(self.buffers))
-        flags |= BUFFER_ON_DEVICE
+        flags |= ON_DEVICE
         self.buffers.append(
             (array.address, array.stream, array.nbytes, flags, array.dtype.itemsize, slot.name, array)
         )
@@ -179,10 +179,10 @@ class BoundArguments:
         written = [
             (address, address + size)
             for address, _, size, flags, *_ in self.buffers
-            if flags & BUFFER_ON_DEVICE and flags & BUFFER_DOWNLOAD
+            if flags & ON_DEVICE and flags & BUFFER_DOWNLOAD
         ]
         for index, (address, stream, size, flags, *rest) in enumerate(self.buffers):
-            is_read = flags & BUFFER_ON_DEVICE and flags & BUFFER_CONSTANT
+            is_read = flags & ON_DEVICE and flags & BUFFER_CONSTANT
             if is_read and any(address < end and low < address + size for low, end in written):
                 self.buffers[index] = (address, stream, size, flags & ~BUFFER_CONSTANT, *rest)  # type: ignore[assignment]
 

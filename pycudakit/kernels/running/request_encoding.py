@@ -47,6 +47,7 @@ class EncodedRequest(NativeCall):
 
     def __init__(self, request: RunRequest, engine: str) -> None:
         super().__init__()
+        self._stream = self.options["stream"]
         self._launches = _launches(request.steps)
         self._keep_alive: list[Array] = []
         self._binaries: dict[bytes, tuple[int, Binary]] = {}
@@ -114,11 +115,13 @@ class EncodedRequest(NativeCall):
 
     def set_buffer(self, index: int, address: int, stream: int, size: int, flags: int, item: int) -> None:
         """Set a buffer's address, stream, size, flags and element size."""
+        if flags & abi.ON_DEVICE:  # a run is asynchronous only if its arrays are of one stream
+            self._stream[0] = stream
         _BUFFER.pack_into(self._buffer_bytes, index * _BUFFER_BYTES, address, stream, size, flags, item)
 
     def set_blocking(self, waits: bool) -> None:
         """Set whether a run on device arrays is synchronous."""
-        self.options["synchronous"] = waits
+        self.options["asynchronous"] = not waits
 
     def shape(self, elements: int, shared: int, grid: Sequence[int], block: Sequence[int]) -> None:
         """Set the shape of the only launch."""
@@ -203,7 +206,7 @@ def buffer_fields(buffer: Buffer) -> tuple[int, int, int, int, int]:
     )
     if isinstance(buffer.array, DeviceArgument):
         there = buffer.array
-        return there.address, there.stream, buffer.bytes, flags | abi.BUFFER_ON_DEVICE, buffer.item
+        return there.address, there.stream, buffer.bytes, flags | abi.ON_DEVICE, buffer.item
     moves = buffer.array is not None and (buffer.up or buffer.down)
     address = abi.address_of(buffer.array) if moves else 0  # type: ignore[arg-type]
     return address, 0, buffer.bytes, flags, buffer.item

@@ -2,9 +2,11 @@
 // pipeline.
 #include "common/matmul.h"
 
+#include <cstring>
+
 #include "cuda/matmul/cublas.h"
 #include "cuda/matmul/gemm_pipeline.cuh"
-#include "cuda/residency/operands.h"
+#include "cuda/residency/execute.h"
 
 namespace pk::matmul {
 
@@ -13,11 +15,81 @@ namespace {
 // The least m, n and k for which splitting into TF32 products pays.
 constexpr int64_t WORTH_SPLITTING = 1024;
 
+// A product of operands that are all on the device.
 template <class Kind>
-bool run(const Product &product, const ResidentProduct &resident, Call &call, int device,
-         GemmAlgorithm algorithm, int64_t method) {
+class GemmAlgorithmOnDevice : public DeviceAlgorithm {
+   public:
+    GemmAlgorithmOnDevice(const Product &product, const Product &resident, Call &call,
+                          const ExecutionContext &context, GemmAlgorithm algorithm)
+        : product_(product),
+          call_(call),
+          is_synchronous_(context.is_synchronous),
+          splits_(algorithm == GemmAlgorithm::split),
+          gemm_(product, resident, context.device(), algorithm) {
+        returns_state = is_synchronous_;
+    }
+
+    int64_t start(int64_t unit) const override { return unit * product_.elements(); }
+    // The state begins with the status words of the product.
+    int64_t state_bytes() const override { return gemm_.tiling.bytes(); }
+    int64_t returned_bytes() const override { return 2 * int64_t(sizeof(unsigned)); }
+    void begin(char *d_state, cudaStream_t stream) override {
+        gemm_.set_memory(d_state);
+        PK_CUDA(cudaMemsetAsync(d_state, 0, GemmTiling::STATUS_BYTES, stream));
+    }
+    void enqueue(const Chunk &chunk) override {
+        gemm_.enqueue(is_synchronous_, chunk.stream);
+        if (!splits_ || is_synchronous_) return;
+        // An infinity cannot be split: a product that has any is computed again without splitting. Only the
+        // device knows, and so the second product is enqueued under a predicate.
+        gemm_.repeat_if_not_finite();
+        gemm_.enqueue(false, chunk.stream);
+    }
+    void collect(const void *) override {}
+    void take_state(const char *state) override {
+        unsigned status[2];
+        std::memcpy(status, state, sizeof(status));
+        is_valid = !splits_ || status[1] == 0;
+        if (is_valid) call_.report.exceptions |= status[0];
+    }
+
+    bool is_valid = true;  // all factors that were split are finite
+
+   private:
+    const Product &product_;
+    Call &call_;
+    const bool is_synchronous_, splits_;
+    GemmOnDevice<Kind> gemm_;
+};
+
+// A product whose operands have been resolved: the device addresses of those on the device, null for others.
+struct ResolvedProduct {
+    const Product &product;
+    Product resident;
+    plan::Operands &operands;
+    Call &call;
+    const ExecutionContext &context;
+
+    bool is_on_device() const {
+        return resident.a != nullptr && resident.b != nullptr && resident.c != nullptr &&
+               !operands.of(2).copy_back;
+    }
+};
+
+// Return false if factors that were split are not all finite: the result is invalid then.
+template <class Kind>
+bool run(const ResolvedProduct &resolved, GemmAlgorithm algorithm, int64_t method) {
+    const Product &product = resolved.product;
     *product.method = method;
-    return GemmPipeline<Kind>(product, resident, call, device, algorithm).run();
+    if (resolved.is_on_device()) {
+        GemmAlgorithmOnDevice<Kind> gemm(product, resolved.resident, resolved.call, resolved.context,
+                                         algorithm);
+        if (try_execute(gemm, resolved.operands, resolved.call, resolved.context)) return gemm.is_valid;
+    }
+    const bool downloads_result = resolved.resident.c == nullptr || resolved.operands.of(2).copy_back;
+    return GemmPipeline<Kind>(product, resolved.resident, downloads_result, resolved.call,
+                              resolved.context.device(), algorithm)
+        .run();
 }
 
 // Return the host range of a factor, from its first matrix that is used to its last.
@@ -41,17 +113,17 @@ std::vector<plan::HostRange> host_ranges_of(const Product &product) {
 }
 
 // Return the product with the device addresses of its resident operands.
-ResidentProduct find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges,
-                              const plan::Operands &operands) {
-    ResidentProduct resident{product, operands.of(2).copy_back};
+Product find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges,
+                      const plan::Operands &operands) {
+    Product resident = product;
     auto find = [&](int operand, const void *on_host) -> char * {
         char *const at = operands.of(operand).d_data;
         return at == nullptr ? nullptr
                              : at + (static_cast<const char *>(on_host) - host_ranges[size_t(operand)].low);
     };
-    resident.operands.a = find(0, product.a);
-    resident.operands.b = find(1, product.b);
-    resident.operands.c = find(2, product.c);
+    resident.a = find(0, product.a);
+    resident.b = find(1, product.b);
+    resident.c = find(2, product.c);
     return resident;
 }
 
@@ -64,26 +136,22 @@ bool is_worth_splitting(const Product &product, int device) {
 }
 
 template <class Kind>
-void multiply(const Product &product, const ResidentProduct &resident, Call &call, int device) {
-    const CurrentDevice current(device);
+void multiply(const ResolvedProduct &resolved) {
+    const Product &product = resolved.product;
     const bool has_cublas = is_float_kind<Kind> && cublas::is_open();
     const int64_t method = has_cublas ? PK_MATMUL_BY_CUBLAS : PK_MATMUL_BY_KERNEL;
     if constexpr (std::is_same<Kind, Float32>::value) {
         if (product.precision == PK_PRECISION_EXACT) {
             run<Float64Accumulation>(
-                product, resident, call, device,
-                has_cublas ? GemmAlgorithm::float64_cublas : GemmAlgorithm::float64_kernel, method);
+                resolved, has_cublas ? GemmAlgorithm::float64_cublas : GemmAlgorithm::float64_kernel, method);
             return;
         }
-        const bool splits =
-            has_cublas && product.precision == PK_PRECISION_HIGHEST && is_worth_splitting(product, device);
-        if (splits &&
-            run<Kind>(product, resident, call, device, GemmAlgorithm::split, PK_MATMUL_BY_CUBLAS_SPLIT))
-            return;
+        const bool splits = has_cublas && product.precision == PK_PRECISION_HIGHEST &&
+                            is_worth_splitting(product, resolved.context.device());
+        if (splits && run<Kind>(resolved, GemmAlgorithm::split, PK_MATMUL_BY_CUBLAS_SPLIT)) return;
         // An infinity cannot be split: a product that has any is computed again without splitting.
     }
-    run<Kind>(product, resident, call, device, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel,
-              method);
+    run<Kind>(resolved, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel, method);
 }
 
 template <class Kind>
@@ -99,9 +167,10 @@ void launch(const Product &product, Call &call) {
         clear_if_empty<Kind>(product);
         return results.commit();
     }
-    const int device = devices_of(call).front();
-    plan::Operands operands(host_ranges, call, {device}, true);
-    multiply<Kind>(product, find_resident(product, host_ranges, operands), call, device);
+    const ExecutionContext context = ExecutionContext::on_first_device(call);
+    const CurrentDevice current(context.device());
+    plan::Operands operands(host_ranges, call, context.devices, true);
+    multiply<Kind>({product, find_resident(product, host_ranges, operands), operands, call, context});
     operands.commit();
 }
 

@@ -147,7 +147,7 @@ class DeviceStates {
 
     // Download the states, when all chunks have been delivered.
     void take(Call &call) const {
-        std::vector<char> state(size_t(algorithm_.state_bytes()));
+        std::vector<char> state(size_t(algorithm_.returned_bytes()));
         for (size_t i = 0; i < buffers_.size(); ++i) {
             const CurrentDevice current(devices_[i]);
             const Stream own_stream = make_stream();

@@ -84,7 +84,9 @@ class DeviceAlgorithm {
         return Chunk::round_up(units * unit_elements) * scratch_bytes;
     }
     virtual void finish(char * /*d_state*/, cudaStream_t) {}
-    // Take the state of one device after another at the end, if `returns_state`.
+    // With `returns_state`, take the first bytes of each device's state, one device after another, at the
+    // end.
+    virtual int64_t returned_bytes() const { return state_bytes(); }
     virtual void take_state(const char * /*state*/) {}
 
     // Take the results of a chunk, result_bytes for each unit. Several threads may call this at once.

@@ -126,7 +126,7 @@ class SynchronousRun {
             download(result.d_data, slot().host() + end, result.bytes);
             end += Chunk::round_up(result.bytes);
         }
-        std::vector<char> state(algorithm_.returns_state ? size_t(algorithm_.state_bytes()) : 0);
+        std::vector<char> state(algorithm_.returns_state ? size_t(algorithm_.returned_bytes()) : 0);
         download(memory.d_state(), state.data(), int64_t(state.size()));
         PK_CUDA(cudaStreamSynchronize(stream_));
         is_pending_ = false;

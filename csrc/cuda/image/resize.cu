@@ -111,8 +111,46 @@ class DeviceTaps {
     BroadcastBuffers broadcasts_;
 };
 
-// Resizes in bands of new rows. For each band, the old rows that it needs are uploaded, in parts if they do
-// not fit; their sums are accumulated in float64, and then rounded and downloaded.
+// Adds the weighted sums of old rows, which are on the device, to those of a band of new rows.
+class AddRowsAlgorithm : public DeviceAlgorithm {
+   public:
+    AddRowsAlgorithm(const Resize &request, const char *d_rows, const device::Sums &params,
+                     const pixels::Taps &across, double *along, int64_t rows, double *sums)
+        : request_(request),
+          d_rows_(d_rows),
+          params_(params),
+          across_(across),
+          along_(along),
+          rows_(rows),
+          sums_(sums) {
+        counts_progress = false;  // rounding counts
+    }
+
+    void enqueue(const Chunk &chunk) override {
+        with_type(request_.type, [&](auto of_type) {
+            using T = decltype(of_type);
+            const int64_t count = params_.old_rows * params_.elements;
+            launch_for(count, chunk.stream, device::add_along<T>, reinterpret_cast<const T *>(d_rows_),
+                       request_.row_elements(), request_.channels, across_, count, along_);
+        });
+        const int64_t count = rows_ * params_.elements;
+        launch_for(count, chunk.stream, device::add_down, params_, count, sums_);
+    }
+    void collect(const void *) override {}
+
+   private:
+    const Resize &request_;
+    const char *const d_rows_;
+    const device::Sums params_;
+    const pixels::Taps across_;
+    double *const along_;
+    const int64_t rows_;
+    double *const sums_;
+};
+
+// Resizes in bands of new rows. For each band, the old rows that it needs are uploaded, unless they are on
+// the device, in parts if they do not fit; their sums are accumulated in float64, and then rounded and
+// downloaded.
 class Resizer {
    public:
     Resizer(const Resize &request, Call &call, const ExecutionContext &context, const Layout &result,
@@ -127,9 +165,7 @@ class Resizer {
           d_down_taps_(down_, call, context.devices),
           d_across_taps_(across_, call, context.devices),
           item_(request.layout.views[0].item),
-          elements_(request.new_row_elements()),
-          stream_scope_(stream_scope_for(operands, context.device())) {
-        if (stream_scope_ == nullptr) StreamScope::synchronize();
+          elements_(request.new_row_elements()) {
         const int64_t budget = streaming_memory().device_budget / 2;
         const int64_t sums = elements_ * int64_t(sizeof(double));
         band_ = std::min(budget / 4 / sums, request.new_rows());
@@ -140,11 +176,7 @@ class Resizer {
     void run() {
         for (;; band_ /= 2, part_ /= 2) {
             if (band_ == 0 || part_ == 0) fail_device_budget("a row of the image");
-            const auto buffer = [&](int64_t rows) {
-                return DeviceBuffer(context_.device(), rows * elements_ * int64_t(sizeof(double)),
-                                    Account::call, stream_of(stream_scope_));
-            };
-            const DeviceBuffer sums = buffer(band_), along = buffer(part_);
+            const DeviceBuffer sums = buffer_of(band_), along = buffer_of(part_);
             if (sums.d_memory() == nullptr || along.d_memory() == nullptr) continue;
             sums_ = reinterpret_cast<double *>(sums.d_memory());
             along_ = reinterpret_cast<double *>(along.d_memory());
@@ -156,11 +188,9 @@ class Resizer {
     }
 
    private:
-    // Return the current stream if both images are resident, so that the call can be asynchronous.
-    static const StreamScope *stream_scope_for(const plan::Operands &operands, int device) {
-        const bool are_resident =
-            operands.of(0).d_data != nullptr && operands.of(1).d_data != nullptr && !operands.of(0).copy_back;
-        return are_resident ? StreamScope::current_on(device) : nullptr;
+    DeviceBuffer buffer_of(int64_t rows) const {
+        return DeviceBuffer(context_.device(), rows * elements_ * int64_t(sizeof(double)), Account::call,
+                            stream_of(context_.stream_scope()));
     }
 
     // Return the first old row of a new row's image.
@@ -193,23 +223,10 @@ class Resizer {
                 if (!source.upload(call_, context_.devices)) continue;
                 from = source.d_data(0) + offset;
             }
-            const cudaStream_t stream = stream_scope_ != nullptr ? stream_scope_->stream : stream_.get();
-            const SyncOnExit own(stream_);
-            const double begin = call_.seconds();
-            with_type(request_.type, [&](auto of_type) {
-                using T = decltype(of_type);
-                launch_for(old_rows * elements_, stream, device::add_along<T>,
-                           reinterpret_cast<const T *>(from), row_elements, request_.channels,
-                           d_across_taps_.view, old_rows * elements_, along_);
-            });
             const device::Sums sums{first, elements_, request_.height, request_.new_height,
                                     old,   old_rows,  along_,          d_down_taps_.view};
-            launch_for(rows * elements_, stream, device::add_down, sums, rows * elements_, sums_);
-            if (stream_scope_ == nullptr) {
-                PK_CUDA(cudaStreamSynchronize(stream));
-                lane_.add(PK_STAGE_KERNEL, begin, call_.seconds(), 0, 0);
-            }
-            call_.check_interrupt();
+            AddRowsAlgorithm algorithm(request_, from, sums, d_across_taps_.view, along_, rows, sums_);
+            execute(algorithm, operands_, call_, context_);
             return old_rows;
         }
         fail_device_budget("a row of the image");
@@ -225,9 +242,6 @@ class Resizer {
     const int64_t item_, elements_;  // of a new row
     int64_t band_, part_;            // new and old rows that are processed at once
     double *sums_ = nullptr, *along_ = nullptr;
-    TraceLane lane_{call_};
-    const Stream stream_ = make_stream();
-    const StreamScope *const stream_scope_;  // null: the call is synchronous
 };
 
 }  // namespace

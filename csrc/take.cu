@@ -59,7 +59,7 @@ class IndexRangeAlgorithm : public DeviceAlgorithm {
     IndexRangeAlgorithm(const char *indices, int64_t count)
         : indices_(reinterpret_cast<const int64_t *>(indices)), count_(count) {
         returns_state = true;
-        can_run_async = counts_progress = false;
+        counts_progress = false;
     }
 
     int64_t start(int64_t unit) const override { return unit * count_; }

@@ -119,7 +119,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
           operands_(operands),
           d_values_(d_values) {
         returns_state = table.d_data == nullptr;
-        can_run_async = !returns_state;
+        can_run_async = true;
         for (size_t i = 0; i < types.size(); ++i)
             edges_.emplace_back(bins[i], operands.of(edges[i]).d_data, broadcasts_);
         has_memory = broadcasts_.upload(call, context.devices);

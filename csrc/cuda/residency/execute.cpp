@@ -163,7 +163,7 @@ class SynchronousRun {
 
 void run_resident(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &call,
                   const ExecutionContext &context, const std::vector<pk_range> &ranges) {
-    const bool is_synchronous = context.is_synchronous || !algorithm.can_run_async;
+    const bool is_synchronous = context.is_synchronous || !algorithm.can_run_async || algorithm.returns_state;
     if (is_synchronous) StreamScope::synchronize();
     const CurrentDevice current(context.device());
     std::optional<ResidentMemory> memory;

@@ -9,10 +9,6 @@
 
 namespace pk {
 
-// A resident chunk (all operands already on the device) of at most this many elements writes its status words
-// directly to pinned memory, so that it is one launch without copies.
-static constexpr int64_t SHORT_RESIDENT = 4 << 20;
-
 int64_t ChunkInFlight::capacity(const DeviceAlgorithm &algorithm, SlotBytes bytes) {
     auto fitting = [&](int64_t available, int64_t item) {
         const int64_t each = algorithm.result_bytes + algorithm.unit_elements * item;
@@ -38,19 +34,14 @@ void ChunkInFlight::begin(pk_range units) {
         algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) +
             algorithm_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
-    // Status words written over the link slow a long kernel down if nothing else is transferred.
-    const bool is_short =
-        !algorithm_.is_resident() || (algorithm_.scratch_bytes == 0 && count <= SHORT_RESIDENT);
-    const bool zero_copy = slot_.d_memory() == nullptr ||
-                           (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small && is_short);
+    const bool zero_copy =
+        slot_.d_memory() == nullptr || (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small);
     chunk_ = {units,    start,   count,   rounded,       slot_.d_memory(), algorithm_.status_bytes,
               operands, scratch, nullptr, device_index_, d_state_};
     const CurrentDevice current(slot_.device);
     stage();
     if (zero_copy) {
         begin_zero_copy();
-    } else if (algorithm_.is_resident() && !algorithm_.in_order) {
-        begin_resident();
     } else {
         begin_copied();
     }
@@ -66,19 +57,6 @@ void ChunkInFlight::begin_zero_copy() {
     for (const StreamedOperand &load : algorithm_.loads) bytes_up_ += load.halo_bytes();
     bytes_down_ = chunk_.count * algorithm_.staged_store_bytes + chunk_.units.count * algorithm_.result_bytes;
     compute();
-}
-
-// Enqueues everything on the slot's own stream: few CUDA calls, no cross-stream waits.
-void ChunkInFlight::begin_resident() {
-    zero_copy_ = false, is_resident_ = true;
-    chunk_.stream = slot_.stream.get();
-    if (!status_is_zero_ && algorithm_.status_bytes != 0)
-        PK_CUDA(cudaMemsetAsync(chunk_.d_memory, 0, size_t(algorithm_.status_bytes), chunk_.stream));
-    status_is_zero_ = true;
-    enqueued_at_ = call_.seconds();
-    launch();
-    const int64_t results = chunk_.results + chunk_.units.count * algorithm_.result_bytes;
-    bytes_down_ = copy({}, results, cudaMemcpyDeviceToHost, chunk_.stream);
 }
 
 void ChunkInFlight::launch() {
@@ -172,14 +150,13 @@ bool ChunkInFlight::is_done() const {
     // False for a zero-copy chunk, whose completion is not polled. A CUDA error also gives false; finish()
     // reports it.
     if (zero_copy_ || (algorithm_.in_order && !algorithm_.executor.has_run(chunk_.units.start))) return false;
-    if (is_resident_) return cudaStreamQuery(chunk_.stream) == cudaSuccess;
     return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
 }
 
 void ChunkInFlight::finish() {
     const int64_t count = chunk_.count;
     if (algorithm_.in_order) algorithm_.executor.wait_for(chunk_.units.start, call_);
-    if (zero_copy_ || is_resident_) {
+    if (zero_copy_) {
         PK_CUDA(cudaStreamSynchronize(chunk_.stream));
         lane_.add(PK_STAGE_KERNEL, enqueued_at_, call_.seconds(), 0, count, slot_.device, slot_.number);
     } else {

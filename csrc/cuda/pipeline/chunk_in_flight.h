@@ -7,7 +7,7 @@
 namespace pk {
 
 // Starts a chunk in its slot, and later finishes it; then the next chunk can start. A chunk is either copied
-// (upload, kernel, download in three streams), zero-copy, or resident (no operand is transferred).
+// (upload, kernel, download in three streams) or zero-copy.
 class ChunkInFlight {
    public:
     ChunkInFlight(DeviceAlgorithm &algorithm, Call &call, TraceLane &lane, Slot &slot, int device_index,
@@ -35,7 +35,6 @@ class ChunkInFlight {
     void stage();
     void begin_zero_copy();
     void begin_copied();
-    void begin_resident();
     bool has_own_stream() const {
         return algorithm_.own_stream && algorithm_.is_staged() && !algorithm_.in_order;
     }
@@ -57,9 +56,7 @@ class ChunkInFlight {
     const int device_index_;
     char *const d_state_;
     Chunk chunk_{};
-    bool zero_copy_ = false;    // the kernel accesses pinned memory
-    bool is_resident_ = false;  // only status words and results are transferred
-    bool status_is_zero_ = false;
+    bool zero_copy_ = false;  // the kernel accesses pinned memory
     bool host_status_is_zero_ = false;
     double origin_ = -1, enqueued_at_ = 0;  // seconds since the call began
     int64_t bytes_up_ = 0, bytes_down_ = 0;

@@ -14,7 +14,7 @@ from pycudakit._native import abi
 
 F64, I64 = (abi.TYPES.index(np.dtype(t)) for t in ("float64", "int64"))
 SIZE = 1000
-INVALID_ARGUMENT, UNSUPPORTED = 1, 6
+INVALID_ARGUMENT, INTERRUPTED = 1, 7
 SECONDS = 0.3
 
 
@@ -201,6 +201,40 @@ def test_host_memory_is_no_device_memory(raw, name):
     words = text.value.decode()
     assert "an operand has unknown flags" in words or "not in memory of a device" in words
     assert (call.result.array == 77).all()
+
+
+def test_a_synchronous_call_can_be_stopped(raw, gpu):
+    """It waits from time to time, and asks the callback then."""
+    steps, size = 2000, 1 << 26
+    sine = operations()["sin"]
+    program = np.array(
+        [
+            (abi.OP_LOAD, F64, F64, 0, 0, 0),
+            *((sine, F64, F64, i, 0, 0) for i in range(steps)),
+            (abi.OP_STORE, F64, F64, steps, 1, 0),
+        ],
+        abi.INSTRUCTION,
+    )
+    call = Call(gpu, "evaluate")
+    values, result = gpu.ones(size), gpu.full(size, 77.0)
+    call.table["address"] = values.data.ptr, result.data.ptr
+    shape, exceptions = np.array([size], np.int64), np.zeros(len(program), np.uint8)
+    asked = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
+    def stop(_progress):
+        asked.append(True)
+        return 1
+
+    call.options["progress_callback"] = ctypes.cast(stop, ctypes.c_void_p).value
+    gpu.cuda.Device().synchronize()
+    status = raw.pk_evaluate(
+        *(program.ctypes.data, len(program), call.table.ctypes.data, 2, shape.ctypes.data, 1),
+        *(call.options.ctypes.data, exceptions.ctypes.data, call.report.ctypes.data),
+    )
+    assert status == INTERRUPTED
+    assert asked
+    assert (gpu.asnumpy(result[-8:]) == 77).all()  # the last part did not run
 
 
 class Host:

@@ -40,16 +40,15 @@ bool count_elements(const BinnedElements &counting, const HostRanges &host_range
 // Count on the devices. Return false if their memory is short.
 bool count_on_devices(const BinnedElements &counting, Call &call, const ExecutionContext &context,
                       int64_t *counts) {
-    const bool are_resident =
-        plan::all_resident(ranges_of_values(counting.layout, counting.axes), context.devices);
+    const bool are_resident = plan::all_resident(ranges_of_values(counting.layout, counting.axes), context);
     // Bytes have a faster kernel, whose counts the host reads.
     const bool counts_bytes =
         counting.axes == 1 && counting.view(0).item == 1 && (context.is_synchronous || !are_resident);
     const bool are_on_device = are_resident && !counts_bytes;
     HostRanges host_ranges(counting.layout, counting.axes, counting.bins, counting.axes, are_on_device);
     const int results = host_ranges.add_results(counts, counting.total + 2, are_on_device);
-    plan::Operands operands(host_ranges.all, call, context.devices, true);
-    char *const d_table = are_on_device ? operands.d_result(results, context) : nullptr;
+    plan::Operands operands(host_ranges.all, call, context);
+    char *const d_table = are_on_device ? operands.d_result(results) : nullptr;
     if (d_table == nullptr) std::fill_n(counts, counting.total + 2, int64_t(0));
     const bool is_counted =
         counts_bytes ? count_bytes(counting, operands, call, context, counts)
@@ -63,7 +62,7 @@ void count(const BinnedElements &counting, Call &call, const ExecutionContext &c
     if (counting.layout.size != 0 && count_on_devices(counting, call, context, counts)) return;
     HostRanges host_ranges(counting.layout, counting.axes, counting.bins, counting.axes, false);
     host_ranges.add_results(counts, counting.total + 2, false);
-    plan::Operands operands(plan::on_host(host_ranges.all), call, context.devices);
+    plan::Operands operands(plan::on_host(host_ranges.all), call, context);
     std::fill_n(counts, counting.total + 2, int64_t(0));
     if (counting.layout.size != 0) count_on_host(counting, host_loops(), call, counts);
     operands.commit();
@@ -112,18 +111,17 @@ template <class Sum, class Total>
 bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total> &results, Call &call,
                      const ExecutionContext &context) {
     const int64_t values = counting.axes + 1, total = counting.total;
-    if (counting.layout.size == 0 ||
-        !plan::all_resident(ranges_of_values(counting.layout, values), context.devices))
+    if (counting.layout.size == 0 || !plan::all_resident(ranges_of_values(counting.layout, values), context))
         return false;
     HostRanges host_ranges(counting.layout, values, counting.bins, counting.axes, true);
     const bool are_adjacent = results.are_adjacent();
     const int sums = host_ranges.add_results(results.sums, total + (are_adjacent ? 2 : 0), true);
     if (!are_adjacent) host_ranges.add_results(results.out_of_range, 2, true);
-    plan::Operands operands(host_ranges.all, call, context.devices, true);
-    char *const d_sums = operands.d_result(sums, context);
+    plan::Operands operands(host_ranges.all, call, context);
+    char *const d_sums = operands.d_result(sums);
     if (d_sums == nullptr) return false;
     char *const d_out_of_range =
-        are_adjacent ? d_sums + total * int64_t(sizeof(Total)) : operands.d_result(sums + 1, context);
+        are_adjacent ? d_sums + total * int64_t(sizeof(Total)) : operands.d_result(sums + 1);
     if (d_out_of_range == nullptr) return false;
     WeightedHistogramAlgorithm<Sum, Total> algorithm(counting, host_ranges.edges, operands, call, context,
                                                      d_sums, d_out_of_range);
@@ -139,7 +137,7 @@ void weigh_on_host(const BinnedElements &counting, const WeightedResults<Total> 
     HostRanges host_ranges(counting.layout, counting.axes + 1, counting.bins, counting.axes, false);
     host_ranges.add_results(results.sums, results.total, false);
     host_ranges.add_results(results.out_of_range, 2, false);
-    plan::Operands operands(plan::on_host(host_ranges.all), call, context.devices);
+    plan::Operands operands(plan::on_host(host_ranges.all), call, context);
     add();
     operands.commit();
 }
@@ -162,7 +160,7 @@ void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &c
     {
         HostRanges host_ranges(request.layout, 1, nullptr, 0, false);
         host_ranges.add_results(request.counts, request.count + 2, false);
-        plan::Operands operands(host_ranges.all, call, context.devices);
+        plan::Operands operands(host_ranges.all, call, context);
         if (count_between_extremes(request, operands, call, context)) return operands.commit();
     }
     std::vector<plan::HostRange> values = ranges_of_values(request.layout, 1);
@@ -182,29 +180,30 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
                   [&] { add_weights(request, host_loops(), call, request.sums, request.out_of_range); });
 }
 
+// Digitize on the devices. Return false if these have no memory for the edges.
+bool digitize_on_devices(const DigitizeRequest &request, const std::vector<plan::HostRange> &host_ranges,
+                         Call &call, const ExecutionContext &context) {
+    plan::Operands operands(host_ranges, call, context);
+    BroadcastBuffers broadcasts;
+    const Edges edges(*request.bins, operands.of(2).d_data, broadcasts);
+    if (!broadcasts.upload(call, context)) return false;
+    DigitizeAlgorithm digitizer(request, operands, broadcasts, edges);
+    execute(digitizer, operands, call, context);
+    operands.commit();
+    return true;
+}
+
 void launch_digitize(const DigitizeRequest &request, Call &call) {
     const ExecutionContext context(call);
-    const std::vector<int> &devices = context.devices;
     if (request.layout.size == 0) return;
-    const plan::HostRange edges_range(reinterpret_cast<const void *>(request.bins->edges),
-                                      edges_bytes(*request.bins), 8, false);
-    const bool are_resident = plan::all_resident({edges_range}, devices);
-    if (!are_resident) plan::sync_to_host({edges_range}, call);
     const std::vector<View> &views = request.layout.views;
-    const plan::HostRange values(request.layout, views[0], false), places(request.layout, views[1], true);
-    BroadcastBuffers broadcasts;
-    Edges edges;
-    if (!are_resident) edges = Edges(*request.bins, nullptr, broadcasts);
-    const bool has_memory = broadcasts.upload(call, devices);
-    plan::Operands operands({values, places, edges_range}, call, has_memory ? devices : std::vector<int>(),
-                            true);
-    if (are_resident) edges = Edges(*request.bins, operands.of(2).d_data, broadcasts);
-    if (has_memory) {
-        DigitizeAlgorithm digitizer(request, operands, broadcasts, edges);
-        execute(digitizer, operands, call, context);
-    } else {
-        digitize_on_host(request, host_loops(), call);
-    }
+    const std::vector<plan::HostRange> host_ranges{
+        {request.layout, views[0], false},
+        {request.layout, views[1], true},
+        {reinterpret_cast<const void *>(request.bins->edges), edges_bytes(*request.bins), 8, false}};
+    if (digitize_on_devices(request, host_ranges, call, context)) return;
+    plan::Operands operands(plan::on_host(host_ranges), call, context);
+    digitize_on_host(request, host_loops(), call);
     operands.commit();
 }
 

@@ -39,7 +39,7 @@ class InterpAlgorithm : public DeviceAlgorithm {
         const int64_t bytes = curve.size * int64_t(sizeof(double));
         if (operands.of(XP).d_data == nullptr) xp_ = broadcasts_.add(curve.xp, bytes);
         if (operands.of(FP).d_data == nullptr) fp_ = broadcasts_.add(curve.fp, bytes);
-        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("the points xp and fp");
+        if (!broadcasts_.upload(call, context)) fail_device_budget("the points xp and fp");
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -79,7 +79,7 @@ void launch(const Request &request, Call &call) {
     const Curve &curve = request.curve;
     plan::Operands operands(
         {x, out, {curve.xp, curve.size * item, item, false}, {curve.fp, curve.size * item, item, false}},
-        call, context.devices, true);
+        call, context);
     InterpAlgorithm algorithm(layout, curve, operands, call, context);
     execute(algorithm, operands, call, context);
     operands.commit();

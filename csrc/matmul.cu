@@ -160,16 +160,15 @@ void launch(const Product &product, Call &call) {
         clear_if_empty<Kind>(product);
         return;
     }
-    std::vector<plan::HostRange> host_ranges = host_ranges_of<Kind>(product);
+    const std::vector<plan::HostRange> host_ranges = host_ranges_of<Kind>(product);
+    const ExecutionContext context = ExecutionContext::on_first_device(call);
     if (product.k == 0) {
-        host_ranges[2].may_be_resident = false;
-        plan::Operands results(host_ranges, call, {0});
+        plan::Operands results(plan::on_host(host_ranges), call, context);
         clear_if_empty<Kind>(product);
         return results.commit();
     }
-    const ExecutionContext context = ExecutionContext::on_first_device(call);
     const CurrentDevice current(context.device());
-    plan::Operands operands(host_ranges, call, context.devices, true);
+    plan::Operands operands(host_ranges, call, context);
     multiply<Kind>({product, find_resident(product, host_ranges, operands), operands, call, context});
     operands.commit();
 }

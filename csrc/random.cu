@@ -244,7 +244,7 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request) {
 void launch(const Located<Request> &request, Call &call) {
     if (request.layout.size == 0) return;
     const ExecutionContext context(call, request.device);
-    plan::Operands operands(host_ranges_of(request), call, context.devices, true);
+    plan::Operands operands(host_ranges_of(request), call, context);
     RandomAlgorithm algorithm(request, operands);
     execute(algorithm, operands, call, context);
     operands.commit();

@@ -173,7 +173,7 @@ void reduce(const Reduction &reduction, int device, Call &call) {
     const Region undivided = reduction.regions(INT64_MAX).front();
     const Layout &layout = undivided.layout;
     // No download could overlap with these uploads, and whole operands are uploaded faster than work units.
-    plan::upload_loads(layout, reduction.program, call, context.devices);
+    plan::upload_loads(layout, reduction.program, call, context);
     const bool are_on_device = plan::loads_are_on_device(layout, reduction.program, context);
     const bool are_dense = reduces_dense_operands(reduction, layout);
     const std::vector<Region> regions =
@@ -188,9 +188,9 @@ void reduce(const Reduction &reduction, int device, Call &call) {
     } else if (overlaps || !(are_on_device || has_short_rows(regions))) {
         result.may_be_resident = false;
     }
-    plan::Operands results({result}, call, context.devices, true);
+    plan::Operands results({result}, call, context);
     const bool stay_on_device = are_on_device || results.of(0).d_data != nullptr;
-    char *const d_results = stay_on_device ? results.d_result(0, context, &reduction.result) : nullptr;
+    char *const d_results = stay_on_device ? results.d_result(0, &reduction.result) : nullptr;
     for (const Region &region : regions) {
         Partials partials(reduction, region, d_results == nullptr);
         with_broadcast_fallback<ReduceAlgorithm>(

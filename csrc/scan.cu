@@ -230,7 +230,7 @@ std::vector<plan::HostRange> host_ranges_of(const Request &request, const Execut
     if (region.slabs.inner > 1) {
         const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
                           streaming_memory().device_budget / BUDGET_SHARE;
-        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, context.devices);
+        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, context);
     }
     for (plan::HostRange &host_range : host_ranges) {
         host_range.may_be_resident = host_range.may_be_resident && may_be_resident;
@@ -248,11 +248,11 @@ ExecutionContext context_of(const Located<Request> &request, Call &call) {
 
 void launch(const Located<Request> &request, Call &call) {
     const ExecutionContext context = context_of(request, call);
-    plan::Operands operands(host_ranges_of(request, context), call, context.devices, true);
+    plan::Operands operands(host_ranges_of(request, context), call, context);
     const bool is_on_host = operands.of(0).d_data == nullptr && operands.of(1).d_data == nullptr;
     const std::vector<Region> regions = is_on_host ? request.regions : std::vector<Region>{request.undivided};
     // Chunks of a resident result of many columns would be short rows: it is downloaded as a whole.
-    if (!is_on_host && request.undivided.slabs.inner > 1) operands.d_result(1, context);
+    if (!is_on_host && request.undivided.slabs.inner > 1) operands.d_result(1);
     for (const Region &region : regions) {
         visit_flipped_op(request.kind, [&](auto op) {
             ScanAlgorithm<decltype(op)> algorithm(request, region, operands, call);

@@ -131,7 +131,7 @@ class LongRow {
             broadcasts_ = std::make_unique<BroadcastBuffers>();
             const int64_t size = std::min(part_, columns_ - start);
             broadcasts_->add(in_ + start, size * int64_t(sizeof(Key)));
-            if (broadcasts_->upload(call_, context_.devices)) {
+            if (broadcasts_->upload(call_, context_)) {
                 uploaded_start_ = start;
                 return size;
             }
@@ -167,7 +167,7 @@ class SelectRowsAlgorithm : public DeviceAlgorithm {
         allow_zero_copy = false;  // each element is read many times
         const int64_t ranks = selection.rank_count * (selection.rank_rows == 1 ? 1 : selection.rows);
         ranks_ = broadcasts_.add(selection.ranks_of(0), ranks * int64_t(sizeof(int64_t)));
-        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("order statistics");
+        if (!broadcasts_.upload(call, context)) fail_device_budget("order statistics");
     }
 
     int64_t units() const override { return selection_.rows; }
@@ -260,7 +260,7 @@ void select_long(const SelectRequest &selection, plan::Operands &operands, Call 
 template <class Key>
 void launch(const SelectRequest &selection, Call &call) {
     const ExecutionContext context = ExecutionContext::on_first_device(call);
-    plan::Operands operands(host_ranges_of(selection, sizeof(Key)), call, context.devices, true);
+    plan::Operands operands(host_ranges_of(selection, sizeof(Key)), call, context);
     std::fill(selection.nans, selection.nans + selection.rows, 0);
     if (selection.elements() != 0 && (selection.rank_count != 0 || selection.may_have_nan())) {
         if (is_of_short_rows(selection))

@@ -61,10 +61,10 @@ bool sort_in_core(const Request &request, Call &call, const ExecutionContext &co
     plan::HostRange in = values_of(request), out = results_of(request);
     in.is_on_device = out.is_on_device = request.is_on_device;
     if (!request.is_on_device &&
-        (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, context.devices)))
+        (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, context)))
         return false;
-    plan::Operands operands({in, out}, call, context.devices, true);
-    char *const d_out = operands.d_result(1, context);
+    plan::Operands operands({in, out}, call, context);
+    char *const d_out = operands.d_result(1);
     if (d_out == nullptr) return false;
     SortAlgorithm<Request> algorithm(request, operands.of(0).d_data, d_out);
     if (request.is_on_device)
@@ -84,7 +84,7 @@ void run(const Request &request, int device, Call &call) {
     if (is_empty) return;
     const ExecutionContext context(call, device);
     if (sort_in_core(request, call, context)) return;
-    plan::Operands operands(plan::on_host({in, out}), call, context.devices);
+    plan::Operands operands(plan::on_host({in, out}), call, context);
     on_host(request, call);
     operands.commit();
 }

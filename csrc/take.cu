@@ -90,7 +90,7 @@ class IndexRangeAlgorithm : public DeviceAlgorithm {
 void check_indices(const int64_t *indices, int64_t count, int64_t elements, Call &call,
                    const ExecutionContext &context) {
     const int64_t word = sizeof(int64_t);
-    plan::Operands operands({{indices, count * word, word, false}}, call, context.devices, true);
+    plan::Operands operands({{indices, count * word, word, false}}, call, context);
     const char *const d_indices = operands.of(0).d_data;
     if (d_indices == nullptr) return require_in_bounds(elements, index_range(indices, count, call));
     IndexRangeAlgorithm algorithm(d_indices, count);
@@ -131,7 +131,7 @@ class TakeAlgorithm : public DeviceAlgorithm {
         if (operands.of(INDICES).d_data == nullptr) {
             indices_ = broadcasts_.add(args.indices, args.index_count() * int64_t(sizeof(int64_t)));
         }
-        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("the array to take from");
+        if (!broadcasts_.upload(call, context)) fail_device_budget("the array to take from");
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -175,7 +175,7 @@ void launch(const Request &args, Call &call) {
     plan::Operands operands({{args.out, args.out_bytes(), unit, true},
                              {args.in.elements, args.in_bytes(), unit, false},
                              {args.indices, args.index_count() * word, word, false}},
-                            call, context.devices, true);
+                            call, context);
     TakeAlgorithm algorithm(layout, args, operands, call, context);
     execute(algorithm, operands, call, context);
     operands.commit();
@@ -232,7 +232,7 @@ class PutAlgorithm : public DeviceAlgorithm {
         if (operands.of(INDICES).d_data == nullptr)
             indices_ = broadcasts_.add(args.indices, args.index_bytes());
         if (operands.of(VALUES).d_data == nullptr) values_ = broadcasts_.add(args.values, args.value_bytes());
-        has_memory = broadcasts_.upload(call, context.devices);
+        has_memory = broadcasts_.upload(call, context);
     }
 
     int64_t start(int64_t unit) const override { return unit * scatter_.put; }
@@ -283,14 +283,14 @@ class PutAlgorithm : public DeviceAlgorithm {
 bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &context) {
     const int64_t unit = unit_of(args.array, args.values, args.width), word = sizeof(int64_t);
     const plan::HostRange array(args.array, args.array_bytes(), unit, true);
-    if (!plan::all_resident({array}, context.devices)) return false;
+    if (!plan::all_resident({array}, context)) return false;
     check_indices(args.indices, args.put, args.count, call, context);
     plan::Operands operands({{args.array, args.array_bytes(), unit, false},
                              array,
                              {args.indices, args.index_bytes(), word, false},
                              {args.values, args.value_bytes(), unit, false}},
-                            call, context.devices, true);
-    operands.d_result(PutAlgorithm::ARRAY, context);  // it may be copied back
+                            call, context);
+    operands.d_result(PutAlgorithm::ARRAY);  // it may be copied back
     PutAlgorithm algorithm(args, unit, operands, call, context);
     if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
     operands.commit();
@@ -303,7 +303,7 @@ void launch_put(const PutRequest &args, Call &call) {
     plan::Operands operands(plan::on_host({{args.array, args.array_bytes(), 1, true},
                                            {args.indices, args.index_bytes(), 1, false},
                                            {args.values, args.value_bytes(), 1, false}}),
-                            call, context.devices);
+                            call, context);
     require_in_bounds(args.count, index_range(args.indices, args.put, call));
     put_on_host(args, call);
     operands.commit();

@@ -163,7 +163,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
     const bool is_short = table.size() <= InterpreterParams::MAX_COORDINATES;
     if (!is_short)
         coordinates_at_ = broadcasts_.add_inline(table.data(), int64_t(table.size() * sizeof(int64_t)));
-    has_memory = broadcasts_.upload(call, context.devices);
+    has_memory = broadcasts_.upload(call, context);
 
     common_.step_count = int32_t(steps_.size());
     common_.registers_in_shared = device::registers_in_shared(evaluation.program.register_count, block);

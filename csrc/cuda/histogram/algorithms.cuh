@@ -122,7 +122,7 @@ class HistogramAlgorithm : public DeviceAlgorithm {
         can_run_async = true;
         for (size_t i = 0; i < types.size(); ++i)
             edges_.emplace_back(bins[i], operands.of(edges[i]).d_data, broadcasts_);
-        has_memory = broadcasts_.upload(call, context.devices);
+        has_memory = broadcasts_.upload(call, context);
         counts_bytes_ =
             types.size() == 1 && types_[0] == PK_UINT8 && bins[0].kind == PK_BINS_INDEX && total == 256;
         single_pass_coalesced = (counts_bytes_ && !loads.empty()) || is_coalesced();

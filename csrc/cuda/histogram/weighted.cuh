@@ -148,7 +148,7 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
           d_out_of_range_(reinterpret_cast<unsigned long long *>(d_out_of_range)) {
         for (int64_t i = 0; i < counting.axes; ++i)
             edges_.emplace_back(counting.bins[i], operands.of(edges[i]).d_data, broadcasts_);
-        has_memory = broadcasts_.upload(call, context.devices);
+        has_memory = broadcasts_.upload(call, context);
     }
 
     int64_t start(int64_t unit) const override { return unit * counting_.layout.size; }

@@ -23,7 +23,7 @@ constexpr int64_t WORTH_COPYING = 512 << 10;
 // A filter's weights on each device of the call, in the type of the sums.
 class Weights {
    public:
-    Weights(const Filter &filter, Call &call, const std::vector<int> &devices) {
+    Weights(const Filter &filter, Call &call, const ExecutionContext &context) {
         if (!filter.computes_sums()) return;
         std::vector<double> all = filter.weights;
         all.insert(all.end(), filter.down.begin(), filter.down.end());
@@ -32,7 +32,7 @@ class Weights {
         const bool is_double = filter.arithmetic == Arithmetic::float64;
         const void *const from = is_double ? static_cast<const void *>(all.data()) : narrow.data();
         broadcasts_.add_inline(from, int64_t(all.size() * (is_double ? sizeof(double) : sizeof(float))));
-        if (!broadcasts_.upload(call, devices)) {
+        if (!broadcasts_.upload(call, context)) {
             fail_device_budget("a filter's weights");
         }
     }
@@ -195,8 +195,8 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
     if (filter.elements() == 0) return;
     const Layout layout = layout_of(filter);
     plan::Operands operands({{layout, layout.views[0], false}, {layout, layout.views[1], true}}, call,
-                            context.devices, true);
-    const Weights weights(filter, call, context.devices);
+                            context);
+    const Weights weights(filter, call, context);
     const int64_t small = std::min(SMALL_IMAGE, tuned(Tune::chunk_bytes) / 2);
     const bool is_streamed = operands.of(0).d_data == nullptr || !operands.stores(1).empty();
     const bool in_bands = is_streamed && filter.image() * FilterAlgorithm::bytes_of_both(filter) > small;

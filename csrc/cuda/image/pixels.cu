@@ -74,7 +74,7 @@ class LookupAlgorithm : public DeviceAlgorithm {
           type_(request.layout.views[0].type) {
         can_run_async = true;
         offset_ = broadcasts_.add_inline(request.table, request.count * int64_t(sizeof(uint16_t)));
-        if (!broadcasts_.upload(call, context.devices)) fail_device_budget("a look-up table");
+        if (!broadcasts_.upload(call, context)) fail_device_budget("a look-up table");
     }
     void enqueue(const Chunk &chunk) override {
         const auto *table =
@@ -105,9 +105,9 @@ void make_gray(const Gray &request, Call &call) {
     plan::HostRange in(request.layout, request.layout.views[0], false);
     in.may_upload_by_chunk = true;
     const int64_t item = request.layout.views[0].item, bytes = request.pixel_count() * item;
-    plan::Operands operands({in, {request.out, bytes, item, true}}, call, context.devices, true);
+    plan::Operands operands({in, {request.out, bytes, item, true}}, call, context);
     const bool is_on_device = operands.loads({0}).empty() || operands.of(1).d_data != nullptr;
-    GrayAlgorithm algorithm(request, operands, is_on_device ? operands.d_result(1, context) : nullptr);
+    GrayAlgorithm algorithm(request, operands, is_on_device ? operands.d_result(1) : nullptr);
     execute(algorithm, operands, call, context);
     operands.commit();
 }
@@ -121,7 +121,7 @@ void look_up(const Lookup &request, Call &call) {
     const plan::HostRange out(layout, layout.views[1], true);
     // The table is always uploaded from the host.
     const plan::HostRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
-    plan::Operands operands({in, out, table}, call, context.devices, true);
+    plan::Operands operands({in, out, table}, call, context);
     LookupAlgorithm algorithm(request, operands, call, context);
     execute(algorithm, operands, call, context);
     operands.commit();

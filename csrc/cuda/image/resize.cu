@@ -94,12 +94,12 @@ class RoundAlgorithm : public DeviceAlgorithm {
 // The resampling weights (taps) along one axis, on the device.
 class DeviceTaps {
    public:
-    DeviceTaps(const Taps &taps, Call &call, const std::vector<int> &device) {
+    DeviceTaps(const Taps &taps, Call &call, const ExecutionContext &context) {
         auto add = [&](const auto &values) {
             return broadcasts_.add_inline(values.data(), int64_t(values.size() * sizeof(values[0])));
         };
         const int64_t first = add(taps.first), begin = add(taps.begin), weights = add(taps.weights);
-        if (!broadcasts_.upload(call, device)) fail_device_budget("a row of the image");
+        if (!broadcasts_.upload(call, context)) fail_device_budget("a row of the image");
         const char *at = broadcasts_.d_data(0);
         view = {int64_t(taps.first.size()), taps.max_count, reinterpret_cast<const int64_t *>(at + first),
                 reinterpret_cast<const int64_t *>(at + begin),
@@ -162,8 +162,8 @@ class Resizer {
           operands_(operands),
           down_(request.method, request.height, request.new_height),
           across_(request.method, request.width, request.new_width),
-          d_down_taps_(down_, call, context.devices),
-          d_across_taps_(across_, call, context.devices),
+          d_down_taps_(down_, call, context),
+          d_across_taps_(across_, call, context),
           item_(request.layout.views[0].item),
           elements_(request.new_row_elements()) {
         const int64_t budget = streaming_memory().device_budget / 2;
@@ -220,7 +220,7 @@ class Resizer {
             } else {
                 const int64_t offset = source.add(request_.layout, request_.layout.views[0],
                                                   old * row_elements, old_rows * row_elements);
-                if (!source.upload(call_, context_.devices)) continue;
+                if (!source.upload(call_, context_)) continue;
                 from = source.d_data(0) + offset;
             }
             const device::Sums sums{first, elements_, request_.height, request_.new_height,
@@ -256,8 +256,7 @@ void resize(const Resize &request, Call &call) {
     const int64_t elements = request.elements();
     const Layout result(&out, 1, &elements, 1, {true});
     plan::Operands operands(
-        {{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call,
-        context.devices, true);
+        {{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call, context);
     const CurrentDevice current(context.device());
     Resizer(request, call, context, result, operands).run();
     operands.commit();

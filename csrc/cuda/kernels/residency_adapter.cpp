@@ -23,8 +23,8 @@ bool overlap(const pk_buffer &a, const pk_buffer &b) {
 // The buffers of a run, with resident ones replaced by device arrays.
 class ResidentBuffers {
    public:
-    ResidentBuffers(const Run &run, Call &call, int device)
-        : buffers_(run.buffers.begin(), run.buffers.end()), operands_(host_ranges(device), call, {device}) {
+    ResidentBuffers(const Run &run, Call &call, const ExecutionContext &context)
+        : buffers_(run.buffers.begin(), run.buffers.end()), operands_(host_ranges(context), call, context) {
         for (size_t host_range = 0; host_range < owners_.size(); ++host_range) {
             char *const d_data = operands_.of(int(host_range)).d_data;
             if (d_data == nullptr) continue;
@@ -58,8 +58,8 @@ class ResidentBuffers {
     }
 
     // Return a range for each transfer: a buffer that is uploaded and downloaded has two.
-    std::vector<plan::HostRange> host_ranges(int device) {
-        const std::vector<bool> may_be_resident = find_residency(device);
+    std::vector<plan::HostRange> host_ranges(const ExecutionContext &context) {
+        const std::vector<bool> may_be_resident = find_residency(context);
         std::vector<plan::HostRange> host_ranges;
         for (size_t i = 0; i < buffers_.size(); ++i) {
             if (!is_transferred(buffers_[i])) continue;
@@ -75,13 +75,13 @@ class ResidentBuffers {
 
     // Decide which buffers may be resident. The buffers of one resident range must be written either all on
     // the device or all on the host.
-    std::vector<bool> find_residency(int device) const {
+    std::vector<bool> find_residency(const ExecutionContext &context) const {
         std::vector<bool> may_be_resident(buffers_.size());
         for (size_t i = 0; i < may_be_resident.size(); ++i)
             may_be_resident[i] = is_transferred(buffers_[i]) && overlaps_nothing(i);
         const auto is_written_on_host = [&](size_t i) {
             return is_written(buffers_[i]) && is_transferred(buffers_[i]) &&
-                   !plan::all_resident({host_range_of(buffers_[i], true, may_be_resident[i])}, {device});
+                   !plan::all_resident({host_range_of(buffers_[i], true, may_be_resident[i])}, context);
         };
         for (bool has_changed = true; has_changed;) {
             has_changed = false;
@@ -124,7 +124,9 @@ class ResidentBuffers {
 }  // namespace
 
 void run_in_residency_scope(const Request &request, Call &call, int device) {
-    ResidentBuffers resident_buffers(request.run, call, device);
+    const ExecutionContext context = ExecutionContext::on_first_device(call);
+    StreamScope::synchronize();  // the run has a stream of its own
+    ResidentBuffers resident_buffers(request.run, call, context);
     Request device_request = request;
     device_request.run.buffers = resident_buffers.table();
     RunState state;

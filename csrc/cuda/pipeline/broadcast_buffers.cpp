@@ -104,12 +104,12 @@ int64_t BroadcastBuffers::add(const Layout &layout, const View &view, int64_t st
     return offset;
 }
 
-bool BroadcastBuffers::upload(Call &call, const std::vector<int> &devices) {
+bool BroadcastBuffers::upload(Call &call, const ExecutionContext &context) {
     if (bytes_ == 0) return true;
-    const StreamScope *const stream_scope = StreamScope::current_on(devices);
+    const StreamScope *const stream_scope = context.stream_scope();
     if (stream_scope != nullptr && is_inline_ && bytes_ <= MAX_INLINE_UPLOAD)
         return upload_on_stream(*stream_scope);
-    for (int device : devices) {
+    for (int device : context.devices) {
         const CurrentDevice current(device);
         device_buffers_.emplace_back(device, bytes_);
         if (device_buffers_.back().d_memory() == nullptr) {
@@ -117,8 +117,8 @@ bool BroadcastBuffers::upload(Call &call, const std::vector<int> &devices) {
             return false;
         }
     }
-    for (size_t i = 0; i < devices.size(); ++i) {
-        StagedCopy copy(call, devices[i], StagedCopy::up);
+    for (size_t i = 0; i < context.devices.size(); ++i) {
+        StagedCopy copy(call, context.devices[i], StagedCopy::up);
         for (const Piece &piece : pieces_)
             copy.add(device_buffers_[i].d_memory() + piece.offset, piece.bytes, piece.write);
         copy.run();

@@ -40,7 +40,7 @@ class BroadcastBuffers {
     int64_t add(const Layout &layout, const View &view, int64_t start, int64_t count);  // elements
 
     // Upload all pieces. Return false if the memory budget is exhausted.
-    bool upload(Call &call, const std::vector<int> &devices);
+    bool upload(Call &call, const ExecutionContext &context);
 
     char *d_data(int device_index) const {
         return device_buffers_.empty() ? nullptr : device_buffers_[size_t(device_index)].d_memory();

@@ -75,23 +75,19 @@ std::vector<HostRange> on_host(std::vector<HostRange> host_ranges) {
     return host_ranges;
 }
 
-bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices) {
+bool all_resident(const std::vector<HostRange> &host_ranges, const ExecutionContext &context) {
     return ResidencyScope::current() != nullptr &&
-           std::all_of(host_ranges.begin(), host_ranges.end(),
-                       [&](auto &host_range) { return resident_range_of(host_range, devices) != nullptr; });
+           std::all_of(host_ranges.begin(), host_ranges.end(), [&](auto &host_range) {
+               return resident_range_of(host_range, context.devices) != nullptr;
+           });
 }
 
-const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
-                                    const std::vector<int> &devices) {
-    const StreamScope *const stream_scope = StreamScope::current_on(devices);
-    return stream_scope != nullptr && all_resident(host_ranges, devices) ? stream_scope : nullptr;
-}
-
-void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices) {
+void upload_loads(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context) {
     if (ResidencyScope::current() == nullptr) return;
     for (const Step &step : program.steps) {
         if (step.op != PK_OP_LOAD) continue;
-        ResidentBuffer *const range = resident_range_of(layout, layout.views[size_t(step.a)], devices);
+        ResidentBuffer *const range =
+            resident_range_of(layout, layout.views[size_t(step.a)], context.devices);
         if (range != nullptr && range->host_valid && !range->device_valid) range->sync_to_device(call);
     }
 }
@@ -114,16 +110,16 @@ void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call) {
 }
 
 Operands::Operands(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context)
-    : call_(call), are_caller_owned_(context.is_on_device) {
+    : call_(call), context_(context), launches_before_(call.launches()) {
     const std::vector<View> &views = layout.views;
-    for (size_t i = 0; i < views.size() && are_caller_owned_; ++i) {
+    for (size_t i = 0; i < views.size() && context.is_on_device; ++i) {
         operands_.emplace_back();
         if (views[i].on_device) operands_.back() = {views[i].base, is_dense(layout, views[i])};
         require(views[i].on_device || views[i].base == nullptr || views[i].access == Access::constant ||
                     layout.size == 1,
                 "some operands are on a device, and others are on the host");
     }
-    if (are_caller_owned_ || ResidencyScope::current() == nullptr) return;
+    if (context.is_on_device || ResidencyScope::current() == nullptr) return;
     const bool is_whole = call.ranges().size() == 1 && call.ranges()[0].count >= layout.size;
     std::vector<bool> loaded(views.size(), false);
     for (const Step &step : program.steps) {
@@ -165,23 +161,21 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
     launches_before_ = call.launches();
 }
 
-Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
-                   bool can_run_async)
-    : call_(call) {
-    host_ranges_ = host_ranges;
-    if (!can_run_async) StreamScope::synchronize();
-    const bool are_on_device =
-        std::any_of(host_ranges.begin(), host_ranges.end(), [](auto &range) { return range.is_on_device; });
-    if (!are_on_device && ResidencyScope::current() == nullptr) return;
-    operands_.resize(host_ranges.size());
-    for (size_t i = 0; i < host_ranges.size(); ++i) {
-        const HostRange &host_range = host_ranges[i];
+Operands::Operands(std::vector<HostRange> host_ranges, Call &call, const ExecutionContext &context)
+    : call_(call),
+      context_(context),
+      host_ranges_(std::move(host_ranges)),
+      launches_before_(call.launches()) {
+    if (!context.is_on_device && ResidencyScope::current() == nullptr) return;
+    operands_.resize(host_ranges_.size());
+    for (size_t i = 0; i < host_ranges_.size(); ++i) {
+        const HostRange &host_range = host_ranges_[i];
         if (host_range.low == host_range.high) continue;
         if (host_range.is_on_device) {
             if (host_range.may_be_resident) operands_[i] = {const_cast<char *>(host_range.low), true};
             continue;
         }
-        ResidentBuffer *const range = resident_range_of(host_range, devices);
+        ResidentBuffer *const range = resident_range_of(host_range, context.devices);
         if (range == nullptr) {
             use_host(host_range.low, host_range.high, host_range.stored);
             continue;
@@ -204,11 +198,6 @@ Operands::Operands(const std::vector<HostRange> &host_ranges, Call &call, const 
         written_.push_back(range);
     }
     launches_before_ = call.launches();
-}
-
-Operands::Operands(const Layout &results, Call &call) : call_(call) {
-    if (ResidencyScope::current() == nullptr) return;
-    for (const View &view : results.views) use_host(results, view, true);
 }
 
 void Operands::use_host(const Layout &layout, const View &view, bool stored) {
@@ -254,7 +243,7 @@ char *Operands::d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int
     return nullptr;
 }
 
-char *Operands::d_result(int operand, const ExecutionContext &context, const Layout *layout) {
+char *Operands::d_result(int operand, const Layout *layout) {
     const HostRange &range = host_ranges_[size_t(operand)];
     const int64_t bytes = layout != nullptr ? layout->size * range.item : range.high - range.low;
     if (layout != nullptr && layout->views[0].access == Access::contiguous && !layout->views[0].swapped)
@@ -263,7 +252,7 @@ char *Operands::d_result(int operand, const ExecutionContext &context, const Lay
     char *d_data = resident.d_data;
     if (d_data == nullptr) {
         try {
-            result_memory_.emplace_back(context.device(), stream_of(context.stream_scope()), bytes);
+            result_memory_.emplace_back(context_.device(), stream_of(context_.stream_scope()), bytes);
         } catch (const Failure &failure) {
             if (failure.status() != PK_OUT_OF_MEMORY) throw;
             return nullptr;
@@ -272,7 +261,7 @@ char *Operands::d_result(int operand, const ExecutionContext &context, const Lay
     } else if (!resident.copy_back) {
         return d_data;
     }
-    downloads_.push_back({context.device(), d_data, const_cast<char *>(range.low), bytes, layout});
+    downloads_.push_back({context_.device(), d_data, const_cast<char *>(range.low), bytes, layout});
     return d_data;
 }
 
@@ -304,8 +293,6 @@ void Operands::commit() {
     }
     for (ResidentBuffer *buffer : written_on_host_) buffer->invalidate_device();
 }
-
-void Operands::discard() { is_committed_ = true; }
 
 void Operands::poison() {
     is_committed_ = true;

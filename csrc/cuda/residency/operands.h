@@ -55,15 +55,10 @@ struct HostRange {
 std::vector<HostRange> on_host(std::vector<HostRange> host_ranges);
 
 // Return true if all of the ranges are device-resident.
-bool all_resident(const std::vector<HostRange> &host_ranges, const std::vector<int> &devices);
-
-// Return the thread's StreamScope if all of the ranges are device-resident, so that the call can be
-// asynchronous; else null.
-const StreamScope *stream_scope_for(const std::vector<HostRange> &host_ranges,
-                                    const std::vector<int> &devices);
+bool all_resident(const std::vector<HostRange> &host_ranges, const ExecutionContext &context);
 
 // Upload the resident operands that a program loads and whose device copy is not valid.
-void upload_loads(const Layout &layout, const Program &program, Call &call, const std::vector<int> &devices);
+void upload_loads(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context);
 
 // Return true if all operands that a program loads are on the context's device, or single values.
 bool loads_are_on_device(const Layout &layout, const Program &program, const ExecutionContext &context);
@@ -74,20 +69,16 @@ void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
 // The operands of one call, resolved against the residency map on the thread that made the call.
 //
 // On construction: uploads inputs whose device copy is stale, unless the pipeline will upload them chunk by
-// chunk; downloads ranges that this call reads or writes on the host; and, unless the call `can_run_async`,
-// synchronizes the thread's streams. commit() marks the outputs valid. If the call unwinds without it, after
-// it has counted a launch (Call::count_launch), the device copies of its outputs are invalidated; before, all
-// copies stay as they are.
+// chunk; and downloads ranges that this call reads or writes on the host. commit() marks the outputs valid.
+// If the call unwinds without it, after it has counted a launch (Call::count_launch), the device copies of
+// its outputs are invalidated; before, all copies stay as they are.
 class Operands {
    public:
     // Resolves the views that a program loads and stores, in host memory or on the context's device.
     Operands(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context);
     // Resolve ranges, each of which is an operand. Inputs are uploaded at once, unless
     // `may_upload_by_chunk`.
-    Operands(const std::vector<HostRange> &host_ranges, Call &call, const std::vector<int> &devices,
-             bool can_run_async = false);
-    // For results that the host writes.
-    Operands(const Layout &results, Call &call);
+    Operands(std::vector<HostRange> host_ranges, Call &call, const ExecutionContext &context);
     ~Operands();
     Operands(const Operands &) = delete;
     Operands &operator=(const Operands &) = delete;
@@ -97,11 +88,9 @@ class Operands {
         return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : DeviceOperand();
     }
     // Return true if more calls of this kind are likely, so that compiling a fused kernel may pay.
-    bool is_repeated() const { return are_caller_owned_ || ResidencyScope::current() != nullptr; }
+    bool is_repeated() const { return context_.is_on_device || ResidencyScope::current() != nullptr; }
     // Mark the outputs valid on the device, after the call has succeeded.
     void commit();
-    // For an attempt that a later one repeats: all copies stay as they are.
-    void discard();
     // For a call whose kernel hangs and may still write to its outputs: their device memory is never reused.
     void poison();
 
@@ -114,7 +103,7 @@ class Operands {
     // For a dense result that is written as a whole: return its resident buffer or, if it is not resident,
     // new temporary storage; null if there is none. execute() downloads it if the host needs it. `layout` is
     // that of the result in host memory, if it may be strided there.
-    char *d_result(int operand, const ExecutionContext &context, const Layout *layout = nullptr);
+    char *d_result(int operand, const Layout *layout = nullptr);
     std::vector<Download> &downloads() { return downloads_; }
     // Download the results that the host needs and does not have yet.
     void download_results();
@@ -124,14 +113,14 @@ class Operands {
     void use_host(const char *low, const char *high, bool stored);
 
     Call &call_;
+    const ExecutionContext &context_;
     std::vector<DeviceOperand> operands_;
     std::vector<HostRange> host_ranges_;
     std::vector<ResidentBuffer *> uploading_, written_, written_on_host_;
     std::vector<Download> downloads_;
     std::deque<TemporaryStorage> result_memory_;
     bool is_committed_ = false;
-    int64_t launches_before_ = 0;  // the call's launches when its outputs were resolved
-    bool are_caller_owned_ = false;
+    int64_t launches_before_;  // the call's launches when its outputs were resolved
 };
 
 }  // namespace pk::plan

@@ -50,7 +50,7 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
         can_run_async = true;
         const bool is_uploaded = operands.of(SORTED).d_data == nullptr && part.size != 0;
         if (is_uploaded) offset_ = broadcasts_.add(part.elements, part.size * int64_t(sizeof(Key)));
-        has_memory = broadcasts_.upload(call, context.devices);
+        has_memory = broadcasts_.upload(call, context);
     }
 
     void enqueue(const Chunk &chunk) override {
@@ -109,10 +109,10 @@ void find_positions(const SearchRequest &request, Call &call) {
     const plan::HostRange sorted(request.sorted, request.size * item, item, false);
     plan::HostRange values(request.values, request.count * item, item, false);
     // With several parts, values that are uploaded chunk by chunk would be uploaded for each part.
-    const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, context.devices);
+    const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, context);
     values.may_upload_by_chunk = sorted_is_resident;
     plan::Operands operands({values, {request.places, request.count * word, word, true}, sorted}, call,
-                            context.devices, true);
+                            context);
     with_runtime_key_encoding(request.type, false, true, [&](auto ordering) {
         using Order = decltype(ordering);
         constexpr int64_t MIN_COUNT = 1 << 10;

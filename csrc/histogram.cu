@@ -28,12 +28,12 @@ bool count_bytes(const BinnedElements &counting, plan::Operands &operands, Call 
 
 // Count elements of any dtype, in a table on the device or, if that is null, on the host. Return false if
 // there is no device memory.
-bool count_elements(const BinnedElements &counting, const HostRanges &host_ranges, char *d_table,
+bool count_elements(const BinnedElements &counting, const MemoryRanges &memory_ranges, char *d_table,
                     plan::Operands &operands, Call &call, const ExecutionContext &context, int64_t *counts) {
     std::vector<int> types;
     for (int64_t i = 0; i < counting.axes; ++i) types.push_back(counting.view(i).type);
     HistogramAlgorithm counter(counting.layout, counting.bins, types, counting.total, {counts, d_table},
-                               host_ranges.edges, operands, call, context);
+                               memory_ranges.edges, operands, call, context);
     return counter.has_memory && try_execute(counter, operands, call, context);
 }
 
@@ -45,14 +45,14 @@ bool count_on_devices(const BinnedElements &counting, Call &call, const Executio
     const bool counts_bytes =
         counting.axes == 1 && counting.view(0).item == 1 && (context.is_synchronous || !are_resident);
     const bool are_on_device = are_resident && !counts_bytes;
-    HostRanges host_ranges(counting.layout, counting.axes, counting.bins, counting.axes, are_on_device);
-    const int results = host_ranges.add_results(counts, counting.total + 2, are_on_device);
-    plan::Operands operands(host_ranges.all, call, context);
+    MemoryRanges memory_ranges(counting.layout, counting.axes, counting.bins, counting.axes, are_on_device);
+    const int results = memory_ranges.add_results(counts, counting.total + 2, are_on_device);
+    plan::Operands operands(memory_ranges.all, call, context);
     char *const d_table = are_on_device ? operands.d_result(results) : nullptr;
     if (d_table == nullptr) std::fill_n(counts, counting.total + 2, int64_t(0));
     const bool is_counted =
         counts_bytes ? count_bytes(counting, operands, call, context, counts)
-                     : count_elements(counting, host_ranges, d_table, operands, call, context, counts);
+                     : count_elements(counting, memory_ranges, d_table, operands, call, context, counts);
     if (is_counted) operands.commit();
     return is_counted;
 }
@@ -60,9 +60,9 @@ bool count_on_devices(const BinnedElements &counting, Call &call, const Executio
 // Count on the devices or, if their memory is short, on the host.
 void count(const BinnedElements &counting, Call &call, const ExecutionContext &context, int64_t *counts) {
     if (counting.layout.size != 0 && count_on_devices(counting, call, context, counts)) return;
-    HostRanges host_ranges(counting.layout, counting.axes, counting.bins, counting.axes, false);
-    host_ranges.add_results(counts, counting.total + 2, false);
-    plan::Operands operands(plan::on_host(host_ranges.all), call, context);
+    MemoryRanges memory_ranges(counting.layout, counting.axes, counting.bins, counting.axes, false);
+    memory_ranges.add_results(counts, counting.total + 2, false);
+    plan::Operands operands(plan::on_host(memory_ranges.all), call, context);
     std::fill_n(counts, counting.total + 2, int64_t(0));
     if (counting.layout.size != 0) count_on_host(counting, host_loops(), call, counts);
     operands.commit();
@@ -89,9 +89,9 @@ bool count_between_extremes(const HistogramOfExtentRequest &request, plan::Opera
 }
 
 void launch_extent(const ExtentRequest &request, Call &call) {
-    std::vector<plan::HostRange> host_ranges;
-    if (request.layout.size != 0) host_ranges.emplace_back(request.layout, request.layout.views[0], false);
-    sync_to_host(host_ranges, call);
+    std::vector<plan::MemoryRange> memory_ranges;
+    if (request.layout.size != 0) memory_ranges.emplace_back(request.layout, request.layout.views[0], false);
+    sync_to_host(memory_ranges, call);
     extent_on_host(request.layout, host_loops(), call, request.extent);
 }
 
@@ -113,17 +113,17 @@ bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total
     const int64_t values = counting.axes + 1, total = counting.total;
     if (counting.layout.size == 0 || !plan::all_resident(ranges_of_values(counting.layout, values), context))
         return false;
-    HostRanges host_ranges(counting.layout, values, counting.bins, counting.axes, true);
+    MemoryRanges memory_ranges(counting.layout, values, counting.bins, counting.axes, true);
     const bool are_adjacent = results.are_adjacent();
-    const int sums = host_ranges.add_results(results.sums, total + (are_adjacent ? 2 : 0), true);
-    if (!are_adjacent) host_ranges.add_results(results.out_of_range, 2, true);
-    plan::Operands operands(host_ranges.all, call, context);
+    const int sums = memory_ranges.add_results(results.sums, total + (are_adjacent ? 2 : 0), true);
+    if (!are_adjacent) memory_ranges.add_results(results.out_of_range, 2, true);
+    plan::Operands operands(memory_ranges.all, call, context);
     char *const d_sums = operands.d_result(sums);
     if (d_sums == nullptr) return false;
     char *const d_out_of_range =
         are_adjacent ? d_sums + total * int64_t(sizeof(Total)) : operands.d_result(sums + 1);
     if (d_out_of_range == nullptr) return false;
-    WeightedHistogramAlgorithm<Sum, Total> algorithm(counting, host_ranges.edges, operands, call, context,
+    WeightedHistogramAlgorithm<Sum, Total> algorithm(counting, memory_ranges.edges, operands, call, context,
                                                      d_sums, d_out_of_range);
     if (!algorithm.has_memory || !try_execute(algorithm, operands, call, context)) return false;
     operands.commit();
@@ -134,10 +134,10 @@ bool weigh_on_device(const BinnedElements &counting, const WeightedResults<Total
 template <class Total, class OnHost>
 void weigh_on_host(const BinnedElements &counting, const WeightedResults<Total> &results, Call &call,
                    const ExecutionContext &context, OnHost add) {
-    HostRanges host_ranges(counting.layout, counting.axes + 1, counting.bins, counting.axes, false);
-    host_ranges.add_results(results.sums, results.total, false);
-    host_ranges.add_results(results.out_of_range, 2, false);
-    plan::Operands operands(plan::on_host(host_ranges.all), call, context);
+    MemoryRanges memory_ranges(counting.layout, counting.axes + 1, counting.bins, counting.axes, false);
+    memory_ranges.add_results(results.sums, results.total, false);
+    memory_ranges.add_results(results.out_of_range, 2, false);
+    plan::Operands operands(plan::on_host(memory_ranges.all), call, context);
     add();
     operands.commit();
 }
@@ -158,12 +158,12 @@ void launch_histogram(const HistogramRequest &request, Call &call) {
 void launch_histogram_of_extent(const HistogramOfExtentRequest &request, Call &call) {
     const ExecutionContext context(call);
     {
-        HostRanges host_ranges(request.layout, 1, nullptr, 0, false);
-        host_ranges.add_results(request.counts, request.count + 2, false);
-        plan::Operands operands(host_ranges.all, call, context);
+        MemoryRanges memory_ranges(request.layout, 1, nullptr, 0, false);
+        memory_ranges.add_results(request.counts, request.count + 2, false);
+        plan::Operands operands(memory_ranges.all, call, context);
         if (count_between_extremes(request, operands, call, context)) return operands.commit();
     }
-    std::vector<plan::HostRange> values = ranges_of_values(request.layout, 1);
+    std::vector<plan::MemoryRange> values = ranges_of_values(request.layout, 1);
     sync_to_host(values, call);
     call.begin_passes(2);
     uint64_t extent[2];
@@ -181,9 +181,9 @@ void launch_weighted_histogram(const WeightedHistogramRequest &request, Call &ca
 }
 
 // Digitize on the devices. Return false if these have no memory for the edges.
-bool digitize_on_devices(const DigitizeRequest &request, const std::vector<plan::HostRange> &host_ranges,
+bool digitize_on_devices(const DigitizeRequest &request, const std::vector<plan::MemoryRange> &memory_ranges,
                          Call &call, const ExecutionContext &context) {
-    plan::Operands operands(host_ranges, call, context);
+    plan::Operands operands(memory_ranges, call, context);
     BroadcastBuffers broadcasts;
     const Edges edges(*request.bins, operands.of(2).d_data, broadcasts);
     if (!broadcasts.upload(call, context)) return false;
@@ -197,12 +197,12 @@ void launch_digitize(const DigitizeRequest &request, Call &call) {
     const ExecutionContext context(call);
     if (request.layout.size == 0) return;
     const std::vector<View> &views = request.layout.views;
-    const std::vector<plan::HostRange> host_ranges{
+    const std::vector<plan::MemoryRange> memory_ranges{
         {request.layout, views[0], false},
         {request.layout, views[1], true},
         {reinterpret_cast<const void *>(request.bins->edges), edges_bytes(*request.bins), 8, false}};
-    if (digitize_on_devices(request, host_ranges, call, context)) return;
-    plan::Operands operands(plan::on_host(host_ranges), call, context);
+    if (digitize_on_devices(request, memory_ranges, call, context)) return;
+    plan::Operands operands(plan::on_host(memory_ranges), call, context);
     digitize_on_host(request, host_loops(), call);
     operands.commit();
 }

@@ -73,9 +73,9 @@ void launch(const Request &request, Call &call) {
     const pk_operand arrays[] = {operand_of(request.x), operand_of(request.out)};
     const Layout layout(arrays, 2, &request.count, 1, {false, true});
     const int64_t item = sizeof(double);
-    plan::HostRange x(request.x, request.count * item, item, false);
+    plan::MemoryRange x(request.x, request.count * item, item, false);
     x.may_upload_by_chunk = true;
-    const plan::HostRange out(request.out, request.count * item, item, true);
+    const plan::MemoryRange out(request.out, request.count * item, item, true);
     const Curve &curve = request.curve;
     plan::Operands operands(
         {x, out, {curve.xp, curve.size * item, item, false}, {curve.fp, curve.size * item, item, false}},

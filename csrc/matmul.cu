@@ -92,9 +92,9 @@ bool run(const ResolvedProduct &resolved, GemmAlgorithm algorithm, int64_t metho
         .run();
 }
 
-// Return the host range of a factor, from its first matrix that is used to its last.
-plan::HostRange host_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
-                              int64_t item) {
+// Return the memory range of a factor, from its first matrix that is used to its last.
+plan::MemoryRange memory_range_of(const Product &product, const void *factor, int64_t index, int64_t matrix,
+                                  int64_t item) {
     int64_t low = INT64_MAX, high = 0;
     for (int64_t pair = 0; pair < product.batch; ++pair) {
         low = std::min(low, product.index_pairs[2 * pair + index]);
@@ -105,21 +105,21 @@ plan::HostRange host_range_of(const Product &product, const void *factor, int64_
 }
 
 template <class Kind>
-std::vector<plan::HostRange> host_ranges_of(const Product &product) {
+std::vector<plan::MemoryRange> memory_ranges_of(const Product &product) {
     constexpr auto item = int64_t(sizeof(typename Kind::Element));
-    return {host_range_of(product, product.a, 0, product.m * product.k, item),
-            host_range_of(product, product.b, 1, product.k * product.n, item),
+    return {memory_range_of(product, product.a, 0, product.m * product.k, item),
+            memory_range_of(product, product.b, 1, product.k * product.n, item),
             {product.c, product.elements() * item, item, true}};
 }
 
 // Return the product with the device addresses of its resident operands.
-Product find_resident(const Product &product, const std::vector<plan::HostRange> &host_ranges,
+Product find_resident(const Product &product, const std::vector<plan::MemoryRange> &memory_ranges,
                       const plan::Operands &operands) {
     Product resident = product;
     auto find = [&](int operand, const void *on_host) -> char * {
         char *const at = operands.of(operand).d_data;
         return at == nullptr ? nullptr
-                             : at + (static_cast<const char *>(on_host) - host_ranges[size_t(operand)].low);
+                             : at + (static_cast<const char *>(on_host) - memory_ranges[size_t(operand)].low);
     };
     resident.a = find(0, product.a);
     resident.b = find(1, product.b);
@@ -160,16 +160,16 @@ void launch(const Product &product, Call &call) {
         clear_if_empty<Kind>(product);
         return;
     }
-    const std::vector<plan::HostRange> host_ranges = host_ranges_of<Kind>(product);
+    const std::vector<plan::MemoryRange> memory_ranges = memory_ranges_of<Kind>(product);
     const ExecutionContext context = ExecutionContext::on_first_device(call);
     if (product.k == 0) {
-        plan::Operands results(plan::on_host(host_ranges), call, context);
+        plan::Operands results(plan::on_host(memory_ranges), call, context);
         clear_if_empty<Kind>(product);
         return results.commit();
     }
     const CurrentDevice current(context.device());
-    plan::Operands operands(host_ranges, call, context);
-    multiply<Kind>({product, find_resident(product, host_ranges, operands), operands, call, context});
+    plan::Operands operands(memory_ranges, call, context);
+    multiply<Kind>({product, find_resident(product, memory_ranges, operands), operands, call, context});
     operands.commit();
 }
 

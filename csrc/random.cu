@@ -231,20 +231,20 @@ class RandomAlgorithm : public DeviceAlgorithm {
     uint64_t constants_[2] = {};
 };
 
-// Return the operands' host ranges. A parameter that all elements share is read on the host.
-std::vector<plan::HostRange> host_ranges_of(const Request &request) {
-    std::vector<plan::HostRange> host_ranges;
+// Return the operands' memory ranges. A parameter that all elements share is read on the host.
+std::vector<plan::MemoryRange> memory_ranges_of(const Request &request) {
+    std::vector<plan::MemoryRange> memory_ranges;
     for (size_t i = 0; i < request.layout.views.size(); ++i) {
-        host_ranges.emplace_back(request.layout, request.layout.views[i], i == 0);
-        if (i != 0 && request.is_constant(int(i) - 1)) host_ranges.back().may_be_resident = false;
+        memory_ranges.emplace_back(request.layout, request.layout.views[i], i == 0);
+        if (i != 0 && request.is_constant(int(i) - 1)) memory_ranges.back().may_be_resident = false;
     }
-    return host_ranges;
+    return memory_ranges;
 }
 
 void launch(const Located<Request> &request, Call &call) {
     if (request.layout.size == 0) return;
     const ExecutionContext context(call, request.device);
-    plan::Operands operands(host_ranges_of(request), call, context);
+    plan::Operands operands(memory_ranges_of(request), call, context);
     RandomAlgorithm algorithm(request, operands);
     execute(algorithm, operands, call, context);
     operands.commit();

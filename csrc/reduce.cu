@@ -140,10 +140,10 @@ class ReduceAlgorithm : public Interpreter {
 
 // Return true if the reduction reads memory that overlaps its result.
 bool overlaps_result(const Reduction &reduction, const Layout &layout) {
-    const plan::HostRange written(reduction.result, reduction.result.views[0], true);
+    const plan::MemoryRange written(reduction.result, reduction.result.views[0], true);
     for (const Step &step : reduction.program.steps) {
         if (step.op != PK_OP_LOAD) continue;
-        const plan::HostRange read(layout, layout.views[size_t(step.a)], false);
+        const plan::MemoryRange read(layout, layout.views[size_t(step.a)], false);
         if (read.low < written.high && written.low < read.high) return true;
     }
     return false;
@@ -153,7 +153,7 @@ bool overlaps_result(const Reduction &reduction, const Layout &layout) {
 bool reduces_dense_operands(const Reduction &reduction, const Layout &layout) {
     for (int i = 0; i < reduction.spec.value_count; ++i) {
         const int operand = reduction.loaded(i);
-        if (operand < 0 || !plan::HostRange(layout, layout.views[size_t(operand)], false).may_be_resident)
+        if (operand < 0 || !plan::MemoryRange(layout, layout.views[size_t(operand)], false).may_be_resident)
             return false;
     }
     return true;
@@ -179,7 +179,7 @@ void reduce(const Reduction &reduction, int device, Call &call) {
     const std::vector<Region> regions =
         are_on_device && are_dense ? std::vector<Region>{undivided} : reduction.regions();
 
-    plan::HostRange result(reduction.result, reduction.result.views[0], true);
+    plan::MemoryRange result(reduction.result, reduction.result.views[0], true);
     const bool overlaps = overlaps_result(reduction, layout);
     if (context.is_on_device) {
         require(result.may_be_resident, "the result on a device must be contiguous");

@@ -208,35 +208,36 @@ bool may_overlap(const Request &request, const Region &region) {
            (region.slabs.inner == 1 || request.kind != double_sum);
 }
 
-// Return the operands' host ranges, and whether these may be device-resident. One column may be scanned
+// Return the operands' memory ranges, and whether these may be device-resident. One column may be scanned
 // wherever its operands are; many columns only where all operands are resident, since rows of chunks would be
 // short.
-std::vector<plan::HostRange> host_ranges_of(const Request &request, const ExecutionContext &context) {
+std::vector<plan::MemoryRange> memory_ranges_of(const Request &request, const ExecutionContext &context) {
     const Region &region = request.undivided;
     const Layout &layout = region.layout;
-    std::vector<plan::HostRange> host_ranges{{layout, layout.views[0], false},
-                                             {layout, layout.views[1], true}};
-    const bool overlap = host_ranges[0].low < host_ranges[1].high && host_ranges[1].low < host_ranges[0].high;
+    std::vector<plan::MemoryRange> memory_ranges{{layout, layout.views[0], false},
+                                                 {layout, layout.views[1], true}};
+    const bool overlap =
+        memory_ranges[0].low < memory_ranges[1].high && memory_ranges[1].low < memory_ranges[0].high;
     bool may_be_resident = !overlap || may_overlap(request, region);
     if (context.is_on_device) {
-        require(host_ranges[0].may_be_resident && host_ranges[1].may_be_resident,
+        require(memory_ranges[0].may_be_resident && memory_ranges[1].may_be_resident,
                 "arrays to scan on a device must be contiguous");
         if (!may_be_resident) {
             fail(PK_UNSUPPORTED,
                  "columns of float64 on a device cannot be summed in place: pass another output");
         }
-        return host_ranges;
+        return memory_ranges;
     }
     if (region.slabs.inner > 1) {
         const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
                           streaming_memory().device_budget / BUDGET_SHARE;
-        may_be_resident = may_be_resident && fits && plan::all_resident(host_ranges, context);
+        may_be_resident = may_be_resident && fits && plan::all_resident(memory_ranges, context);
     }
-    for (plan::HostRange &host_range : host_ranges) {
-        host_range.may_be_resident = host_range.may_be_resident && may_be_resident;
-        host_range.may_upload_by_chunk = region.slabs.inner == 1;
+    for (plan::MemoryRange &memory_range : memory_ranges) {
+        memory_range.may_be_resident = memory_range.may_be_resident && may_be_resident;
+        memory_range.may_upload_by_chunk = region.slabs.inner == 1;
     }
-    return host_ranges;
+    return memory_ranges;
 }
 
 // Return the context of a scan. Carries from chunk to chunk are on one device.
@@ -248,7 +249,7 @@ ExecutionContext context_of(const Located<Request> &request, Call &call) {
 
 void launch(const Located<Request> &request, Call &call) {
     const ExecutionContext context = context_of(request, call);
-    plan::Operands operands(host_ranges_of(request, context), call, context);
+    plan::Operands operands(memory_ranges_of(request, context), call, context);
     const bool is_on_host = operands.of(0).d_data == nullptr && operands.of(1).d_data == nullptr;
     const std::vector<Region> regions = is_on_host ? request.regions : std::vector<Region>{request.undivided};
     // Chunks of a resident result of many columns would be short rows: it is downloaded as a whole.

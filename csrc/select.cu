@@ -209,16 +209,16 @@ class SelectRowsAlgorithm : public DeviceAlgorithm {
     int64_t ranks_ = 0;  // offset in broadcasts_
 };
 
-// Return the call's host ranges: the values may be device-resident; results are written on the host.
-std::vector<plan::HostRange> host_ranges_of(const SelectRequest &selection, int64_t item) {
+// Return the call's memory ranges: the values may be device-resident; results are written on the host.
+std::vector<plan::MemoryRange> memory_ranges_of(const SelectRequest &selection, int64_t item) {
     const int64_t word = sizeof(int64_t);
-    std::vector<plan::HostRange> host_ranges{
+    std::vector<plan::MemoryRange> memory_ranges{
         {selection.in, selection.elements() * item, item, false},
         {selection.out, selection.rows * selection.rank_count * item, item, true, false},
         {selection.nans, selection.rows * word, word, true, false}};
     // Chunks of short rows are selected from while others are uploaded.
-    host_ranges[0].may_upload_by_chunk = is_of_short_rows(selection);
-    return host_ranges;
+    memory_ranges[0].may_upload_by_chunk = is_of_short_rows(selection);
+    return memory_ranges;
 }
 
 // Select from short rows, chunk by chunk.
@@ -260,7 +260,7 @@ void select_long(const SelectRequest &selection, plan::Operands &operands, Call 
 template <class Key>
 void launch(const SelectRequest &selection, Call &call) {
     const ExecutionContext context = ExecutionContext::on_first_device(call);
-    plan::Operands operands(host_ranges_of(selection, sizeof(Key)), call, context);
+    plan::Operands operands(memory_ranges_of(selection, sizeof(Key)), call, context);
     std::fill(selection.nans, selection.nans + selection.rows, 0);
     if (selection.elements() != 0 && (selection.rank_count != 0 || selection.may_have_nan())) {
         if (is_of_short_rows(selection))

@@ -16,13 +16,13 @@ static int device_of(const ArgsortRequest &request) { return device_of(request, 
 
 namespace {
 
-plan::HostRange values_of(const Rows &rows) {
+plan::MemoryRange values_of(const Rows &rows) {
     return {rows.in, rows.elements() * rows.type.bytes, rows.type.bytes, false};
 }
-plan::HostRange results_of(const SortRequest &request) {
+plan::MemoryRange results_of(const SortRequest &request) {
     return {request.out, request.elements() * request.type.bytes, request.type.bytes, true};
 }
-plan::HostRange results_of(const ArgsortRequest &request) {
+plan::MemoryRange results_of(const ArgsortRequest &request) {
     const int64_t word = sizeof(int64_t);
     return {request.order, request.count * request.kept * word, word, true};
 }
@@ -58,7 +58,7 @@ class SortAlgorithm : public DeviceAlgorithm {
 // Sort values that are on the device. Return false if they are not, or if there is no temporary storage.
 template <class Request>
 bool sort_in_core(const Request &request, Call &call, const ExecutionContext &context) {
-    plan::HostRange in = values_of(request), out = results_of(request);
+    plan::MemoryRange in = values_of(request), out = results_of(request);
     in.is_on_device = out.is_on_device = request.is_on_device;
     if (!request.is_on_device &&
         (request.elements() > MAX_DEVICE_ELEMENTS || !plan::all_resident({in}, context)))
@@ -77,7 +77,7 @@ bool sort_in_core(const Request &request, Call &call, const ExecutionContext &co
 
 template <class Request, void (*on_host)(const Request &, Call &)>
 void run(const Request &request, int device, Call &call) {
-    const plan::HostRange in = values_of(request), out = results_of(request);
+    const plan::MemoryRange in = values_of(request), out = results_of(request);
     const bool is_empty = out.low == out.high;
     if (!request.is_on_device && (is_empty || plan::ResidencyScope::current() == nullptr))
         return on_host(request, call);

@@ -282,7 +282,7 @@ class PutAlgorithm : public DeviceAlgorithm {
 // Put values into an array that is on the device. Return false if it is not, or if memory is short.
 bool put_on_device(const PutRequest &args, Call &call, const ExecutionContext &context) {
     const int64_t unit = unit_of(args.array, args.values, args.width), word = sizeof(int64_t);
-    const plan::HostRange array(args.array, args.array_bytes(), unit, true);
+    const plan::MemoryRange array(args.array, args.array_bytes(), unit, true);
     if (!plan::all_resident({array}, context)) return false;
     check_indices(args.indices, args.put, args.count, call, context);
     plan::Operands operands({{args.array, args.array_bytes(), unit, false},

@@ -50,13 +50,13 @@ inline device::Axis axis_on(const char *broadcasts, const pk_bins &bins, const E
     return axis;
 }
 
-// The host ranges of a call: its values, its edges if it has any, and its results.
-struct HostRanges {
-    std::vector<plan::HostRange> all;
+// The memory ranges of a call: its values, its edges if it has any, and its results.
+struct MemoryRanges {
+    std::vector<plan::MemoryRange> all;
     int edges[2] = {-1, -1};
 
     // Edges and results may be device-resident if the call is computed on the device (`is_on_device`).
-    HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_on_device);
+    MemoryRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes, bool is_on_device);
     // Return the operand of the results.
     int add_results(const void *results, int64_t count, bool may_be_resident) {
         all.emplace_back(results, count * 8, 8, true, may_be_resident);
@@ -64,9 +64,9 @@ struct HostRanges {
     }
 };
 
-// Return the host ranges of a call's values. Bytes are read as words.
-inline std::vector<plan::HostRange> ranges_of_values(const Layout &layout, int64_t values) {
-    std::vector<plan::HostRange> ranges;
+// Return the memory ranges of a call's values. Bytes are read as words.
+inline std::vector<plan::MemoryRange> ranges_of_values(const Layout &layout, int64_t values) {
+    std::vector<plan::MemoryRange> ranges;
     for (int64_t i = 0; i < values && layout.size != 0; ++i) {
         ranges.emplace_back(layout, layout.views[size_t(i)], false);
         ranges.back().item = std::max<int64_t>(ranges.back().item, 4);
@@ -74,8 +74,8 @@ inline std::vector<plan::HostRange> ranges_of_values(const Layout &layout, int64
     return ranges;
 }
 
-inline HostRanges::HostRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes,
-                              bool is_on_device)
+inline MemoryRanges::MemoryRanges(const Layout &layout, int64_t values, const pk_bins *bins, int64_t axes,
+                                  bool is_on_device)
     : all(ranges_of_values(layout, values)) {
     for (int64_t i = 0; i < axes; ++i) {
         if (bins[i].kind == PK_BINS_INDEX) continue;

@@ -102,7 +102,7 @@ class LookupAlgorithm : public DeviceAlgorithm {
 void make_gray(const Gray &request, Call &call) {
     const ExecutionContext context(call);
     if (request.size == 0) return;
-    plan::HostRange in(request.layout, request.layout.views[0], false);
+    plan::MemoryRange in(request.layout, request.layout.views[0], false);
     in.may_upload_by_chunk = true;
     const int64_t item = request.layout.views[0].item, bytes = request.pixel_count() * item;
     plan::Operands operands({in, {request.out, bytes, item, true}}, call, context);
@@ -116,11 +116,11 @@ void look_up(const Lookup &request, Call &call) {
     const ExecutionContext context(call);
     if (request.size == 0) return;
     const Layout &layout = request.layout;
-    plan::HostRange in(layout, layout.views[0], false);
+    plan::MemoryRange in(layout, layout.views[0], false);
     in.may_upload_by_chunk = true;
-    const plan::HostRange out(layout, layout.views[1], true);
+    const plan::MemoryRange out(layout, layout.views[1], true);
     // The table is always uploaded from the host.
-    const plan::HostRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
+    const plan::MemoryRange table(request.table, request.count * int64_t(sizeof(uint16_t)), 2, false, false);
     plan::Operands operands({in, out, table}, call, context);
     LookupAlgorithm algorithm(request, operands, call, context);
     execute(algorithm, operands, call, context);

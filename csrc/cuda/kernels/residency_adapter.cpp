@@ -24,11 +24,11 @@ bool overlap(const pk_buffer &a, const pk_buffer &b) {
 class ResidentBuffers {
    public:
     ResidentBuffers(const Run &run, Call &call, const ExecutionContext &context)
-        : buffers_(run.buffers.begin(), run.buffers.end()), operands_(host_ranges(context), call, context) {
-        for (size_t host_range = 0; host_range < owners_.size(); ++host_range) {
-            char *const d_data = operands_.of(int(host_range)).d_data;
+        : buffers_(run.buffers.begin(), run.buffers.end()), operands_(memory_ranges(context), call, context) {
+        for (size_t memory_range = 0; memory_range < owners_.size(); ++memory_range) {
+            char *const d_data = operands_.of(int(memory_range)).d_data;
             if (d_data == nullptr) continue;
-            pk_buffer &buffer = buffers_[owners_[host_range]];
+            pk_buffer &buffer = buffers_[owners_[memory_range]];
             buffer.address = reinterpret_cast<uint64_t>(d_data);
             buffer.stream = 0;  // no work on it is pending
             buffer.flags |= PK_ON_DEVICE;
@@ -39,9 +39,9 @@ class ResidentBuffers {
 
     // Copy outputs back and mark them valid, after the run.
     void commit(const Run &run, Call &call, int device) {
-        for (size_t host_range = 0; host_range < owners_.size(); ++host_range) {
-            const plan::DeviceOperand resident = operands_.of(int(host_range));
-            const pk_buffer &buffer = run.buffers[int64_t(owners_[host_range])];
+        for (size_t memory_range = 0; memory_range < owners_.size(); ++memory_range) {
+            const plan::Operand resident = operands_.of(int(memory_range));
+            const pk_buffer &buffer = run.buffers[int64_t(owners_[memory_range])];
             if (resident.copy_back)
                 plan::download(device, resident.d_data, host_address(buffer), buffer.bytes, call);
         }
@@ -53,24 +53,24 @@ class ResidentBuffers {
     }
 
    private:
-    static plan::HostRange host_range_of(const pk_buffer &buffer, bool stored, bool may_be_resident) {
+    static plan::MemoryRange memory_range_of(const pk_buffer &buffer, bool stored, bool may_be_resident) {
         return {host_address(buffer), buffer.bytes, DEVICE_ALIGNMENT, stored, may_be_resident};
     }
 
     // Return a range for each transfer: a buffer that is uploaded and downloaded has two.
-    std::vector<plan::HostRange> host_ranges(const ExecutionContext &context) {
+    std::vector<plan::MemoryRange> memory_ranges(const ExecutionContext &context) {
         const std::vector<bool> may_be_resident = find_residency(context);
-        std::vector<plan::HostRange> host_ranges;
+        std::vector<plan::MemoryRange> memory_ranges;
         for (size_t i = 0; i < buffers_.size(); ++i) {
             if (!is_transferred(buffers_[i])) continue;
             for (const int flag : {PK_BUFFER_UPLOAD, PK_BUFFER_DOWNLOAD}) {
                 if ((buffers_[i].flags & flag) == 0) continue;
-                host_ranges.push_back(
-                    host_range_of(buffers_[i], flag == PK_BUFFER_DOWNLOAD, may_be_resident[i]));
+                memory_ranges.push_back(
+                    memory_range_of(buffers_[i], flag == PK_BUFFER_DOWNLOAD, may_be_resident[i]));
                 owners_.push_back(i);
             }
         }
-        return host_ranges;
+        return memory_ranges;
     }
 
     // Decide which buffers may be resident. The buffers of one resident range must be written either all on
@@ -81,7 +81,7 @@ class ResidentBuffers {
             may_be_resident[i] = is_transferred(buffers_[i]) && overlaps_nothing(i);
         const auto is_written_on_host = [&](size_t i) {
             return is_written(buffers_[i]) && is_transferred(buffers_[i]) &&
-                   !plan::all_resident({host_range_of(buffers_[i], true, may_be_resident[i])}, context);
+                   !plan::all_resident({memory_range_of(buffers_[i], true, may_be_resident[i])}, context);
         };
         for (bool has_changed = true; has_changed;) {
             has_changed = false;
@@ -117,7 +117,7 @@ class ResidentBuffers {
     }
 
     std::vector<pk_buffer> buffers_;
-    std::vector<size_t> owners_;  // the buffer of each host range
+    std::vector<size_t> owners_;  // the buffer of each memory range
     plan::Operands operands_;
 };
 

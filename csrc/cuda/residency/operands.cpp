@@ -48,12 +48,12 @@ ResidentBuffer *resident_range_of(const Layout &layout, const View &view, const 
     return is_aligned ? range : nullptr;
 }
 
-// Return the resident buffer that contains a host range and is aligned to its item, or null.
-ResidentBuffer *resident_range_of(const HostRange &host_range, const std::vector<int> &devices) {
-    ResidentBuffer *const range = range_containing(host_range.low, host_range.high, devices);
-    if (range == nullptr || !host_range.may_be_resident) return nullptr;
-    const auto at = reinterpret_cast<uintptr_t>(range->device_address(host_range.low));
-    return at % uintptr_t(host_range.item) == 0 ? range : nullptr;
+// Return the resident buffer that contains a memory range and is aligned to its item, or null.
+ResidentBuffer *resident_range_of(const MemoryRange &memory_range, const std::vector<int> &devices) {
+    ResidentBuffer *const range = range_containing(memory_range.low, memory_range.high, devices);
+    if (range == nullptr || !memory_range.may_be_resident) return nullptr;
+    const auto at = reinterpret_cast<uintptr_t>(range->device_address(memory_range.low));
+    return at % uintptr_t(memory_range.item) == 0 ? range : nullptr;
 }
 
 bool contains(const std::vector<ResidentBuffer *> &group, const ResidentBuffer *buffer) {
@@ -62,23 +62,23 @@ bool contains(const std::vector<ResidentBuffer *> &group, const ResidentBuffer *
 
 }  // namespace
 
-HostRange::HostRange(const Layout &layout, const View &view, bool stored)
-    : HostRange(view.base, 0, view.item, stored, is_dense(layout, view) && !view.swapped) {
+MemoryRange::MemoryRange(const Layout &layout, const View &view, bool stored)
+    : MemoryRange(view.base, 0, view.item, stored, is_dense(layout, view) && !view.swapped) {
     const Extent extent(layout, view);
     low = extent.low;
     high = extent.high;
     is_on_device = view.on_device;
 }
 
-std::vector<HostRange> on_host(std::vector<HostRange> host_ranges) {
-    for (HostRange &host_range : host_ranges) host_range.may_be_resident = false;
-    return host_ranges;
+std::vector<MemoryRange> on_host(std::vector<MemoryRange> memory_ranges) {
+    for (MemoryRange &memory_range : memory_ranges) memory_range.may_be_resident = false;
+    return memory_ranges;
 }
 
-bool all_resident(const std::vector<HostRange> &host_ranges, const ExecutionContext &context) {
+bool all_resident(const std::vector<MemoryRange> &memory_ranges, const ExecutionContext &context) {
     return ResidencyScope::current() != nullptr &&
-           std::all_of(host_ranges.begin(), host_ranges.end(), [&](auto &host_range) {
-               return resident_range_of(host_range, context.devices) != nullptr;
+           std::all_of(memory_ranges.begin(), memory_ranges.end(), [&](auto &memory_range) {
+               return resident_range_of(memory_range, context.devices) != nullptr;
            });
 }
 
@@ -102,9 +102,9 @@ bool loads_are_on_device(const Layout &layout, const Program &program, const Exe
     });
 }
 
-void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call) {
-    for (const HostRange &host_range : host_ranges) {
-        for (ResidentBuffer *buffer : ResidencyScope::overlapping(host_range.low, host_range.high))
+void sync_to_host(const std::vector<MemoryRange> &memory_ranges, Call &call) {
+    for (const MemoryRange &memory_range : memory_ranges) {
+        for (ResidentBuffer *buffer : ResidencyScope::overlapping(memory_range.low, memory_range.high))
             buffer->sync_to_host(call);
     }
 }
@@ -145,7 +145,7 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
     }
     for (size_t i = 0; i < views.size(); ++i) {
         if (buffers[i] == nullptr) continue;
-        DeviceOperand &resident = operands_[i];
+        Operand &resident = operands_[i];
         resident.d_data = buffers[i]->device_address(views[i].base);
         resident.contiguous = is_dense(layout, views[i]);
         // If two operands share a buffer, only the first uploads it.
@@ -161,39 +161,39 @@ Operands::Operands(const Layout &layout, const Program &program, Call &call, con
     launches_before_ = call.launches();
 }
 
-Operands::Operands(std::vector<HostRange> host_ranges, Call &call, const ExecutionContext &context)
+Operands::Operands(std::vector<MemoryRange> memory_ranges, Call &call, const ExecutionContext &context)
     : call_(call),
       context_(context),
-      host_ranges_(std::move(host_ranges)),
+      memory_ranges_(std::move(memory_ranges)),
       launches_before_(call.launches()) {
     if (!context.is_on_device && ResidencyScope::current() == nullptr) return;
-    operands_.resize(host_ranges_.size());
-    for (size_t i = 0; i < host_ranges_.size(); ++i) {
-        const HostRange &host_range = host_ranges_[i];
-        if (host_range.low == host_range.high) continue;
-        if (host_range.is_on_device) {
-            if (host_range.may_be_resident) operands_[i] = {const_cast<char *>(host_range.low), true};
+    operands_.resize(memory_ranges_.size());
+    for (size_t i = 0; i < memory_ranges_.size(); ++i) {
+        const MemoryRange &memory_range = memory_ranges_[i];
+        if (memory_range.low == memory_range.high) continue;
+        if (memory_range.is_on_device) {
+            if (memory_range.may_be_resident) operands_[i] = {const_cast<char *>(memory_range.low), true};
             continue;
         }
-        ResidentBuffer *const range = resident_range_of(host_range, context.devices);
+        ResidentBuffer *const range = resident_range_of(memory_range, context.devices);
         if (range == nullptr) {
-            use_host(host_range.low, host_range.high, host_range.stored);
+            use_host(memory_range.low, memory_range.high, memory_range.stored);
             continue;
         }
-        const bool covers = host_range.high - host_range.low == range->bytes;
-        const bool overwrites = host_range.stored && (covers || !range->host_valid);
-        if (!host_range.stored) range->sync_to_device_async(call);
+        const bool covers = memory_range.high - memory_range.low == range->bytes;
+        const bool overwrites = memory_range.stored && (covers || !range->host_valid);
+        if (!memory_range.stored) range->sync_to_device_async(call);
         const bool upload_first_use =
-            !host_range.stored && host_range.may_upload_by_chunk && covers && !range->device_valid;
+            !memory_range.stored && memory_range.may_upload_by_chunk && covers && !range->device_valid;
         if (upload_first_use) {
             operands_[i].upload_first_use = true;
             uploading_.push_back(range);
         } else if (range->host_valid && !range->device_valid && !overwrites) {
             range->sync_to_device(call);
         }
-        operands_[i].d_data = range->device_address(host_range.low);
+        operands_[i].d_data = range->device_address(memory_range.low);
         operands_[i].contiguous = true;
-        if (!host_range.stored) continue;
+        if (!memory_range.stored) continue;
         operands_[i].copy_back = range->intent == PK_RESIDENT_OUTPUT;
         written_.push_back(range);
     }
@@ -215,7 +215,7 @@ void Operands::use_host(const char *low, const char *high, bool stored) {
 std::vector<StreamedOperand> Operands::loads(const std::vector<int> &operands) const {
     std::vector<StreamedOperand> streamed;
     for (int operand : operands) {
-        const DeviceOperand resident = of(operand);
+        const Operand resident = of(operand);
         if (resident.d_data != nullptr && !resident.upload_first_use) continue;
         streamed.push_back({operand, 0});
         streamed.back().d_resident = resident.d_data;
@@ -224,7 +224,7 @@ std::vector<StreamedOperand> Operands::loads(const std::vector<int> &operands) c
 }
 
 std::vector<StreamedOperand> Operands::stores(int operand) const {
-    const DeviceOperand resident = of(operand);
+    const Operand resident = of(operand);
     if (resident.d_data != nullptr && !resident.copy_back) return {};
     StreamedOperand streamed{operand, 0};
     streamed.d_resident = resident.d_data;
@@ -232,7 +232,7 @@ std::vector<StreamedOperand> Operands::stores(int operand) const {
 }
 
 char *Operands::d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int operand) const {
-    const DeviceOperand resident = of(operand);
+    const Operand resident = of(operand);
     if (resident.d_data != nullptr)
         return resident.d_data + chunk.start * algorithm.layout.views[size_t(operand)].item;
     for (const std::vector<StreamedOperand> *group : {&algorithm.loads, &algorithm.stores}) {
@@ -244,11 +244,11 @@ char *Operands::d_data(const DeviceAlgorithm &algorithm, const Chunk &chunk, int
 }
 
 char *Operands::d_result(int operand, const Layout *layout) {
-    const HostRange &range = host_ranges_[size_t(operand)];
+    const MemoryRange &range = memory_ranges_[size_t(operand)];
     const int64_t bytes = layout != nullptr ? layout->size * range.item : range.high - range.low;
     if (layout != nullptr && layout->views[0].access == Access::contiguous && !layout->views[0].swapped)
         layout = nullptr;
-    const DeviceOperand resident = of(operand);
+    const Operand resident = of(operand);
     char *d_data = resident.d_data;
     if (d_data == nullptr) {
         try {

@@ -13,7 +13,7 @@
 namespace pk::plan {
 
 // An operand's device address, and the transfers that it still needs.
-struct DeviceOperand {
+struct Operand {
     char *d_data = nullptr;         // of the first element; null: the operand is staged through the pipeline
     bool contiguous = false;        // its elements are contiguous on the device, in the call's order
     bool upload_first_use = false;  // a load: the pipeline uploads it by chunks, to stay resident
@@ -34,7 +34,7 @@ struct Download {
 
 // A range of host memory that a call reads, or of which it writes every byte; or one of device memory of the
 // caller's.
-struct HostRange {
+struct MemoryRange {
     const char *low, *high;
     int64_t item;
     bool stored;
@@ -42,20 +42,20 @@ struct HostRange {
     bool may_upload_by_chunk = false;  // the pipeline may upload it chunk by chunk
     bool is_on_device = false;         // it is device memory
 
-    HostRange(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_resident = true)
+    MemoryRange(const void *begin, int64_t bytes, int64_t item, bool stored, bool may_be_resident = true)
         : low(static_cast<const char *>(begin)),
           high(low + bytes),
           item(item),
           stored(stored),
           may_be_resident(may_be_resident) {}
-    HostRange(const Layout &layout, const View &view, bool stored);
+    MemoryRange(const Layout &layout, const View &view, bool stored);
 };
 
 // Return the ranges for a call that the host computes.
-std::vector<HostRange> on_host(std::vector<HostRange> host_ranges);
+std::vector<MemoryRange> on_host(std::vector<MemoryRange> memory_ranges);
 
 // Return true if all of the ranges are device-resident.
-bool all_resident(const std::vector<HostRange> &host_ranges, const ExecutionContext &context);
+bool all_resident(const std::vector<MemoryRange> &memory_ranges, const ExecutionContext &context);
 
 // Upload the resident operands that a program loads and whose device copy is not valid.
 void upload_loads(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context);
@@ -64,7 +64,7 @@ void upload_loads(const Layout &layout, const Program &program, Call &call, cons
 bool loads_are_on_device(const Layout &layout, const Program &program, const ExecutionContext &context);
 
 // Download the ranges whose host copy is not valid.
-void sync_to_host(const std::vector<HostRange> &host_ranges, Call &call);
+void sync_to_host(const std::vector<MemoryRange> &memory_ranges, Call &call);
 
 // The operands of one call, resolved against the residency map on the thread that made the call.
 //
@@ -78,14 +78,14 @@ class Operands {
     Operands(const Layout &layout, const Program &program, Call &call, const ExecutionContext &context);
     // Resolve ranges, each of which is an operand. Inputs are uploaded at once, unless
     // `may_upload_by_chunk`.
-    Operands(std::vector<HostRange> host_ranges, Call &call, const ExecutionContext &context);
+    Operands(std::vector<MemoryRange> memory_ranges, Call &call, const ExecutionContext &context);
     ~Operands();
     Operands(const Operands &) = delete;
     Operands &operator=(const Operands &) = delete;
 
     // Return where an operand is; by default it is staged.
-    DeviceOperand of(int operand) const {
-        return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : DeviceOperand();
+    Operand of(int operand) const {
+        return size_t(operand) < operands_.size() ? operands_[size_t(operand)] : Operand();
     }
     // Return true if more calls of this kind are likely, so that compiling a fused kernel may pay.
     bool is_repeated() const { return context_.is_on_device || ResidencyScope::current() != nullptr; }
@@ -114,8 +114,8 @@ class Operands {
 
     Call &call_;
     const ExecutionContext &context_;
-    std::vector<DeviceOperand> operands_;
-    std::vector<HostRange> host_ranges_;
+    std::vector<Operand> operands_;
+    std::vector<MemoryRange> memory_ranges_;
     std::vector<ResidentBuffer *> uploading_, written_, written_on_host_;
     std::vector<Download> downloads_;
     std::deque<TemporaryStorage> result_memory_;

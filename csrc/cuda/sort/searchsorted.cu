@@ -106,8 +106,8 @@ void find_positions(const SearchRequest &request, Call &call) {
     arrays[1].strides[0] = sizeof(int64_t);
     const Layout layout(arrays, 2, &request.count, 1, {false, true});
     const int64_t item = request.type.bytes, word = sizeof(int64_t);
-    const plan::HostRange sorted(request.sorted, request.size * item, item, false);
-    plan::HostRange values(request.values, request.count * item, item, false);
+    const plan::MemoryRange sorted(request.sorted, request.size * item, item, false);
+    plan::MemoryRange values(request.values, request.count * item, item, false);
     // With several parts, values that are uploaded chunk by chunk would be uploaded for each part.
     const bool sorted_is_resident = request.size != 0 && plan::all_resident({sorted}, context);
     values.may_upload_by_chunk = sorted_is_resident;

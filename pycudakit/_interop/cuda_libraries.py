@@ -200,6 +200,11 @@ def library_of_type(kind: type) -> ForeignLibrary | None:
         return library
 
 
+def register(kind: type, library: ForeignLibrary) -> None:
+    """Let calls on arrays of a class be enqueued."""
+    _by_type[kind] = library
+
+
 # Errors of `inspect` for an array that is not on a GPU, or that the slower protocols have to diagnose.
 INSPECT_ERRORS = (AttributeError, KeyError, RuntimeError, TypeError, ValueError)
 

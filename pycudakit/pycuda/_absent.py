@@ -13,7 +13,7 @@ _LINKER = "compile the sources as one SourceModule"
 _IPC = "share arrays of the host between processes, by multiprocessing.shared_memory"
 
 
-class _Absent:
+class Absent:
     """The base of classes that cannot be made."""
 
     _remedy = ""
@@ -22,31 +22,31 @@ class _Absent:
         raise LogicError(f"{type(self).__name__} does not exist: {self._remedy}")
 
 
-class Array(_Absent):
+class Array(Absent):
     """An array of a texture."""
 
     _remedy = _TEXTURES
 
 
-class TextureReference(_Absent):
+class TextureReference(Absent):
     """A reference to a texture."""
 
     _remedy = _TEXTURES
 
 
-class SurfaceReference(_Absent):
+class SurfaceReference(Absent):
     """A reference to a surface."""
 
     _remedy = _TEXTURES
 
 
-class Linker(_Absent):
+class Linker(Absent):
     """The linker of device code."""
 
     _remedy = _LINKER
 
 
-class IPCMemoryHandle(_Absent):
+class IPCMemoryHandle(Absent):
     """Memory of another process."""
 
     _remedy = _IPC

@@ -58,7 +58,7 @@ def _lengths(shape: Any) -> tuple[int, ...]:
         return tuple(operator.index(length) for length in shape)
 
 
-def _array(shape: Any, dtype: Any, order: str, memory_of: Callable[[int], Any]) -> Array:
+def array_in(shape: Any, dtype: Any, order: str, memory_of: Callable[[int], Any]) -> Array:
     """Return an array in memory of which `memory_of(bytes)` returns an array of bytes."""
     lengths, kind = _lengths(shape), np.dtype(dtype)
     if kind.hasobject:
@@ -164,7 +164,7 @@ def _pagelocked(size: int, flags: int) -> Any:
 
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
     """Return an array in page-locked memory, which asynchronous copies take."""
-    return _array(shape, dtype, order, lambda size: _pagelocked(size, mem_flags))
+    return array_in(shape, dtype, order, lambda size: _pagelocked(size, mem_flags))
 
 
 def pagelocked_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
@@ -197,7 +197,7 @@ def aligned_empty(shape: Any, dtype: Any, order: str = "C", alignment: int = 409
         owner.whole = whole  # type: ignore[attr-defined]
         return np.asarray(owner)
 
-    return _array(shape, dtype, order, memory)
+    return array_in(shape, dtype, order, memory)
 
 
 def aligned_zeros(shape: Any, dtype: Any, order: str = "C", alignment: int = 4096) -> Array:
@@ -219,7 +219,7 @@ def aligned_zeros_like(array: Array, alignment: int = 4096) -> Array:
 
 def managed_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:  # noqa: ARG001
     """Return an array in managed memory, which kernels take as an argument."""
-    return _array(shape, dtype, order, lambda size: managed_memory(size)[0])
+    return array_in(shape, dtype, order, lambda size: managed_memory(size)[0])
 
 
 def managed_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:

@@ -1,0 +1,299 @@
+"""What GPUArrays compute: by pycudakit's functions; by kernels on a GPU where these lack a dtype."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import numpy as np
+
+import pycudakit as pk
+from pycudakit._interop import cuda_libraries
+from pycudakit._native.dtypes import CODES
+from pycudakit.pycuda import _copies, _engine
+from pycudakit.pycuda._array_copy import host_view, repeat_item
+from pycudakit.pycuda._device import current_device
+from pycudakit.pycuda._streams import handle_of
+
+_HOST_SIZE = 1 << 15  # elements, below which NumPy is faster
+
+# The expression of an element by NumPy's name of the function, with operands `a` and `b` and the result's
+# type `T`.
+_EXPRESSIONS = {
+    "add": "T(a) + T(b)",
+    "subtract": "T(a) - T(b)",
+    "multiply": "T(a) * T(b)",
+    "true_divide": "T(a) / T(b)",
+    "power": "pow(T(a), T(b))",
+    "negative": "-T(a)",
+    "positive": "a",
+    "absolute": "abs(a)",
+    "conjugate": "conj(a)",
+    "real": "a.real()",
+    "imag": "a.imag()",
+    "equal": "a == b",
+    "not_equal": "a != b",
+    "where": "a ? b : c",
+    "logical_not": "a == A(0)",
+}
+_EXPRESSIONS |= {
+    name: f"{name}(a)"
+    for name in ("exp", "log", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt")
+}
+
+
+class _Current(threading.local):
+    stream = 0
+
+
+_current = _Current()
+
+
+def _is_supported(operands: Any) -> bool:
+    return all(getattr(each, "dtype", None) in CODES or isinstance(each, int | float) for each in operands)
+
+
+def on_host(operand: Any) -> Any:
+    """Return an operand for NumPy: a view of a GPUArray, or the number that it is."""
+    return host_view(operand) if hasattr(operand, "gpudata") else operand
+
+
+def compute(name: str, out: Any, *operands: Any, stream: Any = None) -> Any:
+    """Write a function of arrays and numbers to an array, in a stream; return the array.
+
+    Parameters
+    ----------
+    name
+        NumPy's name of an elementwise function.
+    out
+        The array of the result, which may be one of the operands.
+    *operands
+        GPUArrays and numbers.
+    stream
+        The stream; None is the legacy default stream.
+    """
+    if not out.size:
+        return out
+    if _engine.current().is_cpu:
+        library: Any = pk if out.size >= _HOST_SIZE and _is_supported((*operands, out)) else np
+        with np.errstate(all="ignore"):  # a GPU does not warn
+            getattr(library, name)(*map(on_host, operands), out=host_view(out))
+    elif _is_supported((*operands, out)):
+        with_stream(stream, getattr(pk, name), *operands, out=out)
+    else:
+        _run_kernel(name, out, operands, stream)
+    return out
+
+
+def convert(out: Any, operand: Any, stream: Any = None) -> Any:
+    """Write an array to another, of another dtype."""
+    if not out.size:
+        return out
+    if _engine.current().is_cpu:
+        with np.errstate(all="ignore"):
+            np.copyto(host_view(out), host_view(operand), casting="unsafe")
+    else:
+        _run_kernel("positive", out, (operand,), stream)
+    return out
+
+
+def function_of(name: str) -> Any:
+    """Return pycudakit's function of NumPy's name."""
+    return getattr(pk, name)
+
+
+def where(out: Any, mask: Any, then_: Any, else_: Any, stream: Any = None) -> Any:
+    """Write elements of `then_` where a mask is true, else of `else_`."""
+    if not out.size:
+        return out
+    if _engine.current().is_cpu:
+        host_view(out)[...] = np.where(host_view(mask) != 0, on_host(then_), on_host(else_))
+    else:
+        _run_kernel("where", out, (mask, then_, else_), stream)
+    return out
+
+
+def take(out: Any, array: Any, indices: Any, stream: Any = None) -> None:
+    """Write the elements of an array of one axis with these indices."""
+    if out.shape != indices.shape or out.dtype != array.dtype:
+        raise ValueError(f"out is of {indices.shape} and {array.dtype}, not of {out.shape} and {out.dtype}")
+    if _engine.current().is_cpu:
+        host_view(out)[...] = np.take(host_view(array), host_view(indices))
+        return
+    if not out.size:
+        return
+    if _is_supported((array, indices)) and array.dtype == out.dtype:
+        with_stream(stream, pk.take, array, indices, out=out)
+        return
+    kernel = _index_kernel(current_device(), out.dtype, indices.dtype, "pk_out[i] = pk_x[pk_index[i]]")
+    _launch(kernel, out.size, stream, out.gpudata, array.gpudata, indices.gpudata)
+
+
+def put(out: Any, indices: Any, array: Any, stream: Any = None) -> None:
+    """Write an array's elements to the places with these indices."""
+    if array.size != indices.size:
+        raise ValueError(f"{indices.size} indices for {array.size} elements")
+    if not array.size:
+        return
+    if _engine.current().is_cpu:
+        host_view(out).reshape(-1)[host_view(indices)] = host_view(array).reshape(-1)
+        return
+    kernel = _index_kernel(current_device(), out.dtype, indices.dtype, "pk_out[pk_index[i]] = pk_x[i]")
+    _launch(kernel, array.size, stream, out.gpudata, array.gpudata, indices.gpudata)
+
+
+def part(name: str, out: Any, operand: Any) -> Any:
+    """Write the real or the imaginary parts of an array to another."""
+    if _engine.current().is_cpu:
+        np.copyto(host_view(out), getattr(host_view(operand), name))
+    else:
+        _run_kernel(name, out, (operand,), None)
+    return out
+
+
+def fill(array: Any, value: Any, stream: Any = None) -> Any:
+    """Set all elements of an array to a value; return the array."""
+    if not array.size:
+        return array
+    if _engine.current().is_cpu:
+        host_view(array)[...] = value
+        return array
+    item = np.asarray(value, array.dtype)
+    memset = {1: _copies.memset_d8_async, 2: _copies.memset_d16_async, 4: _copies.memset_d32_async}
+    if array.flags.forc and array.itemsize in memset:
+        bits = int.from_bytes(item.tobytes(), "little")
+        memset[array.itemsize](array.gpudata, bits, array.size, stream)
+    elif array.flags.forc and not any(item.tobytes()):
+        _copies.memset_d8_async(array.gpudata, 0, array.nbytes, stream)
+    else:
+        repeat_item(array, item, stream)
+    return array
+
+
+def reduce(name: str, array: Any, dtype: Any, stream: Any, allocator: Any) -> Any:
+    """Return the reduction of a whole array, by NumPy's name, as an array of no axes."""
+    out = type(array)((), dtype, allocator or array.allocator)
+    keywords = {"dtype": out.dtype} if name == "sum" else {}
+    if _engine.current().is_cpu:
+        library: Any = pk if array.size >= _HOST_SIZE and _is_supported((array, out)) else np
+        with np.errstate(all="ignore"):
+            getattr(library, name)(host_view(array), out=host_view(out), **keywords)
+    elif _is_supported((array, out)):
+        with_stream(stream, getattr(pk, name), array, out=out, **keywords)
+    elif name == "sum":
+        _sum_kernel(out.dtype, array.dtype)(array, out=out, stream=stream)
+    else:
+        raise TypeError(f"{name} takes bools, integers and floats, not {array.dtype}")
+    return out
+
+
+@functools.lru_cache
+def _sum_kernel(out: Any, dtype: Any) -> Any:
+    from pycudakit.pycuda.reduction import get_sum_kernel  # noqa: PLC0415  # which imports this module
+
+    return get_sum_kernel(out, dtype)
+
+
+def divide_truncated(out: Any, a: Any, b: Any) -> Any:
+    """Write the quotients of integers as C has them, rounded towards zero."""
+    if not _engine.current().is_cpu:
+        _run_kernel("true_divide", out, (a, b), None)
+        return out
+    dividend, divisor = on_host(a), on_host(b)
+    with np.errstate(all="ignore"):
+        quotient = np.floor_divide(dividend, divisor)
+    quotient += ((dividend < 0) != (np.asarray(divisor) < 0)) & (quotient * divisor != dividend)
+    host_view(out)[...] = quotient
+    return out
+
+
+def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> Any:
+    """Call one of pycudakit's functions in a stream."""
+    outer, _current.stream = _current.stream, handle_of(stream)
+    try:
+        return function(*operands, **keywords)
+    finally:
+        _current.stream = outer
+
+
+# ---- Kernels ------------------------------------------------------------------------------------------
+
+
+@functools.lru_cache(1024)
+def _kernel(_device: int, name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
+    from pycudakit.pycuda.elementwise import get_elwise_kernel  # noqa: PLC0415  # which imports the driver
+    from pycudakit.pycuda.tools import dtype_to_ctype  # noqa: PLC0415
+
+    names = "abc"[: len(kinds)]
+    types = [dtype_to_ctype(dtype) for dtype, _ in kinds]
+    declared = [f"{dtype_to_ctype(out)} *pk_out"]
+    loads = [f"typedef {dtype_to_ctype(out)} T;", f"typedef {types[0]} A;"]
+    for letter, kind, (_, is_array) in zip(names, types, kinds, strict=True):
+        declared.append(f"{kind} {'*' if is_array else ''}pk_{letter}")
+        loads.append(f"const {kind} {letter} = pk_{letter}{'[i]' if is_array else ''};")
+    if name not in _EXPRESSIONS:
+        raise TypeError(f"{name} takes bools, integers and floats, not {kinds[0][0]}")
+    return get_elwise_kernel(
+        ", ".join(declared), " ".join([*loads, f"pk_out[i] = T({_EXPRESSIONS[name]})"]), f"pk_{name}"
+    )
+
+
+@functools.lru_cache(256)
+def _index_kernel(_device: int, dtype: Any, index: Any, operation: str) -> Any:
+    from pycudakit.pycuda.elementwise import get_elwise_kernel  # noqa: PLC0415
+    from pycudakit.pycuda.tools import dtype_to_ctype  # noqa: PLC0415
+
+    kind = dtype_to_ctype(dtype)
+    arguments = f"{kind} *pk_out, {kind} *pk_x, {dtype_to_ctype(index)} *pk_index"
+    return get_elwise_kernel(arguments, operation, "pk_index")
+
+
+def _launch(kernel: Any, size: int, stream: Any, *arguments: Any) -> None:
+    from pycudakit.pycuda.elementwise import splay  # noqa: PLC0415
+
+    grid, block = splay(size)
+    kernel.prepared_async_call(grid, block, stream, *arguments, size)
+
+
+def _run_kernel(name: str, out: Any, operands: tuple[Any, ...], stream: Any) -> None:
+    kinds, passed = [], []
+    for operand in operands:
+        is_array = hasattr(operand, "gpudata") and operand.shape == out.shape
+        if hasattr(operand, "gpudata"):
+            if operand.strides != out.strides and operand.dtype == out.dtype:
+                operand = operand.copy_like(out)  # noqa: PLW2901
+            kinds.append((operand.dtype, True))
+            passed.append(operand.gpudata)
+        else:
+            scalar = np.asarray(operand, out.dtype)[()]
+            kinds.append((scalar.dtype, False))
+            passed.append(scalar)
+        if hasattr(operand, "gpudata") and not is_array:
+            raise ValueError(f"shapes {operand.shape} and {out.shape} do not match")
+    kernel = _kernel(current_device(), name, out.dtype, tuple(kinds))
+    _launch(kernel, out.size, stream, out.gpudata, *passed)
+
+
+# ---- GPUArrays as arrays of a library that pycudakit knows ------------------------------------------------
+
+
+def _inspect(array: Any) -> cuda_libraries.Inspected:
+    strides = None if array.flags.c_contiguous else array.strides
+    address = 0 if array.gpudata is None else int(array.gpudata)
+    return (
+        (array.dtype, array.shape, strides, False),
+        address,
+        _current.stream or cuda_libraries.LEGACY_STREAM,
+    )
+
+
+def library_of(kind: type) -> cuda_libraries.ForeignLibrary:
+    """Return the functions by which pycudakit's functions inspect and make arrays of a class."""
+    return cuda_libraries.ForeignLibrary(
+        _inspect,
+        lambda shape, dtype, like: kind(shape, dtype, like.allocator),
+        lambda array: int(array.ptr),
+        lambda _: not _engine.current().is_cpu,
+        lambda _: current_device(),
+    )

@@ -1,0 +1,194 @@
+"""`pycuda.reduction`: kernels that reduce arrays to one value."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit.pycuda._device import current_device
+from pycudakit.pycuda._gpuarray import GPUArray
+from pycudakit.pycuda._memory import mem_alloc
+from pycudakit.pycuda.compiler import SourceModule
+from pycudakit.pycuda.elementwise import arguments_of, arrays_size, chosen_range
+from pycudakit.pycuda.tools import VectorArg, dtype_to_ctype
+
+_RUN = 64  # elements of one thread
+_THREADS = 128
+_MAX_BLOCKS = 512
+
+_SOURCE = """#include <pycuda-complex.hpp>
+{preamble}
+typedef {out} out_type;
+__device__ out_type {name}_combined(out_type a, out_type b) {{ return {reduce}; }}
+"""
+# A thread reduces every `threads`-th element, so that neighbours read neighbours.
+_STAGE = """
+extern "C" __global__ void {name}(
+    out_type *pk_out, {arguments}, long long pk_start, long long pk_step, size_t n)
+{{
+    const size_t pk_thread = size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    const size_t pk_threads = size_t(gridDim.x) * blockDim.x;
+    out_type pk_all = {neutral};
+    for (size_t pk_k = pk_thread; pk_k < n; pk_k += pk_threads) {{
+        const long long i = pk_start + (long long)pk_k * pk_step;
+        pk_all = {combined}(pk_all, {value});
+    }}
+    pk_out[pk_thread] = pk_all;
+}}
+"""
+
+
+class ReductionKernel:
+    """A kernel that reduces arrays to one value, an array of no axes.
+
+    Parameters
+    ----------
+    dtype_out
+        The type of the result, and of the computation; a struct if it is registered.
+    neutral
+        The neutral element, as C writes it: ``"0"`` for a sum.
+    reduce_expr
+        The combination of `a` and `b`: ``"a+b"``. It must be associative and commutative.
+    map_expr
+        The value that is reduced, for the element with index `i`; by default that of the first array.
+    arguments
+        The parameters, as C declares them, or a list of VectorArg and ScalarArg; by default one array.
+    name
+        The kernel's name.
+    keep
+        Keep the files of the compiler.
+    options
+        Options for the compiler.
+    preamble
+        Source before the kernel.
+    allocator
+        The allocator of results; by default the first array's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pycudakit.pycuda import gpuarray
+    >>> from pycudakit.pycuda.reduction import ReductionKernel
+    >>> dot = ReductionKernel(np.float32, "0", "a+b", "x[i]*y[i]", "float *x, float *y")
+    >>> x = gpuarray.to_gpu(np.arange(4, dtype=np.float32))
+    >>> dot(x, x)
+    array(14., dtype=float32)
+    """
+
+    def __init__(
+        self,
+        dtype_out: Any,
+        neutral: Any,
+        reduce_expr: str,
+        map_expr: str | None = None,
+        arguments: Any = None,
+        name: str = "reduce_kernel",
+        keep: bool = False,
+        options: Sequence[str] | None = None,
+        preamble: str = "",
+        allocator: Any = None,
+    ) -> None:
+        self.dtype_out: np.dtype[Any] = np.dtype(dtype_out)
+        self.name = name
+        self.allocator = allocator
+        out = dtype_to_ctype(self.dtype_out)
+        self.arguments = arguments_of(f"{out} *in" if arguments is None else arguments)
+        arrays = [argument.name for argument in self.arguments if isinstance(argument, VectorArg)]
+        if not arrays:
+            raise RuntimeError(f"{name}: a ReductionKernel has at least one array among its parameters")
+        source = _SOURCE.format(preamble=preamble, out=out, name=name, reduce=reduce_expr)
+        declared = ", ".join(argument.declarator() for argument in self.arguments)
+        for stage, value, parameters in (
+            (f"{name}_stage1", map_expr or f"{arrays[0]}[i]", declared),
+            (f"{name}_stage2", "pk_in[i]", "const out_type *pk_in"),
+        ):
+            source += _STAGE.format(
+                name=stage, arguments=parameters, neutral=neutral, combined=f"{name}_combined", value=value
+            )
+        self._making = {"options": options, "keep": keep}
+        self._source = source
+        self._modules: dict[int, Any] = {}
+
+    def _stage(self, number: int) -> Any:
+        device = current_device()
+        module = self._modules.get(device)
+        if module is None:
+            module = SourceModule(self._source, no_extern_c=True, **self._making)
+            self._modules[device] = module
+        return module.get_function(f"{self.name}_stage{number}")
+
+    def __call__(
+        self,
+        *args: Any,
+        range: Any = None,
+        slice: Any = None,
+        stream: Any = None,
+        out: GPUArray | None = None,
+        allocator: Any = None,
+        **keywords: Any,
+    ) -> GPUArray:
+        """Run the reduction.
+
+        Parameters
+        ----------
+        *args
+            A GPUArray for each array, and a number for each other parameter.
+        range, slice : slice, optional
+            The values of `i`, instead of those of all elements.
+        stream
+            The stream.
+        out
+            An array of no axes, or of one element, for the result.
+        allocator
+            The allocator of the result.
+        """
+        if keywords:
+            raise TypeError(f"{self.name}: unexpected keyword argument {next(iter(keywords))!r}")
+        size = arrays_size(self.name, self.arguments, args)
+        chosen = chosen_range(self.name, range, slice, size)
+        first = next(a for a, kind in zip(args, self.arguments, strict=True) if isinstance(kind, VectorArg))
+        allocate = allocator or self.allocator or getattr(first, "allocator", mem_alloc)
+        if out is None:
+            out = GPUArray((), self.dtype_out, allocate)
+        elif out.dtype != self.dtype_out or out.size != 1:
+            raise ValueError(
+                f"{self.name}: out is one element of {self.dtype_out}, not {out.shape} {out.dtype}"
+            )
+        passed: list[Any] = [
+            value.gpudata or 0 if isinstance(kind, VectorArg) else value
+            for value, kind in zip(args, self.arguments, strict=True)
+        ]
+        passed += [chosen.start, chosen.step]
+        count, stage = len(chosen), 1
+        while True:
+            threads = -(-count // _RUN) or 1
+            block = min(threads, _THREADS)
+            grid = min(-(-threads // block), _MAX_BLOCKS)
+            is_last = grid * block == 1
+            target = out if is_last else GPUArray((grid * block,), self.dtype_out, allocate)
+            self._stage(stage).prepared_async_call(
+                (grid, 1), (block, 1, 1), stream, target.gpudata, *passed, count
+            )
+            if is_last:
+                return out
+            passed, count, stage = [target.gpudata, 0, 1], grid * block, 2
+            previous = target  # noqa: F841  # its memory is read by the next stage
+
+
+@functools.lru_cache
+def get_sum_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
+    """Return the kernel of sums of an array; by default the result has the array's dtype."""
+    return ReductionKernel(
+        dtype_in if dtype_out is None else dtype_out, "0", "a+b", arguments=[VectorArg(dtype_in, "in")]
+    )
+
+
+@functools.lru_cache
+def get_dot_kernel(dtype_out: Any, dtype_a: Any, dtype_b: Any = None) -> ReductionKernel:
+    """Return the kernel of sums of products of two arrays."""
+    out = dtype_to_ctype(dtype_out)
+    arguments = [VectorArg(dtype_a, "a_in"), VectorArg(dtype_a if dtype_b is None else dtype_b, "b_in")]
+    return ReductionKernel(dtype_out, "0", "a+b", f"({out})a_in[i]*({out})b_in[i]", arguments)

@@ -48,7 +48,8 @@ def host_view(array: Any) -> np.ndarray[Any, Any]:
     low = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True) if s > 0)
     memory = np.asarray(_Memory(array.ptr + low, high - low + array.itemsize, array))
-    return np.ndarray(array.shape, array.dtype, memory, -low, array.strides)
+    view: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, memory, -low, array.strides)
+    return view
 
 
 class _Memory:

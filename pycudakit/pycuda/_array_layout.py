@@ -29,7 +29,7 @@ def lengths_of(shape: Any) -> tuple[int, ...]:
     if isinstance(shape, np.ndarray) and shape.ndim == 0:
         shape = shape.item()
     try:
-        lengths = (operator.index(shape),)
+        lengths: tuple[int, ...] = (operator.index(shape),)
     except TypeError:
         lengths = tuple(map(operator.index, shape))
     if min(lengths, default=0) < 0:

@@ -15,6 +15,9 @@ from pycudakit.pycuda import _copies, _engine
 from pycudakit.pycuda._array_copy import host_view, repeat_item
 from pycudakit.pycuda._device import current_device
 from pycudakit.pycuda._streams import handle_of
+from pycudakit.pycuda.elementwise import get_elwise_kernel, splay
+from pycudakit.pycuda.reduction import get_sum_kernel
+from pycudakit.pycuda.tools import dtype_to_ctype
 
 _HOST_SIZE = 1 << 15  # elements, below which NumPy is faster
 
@@ -182,17 +185,10 @@ def reduce(name: str, array: Any, dtype: Any, stream: Any, allocator: Any) -> An
     elif _is_supported((array, out)):
         with_stream(stream, getattr(pk, name), array, out=out, **keywords)
     elif name == "sum":
-        _sum_kernel(out.dtype, array.dtype)(array, out=out, stream=stream)
+        get_sum_kernel(out.dtype, array.dtype)(array, out=out, stream=stream)
     else:
         raise TypeError(f"{name} takes bools, integers and floats, not {array.dtype}")
     return out
-
-
-@functools.lru_cache
-def _sum_kernel(out: Any, dtype: Any) -> Any:
-    from pycudakit.pycuda.reduction import get_sum_kernel  # noqa: PLC0415  # which imports this module
-
-    return get_sum_kernel(out, dtype)
 
 
 def divide_truncated(out: Any, a: Any, b: Any) -> Any:
@@ -222,8 +218,6 @@ def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> 
 
 @functools.lru_cache(1024)
 def _kernel(_device: int, name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
-    from pycudakit.pycuda.elementwise import get_elwise_kernel  # noqa: PLC0415  # which imports the driver
-    from pycudakit.pycuda.tools import dtype_to_ctype  # noqa: PLC0415
 
     names = "abc"[: len(kinds)]
     types = [dtype_to_ctype(dtype) for dtype, _ in kinds]
@@ -241,8 +235,6 @@ def _kernel(_device: int, name: str, out: Any, kinds: tuple[tuple[Any, bool], ..
 
 @functools.lru_cache(256)
 def _index_kernel(_device: int, dtype: Any, index: Any, operation: str) -> Any:
-    from pycudakit.pycuda.elementwise import get_elwise_kernel  # noqa: PLC0415
-    from pycudakit.pycuda.tools import dtype_to_ctype  # noqa: PLC0415
 
     kind = dtype_to_ctype(dtype)
     arguments = f"{kind} *pk_out, {kind} *pk_x, {dtype_to_ctype(index)} *pk_index"
@@ -250,7 +242,6 @@ def _index_kernel(_device: int, dtype: Any, index: Any, operation: str) -> Any:
 
 
 def _launch(kernel: Any, size: int, stream: Any, *arguments: Any) -> None:
-    from pycudakit.pycuda.elementwise import splay  # noqa: PLC0415
 
     grid, block = splay(size)
     kernel.prepared_async_call(grid, block, stream, *arguments, size)

@@ -26,6 +26,7 @@ from pycudakit.pycuda._array_layout import (
 )
 from pycudakit.pycuda._host_memory import pagelocked_empty
 from pycudakit.pycuda._memory import allocate, mem_alloc
+from pycudakit.pycuda.elementwise import splay
 
 _SCALARS = (int, float, complex, np.number, np.bool_)
 
@@ -123,8 +124,6 @@ class GPUArray:
 
     @property
     def _splayed(self) -> tuple[tuple[int, int], tuple[int, int, int]]:
-        from pycudakit.pycuda.elementwise import splay  # noqa: PLC0415  # which imports the compiler
-
         return splay(self.mem_size)
 
     @property
@@ -566,5 +565,5 @@ def _from_host(array: Any) -> GPUArray:
     return result
 
 
-copyreg.pickle(GPUArray, lambda array: (_from_host, (array.get(),)))  # type: ignore[arg-type]
+copyreg.pickle(GPUArray, lambda array: (_from_host, (array.get(),)))
 cuda_libraries.register(GPUArray, _array_math.library_of(GPUArray))

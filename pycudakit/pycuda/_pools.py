@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from pycudakit.pycuda import _host_memory
+from pycudakit.pycuda import _engine, _host_memory
 from pycudakit.pycuda._errors import LogicError, MemoryError
 from pycudakit.pycuda._memory import DeviceAllocation, allocate
 
@@ -20,12 +20,6 @@ _LEADING_BITS = 4  # of a size, by which blocks are sorted: sizes of a bin diffe
 def bitlog2(value: int) -> int:
     """Return the position of the highest bit of a number: the logarithm to base 2, rounded down."""
     return max(0, int(value).bit_length() - 1)
-
-
-def _capacity(size: int) -> int:
-    """Return the size of the blocks that serve allocations of `size` bytes."""
-    low_bits = max(0, size.bit_length() - 1 - _LEADING_BITS)
-    return size | ((1 << low_bits) - 1)
 
 
 class _Pool(Generic[_Block]):
@@ -41,8 +35,26 @@ class _Pool(Generic[_Block]):
         self.managed_bytes = 0
         self.active_bytes = 0
 
+    @staticmethod
+    def bin_number(size: int) -> int:
+        """Return the number of the bin of a size: the place of its highest bit, and the bits below it."""
+        place = bitlog2(size)
+        shift = place - _LEADING_BITS
+        leading = size >> shift if shift >= 0 else size << -shift
+        return place << _LEADING_BITS | leading & ((1 << _LEADING_BITS) - 1)
+
+    @staticmethod
+    def alloc_size(bin: int) -> int:
+        """Return the size of a bin's blocks, the largest one that belongs there."""
+        shift = (bin >> _LEADING_BITS) - _LEADING_BITS
+        leading = 1 << _LEADING_BITS | bin & ((1 << _LEADING_BITS) - 1)
+        return (leading + 1 << shift) - 1 if shift >= 0 else leading >> -shift
+
+    def _capacity(self, size: int) -> int:
+        return self.alloc_size(self.bin_number(size))
+
     def _take(self, size: int) -> _Block:
-        capacity = _capacity(size)
+        capacity = self._capacity(size)
         with self._lock:
             held = self._held.get(capacity)
             if held:
@@ -61,7 +73,7 @@ class _Pool(Generic[_Block]):
 
     def take_back(self, block: _Block, size: int) -> None:
         """Keep a block of `size` bytes that is not used any more, or free it."""
-        capacity = _capacity(size)
+        capacity = self._capacity(size)
         with self._lock:
             self.active_blocks -= 1
             self.active_bytes -= size
@@ -93,14 +105,22 @@ class PooledDeviceAllocation(DeviceAllocation):
     @classmethod
     def of(cls, pool: DeviceMemoryPool, block: DeviceAllocation, nbytes: int) -> PooledDeviceAllocation:
         """Own a block of a pool."""
-        allocation = cls(int(block), nbytes)
+        allocation = cls(int(block), nbytes, _engine.current())
         allocation._pool, allocation._block = pool, block
-        allocation._give_back = allocation._to_pool
         return allocation
 
-    def _to_pool(self, _address: int) -> None:
-        del self._give_back  # it refers to the object itself
+    def free(self) -> None:
+        """Give the memory back to the pool now."""
+        if not self._is_live:
+            raise LogicError(f"memory of {self.nbytes} bytes at {int(self):#x} was freed already")
+        self._is_live = False
         self._pool.take_back(self._block, self.nbytes)
+
+    def __del__(self) -> None:
+        """Give the memory back, unless that was done."""
+        if getattr(self, "_is_live", False):
+            with contextlib.suppress(Exception):  # at the end of the process
+                self.free()
 
     @property
     def size(self) -> int:

@@ -159,7 +159,7 @@ class _Generator:
         ):
             raise TypeError(f"seed_getter({_GENERATORS}) returns an int32 GPUArray of {_GENERATORS} seeds")
         self.state_type = self._state_type
-        self.module = _module(type(self), current_device())
+        self.module = _module(self.source(), current_device())
         self._state = mem_alloc(_GENERATORS * _STATE_BYTES)
         self._launch("prepare", None, _GENERATORS, seeds.gpudata, offset)
 
@@ -279,8 +279,8 @@ def _counts(skips: Any) -> Any:
 
 
 @functools.lru_cache
-def _module(generator: type[_Generator], _device: int) -> Any:
-    return SourceModule(generator.source(), no_extern_c=True)
+def _module(source: str, _device: int) -> Any:
+    return SourceModule(source, no_extern_c=True)
 
 
 class XORWOWRandomNumberGenerator(_Generator):

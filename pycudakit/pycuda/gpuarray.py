@@ -319,7 +319,8 @@ def concatenate(arrays: Sequence[GPUArray], axis: int = 0, allocator: Any = None
     begin, before = 0, (slice(None),) * axis
     for array in arrays:
         end = begin + array.shape[axis]
-        result[(*before, slice(begin, end))] = array.astype(dtype) if array.dtype != dtype else array
+        place = (*before, slice(begin, end))
+        result[place] = array.astype(dtype) if array.dtype != dtype else array
         begin = end
     return result
 
@@ -333,8 +334,8 @@ def stack(arrays: Sequence[GPUArray], axis: int = 0, allocator: Any = None) -> G
     if not -1 - arrays[0].ndim <= axis <= arrays[0].ndim:
         raise ValueError(f"invalid axis {axis}")
     axis %= arrays[0].ndim + 1
-    before = (slice(None),) * axis
-    return concatenate([array[(*before, None)] for array in arrays], axis, allocator)
+    place = (*(slice(None),) * axis, None)
+    return concatenate([array[place] for array in arrays], axis, allocator)
 
 
 def transpose(a: GPUArray, axes: Any = None) -> GPUArray:

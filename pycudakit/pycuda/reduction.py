@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pycudakit.pycuda._device import current_device
-from pycudakit.pycuda._gpuarray import GPUArray
 from pycudakit.pycuda._memory import mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
 from pycudakit.pycuda.elementwise import arguments_of, arrays_size, chosen_range
@@ -108,7 +107,7 @@ class ReductionKernel:
             source += _STAGE.format(
                 name=stage, arguments=parameters, neutral=neutral, combined=f"{name}_combined", value=value
             )
-        self._making = {"options": options, "keep": keep}
+        self._options, self._keep = options, keep
         self._source = source
         self._modules: dict[int, Any] = {}
 
@@ -116,7 +115,7 @@ class ReductionKernel:
         device = current_device()
         module = self._modules.get(device)
         if module is None:
-            module = SourceModule(self._source, no_extern_c=True, **self._making)
+            module = SourceModule(self._source, options=self._options, keep=self._keep, no_extern_c=True)
             self._modules[device] = module
         return module.get_function(f"{self.name}_stage{number}")
 
@@ -126,10 +125,10 @@ class ReductionKernel:
         range: Any = None,
         slice: Any = None,
         stream: Any = None,
-        out: GPUArray | None = None,
+        out: Any = None,
         allocator: Any = None,
         **keywords: Any,
-    ) -> GPUArray:
+    ) -> Any:
         """Run the reduction.
 
         Parameters
@@ -151,8 +150,9 @@ class ReductionKernel:
         chosen = chosen_range(self.name, range, slice, size)
         first = next(a for a, kind in zip(args, self.arguments, strict=True) if isinstance(kind, VectorArg))
         allocate = allocator or self.allocator or getattr(first, "allocator", mem_alloc)
+        array = type(first)
         if out is None:
-            out = GPUArray((), self.dtype_out, allocate)
+            out = array((), self.dtype_out, allocate)
         elif out.dtype != self.dtype_out or out.size != 1:
             raise ValueError(
                 f"{self.name}: out is one element of {self.dtype_out}, not {out.shape} {out.dtype}"
@@ -168,7 +168,7 @@ class ReductionKernel:
             block = min(threads, _THREADS)
             grid = min(-(-threads // block), _MAX_BLOCKS)
             is_last = grid * block == 1
-            target = out if is_last else GPUArray((grid * block,), self.dtype_out, allocate)
+            target = out if is_last else array((grid * block,), self.dtype_out, allocate)
             self._stage(stage).prepared_async_call(
                 (grid, 1), (block, 1, 1), stream, target.gpudata, *passed, count
             )

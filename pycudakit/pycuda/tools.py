@@ -261,7 +261,7 @@ def get_or_register_dtype(c_names: str | list[str], dtype: Any = None) -> np.dty
             return _DTYPES[names[0]]
         except KeyError:
             raise ValueError(f"{names[0]} is not registered: give its dtype") from None
-    wanted = np.dtype(dtype)
+    wanted: np.dtype[Any] = np.dtype(dtype)
     for name in names:
         known = _DTYPES.setdefault(name, wanted)
         if known != wanted:

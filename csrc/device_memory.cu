@@ -10,6 +10,7 @@
 #include "cuda/objects/own_streams.h"
 #include "cuda/pipeline/staged_copy.h"
 #include "cuda/runtime/cuda.h"
+#include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/driver_entry.h"
 #include "cuda/runtime/pinned_memory.h"
 
@@ -148,7 +149,7 @@ extern "C" int32_t pk_device_memory_info(int64_t device, int64_t *free_bytes, in
         const pk::CurrentDevice current{int(device)};
         size_t free = 0, total = 0;
         PK_CUDA(cudaMemGetInfo(&free, &total));
-        *free_bytes = int64_t(free);
+        *free_bytes = int64_t(free) + pk::DevicePool::of(int(device)).unused_bytes();
         *bytes = int64_t(total);
     });
 }

@@ -347,6 +347,9 @@ void check_budgets() {
     EXPECT(DeviceBuffer(0, 4 * MIB, Account::plan).d_memory() != nullptr);
     EXPECT(DeviceBuffer(0, 4 * MIB + 1, Account::plan).d_memory() == nullptr);
     EXPECT(DeviceBuffer(0, 100 * MIB, Account::program).d_memory() != nullptr);
+    EXPECT(DevicePool::of(0).unused_bytes() > 100 * MIB);
+    EXPECT(DeviceBuffer(0, 200 * MIB, Account::program).d_memory() != nullptr);
+    EXPECT(DevicePool::of(0).unused_bytes() < 200 * MIB);  // without a budget, little is kept
     release();
 }
 

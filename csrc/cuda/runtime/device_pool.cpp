@@ -99,8 +99,8 @@ void DeviceBuffer::leak() {
 
 namespace {
 
-// The most unused bytes that a device keeps of memory that a program asked for by name.
-constexpr int64_t MAX_UNUSED_OF_PROGRAM = 256 << 20;
+// The most unused bytes that a device keeps of memory without a budget.
+constexpr int64_t MAX_UNUSED = 256 << 20;
 // How many blocks of a size are asked whether they are idle.
 constexpr int MAX_QUERIES = 16;
 
@@ -193,8 +193,7 @@ DevicePool::Budget &DevicePool::budget_of(Account account) {
     const Name name = name_of(account);
     Budget &budget = budgets_[name];
     if (budget.limit >= 0) return budget;
-    if (name == temporary) budget.max_unused = MAX_TEMPORARY_BYTES;
-    if (name == program) budget.max_unused = MAX_UNUSED_OF_PROGRAM;
+    if (name == temporary || name == program) budget.max_unused = MAX_UNUSED;
     budget.limit = name == staging ? staging_budget() : name == plan ? determine_plan_budget() : INT64_MAX;
     return budget;
 }
@@ -385,6 +384,13 @@ void DevicePool::take_back(DeviceBuffer &buffer) noexcept {
     destroy(std::move(dropped), name);
     void (*const tell)() = tell_waiting;
     if (name == staging && tell != nullptr) tell();
+}
+
+int64_t DevicePool::unused_bytes() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    int64_t bytes = 0;
+    for (const Budget &budget : budgets_) bytes += budget.unused_bytes;
+    return bytes;
 }
 
 int64_t DevicePool::plan_budget() {

@@ -144,6 +144,8 @@ class DevicePool {
     // Free all unused memory. Return whether there was any.
     bool release();
 
+    // Return the bytes that release() would free.
+    int64_t unused_bytes();
     // Return the budget of PYCUDAKIT_PLAN_MEMORY on this device.
     int64_t plan_budget();
     // Return whether the account's budget has room for so many bytes, with the unused blocks as they are.

@@ -17,7 +17,7 @@ SOURCES = [
         f"csrc/cuda/runtime/{name}.cpp"
         for name in ("cuda", "device_pool", "execution_context", "pinned_memory", "tuning")
     ),
-    *(f"csrc/cuda/pipeline/{name}.cpp" for name in ("staged_copy", "staging_slots")),
+    *(f"csrc/cuda/pipeline/{name}.cpp" for name in ("staged_copy", "staging_slots", "staging_thread")),
     *(f"csrc/common/call/{name}.cpp" for name in ("call", "environment", "status", "thread_pool")),
 ]
 

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "cuda/pipeline/pipeline.h"
+#include "cuda/pipeline/staging_thread.h"
 #include "gemm_on_device.cuh"
 
 namespace pk::matmul {
@@ -26,7 +27,7 @@ struct Task {
 
 // One product on one GPU.
 template <class Kind>
-class GemmPipeline {
+class GemmPipeline : private StagedTransfer {
     using Element = typename Kind::Element;
     using Total = typename Kind::Total;
 
@@ -194,34 +195,22 @@ class GemmPipeline {
 
     // ---- The host's threads -----------------------------------------------------------------------------
 
-    // One half of a slot's double-buffered pinned memory, and the task that uses it.
-    struct StagingHalf {
-        char *memory;
-        cudaEvent_t done;
-        const Task *task = nullptr;
-        double enqueued_at = 0;
-    };
-
+    // Do tasks, with a copy in flight in each half of the slot's pinned memory.
     void work(const Slot &slot) {
         const CurrentDevice current(device_);
-        TraceLane lane(call_);
-        StagingHalf halves[2] = {{slot.host(), slot.uploaded.get()},
-                                 {slot.host() + half_bytes_, slot.computed.get()}};
-        double free_since = call_.seconds();
-        size_t turn = 0;
         try {
+            StagingThread thread(*this, call_,
+                                 {{&slot, slot.host(), slot.uploaded.get()},
+                                  {&slot, slot.host() + half_bytes_, slot.computed.get()}});
             for (size_t index = next_++; index < tasks_.size() && !is_aborted_; index = next_++) {
-                const Task &task = tasks_[index];
-                if (task.kind == Task::prefault) {
-                    prefault(task);
+                if (tasks_[index].kind == Task::prefault) {
+                    prefault(tasks_[index]);
+                    call_.check_interrupt();
                 } else {
-                    finish(halves[turn], slot, lane, free_since);
-                    begin(task, halves[turn], lane);
-                    turn ^= 1;
+                    thread.take(index);
                 }
-                call_.check_interrupt();
             }
-            for (int i = 0; i < 2; ++i, turn ^= 1) finish(halves[turn], slot, lane, free_since);
+            thread.finish();
         } catch (const PipelineAborted &) {
             slot.drain();
         } catch (...) {
@@ -257,41 +246,51 @@ class GemmPipeline {
         if (is_aborted_) throw PipelineAborted();
     }
 
-    void begin(const Task &task, StagingHalf &half, TraceLane &lane) {
+    StagedPiece piece(size_t index) override {
+        const Task &task = tasks_[index];
         const HostMatrixView host = host_matrix_of(task);
-        const int64_t bytes = task.rows * host.run;
+        StagedPiece piece{task.kind != Task::down, nullptr, task.rows * host.run};
+        piece.is_chunk = !piece.is_up;
+        if (!piece.is_up) {
+            piece.d_data = gemm_.totals(task.of) + task.first * host.run;
+            piece.elements = piece.progress = piece.bytes / gemm_.element_bytes.total;
+            piece.host_bytes = piece.elements * int64_t(sizeof(Element));
+            return piece;
+        }
+        piece.d_data = gemm_.factors(task.of) + task.first * host.run;
+        piece.elements = piece.bytes / gemm_.element_bytes.factor;
+        if (task.kind == Task::up_b) {
+            const Panel &panel = gemm_.panels[size_t(task.of)];
+            const OutputTile &tile = gemm_.tiles[size_t(panel.tile)];
+            piece.d_data += tile.pairs * tile.rows * panel.depth * gemm_.element_bytes.factor;
+        }
+        return piece;
+    }
+
+    void stage(size_t index, char *staged) override {
+        const Task &task = tasks_[index];
+        host_matrix_of(task).each(task.first, task.rows,
+                                  [&](const char *from, int64_t offset, int64_t count) {
+                                      std::memcpy(staged + offset, from, size_t(count));
+                                  });
+    }
+
+    void order(size_t index, cudaStream_t stream) override {
+        const Task &task = tasks_[index];
         if (task.kind == Task::down) {
             wait_for((task.of + 1) * gemm_.tiling.panels(product_) - 1);
-            const cudaStream_t down = streams().download.get();
-            half.enqueued_at = call_.seconds();
-            PK_CUDA(cudaStreamWaitEvent(down, events_.finished[size_t(task.of % gemm_.tiling.totals)].get()));
-            PK_CUDA(cudaMemcpyAsync(half.memory, gemm_.totals(task.of) + task.first * host.run, size_t(bytes),
-                                    cudaMemcpyDeviceToHost, down));
-            PK_CUDA(cudaEventRecord(half.done, down));
-        } else {
-            const double begin = call_.seconds();
-            host.each(task.first, task.rows, [&](const char *from, int64_t offset, int64_t count) {
-                std::memcpy(half.memory + offset, from, size_t(count));
-            });
-            lane.add(PK_STAGE_STAGE, begin, call_.seconds(), bytes, bytes / gemm_.element_bytes.factor);
-            char *to = gemm_.factors(task.of) + task.first * host.run;
-            if (task.kind == Task::up_b) {
-                const Panel &panel = gemm_.panels[size_t(task.of)];
-                const OutputTile &tile = gemm_.tiles[size_t(panel.tile)];
-                to += tile.pairs * tile.rows * panel.depth * gemm_.element_bytes.factor;
-            }
-            const cudaStream_t up = streams().upload.get();
+            PK_CUDA(
+                cudaStreamWaitEvent(stream, events_.finished[size_t(task.of % gemm_.tiling.totals)].get()));
+        } else if (task.of >= GemmTiling::PANELS) {
             // The panel that used this buffer before must have been multiplied.
-            if (task.of >= GemmTiling::PANELS) {
-                wait_for(task.of - GemmTiling::PANELS);
-                PK_CUDA(
-                    cudaStreamWaitEvent(up, events_.computed[size_t(task.of % GemmTiling::PANELS)].get()));
-            }
-            half.enqueued_at = call_.seconds();
-            PK_CUDA(cudaMemcpyAsync(to, half.memory, size_t(bytes), cudaMemcpyHostToDevice, up));
-            PK_CUDA(cudaEventRecord(half.done, up));
+            wait_for(task.of - GemmTiling::PANELS);
+            PK_CUDA(
+                cudaStreamWaitEvent(stream, events_.computed[size_t(task.of % GemmTiling::PANELS)].get()));
         }
-        half.task = &task;
+    }
+
+    void enqueued(size_t index) override {
+        const Task &task = tasks_[index];
         const std::lock_guard<std::mutex> lock(mutex_);
         if (--remaining_of(task) == 0 && task.kind == Task::down)
             PK_CUDA(cudaEventRecord(events_.downloaded[size_t(task.of % gemm_.tiling.totals)].get(),
@@ -299,41 +298,19 @@ class GemmPipeline {
         launch_ready_panels();
     }
 
-    // Wait for the copy of a half, and store the results of a download.
-    void finish(StagingHalf &half, const Slot &slot, TraceLane &lane, double &free_since) {
-        if (half.task == nullptr) return;
-        const Task &task = *half.task;
-        half.task = nullptr;
+    void deliver(size_t index, const char *staged) override {
+        const Task &task = tasks_[index];
         const HostMatrixView host = host_matrix_of(task);
-        const int64_t bytes = task.rows * host.run;
-        PK_CUDA(cudaEventSynchronize(half.done));
-        const double now = call_.seconds();
-        const bool down = task.kind == Task::down;
-        lane.add(down ? PK_STAGE_DOWNLOAD : PK_STAGE_UPLOAD, std::max(half.enqueued_at, free_since), now,
-                 bytes, bytes / (down ? gemm_.element_bytes.total : gemm_.element_bytes.factor), slot.device,
-                 slot.number);
-        free_since = now;
-        if (down) store(task, host, half.memory, lane);
-        const std::lock_guard<std::mutex> lock(call_.mutex);
-        (down ? call_.report.bytes_down : call_.report.bytes_up) += bytes;
-        call_.report.chunks += down;
-    }
-
-    void store(const Task &task, const HostMatrixView &host, const char *memory, TraceLane &lane) {
-        const double begin = call_.seconds();
         const int64_t columns = host.run / int64_t(sizeof(Total));
         for (int64_t i = 0; i < task.rows; ++i) {
             auto *const to = reinterpret_cast<Element *>(host.row(task.first + i));
-            const auto *const from = reinterpret_cast<const Total *>(memory + i * host.run);
+            const auto *const from = reinterpret_cast<const Total *>(staged + i * host.run);
             if constexpr (std::is_same<Element, Total>::value) {
                 std::memcpy(to, from, size_t(host.run));
             } else {
                 for (int64_t j = 0; j < columns; ++j) to[j] = Kind::store(from[j]);
             }
         }
-        lane.add(PK_STAGE_UNSTAGE, begin, call_.seconds(), task.rows * columns * int64_t(sizeof(Element)),
-                 task.rows * columns);
-        call_.advance(task.rows * columns);
     }
 
     const Product &product_, &resident_;

@@ -27,87 +27,37 @@ void StagedCopy::add(char *d_data, int64_t bytes, Move move) {
     staged_bytes_ += bytes;
 }
 
-// A host thread: while one of its slots is being copied, another is filled or emptied.
-class StagedCopy::Thread {
+// The pieces of the arrays.
+class StagedCopy::Pieces : public StagedTransfer {
    public:
-    Thread(const StagedCopy &copy, const std::vector<const Slot *> &slots)
-        : copy_(copy), call_(copy.call_), lane_(call_) {
-        for (const Slot *slot : slots) pieces_in_flight_.push_back({*slot});
-    }
+    Pieces(const StagedCopy &copy, int64_t threads, int64_t slot_bytes)
+        : pieces_(copy.cut(threads, slot_bytes)), is_up_(copy.is_up_), item_(copy.item_) {}
 
-    void take(const Array &piece) {
-        PieceInFlight &piece_in_flight = next();
-        finish(piece_in_flight);
-        begin(piece_in_flight, piece);
-        call_.check_interrupt();
+    int64_t size() const { return int64_t(pieces_.size()); }
+
+    StagedPiece piece(size_t index) override {
+        const Array &of = pieces_[index];
+        StagedPiece piece{is_up_, of.d_data, of.bytes};
+        if (of.is_pinned) piece.pinned = of.host;
+        if (item_ != 0) piece.elements = piece.progress = of.bytes / item_;
+        piece.is_chunk = of.host != nullptr;
+        return piece;
     }
-    void finish_all() {
-        for (size_t i = 0; i < pieces_in_flight_.size(); ++i) finish(next());
+    void stage(size_t index, char *staged) override {
+        const Array &of = pieces_[index];
+        if (of.move) return of.move(staged);
+        std::memcpy(staged, of.host, size_t(of.bytes));
+    }
+    void deliver(size_t index, const char *staged) override {
+        const Array &of = pieces_[index];
+        if (of.move) return of.move(const_cast<char *>(staged));
+        std::memcpy(of.host, staged, size_t(of.bytes));
     }
 
    private:
-    // A slot, and the piece that is being copied through it.
-    struct PieceInFlight {
-        const Slot &slot;
-        const Array *piece = nullptr;
-        double enqueued_at = 0;
-    };
-
-    PieceInFlight &next() { return pieces_in_flight_[turn_++ % pieces_in_flight_.size()]; }
-    int64_t elements(int64_t bytes) const { return copy_.item_ == 0 ? 0 : bytes / copy_.item_; }
-
-    // Copy a piece from the host's memory to the slot's, or back.
-    void move(const Array &piece, char *staged) {
-        const double begin = call_.seconds();
-        if (piece.move) {
-            piece.move(staged);
-        } else {
-            std::memcpy(copy_.is_up_ ? staged : piece.host, copy_.is_up_ ? piece.host : staged,
-                        size_t(piece.bytes));
-        }
-        lane_.add(copy_.is_up_ ? PK_STAGE_STAGE : PK_STAGE_UNSTAGE, begin, call_.seconds(), piece.bytes,
-                  elements(piece.bytes));
-    }
-
-    void begin(PieceInFlight &piece_in_flight, const Array &piece) {
-        const Slot &slot = piece_in_flight.slot;
-        const bool up = copy_.is_up_;
-        if (up && !piece.is_pinned) move(piece, slot.host());
-        char *const host = piece.is_pinned ? piece.host : slot.host();
-        const cudaStream_t stream = (up ? slot.streams.upload : slot.streams.download).get();
-        piece_in_flight.enqueued_at = call_.seconds();
-        PK_CUDA(cudaMemcpyAsync(up ? piece.d_data : host, up ? host : piece.d_data, size_t(piece.bytes),
-                                up ? cudaMemcpyHostToDevice : cudaMemcpyDeviceToHost, stream));
-        PK_CUDA(cudaEventRecord(slot.uploaded.get(), stream));
-        piece_in_flight.piece = &piece;
-    }
-
-    void finish(PieceInFlight &piece_in_flight) {
-        if (piece_in_flight.piece == nullptr) return;
-        const Slot &slot = piece_in_flight.slot;
-        const Array &piece = *std::exchange(piece_in_flight.piece, nullptr);
-        const bool up = copy_.is_up_;
-        PK_CUDA(cudaEventSynchronize(slot.uploaded.get()));
-        const double now = call_.seconds();
-        lane_.add(up ? PK_STAGE_UPLOAD : PK_STAGE_DOWNLOAD,
-                  std::max(piece_in_flight.enqueued_at, free_since_), now, piece.bytes, elements(piece.bytes),
-                  slot.device, slot.number);
-        free_since_ = now;
-        if (!up && !piece.is_pinned) move(piece, slot.host());
-        {
-            const std::lock_guard<std::mutex> lock(call_.mutex);
-            call_.report.chunks += piece.host != nullptr;
-            (up ? call_.report.bytes_up : call_.report.bytes_down) += piece.bytes;
-        }
-        if (copy_.item_ != 0) call_.advance(elements(piece.bytes));
-    }
-
-    const StagedCopy &copy_;
-    Call &call_;
-    TraceLane lane_;
-    std::vector<PieceInFlight> pieces_in_flight_;
-    size_t turn_ = 0;
-    double free_since_ = call_.seconds();
+    const std::vector<Array> pieces_;
+    const bool is_up_;
+    const int64_t item_;
 };
 
 // Cut the arrays into pieces. Uploads begin with small pieces, so that the link is busy soon; downloads end
@@ -137,12 +87,14 @@ std::vector<StagedCopy::Array> StagedCopy::cut(int64_t threads, int64_t slot_byt
     return pieces;
 }
 
-void StagedCopy::copy(const std::vector<Array> &pieces, std::atomic<size_t> &next,
-                      const std::vector<const Slot *> &slots) {
+// Copy pieces, from `next` on, through slots of this thread's.
+void StagedCopy::copy(Pieces &pieces, std::atomic<int64_t> &next, const std::vector<const Slot *> &slots) {
+    std::vector<StagingThread::Buffer> buffers;
+    for (const Slot *slot : slots) buffers.push_back({slot, slot->host(), slot->uploaded.get()});
     try {
-        Thread thread(*this, slots);
-        for (size_t i = next++; i < pieces.size(); i = next++) thread.take(pieces[i]);
-        thread.finish_all();
+        StagingThread thread(pieces, call_, buffers);
+        for (int64_t i = next++; i < pieces.size(); i = next++) thread.take(size_t(i));
+        thread.finish();
     } catch (...) {
         next = pieces.size();
         for (const Slot *slot : slots) slot->drain();
@@ -155,9 +107,9 @@ void StagedCopy::run() {
     const int64_t threads = std::clamp<int64_t>(staged_bytes_ / tuned(Tune::worth_a_thread), 1,
                                                 std::min(tuned(Tune::threads), thread_count()));
     const SlotBytes size = Lease::default_size(staged_bytes_ == 0 ? Lease::pinned : Lease::staged);
-    const std::vector<Array> pieces = cut(threads, size.host);
-    const int64_t slots = std::min(tuned(Tune::slots), ceil_div(int64_t(pieces.size()), threads));
-    std::atomic<size_t> next{0};
+    Pieces pieces(*this, threads, size.host);
+    const int64_t slots = std::min(tuned(Tune::slots), ceil_div(pieces.size(), threads));
+    std::atomic<int64_t> next{0};
     run_on_threads(threads, call_, [&] {
         if (next >= pieces.size()) return;
         const CurrentDevice current(device_);
@@ -171,10 +123,9 @@ void StagedCopy::run() {
 void StagedCopy::run(const Lease &lease) {
     if (arrays_.empty()) return;
     const auto count = int64_t(lease.slots().size());
-    const std::vector<Array> pieces = cut(count, lease.slots().front()->host_bytes);
-    std::atomic<size_t> next{0};
-    std::atomic<int64_t> arrived{0};
-    run_on_threads(std::min(count, int64_t(pieces.size())), call_, [&] {
+    Pieces pieces(*this, count, lease.slots().front()->host_bytes);
+    std::atomic<int64_t> next{0}, arrived{0};
+    run_on_threads(std::min(count, pieces.size()), call_, [&] {
         const int64_t index = arrived++;
         if (index >= count) return;
         const CurrentDevice current(device_);

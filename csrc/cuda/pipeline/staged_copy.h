@@ -4,11 +4,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
 #include "common/call/call.h"
 #include "staging_slots.h"
+#include "staging_thread.h"
 
 namespace pk {
 
@@ -37,7 +37,6 @@ class StagedCopy {
 
    private:
     using Move = std::function<void(char *)>;
-    using Slots = std::vector<std::unique_ptr<Slot>>;
     // An array, a piece of one, or what a function moves.
     struct Array {
         char *host, *d_data;
@@ -45,11 +44,10 @@ class StagedCopy {
         bool is_pinned;
         Move move;
     };
-    class Thread;
+    class Pieces;
 
     std::vector<Array> cut(int64_t threads, int64_t slot_bytes) const;
-    void copy(const std::vector<Array> &pieces, std::atomic<size_t> &next,
-              const std::vector<const Slot *> &slots);
+    void copy(Pieces &pieces, std::atomic<int64_t> &next, const std::vector<const Slot *> &slots);
 
     Call &call_;
     const int device_;

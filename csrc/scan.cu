@@ -230,7 +230,7 @@ std::vector<plan::MemoryRange> memory_ranges_of(const Request &request, const Ex
     }
     if (region.slabs.inner > 1) {
         const bool fits = scratch_of(region.slabs) * region.slabs.max_elements() <=
-                          streaming_memory().device_budget / BUDGET_SHARE;
+                          DevicePool::staging_budget() / BUDGET_SHARE;
         may_be_resident = may_be_resident && fits && plan::all_resident(memory_ranges, context);
     }
     for (plan::MemoryRange &memory_range : memory_ranges) {

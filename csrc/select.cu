@@ -94,7 +94,7 @@ class LongRow {
     // Find the keys of the ranks, and return how many elements are NaN.
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0 && encoding_ != Encoding::floating) return 0;
-        part_ = d_in_ != nullptr ? columns_ : streaming_memory().device_budget / 2 / int64_t(sizeof(Key));
+        part_ = d_in_ != nullptr ? columns_ : DevicePool::staging_budget() / 2 / int64_t(sizeof(Key));
         part_ = std::min<int64_t>({columns_, part_, INT32_MAX});
         // One more level over resident elements takes less time than counting in global memory.
         const bool stays = part_ == columns_;

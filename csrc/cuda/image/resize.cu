@@ -166,7 +166,7 @@ class Resizer {
           d_across_taps_(across_, call, context),
           item_(request.layout.views[0].item),
           elements_(request.new_row_elements()) {
-        const int64_t budget = streaming_memory().device_budget / 2;
+        const int64_t budget = DevicePool::staging_budget() / 2;
         const int64_t sums = elements_ * int64_t(sizeof(double));
         band_ = std::min(budget / 4 / sums, request.new_rows());
         part_ = std::min({budget / 2 / (request.row_elements() * item_ + sums), MAX_OLD_ROWS,

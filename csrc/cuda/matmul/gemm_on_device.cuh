@@ -34,7 +34,7 @@ int64_t slots_reserved(const Product &product) {
                          (double(product.m) * double(product.k) + double(product.k) * double(product.n) +
                           double(product.m) * double(product.n));
     const auto most = int64_t(std::min(bytes / double(BYTES_PER_THREAD), 1e6)) + 1;
-    const int64_t fitting = streaming_memory().device_budget / 2 / Lease::default_size(Lease::staged).device;
+    const int64_t fitting = DevicePool::staging_budget() / 2 / Lease::default_size(Lease::staged).device;
     return std::min({most, tuned(Tune::threads), std::max<int64_t>(1, fitting)});
 }
 
@@ -45,7 +45,7 @@ inline int64_t half_slot_bytes() { return Lease::default_size(Lease::staged).hos
 template <class Kind>
 GemmTiling tiling_of(const Product &product, GemmAlgorithm algorithm) {
     const int64_t longest = half_slot_bytes() / int64_t(sizeof(double));
-    const int64_t available = streaming_memory().device_budget -
+    const int64_t available = DevicePool::staging_budget() -
                               slots_reserved<Kind>(product) * Lease::default_size(Lease::staged).device;
     GemmTiling tiling{};
     if (!GemmTiling::best(product, element_bytes_of<Kind>(algorithm), available, longest, tiling))

@@ -128,9 +128,10 @@ int64_t requested_plan_budget() {
     return bytes;
 }
 
-// Return the limit of a plan's memory on the current device: by default, half of the free memory.
-int64_t determine_plan_budget() {
+// Return the limit of a plan's memory on a device: by default, half of the free memory.
+int64_t determine_plan_budget(int device) {
     if (requested_plan_budget() >= 0) return requested_plan_budget();
+    const CurrentDevice current(device);
     size_t free = 0, total = 0;
     PK_CUDA(cudaMemGetInfo(&free, &total));
     return int64_t(free / 2);
@@ -194,7 +195,9 @@ DevicePool::Budget &DevicePool::budget_of(Account account) {
     Budget &budget = budgets_[name];
     if (budget.limit >= 0) return budget;
     if (name == temporary || name == program) budget.max_unused = MAX_UNUSED;
-    budget.limit = name == staging ? staging_budget() : name == plan ? determine_plan_budget() : INT64_MAX;
+    budget.limit = name == staging ? staging_budget()
+                   : name == plan  ? determine_plan_budget(device_)
+                                   : INT64_MAX;
     return budget;
 }
 
@@ -206,7 +209,6 @@ bool DevicePool::may_fit(const Budget &budget, int64_t bytes, Account account) {
 DeviceBuffer DevicePool::allocate(int64_t bytes, StreamOrder stream, Account account) {
     require_cuda();
     StreamScope::refuse_capture();
-    const CurrentDevice current(device_);
     for (;;) {
         {
             std::unique_lock<std::mutex> lock(mutex_);
@@ -231,7 +233,6 @@ DeviceBuffer DevicePool::allocate_if_possible(int64_t bytes, StreamOrder stream,
 }
 
 DeviceBuffer DevicePool::reserve(int64_t bytes, StreamOrder stream, Account account) {
-    const CurrentDevice current(device_);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!may_fit(budget_of(account), bytes, account)) return {};
     return reserve(bytes, stream, account, false);
@@ -293,7 +294,6 @@ DevicePool::Blocks DevicePool::remove(Budget &budget, BySize::iterator size, Blo
 }
 
 bool DevicePool::evict(Account account) {
-    const CurrentDevice current(device_);
     Blocks blocks;
     {
         const std::lock_guard<std::mutex> lock(mutex_);
@@ -395,13 +395,11 @@ int64_t DevicePool::unused_bytes() {
 
 int64_t DevicePool::plan_budget() {
     require_cuda();
-    const CurrentDevice current(device_);
     const std::lock_guard<std::mutex> lock(mutex_);
     return budget_of(Account::plan).limit;
 }
 
 bool DevicePool::has_room(int64_t bytes, Account account) {
-    const CurrentDevice current(device_);
     const std::lock_guard<std::mutex> lock(mutex_);
     const Budget &budget = budget_of(account);
     return bytes <= budget.limit - budget.bytes;

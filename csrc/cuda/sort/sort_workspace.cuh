@@ -52,7 +52,7 @@ class SortWorkspace {
     int64_t most_memory() const {
         int64_t slots = 0;
         for (const auto &slot : lease_.slots()) slots += slot->device_bytes;
-        return streaming_memory().device_budget - slots;
+        return DevicePool::staging_budget() - slots;
     }
 
     // Allocate `bytes` of device memory or, if the budget is short, less, down to an eighth. Wait up to ten
@@ -98,7 +98,7 @@ class SortWorkspace {
 
    private:
     static int64_t slots_for(int64_t bytes) {
-        const int64_t fit = streaming_memory().device_budget / 4 / Lease::default_size(Lease::staged).device;
+        const int64_t fit = DevicePool::staging_budget() / 4 / Lease::default_size(Lease::staged).device;
         const int64_t worth = std::min(tuned(Tune::threads), bytes / tuned(Tune::worth_a_thread) + 1);
         return std::clamp<int64_t>(std::min(fit, worth), 1, thread_count());
     }

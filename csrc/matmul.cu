@@ -10,6 +10,13 @@
 
 namespace pk::matmul {
 
+// Return the device of the operands, unless the product is empty.
+static int device_of(const Product &product) {
+    if (!product.is_on_device || product.elements() == 0) return -1;
+    if (product.k == 0) return pk::device_of({product.c});
+    return pk::device_of({product.a, product.b, product.c});
+}
+
 namespace {
 
 // The least m, n and k for which splitting into TF32 products pays.
@@ -84,6 +91,10 @@ bool run(const ResolvedProduct &resolved, GemmAlgorithm algorithm, int64_t metho
     if (resolved.is_on_device()) {
         GemmAlgorithmOnDevice<Kind> gemm(product, resolved.resident, resolved.call, resolved.context,
                                          algorithm);
+        if (resolved.context.is_on_device) {
+            execute(gemm, resolved.operands, resolved.call, resolved.context);
+            return gemm.is_valid;
+        }
         if (try_execute(gemm, resolved.operands, resolved.call, resolved.context)) return gemm.is_valid;
     }
     const bool downloads_result = resolved.resident.c == nullptr || resolved.operands.of(2).copy_back;
@@ -107,9 +118,12 @@ plan::MemoryRange memory_range_of(const Product &product, const void *factor, in
 template <class Kind>
 std::vector<plan::MemoryRange> memory_ranges_of(const Product &product) {
     constexpr auto item = int64_t(sizeof(typename Kind::Element));
-    return {memory_range_of(product, product.a, 0, product.m * product.k, item),
-            memory_range_of(product, product.b, 1, product.k * product.n, item),
-            {product.c, product.elements() * item, item, true}};
+    std::vector<plan::MemoryRange> memory_ranges{
+        memory_range_of(product, product.a, 0, product.m * product.k, item),
+        memory_range_of(product, product.b, 1, product.k * product.n, item),
+        {product.c, product.elements() * item, item, true}};
+    for (plan::MemoryRange &range : memory_ranges) range.is_on_device = product.is_on_device;
+    return memory_ranges;
 }
 
 // Return the product with the device addresses of its resident operands.
@@ -154,23 +168,54 @@ void multiply(const ResolvedProduct &resolved) {
     run<Kind>(resolved, has_cublas ? GemmAlgorithm::cublas : GemmAlgorithm::kernel, method);
 }
 
-template <class Kind>
-void launch(const Product &product, Call &call) {
-    if (product.elements() == 0) {
-        clear_if_empty<Kind>(product);
-        return;
+// A result on the device of a sum of nothing.
+class ClearAlgorithm : public DeviceAlgorithm {
+   public:
+    ClearAlgorithm(char *d_result, int64_t bytes) : d_result_(d_result), bytes_(bytes) {}
+    void enqueue(const Chunk &chunk) override {
+        PK_CUDA(cudaMemsetAsync(d_result_, 0, size_t(bytes_), chunk.stream));
     }
+    void collect(const void *) override {}
+
+   private:
+    char *const d_result_;
+    const int64_t bytes_;
+};
+
+template <class Kind>
+void run(const Product &product, const ExecutionContext &context, Call &call) {
     const std::vector<plan::MemoryRange> memory_ranges = memory_ranges_of<Kind>(product);
-    const ExecutionContext context = ExecutionContext::on_first_device(call);
-    if (product.k == 0) {
+    if (product.k == 0 && !context.is_on_device) {
         plan::Operands results(plan::on_host(memory_ranges), call, context);
         clear_if_empty<Kind>(product);
         return results.commit();
     }
     const CurrentDevice current(context.device());
     plan::Operands operands(memory_ranges, call, context);
+    if (product.k == 0) {
+        *product.method = PK_MATMUL_BY_KERNEL;
+        ClearAlgorithm clear(operands.of(2).d_data, memory_ranges[2].high - memory_ranges[2].low);
+        return execute(clear, operands, call, context);
+    }
     multiply<Kind>({product, find_resident(product, memory_ranges, operands), operands, call, context});
     operands.commit();
+}
+
+template <class Kind>
+void launch(const Product &product, Call &call) {
+    if (product.elements() == 0) {
+        clear_if_empty<Kind>(product);
+        return;
+    }
+    run<Kind>(product, ExecutionContext::on_first_device(call), call);
+}
+
+void launch_operands(const Located<Product> &product, Call &call) {
+    visit_arithmetic(product.type, [&](auto kind) {
+        using Kind = decltype(kind);
+        if (product.device < 0) return launch<Kind>(product, call);
+        run<Kind>(product, ExecutionContext(call, product.device), call);
+    });
 }
 
 }  // namespace
@@ -190,6 +235,16 @@ void launch(const Product &product, Call &call) {
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY
+
+extern "C" int32_t pk_matmul(const pk_operand *operands, int64_t m, int64_t n, int64_t k,
+                             const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision,
+                             int64_t *method, const pk_options *options, pk_report *report) {
+    const auto check = [&] {
+        return pk::Located<pk::matmul::Product>(pk::matmul::product_of(
+            operands, m, n, k, index_pairs, batch, flags, precision, method, PK_ON_DEVICE));
+    };
+    return pk::run_entry(options, report, check, pk::matmul::launch_operands);
+}
 
 extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {
     return pk::guarded([&] {

@@ -21,9 +21,9 @@
  *
  * Arrays are host memory (pageable, pinned or a mapped file), which the CUDA library copies through the GPU
  * in chunks, in streams of its own. The entries that take operands or buffers with the flag PK_ON_DEVICE
- * (pk_evaluate, pk_reduce, pk_scan, pk_sort, pk_argsort, pk_random and pk_run_kernels) also take device
- * memory of the caller, all of one GPU, on which the call then runs; where it must be dense, the entry says
- * so. All other array pointers, structs, shapes, programs, parameters and reports are host memory.
+ * (pk_evaluate, pk_reduce, pk_scan, pk_sort, pk_argsort, pk_matmul, pk_random and pk_run_kernels) also take
+ * device memory of the caller, all of one GPU, on which the call then runs; where it must be dense, the entry
+ * says so. All other array pointers, structs, shapes, programs, parameters and reports are host memory.
  *
  * options.stream is a cudaStream_t: the one that the arrays on the device are computed in. The call comes
  * after the work that it holds already, and before work that is enqueued there later. PK_STREAM_LEGACY and
@@ -769,6 +769,12 @@ enum {
                                  const int64_t *index_pairs, int64_t batch, int64_t flags,      \
                                  int64_t precision, int64_t *method, const pk_options *options, \
                                  pk_report *report);
+
+/* The same for operands a, b and c of one type: dense arrays, whose strides are not read, all in host memory
+ * or all on a device. */
+PK_API int32_t pk_matmul(const pk_operand *operands, int64_t m, int64_t n, int64_t k,
+                         const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision,
+                         int64_t *method, const pk_options *options, pk_report *report);
 
 PK_MATMUL(bool, uint8_t)
 PK_MATMUL(i8, int8_t)

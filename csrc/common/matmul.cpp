@@ -2,6 +2,7 @@
 #include "matmul.h"
 
 #include "common/call/status.h"
+#include "types.h"
 
 namespace pk::matmul {
 
@@ -39,6 +40,22 @@ Product::Product(const void *a, const void *b, void *c, int64_t m, int64_t n, in
         require(index_pairs[i] >= 0, "an index of index_pairs is negative");
         times(times(index_pairs[i], i % 2 == 0 ? of_a : of_b), int64_t(item));
     }
+}
+
+Product product_of(const pk_operand *operands, int64_t m, int64_t n, int64_t k, const int64_t *index_pairs,
+                   int64_t batch, int64_t flags, int64_t precision, int64_t *method, int32_t allowed_flags) {
+    require(operands != nullptr, "operands is a null pointer");
+    const pk_operand &a = operands[0], &b = operands[1], &c = operands[2];
+    require(a.type >= 0 && a.type < PK_TYPE_COUNT, "operand 0 has an unknown type");
+    require(b.type == a.type && c.type == a.type, "the operands have different types");
+    require(((a.flags | b.flags | c.flags) & ~allowed_flags) == 0, "an operand has unknown flags");
+    require(a.flags == c.flags && b.flags == c.flags, "some operands are on a device, and others are not");
+    const auto at = [](const pk_operand &operand) { return reinterpret_cast<void *>(operand.address); };
+    Product product(at(a), at(b), at(c), m, n, k, index_pairs, batch, flags, precision, method,
+                    size_t(size_of(a.type)));
+    product.type = a.type;
+    product.is_on_device = (c.flags & PK_ON_DEVICE) != 0;
+    return product;
 }
 
 std::string checked_path(const uint8_t *path, int64_t length, const int64_t *found) {

@@ -43,6 +43,25 @@ struct Float16 : Plain<uint16_t, float> {
     static PK_HD uint16_t store(float x) { return half::from_float(x); }
 };
 
+// Call visit() with the arithmetic of a pk_type.
+template <class Visit>
+void visit_arithmetic(int type, Visit visit) {
+    switch (type) {
+        case PK_BOOL: return visit(Bool());
+        case PK_INT8:
+        case PK_UINT8: return visit(Integer8());
+        case PK_INT16:
+        case PK_UINT16: return visit(Integer16());
+        case PK_INT32:
+        case PK_UINT32: return visit(Integer32());
+        case PK_INT64:
+        case PK_UINT64: return visit(Integer64());
+        case PK_FLOAT16: return visit(Float16());
+        case PK_FLOAT32: return visit(Float32());
+        default: return visit(Float64());
+    }
+}
+
 template <class Kind>
 constexpr bool is_float_kind = std::is_floating_point<typename Kind::Total>::value;
 
@@ -55,6 +74,8 @@ struct Product {
     bool transposed_a, transposed_b;
     int64_t precision;
     int64_t *method;
+    int type = -1;              // of the operands of pk_matmul
+    bool is_on_device = false;  // they are in device memory
 
     // `item` is the number of bytes of an element.
     Product(const void *a, const void *b, void *c, int64_t m, int64_t n, int64_t k,
@@ -62,6 +83,11 @@ struct Product {
             size_t item);
     int64_t elements() const { return m * n * batch; }
 };
+
+// The product of pk_matmul, whose operands are the factors and the result. Fails if these have other flags
+// than `allowed_flags`.
+Product product_of(const pk_operand *operands, int64_t m, int64_t n, int64_t k, const int64_t *index_pairs,
+                   int64_t batch, int64_t flags, int64_t precision, int64_t *method, int32_t allowed_flags);
 
 // The path of pk_open_cublas, checked.
 std::string checked_path(const uint8_t *path, int64_t length, const int64_t *found);

@@ -168,6 +168,10 @@ void launch(const Product &request, Call &call) {
         [&](Tiles<Kind> &work) { call.report.exceptions |= work.raised(); });
 }
 
+void launch_operands(const Product &product, Call &call) {
+    visit_arithmetic(product.type, [&](auto kind) { launch<decltype(kind)>(product, call); });
+}
+
 }  // namespace
 
 }  // namespace pk::matmul
@@ -185,6 +189,15 @@ void launch(const Product &request, Call &call) {
     }
 PK_MATMUL_TYPES(PK_ENTRY)
 #undef PK_ENTRY
+
+extern "C" int32_t pk_matmul(const pk_operand *operands, int64_t m, int64_t n, int64_t k,
+                             const int64_t *index_pairs, int64_t batch, int64_t flags, int64_t precision,
+                             int64_t *method, const pk_options *options, pk_report *report) {
+    const auto check = [&] {
+        return pk::matmul::product_of(operands, m, n, k, index_pairs, batch, flags, precision, method, 0);
+    };
+    return pk::run_entry(options, report, check, pk::matmul::launch_operands);
+}
 
 // The CPU library has every entry, but finds no cuBLAS.
 extern "C" int32_t pk_open_cublas(const uint8_t *path, int64_t length, int64_t *found) {

@@ -500,6 +500,10 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     **{f"{name}_{t}": make(dtype) for name, make in _SORTING.items() for t, dtype in SORTED.items()},
     "pk_sort": (_in(OPERAND), _SIZE, _SIZE, *_OPTIONS_AND_REPORT),
     "pk_argsort": (_in(OPERAND), *[_SIZE] * 4, *_OPTIONS_AND_REPORT),
+    "pk_matmul": (
+        *(_in(OPERAND), _SIZE, _SIZE, _SIZE, _in(np.int64), _SIZE, _SIZE, _SIZE, _SIZE_OUT),
+        *_OPTIONS_AND_REPORT,
+    ),
     **{
         f"pk_matmul_{t}": (
             *(_in(dtype), _in(dtype), _out(dtype)),

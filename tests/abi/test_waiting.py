@@ -94,6 +94,17 @@ class Call:
         sizes = [ctypes.c_int64(n) for n in (1, SIZE, SIZE, 0)]
         return (self._operands(self.values, self.result), *sizes, *self._ends())
 
+    def _matmul(self, x):
+        # A row times a column, a thousand times: the elements' squares.
+        self.name, self.want = "pk_matmul", x * x
+        self.pairs, self.method = np.repeat(np.arange(SIZE), 2), np.zeros(1, np.int64)
+        sizes = [ctypes.c_int64(n) for n in (1, 1, 1)]
+        flags = [ctypes.c_int64(n) for n in (SIZE, 0, abi.PRECISION_EXACT)]
+        return (
+            *(self._operands(self.values, self.values, self.result), *sizes, _address(self.pairs)),
+            *(*flags, _address(self.method), *self._ends()),
+        )
+
     def _random(self, _):
         self.name, self.want = "pk_random", None
         self.draws = np.zeros(1, abi.DRAWS)
@@ -117,7 +128,7 @@ class Call:
             assert np.array_equal(got, np.broadcast_to(self.want, got.shape))
 
 
-NAMES = ["evaluate", "reduce", "scan", "sort", "argsort", "random"]
+NAMES = ["evaluate", "reduce", "scan", "sort", "argsort", "matmul", "random"]
 
 
 @pytest.fixture

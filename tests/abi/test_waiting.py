@@ -265,6 +265,33 @@ class Host:
         return Host.Array(np.full(length, value, dtype))
 
 
+def test_random_numbers_with_a_parameter_on_a_device(raw, gpu):
+    """Another parameter is a number in host memory; the bits are those of a call on host memory."""
+    draws, shape = np.zeros(1, abi.DRAWS), np.array([SIZE], np.int64)
+    draws["distribution"] = abi.RANDOM_NORMAL
+    mean, deviation, want = np.arange(float(SIZE)), np.array([0.5]), np.full(SIZE, 77.0)
+    options, report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
+    table = np.zeros(3, abi.OPERAND)
+    table["type"], table["strides"][:2, 0] = F64, 8
+    arguments = (
+        *(_address(draws), _address(table), ctypes.c_int64(3), _address(shape), ctypes.c_int64(1)),
+        *(_address(options), _address(report)),
+    )
+    table["address"] = [each.ctypes.data for each in (want, mean, deviation)]
+    assert raw.pk_random(*arguments) == 0
+    on_device, result = gpu.asarray(mean), gpu.full(SIZE, 77.0)
+    gpu.cuda.Device().synchronize()
+    table["address"][:2] = result.data.ptr, on_device.data.ptr
+    table["flags"][:2] = abi.ON_DEVICE
+    assert raw.pk_random(*arguments) == 0
+    assert np.array_equal(gpu.asnumpy(result), want)
+    table["flags"][0], table["address"][0] = 0, want.ctypes.data
+    assert raw.pk_random(*arguments) == INVALID_ARGUMENT
+    text = ctypes.c_char_p()
+    raw.pk_last_error(ctypes.byref(text))
+    assert "a parameter is on a device, and the result is not" in text.value.decode()
+
+
 def test_exceptions_of_a_synchronous_call(raw, gpu):
     """An asynchronous call reports none."""
     call, stream = Call(gpu, "evaluate"), gpu.cuda.Stream(non_blocking=True)

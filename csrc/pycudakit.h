@@ -342,7 +342,9 @@ PK_API int32_t pk_tune(int64_t index, int64_t value);
 
 /* ---- Plans ---------------------------------------------------------------------------------------- */
 
-/* A plan is a residency scope: while its body runs, calls on ordinary host addresses leave data on the
+/* These functions are going, since operands can be PK_ON_DEVICE.
+ *
+ * A plan is a residency scope: while its body runs, calls on ordinary host addresses leave data on the
  * device. A call whose operand lies in a resident range reads and writes the device copy, and nothing is
  * transferred. Results have the same bits with and without a plan.
  *

@@ -25,19 +25,16 @@ int64_t ChunkInFlight::capacity(const DeviceAlgorithm &algorithm, SlotBytes byte
 }
 
 void ChunkInFlight::begin(pk_range units) {
-    const int64_t start = algorithm_.start(units.start),
-                  count = algorithm_.start(units.start + units.count) - start;
-    const int64_t rounded = Chunk::round_up(units.count * algorithm_.unit_elements);
-    const int64_t operands = algorithm_.bytes_of(units.count, 0);
-    const int64_t scratch = operands + rounded * algorithm_.streamed_bytes + algorithm_.halo_bytes;
+    chunk_ = algorithm_.chunk_of(units);
+    chunk_.d_memory = slot_.d_memory();
+    chunk_.device_index = device_index_;
+    chunk_.d_state = d_state_;
     const bool is_small =  // small enough for zero-copy
         algorithm_.bytes_of(units.count, algorithm_.streamed_bytes + algorithm_.scratch_bytes) +
             algorithm_.halo_bytes <=
         std::min(tuned(Tune::in_place_bytes), slot_.host_bytes);
     const bool zero_copy =
         slot_.d_memory() == nullptr || (algorithm_.allow_zero_copy && algorithm_.is_staged() && is_small);
-    chunk_ = {units,    start,   count,   rounded,       slot_.d_memory(), algorithm_.status_bytes,
-              operands, scratch, nullptr, device_index_, d_state_};
     const CurrentDevice current(slot_.device);
     stage();
     if (zero_copy) {

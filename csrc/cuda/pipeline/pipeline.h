@@ -41,13 +41,13 @@ struct Chunk {
     static constexpr int64_t ROUND = 64;
     static int64_t round_up(int64_t elements) { return (elements + ROUND - 1) / ROUND * ROUND; }
 
-    pk_range units;
-    int64_t start, count, rounded;  // elements
-    char *d_memory;
-    int64_t results, operands, scratch;  // byte offsets in the chunk's memory
-    cudaStream_t stream;
-    int device_index;  // the device's index in the call's list
-    char *d_state;     // the device's memory that lasts from the first chunk to the last
+    pk_range units{0, 0};
+    int64_t start = 0, count = 0, rounded = 0;  // elements
+    char *d_memory = nullptr;
+    int64_t results = 0, operands = 0, scratch = 0;  // byte offsets in the chunk's memory
+    cudaStream_t stream = nullptr;
+    int device_index = 0;     // the device's index in the call's list
+    char *d_state = nullptr;  // the device's memory that lasts from the first chunk to the last
 
     // Return the byte offset of an operand in the chunk's memory.
     int64_t operand(const StreamedOperand &streamed) const {
@@ -97,6 +97,19 @@ class DeviceAlgorithm {
     // The number of units of the call, and the first element of one. A chunk has whole units.
     virtual int64_t units() const { return layout.size; }
     virtual int64_t start(int64_t unit) const { return unit; }
+
+    // Return a chunk of some units, whose memory, stream and device are not set yet.
+    Chunk chunk_of(pk_range units) const {
+        Chunk chunk;
+        chunk.units = units;
+        chunk.start = start(units.start);
+        chunk.count = start(units.start + units.count) - chunk.start;
+        chunk.rounded = Chunk::round_up(units.count * unit_elements);
+        chunk.results = status_bytes;
+        chunk.operands = bytes_of(units.count, 0);
+        chunk.scratch = chunk.operands + chunk.rounded * streamed_bytes + halo_bytes;
+        return chunk;
+    }
 
     // Return the memory that the smallest chunk needs in a slot.
     SlotBytes needed() const {

@@ -60,11 +60,12 @@ class ResidentMemory {
     char *d_status() const { return d_memory_; }
     char *d_state() const { return d_memory_ + status_bytes_; }
     Chunk chunk(const DeviceAlgorithm &algorithm, pk_range range, cudaStream_t stream) const {
-        const int64_t start = algorithm.start(range.start);
-        const int64_t count = algorithm.start(range.start + range.count) - start;
-        const int64_t rounded = Chunk::round_up(range.count * algorithm.unit_elements);
-        return {range,    start,    count,  rounded, d_memory_, status_bytes_,
-                scratch_, scratch_, stream, 0,       d_state()};
+        Chunk chunk = algorithm.chunk_of(range);
+        chunk.d_memory = d_memory_;
+        chunk.scratch = scratch_;
+        chunk.stream = stream;
+        chunk.d_state = d_state();
+        return chunk;
     }
 
     int64_t units;           // of a chunk, at most

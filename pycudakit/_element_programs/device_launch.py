@@ -188,7 +188,11 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     work = pool.take()
     try:
         work.bind_device(values, stream, context_now.wait)
-        work.run_unobserved(launch.choice_automatic if engine == "auto" else launch.choice_requested)
+        fp_flags = work.run_unobserved(
+            launch.choice_automatic if engine == "auto" else launch.choice_requested
+        )
+        if fp_flags and context_now.wait:
+            work.report_fp_flags()
     except OverflowError:  # a Python integer that the other operands' type cannot hold
         return None
     finally:
@@ -229,8 +233,11 @@ def enqueue(
     pool = _pool(program, shape, signatures)
     work = pool.take()
     try:
-        work.bind_device(values, stream, _current_context.get().wait)
-        work.run_unobserved(EngineChoice(name, "cuda", context.REASON_ENGINE_REQUESTED))
+        waits = _current_context.get().wait
+        work.bind_device(values, stream, waits)
+        fp_flags = work.run_unobserved(EngineChoice(name, "cuda", context.REASON_ENGINE_REQUESTED))
+        if fp_flags and waits:
+            work.report_fp_flags()
     finally:
         pool.give_back(work)
     _count_operations(math.prod(shape) * len(program.instructions))

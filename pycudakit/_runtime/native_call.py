@@ -388,9 +388,14 @@ class NativeCall(ABC):
         return self._run(choice, (0,))
 
     def run_on_stream(self, choice: EngineChoice, stream: int) -> int:
-        """Enqueue the call on a CUDA stream, for device arrays, and record it."""
-        self.options["stream"], self.options["asynchronous"] = stream, not _current_context.get().wait
-        return self.run_unobserved(choice)
+        """Call a library on device arrays of a CUDA stream, and record the call.
+
+        Returns its floating-point flags; an asynchronous call reports none.
+        """
+        waits = _current_context.get().wait
+        self.options["stream"], self.options["asynchronous"] = stream, not waits
+        fp_flags = self.run_unobserved(choice)
+        return fp_flags if waits else 0
 
     def run_on_cpu(self, choice: EngineChoice) -> int:
         """Call the CPU library, like `run`, but without the check for progress and profiles."""

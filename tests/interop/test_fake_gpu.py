@@ -125,6 +125,29 @@ def test_who_asks_to_wait_waits(gpu, name):
         assert gpu.waits == waits
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda a: pk.divide(a, 0.0), "divide by zero encountered in divide"),
+        (lambda a: pk.evaluate("1 / (a - a)", {"a": a}), "divide by zero encountered in divide"),
+        (lambda a: pk.cumsum(pk.multiply(a, 1e308)), "overflow encountered in accumulate"),
+    ],
+    ids=["divide", "evaluate", "cumsum"],
+)
+def test_who_waits_is_warned(gpu, call, message):
+    """An asynchronous call reports no floating-point errors, and a synchronous one as np.errstate says."""
+    a = up(np.array([1.0, 1.0, 1.5]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        call(a)
+    assert gpu.queued
+    with pk.engine(wait=True):
+        with pytest.warns(RuntimeWarning, match=message):
+            call(a)
+        with np.errstate(all="raise"), pytest.raises(FloatingPointError, match=message):
+            call(a)
+
+
 def test_queued_passes_are_compiled_now_and_then(gpu, monkeypatch):
     asked = []
     monkeypatch.setattr(background_jit, "compile_requested", asked.append)

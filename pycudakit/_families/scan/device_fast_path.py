@@ -23,6 +23,7 @@ from pycudakit._interop.cuda_libraries import (
 from pycudakit._interop.device_view import contiguous_strides
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES, DType
+from pycudakit._runtime.fp_errors import report_fp_flags
 from pycudakit._runtime.native_call import NativeCall, Pool
 
 
@@ -128,7 +129,8 @@ def _call(
     work = prepared.pool.take()
     try:
         work.addresses[:] = address, to
-        work.run_on_stream(device_choice(name, engine), stream)
+        if fp_flags := work.run_on_stream(device_choice(name, engine), stream):
+            report_fp_flags({"accumulate": fp_flags})
     except errors.OutOfMemory:  # the general path needs less device memory
         return None
     finally:

@@ -488,6 +488,33 @@ def test_small_calls(tmp_path):
 
 @needs_compiler
 @pytest.mark.thorough
+def test_gallery(tmp_path):
+    pytest.importorskip("scipy")
+    lines = run("gallery", "--quick", "--json", "gallery.json", folder=tmp_path).splitlines()
+    assert len(lines) == 10
+    assert all(" Times" in line and "NumPy" in line and " cores " in line for line in lines)
+    told = json.loads((tmp_path / "gallery.json").read_text())
+    assert list(told) == [line.split()[0] for line in lines]
+    assert all(seconds > 0 for times in told.values() for seconds in times.values())
+
+
+def test_gallery_writes_a_line_below_the_picture(tmp_path, monkeypatch):
+    pytest.importorskip("scipy")
+    if not FOLDER.is_dir():
+        pytest.skip("benchmarks/ is not beside the tests")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    gallery = importlib.import_module("gallery")
+    monkeypatch.setattr(gallery, "PAGES", tmp_path)
+    page = tmp_path / "heat.md"
+    page.write_text("# Heat\n\n![Heat](heat.png)\n\nText.\n")
+    for seconds, shown in ((9.1, "9.10 s"), (0.25, "250 ms")):
+        gallery.write("heat", {"NumPy": seconds, "2 cores": 0.1})
+        wanted = f"# Heat\n\n![Heat](heat.png)\n\nTimes: NumPy {shown}, 2 cores 100 ms.\n\nText.\n"
+        assert page.read_text() == wanted
+
+
+@needs_compiler
+@pytest.mark.thorough
 def test_first_results(tmp_path):
     if importlib.util.find_spec("torch") is None:
         pytest.skip("needs PyTorch")

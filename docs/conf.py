@@ -10,7 +10,7 @@ from docutils.statemachine import StringList
 import pycudakit as pk
 
 project = "pycudakit"
-author = "the pycudakit authors"
+author = copyright = "the pycudakit authors"
 release = version = pk.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 exclude_patterns = ["_site"]
@@ -101,8 +101,17 @@ def names_as_links(listed):
     return "> " + " ".join(f"{{py:obj}}`{name} <pycudakit.{name}>`" for name in names)
 
 
+def with_titles(table):
+    """Give the cells of a table of programs the titles of their columns, shown if the cells are stacked."""
+    text = table[0]
+    for title in re.findall(r"<th>(.*?)</th>", text):
+        text = text.replace("<td>", f'<td data-title="{title}">', 1)
+    return text
+
+
 def to_the_tree(app, docname, source):
     """Link files outside of docs/ to the repository, and append the map of CONTRIBUTING.md to one page."""
+    source[0] = re.sub(r"<table>\n<tr><th>.*?</table>", with_titles, source[0], flags=re.DOTALL)
     if docname == "architecture":
         text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
         part = text.split("## Where things are\n")[1].split("\n## ")[0]

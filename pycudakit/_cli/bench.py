@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -27,6 +28,7 @@ from pycudakit._runtime.context import EngineName
 
 SIZES = (1_000, 64_000, 1_000_000, 16_000_000)
 ROUNDS = 7
+SECONDS = 0.5  # after which a row has no further round, if it has three
 COMPARED = 1_000_000  # a larger result is compared at about so many of its elements, evenly spaced
 
 Arrays = tuple[Any, ...]
@@ -71,6 +73,7 @@ def timed(
     fresh: Callable[[], Arrays],
     rounds: int = ROUNDS,
     warm_up: int = 2,
+    seconds: float = math.inf,
 ) -> dict[str, Times]:
     """Time contenders in turn; `fresh` makes new arrays for each round."""
     arrays: dict[str, Arrays] = {}
@@ -84,7 +87,7 @@ def timed(
     engine_before = context.process_engine
     try:
         return interleave(
-            calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round
+            calls, rounds, warm_up, lambda name: pk.set_engine(contenders[name].engine), new_round, seconds
         )
     finally:
         pk.set_engine(engine_before)
@@ -109,7 +112,11 @@ def _fault_of(contender: Contender, arrays: Arrays, expected: Any) -> str | None
 
 
 def race(
-    family: Family, size: int, contenders: Mapping[str, Contender], rounds: int = ROUNDS
+    family: Family,
+    size: int,
+    contenders: Mapping[str, Contender],
+    rounds: int = ROUNDS,
+    seconds: float = math.inf,
 ) -> tuple[dict[str, Times], dict[str, str]]:
     """Check the contenders against NumPy, and time those that are right.
 
@@ -130,7 +137,8 @@ def race(
     faults = {name: _fault_of(c, arrays, expected) for name, c in contenders.items()}
     del arrays, expected
     wrong = {name: fault for name, fault in faults.items() if fault is not None}
-    return timed({n: c for n, c in contenders.items() if n not in wrong}, fresh, rounds), wrong
+    right = {n: c for n, c in contenders.items() if n not in wrong}
+    return timed(right, fresh, rounds, seconds=seconds), wrong
 
 
 def engines_of(family: Family) -> dict[str, Contender]:
@@ -179,7 +187,8 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
     if not families:
         say(f"no function is called {only!r}: choose from {', '.join({**FAMILIES, **bench_cases.FAMILIES})}")
         return 2
-    sizes = [size for size in SIZES if size <= 1_000_000] if quick else list(SIZES)
+    largest = {name: 1_000_000 if quick else bench_cases.LARGEST.get(name, max(SIZES)) for name in families}
+    sizes_of = {name: [size for size in SIZES if size <= most] for name, most in largest.items()}
     columns = list(engines_of(FAMILIES["add"]))
     for engine in available:
         say(f"{engine}: {pk.engines()[engine].reason}")
@@ -191,15 +200,15 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
     say("")
     say(f"{'function':<9} {'elements':>11} {'NumPy':>9}" + "".join(f" {name:>9}        " for name in columns))
     failed, rows = False, []
-    with closing(Progress(len(families) * len(sizes), say)) as progress:
+    with closing(Progress(sum(map(len, sizes_of.values())), say)) as progress:
         for name, family in families.items():
             numpy = Contender(functools.partial(family.by, np))
-            for size in sizes:
+            for size in sizes_of[name]:
                 progress.step(f"{name} of {size:,}")
                 contenders = {"NumPy": numpy, **engines_of(family)}
                 if name not in FAMILIES:  # the others take no `out`
                     contenders.pop("pinned", None)
-                times, wrong = race(family, size, contenders, 3 if quick else ROUNDS)
+                times, wrong = race(family, size, contenders, 3 if quick else ROUNDS, SECONDS)
                 failed = failed or bool(wrong)
                 floor = _floor(size, *bench_cases.MOVED[name])
                 rows += [

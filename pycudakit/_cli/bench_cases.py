@@ -93,6 +93,8 @@ FAMILIES = {
     ),
 }
 
+LARGEST = {"matmul": 4_000_000}  # elements: a product of squares of more takes long beside the other families
+
 # Bytes an element that are uploaded and downloaded.
 MOVED = {
     "add": (8, 4),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import math
 import random
 import statistics
 import time
@@ -14,6 +15,7 @@ Contender = Callable[[], object]
 
 # Seconds: the shortest sample, which may consist of several calls, and the longest sample of any contender.
 SHORTEST, LONGEST = 200e-6, 20e-3
+LEAST_ROUNDS = 3  # however long they take
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ def interleave(
     warm_up: int = 2,
     before: Callable[[str], object] = lambda _: None,
     new_round: Callable[[], object] = lambda: None,
+    seconds: float = math.inf,
 ) -> dict[str, Times]:
     """Time the contenders in turn, round after round, so that other load affects all of them.
 
@@ -76,6 +79,9 @@ def interleave(
         Called with the contender's name before each sample, unmeasured.
     new_round
         Called before each round and before the warm-up, unmeasured.
+    seconds
+        The time after which no further round begins, if there are three; contenders that take a tenth of it
+        are called once at the beginning.
 
     Examples
     --------
@@ -94,13 +100,17 @@ def interleave(
         new_round()
         for name in names:
             before(name)
-            for _ in range(warm_up):
-                contenders[name]()
-            once[name] = min(_sample(contenders[name], 1) for _ in range(2))
+            taken_once = [_sample(contenders[name], 1)]
+            if taken_once[0] < seconds / 10:
+                taken_once = [_sample(contenders[name], 1) for _ in range(warm_up + 1)]
+            once[name] = min(taken_once[-2:])
         quickest = min(names, key=lambda name: once[name])
         count = max(1, int(min(SHORTEST / once[quickest], LONGEST / max(once.values()))))
         taken: dict[str, list[float]] = {name: [] for name in names}
-        for _ in range(rounds):
+        began = time.perf_counter()
+        for done in range(rounds):
+            if done >= LEAST_ROUNDS and time.perf_counter() - began > seconds:
+                break
             new_round()
             before(quickest)
             contenders[quickest]()

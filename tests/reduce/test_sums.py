@@ -1,8 +1,10 @@
 """Reductions against NumPy, with equality; sums and products of floats against exact arithmetic."""
 
 import functools
+import math
 import operator
 import warnings
+from fractions import Fraction
 
 import helpers.strategies as gen
 import numpy as np
@@ -452,6 +454,38 @@ def test_given_mean(engine, name):
             ours, numpys = (getattr(k, name)(array, axis=axis, mean=mean, **keywords) for k in (pk, np))
             assert (type(ours), ours.dtype) == (type(numpys), numpys.dtype)
             np.testing.assert_allclose(ours, numpys, 1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_about_the_mean_itself(engine, name, dtype):
+    """NumPy has the same bits with the mean as without; so do we, also if the mean is rounded far from it."""
+    rng = np.random.default_rng(3)
+    function = getattr(pk, name)
+    average = pk.nanmean if name.startswith("nan") else pk.mean
+    for offset in (0, 1e6):
+        array = (rng.normal(0, 30, (7, 20, 5)) + offset).astype(dtype)
+        where = rng.random(array.shape) < 0.7
+        where[:2], where[:, :2], where[:, :, :2] = True, True, True  # at least two everywhere
+        if name.startswith("nan") and dtype != "int32":
+            array[2:, 2:, 2:][::2] = np.nan
+        for axis in (0, 1, 2, (0, 2), None):
+            for keywords in ({"where": where, "ddof": 1}, {"where": where}, {"ddof": 1}, {}):
+                mask = {"where": where} if "where" in keywords else {}
+                mean = average(array, axis=axis, keepdims=True, dtype="float64", **mask)
+                got = function(array, axis=axis, dtype="float64", mean=mean, **keywords)
+                wanted = function(array, axis=axis, dtype="float64", **keywords)
+                np.testing.assert_array_equal(got, wanted, f"{offset} {axis} {list(keywords)}")
+
+
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_accuracy_about_a_given_mean(engine, name):
+    rng = np.random.default_rng(4)
+    for offset, mean in [(0, 0.3), (1e8, 1e8), (1e8, 1e8 + 0.7), (1e8, 0.0), (0, 1e9)]:
+        array = rng.normal(offset, 1, 1000)
+        exact = math.fsum((Fraction(x) - Fraction(mean)) ** 2 for x in array.tolist()) / 999
+        wanted = math.sqrt(exact) if name == "std" else exact
+        assert getattr(pk, name)(array, mean=mean, ddof=1) == pytest.approx(wanted, rel=1e-15)
 
 
 # ---- NaN, infinities, zeros, warnings, errors -------------------------------------------------------

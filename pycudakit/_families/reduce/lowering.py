@@ -171,12 +171,25 @@ def _lower_dot(finalize: int, builder: Builder, arguments: Any, mask: Any, dtype
 
 def _lower_deviations(skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
     """Sum the squared differences from a given mean."""
+    difference, _ = _difference(skips_nan, builder, arguments, mask)
+    return Reducer(abi.REDUCE_DOT, abi.FINALIZE_NONE, (difference, difference), FLOAT64)
+
+
+def _lower_mean_difference(
+    skips_nan: bool, builder: Builder, arguments: Any, mask: Any, dtype: Any
+) -> Reducer:
+    """Compute the mean of the differences from a given mean."""
+    difference, mask = _difference(skips_nan, builder, arguments, mask)
+    values = (difference,) if mask is None else (difference, mask)
+    return Reducer(abi.REDUCE_SUM, abi.FINALIZE_MEAN, values, FLOAT64)
+
+
+def _difference(skips_nan: bool, builder: Builder, arguments: Any, mask: Any) -> tuple[Value, Value | None]:
+    """Return the difference of two arguments, 0 where it does not count, and the mask of those that count."""
     value, mean = (builder.cast(argument, FLOAT64) for argument in arguments)
     if skips_nan:
         mask = _mask_not_nan(builder, value, mask)
-    difference = builder.apply("subtract", value, mean)
-    difference = _masked(builder, difference, mask, 0.0)
-    return Reducer(abi.REDUCE_DOT, abi.FINALIZE_NONE, (difference, difference), FLOAT64)
+    return _masked(builder, builder.apply("subtract", value, mean), mask, 0.0), mask
 
 
 def _lower_magnitude(kind: int, builder: Builder, arguments: Any, mask: Any, dtype: Any) -> Reducer:
@@ -220,4 +233,5 @@ SUM_ABS, NONZERO_NORM = _partial(_lower_magnitude, abi.REDUCE_SUM), _lower_nonze
 SUM_SQUARED_DEVIATIONS, NANSUM_SQUARED_DEVIATIONS = (
     _partial(_lower_deviations, skips) for skips in (False, True)
 )
+MEAN_DIFFERENCE, NANMEAN_DIFFERENCE = (_partial(_lower_mean_difference, skips) for skips in (False, True))
 COUNT, ALL_FINITE, PTP = _lower_count, _lower_finite, _lower_ptp

@@ -16,7 +16,7 @@ from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
 from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
 from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
-from pycudakit._native.dtypes import Array
+from pycudakit._native.dtypes import FLOAT64, Array
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.native_call import extending_last_call
 from pycudakit._runtime.operands import as_array
@@ -323,26 +323,41 @@ def _warn_variance(call: Reduction, result: Array, expected: Array | None) -> No
 
 
 def _variance_about_mean(call: Reduction, a: Any, mean: Any, where: Any, ddof: float, name: str) -> Array:
-    """Compute a variance or a standard deviation about a given mean."""
-    about_mean = Reduction(
-        *(
-            name,
-            lowering.NANSUM_SQUARED_DEVIATIONS if call.skips_nan else lowering.SUM_SQUARED_DEVIATIONS,
-            call.numpy,
-            [a, mean],
-        ),
-        call.axes,
-        where=where,
-    )
-    if about_mean.uses_numpy:
-        return np.asarray(about_mean.by_numpy())
-    count: Any = call.also_reduce(lowering.COUNT_NOT_NAN if call.skips_nan else lowering.COUNT_ELEMENTS)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sums = about_mean.reduce()
-        allocator.access_on_host(sums)
-        variance = sums / np.maximum(count - ddof, 0)
-    root = variance if name.endswith("var") else np.sqrt(variance)
-    return np.asarray(root, call.result_type)
+    """Compute a variance or a standard deviation about a given mean m.
+
+    The sum of the squared differences from m is that of the squared differences from the mean, and
+    n (mean - m)^2. So the result has the bits of a call without `mean` where m is the mean.
+    """
+    skips, is_root = call.skips_nan, name.endswith("std")
+    if is_root:
+        lower = lowering.NANSTD if skips else lowering.STD
+    else:
+        lower = lowering.NANVAR if skips else lowering.VAR
+    own = Reduction(name, lower, call.numpy, [a], call.axes, dtype=FLOAT64, where=where)
+    lower = lowering.NANMEAN_DIFFERENCE if skips else lowering.MEAN_DIFFERENCE
+    differences = Reduction(name, lower, call.numpy, [a, mean], call.axes, where=where)
+    if own.uses_numpy or differences.uses_numpy:
+        return np.asarray(call.by_numpy())
+    spread, off = own.reduce(ddof=ddof), extending_last_call(differences.reduce)
+    allocator.access_on_host(spread, off)
+
+    def freedom() -> Any:
+        count = call.also_reduce(lowering.COUNT_NOT_NAN if skips else lowering.COUNT_ELEMENTS)
+        return count, np.maximum(count - ddof, 0)
+
+    with np.errstate(all="ignore"):
+        count, free = freedom() if ddof else (1, 1)
+        if is_root:
+            result = spread * np.sqrt(1 + (off / spread) ** 2 * (count / free))
+        else:
+            result = spread + off * off * (count / free)
+        if not np.isfinite(result).all():  # infinities, constant values, or no degrees of freedom
+            sums = differences.also_reduce(
+                lowering.NANSUM_SQUARED_DEVIATIONS if skips else lowering.SUM_SQUARED_DEVIATIONS
+            )
+            variance = sums / freedom()[1]
+            result = np.where(np.isfinite(result), result, np.sqrt(variance) if is_root else variance)
+    return np.asarray(result, call.result_type)
 
 
 @has_device_fast_path(device_fast_path.reduction("mean", lowering.MEAN))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pycudakit import errors
 from pycudakit._families.matmul import matmul
 from pycudakit._native import loader
-from pycudakit.kernels.compiling import host_compiler, nvrtc
+from pycudakit.kernels.compiling import compiler_process, nvrtc
 
 INSTALL = "install pycudakit again, or run `pip install .` in its sources"
 _REINSTALL = f"install the library and the package from one release: {INSTALL}"
@@ -65,7 +65,7 @@ def compilers() -> dict[str, str]:
     return {
         "nvrtc": _version_or_reason(_nvrtc),
         "cublas": _version_or_reason(_cublas),
-        "c++": _version_or_reason(host_compiler.path),
+        "c++": _version_or_reason(compiler_process.path),
     }
 
 

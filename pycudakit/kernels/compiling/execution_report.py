@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pycudakit import errors
-from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler, thread_loops
+from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler, host_translation, thread_loops
 from pycudakit.kernels.compiling.source import Signature, Source
 
 # GCC: "kernel.cu:3:17: optimized: loop vectorized using 64 byte vectors".
@@ -28,12 +28,12 @@ def report(source: Source) -> str:
     splits = len(reasons) < len(waits)
     try:
         remarks = host_compiler.remarks(
-            source, host_compiler.translated(source, splits_kernels=splits, has_lines=True)
+            source, host_translation.translated(source, splits_kernels=splits, has_lines=True)
         )
     except errors.CompileError:
         if not splits:
             raise
-        remarks = host_compiler.remarks(source, host_compiler.translated(source, has_lines=True))
+        remarks = host_compiler.remarks(source, host_translation.translated(source, has_lines=True))
         reasons |= dict.fromkeys(waits - reasons.keys(), "its loops do not compile")
     lines = {int(line) for name, line in _VECTORISED.findall(remarks) if name == source.name}
     starts = sorted({kernel.line for kernel in source.kernels})

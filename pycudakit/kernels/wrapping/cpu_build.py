@@ -9,7 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from pycudakit.kernels.compiling import cuda_to_cpp, host_compiler, inline_ptx
+from pycudakit.kernels.compiling import (
+    access_reports,
+    compiler_process,
+    cuda_to_cpp,
+    host_compiler,
+    inline_ptx,
+)
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing
 from pycudakit.kernels.compiling.source import Compiled, Signature, Source
 from pycudakit.kernels.wrapping import declarations, launches, table
@@ -51,7 +57,7 @@ def compile(source: Source) -> Compiled:
     whole = wrapped.headers.whole()
     # A header that a macro names may have volatile accesses.
     text_or_any = "volatile __shared__" if whole is None else whole
-    options = host_compiler.volatile_options(replace(source, text=text_or_any))
+    options = access_reports.volatile_options(replace(source, text=text_or_any))
     return host_compiler.compile_host_code(text, source, options, headers)
 
 
@@ -93,6 +99,6 @@ def prologue(source: Source) -> Iterator[str]:
     """Yield the lines before a source: our headers, then the user's macros, which must not affect these."""
     yield '#include "pycudakit_cuda.h"'
     for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
-        if (host_compiler.HEADERS / name).is_file():
+        if (compiler_process.HEADERS / name).is_file():
             yield f"#include <{name}>"
     yield from directives(preprocessing(source.options)[0])

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pycudakit import errors
-from pycudakit.kernels.compiling import host_compiler
+from pycudakit.kernels.compiling import compiler_process, host_compiler
 from pycudakit.kernels.compiling.extern_c import line_directive
 from pycudakit.kernels.compiling.source import Compiled, Source
 from pycudakit.kernels.wrapping import cpu_build, declarations, table
@@ -87,7 +87,7 @@ def fingerprint() -> str:
 
 @functools.cache
 def _version(path: str) -> str:
-    return host_compiler.run([path, "--version"], "nvcc", None)[0]
+    return compiler_process.run([path, "--version"], "nvcc", None)[0]
 
 
 def text(source: Source) -> str:
@@ -105,7 +105,7 @@ def compile(source: Source) -> Compiled:
         nvcc is not installed, or the source does not compile: the message has nvcc's output.
     """
     whole = text(source)
-    with host_compiler.temporary_folder(source.name) as directory:
+    with compiler_process.temporary_folder(source.name) as directory:
         return _compiled(whole, source, directory)
 
 
@@ -119,6 +119,8 @@ def _compiled(whole: str, source: Source, directory: str) -> Compiled:
     runtime = Path(compiler).parents[1] / "lib"  # of the wheels of CUDA
     if runtime.is_dir():
         command.append(f"-L{runtime}")
-    _, log = host_compiler.run([*command, "-MMD", "-MF", rule, path, "-o", library], source.name, directory)
-    read = host_compiler.dependencies_of(Path(rule), directory)
+    _, log = compiler_process.run(
+        [*command, "-MMD", "-MF", rule, path, "-o", library], source.name, directory
+    )
+    read = compiler_process.dependencies_of(Path(rule), directory)
     return Compiled(Path(library).read_bytes(), {}, log, read)

@@ -224,3 +224,20 @@ def test_errors(engine, body, n):
     assert (type(got[1]), str(got[1])) == (type(want[1]), str(want[1]))
     for name in names:
         assert_values(ours[name], numpys[name])
+
+
+@pytest.mark.parametrize("axis", [True, False, (True,), np.True_, 1, (0, 1), None])
+def test_axis_of_average(engine, axis):
+    x = np.arange(12.0).reshape(3, 4)
+    for weights in (None, x):
+
+        def average(x, weights=weights):
+            return np.average(x, axis=axis, weights=weights)
+
+        try:
+            want = average(x)
+        except TypeError as error:  # a NumPy bool is no index
+            with pytest.raises(type(error), match=str(error)):
+                pk.fuse(average)(x)
+        else:
+            np.testing.assert_allclose(pk.fuse(average)(x), want)

@@ -11,6 +11,7 @@ import operator
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit import errors
 from pycudakit.fusing.memory.tracer import Tracer
@@ -131,7 +132,8 @@ def _average(
 ) -> Any:
     function = library_function(f"{FAMILIES}.matmul.dot", "average")
     if has_elements(a) and not returned and weights is None:
-        return np.mean(a, axis=axis, **keywords)
+        axes = None if axis is None else normalize_axis_tuple(axis, np.ndim(a), argname="axis")  # True is 1
+        return np.mean(a, axis=axes, **keywords)
     if has_elements(a) and weights is not None:
 
         @functools.wraps(function)

@@ -22,14 +22,9 @@ namespace {
 // A module of one device, and the records that its kernels print.
 class LoadedModule {
    public:
-    LoadedModule(const pk_image &image, int device) : device(device), module(image) {
-        const std::optional<Variable> header = module.printf_header();
-        if (!header) return;
-        printf_memory_ = allocate_device(int64_t(sizeof(PrintfHeader)) + RECORD_BYTES);
-        void *const d_memory = printf_memory_.get();
-        reset_printf();
-        PK_CUDA(cudaMemcpy(header->address, &d_memory, sizeof(d_memory), cudaMemcpyHostToDevice));
-    }
+    // PTX is a string of C, which ends with a null byte.
+    LoadedModule(const pk_image &image, int device)
+        : LoadedModule(std::string(text_of(image.address, image.bytes)), image, device) {}
 
     // Return what the kernels have printed since the last call. They have ended.
     std::string printed() {
@@ -49,6 +44,21 @@ class LoadedModule {
     Module module;
 
    private:
+    LoadedModule(const std::string &data, pk_image image, int device)
+        : device(device), module(with_address(image, data)) {
+        const std::optional<Variable> header = module.printf_header();
+        if (!header) return;
+        printf_memory_ = allocate_device(int64_t(sizeof(PrintfHeader)) + RECORD_BYTES);
+        void *const d_memory = printf_memory_.get();
+        reset_printf();
+        PK_CUDA(cudaMemcpy(header->address, &d_memory, sizeof(d_memory), cudaMemcpyHostToDevice));
+    }
+
+    static pk_image with_address(pk_image image, const std::string &data) {
+        image.address = reinterpret_cast<uint64_t>(data.c_str());
+        return image;
+    }
+
     static constexpr int64_t RECORD_BYTES = int64_t(8) << 20;
 
     void reset_printf() {

@@ -17,7 +17,8 @@ namespace {
 
 void require_inside(const char *what, const Extent &extent) {
     if (extent.is_empty()) return;
-    const Range range = extent.range(), allocation = find(what, range.begin);
+    const Range range = extent.range(), allocation = find_near(range.begin);
+    if (allocation.bytes == 0 || range.begin < allocation.begin) fail_unknown(what, range.begin);
     if (range.end() > allocation.end()) fail_outside(what, range, allocation);
 }
 

@@ -249,7 +249,7 @@ class Context:
     @staticmethod
     def synchronize() -> None:
         """Wait for all work of the current device."""
-        _engine.current().synchronize(current_device())
+        _engine.active().synchronize(current_device())
 
     @staticmethod
     def get_limit(limit: int) -> int:

@@ -134,6 +134,12 @@ def current() -> Engine:
     return engine
 
 
+def active() -> Engine:
+    """Return the engine as `current` does, without a look at the one that is in force now."""
+    engine = _engine
+    return current() if engine is None or engine.is_forked else engine
+
+
 def _choose() -> Engine:
     global _engine  # noqa: PLW0603
     if os.environ.get("PYCUDAKIT_ISOLATE", "0") not in ("", "0"):

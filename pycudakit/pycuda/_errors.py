@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from pycudakit import errors
@@ -111,3 +111,14 @@ def absent(name: str, remedy: str) -> Any:
 
     refuse.__name__ = refuse.__qualname__ = name.rpartition(".")[2]
     return refuse
+
+
+def absent_module(module: str, remedy: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module whose names can be imported, and raise LogicError when used."""
+
+    def get(name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return absent(f"{module}.{name}", remedy)
+
+    return get

@@ -1,45 +1,51 @@
-"""`pycuda.characterize`: what the device and its compiler offer."""
+"""`pycuda.characterize`: what the device and the compiler can do."""
 
 from __future__ import annotations
 
 import functools
-import struct
+import sys
 
-from pycudakit.pycuda import _memory
-from pycudakit.pycuda._copies import memcpy_dtoh
+import numpy as np
+
+from pycudakit.pycuda import _engine
 from pycudakit.pycuda.compiler import SourceModule
+from pycudakit.pycuda.driver import from_device, mem_alloc
 
 
 def platform_bits() -> int:
-    """Return 64, the bits of an address."""
-    return 8 * struct.calcsize("P")
+    """Return the bits of an address."""
+    return 64 if sys.maxsize > 2**32 else 32
 
 
 def has_stack() -> bool:
-    """Return True: kernels have a stack."""
+    """Return True: every device that is supported has a stack."""
     return True
 
 
 def has_double_support() -> bool:
-    """Return True: kernels compute in float64."""
+    """Return True: every device that is supported has doubles."""
     return True
 
 
-@functools.lru_cache
 def sizeof(type_name: str, preamble: str = "") -> int:
-    """Return the bytes of a type in kernels.
+    """Return the bytes of a type of CUDA C.
 
     Parameters
     ----------
     type_name
-        The type in CUDA C: ``"float4"``.
+        The type: ``"long"``.
     preamble
-        The source that declares it.
+        Source text that declares it.
     """
-    kernel = f'extern "C" __global__ void write_size(size_t *out) {{ *out = sizeof({type_name}); }}'
-    function = SourceModule(f"{preamble}\n{kernel}", no_extern_c=True).get_function("write_size")
-    out = _memory.mem_alloc(8)
-    function(out, block=(1, 1, 1))
-    size = bytearray(8)
-    memcpy_dtoh(size, out)
-    return int.from_bytes(size, "little")
+    return _sizeof(type_name, preamble, _engine.current())
+
+
+@functools.cache
+def _sizeof(type_name: str, preamble: str, _key: _engine.Engine) -> int:
+    source = f"""{preamble}
+extern "C" __global__ void write_size(size_t *output) {{ *output = sizeof({type_name}); }}
+"""
+    output = mem_alloc(8)
+    module = SourceModule(source, no_extern_c=True)
+    module.get_function("write_size")(output, block=(1, 1, 1))
+    return int(from_device(output, (), np.uint64))

@@ -121,3 +121,23 @@ def test_another_engine(engine):
     with pk.engine("numpy"), pytest.raises(drv.LogicError, match=f"'numpy' now.*'{engine}'"):
         drv.mem_alloc(8)
     drv.mem_alloc(8)
+
+
+def test_characterize():
+    from pycudakit.pycuda import characterize
+
+    assert characterize.platform_bits() == 64
+    assert characterize.has_stack()
+    assert characterize.has_double_support()
+    assert characterize.sizeof("long") == 8
+    assert characterize.sizeof("Triple", "struct Triple { char a; int b; };") == 8
+
+
+@pytest.mark.parametrize("name", ["gl", "gl.autoinit", "sparse", "sparse.packeted", "sparse.cg"])
+def test_packages_that_are_not_offered(name):
+    import importlib
+
+    module = importlib.import_module(f"pycudakit.pycuda.{name}")
+    with pytest.raises(drv.LogicError, match=rf"pycuda\.{name}\.Anything does not exist: "):
+        module.Anything(1, key=2)
+    assert not hasattr(module, "__no_such_name__")

@@ -8,6 +8,7 @@
 #include "cuda/runtime/cuda.h"
 #include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/driver_entry.h"
+#include "cuda/runtime/size_class.h"
 #include "own_streams.h"
 
 namespace pk::device_memory {
@@ -125,8 +126,14 @@ void free(uint64_t address) {
 
 std::optional<Found> find(const char *what, uint64_t address) {
     const std::lock_guard<std::mutex> lock(table().mutex);
-    const auto live = containing(table().live, address);
-    if (live != table().live.end()) return Found{{live->first, live->second.bytes}, live->second.device};
+    // Also the rest of a block, which belongs to no allocation: the caller's range is then beyond the end.
+    auto live = table().live.upper_bound(address);
+    if (live != table().live.begin()) {
+        --live;
+        const auto &[begin, allocation] = *live;
+        if (address - begin < uint64_t(size_class(allocation.bytes)))
+            return Found{{begin, allocation.bytes}, allocation.device};
+    }
     const auto freed = containing(table().freed, address);
     if (freed == table().freed.end()) return std::nullopt;
     if (freed->second.buffer != 0 && buffer_at(address) == freed->second.buffer) fail_unknown(what, address);
@@ -135,7 +142,8 @@ std::optional<Found> find(const char *what, uint64_t address) {
 }
 
 Found find_any(uint64_t address) {
-    if (const auto found = find("an address", address)) return *found;
+    const auto found = find("an address", address);
+    if (found && address < found->range.end()) return *found;
     CUdeviceptr begin = 0;
     size_t bytes = 0;
     int device = 0;

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,11 +19,23 @@ _KINDS = (
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+# `warnings.warn` does not count the frames of files with both words in their path.
+_UNCOUNTED = os.path.join(_PACKAGE, "importlib", "_bootstrap.py")
+
+F = TypeVar("F", bound=Any)
+
+
+def uncounted(function: F) -> F:
+    """Hide the frames of a function, which calls one of the user's, from the `stacklevel` of warnings."""
+    function.__code__ = function.__code__.replace(co_filename=_UNCOUNTED)
+    return function
+
+
 def caller_stacklevel() -> int:
     """Return the `stacklevel` for `warnings.warn` of the first frame outside the package."""
     level, frame = 1, sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
+        level, frame = level + (frame.f_code.co_filename != _UNCOUNTED), frame.f_back
     return level
 
 

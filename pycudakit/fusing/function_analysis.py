@@ -14,14 +14,16 @@ from __future__ import annotations
 import functools
 import linecache
 import os
+from collections.abc import Callable
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
+from pycudakit.fusing.bytecode.dispatched_calls import with_dispatched_calls
 from pycudakit.fusing.bytecode.effects import Effects
 from pycudakit.fusing.bytecode.facts import Facts
 from pycudakit.fusing.bytecode.interpreter import Interpreter
 from pycudakit.fusing.bytecode.known_calls import Effect, module_of
-from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, code_size
+from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, code_size, inner_codes
 from pycudakit.fusing.bytecode.sources import ArgumentSource, FunctionSource, ObjectSource, type_attribute
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import (
@@ -74,6 +76,8 @@ class Analysis:
         By the id of a code object, the bits at each byte offset.
     risks
         The risky instructions.
+    dispatched
+        By code object, the indices of the calls of code that was not analysed, or that has such calls.
     """
 
     def __init__(self) -> None:
@@ -83,6 +87,8 @@ class Analysis:
         self._checks: list[tuple[Any, Any, type | None]] = []  # the facts; a type, if it settles the kind
         self.bits: dict[int, bytearray] = {}
         self.codes: list[CodeType] = []  # keeps the ids valid
+        self.dispatched: dict[CodeType, set[int]] = {}
+        self._dispatching: dict[int, CodeType] = {}  # by the id of the code without
         self.risks: list[Risk] = []
         self.unanalysed = ""  # why the function could not be analysed
 
@@ -115,6 +121,27 @@ class Analysis:
                 self._types.append((source.key, cls))
             else:
                 self._checks.append((source, kind, cls if is_by_type else None))
+
+    def dispatching(self, code: CodeType, dispatch: Callable[..., Any]) -> CodeType:
+        """Return code that runs in place of a function's, and dispatches the calls that need it."""
+        found = self._dispatching.get(id(code))
+        if found is None:
+            calls = None if self.unanalysed else self.dispatched
+            found = self._dispatching[id(code)] = with_dispatched_calls(code, calls, dispatch)
+            self._copy_bits(code, found)
+        return found
+
+    def has_dispatched(self, code: CodeType) -> bool:
+        """Return True for code that has calls to dispatch, or that was not analysed."""
+        return code in self.dispatched or id(code) not in self.bits
+
+    def _copy_bits(self, code: CodeType, new: CodeType) -> None:
+        if new is not code:
+            self.codes += [code, new]
+            if id(code) in self.bits:
+                self.bits[id(new)] = self.bits[id(code)]
+            for inner, new_inner in zip(inner_codes(code), inner_codes(new), strict=True):
+                self._copy_bits(inner, new_inner)
 
     @property
     def is_pure(self) -> bool:
@@ -162,7 +189,7 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
     try:
         for _ in range(_MAX_ROUNDS):
             facts.has_changed = False
-            analysis.bits, analysis.codes, analysis.risks = {}, [], []
+            analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
             _Round(facts, analysis).run(function, arguments, keywords)
             if not facts.has_changed:
                 break
@@ -181,6 +208,7 @@ class _Summary(NamedTuple):
     risk_at_entry: str
     risk: str  # anywhere
     may_pass: bool  # may return without an operation that is surely recorded
+    dispatches: bool
 
 
 class _Round:
@@ -269,8 +297,8 @@ class _Round:
             return None
         if code.co_flags & _GENERATOR_FLAG:  # which runs where it is iterated over
             kind, risk = summary.kind, summary.risk
-            return Effect(Generated(kind, risk) if risk else Each(kind))
-        return Effect(summary.kind, summary.risk_at_entry, not summary.may_pass)
+            return Effect(Generated(kind, risk) if risk else Each(kind), dispatches=summary.dispatches)
+        return Effect(summary.kind, summary.risk_at_entry, not summary.may_pass, summary.dispatches)
 
     def _is_own(self, function: FunctionType) -> bool:
         """Return True for a function of the fused function's package."""
@@ -290,10 +318,17 @@ class _Round:
             raise UnanalysedError("it and the functions that it calls are too large")
 
     def store(
-        self, code: CodeType, instructions: list[Instruction], bits: list[int], risks: list[str]
+        self,
+        code: CodeType,
+        instructions: list[Instruction],
+        bits: list[int],
+        risks: list[str],
+        dispatched: set[int],
     ) -> None:
         """Join the bits of a code object to those of its other calls."""
         analysis = self._analysis
+        if dispatched:
+            analysis.dispatched.setdefault(code, set()).update(dispatched)
         stored = analysis.bits.get(id(code))
         if stored is None:
             stored = analysis.bits[id(code)] = bytearray(code_size(code) + 2)
@@ -351,6 +386,7 @@ class _Frame(Interpreter):
         self._risks = [""] * count
         self._is_recorded = [True] * count
         self._is_return = [False] * count
+        self._dispatched: set[int] = set()
         self._result: Any = None
 
     def run(self) -> _Summary:
@@ -363,6 +399,8 @@ class _Frame(Interpreter):
         step = self._step
         self._risks[index] = step.risk
         self._is_recorded[index] = step.is_recorded
+        if step.dispatches:
+            self._dispatched.add(index)
         is_generator = self._code.co_flags & _GENERATOR_FLAG
         result = step.yielded if is_generator else step.returned
         if step.returned is not None or result is not None:
@@ -397,8 +435,8 @@ class _Frame(Interpreter):
             bits[index] = (
                 RISK_AHEAD * risk_after[index] + MAY_RETURN * return_after[index] + RISK_ON_RAISE * on_raise
             )
-        self._owner.store(self._code, self._instructions, bits, self._risks)
+        self._owner.store(self._code, self._instructions, bits, self._risks, self._dispatched)
         reason = next((self._risks[index] for index in reached if self._risks[index]), "")
         result = PLAIN if self._result is None else self._result
         at_entry = reason or "it calls a function" if risk[0] else ""
-        return _Summary(result, at_entry, reason, returns[0])
+        return _Summary(result, at_entry, reason, returns[0], bool(self._dispatched))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._runtime.fp_errors import uncounted
 from pycudakit.fusing.memory.pytree import tree_map_in_place
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
@@ -73,23 +74,32 @@ def _is_installed(top: str) -> bool:
 def with_arrays(function: Any) -> Callable[..., Any]:
     """Return a function that calls another with arrays in place of tracers."""
 
+    @uncounted
     def call(*arguments: Any, **keywords: Any) -> Any:
-        trace = trace_if_tracing()
-        if trace is None or not (_is_traced(arguments) or _is_traced(keywords)):
-            return function(*arguments, **keywords)
-        trace.note_graph_break(f"{_name_of(function)}()", "do that outside of the function")
-        return _call_with_arrays(trace, function, arguments, keywords)
+        return call_with_arrays(function, arguments, keywords)
 
     return call
+
+
+@uncounted
+def call_with_arrays(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+    """Call a function with arrays in place of tracers: a graph break."""
+    trace = trace_if_tracing()
+    if trace is None or not (_is_traced(arguments) or _is_traced(keywords)):
+        return function(*arguments, **keywords)
+    trace.note_graph_break(f"{_name_of(function)}()", "do that outside of the function")
+    return _call_with_arrays(trace, function, arguments, keywords)
 
 
 def _name_of(function: Any) -> str:
     """Return a function's name with its package."""
     module, name = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
     package = (module or "builtins").partition(".")[0]
-    return f"{name or type(function).__name__}" if package == "builtins" else f"{package}.{name}"
+    name = name or type(function).__qualname__
+    return name if package == "builtins" else f"{package}.{name}"
 
 
+@uncounted
 def _call_with_arrays(
     trace: Trace, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Any:
@@ -99,7 +109,7 @@ def _call_with_arrays(
         if type(leaf) is TracedGenerator:
             value = leaf.generator
         elif type(leaf) is Tracer:
-            value = _escaped(trace, leaf)
+            value = trace.escaped_array(leaf)
         else:
             return leaf
         tracers[id(value)] = leaf, value
@@ -119,16 +129,6 @@ def _call_with_arrays(
         if not tracer.is_scalar:
             trace.mark_escaped(tracer)
     return wrapped
-
-
-def _escaped(trace: Trace, tracer: Tracer) -> Any:
-    """Return the array or number of a tracer, for code that may write to the array and keep it."""
-    if not tracer.is_scalar:
-        trace.mark_escaped(tracer)
-        buffer = tracer.node.buffer
-        assert buffer is not None  # noqa: S101
-        trace.before_write(buffer)
-    return trace.resolved(tracer)
 
 
 def _is_traced(value: Any) -> bool:

@@ -13,13 +13,14 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from pycudakit import errors
 from pycudakit._runtime import context
+from pycudakit._runtime.fp_errors import uncounted
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.memory.tracer import Tracer
@@ -27,9 +28,9 @@ from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, reducing
-from pycudakit.fusing.other_packages import is_own, needs_arrays, with_arrays
+from pycudakit.fusing.other_packages import call_with_arrays, is_own, needs_arrays, with_arrays
 from pycudakit.fusing.schedule.scheduler import iter_tracers
-from pycudakit.fusing.trace.current_trace import current_trace
+from pycudakit.fusing.trace.current_trace import current_trace, trace_if_tracing
 from pycudakit.fusing.trace.out_argument import accepts_result
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_generator import TracedGenerator, default_rng_of
@@ -184,6 +185,30 @@ def traced_function(function: FunctionType) -> Any:
     return body if body.is_rebound else function
 
 
+@functools.lru_cache(256)
+def dispatcher(package: str) -> Callable[..., Any]:
+    """Return a function that calls what code of `package` calls, with what it needs: arrays, or tracers."""
+
+    @uncounted
+    def dispatch(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        trace = trace_if_tracing()
+        if trace is None or trace.analysis is None:
+            return function(*arguments, **keywords)
+        while type(function) is functools.partial:
+            arguments, keywords = (*function.args, *arguments), {**function.keywords, **keywords}
+            function = function.func
+        if needs_arrays(function, package):
+            return call_with_arrays(function, arguments, keywords)
+        if type(function) is MethodType and type(function.__func__) is FunctionType:
+            function, arguments = function.__func__, (function.__self__, *arguments)
+        is_python = type(function) is FunctionType and type(function.__globals__) is dict
+        if is_python and is_own(function, package) and trace.analysis.has_dispatched(function.__code__):
+            function = traced_function(function)
+        return function(*arguments, **keywords)
+
+    return dispatch
+
+
 class TracedModule(ModuleType):
     """A module as the body of a fused function sees it."""
 
@@ -302,6 +327,7 @@ class TracedBody:
         self._scope = Scope(function) if self.is_rebound else None
         self._globals = {} if self._scope is None else _Globals(function.__globals__, self._scope)
 
+    @uncounted
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Call the function's current code with the replaced names."""
         function = self._function
@@ -318,9 +344,11 @@ class TracedBody:
             for cell, copy in zip(cells, own, strict=True)
             if copy is not cell
         ]
-        body = FunctionType(
-            function.__code__, self._globals, function.__name__, function.__defaults__, own or None
-        )
+        trace = current_trace()
+        code = function.__code__
+        if trace is not None and trace.analysis is not None:
+            code = trace.analysis.dispatching(code, dispatcher(scope.package))
+        body = FunctionType(code, self._globals, function.__name__, function.__defaults__, own or None)
         body.__kwdefaults__ = function.__kwdefaults__
         body.__module__ = function.__module__
         try:

@@ -6,6 +6,7 @@ A name that code only calls can stand for another callable, since the code canno
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import CodeType
@@ -15,7 +16,7 @@ from pycudakit.fusing.bytecode.interpreter import Interpreter
 from pycudakit.fusing.bytecode.known_calls import Effect
 from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, inner_codes, read_code
 from pycudakit.fusing.bytecode.step import Step
-from pycudakit.fusing.bytecode.value_kinds import UNKNOWN, Container, Items
+from pycudakit.fusing.bytecode.value_kinds import NULL, UNKNOWN, Container, Items
 
 # What instructions load by a name, by their rules.
 _LOADS = {
@@ -120,14 +121,25 @@ class Loaded:
     place: int
 
 
+@dataclass(frozen=True)
+class PushedNull:
+    """The null that the instruction at an index pushes, for a call."""
+
+    place: int
+
+
 def _called_loads(code: CodeType) -> set[int]:
     """Return the indices of the instructions that load what is only called."""
     walk = _LoadWalk(code)
-    try:
-        walk.run()
-    except UnanalysedError:
-        return set()
-    return {each.place for each in walk.called.values() if each is not None} - walk.copied
+    called = walk.called.values() if walk.run() else ()
+    return {each.place for each in called if each is not None} - walk.copied
+
+
+def call_sites(code: CodeType) -> dict[int, int]:
+    """Return, by the index of a call, that of the load of a method, or of the null for the call."""
+    walk = _LoadWalk(code)
+    sites = walk.sites if walk.run() else {}
+    return {call: place for call, place in sites.items() if place is not None}
 
 
 class _LoadWalk(Interpreter):
@@ -136,12 +148,30 @@ class _LoadWalk(Interpreter):
     def __init__(self, code: CodeType) -> None:
         self.copied: set[int] = set()
         self.called: dict[int, Loaded | None] = {}  # by the index of the call
+        self.sites: dict[int, int | None] = {}
         effects = _LoadEffects(self, frozenset((*code.co_cellvars, *code.co_freevars)))
         super().__init__(code, _LoadStep(effects), {})  # type: ignore[arg-type]
 
-    def run(self) -> None:
-        """Follow all paths of the code."""
-        self._interpret()
+    def run(self) -> bool:
+        """Follow all paths of the code; return False if it has instructions that are not analysed."""
+        try:
+            self._interpret()
+        except UnanalysedError:
+            return False
+        return True
+
+    def note_site(self, values: list[Any]) -> None:
+        """Note the two values below the arguments of the present call: what it calls, and a null."""
+        nulls = [each.place for each in values if type(each) is PushedNull]
+        methods = [each.place for each in values if type(each) is Loaded and self._is_method(each.place)]
+        self.sites[self.index] = next(iter(nulls or (methods if NULL in values else ())), None)
+
+    def _is_method(self, place: int) -> bool:
+        """Return True for an instruction that loads an attribute, and an object to bind or a null."""
+        load = self._instructions[place]
+        return load.name == "LOAD_METHOD" or (
+            sys.version_info >= (3, 12) and load.name == "LOAD_ATTR" and bool(load.arg & 1)
+        )
 
 
 class _LoadEffects:
@@ -157,6 +187,14 @@ class _LoadEffects:
         """Note that a value is used more than once."""
         if type(kind) is Loaded:
             self._walk.copied.add(kind.place)
+
+    def pushed_null(self) -> PushedNull:
+        """Return the null that the present instruction pushes."""
+        return PushedNull(self._walk.index)
+
+    def note_site(self, values: list[Any]) -> None:
+        """Note the two values below the arguments of the present call."""
+        self._walk.note_site(values)
 
     def global_kind(self, _: str) -> Any:
         """Return what the present instruction loads."""
@@ -229,3 +267,18 @@ class _LoadStep(Step):
 
     def _do_build_tuple(self, instruction: Instruction) -> None:
         self._push(Items((UNKNOWN,) * len(self._pop_many(instruction.arg))))
+
+    def _do_push_null(self, _: Instruction) -> None:
+        self._push(self.effects.pushed_null())
+
+    def _call_two(self, values: list[Any], names: tuple[str, ...]) -> None:
+        self.effects.note_site(self.stack[-2:])
+        self._forget_nulls()
+        super()._call_two(values, names)
+
+    def _do_call_unpacked(self, instruction: Instruction) -> None:
+        self._forget_nulls()
+        super()._do_call_unpacked(instruction)
+
+    def _forget_nulls(self) -> None:
+        self.stack = [NULL if type(each) is PushedNull else each for each in self.stack]

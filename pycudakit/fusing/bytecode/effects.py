@@ -245,7 +245,7 @@ class Effects(OperatorEffects):
                 self.leak([function.owner])
             self._facts.has_changed |= not self._facts.runs_other_code
             self._facts.runs_other_code = True
-            return Effect(UNKNOWN, f"it calls {_name_of(function)}")
+            return Effect(UNKNOWN, f"it calls {_name_of(function)}", dispatches=True)
         return effect
 
     def _known_call(self, function: Any, arguments: list[Any], keywords: dict[str, Any]) -> Effect | None:

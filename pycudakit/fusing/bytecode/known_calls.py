@@ -51,6 +51,7 @@ class Effect(NamedTuple):
     kind: Any
     risk: str = ""  # why it may reach memory past the trace; "" if it does not
     is_recorded: bool = False  # surely an operation of a tracer
+    dispatches: bool = False  # a call of code that was not analysed, or that has such a call
 
 
 # NumPy's functions and methods whose result for a tracer is a tracer.

@@ -10,7 +10,7 @@ import functools
 import sys
 from collections.abc import Iterator
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _RULES = {
     "nothing": """NOP RESUME CACHE EXTENDED_ARG PRECALL GEN_START NOT_TAKEN COPY_FREE_VARS MAKE_CELL""",
@@ -186,6 +186,29 @@ def read_code(code: CodeType) -> tuple[list[Instruction], list[Handler | None]]:
 def code_size(code: CodeType) -> int:
     """Return the number of bytes of the code."""
     return len(code.co_code)
+
+
+def with_instructions(code: CodeType, changes: dict[int, list[tuple[str, int]]], **fields: Any) -> CodeType:
+    """Return code with instructions, by name and argument, in place of those at some indices.
+
+    They are as long as what they replace, with its inline cache: the rest of that is filled with NOP.
+    """
+    units = bytearray(code.co_code)
+    for index, new in changes.items():
+        old = read_code(code)[0][index]
+        written = b"".join(bytes((dis.opmap[name], arg)) + bytes(2 * _cache(name)) for name, arg in new)
+        size = 2 + 2 * _cache(old.name)
+        units[old.begin : old.begin + size] = written + bytes((dis.opmap["NOP"], 0)) * (
+            (size - len(written)) // 2
+        )
+    assert len(units) == len(code.co_code)  # noqa: S101
+    return code.replace(co_code=bytes(units), **fields)
+
+
+def _cache(name: str) -> int:
+    """Return the number of units of an instruction's inline cache."""
+    entries: Any = dis._inline_cache_entries  # type: ignore[attr-defined]  # noqa: SLF001
+    return int(entries.get(name, 0) if isinstance(entries, dict) else entries[dis.opmap[name]])
 
 
 def inner_codes(code: CodeType) -> Iterator[CodeType]:

@@ -50,7 +50,7 @@ class StackRules:
         self.names: dict[str, Any] = {}
         self.blocks: tuple[tuple[int, int], ...] = ()
         self.keyword_names: tuple[str, ...] = ()
-        self.risk, self.is_recorded = "", False
+        self.risk, self.is_recorded, self.dispatches = "", False, False
         self.jump_target: int | None = None
         self.jump_stack: list[Any] | None = None  # the stack at the target, if it is another one
         self.falls_through = True
@@ -61,7 +61,7 @@ class StackRules:
         """Run an instruction."""
         self.stack, self.names = list(state.stack), state.names
         self.blocks, self.keyword_names = state.blocks, state.keyword_names
-        self.risk, self.is_recorded = "", False
+        self.risk, self.is_recorded, self.dispatches = "", False, False
         self.jump_target, self.jump_stack, self.falls_through = None, None, True
         self.returned = self.yielded = None
         try:
@@ -93,6 +93,7 @@ class StackRules:
     def _do(self, effect: Effect) -> Any:
         self.risk = self.risk or effect.risk
         self.is_recorded = self.is_recorded or effect.is_recorded
+        self.dispatches = self.dispatches or effect.dispatches
         return effect.kind
 
     def _set(self, name: str, kind: Any) -> None:

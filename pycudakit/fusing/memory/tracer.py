@@ -265,6 +265,12 @@ class Tracer(LazyArray):
         """Compute, and return the bytes of the elements."""
         return bytes(self._number("bytes()"))
 
+    def __buffer__(self, _: int) -> memoryview:
+        """Compute, and return the array's memory, which Python 3.12 and later ask for."""
+        trace = self.owning_trace
+        trace.concretize(self, "numpy.asarray(), or another reader of its memory,")
+        return memoryview(trace.escaped_array(self))
+
     def __hash__(self) -> int:
         """Compute, and hash a scalar."""
         if self.is_scalar:

@@ -164,6 +164,15 @@ class Trace(IndexingTrace):
             self.compute_readers(buffer)
             buffer.mark_escaped()
 
+    def escaped_array(self, tracer: Tracer) -> Any:
+        """Return the array or number of a tracer, for code that may write to the array and keep it."""
+        if not (tracer.is_scalar or self.has_stopped_deferring):
+            self.mark_escaped(tracer)
+            buffer = tracer.node.buffer
+            assert buffer is not None  # noqa: S101
+            self.before_write(buffer)
+        return self.resolved(tracer)
+
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call the handler of a NumPy function, or compute it in NumPy."""
         arguments, keywords = self.resolve_foreign_tracers(arguments), self.resolve_foreign_tracers(keywords)

@@ -1,0 +1,270 @@
+"""Functions and methods of other packages get arrays in the body of a fused function, however they are called."""
+
+import functools
+import hashlib
+import inspect
+import struct
+import sys
+import textwrap
+import warnings
+
+import numpy as np
+import pytest
+
+import pycudakit as pk
+
+SIZE = 20_000
+SOURCE = """
+    import warnings
+    import numpy as np
+
+    def checked(x):
+        if type(x) not in (np.ndarray, np.float64):
+            raise TypeError(type(x).__name__)
+        return x
+
+    def shifted(x, *, by=1):
+        return checked(x) + by
+
+    def warned(x):
+        warnings.warn("an old function", UserWarning, stacklevel=2)
+        return checked(x)
+
+    class Model:
+        def __init__(self, factor=2.0):
+            self.factor, self.kept, self.shifted = factor, None, shifted
+
+        def predict(self, x):
+            return checked(x) * self.factor
+
+        def fit(self, x):
+            self.kept = checked(x)
+            return self
+
+        def __call__(self, x):
+            return checked(x) - self.factor
+"""
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """A module that is installed beside the user's code."""
+    folder = tmp_path_factory.mktemp("environment") / "site-packages"
+    folder.mkdir()
+    (folder / "other_of_pycudakit.py").write_text(textwrap.dedent(SOURCE))
+    sys.path.insert(0, str(folder))
+    try:
+        yield __import__("other_of_pycudakit")
+    finally:
+        sys.path.remove(str(folder))
+        del sys.modules["other_of_pycudakit"]
+
+
+@pytest.fixture
+def x():
+    return np.linspace(-1, 1, SIZE)
+
+
+class Own:
+    """An object of the user's, with those of another package."""
+
+    def __init__(self, other):
+        self.model, self.models, self.callback = other.Model(), [other.Model(3.0)], other.shifted
+        self.own = lambda x: x * 2 if isinstance(x, np.ndarray) else None
+
+    def helper(self, x):
+        return self.model(x) + np.ones(x.shape)
+
+
+def by_argument(own, x):
+    callback = own.callback
+    return callback(x * 2), callback(x, by=3)
+
+
+def by_attribute(own, x):
+    y = x + 1
+    return own.model.predict(y) + own.callback(y), own.model(y).sum()
+
+
+def by_item(own, x):
+    return [model.predict(x * 2) for model in own.models], own.models[0].predict(x)
+
+
+def by_result(own, x):
+    return type(own.model)().fit(x * 2).predict(x), type(own.model)(4.0).predict(x)
+
+
+def by_partial(own, x):
+    callback = functools.partial(own.callback, by=5)
+    return callback(x * 2)
+
+
+def by_own_method(own, x):
+    return own.helper(x * 2)
+
+
+def by_inner_function(own, x):
+    def inner(y):
+        return own.callback(y) * 2
+
+    return inner(x * 2), (lambda y: own.model(y))(x)
+
+
+def by_generator(own, x):
+    return sum(own.callback(x * n) for n in range(3))
+
+
+def of_the_user(own, x):
+    return own.own(x * 2) + 1
+
+
+def with_numbers(own, x):
+    return own.callback(x.max()), own.model.predict(x[3])
+
+
+FUNCTIONS = [
+    *(by_argument, by_attribute, by_item, by_result, by_partial, by_own_method, by_inner_function),
+    *(by_generator, of_the_user, with_numbers),
+]
+needs_room = pytest.mark.skipif(sys.version_info < (3, 11), reason="calls of Python 3.10 have no room")
+
+
+@needs_room
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_reached_by_values_get_arrays(engine, other, x, function):
+    fused, want = pk.fuse(function), function(Own(other), x.copy())
+    for _ in range(2):
+        got = fused(Own(other), x)
+        assert type(got) is type(want)
+        for mine, numpys in zip(
+            *([each] if type(each) is np.ndarray else each for each in (got, want)), strict=True
+        ):
+            assert type(mine) is type(numpys)
+            np.testing.assert_allclose(mine, numpys, rtol=1e-12, atol=1e-12)
+
+
+@needs_room
+def test_callbacks_that_are_arguments(engine, other, x):
+    body = pk.fuse(lambda x, callback: callback(x * 2) + x)
+    np.testing.assert_array_equal(body(x, other.shifted), x * 2 + 1 + x)
+    np.testing.assert_array_equal(body(x, lambda y: np.where(y > 0, y, 0)), np.where(x > 0, x * 2, 0) + x)
+    np.testing.assert_array_equal(body(x, other.Model()), x * 2 - 2 + x)
+    np.testing.assert_array_equal(body(x, np.negative), x * -2 + x)
+
+
+@needs_room
+def test_the_break_names_the_function(engine, other, x):
+    own = Own(other)
+    plan = pk.fuse(by_attribute).explain(own, x)
+    names = [each.name for each in plan.breaks]
+    assert names[:3] == [
+        "other_of_pycudakit.Model.predict()",
+        "other_of_pycudakit.shifted()",
+        "other_of_pycudakit.Model()",
+    ]
+    with pytest.raises(pk.errors.Unsupported, match=r"other_of_pycudakit\.Model\.predict\(\)"):
+        pk.fuse(by_attribute, strict=True)(own, x)
+
+
+@needs_room
+def test_what_a_method_keeps_and_writes_is_the_argument(engine, other, x):
+    own, before = Own(other), x.copy()
+
+    @pk.fuse
+    def body(own, x):
+        total = x.sum()
+        own.model.fit(x)
+        own.model.kept[:3] = 7
+        return total, x * 2
+
+    total, doubled = body(own, x)
+    assert own.model.kept is x
+    np.testing.assert_allclose(total, before.sum(), atol=1e-9)
+    before[:3] = 7
+    np.testing.assert_array_equal(doubled, before * 2)
+
+
+@needs_room
+def test_exceptions_and_missing_attributes_come_from_their_lines(engine, other, x):
+    def body(own, x):
+        y = x * 2
+        return own.model.missing(y)
+
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'missing'") as caught:
+        pk.fuse(body)(Own(other), x)
+    lines = [entry.lineno for entry in caught.traceback if entry.frame.code.raw.co_name == "body"]
+    assert lines == [body.__code__.co_firstlineno + 1]
+
+
+def warned_by_name(own, x):
+    del own
+    return OTHER.warned(x * 2)
+
+
+def warned_by_attribute(own, x):
+    return own.callback(x * 2)
+
+
+@pytest.mark.parametrize("function", [warned_by_name, pytest.param(warned_by_attribute, marks=needs_room)])
+def test_warnings_name_the_line_that_calls(engine, other, x, function, monkeypatch):
+    monkeypatch.setitem(globals(), "OTHER", other)
+    own = Own(other)
+    own.callback = other.warned
+    met = []
+    for run in (function, pk.fuse(function)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run(own, x)
+        met.append([(each.filename, each.lineno, str(each.message)) for each in caught])
+    assert (
+        met[1]
+        == met[0]
+        == [
+            (
+                __file__,
+                inspect.getsourcelines(function)[1] + len(met[0]) + (function is warned_by_name),
+                "an old function",
+            )
+        ]
+    )
+
+
+def reads_memory(x):
+    y = x * 2
+    digest = hashlib.sha256(y)
+    digest.update(x)
+    first = struct.unpack_from("d", y, 8)
+    return digest.hexdigest(), first, bytes(memoryview(y[:2])), bytes(y[:3])
+
+
+def reads_memory_by_values(x, read):
+    y = x * 2
+    return read(y), y[0]
+
+
+@needs_room
+def test_readers_of_memory(engine, x):
+    assert pk.fuse(reads_memory)(x) == reads_memory(x)
+    for read in (
+        bytes,
+        lambda y: hashlib.md5(y).digest(),
+        lambda y: b"".join([y]),
+        lambda y: memoryview(y).nbytes,
+    ):
+        assert pk.fuse(reads_memory_by_values)(x, read) == reads_memory_by_values(x, read)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="classes have buffers from Python 3.12 on")
+def test_tracers_have_their_arrays_buffer(engine, x):
+    helper = {"memoryview": memoryview}  # which the body does not name
+
+    @pk.fuse
+    def body(x):
+        total = x.sum()
+        view = helper["memoryview"](x)
+        view[0] = 7.0
+        return total, x[0] * 2, type(view)
+
+    total, first, kind = body(x)
+    assert (first, x[0], kind) == (14, 7, memoryview)
+    np.testing.assert_allclose(total, 0, atol=1e-9)

@@ -107,7 +107,7 @@ def by_inner_function(own, x):
     def inner(y):
         return own.callback(y) * 2
 
-    return inner(x * 2), (lambda y: own.model(y))(x)
+    return inner(x * 2), (lambda y: own.model(y) + 1)(x)
 
 
 def by_generator(own, x):
@@ -196,6 +196,9 @@ def test_exceptions_and_missing_attributes_come_from_their_lines(engine, other, 
     assert lines == [body.__code__.co_firstlineno + 1]
 
 
+OTHER = None
+
+
 def warned_by_name(own, x):
     del own
     return OTHER.warned(x * 2)
@@ -216,17 +219,8 @@ def test_warnings_name_the_line_that_calls(engine, other, x, function, monkeypat
             warnings.simplefilter("always")
             run(own, x)
         met.append([(each.filename, each.lineno, str(each.message)) for each in caught])
-    assert (
-        met[1]
-        == met[0]
-        == [
-            (
-                __file__,
-                inspect.getsourcelines(function)[1] + len(met[0]) + (function is warned_by_name),
-                "an old function",
-            )
-        ]
-    )
+    line = inspect.getsourcelines(function)[1] + len(inspect.getsourcelines(function)[0]) - 1
+    assert met == [[(__file__, line, "an old function")]] * 2
 
 
 def reads_memory(x):
@@ -248,7 +242,6 @@ def test_readers_of_memory(engine, x):
     for read in (
         bytes,
         lambda y: hashlib.md5(y).digest(),
-        lambda y: b"".join([y]),
         lambda y: memoryview(y).nbytes,
     ):
         assert pk.fuse(reads_memory_by_values)(x, read) == reads_memory_by_values(x, read)
@@ -263,8 +256,8 @@ def test_tracers_have_their_arrays_buffer(engine, x):
         total = x.sum()
         view = helper["memoryview"](x)
         view[0] = 7.0
-        return total, x[0] * 2, type(view)
+        return total, x[0] * 2, type(view), b"".join([x[:2]])
 
-    total, first, kind = body(x)
-    assert (first, x[0], kind) == (14, 7, memoryview)
+    total, first, kind, joined = body(x)
+    assert (first, x[0], kind, joined) == (14, 7, memoryview, x[:2].tobytes())
     np.testing.assert_allclose(total, 0, atol=1e-9)

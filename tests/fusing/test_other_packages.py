@@ -1,4 +1,4 @@
-"""Functions and methods of other packages get arrays in the body of a fused function, however they are called."""
+"""Functions and methods of other packages get arrays in a fused function, however the body reaches them."""
 
 import functools
 import hashlib
@@ -107,7 +107,8 @@ def by_inner_function(own, x):
     def inner(y):
         return own.callback(y) * 2
 
-    return inner(x * 2), (lambda y: own.model(y) + 1)(x)
+    one_more = lambda y: own.model(y) + 1  # noqa: E731
+    return inner(x * 2), one_more(x)
 
 
 def by_generator(own, x):

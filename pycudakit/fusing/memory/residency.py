@@ -209,15 +209,19 @@ def run_in_residency_scope(library: ctypes.CDLL, body: Callable[[], Any]) -> Any
     """Run a body inside `pk_run_plan`; return its result or raise its exception."""
     result: Any = None
     error: BaseException | None = None
+    has_begun = False
 
     def run() -> Generator[int, Any, None]:
         # A signal handler runs, and may raise, where Python code is entered. In a generator that is already
         # inside the `try`; in a function it would be before the `try`, and ctypes would drop the exception.
-        nonlocal result, error
+        nonlocal result, error, has_begun
         try:
             yield 0
+            has_begun = True
             result = body()
         except BaseException as raised:  # noqa: BLE001
+            if type(raised) is GeneratorExit and not has_begun:
+                return  # an interrupt came before the plan, and the generator is closed
             error = raised
         yield 0 if error is None else 1
 

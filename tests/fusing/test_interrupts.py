@@ -14,6 +14,8 @@ from helpers.sanitizers import SANITIZED
 
 import pycudakit as pk
 from pycudakit import fusing
+from pycudakit._native import loader
+from pycudakit.fusing.memory import residency
 from pycudakit.fusing.trace.current_trace import current_trace
 
 MOST = int(os.environ.get("PYCUDAKIT_TEST_FUSED_INTERRUPTS", "1000"))  # interrupts of each function
@@ -140,6 +142,27 @@ def test_a_state_of_numpys_run(engine, function):
     no_compiler = pk.tuned(worth_compiling=1 << 62) if engine == "cuda" else contextlib.nullcontext()
     with ThreadPoolExecutor(1) as pool, no_compiler:
         pool.submit(contextvars.copy_context().run, attack, function).result()
+
+
+def test_no_interrupt_around_a_plan_is_lost(monkeypatch):
+    """A callback of C would print an exception that leaves it, and go on."""
+    library, printed = loader.library("cpu"), []
+    monkeypatch.setattr(sys, "unraisablehook", lambda error: printed.append(str(error.exc_value)))
+
+    def raise_too():
+        raise ValueError
+
+    for body in (int, raise_too):
+        InterruptAt(-1).run(
+            residency.run_in_residency_scope, library, body
+        )  # Python 3.12 traces from then on
+        for instruction in itertools.count(1):
+            interrupt = InterruptAt(instruction)
+            if not interrupt.run(residency.run_in_residency_scope, library, body):
+                break
+        assert instruction > 50
+        assert interrupt.count < instruction
+        assert not printed
 
 
 def attack(function):

@@ -209,27 +209,37 @@ def run_in_residency_scope(library: ctypes.CDLL, body: Callable[[], Any]) -> Any
     """Run a body inside `pk_run_plan`; return its result or raise its exception."""
     result: Any = None
     error: BaseException | None = None
-    has_begun = False
+    is_running = False
 
     def run() -> Generator[int, Any, None]:
         # A signal handler runs, and may raise, where Python code is entered. In a generator that is already
         # inside the `try`; in a function it would be before the `try`, and ctypes would drop the exception.
-        nonlocal result, error, has_begun
+        nonlocal result, error, is_running
         try:
-            yield 0
-            has_begun = True
-            result = body()
-        except BaseException as raised:  # noqa: BLE001
-            if type(raised) is GeneratorExit and not has_begun:
-                return  # an interrupt came before the plan, and the generator is closed
-            error = raised
-        yield 0 if error is None else 1
+            try:
+                yield 0
+                is_running = True
+                result = body()
+                is_running = False
+                yield 0
+            except BaseException as raised:  # noqa: BLE001
+                if type(raised) is GeneratorExit and not is_running:
+                    return  # the generator is dropped
+                error = raised
+                yield 1
+        except BaseException as raised:  # noqa: BLE001  (an interrupt in the handler of another exception)
+            if type(raised) is not GeneratorExit:
+                error = raised
+                yield 1
 
     steps = run()
     next(steps)
-    entry = abi.PLAN_BODY(steps.send)
-    with contextlib.suppress(errors.Interrupted):  # it only says that the body raised
-        library.pk_run_plan(entry, None)
+    if error is None:  # no interrupt has ended the generator's wait
+        entry = abi.PLAN_BODY(steps.send)
+        with contextlib.suppress(errors.Interrupted):  # it only says that the body raised
+            library.pk_run_plan(entry, None)
+    for _ in steps:  # it ends here: an exception in a finalizer would be lost
+        pass
     if error is not None:
         try:
             raise error

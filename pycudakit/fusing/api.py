@@ -305,8 +305,9 @@ class Fused(Generic[P, R]):
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
-        if trace.analysis is not None and trace.buffers.scope.listener is not None:
-            trace.buffers.scope.listener.mark_not_replayable()
+        listener = trace.buffers.scope.listener
+        if listener is not None and trace.analysis is not None and trace.analysis.has_risks:
+            listener.mark_not_replayable()
         try:
             result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
             del args, kwargs

@@ -23,6 +23,7 @@ from pycudakit.fusing.bytecode.effects import Effects
 from pycudakit.fusing.bytecode.facts import Facts
 from pycudakit.fusing.bytecode.interpreter import Interpreter
 from pycudakit.fusing.bytecode.known_calls import Effect, module_of
+from pycudakit.fusing.bytecode.number_uses import Done, FrameFlow, NumberFlow
 from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, code_size, inner_codes
 from pycudakit.fusing.bytecode.sources import ArgumentSource, FunctionSource, ObjectSource, type_attribute
 from pycudakit.fusing.bytecode.step import Step
@@ -55,6 +56,8 @@ _GENERATOR_FLAG, _COROUTINE_FLAGS = 0x20, 0x80 | 0x200
 RISK_AHEAD = 1  # a risky instruction
 MAY_RETURN = 2  # the end of the function
 RISK_ON_RAISE = 4  # a risky instruction in the handler of its exceptions
+# Or: a number that the instruction makes must be NumPy's scalar.
+NUMBER_AT_ONCE = 8
 
 
 class Risk(NamedTuple):
@@ -89,7 +92,9 @@ class Analysis:
         self.codes: list[CodeType] = []  # keeps the ids valid
         self.dispatched: dict[CodeType, set[int]] = {}
         self._dispatching: dict[int, CodeType] = {}  # by the id of the code without
+        self._written_in: dict[int, int] = {}  # the id of the function's own code, by that of the code in its place
         self.risks: list[Risk] = []
+        self.numbers_at_once: dict[tuple[int, int], str] = {}  # why, by the id of a code object and an offset
         self.unanalysed = ""  # why the function could not be analysed
 
     def holds_for(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
@@ -138,6 +143,7 @@ class Analysis:
     def _copy_bits(self, code: CodeType, new: CodeType) -> None:
         if new is not code:
             self.codes += [code, new]
+            self._written_in[id(new)] = id(code)
             if id(code) in self.bits:
                 self.bits[id(new)] = self.bits[id(code)]
             for inner, new_inner in zip(inner_codes(code), inner_codes(new), strict=True):
@@ -145,8 +151,13 @@ class Analysis:
 
     @property
     def is_pure(self) -> bool:
-        """Whether there is no risky instruction."""
-        return not (self.risks or self.unanalysed)
+        """Whether there is no risky instruction, and every number may stay deferred."""
+        return not (self.has_risks or self.numbers_at_once)
+
+    @property
+    def has_risks(self) -> bool:
+        """Whether there is a risky instruction, or might be."""
+        return bool(self.risks or self.unanalysed)
 
     def described(self) -> tuple[str, ...]:
         """Return a text for each line with a risky instruction, or one that says why there is no analysis."""
@@ -157,6 +168,32 @@ class Analysis:
             f"line {line} of {os.path.basename(file)}, `{linecache.getline(file, line).strip()}`: {reason}"
             for (file, line), reason in sorted(by_line.items())
         )
+
+    def set_numbers_at_once(self, flow: NumberFlow) -> None:
+        """Mark the instructions whose numbers must be NumPy's scalars."""
+        self.numbers_at_once = {}
+        for (_, code, offset), reason in flow.numbers_at_once().items():
+            if code in self.bits:
+                self.numbers_at_once[code, offset] = reason
+                for each in range(offset, flow.ends[code, offset]):
+                    self.bits[code][each] |= NUMBER_AT_ONCE
+
+    def why_number_at_once(self, frame: FrameType | None, outermost: CodeType) -> str:
+        """Return why a number that a frame makes must be NumPy's scalar; "" if it may stay deferred."""
+        while frame is not None and (code := frame.f_code) is not outermost:
+            bits = self.bits.get(id(code))
+            if bits is None:
+                if not code.co_filename.startswith(_PACKAGE):
+                    return f"{code.co_name}() is not analysed"
+            elif bits[frame.f_lasti] & NUMBER_AT_ONCE:
+                return self._reason_at(id(code), frame.f_lasti)
+            frame = frame.f_back
+        return ""
+
+    def _reason_at(self, code: int, offset: int) -> str:
+        code = self._written_in.get(code, code)
+        begins = [begin for of, begin in self.numbers_at_once if of == code and begin <= offset]
+        return self.numbers_at_once[code, max(begins)]
 
     def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType) -> bool:
         """Return True if a risky instruction may come before the next operation.
@@ -190,8 +227,10 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
         for _ in range(_MAX_ROUNDS):
             facts.has_changed = False
             analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
-            _Round(facts, analysis).run(function, arguments, keywords)
+            number_flow = NumberFlow()
+            _Round(facts, analysis, number_flow).run(function, arguments, keywords)
             if not facts.has_changed:
+                analysis.set_numbers_at_once(number_flow)
                 break
         else:
             analysis.unanalysed = "its variables have too many kinds"
@@ -205,6 +244,7 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
 
 class _Summary(NamedTuple):
     kind: Any
+    frame: int
     risk_at_entry: str
     risk: str  # anywhere
     may_pass: bool  # may return without an operation that is surely recorded
@@ -214,7 +254,8 @@ class _Summary(NamedTuple):
 class _Round:
     """One pass over a function and those that it calls."""
 
-    def __init__(self, facts: Facts, analysis: Analysis) -> None:
+    def __init__(self, facts: Facts, analysis: Analysis, number_flow: NumberFlow) -> None:
+        self.number_flow = number_flow
         self._facts = facts
         self._analysis = analysis
         self._summaries: dict[Any, _Summary | None] = {}  # None: it is being analysed
@@ -291,14 +332,16 @@ class _Round:
         if key not in self._summaries:
             self._summaries[key] = None
             effects = Effects(self._facts, code, owner, cells, self.call)
-            self._summaries[key] = _Frame(self, code, effects, names).run()
+            self._summaries[key] = _Frame(self, len(self._summaries), code, effects, names).run()
         summary = self._summaries[key]
         if summary is None:  # a recursive call
             return None
         if code.co_flags & _GENERATOR_FLAG:  # which runs where it is iterated over
             kind, risk = summary.kind, summary.risk
-            return Effect(Generated(kind, risk) if risk else Each(kind), dispatches=summary.dispatches)
-        return Effect(summary.kind, summary.risk_at_entry, not summary.may_pass, summary.dispatches)
+            made = Generated(kind, risk) if risk else Each(kind)
+            return Effect(made, dispatches=summary.dispatches, frame=summary.frame)
+        recorded = not summary.may_pass
+        return Effect(summary.kind, summary.risk_at_entry, recorded, summary.dispatches, summary.frame)
 
     def _is_own(self, function: FunctionType) -> bool:
         """Return True for a function of the fused function's package."""
@@ -376,9 +419,13 @@ def bind(
 class _Frame(Interpreter):
     """The interpretation of one code object with parameters of given kinds."""
 
-    def __init__(self, owner: _Round, code: CodeType, effects: Effects, names: dict[str, Any]) -> None:
+    def __init__(
+        self, owner: _Round, number: int, code: CodeType, effects: Effects, names: dict[str, Any]
+    ) -> None:
         super().__init__(code, Step(effects), names)
         self._owner = owner
+        self._number = number
+        self._effects = effects
         for name in code.co_cellvars:
             if name in names:
                 effects.store_cell_value(name, names[name])
@@ -387,11 +434,14 @@ class _Frame(Interpreter):
         self._is_recorded = [True] * count
         self._is_return = [False] * count
         self._dispatched: set[int] = set()
+        self._done: list[Done | None] = [None] * count
         self._result: Any = None
 
     def run(self) -> _Summary:
         """Interpret the code, and return the summary of a call."""
         self._interpret()
+        flow = self._owner.number_flow
+        FrameFlow(flow, self._number, self._code, self._done, self._caught, self._effects).follow()
         return self._summary()
 
     def _visit(self, index: int) -> None:
@@ -401,6 +451,9 @@ class _Frame(Interpreter):
         self._is_recorded[index] = step.is_recorded
         if step.dispatches:
             self._dispatched.add(index)
+        state = self._states[index]
+        assert state is not None  # noqa: S101
+        self._done[index] = Done.of(step, self._instructions[index], state)
         is_generator = self._code.co_flags & _GENERATOR_FLAG
         result = step.yielded if is_generator else step.returned
         if step.returned is not None or result is not None:
@@ -439,4 +492,5 @@ class _Frame(Interpreter):
         reason = next((self._risks[index] for index in reached if self._risks[index]), "")
         result = PLAIN if self._result is None else self._result
         at_entry = reason or "it calls a function" if risk[0] else ""
-        return _Summary(result, at_entry, reason, returns[0], bool(self._dispatched))
+        dispatches = bool(self._dispatched)
+        return _Summary(result, self._number, at_entry, reason, returns[0], dispatches)

@@ -14,6 +14,7 @@ LACKING = ", which pycudakit lacks,"  # ends what a function of NumPy's needed
 
 _INSTEAD = {
     "the truth": "use numpy.where() to choose between arrays",
+    "a number": "use numbers in arithmetic, NumPy's functions, indices and `return` alone",
     "float()": "keep it as a 0-d array, which works wherever a number does",
     "int()": "keep it as a 0-d array, or use .astype()",
     "an index": "compute the index before the function, or use numpy.take()",

@@ -79,7 +79,7 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
         else:
             result = call_library_function(trace, function, arguments, keywords)
         if trace.analysis is not None:
-            trace.flush_before_risk()
+            result = trace.returned(result)
         if is_numpys:
             return result
         return keywords.get("out") if keywords.get("out") is not None else result
@@ -106,7 +106,7 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
             return out
     result = trace.wrap(library_evaluate(expression, operands, trace.resolved(out)))
     if trace.analysis is not None:
-        trace.flush_before_risk()
+        result = trace.returned(result)
     if type(result) is Tracer and result.node.array is None:
         return result
     arrays = [trace.materialize(tracer) for tracer in reads]

@@ -37,6 +37,8 @@ class Interpreter:
         self.index = 0  # of the instruction that runs
         self._successors: list[set[int]] = [set() for _ in range(count)]
         self._raises_to: list[set[int]] = [set() for _ in range(count)]
+        # The handler of each instruction's exceptions: where it begins, and the values that the stack keeps and gets.
+        self._caught: list[tuple[int, int, int] | None] = [None] * count
 
     def _interpret(self) -> None:
         step = self._step
@@ -96,5 +98,6 @@ class Interpreter:
         if IS_BLOCK_STACK:
             pushed, blocks = (UNKNOWN,) * 6, (*blocks[:-1], _HANDLER_BLOCK)
         self._raises_to[index].add(handler.target)
+        self._caught[index] = handler.target, handler.depth, len(pushed)
         names = {name: join(kind, after[name]) for name, kind in state.names.items() if name in after}
         self._join(handler.target, State((*state.stack[: handler.depth], *pushed), names, blocks, ()))

@@ -52,6 +52,7 @@ class Effect(NamedTuple):
     risk: str = ""  # why it may reach memory past the trace; "" if it does not
     is_recorded: bool = False  # surely an operation of a tracer
     dispatches: bool = False  # a call of code that was not analysed, or that has such a call
+    frame: int | None = None  # the number of the analysed frame that it calls
 
 
 # NumPy's functions and methods whose result for a tracer is a tracer.
@@ -64,7 +65,7 @@ _TO_TRACER = frozenset(
     correlate cross pad diagonal""".split()  # noqa: SIM905
 )
 # Functions whose result is fresh memory or a number, or a tuple or list of these or of tracers.
-_TO_VALUE = _TO_TRACER | frozenset(
+TO_VALUE = _TO_TRACER | frozenset(
     """allclose arange append argpartition argwhere array array_equal array_split atleast_1d atleast_2d
     atleast_3d bartlett bincount blackman block broadcast_arrays broadcast_shapes choose column_stack
     compress concatenate corrcoef count_nonzero cov delete diag digitize divmod dsplit dstack einsum
@@ -88,7 +89,7 @@ _UFUNC_METHODS = frozenset({"reduce", "accumulate", "outer", "reduceat", "at"})
 _FRESH_MODULES = ("numpy.linalg", "numpy.fft", "numpy.random", "numpy.polynomial", f"{_OURS}.linalg")
 
 # Attributes of arrays. A method that is in no list may return a view of the memory.
-_PLAIN_ATTRIBUTES = frozenset("shape dtype size ndim itemsize nbytes strides flags".split())  # noqa: SIM905
+PLAIN_ATTRIBUTES = frozenset("shape dtype size ndim itemsize nbytes strides flags".split())  # noqa: SIM905
 _VIEWS = frozenset({"T", "mT", "real"})
 _METHODS = frozenset(name for name in dir(np.ndarray) if callable(getattr(np.ndarray, name)))
 _NUMBER_METHODS = frozenset({"item", "tolist", "tobytes", "fill", "sort", "partition", "put"})
@@ -103,7 +104,7 @@ _BUILTINS = frozenset(
 def attribute_of_array(kind: Any, name: str) -> tuple[Effect, bool]:
     """Return the effect of reading an attribute of an array, and whether it is a method."""
     is_tracer = kind is TRACER
-    if name in _PLAIN_ATTRIBUTES:
+    if name in PLAIN_ATTRIBUTES:
         return Effect(
             Each(NUMBER) if name in ("shape", "strides") else NUMBER if name != "dtype" else PLAIN
         ), False
@@ -138,7 +139,7 @@ def call_method_of_array(
     if name in _TO_TRACER and "dtype" not in keywords:
         result = TRACER if owner is TRACER else VALUE if is_of_trace else ARRAY
         return Effect(result, risk, owner is TRACER and not name.startswith("conj"))
-    if name in _TO_VALUE:
+    if name in TO_VALUE:
         return Effect(VALUE if is_of_trace else ARRAY, risk)
     return Effect(ARRAY, risk)
 
@@ -345,7 +346,7 @@ def _call_numpy(
             value in (TRACER, NUMBER, PLAIN, CAPTURED_ARRAY) or _is_shape(value) for value in values
         )
         return Effect(TRACER if are_plain else VALUE, risk, is_recorded)
-    if name in _TO_VALUE or module.startswith(_FRESH_MODULES):
+    if name in TO_VALUE or module.startswith(_FRESH_MODULES):
         return Effect(VALUE, risk, is_recorded)
     if name == "default_rng":
         return Effect(GENERATOR, risk)

@@ -51,6 +51,8 @@ class StackRules:
         self.blocks: tuple[tuple[int, int], ...] = ()
         self.keyword_names: tuple[str, ...] = ()
         self.risk, self.is_recorded, self.dispatches = "", False, False
+        self.floor = 0  # the stack's depth once the operands were popped
+        self.frame: int | None = None  # the number of the analysed frame that it calls
         self.jump_target: int | None = None
         self.jump_stack: list[Any] | None = None  # the stack at the target, if it is another one
         self.falls_through = True
@@ -62,6 +64,7 @@ class StackRules:
         self.stack, self.names = list(state.stack), state.names
         self.blocks, self.keyword_names = state.blocks, state.keyword_names
         self.risk, self.is_recorded, self.dispatches = "", False, False
+        self.floor, self.frame = len(self.stack), None
         self.jump_target, self.jump_stack, self.falls_through = None, None, True
         self.returned = self.yielded = None
         try:
@@ -79,7 +82,9 @@ class StackRules:
         self.stack.extend(kinds)
 
     def _pop(self) -> Any:
-        return self.stack.pop()
+        kind = self.stack.pop()
+        self.floor = min(self.floor, len(self.stack))
+        return kind
 
     def _pop_many(self, count: int) -> list[Any]:
         if not count:
@@ -88,12 +93,14 @@ class StackRules:
         if len(kinds) < count:
             raise IndexError
         del self.stack[-count:]
+        self.floor = min(self.floor, len(self.stack))
         return kinds
 
     def _do(self, effect: Effect) -> Any:
         self.risk = self.risk or effect.risk
         self.is_recorded = self.is_recorded or effect.is_recorded
         self.dispatches = self.dispatches or effect.dispatches
+        self.frame = effect.frame
         return effect.kind
 
     def _set(self, name: str, kind: Any) -> None:

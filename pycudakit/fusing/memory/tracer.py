@@ -62,9 +62,7 @@ class Tracer(LazyArray):
         """Record an elementwise function."""
         trace = self.owning_trace
         result = trace.apply(function, inputs)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     # ---- Attributes known without computing ----------------------------------------------------------
 
@@ -136,18 +134,14 @@ class Tracer(LazyArray):
         """The attribute of `ndarray`."""
         trace = self.owning_trace
         result = trace.view(self, np.transpose)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     @property
     def mT(self) -> Any:  # noqa: N802
         """The attribute of `ndarray`."""
         trace = self.owning_trace
         result = trace.view(self, lambda array: array.mT)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     @property
     def real(self) -> Any:
@@ -310,17 +304,13 @@ class Tracer(LazyArray):
         """Record a ufunc (NEP 13)."""
         trace = self.owning_trace
         result = trace.ufunc(ufunc, method, inputs, keywords)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
         """Record another NumPy function (NEP 18)."""
         trace = self.owning_trace
         result = trace.call(function, arguments, keywords)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     # ---- Indexing ------------------------------------------------------------------------------------
 
@@ -328,9 +318,7 @@ class Tracer(LazyArray):
         """Return a view, or the selected elements."""
         trace = self.owning_trace
         result = trace.get(self, index)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write to the selected elements."""
@@ -339,7 +327,7 @@ class Tracer(LazyArray):
         trace = self.owning_trace
         trace.set(self, index, value)
         if trace.analysis is not None:
-            trace.flush_before_risk()
+            trace.returned(None)
 
 
 def _setter_of(name: str) -> Callable[[Any, Any], None]:
@@ -353,42 +341,54 @@ def _setter_of(name: str) -> Callable[[Any, Any], None]:
 _set_real, _set_imag, _set_flat = map(_setter_of, ("real", "imag", "flat"))
 
 
-_REPEATED = (list, tuple, str, bytes, bytearray)
+_OPERANDS_OF_NUMBERS = frozenset({bool, int, float, list, tuple, np.ndarray})
 
 
-def _binary(name: str, swapped: bool = False) -> Callable[[Tracer, Any], Any]:
+def _binary(
+    name: str, python: Callable[[Any, Any], Any], swapped: bool = False
+) -> Callable[[Tracer, Any], Any]:
     ufunc = getattr(np, name)
 
     def operate(self: Tracer, other: Any) -> Any:
-        trace = self.owning_trace
-        if getattr(type(other), "__array_ufunc__", False) is None:
+        trace, kind = self.owning_trace, type(other)
+        if getattr(kind, "__array_ufunc__", False) is None:
             trace.flush()  # the other object's method runs now
             return NotImplemented
-        result = trace.operate(ufunc, (other, self) if swapped else (self, other))
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        inputs = (other, self) if swapped else (self, other)
+        if (
+            self.is_scalar
+            and kind is not Tracer
+            and kind not in _OPERANDS_OF_NUMBERS
+            and not _is_number(other)
+        ):
+            number = self._number("an operator of another object")  # whose type may decide, as `complex` does
+            result = trace.wrap(python(*[number if each is self else other for each in inputs]))
+        else:
+            result = trace.operate(ufunc, inputs)
+        return result if trace.analysis is None else trace.returned(result)
 
     return operate
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.generic) and value.dtype in CODES
+
+
 def _times(swapped: bool = False) -> Callable[[Tracer, Any], Any]:
-    multiply = _binary("multiply", swapped)
+    multiply = _binary("multiply", operator.mul, swapped)
 
     def operate(self: Tracer, other: Any) -> Any:
-        if self.is_scalar and isinstance(other, _REPEATED):  # sequence repetition
+        if self.is_scalar and isinstance(other, (list, tuple)):  # sequence repetition
             trace = self.owning_trace
             result = other * self._number("the repetition of a sequence")
-            if trace.analysis is not None:
-                trace.flush_before_risk()
-            return result
+            return result if trace.analysis is None else trace.returned(result)
         return multiply(self, other)
 
     return operate
 
 
 def _equality(name: str, operator_function: Callable[[Any, Any], Any]) -> Callable[[Tracer, Any], Any]:
-    compare = _binary(name)
+    compare = _binary(name, operator_function)
 
     def operate(self: Tracer, other: Any) -> Any:
         try:
@@ -411,9 +411,7 @@ def _in_place(name: str) -> Callable[[Tracer, Any], Any]:
         result = (
             trace.operate(ufunc, (self, other)) if self.is_scalar else operate_in_place(ufunc, self, other)
         )
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     return operate
 
@@ -424,32 +422,30 @@ def _unary(name: str) -> Callable[[Tracer], Any]:
     def operate(self: Tracer) -> Any:
         trace = self.owning_trace
         result = trace.operate(ufunc, (self,))
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     return operate
 
 
 _OPERATORS = {
-    "add": "add",
-    "sub": "subtract",
-    "mul": "multiply",
-    "truediv": "divide",
-    "floordiv": "floor_divide",
-    "mod": "remainder",
-    "pow": "power",
-    "matmul": "matmul",
-    "and": "bitwise_and",
-    "or": "bitwise_or",
-    "xor": "bitwise_xor",
-    "lshift": "left_shift",
-    "rshift": "right_shift",
-    "divmod": "divmod",
+    "add": ("add", operator.add),
+    "sub": ("subtract", operator.sub),
+    "mul": ("multiply", operator.mul),
+    "truediv": ("divide", operator.truediv),
+    "floordiv": ("floor_divide", operator.floordiv),
+    "mod": ("remainder", operator.mod),
+    "pow": ("power", operator.pow),
+    "matmul": ("matmul", operator.matmul),
+    "and": ("bitwise_and", operator.and_),
+    "or": ("bitwise_or", operator.or_),
+    "xor": ("bitwise_xor", operator.xor),
+    "lshift": ("left_shift", operator.lshift),
+    "rshift": ("right_shift", operator.rshift),
+    "divmod": ("divmod", divmod),
 }
-for _name, _ufunc in _OPERATORS.items():
-    setattr(Tracer, f"__{_name}__", _binary(_ufunc))
-    setattr(Tracer, f"__r{_name}__", _binary(_ufunc, swapped=True))
+for _name, (_ufunc, _python) in _OPERATORS.items():
+    setattr(Tracer, f"__{_name}__", _binary(_ufunc, _python))
+    setattr(Tracer, f"__r{_name}__", _binary(_ufunc, _python, swapped=True))
     if _name != "divmod":
         setattr(Tracer, f"__i{_name}__", _in_place(_ufunc))
 for _name, _ufunc in {
@@ -458,7 +454,7 @@ for _name, _ufunc in {
     "gt": "greater",
     "ge": "greater_equal",
 }.items():
-    setattr(Tracer, f"__{_name}__", _binary(_ufunc))
+    setattr(Tracer, f"__{_name}__", _binary(_ufunc, getattr(operator, _name)))
 setattr(Tracer, "__eq__", _equality("equal", operator.eq))  # noqa: B010
 setattr(Tracer, "__ne__", _equality("not_equal", operator.ne))  # noqa: B010
 setattr(Tracer, "__mul__", _times())  # noqa: B010
@@ -473,9 +469,7 @@ def _method(name: str) -> Callable[..., Any]:
     def method(self: Tracer, *arguments: Any, **keywords: Any) -> Any:
         trace = self.owning_trace
         result = trace.call(function, (self, *arguments), keywords)
-        if trace.analysis is not None:
-            trace.flush_before_risk()
-        return result
+        return result if trace.analysis is None else trace.returned(result)
 
     method.__name__ = name
     return method

@@ -292,12 +292,33 @@ class Scheduler:
         if reads(buffer, [tracer.node for tracer in deferred]):
             self.compute([t for t in deferred if reads(buffer, [t.node])])
 
-    def flush_before_risk(self) -> None:
-        """Compute what is pending on reachable memory if the caller may now reach it past the trace."""
+    def returned(self, result: Any) -> Any:
+        """Return the result of an operation to the caller's code, which was analysed.
+
+        What is pending on reachable memory is computed if that code may now reach it past the trace, and a
+        number that it may use otherwise than a tracer becomes NumPy's scalar.
+        """
         if self._handler_depth or self.has_stopped_deferring or self.has_ended:
-            return
-        if self.analysis.is_risk_ahead(sys._getframe(2), self.outermost_code):  # noqa: SLF001
+            return result
+        analysis = self.analysis
+        if analysis.has_risks and analysis.is_risk_ahead(sys._getframe(2), self.outermost_code):  # noqa: SLF001
             self.flush()
+        kind = type(result)
+        if kind is Tracer:
+            if not result.is_scalar:
+                return result
+        elif kind is not list and not issubclass(kind, tuple):
+            return result
+        why = analysis.why_number_at_once(sys._getframe(2), self.outermost_code)  # noqa: SLF001
+        return tree_map(result, lambda part: self._as_scalar(part, why)) if why else result
+
+    def _as_scalar(self, value: Any, why: str) -> Any:
+        """Return NumPy's scalar for the tracer of a number."""
+        if type(value) is not Tracer or not value.is_scalar:
+            return value
+        if self.array_if_on_host(value) is None:
+            self.concretize(value, f"a number, since {why},")
+        return self.resolved(value)
 
     def flush(self) -> None:
         """Compute what is pending on memory that code outside of the trace can reach, and let writes land."""

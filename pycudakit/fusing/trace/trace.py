@@ -390,15 +390,16 @@ class Trace(IndexingTrace):
         value = getattr(array[()] if tracer.is_scalar else array, name)
         if not callable(value):
             self.mark_escaped(tracer)  # it may give access to the memory
-            return self.wrap(value)
+            return self.wrap(value) if self.analysis is None else self.returned(self.wrap(value))
 
         def method(*arguments: Any, **keywords: Any) -> Any:
-            return self.on_host(
+            result = self.on_host(
                 lambda own, *rest, **keyword_values: getattr(own, name)(*rest, **keyword_values),
                 (tracer, *arguments),
                 keywords,
                 may_write=True,
             )
+            return result if self.analysis is None else self.returned(result)
 
         return method
 

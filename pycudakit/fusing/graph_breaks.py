@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import os
 import sys
@@ -80,10 +81,15 @@ def public_name(function: Any) -> str:
     return f"{module}.{name}" if module.partition(".")[0] == "numpy" else name
 
 
+@functools.lru_cache(1024)
+def _is_from_package(file: str) -> bool:
+    return os.path.abspath(file).startswith(_PACKAGE)
+
+
 def break_at_caller(what: str, instead: str = "") -> Break:
     """Return a `Break` for the current line of the caller outside of this package."""
     frame = sys._getframe(1)  # noqa: SLF001
-    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith(_PACKAGE):
+    while frame.f_back is not None and _is_from_package(frame.f_code.co_filename):
         frame = frame.f_back
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line, frame.f_globals).strip()

@@ -35,14 +35,17 @@ class Data:
     name: str = "data"
 
 
+HISTORY = []
+
+
 class Recorder:
-    """An object that looks at the type of all that it gets."""
+    """An object that looks at the type of all that it gets, and of the last item of a global list."""
 
     def __init__(self):
         self.seen = []
 
     def __call__(self, value):
-        self.seen.append((type(value).__name__, repr(value)))
+        self.seen.append((type(value).__name__, repr(value), *[type(each).__name__ for each in HISTORY[-1:]]))
         return value
 
     def method(self, value):
@@ -377,6 +380,20 @@ def by_containers(x, recorder):
     return table, recorder.seen
 
 
+def by_global_list(x, recorder):
+    HISTORY.append(x.max())
+    recorder(0)
+    HISTORY[-1] = x.min() + 1
+    recorder(1)
+    return HISTORY.pop(), recorder.seen
+
+
+def by_list_of_an_object(x, recorder):
+    recorder.seen += [x.max()]
+    recorder.seen.append(x.min())
+    return [type(each) for each in recorder.seen], str(recorder.seen)
+
+
 def by_alias_of_a_list(x, recorder):
     values = []
     other = values
@@ -398,6 +415,31 @@ def by_comprehension(x, recorder):
 def by_generator(x, recorder):
     m = x.max()
     return sum(recorder(m * n) for n in range(3)), recorder.seen
+
+
+def by_generator_function(x, recorder):
+    def parts(y):
+        sent = yield y.max()
+        recorder(sent)
+        yield from y[:2]
+        yield from (value * 2 for value in y[:2])
+        recorder((yield y.min()))
+        return y.sum()
+
+    def delegated(y):
+        result = yield from parts(y)
+        recorder(result)
+        yield result
+
+    return [recorder(each) for each in delegated(x)], list(parts(x * 2)), sum(parts(x)), recorder.seen
+
+
+def by_generator_of_helpers(x, recorder):
+    m = x.max()
+    total = sum(each * m for each in (x.min(), x[3]))
+    for each in (value + 1 for value in x[:2]):
+        recorder(each)
+    return total, json.dumps([each / 2 for each in x[:2]]), recorder(sum(v * m for v in x[:3])), recorder.seen
 
 
 def by_exception(x, recorder):
@@ -586,6 +628,40 @@ def by_match(x, _):
         case float() as value:
             return "float", value
     return "neither"
+
+
+def by_match_of_parts(x, recorder):
+    match (x.max(), {"low": x.min(), "rest": [x[1], x[2]]}):
+        case (float() as high, {"low": low, **rest}):
+            recorder(high), recorder(low), recorder(rest["rest"][0])
+        case _:
+            recorder("neither")
+    match [x.sum(), *x[:3]]:
+        case [first, second, *others]:
+            recorder(first), recorder(second), recorder(others[0])
+    match Data(x.max()):
+        case Data(value=value):
+            recorder(value)
+    return recorder.seen
+
+
+def by_global(x, recorder):
+    global _LATEST  # noqa: PLW0603
+    _LATEST = x.max()
+    recorder(_LATEST)
+    return latest(), recorder.seen
+
+
+_LATEST = None
+
+
+def latest():
+    return type(_LATEST), _LATEST
+
+
+def by_partial_function(x, recorder):
+    scaled = functools.partial(halved, x.max(), recorder=recorder)
+    return scaled(1), functools.partial(max, x.min())(x[1]), recorder.seen
 
 
 def by_lambda(x, recorder):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def test_every_number_of_an_unanalysed_function_is_a_scalar(engine):
     with pk.engine("cpu" if engine == "auto" else engine):
         got = described(fused(x))
     assert fused._analyses[0].unanalysed
-    assert [name for name, _ in recorder.seen] == ["float64"]
+    assert [name for name, *_ in recorder.seen] == ["float64"]
     assert got == described(body(x))
 
 
@@ -222,3 +223,49 @@ def test_reasons_name_the_line_of_the_use():
     analysis = analyse(body, (trace_like, Recorder()), {})
     first = body.__code__.co_firstlineno
     assert any(reason.startswith(f"line {first + 3} ") for reason in analysis.numbers_at_once.values())
+
+
+# ---- Numbers that Python looks at ----------------------------------------------------------------------
+
+
+def halved_until_small(x, threshold):
+    while x.max() > threshold:
+        x = x * 0.5
+    return x
+
+
+def test_a_look_at_a_comparison_runs_no_kernel():
+    with pk.engine("cpu"):
+        plan = pk.fuse(halved_until_small).explain(np.arange(20_000.0), 3.0)
+    assert not [each.function for each in plan.passes if "greater" in each.function]
+    assert len(plan.breaks) == 14
+
+
+@pytest.mark.parametrize("threshold", [1.5, np.float32(1.5), 2, True])
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "u1"])
+def test_looks_at_comparisons(engine, dtype, threshold):
+    def body(x, other):
+        if x.max() > threshold and not x.min() >= threshold:
+            x = x + 1
+        if x.sum() == other.sum() or x[0] != other[0]:
+            x = x * 2
+        return x
+
+    x, other = np.arange(20_000).astype(dtype), np.arange(20_000).astype(dtype) + 1
+    assert described(pk.fuse(body)(x, other)) == described(body(x, other))
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (lambda x: np.log(x).sum(), ["divide by zero encountered in log"]),
+        (lambda x: (x * np.inf).max(), ["invalid value encountered in multiply"]),
+        (lambda x: (1 / x).min(), ["divide by zero encountered in divide"]),
+        (lambda x: np.sqrt(x - 1).mean(), ["invalid value encountered in sqrt"]),
+    ],
+)
+def test_a_fused_reduction_warns_once(engine, body, wanted):
+    with warnings.catch_warnings(record=True) as met, pk.engine("cpu" if engine == "auto" else engine):
+        warnings.simplefilter("always")
+        pk.fuse(body)(np.arange(20_000.0))
+    assert [str(each.message) for each in met] == wanted

@@ -64,8 +64,11 @@ def reduce_multi_output(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     A function that fails up to its reduction, on an invalid axis, does so before any function warns. Later
     exceptions and warnings, such as those of a sum that overflows, come in the order of the functions.
     """
-    outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
+    outer = reduce_kernel.swap_interceptor(None)
     try:
+        if len(calls) == 1:
+            return [calls[0]()]
+        reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
         requests_or_results = [interceptor.capture(call) for call in calls]
         requests = [request for request in requests_or_results if isinstance(request, ReduceRequest)]
         if len(requests) < 2 or not can_share_a_pass(requests):

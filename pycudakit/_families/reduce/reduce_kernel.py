@@ -115,12 +115,14 @@ class PreparedReduce(NativeCall):
             *(self.fp_flags, self.options, self.report),
         )
 
-    def bind_dense(self, result: Array, *arrays: Array) -> None:
-        """Bind a reduction of whole dense arrays of one size to one element."""
+    def bind_dense(self, result: Array, size: int, *values: Any) -> None:
+        """Bind a reduction of whole dense arrays of one size, and numbers, to one element."""
+        for number, position in self.numbers:
+            number[()] = values[position]
         for index, position in self.inputs:
-            self.addresses[index] = address_of(arrays[position])
+            self.addresses[index] = address_of(values[position])
         self.addresses[-1] = address_of(result)
-        self.shape[0] = arrays[0].size
+        self.shape[0] = size
 
     def bind_broadcast(
         self, shape: tuple[int, ...], axes: Sequence[int], results: Sequence[Array], *values: Any
@@ -303,6 +305,7 @@ class ReduceRequest(NamedTuple):
     axes: tuple[int, ...]
     initial: Any = None
     ddof: float = 0
+    reports_flags: bool = True  # of the floating-point exceptions of the program
 
 
 def reduce(request: ReduceRequest) -> Array:
@@ -353,7 +356,7 @@ def run(requests: Sequence[ReduceRequest], pool: Pool[PreparedReduce]) -> list[A
         work.bind_broadcast(first.shape, first.axes, results, *first.values)
         for i, request in enumerate(requests):
             set_initial_and_ddof(work.reduction[i : i + 1], request.initial, request.ddof)
-        if work.run(first.choice, math.prod(first.shape)):
+        if work.run(first.choice, math.prod(first.shape)) and first.reports_flags:
             work.report_fp_flags()
     finally:
         work.reset_layout()

@@ -40,6 +40,7 @@ from pycudakit._runtime import context, dispatch_cache, fp_errors, native_call, 
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import (
     NO_COST,
+    EngineChoice,
     choose_engine,
     cpu_choice,
     numpy_choice_for_layout,
@@ -183,7 +184,8 @@ class Reduction:
 
     def also_reduce(self, lower: Lowering, synchronizes: bool = True) -> Array:
         """Compute another reduction of the same operands, as a part of this call."""
-        return extending_last_call(lambda: self.reduce(lower, synchronizes))
+        # The call has reported the flags of the operands' program.
+        return extending_last_call(lambda: self.reduce(lower, synchronizes, reports_flags=False))
 
     def _reduce_to_bool(self, name: str, lower: Lowering, values: Array) -> bool:
         """Reduce an intermediate result to one bool, as a part of this call."""
@@ -414,9 +416,11 @@ _NEVER_WARNS = ("max", "min")
 
 def reduce_whole(name: str, lower: Lowering, a: Any) -> Any:
     """Reduce a whole dense array on a short path; return None if the call needs the general path."""
-    if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
+    if is_intercepted() or allocator.residency_hooks.may_stay_on_device is not None:
         return None
-    if is_intercepted():
+    if type(a) is FusedProducer:
+        return _reduce_whole_producer(name, lower, a)
+    if type(a) is not np.ndarray or a.dtype not in CODES or not a.size or not a.flags.c_contiguous:
         return None
     engine = context.fast_path_engine()
     if engine not in ("auto", "cpu", "cuda") or (
@@ -435,17 +439,43 @@ def reduce_whole(name: str, lower: Lowering, a: Any) -> Any:
         return None
     else:
         choice = cpu_choice(name)
+    number = _run_dense(name, kernel, choice, a.size, [a])
+    if number is None:
+        return None
+    if engine == "auto" and a.size <= prepared.MAX_ELEMENTS_OF_ANY_SHAPE:
+        dispatch_cache.offer_to_cache(number, functools.partial(prepared.total_fast_path, kernel))
+    return number
+
+
+def _reduce_whole_producer(name: str, lower: Lowering, a: FusedProducer) -> Any:
+    """Reduce the values of a program of dense arrays of one shape, on a named engine."""
+    engine, shapes = context.fast_path_engine(), set[tuple[int, ...]]()
+    if engine not in ("cpu", "cuda"):
+        return None
+    for value in a.inputs:
+        if type(value) is np.ndarray:
+            if value.dtype not in CODES or not value.size or not value.flags.c_contiguous:
+                return None
+            shapes.add(value.shape)
+    if len(shapes) != 1:
+        return None
+    types = tuple([v.dtype if type(v) is np.ndarray else type(v) for v in a.inputs])
+    kernel = reduce_kernel_for(name, fused_lowering(a.function, lower), types, False, None)
+    return _run_dense(name, kernel, requested_engine(name, engine), math.prod(shapes.pop()), a.inputs)
+
+
+def _run_dense(name: str, kernel: ReduceKernel, choice: EngineChoice, size: int, values: list[Any]) -> Any:
+    """Reduce dense arrays to a number; return None if only the general path knows its warnings."""
     result = np.empty((), kernel.reducer.result)
     work = kernel.pool.take()
     try:
-        work.bind_dense(result, a)
-        if work.run(choice, a.size):
+        work.bind_dense(result, size, *values)
+        fp_flags = work.run(choice, size)
+        number: Any = result[()]
+        if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
+            return None  # the general path warns where it is due
+        if fp_flags:
             work.report_fp_flags()
     finally:
         kernel.pool.give_back(work)
-    number: Any = result[()]
-    if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
-        return None  # the general path warns where it is due
-    if engine == "auto" and a.size <= prepared.MAX_ELEMENTS_OF_ANY_SHAPE:
-        dispatch_cache.offer_to_cache(number, functools.partial(prepared.total_fast_path, kernel))
     return number

@@ -37,7 +37,8 @@ class Interpreter:
         self.index = 0  # of the instruction that runs
         self._successors: list[set[int]] = [set() for _ in range(count)]
         self._raises_to: list[set[int]] = [set() for _ in range(count)]
-        # The handler of each instruction's exceptions: where it begins, and the values that the stack keeps and gets.
+        # The handler of each instruction's exceptions: where it begins, and how many values the stack keeps
+        # and gets.
         self._caught: list[tuple[int, int, int] | None] = [None] * count
 
     def _interpret(self) -> None:

@@ -11,12 +11,14 @@ results of frames. A number whose site reaches a use of another kind is computed
 from __future__ import annotations
 
 from collections.abc import Iterable
+from inspect import CO_GENERATOR
 from types import CodeType
 from typing import Any, NamedTuple
 
 from pycudakit.fusing.bytecode.known_calls import PLAIN_ATTRIBUTES
 from pycudakit.fusing.bytecode.number_takers import Handling, described, handling_of
 from pycudakit.fusing.bytecode.opcodes import Instruction
+from pycudakit.fusing.bytecode.sources import CellSource
 from pycudakit.fusing.bytecode.stack_rules import StackRules, State
 from pycudakit.fusing.bytecode.value_kinds import (
     ARRAY,
@@ -29,7 +31,6 @@ from pycudakit.fusing.bytecode.value_kinds import (
     UNKNOWN,
     VALUE,
     Cell,
-    CellSource,
     Container,
     Each,
     Items,
@@ -75,15 +76,12 @@ class Done(NamedTuple):
     jump_target: int | None
     jump_depth: int | None  # of the stack at the target, if it is another one
     falls_through: bool
-    handler: tuple[int, int, int] | None  # of its exceptions: the target, and the depths kept and pushed
 
     @classmethod
-    def of(
-        cls, step: StackRules, instruction: Instruction, before: State, handler: tuple[int, int, int] | None
-    ) -> Done:
+    def of(cls, step: StackRules, instruction: Instruction, before: State) -> Done:
         """Return an instruction that a step has just run."""
         depth = None if step.jump_stack is None else len(step.jump_stack)
-        ways = step.jump_target, depth, step.falls_through, handler
+        ways = step.jump_target, depth, step.falls_through
         return cls(instruction, before, step.state(), step.floor, step.risk, step.frame, *ways)
 
 
@@ -146,18 +144,27 @@ class FrameFlow(StackRules):
         Its code.
     done
         Its instructions; None for those that are not reached.
+    caught
+        For each, where the handler of its exceptions begins, and the values that the stack keeps and gets.
     effects
         The effects of operations in the frame.
     """
 
     def __init__(
-        self, flow: NumberFlow, frame: int, code: CodeType, done: list[Done | None], effects: Any
+        self,
+        flow: NumberFlow,
+        frame: int,
+        code: CodeType,
+        done: list[Done | None],
+        caught: list[tuple[int, int, int] | None],
+        effects: Any,
     ) -> None:
         super().__init__(effects)
         self._flow = flow
         self._frame = frame
         self._code = code
         self._done = done
+        self._caught = caught
         self._states: list[State | None] = [None] * len(done)
 
     def follow(self) -> None:
@@ -186,8 +193,9 @@ class FrameFlow(StackRules):
                     (*state.stack, *(NONE,) * depth)[:depth] if done.jump_depth is not None else after.stack
                 )
                 self._join(done.jump_target, after._replace(stack=stack), pending)
-            if done.handler is not None:
-                target, kept, pushed = done.handler
+            caught = self._caught[index]
+            if caught is not None:
+                target, kept, pushed = caught
                 names = {name: origins | self.names.get(name, NONE) for name, origins in state.names.items()}
                 self._join(target, State((*state.stack[:kept], *(NONE,) * pushed), names, (), ()), pending)
 
@@ -236,7 +244,7 @@ class FrameFlow(StackRules):
             made = self._pass_on(rule, done, operands)
         else:
             method = getattr(self, f"_flow_{rule}", None)
-            made = self._other(done, operands) if method is None else method(done, operands, site)
+            made = self._other(done, operands, site) if method is None else method(done, operands, site)
         self.stack += [made] * len(pushed)
 
     def _pass_on(self, rule: str, done: Done, operands: Operands) -> Origins:
@@ -247,10 +255,13 @@ class FrameFlow(StackRules):
             made |= {("site", id(self._code), done.instruction.begin)}
         return made
 
-    def _other(self, done: Done, operands: Operands) -> Origins:
-        """Let the operands of any other instruction escape."""
-        self._escape(operands, done, _DESCRIPTIONS.get(done.instruction.rule, "uses it otherwise"))
-        return NONE
+    def _other(self, done: Done, operands: Operands, site: Node) -> Origins:
+        """Let the operands of any other instruction escape, and objects on the stack that it looks into."""
+        rule = done.instruction.rule
+        if rule in _LOOK_INTO:
+            operands = [*operands, *zip(done.before.stack[-2:], self.stack[-2:], strict=False)]
+        self._escape(operands, done, _DESCRIPTIONS.get(rule, "uses it otherwise"))
+        return frozenset({site})
 
     def _escape(self, operands: Iterable[tuple[Any, Origins]], done: Done, use: str) -> None:
         self._flow.escape(_union(operands), f"line {done.instruction.line} {use}")
@@ -306,7 +317,7 @@ class FrameFlow(StackRules):
 
     def _flow_unary(self, done: Done, operands: Operands, site: Node) -> Origins:
         if operands[0][0] not in _OPERANDS:
-            return self._other(done, operands)
+            return self._other(done, operands, site)
         return frozenset({site})
 
     def _flow_identity(self, done: Done, operands: Operands, _site: Node) -> Origins:
@@ -334,7 +345,7 @@ class FrameFlow(StackRules):
         if owner in _OF_TRACE:
             self._flow.add(value[1], origins if owner is not TRACER else NONE)
         elif type(owner) is Container:
-            self._flow.add(value[1], {*_container_nodes(owner), *origins})
+            self._store(done, value[1], owner, origins)
             self._escape(index, done, "has it as a key")
         else:
             self._escape([value, *index], done, "stores it in an object that other code may reach")
@@ -379,9 +390,15 @@ class FrameFlow(StackRules):
     def _add_to(self, done: Done, operands: Operands, is_hashed: bool) -> Origins:
         if is_hashed:
             self._escape(operands, done, "has it in a set")
-        owner = done.after.stack[-done.instruction.arg]
-        self._flow.add(_union(operands), {*_container_nodes(owner), *self.stack[-done.instruction.arg]})
+        place = -done.instruction.arg
+        self._store(done, _union(operands), done.after.stack[place], self.stack[place])
         return NONE
+
+    def _store(self, done: Done, origins: Origins, owner: Container, owners: Origins) -> None:
+        """Store numbers in a container, which may come from outside of the analysed code."""
+        self._flow.add(origins, {*_container_nodes(owner), *owners})
+        if type(owner.site) is not tuple:
+            self._escape([(UNKNOWN, origins)], done, "stores it in a list or dict that other code may reach")
 
     def _flow_unpack(self, done: Done, operands: Operands, site: Node) -> Origins:
         made = _union(operands) | {site}
@@ -394,9 +411,17 @@ class FrameFlow(StackRules):
     def _flow_next_item(self, done: Done, _operands: Operands, site: Node) -> Origins:
         return frozenset((*self.stack[-1], *_container_nodes(done.before.stack[-1]), site))
 
+    def _flow_yield_from(self, done: Done, operands: Operands, site: Node) -> Origins:
+        return self._other(done, [*operands, (UNKNOWN, frozenset({site}))], site)
+
     # ---- Calls ---------------------------------------------------------------------------------------
 
-    def _flow_return(self, _done: Done, operands: Operands, _site: Node) -> Origins:
+    def _flow_return(self, done: Done, operands: Operands, site: Node) -> Origins:
+        if self._code.co_flags & CO_GENERATOR:
+            return self._other(done, operands, site)
+        return self._flow_yield_value(done, operands, site)
+
+    def _flow_yield_value(self, _done: Done, operands: Operands, _site: Node) -> Origins:
         self._flow.add(_union(operands), [result_of(self._frame)])
         return NONE
 
@@ -408,12 +433,12 @@ class FrameFlow(StackRules):
             self._flow.add(_union(arguments) | defaults, [arguments_of(done.frame)])
             return frozenset({result_of(done.frame)})
         if type(function) is MethodOf and type(function.owner) is Container and function.name in _ADDING:
-            nodes = {*_container_nodes(function.owner), *operands[0][1]}
-            self._flow.add(_union(operands[1:]), nodes)
+            self._store(done, _union(operands[1:]), function.owner, operands[0][1])
             return NONE
         handling = handling_of(function, [kind for kind, _ in arguments if kind is not NULL])
         if handling is Handling.OTHER:
-            self._escape(operands, done, described(function))
+            is_own = type(function) is MethodOf and function.owner in _ARRAYS  # a method of the number itself
+            self._escape(arguments if is_own else operands, done, described(function))
         return frozenset({site}) | (_union(operands) if handling is Handling.PASSES_ON else NONE)
 
     _flow_call_with_names = _flow_call_function = _flow_call_function_with_names = _flow_call
@@ -421,6 +446,7 @@ class FrameFlow(StackRules):
 
 
 _COLLECTIONS = (Items, Each, Container)
+_LOOK_INTO = frozenset({"copy_dict_without_keys", "match_keys", "send"})
 _IDS_OF_ARRAYS = frozenset(map(id, _ARRAYS - {NUMBER}))
 _DESCRIPTIONS = {
     "store_attribute": "stores it in an attribute",

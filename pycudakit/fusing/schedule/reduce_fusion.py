@@ -45,7 +45,7 @@ class ReduceScheduler(Scheduler):
     ) -> Any:
         """Record a reduction; compute it immediately if it is small or needs NumPy."""
         self.flush_if_errstate_changed()
-        keywords = {"axis": axis, "keepdims": keepdims}
+        keywords = {"axis": axis, "keepdims": keepdims} if keepdims else {"axis": axis}
         if name.endswith(("std", "var")):
             keywords["ddof"] = ddof
         compute = functools.partial(_call, function, keywords)
@@ -83,7 +83,7 @@ class ReduceScheduler(Scheduler):
             results = reduce_multi_output(calls)
         for node, result in zip(nodes, results, strict=True):
             array = np.asarray(result)
-            node.set_result(array, self.buffers.buffer_for(array))
+            node.set_result(array, self.buffer_of_result(array))
         if self.passes is not None:
             self._record_reductions(
                 source, operand, reductions, [node.array for node in nodes if node.array is not None]

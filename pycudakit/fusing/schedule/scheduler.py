@@ -31,13 +31,14 @@ from pycudakit.fusing.graph_breaks import Break, break_at_caller
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.buffers import BufferTable
-from pycudakit.fusing.memory.nodes import FusedKernel, Node, ReduceOp, leaf, reads
+from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, FusedKernel, Node, ReduceOp, leaf, reads
 from pycudakit.fusing.memory.pytree import map_tuples, tree_map
 from pycudakit.fusing.memory.tracer import Tracer, TracerLife
 from pycudakit.fusing.schedule.cost import Costs
 from pycudakit.fusing.schedule.explain import PlanPass
 
 MAX_OUTPUTS = 32  # of a kernel
+_COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
 _MIN_DEFERRED = 64
 
 
@@ -122,7 +123,7 @@ class Scheduler:
         node = tracer.node
         array = node.array
         assert array is not None  # noqa: S101
-        if node.buffer is None:
+        if node.buffer is None and not (tracer.is_scalar and not self.buffers.scope.is_open):
             node.buffer = self.buffers.buffer_for(array)
         return array
 
@@ -158,24 +159,40 @@ class Scheduler:
             return self.to_host(tracer)
         self.costs.concretization()
         self.note_graph_break(operation)
-        self._store_reduced(tracer.node)
+        node = tracer.node
+        if node.array is None:
+            self._store_reduced(node)
+            if not node.shape:
+                self._compare_numbers(node)
         return self.to_host(tracer)
+
+    def _compare_numbers(self, node: Node) -> None:
+        """Compute a comparison of numbers on the host by NumPy, which needs no kernel."""
+        function = node.function
+        if function is None or function.name not in _COMPARISONS or node.options is not DEFAULT_OPTIONS:
+            return
+        for each in node.arguments:
+            if type(each) is Node:
+                self.compute_node(each)
+                if each.buffer is not None and each.buffer.is_resident:
+                    return
+        values = [each.array if type(each) is Node else each for each in node.arguments]
+        node.set_result(np.asarray(function.numpy(*values)))
 
     def _store_reduced(self, node: Node) -> None:
         """Compute live values that a value's reductions continue from those of an earlier look.
 
         In `while x.max() > 1: x = f(x)`, a reduction would compute all turns up to there again.
         """
-        if node.array is not None or not self.reductions:
+        if not self.reductions:
             return
-        live = {id(tracer.node): tracer for tracer in self.deferred()}
         for each in list(node.ancestors()):
             operand = None if each.reduction is None else each.reduction.operand
             if operand is None or operand.array is not None:
                 continue
             chain = [before for before in operand.ancestors() if before.array is None]
             if any(before.recomputations for before in chain if before is not operand):
-                self.compute([live[id(before)] for before in chain if id(before) in live])
+                self.compute([tracer for tracer in self.deferred() if tracer.node in chain])
             else:
                 for before in chain[1:]:
                     before.recomputations += 1

@@ -211,6 +211,8 @@ class Trace(IndexingTrace):
         keywords: dict[str, Any],
     ) -> Any:
         """Call a handler; for an `out` on the device, compute without it and copy, if possible."""
+        if len(arguments) == 1 and not keywords:
+            return self.run_handler(handler, self, *arguments)
         arguments, keywords = with_out_as_keyword(function, arguments, keywords)
         without_out = split_out(function, arguments, keywords) if self.buffers.scope.is_open else None
         if without_out is not None:

@@ -91,8 +91,8 @@ class Analysis:
         self.bits: dict[int, bytearray] = {}
         self.codes: list[CodeType] = []  # keeps the ids valid
         self.dispatched: dict[CodeType, set[int]] = {}
-        self._dispatching: dict[int, CodeType] = {}  # by the id of the code without
-        self._written_in: dict[int, int] = {}  # the id of the function's own code, by that of the code in its place
+        self._dispatching: dict[int, CodeType] = {}  # the code in place of a function's, by the id of its own
+        self._written_in: dict[int, int] = {}  # the id of a function's own code, by that of the other
         self.risks: list[Risk] = []
         self.numbers_at_once: dict[tuple[int, int], str] = {}  # why, by the id of a code object and an offset
         self.unanalysed = ""  # why the function could not be analysed

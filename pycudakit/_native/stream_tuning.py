@@ -15,14 +15,14 @@ from pycudakit._native import abi, loader
 
 
 class Tuning(NamedTuple):
-    """A tuning constant: its description (`text`), its value, its default (`usual`), and its range."""
+    """A tuning constant: its description (`text`), value and default, and its range, `min` to `max`."""
 
     name: str
     text: str
     value: int
-    usual: int
-    least: int
-    most: int
+    default: int
+    min: int
+    max: int
 
 
 def tunings() -> dict[str, Tuning]:
@@ -42,7 +42,7 @@ def tunings() -> dict[str, Tuning]:
     Examples
     --------
     >>> import pycudakit as pk
-    >>> all(tuning.least <= tuning.value <= tuning.most for tuning in pk.tunings().values())
+    >>> all(tuning.min <= tuning.value <= tuning.max for tuning in pk.tunings().values())
     True
     """
     try:
@@ -77,8 +77,8 @@ def tuned(**values: int) -> AbstractContextManager[None]:
     Examples
     --------
     >>> import pycudakit as pk
-    >>> least = {name: tuning.least for name, tuning in pk.tunings().items()}
-    >>> with pk.tuned(**least):
+    >>> minima = {name: tuning.min for name, tuning in pk.tunings().items()}
+    >>> with pk.tuned(**minima):
     ...     total = pk.add([1.0, 2.0], 0.5)
     >>> total
     array([1.5, 2.5])
@@ -96,13 +96,14 @@ def _checked(name: str, value: Any, tunings_by_name: dict[str, Tuning]) -> int:
             else "without the CUDA library there are none"
         )
         raise errors.InvalidArgument(f"there is no constant {name!r}; {choices}")
-    least, most = tunings_by_name[name].least, tunings_by_name[name].most
+    tuning = tunings_by_name[name]
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
         number = None
-    if number is None or not least <= number <= most:
-        raise errors.InvalidArgument(f"{name} is {value!r}; choose an integer from {least} to {most}")
+    if number is None or not tuning.min <= number <= tuning.max:
+        limits = f"from {tuning.min} to {tuning.max}"
+        raise errors.InvalidArgument(f"{name} is {value!r}; choose an integer {limits}")
     return number
 
 

@@ -235,17 +235,17 @@ def test_tunings():
     for name, tuning in tunings.items():
         assert tuning.name == name
         assert tuning.text
-        assert tuning.least <= tuning.value <= tuning.most
-        assert tuning.least <= tuning.usual <= tuning.most
-        for value in (tuning.least, tuning.most, np.int64(tuning.usual)):
+        assert tuning.min <= tuning.value <= tuning.max
+        assert tuning.min <= tuning.default <= tuning.max
+        for value in (tuning.min, tuning.max, np.int64(tuning.default)):
             with pk.tuned(**{name: value}):
                 assert pk.tunings()[name] == tuning._replace(value=value)
             assert pk.tunings() == tunings
-        for value in (tuning.least - 1, tuning.most + 1, 0.5, "1", None, True):
+        for value in (tuning.min - 1, tuning.max + 1, 0.5, "1", None, True):
             with pytest.raises(errors.InvalidArgument, match=f"^{name} is .*; choose an integer from"):
                 pk.tuned(**{name: value})
-    with pytest.raises(ZeroDivisionError), pk.tuned(**{name: t.least for name, t in tunings.items()}):
-        1 / sum(t.value != t.least for t in pk.tunings().values())
+    with pytest.raises(ZeroDivisionError), pk.tuned(**{name: t.min for name, t in tunings.items()}):
+        1 / sum(t.value != t.min for t in pk.tunings().values())
     assert pk.tunings() == tunings
 
 

@@ -19,14 +19,6 @@ __global__ void interpolate_chunk(Curve curve, const double *x, double *out, int
 // Indices of the call's operands.
 enum Operand { X, OUT, XP, FP };
 
-pk_operand operand_of(const double *array) {
-    pk_operand operand{};
-    operand.address = reinterpret_cast<uint64_t>(array);
-    operand.type = PK_FLOAT64;
-    operand.strides[0] = sizeof(double);
-    return operand;
-}
-
 // Interpolates chunks of x, with the points in broadcast buffers.
 class InterpAlgorithm : public DeviceAlgorithm {
    public:
@@ -70,8 +62,8 @@ class InterpAlgorithm : public DeviceAlgorithm {
 void launch(const Request &request, Call &call) {
     if (request.count == 0) return;
     const ExecutionContext context(call);
-    const pk_operand arrays[] = {operand_of(request.x), operand_of(request.out)};
-    const Layout layout(arrays, 2, &request.count, 1, {false, true});
+    const Layout layout =
+        Layout::contiguous({{request.x, PK_FLOAT64}, {request.out, PK_FLOAT64}}, request.count);
     const int64_t item = sizeof(double);
     plan::MemoryRange x(request.x, request.count * item, item, false);
     x.may_upload_by_chunk = true;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "common/take.h"
+#include "common/types.h"
 #include "cuda/pipeline/broadcast_buffers.h"
 #include "cuda/residency/execute.h"
 
@@ -106,15 +107,6 @@ int64_t unit_of(const void *one, const void *other, int64_t width) {
     return int64_t(places & 7 ? (places & 3 ? (places & 1 ? 1 : 2) : 4) : 8);
 }
 
-// Return the result as a dense operand of words.
-pk_operand operand_of(const Request &args, int64_t unit) {
-    pk_operand operand{};
-    operand.address = reinterpret_cast<uint64_t>(args.out);
-    operand.type = unit == 8 ? PK_UINT64 : unit == 4 ? PK_UINT32 : unit == 2 ? PK_UINT16 : PK_UINT8;
-    operand.strides[0] = unit;
-    return operand;
-}
-
 // Indices of a take's operands.
 enum Operand { OUT, IN, INDICES };
 
@@ -167,8 +159,7 @@ void launch(const Request &args, Call &call) {
     if (args.elements() == 0) return;
     const ExecutionContext context(call);
     const int64_t unit = unit_of(args.in.elements, args.out, args.in.width), units = args.out_bytes() / unit;
-    const pk_operand operand = operand_of(args, unit);
-    const Layout layout(&operand, 1, &units, 1, {true});
+    const Layout layout = Layout::contiguous({{args.out, word_type(unit)}}, units);
     const int64_t word = sizeof(int64_t);
     if (!args.indices_in_bounds)
         check_indices(args.indices, args.index_count(), args.in.count, call, context);

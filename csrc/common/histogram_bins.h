@@ -7,6 +7,7 @@
 
 #include "half.h"
 #include "portable.h"
+#include "radix_key.h"
 #include "types.h"
 
 namespace pk::bins {
@@ -31,18 +32,18 @@ struct element<PK_FLOAT16> {
     PK_HD static Value value(Raw raw) { return half::to_float(raw); }
 };
 
-// Order-preserving key: maps an element to an integer whose order is the elements', with NaN beyond the
-// infinities. A uint64 is moved down by 2^63, since keys are signed.
+// Signed order-preserving key of an element, with NaN beyond the infinities. A uint64 is moved down by 2^63,
+// since keys are signed.
 template <int type>
 PK_HD int64_t key_of(typename element<type>::Raw raw) {
-    using Raw = typename element<type>::Raw;
-    if constexpr (type == PK_UINT64) return int64_t(raw ^ uint64_t(1) << 63);
-    if constexpr (!is_float_type(type)) return int64_t(element<type>::value(raw));
-    constexpr int width = 8 * int(sizeof(Raw));
-    int64_t bits = 0;
-    memcpy(&bits, &raw, sizeof(raw));
-    const int64_t magnitude = bits & int64_t(~uint64_t(0) >> (65 - width));
-    return bits == magnitude ? magnitude : -magnitude - 1;
+    using Key = KeyOf<typename element<type>::Raw>;
+    if constexpr (type == PK_UINT64) {
+        return int64_t(raw ^ KeyBits<Key>::TOP);
+    } else if constexpr (is_float_type(type)) {
+        return int64_t(signed_key(bit_cast<Key>(raw)));
+    } else {
+        return int64_t(element<type>::value(raw));
+    }
 }
 
 // Returns the element whose bits are the lowest of `bits`.

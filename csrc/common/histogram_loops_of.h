@@ -118,22 +118,17 @@ void by_edges(const void *values_, int64_t count, const pk_bins &bin_spec, int32
     }
 }
 
-// The keys of floats are integers in their order, with NaN beyond the infinities.
 template <int type>
 void extent(const void *elements_, int64_t count, int64_t *least, int64_t *greatest) {
     using Raw = typename bins::element<type>::Raw;
-    using Key = typename std::conditional<
-        is_float_type(type),
-        typename std::conditional<sizeof(Raw) == 8, int64_t,
-                                  typename std::conditional<sizeof(Raw) == 4, int32_t, int16_t>::type>::type,
-        Raw>::type;
+    using Bits = KeyOf<Raw>;
+    using Key = std::conditional_t<is_float_type(type), std::make_signed_t<Bits>, Raw>;
     const Raw *elements = static_cast<const Raw *>(elements_);
     Key low = std::numeric_limits<Key>::max(), high = std::numeric_limits<Key>::min();
     for (int64_t i = 0; i < count; ++i) {
         Key key;
         if constexpr (is_float_type(type)) {
-            key = bit_cast<Key>(elements[i]);
-            key = Key(key ^ (key >> (8 * sizeof(Key) - 1) & std::numeric_limits<Key>::max()));
+            key = signed_key(bit_cast<Bits>(elements[i]));
         } else {
             key = type == PK_BOOL ? Key(elements[i] != 0) : Key(elements[i]);
         }

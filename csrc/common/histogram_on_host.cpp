@@ -18,16 +18,17 @@ static constexpr int64_t MAX_GRAIN = 256 << 10;      // elements that a thread t
 
 namespace {
 
-int64_t threads_for(int64_t size) { return std::clamp<int64_t>(size / WORTH_A_THREAD, 1, thread_count()); }
+int64_t threads_for(int64_t size) { return pk::threads_for(size, WORTH_A_THREAD); }
 
-// Runs a loop on threads. Each thread calls make(), which returns its worker; then worker.block(start, count)
-// for each part; and at last worker.end(), while it holds call.mutex, so that end() may write shared results.
+// Visits all elements. Each thread calls make(), which returns its worker; then worker.block(start, count)
+// for each block; and at last worker.end(), while it holds call.mutex, so that end() may write shared
+// results.
 template <class Make>
-void parallel_for(int64_t size, int64_t threads, Call &call, Make make) {
+void visit_blocks(int64_t size, int64_t threads, Call &call, Make make) {
     const int64_t per_thread = (size + threads - 1) / threads;
     const int64_t grain =
         std::min(MAX_GRAIN, (per_thread + BinIndexer::BLOCK - 1) / BinIndexer::BLOCK * BinIndexer::BLOCK);
-    pk::parallel_for(
+    parallel_for(
         call, size, grain, threads, make,
         [&](auto &worker, int64_t start, int64_t count) {
             for (int64_t done = 0; done < count; done += BinIndexer::BLOCK) {
@@ -253,11 +254,11 @@ void count_on_host(const BinnedElements &request, const BinLoops &loops, Call &c
     if (size == 0) return;
     if (binned.axes == 1 && binned.view(0).item == 1) {
         int64_t byte_counts[256] = {};
-        parallel_for(size, threads_for(size), call, [&] { return ByByte(binned, loops, call, byte_counts); });
+        visit_blocks(size, threads_for(size), call, [&] { return ByByte(binned, loops, call, byte_counts); });
         return count_values(binned.bins[0], binned.view(0).type, loops, byte_counts, counts);
     }
     const int64_t threads = ByIndex::threads(binned.total, size);
-    parallel_for(size, threads, call, [&] { return ByIndex(binned, loops, call, threads == 1, counts); });
+    visit_blocks(size, threads, call, [&] { return ByIndex(binned, loops, call, threads == 1, counts); });
 }
 
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent) {
@@ -271,14 +272,14 @@ void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent)
 void extent_on_host(const Layout &layout, const BinLoops &loops, Call &call, uint64_t *extent) {
     const int type = layout.views[0].type;
     int64_t least = INT64_MAX, greatest = INT64_MIN;
-    parallel_for(layout.size, threads_for(layout.size), call,
+    visit_blocks(layout.size, threads_for(layout.size), call,
                  [&] { return Extent(layout, loops, &least, &greatest); });
     extent_of_keys(type, least, greatest, extent);
 }
 
 void digitize_on_host(const DigitizeRequest &request, const BinLoops &loops, Call &call) {
     if (request.layout.size == 0) return;
-    parallel_for(request.layout.size, threads_for(request.layout.size), call,
+    visit_blocks(request.layout.size, threads_for(request.layout.size), call,
                  [&] { return Digitizer(request, loops); });
 }
 

@@ -1,12 +1,10 @@
 // Weighted histograms computed by host threads, with the sums in a fixed order: see pk_weighted_histogram.
 #include <algorithm>
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <type_traits>
+#include <vector>
 
+#include "common/call/ordered_section.h"
 #include "common/call/status.h"
-#include "common/call/thread_pool.h"
 #include "histogram.h"
 #include "histogram_indexer.h"
 
@@ -15,30 +13,6 @@ namespace pk::histogram {
 namespace {
 
 constexpr int64_t RUN = 65536;  // elements of a segment, as in NumPy, so that float64 sums are the same
-
-// In-order executor: threads add the sums of their segments in the order of the segments.
-class InOrderExecutor {
-   public:
-    explicit InOrderExecutor(Call &call) : call_(call) {}
-
-    template <class Fold>
-    void take(int64_t turn, Fold fold) {
-        std::unique_lock<std::mutex> lock(mutex_);
-        while (turn_ != turn) {
-            changed_.wait_for(lock, Call::POLL_INTERVAL);
-            call_.check_interrupt();
-        }
-        fold();
-        ++turn_;
-        changed_.notify_all();
-    }
-
-   private:
-    Call &call_;
-    std::mutex mutex_;
-    std::condition_variable changed_;
-    int64_t turn_ = 0;
-};
 
 // Sums the weights of each segment, in type Sum and in order, and passes the sums to fold(sums) in order.
 // Returns whether any index was beyond the bins.
@@ -50,45 +24,46 @@ bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call,
     const bins::CompareType as = std::is_same<Sum, double>::value ? bins::AS_DOUBLE
                                  : weights_type == PK_UINT64      ? bins::AS_UINT64
                                                                   : bins::AS_INT64;
-    std::atomic<int64_t> next{0};
-    std::atomic<bool> any_beyond_bins{false};
-    InOrderExecutor executor(call);
-    run_on_threads(std::min(runs, thread_count()), call, [&] {
-        if (next >= runs) return;
-        const DefaultFloatingPoint environment;
-        TraceLane lane(call);
-        BinIndexer indexer(counting.layout, loops);
-        std::vector<Sum> sums(size_t(counting.total + 1));
+    struct Worker {
+        BinIndexer indexer;
+        std::vector<Sum> sums;
+        bool is_beyond_bins;
         int32_t indices[BinIndexer::BLOCK];
         uint64_t buffer[BinIndexer::BLOCK];
-        bool is_beyond_bins = false;
-        // Once a thread has taken a segment, it must reach its turn, unless all threads stop.
-        for (int64_t i = next++; i < runs; i = next++) {
-            const double began = call.seconds();
+    };
+    bool any_beyond_bins = false;
+    parallel_for_ordered(
+        call, runs, 1, std::min(runs, thread_count()),
+        [&] {
+            return Worker{BinIndexer(counting.layout, loops),
+                          std::vector<Sum>(size_t(counting.total + 1)),
+                          false,
+                          {},
+                          {}};
+        },
+        [&](Worker &own, OrderedSection &section, int64_t i, int64_t) {
             const int64_t start = i * run, count = std::min(run, size - start);
-            std::fill(sums.begin(), sums.end(), Sum(0));
+            std::fill(own.sums.begin(), own.sums.end(), Sum(0));
             int64_t out_of_range = 0;
             for (int64_t done = 0; done < count; done += BinIndexer::BLOCK) {
                 const int64_t part = std::min(BinIndexer::BLOCK, count - done);
-                is_beyond_bins |= indexer.indices(counting, start + done, part, indices);
-                const auto *weights =
-                    static_cast<const Sum *>(indexer.values(counting.axes, as, start + done, part, buffer));
+                own.is_beyond_bins |= own.indexer.indices(counting, start + done, part, own.indices);
+                const auto *weights = static_cast<const Sum *>(
+                    own.indexer.values(counting.axes, as, start + done, part, own.buffer));
                 for (int64_t j = 0; j < part; ++j) {
-                    sums[size_t(indices[j])] += weights[j];
-                    out_of_range += indices[j] == counting.total;
+                    own.sums[size_t(own.indices[j])] += weights[j];
+                    out_of_range += own.indices[j] == counting.total;
                 }
                 if (done % RUN == 0) call.check_interrupt();
             }
-            executor.take(i, [&] {
-                fold(sums.data());
+            section.run({i, 1}, call, [&] {
+                fold(own.sums.data());
                 *none += out_of_range;
             });
-            lane.add(PK_STAGE_COMPUTE, began, call.seconds(), 0, count);
             call.advance(count);
-        }
-        if (is_beyond_bins) any_beyond_bins = true;
-    });
-    call.report.chunks += runs;
+            return count;
+        },
+        [&](const Worker &own) { any_beyond_bins |= own.is_beyond_bins; });
     return any_beyond_bins;
 }
 

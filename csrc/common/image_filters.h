@@ -8,6 +8,7 @@
 
 #include "portable.h"
 #include "pycudakit.h"
+#include "radix_key.h"
 #include "types.h"
 
 namespace pk::image::filters {
@@ -51,18 +52,14 @@ PK_HD T rounded(Sum sum) {
     }
 }
 
-// Order-preserving key of a float: an unsigned integer. NaN comes first if `smallest`, else last.
+// Order-preserving key of a float. NaN comes first if `smallest`, else last.
 template <bool smallest>
 PK_HD uint32_t key_of(float element) {
-    const auto bits = bit_cast<uint32_t>(element);
-    const uint32_t flipped = select((bits >> 31) != 0, ~bits, bits | 0x80000000u);
-    const uint32_t key = select((bits & 0x7fffffffu) > 0x7f800000u, ~uint32_t(0), flipped);
-    return smallest ? key + 1 : key;
+    return ordered_key_nan_last(bit_cast<uint32_t>(element)) + (smallest ? 1 : 0);
 }
 template <bool smallest>
 PK_HD float element_of(uint32_t key) {
-    if (smallest) key -= 1;
-    return bit_cast<float>(select((key >> 31) != 0, key ^ 0x80000000u, ~key));
+    return bit_cast<float>(float_of_key(smallest ? key - 1 : key));
 }
 
 // The type in which sums are computed. int16 is chosen only where it is exact, so it gives the bits of

@@ -14,6 +14,7 @@
 
 #include "common/call/status.h"
 #include "types.h"
+#include "visit_type.h"
 
 namespace pk {
 
@@ -111,6 +112,18 @@ Layout::Layout(const pk_operand *operands, int64_t operand_count, const int64_t 
     }
 
     classify_access();
+}
+
+Layout Layout::contiguous(std::initializer_list<ContiguousArray> arrays, int64_t count) {
+    Layout layout;
+    layout.size = count;
+    if (count != 0) layout.shape = {count};
+    for (const ContiguousArray &array : arrays) {
+        auto *const base = static_cast<char *>(const_cast<void *>(array.address));
+        const int64_t item = size_of(array.type);
+        layout.views.push_back({base, array.type, item, false, Access::contiguous, {item}});
+    }
+    return layout;
 }
 
 void Layout::classify_access() {
@@ -381,15 +394,12 @@ static void scatter_words(const Layout &layout, const View &view, int64_t start,
 // Calls body(Word(), swapped as a compile-time constant) for the view's element size and byte order.
 template <class Body>
 static void with_word(const View &view, Body body) {
-    switch (view.item) {
-        case 1: return body(uint8_t(), std::false_type());
-        case 2:
-            return view.swapped ? body(uint16_t(), std::true_type()) : body(uint16_t(), std::false_type());
-        case 4:
-            return view.swapped ? body(uint32_t(), std::true_type()) : body(uint32_t(), std::false_type());
-        default:
-            return view.swapped ? body(uint64_t(), std::true_type()) : body(uint64_t(), std::false_type());
-    }
+    visit_word(view.item, [&](auto word) {
+        if constexpr (sizeof(word) > 1) {
+            if (view.swapped) return body(word, std::true_type());
+        }
+        body(word, std::false_type());
+    });
 }
 
 void Layout::gather(const View &view, int64_t start, int64_t count, void *dense) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "pycudakit.h"
@@ -23,6 +24,12 @@ struct View {
     bool on_device = false;
 };
 
+// An array whose elements follow each other, in the machine's byte order.
+struct ContiguousArray {
+    const void *address;
+    int type;
+};
+
 // The iteration space of a call. Its order is the memory order of the operands that are stored to, and
 // dimensions are merged wherever every operand allows, so that most calls have a single one.
 struct Layout {
@@ -36,6 +43,9 @@ struct Layout {
     // written, and `allowed_flags` which flags operands may have.
     Layout(const pk_operand *operands, int64_t operand_count, const int64_t *dims, int64_t dim_count,
            const std::vector<bool> &stored, int32_t allowed_flags = PK_OPERAND_BYTE_SWAPPED);
+
+    // The layout of arrays of `count` elements each, which are not checked.
+    static Layout contiguous(std::initializer_list<ContiguousArray> arrays, int64_t count);
 
     // Sets the access pattern of each view from its strides.
     void classify_access();

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "common/call/thread_pool.h"
+#include "common/call/parallel_for.h"
 #include "reduce_results.h"
 #include "types.h"
 
@@ -198,7 +198,7 @@ std::vector<Region> Reduction::regions(int64_t unit_elements) const {
 }
 
 Partials::Partials(const Reduction &reduction, const Region &region, bool are_on_host)
-    : reduction_(reduction), region_(region), bytes_(8 * reduction.partial_ops.words) {
+    : reduction_(reduction), region_(region), bytes_(int64_t(8) * reduction.partial_ops.words) {
     const Slabs &slabs = region.slabs;
     if (are_on_host && slabs.blocks() > 1)
         partials_.reset(new char[size_t(slabs.count * slabs.blocks() * slabs.inner * bytes_)]);
@@ -280,29 +280,21 @@ void Partials::finish(Call &call) {
     const Slabs &slabs = region_.slabs;
     const int64_t blocks = slabs.blocks(), groups = (blocks + GROUP - 1) / GROUP;
     const int64_t of_slab = blocks * slabs.inner, all = slabs.count * of_slab;
-    // A parallel loop: calls work(first, end) for parts that are worth a thread.
-    auto share = [&](int64_t count, auto work) {
-        const int64_t part = std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all);
-        std::atomic<int64_t> next{0};
-        const int64_t threads = std::min({count, all / WORTH_A_THREAD + 1, thread_count()});
-        run_on_threads(threads, call, [&] {
-            const DefaultFloatingPoint environment;
-            for (int64_t i = next.fetch_add(part); i < count; i = next.fetch_add(part)) {
-                work(i, std::min(i + part, count));
-                call.check_interrupt();
-            }
-        });
-    };
-    share(slabs.count * groups, [&](int64_t i, int64_t end) {
+    // Parts that are worth a thread.
+    const auto part = [&](int64_t count) { return std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all); };
+    const int64_t threads = std::min(all / WORTH_A_THREAD + 1, thread_count());
+    const int64_t joins = slabs.count * groups;
+    parallel_for_pieces(call, joins, part(joins), threads, [&](int64_t, int64_t i, int64_t end) {
         for (; i < end; ++i) {
             const int64_t first = i % groups * GROUP;
             join(i / groups, first, std::min(first + GROUP, blocks), 1);
         }
     });
-    share(slabs.count, [&](int64_t first, int64_t end) {
-        for (int64_t slab = first; slab < end; ++slab) join(slab, 0, blocks, GROUP);
-        write(first, end - first, partials_.get() + first * of_slab * bytes_, of_slab * bytes_);
-    });
+    parallel_for_pieces(
+        call, slabs.count, part(slabs.count), threads, [&](int64_t, int64_t first, int64_t end) {
+            for (int64_t slab = first; slab < end; ++slab) join(slab, 0, blocks, GROUP);
+            write(first, end - first, partials_.get() + first * of_slab * bytes_, of_slab * bytes_);
+        });
 }
 
 }  // namespace pk

@@ -165,8 +165,14 @@ struct Product {
     static PK_HD double result(const Word *partial) {
         double value = rounded({partial[0], partial[1]});
         double left = select(partial[2] < -4000, -4000.0, select(partial[2] > 4000, 4000.0, partial[2]));
-        for (; left > 1023; left -= 1023) value *= 0x1p1023;
-        for (; left < -1022; left += 1022) value *= 0x1p-1022;
+        while (left > 1023) {
+            value *= 0x1p1023;
+            left -= 1023;
+        }
+        while (left < -1022) {
+            value *= 0x1p-1022;
+            left += 1022;
+        }
         return value * two_to(int64_t(left));
     }
 };

@@ -4,42 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "common/call/call.h"
-#include "portable.h"
 #include "pycudakit.h"
-#include "types.h"
+#include "radix_key.h"
 
 namespace pk {
-
-// The unsigned integer with the size of an element.
-template <class T>
-using KeyOf = std::conditional_t<
-    sizeof(T) == 1, uint8_t,
-    std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
-
-// Order-preserving keys: -0.0 comes before 0.0, and every NaN has the largest key, which no other value has.
-template <class Key>
-PK_HD Key key_of(Encoding encoding, Key bits) {
-    constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if (encoding == Encoding::natural) return bits;
-    if (encoding == Encoding::integer) return Key(bits ^ SIGN);
-    constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : sizeof(Key) == 8 ? 52 : 0;
-    constexpr Key INFINITE = Key(Key(SIGN - 1) >> MANTISSA << MANTISSA);
-    const Key flipped = select((bits & SIGN) != 0, Key(~bits), Key(bits | SIGN));
-    return select(Key(bits & Key(~SIGN)) > INFINITE, Key(~Key(0)), flipped);
-}
-
-template <class Key>
-PK_HD Key bits_of_key(Encoding encoding, Key key) {
-    constexpr Key SIGN = Key(Key(1) << (8 * sizeof(Key) - 1));
-    if (encoding == Encoding::natural) return key;
-    if (encoding == Encoding::integer) return Key(key ^ SIGN);
-    return select((key & SIGN) != 0, Key(key ^ SIGN), Key(~key));
-}
 
 // The checked arguments of pk_select_*. `item` is the number of bytes of an element. The encoding is a
 // run-time value, because encoding is a small part of the work: so the code is compiled once for each width.

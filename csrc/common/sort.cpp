@@ -215,7 +215,7 @@ UniqueRequest::UniqueRequest(const Rows &row, int64_t wanted, void *values, int6
       counts(counts),
       found(found) {
     require_array(values, columns, size_t(type.bytes), "values");
-    require(wanted >= 0 && wanted < 2 * PK_UNIQUE_EQUAL_NAN, "flags has an unknown bit");
+    require(wanted >= 0 && wanted < int64_t(2) * PK_UNIQUE_EQUAL_NAN, "flags has an unknown bit");
     require_array(index, wants(PK_UNIQUE_INDEX) ? columns : 0, sizeof(int64_t), "index");
     require_array(inverse, wants(PK_UNIQUE_INVERSE) ? columns : 0, sizeof(int64_t), "inverse");
     require_array(counts, wants(PK_UNIQUE_COUNTS) ? columns : 0, sizeof(int64_t), "counts");

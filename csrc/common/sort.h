@@ -3,18 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
 
 #include "common/call/call.h"
-#include "common/call/thread_pool.h"
-#include "sort_ordering.h"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
+#include "common/call/parallel_for.h"
+#include "common/memory_mapping.h"
+#include "radix_key.h"
 
 namespace pk {
 
@@ -99,22 +95,6 @@ extern const int HOST_STAGE;  // the stage of the host's own part of the work
 
 // ---- Shared ----
 
-// Parallel loop: cuts [0, count) into pieces of `piece` elements and calls work(index, begin, end) for each.
-template <class Work>
-void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Work work) {
-    const int64_t pieces = (count + piece - 1) / piece;
-    std::atomic<int64_t> next{0};
-    run_on_threads(std::min(pieces, thread_count()), call, [&] {
-        int64_t index = next++;
-        if (index >= pieces) return;
-        const TraceLane counted(call);
-        for (; index < pieces; index = next++) {
-            call.check_interrupt();
-            work(index, index * piece, std::min(count, (index + 1) * piece));
-        }
-    });
-}
-
 // Scope timer: records its lifetime in the call's trace as HOST_STAGE. Each thread has its own.
 class HostStageTimer {
    public:
@@ -136,14 +116,11 @@ template <class T>
 class Scratch {
    public:
     explicit Scratch(int64_t count) {
-        constexpr size_t HUGE_PAGE = 2 << 20;
         const size_t bytes = size_t(count) * sizeof(T);
         if (posix_memalign(&memory_, bytes < HUGE_PAGE ? 64 : HUGE_PAGE, std::max<size_t>(bytes, 64)) != 0) {
             throw std::bad_alloc();
         }
-#if defined(__linux__)
-        if (bytes >= HUGE_PAGE) (void)madvise(memory_, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
-#endif
+        if (bytes >= HUGE_PAGE) advise_huge_pages(memory_, bytes / HUGE_PAGE * HUGE_PAGE);
     }
     ~Scratch() { std::free(memory_); }
     Scratch(const Scratch &) = delete;

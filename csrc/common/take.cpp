@@ -38,7 +38,7 @@ Request::Request(const Source &in, const int64_t *indices, int64_t picked, int64
 
 Range index_range(const int64_t *indices, int64_t count, Call &call) {
     Range all;
-    const int64_t threads = std::clamp<int64_t>(count / SHARE, 1, thread_count());
+    const int64_t threads = threads_for(count, SHARE);
     parallel_for(
         call, count, SHARE, threads, [] { return Range(); },
         [&](Range &range, int64_t first, int64_t size) {

@@ -24,6 +24,11 @@ PK_HD int64_t size_of(int type) {
     }
 }
 
+// The unsigned integer type of so many bytes: 1, 2, 4 or 8.
+PK_HD int word_type(int64_t bytes) {
+    return bytes == 1 ? PK_UINT8 : bytes == 2 ? PK_UINT16 : bytes == 4 ? PK_UINT32 : PK_UINT64;
+}
+
 // The C++ type that computes with a pk_type: a byte of 0 or 1 for bool, a float with a float16's value for
 // float16.
 template <int type>
@@ -76,6 +81,29 @@ template <>
 struct type_of<PK_FLOAT64> {
     using type = double;
 };
+
+// Elements in memory that have no C++ type of their own: a bool may be any byte, and a float16 is stored as
+// bits.
+struct Bool {
+    uint8_t byte;
+};
+struct HalfBits {
+    uint16_t bits;
+};
+
+// The C++ type that elements are stored as.
+template <int type>
+struct stored_type_of : type_of<type> {};
+template <>
+struct stored_type_of<PK_BOOL> {
+    using type = Bool;
+};
+template <>
+struct stored_type_of<PK_FLOAT16> {
+    using type = HalfBits;
+};
+template <int type>
+using stored_type = typename stored_type_of<type>::type;
 
 constexpr uint32_t LOGICAL = 1u << PK_BOOL;
 constexpr uint32_t INTEGERS = 1u << PK_INT8 | 1u << PK_INT16 | 1u << PK_INT32 | 1u << PK_INT64 |

@@ -13,14 +13,14 @@
 
 #include "common/call/call.h"
 #include "common/call/forks.h"
+#include "common/memory_mapping.h"
 #include "cpu/kernels/buffers.h"
-#include "cpu/kernels/memory_mapping.h"
 
 namespace pk::device_memory {
 
 namespace {
 
-constexpr int64_t PAGE = 4096, HUGE_PAGE = int64_t(2) << 20, LARGE = int64_t(4) << 20;
+constexpr int64_t PAGE = 4096, HUGE_PAGE = int64_t(pk::HUGE_PAGE), LARGE = int64_t(4) << 20;
 constexpr size_t MAX_ARENA = size_t(1) << 40, MIN_ARENA = size_t(1) << 30;
 constexpr int64_t COMMIT_STEP = int64_t(64) << 20;
 // Freed memory up to so many bytes stays in use by the process.
@@ -41,9 +41,9 @@ int64_t physical_memory() {
     return std::max<int64_t>(int64_t(1) << 30, int64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE));
 }
 
-kernels::Mapping reserved() {
+Mapping reserved() {
     for (size_t bytes = MAX_ARENA; bytes >= MIN_ARENA; bytes /= 4) {
-        kernels::Mapping mapping(bytes, PROT_NONE, MAP_NORESERVE);
+        Mapping mapping(bytes, PROT_NONE, MAP_NORESERVE);
         if (mapping) return mapping;
     }
     fail(PK_OUT_OF_MEMORY, "out of host memory: the system reserves no addresses for device memory");
@@ -146,13 +146,11 @@ class Arena {
                 fail_no_memory(span, usage().free, total_);
             committed_ = wanted;
         }
-#if defined(MADV_HUGEPAGE)
-        if (span >= LARGE) (void)madvise(reinterpret_cast<void *>(begin), size_t(span), MADV_HUGEPAGE);
-#endif
+        if (span >= LARGE) advise_huge_pages(reinterpret_cast<void *>(begin), size_t(span));
         return {begin, true};
     }
 
-    kernels::Mapping mapping_;
+    Mapping mapping_;
     const int64_t total_;
     uint64_t frontier_, committed_, end_;
     int64_t live_bytes_ = 0, idle_bytes_ = 0;
@@ -185,8 +183,8 @@ uint64_t allocate(int64_t bytes, bool zeros) {
         pk_report report{};
         Call call(nullptr, &report);
         auto *const memory = reinterpret_cast<char *>(block.begin);
-        kernels::parallel_for_parts(call, bytes, [&](int64_t first, int64_t count) {
-            std::memset(memory + first, 0, size_t(count));
+        parallel_for_pieces(call, bytes, kernels::COPY_PIECE, [&](int64_t, int64_t first, int64_t end) {
+            std::memset(memory + first, 0, size_t(end - first));
         });
     }
     return block.begin;

@@ -32,8 +32,8 @@ void copy_bytes(Call &call, uint64_t destination, uint64_t source, int64_t bytes
         std::memmove(to, from, size);
         return;
     }
-    kernels::parallel_for_parts(call, bytes, [&](int64_t first, int64_t count) {
-        std::memcpy(to + first, from + first, size_t(count));
+    parallel_for_pieces(call, bytes, kernels::COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        std::memcpy(to + begin, from + begin, size_t(end - begin));
     });
 }
 

@@ -28,7 +28,7 @@ class Planes {
         for (size_t d = 0; d < last; ++d) {
             if (d != rows_) outer_.push_back(d);
         }
-        const int64_t tile_rows = 4 * 64 / from.item;  // of gather_plane(): four cache lines
+        const int64_t tile_rows = 256 / from.item;  // of gather_plane(): four cache lines
         band_ = std::max<int64_t>(1, GRAIN_BYTES / (from.item * layout.shape[last]) / tile_rows) * tile_rows;
         bands_ = (layout.shape[rows_] + band_ - 1) / band_;
         count_ = layout.size / layout.shape[rows_] / layout.shape[last] * bands_;
@@ -63,14 +63,12 @@ class Planes {
     int64_t band_ = 1, bands_ = 1, count_ = 0;
 };
 
-// A parallel loop: calls part(index) for each of `parts` parts, of `elements` elements in all; part() returns
-// its number of elements.
+// Calls part(index) on threads for each of `parts` parts, of `elements` elements in all; part() returns its
+// number of elements.
 template <class Part>
-void parallel_for_parts(Call &call, int64_t parts, int64_t elements, Part part) {
-    const int64_t threads =
-        std::clamp<int64_t>(elements / WORTH_A_THREAD, 1, std::min(parts, thread_count()));
+void copy_parts(Call &call, int64_t parts, int64_t elements, Part part) {
     parallel_for(
-        call, parts, 1, threads, [] { return 0; },
+        call, parts, 1, std::min(parts, threads_for(elements, WORTH_A_THREAD)), [] { return 0; },
         [&](int, int64_t index, int64_t) {
             const int64_t count = part(index);
             call.advance(count);
@@ -95,13 +93,12 @@ bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
     }
     const Planes planes(layout, from, to);
     if (planes.count() != 0) {
-        parallel_for_parts(call, planes.count(), range.count,
-                           [&](int64_t part) { return planes.copy(part); });
+        copy_parts(call, planes.count(), range.count, [&](int64_t part) { return planes.copy(part); });
         return true;
     }
     if (to.strides.size() != 1 && to.access != Access::contiguous) return false;
     const int64_t grain = std::max<int64_t>(1, GRAIN_BYTES / to.item);
-    parallel_for_parts(call, (range.count + grain - 1) / grain, range.count, [&](int64_t part) {
+    copy_parts(call, (range.count + grain - 1) / grain, range.count, [&](int64_t part) {
         const int64_t start = part * grain, count = std::min(grain, range.count - start);
         layout.gather(from, start, count, to.base + start * to.item);
         return count;

@@ -16,16 +16,16 @@ constexpr int64_t WORTH_A_THREAD = 128 << 10;
 constexpr int64_t SHARE_BYTES = 4 << 20;
 constexpr int64_t BLOCK = 4096;  // pixels that are gathered at once
 
-// A parallel loop over `count` items, of given elements and bytes each: each thread calls make_worker(), and
-// its result as worker(first, count).
+// Computes `count` items, of given elements and bytes each: each thread calls make_worker(), and its result
+// as worker(first, count).
 template <class MakeWorker>
-void parallel_for(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
-                  const MakeWorker &make_worker) {
+void compute_items(Call &call, int64_t count, int64_t elements, int64_t read_bytes, int64_t written_bytes,
+                   const MakeWorker &make_worker) {
     const double work = double(count) * double(read_bytes + written_bytes) / WORTH_A_THREAD;
     const int64_t threads = std::clamp<int64_t>(int64_t(std::min(work, 1e6)), 1, thread_count());
     const int64_t fair = (count + threads - 1) / threads;
     const int64_t share = std::clamp<int64_t>(SHARE_BYTES / written_bytes, 1, fair);
-    pk::parallel_for(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
+    parallel_for(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
         worker(first, own);
         return own * elements;
     });
@@ -133,7 +133,7 @@ class Resizer {
 void make_gray(const Gray &request, Call &call) {
     if (request.size == 0) return;
     const int64_t channels = request.weights.channels, item = request.layout.views[0].item;
-    parallel_for(call, request.pixel_count(), channels, channels * item, item, [&] {
+    compute_items(call, request.pixel_count(), channels, channels * item, item, [&] {
         return [&, pixels = Gathered(request.layout, 0, BLOCK * channels)](int64_t first,
                                                                            int64_t count) mutable {
             for (int64_t done = 0; done < count; done += BLOCK) {
@@ -149,7 +149,7 @@ void make_gray(const Gray &request, Call &call) {
 void look_up(const Lookup &request, Call &call) {
     if (request.size == 0) return;
     const View &view = request.layout.views[0];
-    parallel_for(call, request.size, 1, view.item, view.item, [&] {
+    compute_items(call, request.size, 1, view.item, view.item, [&] {
         return [&, in = Gathered(request.layout, 0, BLOCK), out = Gathered(request.layout, 1, BLOCK)](
                    int64_t first, int64_t count) mutable {
             for (int64_t done = 0; done < count; done += BLOCK) {
@@ -169,8 +169,8 @@ void resize(const Resize &request, Call &call) {
     const int64_t item = request.layout.views[0].item;
     const int64_t written = request.new_row_elements() * item;
     const int64_t read = std::max(written, request.size / request.new_rows() * item);
-    parallel_for(call, request.new_rows(), request.new_row_elements(), read, written,
-                 [&] { return Resizer(request, down, across, request.method == PK_RESIZE_NEAREST, call); });
+    compute_items(call, request.new_rows(), request.new_row_elements(), read, written,
+                  [&] { return Resizer(request, down, across, request.method == PK_RESIZE_NEAREST, call); });
 }
 
 }  // namespace pk::image

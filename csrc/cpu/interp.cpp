@@ -14,7 +14,7 @@ constexpr int64_t SHARE = 65536;          // values between two checks for cance
 
 void launch(const Request &given, Call &call) {
     if (given.count == 0) return;
-    const int64_t threads = std::clamp<int64_t>(given.count / WORTH_A_THREAD, 1, thread_count());
+    const int64_t threads = threads_for(given.count, WORTH_A_THREAD);
     const int64_t share = std::min(SHARE, (given.count + threads - 1) / threads);
     parallel_for(
         call, given.count, share, threads, [] { return int64_t(0); },

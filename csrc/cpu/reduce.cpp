@@ -156,7 +156,7 @@ class RegionReducer {
     void fold(int64_t index, int64_t place) {
         const Slabs::WorkUnit unit = slabs_.unit(index);
         const int64_t start = slabs_.start(index);
-        if (machine_) compute(start, slabs_.start(index + 1) - start);
+        if (machine_) compute(*machine_, start, slabs_.start(index + 1) - start);
         // Short slabs of one column are reduced together, as the columns of one slab.
         const bool together = slabs_.inner == 1 && slabs_.length < SHORT && unit.slabs > 1;
         const int64_t most = together ? MAX_SLABS_PER_LOOP : 1;
@@ -179,12 +179,12 @@ class RegionReducer {
     }
 
     // Runs the program, which fills the buffers with the values of some elements.
-    void compute(int64_t start, int64_t count) {
+    void compute(Machine &machine, int64_t start, int64_t count) {
         for (size_t v = 0; v < computed_.size(); ++v) {
             const int operand = reduction_.first_value + int(v);
-            machine_->move(operand, reinterpret_cast<char *>(computed_[v].data()) - start * item_of(operand));
+            machine.move(operand, reinterpret_cast<char *>(computed_[v].data()) - start * item_of(operand));
         }
-        machine_->run(start, count, call_);
+        machine.run(start, count, call_);
     }
 
     int64_t item_of(int operand) const { return region_.layout.views[size_t(operand)].item; }
@@ -230,7 +230,7 @@ void reduce_region(const All &reductions, const Region &region, Call &call) {
     std::vector<Partials> partials;
     for (const Reduction *reduction : reductions) partials.emplace_back(*reduction, region);
     const int64_t units = slabs.units();
-    const int64_t threads = std::clamp<int64_t>(region.layout.size / WORTH_A_THREAD, 1, thread_count());
+    const int64_t threads = threads_for(region.layout.size, WORTH_A_THREAD);
     // Threads take several units at once, to keep the overhead low.
     const int64_t share =
         std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.max_elements()));

@@ -2,12 +2,9 @@
 #include "common/scan.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <thread>
 
 #include "common/call/call.h"
-#include "common/call/thread_pool.h"
+#include "common/call/ordered_section.h"
 #include "scan_terms.h"
 
 namespace pk::scan {
@@ -18,33 +15,9 @@ namespace {
 // them again. A thread is woken only for at least half as many.
 constexpr int64_t RUN_ELEMENTS = 32 << 10;
 
-// The carries before a unit, handed from unit to unit in their order.
+// The carries before a unit, one for each column, handed from unit to unit in their order.
 template <class Op>
-class CarryChain {
-   public:
-    explicit CarryChain(int64_t inner) : carries(size_t(inner)) {}
-
-    // Waits for the unit's turn, which is soon, because threads take units in order. Returns false if another
-    // thread has failed.
-    bool wait(int64_t unit, Call &call) {
-        for (int64_t turns = 0; next_.load(std::memory_order_acquire) != unit; ++turns) {
-            if (is_aborted()) return false;
-            if (turns < 1000) continue;
-            std::this_thread::yield();
-            if (turns % 64 == 0) call.check_interrupt();
-        }
-        return true;
-    }
-    void publish(int64_t unit) { next_.store(unit, std::memory_order_release); }
-    void abort() { aborted_ = true; }
-    bool is_aborted() const { return aborted_.load(std::memory_order_relaxed); }
-
-    std::vector<Carry<Op>> carries;  // one for each column
-
-   private:
-    std::atomic<int64_t> next_{0};
-    std::atomic<bool> aborted_{false};
-};
+using Carries = std::vector<Carry<Op>>;
 
 // A thread that scans some units of a region.
 template <class Op>
@@ -53,13 +26,13 @@ class Scanner {
     using Term = typename Op::Term;
 
    public:
-    Scanner(const Request &request, const Region &region, CarryChain<Op> &chain, Call &call)
-        : request_(request), slabs_(region.slabs), chain_(chain), call_(call), terms_(request, region) {}
+    Scanner(const Request &request, const Region &region, Carries<Op> &carries, Call &call)
+        : request_(request), slabs_(region.slabs), carries_(carries), call_(call), terms_(request, region) {}
 
     uint32_t raised() const { return raised_ | terms_.raised(); }
 
-    // Scans units; returns false if another thread has failed.
-    bool run(pk_range units) {
+    // Scans units, which take their carries in the section. Returns their number of elements.
+    int64_t run(pk_range units, OrderedSection &section) {
         const int64_t start = slabs_.start(units.start);
         const int64_t count = slabs_.start(units.start + units.count) - start;
         from_ = terms_.load(start, count);
@@ -69,7 +42,7 @@ class Scanner {
             for (const Part &part : parts_)
                 terms_.loops().totals(at(from_, part.first), part.rows, slabs_.inner,
                                       &states_[part.segments]);
-            if (runs_on && !take_carries(units)) return false;
+            if (runs_on) take_carries(units, section);
             for (size_t p = 0; p < parts_.size(); ++p) find_states(p, runs_on);
         }
         void *const to = terms_.results(start, count);
@@ -83,7 +56,7 @@ class Scanner {
         if (has_non_finite && request_.reports()) {
             for (const Part &part : parts_) find_exceptions(part);
         }
-        return true;
+        return count;
     }
 
    private:
@@ -133,7 +106,7 @@ class Scanner {
         }
     }
 
-    bool take_carries(pk_range units) {
+    void take_carries(pk_range units, OrderedSection &section) {
         const size_t inner = size_t(slabs_.inner);
         totals_.assign(parts_.size() * inner, Op::identity());
         for (size_t p = 0; p < parts_.size(); ++p) {
@@ -144,20 +117,19 @@ class Scanner {
                 });
             }
         }
-        if (!chain_.wait(units.start, call_)) return false;
-        for (size_t p = 0; p < parts_.size(); ++p) {
-            const Part &part = parts_[p];
-            for (size_t c = 0; c < inner; ++c) {
-                Carry<Op> &carry = chain_.carries[c];
-                State &total = totals_[p * inner + c];
-                carry.begin(part.block);
-                const State before = carry.running;
-                carry.end(total, take(before, total, part.first + int64_t(c), part.rows));
-                total = before;
+        section.run(units, call_, [&] {
+            for (size_t p = 0; p < parts_.size(); ++p) {
+                const Part &part = parts_[p];
+                for (size_t c = 0; c < inner; ++c) {
+                    Carry<Op> &carry = carries_[c];
+                    State &total = totals_[p * inner + c];
+                    carry.begin(part.block);
+                    const State before = carry.running;
+                    carry.end(total, take(before, total, part.first + int64_t(c), part.rows));
+                    total = before;
+                }
             }
-        }
-        chain_.publish(units.start + units.count);
-        return true;
+        });
     }
 
     // Replaces the totals of segments by the states before them.
@@ -204,7 +176,7 @@ class Scanner {
 
     const Request &request_;
     const Slabs slabs_;
-    CarryChain<Op> &chain_;
+    Carries<Op> &carries_;
     Call &call_;
     Terms terms_;
     const void *from_ = nullptr;
@@ -220,31 +192,15 @@ void scan_region(const Request &request, const Region &region, Call &call) {
     const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
     const int64_t threads =
         std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
-    CarryChain<Op> chain(slabs.inner);
-    std::atomic<int64_t> next{0};
-    run_on_threads(threads, call, [&] {
-        try {
-            int64_t unit = next.fetch_add(share);
-            if (unit >= all) return;
-            const DefaultFloatingPoint environment;
-            TraceLane lane(call);
-            Scanner<Op> scanner(request, region, chain, call);
-            for (; unit < all && !chain.is_aborted(); unit = next.fetch_add(share)) {
-                const pk_range units{unit, std::min(share, all - unit)};
-                const int64_t count = slabs.start(unit + units.count) - slabs.start(unit);
-                const double begin = call.seconds();
-                if (!scanner.run(units)) return;
-                lane.add(PK_STAGE_COMPUTE, begin, call.seconds(), 0, count);
-                call.advance(count);
-            }
-            const std::lock_guard<std::mutex> lock(call.mutex);
-            call.report.exceptions |= scanner.raised();
-        } catch (...) {
-            chain.abort();
-            throw;
-        }
-    });
-    call.report.chunks += (all + share - 1) / share;
+    Carries<Op> carries(size_t(slabs.inner));
+    parallel_for_ordered(
+        call, all, share, threads, [&] { return Scanner<Op>(request, region, carries, call); },
+        [&](Scanner<Op> &scanner, OrderedSection &section, int64_t first, int64_t count) {
+            const int64_t elements = scanner.run({first, count}, section);
+            call.advance(elements);
+            return elements;
+        },
+        [&](const Scanner<Op> &scanner) { call.report.exceptions |= scanner.raised(); });
 }
 
 void launch(const Request &request, Call &call) {

@@ -2,7 +2,6 @@
 // one thread.
 #include "common/select.h"
 
-#include <atomic>
 #include <mutex>
 
 #include "common/call/parallel_for.h"
@@ -133,8 +132,8 @@ class LongRow {
     int64_t select(const int64_t *ranks, int64_t rank_count, Key *out) {
         if (rank_count == 0) {
             if (encoding_ != Encoding::floating) return 0;
-            std::atomic<int64_t> nans{0};
-            parallel_for_blocks([&] {
+            int64_t nans = 0;
+            visit_keys([&] {
                 return [&, mine = int64_t(0)](const Key *keys, int64_t count, bool ends) mutable {
                     mine += count_last(keys, count);
                     if (ends) nans += mine;
@@ -156,43 +155,34 @@ class LongRow {
    private:
     static constexpr int WIDTH = 8 * sizeof(Key);
 
-    // A parallel loop over blocks of keys: each thread makes a visitor, calls visit(keys, count, false) for
-    // its blocks, and visit(nullptr, 0, true) at the end.
+    // Visits the keys in blocks: each thread makes a visitor, calls visit(keys, count, false) for its blocks,
+    // and visit(nullptr, 0, true) at the end, while it holds call_.mutex.
     template <class Make>
-    void parallel_for_blocks(Make make) {
-        const int64_t threads = std::min<int64_t>((columns_ + SHARE - 1) / SHARE, thread_count());
-        std::atomic<int64_t> next{0};
-        run_on_threads(threads, call_, [&] {
-            int64_t start = next.fetch_add(SHARE);
-            if (start >= columns_) return;
-            TraceLane lane(call_);
-            auto visit = make();
-            Key keys[BLOCK];
-            for (; start < columns_; start = next.fetch_add(SHARE)) {
-                const double begin = call_.seconds();
-                const int64_t end = std::min(start + SHARE, columns_);
-                for (int64_t at = start; at < end; at += BLOCK) {
-                    const int64_t count = std::min(BLOCK, end - at);
+    void visit_keys(Make make) {
+        parallel_for(
+            call_, columns_, SHARE, (columns_ + SHARE - 1) / SHARE, make,
+            [&](auto &visit, int64_t start, int64_t part) {
+                Key keys[BLOCK];
+                for (int64_t at = start; at < start + part; at += BLOCK) {
+                    const int64_t count = std::min(BLOCK, start + part - at);
                     make_keys(encoding_, in_ + at, count, keys);
                     if (least_ != 0) {
                         for (int64_t i = 0; i < count; ++i) keys[i] = Key(keys[i] - least_);
                     }
                     visit(keys, count, false);
                 }
-                lane.add(PK_STAGE_COMPUTE, begin, call_.seconds(), 0, end - start);
-                call_.advance(counted_ ? 0 : end - start);
-            }
-            visit(nullptr, 0, true);
-        });
+                call_.advance(counted_ ? 0 : part);
+                return part;
+            },
+            [](auto &visit) { visit(nullptr, 0, true); });
         counted_ = true;
     }
 
     // Subtracts the minimum from all keys, so that the highest bits of integers of similar magnitude, of
     // either sign, are all zero.
     void subtract_minimum() {
-        std::mutex mutex;
         Key least = Key(~Key(0)), most = 0;
-        parallel_for_blocks([&] {
+        visit_keys([&] {
             return
                 [&, own_least = least, own_most = most](const Key *keys, int64_t count, bool ends) mutable {
                     for (int64_t i = 0; i < count; ++i) {
@@ -200,7 +190,6 @@ class LongRow {
                         own_most = std::max(own_most, keys[i]);
                     }
                     if (!ends) return;
-                    const std::lock_guard<std::mutex> lock(mutex);
                     least = std::min(least, own_least);
                     most = std::max(most, own_most);
                 };
@@ -221,8 +210,7 @@ class LongRow {
             counters[all_ >> rest & mask] = columns_;  // these bits are the same in all elements
             return;
         }
-        std::mutex mutex;
-        parallel_for_blocks([&] {
+        visit_keys([&] {
             std::vector<uint32_t> own(groups.size() << digits);
             int64_t since = 0;
             Key all = Key(~Key(0)), any = 0;
@@ -245,7 +233,8 @@ class LongRow {
                 since += count;
                 if (!ends && since < int64_t(1) << 31) return;
                 since = 0;
-                const std::lock_guard<std::mutex> lock(mutex);
+                std::unique_lock<std::mutex> lock(call_.mutex, std::defer_lock);
+                if (!ends) lock.lock();
                 all_ &= all;
                 any_ |= any;
                 for (size_t i = 0; i < own.size(); ++i) counters[i] += own[i];
@@ -309,20 +298,24 @@ class LongRow {
         if (!are_few(level)) return false;
         Members members = members_of(level);
         const std::vector<PrefixGroup<Key>> &groups = level.groups;
-        std::atomic<size_t> next{0};
-        run_on_threads(int64_t(groups.size()), call_, [&] {
-            Selector<Key> selector(call_);
-            std::vector<int64_t> own;
-            for (size_t i = next++; i < groups.size(); i = next++) {
-                const PrefixGroup<Key> &group = groups[i];
-                own.assign(ranks + group.first, ranks + group.last);
-                for (int64_t &rank : own) rank -= group.below;
-                selector.select(members.keys.data() + members.starts[i],
-                                members.starts[i + 1] - members.starts[i], own.data(), int64_t(own.size()),
-                                out + group.first);
+        struct ThreadState {
+            Selector<Key> selector;
+            std::vector<int64_t> ranks;
+        };
+        parallel_for(
+            call_, int64_t(groups.size()), 1, int64_t(groups.size()),
+            [&] { return ThreadState{Selector<Key>(call_), {}}; },
+            [&](ThreadState &own, int64_t i, int64_t) {
+                const PrefixGroup<Key> &group = groups[size_t(i)];
+                const int64_t start = members.starts[size_t(i)],
+                              count = members.starts[size_t(i) + 1] - start;
+                own.ranks.assign(ranks + group.first, ranks + group.last);
+                for (int64_t &rank : own.ranks) rank -= group.below;
+                own.selector.select(members.keys.data() + start, count, own.ranks.data(),
+                                    int64_t(own.ranks.size()), out + group.first);
                 call_.check_interrupt();
-            }
-        });
+                return count;
+            });
         return true;
     }
 
@@ -339,14 +332,12 @@ class LongRow {
 
     Members members_of(const RadixLevel<Key> &level) {
         const Membership membership(level);
-        std::mutex mutex;
         std::vector<std::vector<Key>> collected;
-        parallel_for_blocks([&] {
+        visit_keys([&] {
             return [&, mine = std::vector<Key>()](const Key *keys, int64_t count, bool ends) mutable {
                 Key found[BLOCK + 1];
                 mine.insert(mine.end(), found, found + membership.copy(keys, count, found));
                 if (!ends) return;
-                const std::lock_guard<std::mutex> lock(mutex);
                 collected.push_back(std::move(mine));
             };
         });
@@ -387,7 +378,6 @@ void select_long(const SelectRequest &request, const Key *in, Key *out, Call &ca
         for (size_t i = 0; i < found.size(); ++i) {
             out[row * request.rank_count + int64_t(i)] = bits_of_key(request.encoding, found[i]);
         }
-        ++call.report.chunks;
     }
 }
 

@@ -46,7 +46,7 @@ void launch(const Request &request, Call &call) {
     if (!request.indices_in_bounds)
         require_in_bounds(request.in.count, index_range(request.indices, request.index_count(), call));
     const Loop loop = loop_for(request.in.width);
-    const int64_t threads = std::clamp<int64_t>(request.out_bytes() / WORTH_A_THREAD, 1, thread_count());
+    const int64_t threads = threads_for(request.out_bytes(), WORTH_A_THREAD);
     const int64_t share = std::max<int64_t>(
         1, std::min(SHARE / request.in.width, (request.elements() + threads - 1) / threads));
     parallel_for(

@@ -1,4 +1,4 @@
-// parallel_for: a dynamic loop over [0, count) on the host's threads.
+// parallel_for: dynamic loops over [0, count) on the host's threads.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,21 @@ constexpr double WORTH_WAKING = 110e-6;
 // When helper threads are woken: at once, or only if the first parts show that the rest takes long.
 enum class Waking { at_once, if_long };
 
-// Distributes [0, count) to threads, `grain` elements at a time, and fewer at the end, so that all threads
-// finish together. Each thread that gets any part makes its own worker by make(), and computes each part by
-// run(worker, first, count), which returns how many elements it computed. At the end it calls end(worker)
-// while it holds call.mutex, so that end() may write shared results.
+// Whether a loop records its parts as PK_STAGE_COMPUTE of the call; else its caller does.
+enum class Recording { on, off };
+
+// The number of threads for so much work, of which `worth_a_thread` is worth waking another one.
+inline int64_t threads_for(int64_t work, int64_t worth_a_thread) {
+    return std::clamp<int64_t>(work / worth_a_thread, 1, thread_count());
+}
+
+// Distributes [0, count) to threads, `grain` elements at a time, or, if helpers are woken late, fewer. Each
+// thread that gets any part makes its own worker by make(), and computes each part by run(worker, first,
+// count), which returns how many elements it computed. At the end it calls end(worker) while it holds
+// call.mutex, so that end() may write shared results.
 template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
-                  Waking waking = Waking::at_once) {
+                  Waking waking = Waking::at_once, Recording recording = Recording::on) {
     if (threads <= 1 || count / grain < 4 * threads) waking = Waking::at_once;
     const int64_t min_grain = waking == Waking::at_once ? grain : (grain + 3) / 4;
     std::atomic<int64_t> next{0};
@@ -48,7 +56,7 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
             const double begin = call.seconds();
             const int64_t elements = run(worker, first, part);
             const double now = call.seconds();
-            lane.add(PK_STAGE_COMPUTE, begin, now, 0, elements);
+            if (recording == Recording::on) lane.add(PK_STAGE_COMPUTE, begin, now, 0, elements);
             std::tie(first, part) = take(next_max_part((now - begin) / double(part)));
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
@@ -68,12 +76,31 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
     };
     run_on_threads(threads, call, std::ref(work),
                    std::ref(caller_work));  // references: std::function then allocates nothing
-    call.report.chunks += (count + grain - 1) / grain;
+    if (recording == Recording::on) call.report.chunks += (count + grain - 1) / grain;
 }
 
 template <class Make, class Run>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run) {
     parallel_for(call, count, grain, threads, make, run, [](auto &) {});
+}
+
+// A loop without workers: calls body(index, begin, end) for each piece of `piece` elements of [0, count), on
+// at most max_threads threads. It records nothing.
+template <class Body>
+void parallel_for_pieces(Call &call, int64_t count, int64_t piece, int64_t max_threads, Body body) {
+    const auto run = [&](auto &, int64_t begin, int64_t part) {
+        call.check_interrupt();
+        body(begin / piece, begin, begin + part);
+        return part;
+    };
+    parallel_for(
+        call, count, piece, std::min((count + piece - 1) / piece, max_threads), [] { return 0; }, run,
+        [](auto &) {}, Waking::at_once, Recording::off);
+}
+
+template <class Body>
+void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Body body) {
+    parallel_for_pieces(call, count, piece, thread_count(), body);
 }
 
 }  // namespace pk

@@ -14,8 +14,11 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <utility>
 #include <vector>
 
+#include "common/memory_mapping.h"
 #include "environment.h"
 #include "forks.h"
 #include "status.h"
@@ -24,7 +27,6 @@ namespace pk {
 
 namespace {
 
-constexpr size_t HUGE_PAGE = size_t(2) << 20;
 constexpr size_t MAX_BYTES = size_t(1) << 50;
 constexpr size_t MAX_FREE_BLOCKS = 64, MIN_CACHED_BYTES = size_t(1) << 20;
 
@@ -35,17 +37,14 @@ size_t page_size() {
 
 // The header of a block. It is in front of the block's memory, at the end of the page before.
 struct Header {
-    void *mapping;
-    size_t mapped, capacity;
+    HugePages pages;
+    size_t capacity;
 };
 
 Header &header(char *memory) { return *reinterpret_cast<Header *>(memory - sizeof(Header)); }
 
 struct Unmap {
-    void operator()(char *memory) const {
-        const Header block = header(memory);
-        munmap(block.mapping, block.mapped);
-    }
+    void operator()(char *memory) const { const HugePages unmapped = std::move(header(memory).pages); }
 };
 
 using Block = std::unique_ptr<char, Unmap>;
@@ -57,16 +56,11 @@ size_t capacity_of(const Block &block) { return header(block.get()).capacity; }
 
 // Maps a new block; returns null if the system refuses the memory.
 Block map(size_t capacity) {
-    const size_t mapped = capacity + HUGE_PAGE;
-    void *mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED) return nullptr;
-    const uintptr_t first = reinterpret_cast<uintptr_t>(mapping) + page_size();
-    Block block(reinterpret_cast<char *>((first + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE));
-    header(block.get()) = {mapping, mapped, capacity};
-#if defined(MADV_HUGEPAGE)
-    (void)madvise(block.get(), capacity, MADV_HUGEPAGE);  // a hint
-#endif
-    return block;
+    HugePages pages(capacity, page_size());
+    if (!pages) return nullptr;
+    char *const memory = pages.memory();
+    new (&header(memory)) Header{std::move(pages), capacity};
+    return Block(memory);
 }
 
 int64_t default_budget() {

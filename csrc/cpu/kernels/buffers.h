@@ -2,32 +2,19 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "common/call/call.h"
-#include "common/call/thread_pool.h"
+#include "common/call/parallel_for.h"
 #include "common/kernels.h"
+#include "common/memory_mapping.h"
 #include "guarded_memory.h"
-#include "memory_mapping.h"
 
 namespace pk::kernels {
 
-// A parallel loop: calls body(first, count) for parts of `size` bytes.
-template <class Body>
-void parallel_for_parts(Call &call, int64_t size, Body body) {
-    constexpr int64_t PART = int64_t(1) << 20;
-    const int64_t parts = (size + PART - 1) / PART;
-    std::atomic<int64_t> next{0};
-    run_on_threads(std::min(parts, thread_count()), call, [&] {
-        for (int64_t part = next++; part < parts; part = next++) {
-            body(part * PART, std::min(PART, size - part * PART));
-            call.check_interrupt();
-        }
-    });
-}
+constexpr int64_t COPY_PIECE = int64_t(1) << 20;  // bytes that a thread copies at once
 
 class Memory {
    public:
@@ -45,8 +32,8 @@ class Memory {
         for (int64_t i = 0; i < run_.buffers.size; ++i) {
             const pk_buffer &buffer = run_.buffers[i];
             if ((buffer.flags & PK_BUFFER_DOWNLOAD) == 0 || places_[size_t(i)] == host(buffer)) continue;
-            parallel_for_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
-                std::memcpy(host(buffer) + first, places_[size_t(i)] + first, size_t(count));
+            parallel_for_pieces(call, buffer.bytes, COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
+                std::memcpy(host(buffer) + begin, places_[size_t(i)] + begin, size_t(end - begin));
             });
         }
     }
@@ -89,13 +76,13 @@ class Memory {
         const bool is_host = to == host(buffer);
         if ((buffer.flags & PK_BUFFER_UPLOAD) != 0) {
             if (is_host) return;
-            parallel_for_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
-                std::memcpy(to + first, host(buffer) + first, size_t(count));
+            parallel_for_pieces(call, buffer.bytes, COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
+                std::memcpy(to + begin, host(buffer) + begin, size_t(end - begin));
             });
         } else if (is_host || (buffer.flags & PK_BUFFER_POISON) != 0) {
             const int byte = (buffer.flags & PK_BUFFER_POISON) != 0 ? PK_BUFFER_POISON_BYTE : 0;
-            parallel_for_parts(call, buffer.bytes, [&](int64_t first, int64_t count) {
-                std::memset(to + first, byte, size_t(count));
+            parallel_for_pieces(call, buffer.bytes, COPY_PIECE, [&](int64_t, int64_t begin, int64_t end) {
+                std::memset(to + begin, byte, size_t(end - begin));
             });
         }
     }

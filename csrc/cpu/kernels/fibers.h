@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "memory_mapping.h"
+#include "common/memory_mapping.h"
 
 #if !defined(__x86_64__) && !defined(__aarch64__)
 #define PK_UCONTEXT 1

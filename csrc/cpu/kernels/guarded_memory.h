@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "memory_mapping.h"
+#include "common/memory_mapping.h"
 
 namespace pk::kernels {
 

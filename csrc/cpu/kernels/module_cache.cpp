@@ -1,4 +1,4 @@
-// LRU cache of loaded modules: shared libraries of compiled kernels.
+// Loads modules, shared libraries of compiled kernels, and caches the most recently used.
 #include "module_cache.h"
 
 #include <dlfcn.h>
@@ -12,15 +12,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <list>
-#include <mutex>
 
-#include "common/call/forks.h"
+#include "common/image_cache.h"
 #include "common/module.h"
 
 namespace pk::kernels {
-
-static constexpr size_t MOST_MODULES = 128;  // that stay loaded, apart from those in use
 
 // Whether dlopen failed for lack of memory. Its message is the same for a file that may not be executed, as
 // on a file system mounted noexec.
@@ -114,40 +110,16 @@ void Module::restore() {
 
 namespace {
 
-using Key = std::pair<uint64_t, uint64_t>;
-using List = std::list<std::pair<Key, std::shared_ptr<Module>>>;  // the most recently used first
-
-// A forked child begins with an empty cache, because its parent's may have been in use.
-std::mutex loaded_mutex;
-List *loaded = nullptr;
-
-List &loaded_modules() {
-    hold_over_forks<loaded_mutex, loaded>();
-    if (loaded == nullptr) loaded = new List;
-    return *loaded;
-}
+using Cache = ImageCache<Module, 128>;
 
 }  // namespace
 
 std::shared_ptr<Module> load_module(const pk_image &image) {
-    const Key key(image.key[0], image.key[1]);
-    const std::lock_guard<std::mutex> lock(loaded_mutex);
-    List &all = loaded_modules();
-    const auto found = std::find_if(all.begin(), all.end(), [&](auto &one) { return one.first == key; });
-    if (found != all.end()) {
-        all.splice(all.begin(), all, found);
-    } else {
-        const auto made = std::make_shared<Module>(std::string(text_of(image.address, image.bytes)));
-        all.emplace_front(key, made);
-        if (all.size() > MOST_MODULES) all.pop_back();
-    }
-    return all.front().second;
+    return Cache::get(
+        image, [&] { return std::make_shared<Module>(std::string(text_of(image.address, image.bytes))); });
 }
 
-void release_modules() {
-    const std::lock_guard<std::mutex> lock(loaded_mutex);
-    loaded_modules().remove_if([](auto &one) { return one.second.use_count() == 1; });
-}
+void release_modules() { Cache::release(); }
 
 pk_kernel_limits limits_of(const pk_image_kernel &kernel) {
     pk_kernel_limits limits{};

@@ -35,7 +35,7 @@ class Module {
 
    private:
     struct Variable {
-        char *address;
+        char *address = nullptr;
         std::vector<char> loaded;  // its value when the module was loaded
     };
     Variable &variable(const std::string &name);

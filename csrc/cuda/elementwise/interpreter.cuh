@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/visit_type.h"
 #include "interpreter.h"
 #include "strided_access.cuh"
 #include "value.cuh"
@@ -26,7 +27,8 @@ inline int elements_per_thread(int in_shared, int block) {
 }
 
 // One thread's view of the program's registers for its elements. A register is 8 bytes in shared memory or,
-// if spilled, in the chunk's scratch. It holds a value in the type of with_class(), not in its stored dtype.
+// if spilled, in the chunk's scratch. It holds a value in the type of visit_computed_type(), not in its
+// stored dtype.
 struct Registers {
     uint64_t *shared;
     uint64_t *spilled;
@@ -86,45 +88,8 @@ __device__ inline bool is_dense(int32_t source) {
     return source == int32_t(Source::chunk) || source == int32_t(Source::resident);
 }
 
-// Calls body with a value of the C++ type that a dtype is computed in.
-template <class Body>
-__device__ void with_class(int type, Body body) {
-    switch (type) {
-        case PK_INT8:
-        case PK_INT16:
-        case PK_INT32: return body(int32_t());
-        case PK_INT64: return body(int64_t());
-        case PK_BOOL:
-        case PK_UINT8:
-        case PK_UINT16:
-        case PK_UINT32: return body(uint32_t());
-        case PK_UINT64: return body(uint64_t());
-        case PK_FLOAT64: return body(double());
-        default: return body(float());
-    }
-}
-
-// Calls body with a value of the C++ type that a dtype is stored as.
-template <class Body>
-__device__ void with_stored(int type, Body body) {
-    switch (type) {
-        case PK_BOOL: return body(Bool());
-        case PK_INT8: return body(int8_t());
-        case PK_INT16: return body(int16_t());
-        case PK_INT32: return body(int32_t());
-        case PK_INT64: return body(int64_t());
-        case PK_UINT8: return body(uint8_t());
-        case PK_UINT16: return body(uint16_t());
-        case PK_UINT32: return body(uint32_t());
-        case PK_UINT64: return body(uint64_t());
-        case PK_FLOAT16: return body(HalfBits());
-        case PK_FLOAT32: return body(float());
-        default: return body(double());
-    }
-}
-
 __device__ inline void load(const Context &context, const DeviceStep &step) {
-    with_stored(step.type, [&](auto stored) {
+    visit_stored_type(step.type, [&](auto stored) {
         using T = decltype(stored);
         auto set = [&](int e, int64_t element, T value) {
             context.registers.set(step.target, e, element, widen(value));
@@ -155,7 +120,7 @@ __device__ inline void load(const Context &context, const DeviceStep &step) {
 __device__ inline bool load_both(const Context &context, const DeviceStep &step, const DeviceStep &next) {
     if (next.op != PK_OP_LOAD || !is_dense(step.a) || !is_dense(next.a) || step.type != next.type)
         return false;
-    with_stored(step.type, [&](auto stored) {
+    visit_stored_type(step.type, [&](auto stored) {
         using T = decltype(stored);
         const T *from = context.dense<const T>(step, step.a);
         const T *next_from = context.dense<const T>(next, next.a);
@@ -169,9 +134,9 @@ __device__ inline bool load_both(const Context &context, const DeviceStep &step,
 }
 
 __device__ inline void store(const Context &context, const DeviceStep &step) {
-    with_class(step.type, [&](auto computed) {
+    visit_computed_type(step.type, [&](auto computed) {
         using From = decltype(computed);
-        with_stored(step.type, [&](auto stored) {
+        visit_stored_type(step.type, [&](auto stored) {
             using T = decltype(stored);
             if constexpr (std::is_same<decltype(widen(stored)), From>::value) {
                 auto value = [&](int e, int64_t element) {
@@ -190,9 +155,9 @@ __device__ inline void store(const Context &context, const DeviceStep &step) {
 }
 
 __device__ inline void cast(const Context &context, const DeviceStep &step) {
-    with_class(step.type, [&](auto computed) {
+    visit_computed_type(step.type, [&](auto computed) {
         using From = decltype(computed);
-        with_stored(step.to, [&](auto stored) {
+        visit_stored_type(step.to, [&](auto stored) {
             unsigned exceptions = 0;
             context.each([&](int e, int64_t element) {
                 const From value = context.registers.get<From>(step.a, e, element);
@@ -237,7 +202,7 @@ constexpr uint32_t types_of_class = std::is_same<T, int32_t>::value    ? SIGNED_
 
 template <class Op>
 __device__ void operate_on(const Context &context, const DeviceStep &step) {
-    with_class(step.type, [&](auto value) {
+    visit_computed_type(step.type, [&](auto value) {
         using T = decltype(value);
         if constexpr ((Op::types & types_of_class<T>) != 0) operate<Op, T>(context, step);
     });

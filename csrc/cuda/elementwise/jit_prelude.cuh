@@ -7,20 +7,6 @@
 
 namespace pk::device {
 
-// The type that a dtype is stored as.
-template <int type>
-struct stored_of : type_of<type> {};
-template <>
-struct stored_of<PK_BOOL> {
-    using type = Bool;
-};
-template <>
-struct stored_of<PK_FLOAT16> {
-    using type = HalfBits;
-};
-template <int type>
-using Stored = typename stored_of<type>::type;
-
 // One value for each of the elements that a thread computes at once.
 template <class T, int count>
 struct Values {
@@ -102,7 +88,7 @@ struct Constant {
 
 template <int type, class Access, class E>
 __device__ auto load(Access access, const E &elements) {
-    using T = Stored<type>;
+    using T = stored_type<type>;
     Values<decltype(widen(T())), E::count> values;
 #pragma unroll
     for (int e = 0; e < E::count; ++e) values.of[e] = widen(*access.template find<const T>(elements, e));
@@ -111,16 +97,16 @@ __device__ auto load(Access access, const E &elements) {
 
 template <int type, class Access, class E, class T>
 __device__ void store(Access access, const E &elements, const Values<T, E::count> &values) {
-    using To = Stored<type>;
+    using To = stored_type<type>;
 #pragma unroll
     for (int e = 0; e < E::count; ++e) *access.template find<To>(elements, e) = narrow<To>(values.of[e]);
 }
 
 template <int to, class T, int count>
 __device__ auto cast(const Values<T, count> &values, unsigned &exceptions) {
-    Values<decltype(widen(Stored<to>())), count> results;
+    Values<decltype(widen(stored_type<to>())), count> results;
 #pragma unroll
-    for (int e = 0; e < count; ++e) results.of[e] = cast_to<Stored<to>>(values.of[e], exceptions);
+    for (int e = 0; e < count; ++e) results.of[e] = cast_to<stored_type<to>>(values.of[e], exceptions);
     return results;
 }
 

@@ -1,4 +1,4 @@
-// Storage types, conversions and operations of program values on the device. nvcc and NVRTC both compile
+// Conversions and operations of program values on the device. nvcc and NVRTC both compile
 // this.
 #pragma once
 
@@ -19,15 +19,6 @@ __device__ inline int32_t wrap(int type, int32_t value) {
 __device__ inline uint32_t wrap(int type, uint32_t value) {
     return type == PK_UINT8 ? uint8_t(value) : (type == PK_UINT16 ? uint16_t(value) : value);
 }
-
-// Storage types of dtypes that have no C++ type of their own: a float16 is stored as its bits, a bool as a
-// byte.
-struct HalfBits {
-    uint16_t bits;
-};
-struct Bool {
-    uint8_t byte;
-};
 
 // The type that values of a storage type are computed in.
 template <class T>

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "common/histogram_bins.h"
+#include "common/visit_type.h"
 
 namespace pk::histogram::device {
 
@@ -54,27 +55,11 @@ __device__ __forceinline__ uint64_t bits_of(const Axis &axis, const char *memory
 // Call body(raw, type) with an element's bits in the storage type of its dtype.
 template <class Body>
 __device__ __forceinline__ auto with_element(const Axis &axis, uint64_t bits, Body body) {
-#define PK_ELEMENT(type)                                       \
-    case type: {                                               \
-        typename bins::element<type>::Raw raw;                 \
-        memcpy(&raw, &bits, sizeof(raw));                      \
-        return body(raw, std::integral_constant<int, type>()); \
-    }
-    switch (axis.type) {
-        PK_ELEMENT(PK_BOOL)
-        PK_ELEMENT(PK_INT8)
-        PK_ELEMENT(PK_INT16)
-        PK_ELEMENT(PK_INT32)
-        PK_ELEMENT(PK_INT64)
-        PK_ELEMENT(PK_UINT8)
-        PK_ELEMENT(PK_UINT16)
-        PK_ELEMENT(PK_UINT32)
-        PK_ELEMENT(PK_UINT64)
-        PK_ELEMENT(PK_FLOAT16)
-        PK_ELEMENT(PK_FLOAT32)
-        default: PK_ELEMENT(PK_FLOAT64)
-    }
-#undef PK_ELEMENT
+    return visit_type(axis.type, [&](auto type) {
+        typename bins::element<decltype(type)::value>::Raw raw;
+        memcpy(&raw, &bits, sizeof(raw));
+        return body(raw, type);
+    });
 }
 
 template <class T>

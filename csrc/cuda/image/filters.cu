@@ -173,16 +173,8 @@ class FilterAlgorithm : public DeviceAlgorithm {
 
 // Return the layout of the elements of all images, as one dimension.
 Layout layout_of(const Filter &filter) {
-    pk_operand operands[2]{};
-    const char *const addresses[] = {filter.in, filter.out};
-    const int types[] = {filter.type, filter.result_type};
-    for (int i = 0; i < 2; ++i) {
-        operands[i].type = types[i];
-        operands[i].strides[0] = size_of(types[i]);
-        operands[i].address = reinterpret_cast<uint64_t>(addresses[i]);
-    }
-    const int64_t size = filter.elements();
-    return Layout(operands, 2, &size, 1, {false, true});
+    return Layout::contiguous({{filter.in, filter.type}, {filter.out, filter.result_type}},
+                              filter.elements());
 }
 
 }  // namespace

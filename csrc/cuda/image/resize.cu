@@ -249,12 +249,7 @@ class Resizer {
 void resize(const Resize &request, Call &call) {
     const ExecutionContext context = ExecutionContext::on_first_device(call);
     if (request.size == 0) return;
-    pk_operand out{};
-    out.address = reinterpret_cast<uint64_t>(request.out);
-    out.type = request.type;
-    out.strides[0] = request.layout.views[0].item;
-    const int64_t elements = request.elements();
-    const Layout result(&out, 1, &elements, 1, {true});
+    const Layout result = Layout::contiguous({{request.out, request.type}}, request.elements());
     plan::Operands operands(
         {{result, result.views[0], true}, {request.layout, request.layout.views[0], false}}, call, context);
     const CurrentDevice current(context.device());

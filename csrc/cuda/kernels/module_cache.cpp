@@ -1,17 +1,15 @@
 // Loads kernel modules, describes their kernels, and caches the most recently used.
 #include "module_cache.h"
 
-#include <algorithm>
 #include <cstring>
-#include <list>
 
+#include "common/image_cache.h"
 #include "device_printf.h"
 
 namespace pk::kernels {
 
 namespace {
 
-constexpr size_t MAX_MODULES = 64;
 constexpr int WARP = 32;
 
 int current_device() {
@@ -98,25 +96,7 @@ std::optional<Variable> variable_of(cudaLibrary_t library, std::string_view name
     return Variable{address, int64_t(bytes)};
 }
 
-using Key = std::pair<uint64_t, uint64_t>;
-
-// An entry of the cache.
-struct CachedModule {
-    Key key;
-    std::shared_ptr<Module> module;
-};
-
-// The most recently used module is in front. Never destroyed: at the process's exit the driver may be gone
-// before it.
-struct ModuleCache {
-    std::mutex mutex;
-    std::list<CachedModule> modules;
-};
-
-ModuleCache &module_cache() {
-    static ModuleCache *const module_cache = new ModuleCache;
-    return *module_cache;
-}
+using Cache = ImageCache<Module, 64>;
 
 }  // namespace
 
@@ -164,8 +144,9 @@ const std::vector<char> &Module::initial_value(std::string_view name, const pk_i
     // Kernels may have changed the variable, so the module is loaded again.
     const Library fresh = load(image);
     const std::optional<Variable> variable = variable_of(fresh.get(), name);
-    std::vector<char> bytes(size_t(variable ? variable->bytes : 0));
-    if (!bytes.empty()) {
+    std::vector<char> bytes;
+    if (variable && variable->bytes != 0) {
+        bytes.resize(size_t(variable->bytes));
         const Stream own_stream = make_stream();
         const SyncOnExit stream(own_stream);
         PK_CUDA(cudaMemcpyAsync(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost,
@@ -220,31 +201,11 @@ ModuleLock::~ModuleLock() {
 }
 
 std::shared_ptr<Module> load_module(const pk_image &image) {
-    const Key key(image.key[0], image.key[1]);
-    ModuleCache &from = module_cache();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    auto cached_module = std::find_if(from.modules.begin(), from.modules.end(),
-                                      [&](auto &cached) { return cached.key == key; });
-    if (cached_module != from.modules.end()) {
-        from.modules.splice(from.modules.begin(), from.modules, cached_module);
-    } else {
-        from.modules.push_front({key, std::make_shared<Module>(image)});
-        if (from.modules.size() > MAX_MODULES) from.modules.pop_back();
-    }
-    return from.modules.front().module;
+    return Cache::get(image, [&] { return std::make_shared<Module>(image); });
 }
 
-void unload(const pk_image &image) {
-    const Key key(image.key[0], image.key[1]);
-    ModuleCache &from = module_cache();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    from.modules.remove_if([&](auto &cached) { return cached.key == key; });
-}
+void unload(const pk_image &image) { Cache::drop(image); }
 
-void release_modules() {
-    ModuleCache &from = module_cache();
-    const std::lock_guard<std::mutex> lock(from.mutex);
-    from.modules.remove_if([](auto &cached) { return cached.module.use_count() == 1; });
-}
+void release_modules() { Cache::release(); }
 
 }  // namespace pk::kernels

@@ -211,7 +211,7 @@ class GemmPipeline : private StagedTransfer {
                 }
             }
             thread.finish();
-        } catch (const PipelineAborted &) {
+        } catch (const Aborted &) {
             slot.drain();
         } catch (...) {
             {
@@ -243,7 +243,7 @@ class GemmPipeline : private StagedTransfer {
             call_.check_interrupt();
             lock.lock();
         }
-        if (is_aborted_) throw PipelineAborted();
+        if (is_aborted_) throw Aborted();
     }
 
     StagedPiece piece(size_t index) override {

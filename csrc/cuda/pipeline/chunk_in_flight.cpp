@@ -63,7 +63,7 @@ void ChunkInFlight::launch() {
 
 void ChunkInFlight::compute() {
     auto enqueue = [this] { zero_copy_ ? compute_zero_copy() : compute_copied(); };
-    algorithm_.in_order ? algorithm_.executor.enqueue(chunk_.units, enqueue) : enqueue();
+    algorithm_.in_order ? algorithm_.section.enqueue(chunk_.units, enqueue) : enqueue();
 }
 
 void ChunkInFlight::compute_zero_copy() {
@@ -146,13 +146,13 @@ int64_t ChunkInFlight::copy(const std::vector<StreamedOperand> &group, int64_t b
 bool ChunkInFlight::is_done() const {
     // False for a zero-copy chunk, whose completion is not polled. A CUDA error also gives false; finish()
     // reports it.
-    if (zero_copy_ || (algorithm_.in_order && !algorithm_.executor.has_run(chunk_.units.start))) return false;
+    if (zero_copy_ || (algorithm_.in_order && !algorithm_.section.has_run(chunk_.units.start))) return false;
     return cudaEventQuery(slot_.downloaded.get()) == cudaSuccess;
 }
 
 void ChunkInFlight::finish() {
     const int64_t count = chunk_.count;
-    if (algorithm_.in_order) algorithm_.executor.wait_for(chunk_.units.start, call_);
+    if (algorithm_.in_order) algorithm_.section.wait_for(chunk_.units.start, call_);
     if (zero_copy_) {
         PK_CUDA(cudaStreamSynchronize(chunk_.stream));
         lane_.add(PK_STAGE_KERNEL, enqueued_at_, call_.seconds(), 0, count, slot_.device, slot_.number);

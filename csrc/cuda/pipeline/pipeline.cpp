@@ -84,7 +84,7 @@ Lease::Kind lease_kind_for(const DeviceAlgorithm &algorithm, int64_t bytes) {
 
 // How a call is divided: threads, slots, and the sizes of its chunks.
 struct Chunking {
-    SlotBytes bytes;
+    SlotBytes bytes{};
     int64_t threads, slots;     // host threads, and slots of each
     int64_t smallest, largest;  // units of a chunk
     int64_t run;                // consecutive chunks that a thread takes at once
@@ -208,7 +208,7 @@ class PipelineWorker {
                 if (chunks_in_flight_.front()->is_in_flight()) chunks_in_flight_.front()->finish();
                 rotate();
             }
-        } catch (const PipelineAborted &) {
+        } catch (const Aborted &) {
             abort(run);
         } catch (...) {
             abort(run);
@@ -218,7 +218,7 @@ class PipelineWorker {
 
    private:
     void abort(pk_range run) {
-        algorithm_.executor.abort();  // from now on no thread launches into the slots or waits for a chunk
+        algorithm_.section.abort();  // from now on no thread launches into the slots or waits for a chunk
         drain();
         range_queue_.report_failed(run);
         for (const auto &chunk_in_flight : chunks_in_flight_)

@@ -10,18 +10,18 @@
 #include <vector>
 
 #include "common/call/call.h"
+#include "common/call/ordered_section.h"
 #include "common/layout.h"
 #include "cuda/runtime/execution_context.h"
 #include "cuda/runtime/launch.h"
-#include "in_order_executor.h"
 #include "staging_slots.h"
 
 namespace pk {
 
 // An operand that the pipeline transfers: a part of it is in each chunk.
 struct StreamedOperand {
-    int operand;
-    int64_t item;
+    int operand = 0;
+    int64_t item = 0;
     int64_t element_offset = 0;  // bytes an element of the operands before it in a chunk's memory
     bool pinned = false;         // already pinned: copied without staging
     int64_t halo = 0;         // elements around a chunk that are staged with it (see DeviceAlgorithm::stage)
@@ -161,7 +161,7 @@ class DeviceAlgorithm {
     int64_t result_bytes = 0;    // of a unit, in addition to the stores
     bool returns_state = false;  // the host takes it
     bool in_order = false;       // chunks are computed in sequence, in their order, on one device
-    InOrderExecutor executor;    // orders them
+    OrderedSection section;      // orders them
 };
 
 // Run an algorithm over ranges of its units, chunk by chunk, by several host threads.

@@ -4,6 +4,7 @@
 #include "common/reduce.h"
 #include "common/reduce_ops.h"
 #include "common/types.h"
+#include "common/visit_type.h"
 #include "cuda/runtime/cuda.h"
 #include "cuda/runtime/launch.h"
 
@@ -42,34 +43,17 @@ __device__ void read_bits(const char *values, int64_t first, int64_t step, int c
     }
 }
 __device__ void read(const char *values, int type, int64_t first, int64_t step, int count, uint64_t *bits) {
-    switch (type) {
-        case PK_BOOL:
-        case PK_INT8:
-        case PK_UINT8: return read_bits<uint8_t>(values, first, step, count, bits);
-        case PK_INT16:
-        case PK_UINT16:
-        case PK_FLOAT16: return read_bits<uint16_t>(values, first, step, count, bits);
-        case PK_INT32:
-        case PK_UINT32:
-        case PK_FLOAT32: return read_bits<uint32_t>(values, first, step, count, bits);
-        default: return read_bits<uint64_t>(values, first, step, count, bits);
-    }
+    visit_word(size_of(type),
+               [&](auto word) { read_bits<decltype(word)>(values, first, step, count, bits); });
 }
 
 // Convert the bits of an element to the type that its dtype is reduced in.
 template <class Word>
 __device__ Word value_of(uint64_t bits, int type) {
-    switch (type) {
-        case PK_BOOL: return Word(bits != 0);
-        case PK_INT8: return Word(int64_t(int8_t(bits)));
-        case PK_INT16: return Word(int64_t(int16_t(bits)));
-        case PK_INT32: return Word(int64_t(int32_t(bits)));
-        case PK_INT64: return Word(int64_t(bits));
-        case PK_FLOAT16: return Word(half::to_float(uint16_t(bits)));
-        case PK_FLOAT32: return Word(bit_cast<float>(uint32_t(bits)));
-        case PK_FLOAT64: return Word(bit_cast<double>(bits));
-        default: return Word(bits);
-    }
+    return visit_stored_type(type, [&](auto stored) {
+        memcpy(&stored, &bits, sizeof(stored));
+        return Word(element_value(stored));
+    });
 }
 
 // One column of one slab in one work unit: where its values begin, and where its partial goes.

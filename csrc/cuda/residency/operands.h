@@ -22,10 +22,10 @@ struct Operand {
 
 // A result on the device that the host needs, too.
 struct Download {
-    int device;
-    char *d_data, *host;
-    int64_t bytes;
-    const Layout *layout;  // of the result in host memory, if it is strided there
+    int device = 0;
+    char *d_data = nullptr, *host = nullptr;
+    int64_t bytes = 0;
+    const Layout *layout = nullptr;  // of the result in host memory, if it is strided there
     bool is_stored = false;
 
     // Store the result, which has been copied to `from`.

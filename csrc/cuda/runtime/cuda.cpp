@@ -9,8 +9,8 @@
 #include <string>
 
 #include "common/call/call.h"
+#include "common/call/parallel_for.h"
 #include "common/call/status.h"
-#include "common/call/thread_pool.h"
 #include "cuda.h"
 
 namespace pk {
@@ -71,10 +71,10 @@ static std::atomic<int64_t> calls_to_fault{0};
 
 void arm_faults() {
     const char *text = std::getenv("PYCUDAKIT_FAIL_CUDA_CALL");
-    calls_to_fault = text == nullptr ? 0 : std::atoll(text);
+    calls_to_fault = text == nullptr ? 0 : std::strtoll(text, nullptr, 10);
 }
 
-bool fault_due() { return calls_to_fault > 0 && --calls_to_fault == 0; }
+bool fault_due() { return calls_to_fault > 0 && calls_to_fault.fetch_sub(1) == 1; }
 
 cudaError_t fault_of(const char *call) {
     const bool allocates = std::strstr(call, "Malloc") != nullptr || std::strstr(call, "Alloc(") != nullptr;
@@ -161,61 +161,45 @@ DeviceMemory allocate_device(int64_t bytes) {
     return DeviceMemory(memory);
 }
 
-static constexpr size_t HUGE_PAGE = 2 << 20;
-
 PinnedMemory::PinnedMemory(int64_t bytes, bool readable_after_fork) : bytes_(size_t(bytes)) {
     try {
         map(readable_after_fork);
         PK_CUDA(cudaHostRegister(memory_, bytes_, cudaHostRegisterPortable | cudaHostRegisterMapped));
     } catch (const Failure &) {
-        unmap();  // if the system cannot register memory, let the driver allocate it
+        pages_ = {};  // if the system cannot register memory, let the driver allocate it
         PK_CUDA(cudaHostAlloc(&memory_, bytes_, cudaHostAllocPortable | cudaHostAllocMapped));
     }
 }
 
 void PinnedMemory::map(bool readable_after_fork) {
-    mapped_bytes_ = bytes_ + (bytes_ < HUGE_PAGE ? 0 : HUGE_PAGE);
-    mapping_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping_ == MAP_FAILED) {
-        mapping_ = nullptr;
+    pages_ = HugePages(bytes_);
+    if (!pages_)
         fail(PK_OUT_OF_MEMORY, "out of host memory: asked for " + std::to_string(bytes_) + " bytes to pin");
-    }
-    const auto start = reinterpret_cast<uintptr_t>(mapping_);
-    const bool huge = mapped_bytes_ != bytes_;
-    memory_ = reinterpret_cast<void *>(huge ? (start + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE : start);
-    (void)madvise(memory_, bytes_, MADV_HUGEPAGE);
+    memory_ = pages_.memory();
     prefault(readable_after_fork);
     // Copy-on-write in a forked child may move the parent's pages away from the address that the GPU uses.
-    if (!readable_after_fork) (void)madvise(mapping_, mapped_bytes_, MADV_DONTFORK);
+    if (!readable_after_fork)
+        (void)madvise(pages_.mapping().memory(), pages_.mapping().bytes(), MADV_DONTFORK);
 }
 
 // Touch the pages, with several threads if asked: the driver would fault them in one after the other. Slots
 // need no further threads, since several threads make slots at once.
 void PinnedMemory::prefault(bool with_threads) {
-    constexpr size_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;
+    constexpr int64_t SHARE = 4 * HUGE_PAGE, SMALL_PAGE = 4096;
     pk_report report;
     Call call(nullptr, &report);
-    std::atomic<size_t> next{0};
-    run_on_threads(with_threads ? int64_t(bytes_ / SHARE) : 1, call, [&] {
-        for (size_t at = next.fetch_add(SHARE); at < bytes_; at = next.fetch_add(SHARE)) {
-            const size_t end = std::min(at + SHARE, bytes_);
-            for (; at < end; at += SMALL_PAGE) static_cast<volatile char *>(memory_)[at] = 0;
-        }
+    const int64_t threads = with_threads ? thread_count() : 1;
+    parallel_for_pieces(call, int64_t(bytes_), SHARE, threads, [&](int64_t, int64_t at, int64_t end) {
+        for (; at < end; at += SMALL_PAGE) static_cast<volatile char *>(memory_)[at] = 0;
     });
-}
-
-void PinnedMemory::unmap() {
-    if (mapping_ != nullptr) munmap(mapping_, mapped_bytes_);
-    mapping_ = nullptr;
 }
 
 PinnedMemory::~PinnedMemory() {
     if (memory_ == nullptr) return;
-    if (mapping_ == nullptr) {
-        (void)cudaFreeHost(memory_);
-    } else {
+    if (pages_) {
         (void)cudaHostUnregister(memory_);
-        unmap();
+    } else {
+        (void)cudaFreeHost(memory_);
     }
 }
 

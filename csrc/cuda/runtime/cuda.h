@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "common/memory_mapping.h"
+
 namespace pk {
 
 // Throw a Failure whose message has CUDA's name for the error, the call, and its file and line.
@@ -99,8 +101,7 @@ class PinnedMemory {
     PinnedMemory &operator=(PinnedMemory &&other) noexcept {
         std::swap(memory_, other.memory_);
         std::swap(bytes_, other.bytes_);
-        std::swap(mapping_, other.mapping_);
-        std::swap(mapped_bytes_, other.mapped_bytes_);
+        std::swap(pages_, other.pages_);
         return *this;
     }
     ~PinnedMemory();
@@ -112,12 +113,10 @@ class PinnedMemory {
    private:
     void map(bool readable_after_fork);
     void prefault(bool with_threads);
-    void unmap();
 
     void *memory_ = nullptr;
     size_t bytes_ = 0;
-    void *mapping_ = nullptr;  // null: allocated by cudaHostAlloc
-    size_t mapped_bytes_ = 0;
+    HugePages pages_;  // null: allocated by cudaHostAlloc
 };
 
 DeviceMemory allocate_device(int64_t bytes);

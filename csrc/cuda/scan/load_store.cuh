@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "common/scan.h"
+#include "common/visit_type.h"
 
 namespace pk::scan {
 
@@ -46,36 +47,6 @@ __device__ inline ScanBlock scan_block_at(const ScanParams &params, int64_t inde
     const int64_t row = slab * params.length + block * Slabs::BLOCK,
                   left = params.length - block * Slabs::BLOCK;
     return {row * params.inner - params.start, left < Slabs::BLOCK ? left : Slabs::BLOCK, block};
-}
-
-// Storage types of the dtypes that have no C++ type of their own.
-struct Bool {
-    uint8_t byte;
-    __device__ explicit operator uint64_t() const { return byte != 0; }
-    __device__ explicit operator double() const { return byte != 0; }
-};
-struct Half {
-    uint16_t bits;
-    __device__ explicit operator double() const { return double(half::to_float(bits)); }
-};
-
-// Call visit() with a value of the storage type of a dtype.
-template <class Visit>
-__device__ void visit_type(int type, Visit visit) {
-    switch (type) {
-        case PK_BOOL: return visit(Bool());
-        case PK_INT8: return visit(int8_t());
-        case PK_INT16: return visit(int16_t());
-        case PK_INT32: return visit(int32_t());
-        case PK_INT64: return visit(int64_t());
-        case PK_UINT8: return visit(uint8_t());
-        case PK_UINT16: return visit(uint16_t());
-        case PK_UINT32: return visit(uint32_t());
-        case PK_UINT64: return visit(uint64_t());
-        case PK_FLOAT16: return visit(Half());
-        case PK_FLOAT32: return visit(float());
-        default: return visit(double());
-    }
 }
 
 // Return an integer as another dtype holds it, extended to 64 bits.
@@ -121,7 +92,7 @@ static __device__ __noinline__ Integer as_integer(double value, int type) {
 template <class Term, class T>
 __device__ Term term_of(const ScanParams &params, T element, unsigned &exceptions) {
     constexpr bool is_float = std::is_floating_point<Term>::value;
-    if constexpr (std::is_floating_point<T>::value || std::is_same<T, Half>::value) {
+    if constexpr (std::is_floating_point<T>::value) {
         double value = double(element);
         if (params.skips_nan && value != value) value = params.instead_of_nan;
         if constexpr (is_float) {
@@ -147,8 +118,8 @@ __device__ Term flip(const ScanParams &params, Term term) {
 template <int MAX_COUNT, class Term>
 __device__ void load_terms(const ScanParams &params, int64_t first, int64_t stride, int count,
                            Term (&terms)[MAX_COUNT], unsigned &exceptions) {
-    visit_type(params.from_type, [&](auto type) {
-        using T = decltype(type);
+    visit_stored_type(params.from_type, [&](auto stored) {
+        using T = decltype(stored);
         const T *const from = reinterpret_cast<const T *>(params.from) + first;
         T elements[MAX_COUNT];
 #pragma unroll
@@ -156,7 +127,7 @@ __device__ void load_terms(const ScanParams &params, int64_t first, int64_t stri
             if (i < count) elements[i] = from[i * stride];
 #pragma unroll
         for (int i = 0; i < MAX_COUNT; ++i)
-            if (i < count) terms[i] = term_of<Term>(params, elements[i], exceptions);
+            if (i < count) terms[i] = term_of<Term>(params, element_value(elements[i]), exceptions);
     });
     if constexpr (!std::is_floating_point<Term>::value) {
         if (params.narrows) {

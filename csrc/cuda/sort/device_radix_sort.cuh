@@ -8,6 +8,7 @@
 #include <cub/device/device_select.cuh>
 
 #include "common/sort.h"
+#include "common/visit_type.h"
 #include "cuda/pipeline/staging_slots.h"
 #include "cuda/runtime/launch.h"
 
@@ -54,22 +55,11 @@ struct RuntimeOrdering {
           descending_mask(order.descending_mask) {}
 };
 
-// Call visit() with a zero of the unsigned type of a key.
-template <class Visit>
-__device__ auto visit_key(int bytes, Visit visit) {
-    switch (bytes) {
-        case 1: return visit(uint8_t(0));
-        case 2: return visit(uint16_t(0));
-        case 4: return visit(uint32_t(0));
-        default: return visit(uint64_t(0));
-    }
-}
-
 // Return the key of an element.
 static __device__ __noinline__ uint64_t key_at(const void *elements, uint32_t index, int bytes,
                                                bool of_floats, bool one_zero, uint64_t sign_mask,
                                                uint64_t descending_mask) {
-    return visit_key(bytes, [&](auto zero) {
+    return visit_word(bytes, [&](auto zero) {
         using Key = decltype(zero);
         const RuntimeKeyEncoding<Key> order{of_floats, Key(sign_mask), Key(descending_mask), one_zero};
         return uint64_t(order.key(static_cast<const Key *>(elements)[index]));
@@ -161,7 +151,7 @@ static __global__ void widen_indices(const uint32_t *places, int64_t count, int6
 static __device__ __noinline__ bool is_first_at(const void *keys, uint32_t index, const void *before,
                                                 int bytes, bool of_floats, bool splits_nan,
                                                 uint64_t sign_mask) {
-    return visit_key(bytes, [&](auto zero) {
+    return visit_word(bytes, [&](auto zero) {
         using Key = decltype(zero);
         const RuntimeKeyEncoding<Key> order{of_floats, Key(sign_mask), 0, false},
             one_zero{of_floats, Key(sign_mask), 0, true};

@@ -83,28 +83,12 @@ class SearchsortedAlgorithm : public DeviceAlgorithm {
     int64_t offset_ = 0;
 };
 
-// Return an integer dtype of this width.
-pk_type type_of_bits(int bytes) {
-    switch (bytes) {
-        case 1: return PK_UINT8;
-        case 2: return PK_UINT16;
-        case 4: return PK_UINT32;
-        default: return PK_UINT64;
-    }
-}
-
 }  // namespace
 
 void find_positions(const SearchRequest &request, Call &call) {
     const ExecutionContext context(call);
-    pk_operand arrays[2] = {};
-    arrays[0].address = reinterpret_cast<uint64_t>(request.values);
-    arrays[0].type = type_of_bits(request.type.bytes);
-    arrays[0].strides[0] = request.type.bytes;
-    arrays[1].address = reinterpret_cast<uint64_t>(request.places);
-    arrays[1].type = PK_INT64;
-    arrays[1].strides[0] = sizeof(int64_t);
-    const Layout layout(arrays, 2, &request.count, 1, {false, true});
+    const Layout layout = Layout::contiguous(
+        {{request.values, word_type(request.type.bytes)}, {request.places, PK_INT64}}, request.count);
     const int64_t item = request.type.bytes, word = sizeof(int64_t);
     const plan::MemoryRange sorted(request.sorted, request.size * item, item, false);
     plan::MemoryRange values(request.values, request.count * item, item, false);

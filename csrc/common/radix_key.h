@@ -1,13 +1,77 @@
-// Order-preserving encodings: maps the bits of elements to unsigned integers in the order of the sort, as
-// radix sorts need.
+// Order-preserving keys: the bits of elements as unsigned integers in the elements' order, for radix sorts,
+// radix select, extents and rank filters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "portable.h"
 #include "types.h"
 
 namespace pk {
+
+// The unsigned integer with the size of an element.
+template <class T>
+using KeyOf = std::conditional_t<
+    sizeof(T) == 1, uint8_t,
+    std::conditional_t<sizeof(T) == 2, uint16_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>>;
+
+// Bits of keys, and of IEEE's floats, of the size of Key.
+template <class Key>
+struct KeyBits {
+    static constexpr Key ALL = Key(~Key(0));
+    static constexpr Key TOP = Key(Key(1) << (8 * sizeof(Key) - 1));
+    static constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : sizeof(Key) == 8 ? 52 : 0;
+    static constexpr Key INFINITE = Key((ALL >> MANTISSA << MANTISSA) & Key(~TOP));
+    static constexpr Key NAN_BITS = Key(INFINITE | (INFINITE >> 1 & Key(~INFINITE)));  // the canonical NaN
+};
+
+// The keys of floats: -0.0 comes before 0.0, and NaN beyond the infinity of its sign. float_of_key() is the
+// inverse of ordered_key().
+template <class Key>
+PK_HD Key ordered_key(Key bits) {
+    using Bits = KeyBits<Key>;
+    return Key(bits ^ select((bits & Bits::TOP) != 0, Bits::ALL, Bits::TOP));
+}
+template <class Key>
+PK_HD Key float_of_key(Key key) {
+    using Bits = KeyBits<Key>;
+    return Key(key ^ select((key & Bits::TOP) != 0, Bits::TOP, Bits::ALL));
+}
+
+// The same as a signed integer, less 2^(bits - 1). Vector instructions compare signed integers.
+template <class Key>
+PK_HD std::make_signed_t<Key> signed_key(Key bits) {
+    using Signed = std::make_signed_t<Key>;
+    const auto value = Signed(bits);
+    return Signed(value ^ (value >> (8 * sizeof(Key) - 1) & Signed(KeyBits<Key>::ALL >> 1)));
+}
+
+template <class Key>
+PK_HD bool is_nan_bits(Key bits) {
+    return Key(bits & Key(~KeyBits<Key>::TOP)) > KeyBits<Key>::INFINITE;
+}
+
+// The same keys, but every NaN has the largest key.
+template <class Key>
+PK_HD Key ordered_key_nan_last(Key bits) {
+    return select(is_nan_bits(bits), KeyBits<Key>::ALL, ordered_key(bits));
+}
+
+// Keys whose encoding is a run-time value, and their inverse.
+template <class Key>
+PK_HD Key key_of(Encoding encoding, Key bits) {
+    if (encoding == Encoding::natural) return bits;
+    if (encoding == Encoding::integer) return Key(bits ^ KeyBits<Key>::TOP);
+    return ordered_key_nan_last(bits);
+}
+template <class Key>
+PK_HD Key bits_of_key(Encoding encoding, Key key) {
+    if (encoding == Encoding::natural) return key;
+    if (encoding == Encoding::integer) return Key(key ^ KeyBits<Key>::TOP);
+    return float_of_key(key);
+}
 
 // The element type, as far as it matters for the order.
 struct KeyType {
@@ -20,17 +84,13 @@ struct KeyType {
           is_float(encoding == Encoding::floating) {}
 };
 
-// Encodes the bits of an element as a key, and decodes them. NaN has one key, the last one, in ascending and
-// descending order.
+// The keys of a sort. NaN has one key, the last one, in ascending and descending order.
 template <class Bits, bool is_float>
 struct KeyEncoding {
     using Key = Bits;
     static constexpr bool of_floats = is_float;
-    static constexpr Key TOP = Key(Key(1) << (8 * sizeof(Key) - 1));
-    static constexpr int MANTISSA = sizeof(Key) == 2 ? 10 : sizeof(Key) == 4 ? 23 : sizeof(Key) == 8 ? 52 : 0;
-    static constexpr Key ALL = Key(~Key(0));
-    static constexpr Key INFINITE = Key((ALL >> MANTISSA << MANTISSA) & Key(~TOP));  // of floats
-    static constexpr Key NAN_BITS = Key(INFINITE | (INFINITE >> 1 & Key(~INFINITE)));
+    static constexpr Key TOP = KeyBits<Key>::TOP, ALL = KeyBits<Key>::ALL;
+    static constexpr Key INFINITE = KeyBits<Key>::INFINITE, NAN_BITS = KeyBits<Key>::NAN_BITS;
 
     Key sign_mask;        // of integers: the sign bit
     Key descending_mask;  // all ones for descending order
@@ -38,9 +98,9 @@ struct KeyEncoding {
 
     PK_HD Key key(Key bits) const {
         if constexpr (is_float) {
-            if (Key(bits & Key(~TOP)) > INFINITE) return Key(NAN_BITS | TOP);
+            if (is_nan_bits(bits)) return Key(NAN_BITS | TOP);
             if (one_zero && bits == TOP) bits = 0;
-            return Key(bits ^ ((bits & TOP) != 0 ? ALL : TOP) ^ descending_mask);
+            return Key(ordered_key(bits) ^ descending_mask);
         } else {
             return Key(bits ^ sign_mask ^ descending_mask);
         }
@@ -49,7 +109,7 @@ struct KeyEncoding {
     // The inverse of key(), except for NaN and merged zeros.
     PK_HD Key bits(Key key) const {
         if constexpr (is_float) {
-            return Key(key ^ ((key & TOP) != 0 ? TOP : ALL));
+            return float_of_key(key);
         } else {
             return Key(key ^ sign_mask ^ descending_mask);
         }

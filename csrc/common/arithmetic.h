@@ -303,7 +303,7 @@ PK_HD T nextafter(T a, T b) {
 // Whether To can hold the truncated value: whether it is strictly between low and high.
 template <class To, class From>
 PK_HD bool fits(From a) {
-    constexpr From high = From(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+    constexpr From high = From((std::numeric_limits<To>::max() >> 1) + 1) * From(2);
     constexpr From low = is_signed_int<To> ? -high - From(1) : From(-1);
     // Beyond the precision of From, `low` is rounded to the least integer itself, which fits.
     return (low == -high ? a >= low : a > low) & (a < high);

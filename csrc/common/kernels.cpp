@@ -159,7 +159,7 @@ void Run::check_launch(const pk_step &step) const {
 }
 
 Shape shape_of(const pk_step &step, const pk_kernel_limits &limits) {
-    Shape shape;
+    Shape shape{};
     if (step.count == 0) {
         std::copy(step.grid, step.grid + 3, shape.grid);
         std::copy(step.block, step.block + 3, shape.block);

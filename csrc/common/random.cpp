@@ -71,12 +71,12 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
 }
 
 bool Request::is_constant(int parameter) const {
-    return layout.views[size_t(1 + parameter)].access == Access::constant || layout.size == 1;
+    return layout.views[size_t(parameter) + 1].access == Access::constant || layout.size == 1;
 }
 
 uint64_t Request::constant(int parameter) const {
     uint64_t bits = 0;
-    layout.gather(layout.views[size_t(1 + parameter)], 0, 1, &bits);
+    layout.gather(layout.views[size_t(parameter) + 1], 0, 1, &bits);
     return bits;
 }
 

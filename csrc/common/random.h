@@ -16,7 +16,7 @@ struct Request {
 
     int distribution, type;
     int parameters;
-    PhiloxStreams streams;
+    PhiloxStreams streams{};
     bool has_half;
     uint32_t half;
     Layout layout;

@@ -51,10 +51,10 @@ struct Slabs {
 // of equal width, a slab for each; columns that are left over get a region of their own.
 struct Region {
     Layout layout;  // in the order of the slabs
-    Slabs slabs;
+    Slabs slabs{};
     // The number of adjacent slabs of an outer index in this region, the number of columns of all regions,
     // and the first column of this region.
-    int64_t tiles, columns, first_column;
+    int64_t tiles = 0, columns = 0, first_column = 0;
 
     // The index of the result of a slab's first column.
     int64_t result(int64_t slab) const {

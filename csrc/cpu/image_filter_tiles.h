@@ -55,8 +55,8 @@ class Ring {
         : depth_(depth),
           stride_((width + FILTER_PADDING + ALIGNED - 1) / ALIGNED * ALIGNED),
           cells_(size_t(depth_ * stride_ + ALIGNED)) {
-        const auto address = reinterpret_cast<uintptr_t>(cells_.data());
-        first_ = cells_.data() + (ALIGNED * sizeof(Cell) - address % (ALIGNED * sizeof(Cell))) / sizeof(Cell);
+        const auto cell = int64_t(reinterpret_cast<uintptr_t>(cells_.data()) / sizeof(Cell));
+        first_ = cells_.data() + (ALIGNED - cell % ALIGNED);
     }
     Cell *at(int64_t row) { return first_ + (row + MAX_SIZE) % depth_ * stride_; }
 

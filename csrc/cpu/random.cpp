@@ -28,7 +28,7 @@ class Parameter {
     }
 
     void read(int64_t start, int64_t count) {
-        if (each_) request_.layout.gather(request_.layout.views[size_t(1 + index_)], start, count, bits_);
+        if (each_) request_.layout.gather(request_.layout.views[size_t(index_) + 1], start, count, bits_);
     }
     bool each() const { return each_; }
     const double *values() const { return reinterpret_cast<const double *>(bits_); }
@@ -255,7 +255,7 @@ class Drawer {
     const Request &request_;
     const RandomLoops &loops_ = loops().random;
     std::unique_ptr<Parameter> a_, b_;
-    alignas(64) uint64_t words_[2][BLOCK + 2 * philox::WORDS];
+    alignas(64) uint64_t words_[2][BLOCK + int64_t(2) * philox::WORDS];
     std::vector<double> ends_;  // cumulative probabilities
     alignas(64) uint32_t joined_[BLOCK];
     alignas(64) uint64_t integers_[BLOCK];
@@ -266,7 +266,7 @@ class Drawer {
 void launch(const Request &request, Call &call) {
     if (request.layout.size == 0) return;
     const int64_t size = request.layout.size;
-    const int64_t threads = std::clamp<int64_t>(size / (8 * BLOCK), 1, thread_count());
+    const int64_t threads = threads_for(size, 8 * BLOCK);
     const int64_t share = std::clamp(size / (16 * threads) / BLOCK * BLOCK, LEAST_SHARE, MOST_SHARE);
     parallel_for(
         call, size, share, threads, [&] { return std::make_unique<Drawer>(request); },

@@ -156,7 +156,7 @@ void Call::end() {
     }
     timeline_.report(report);
     for (int stage = 0; stage < PK_STAGE_COUNT; ++stage) {
-        if (stage_seconds_[stage]) report.stage_seconds[stage] = *stage_seconds_[stage];
+        report.stage_seconds[stage] = stage_seconds_[stage].value_or(report.stage_seconds[stage]);
     }
     report.seconds = seconds();
     if (stopped_) fail(PK_INTERRUPTED, "the call was asked to stop");
@@ -191,7 +191,7 @@ TraceLane::TraceLane(Call &call) : call_(call) {
 
 TraceLane::~TraceLane() {
     std::lock_guard<std::mutex> lock(call_.mutex);
-    call_.timeline_.merge(std::move(timeline_));
+    call_.timeline_.merge(timeline_);
 }
 
 void TraceLane::add(int stage, double begin, double end, int64_t bytes, int64_t elements, int device,

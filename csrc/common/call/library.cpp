@@ -8,7 +8,7 @@
 namespace pk {
 
 template <class Op>
-static pk_operation describe() {
+static pk_operation describe() noexcept {
     pk_operation operation{};
     std::snprintf(operation.name, sizeof(operation.name), "%s", Op::name);
     operation.arity = Op::arity;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cfenv>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -39,13 +40,13 @@ static int64_t quota_processors() {
     double quota = 0, period = 0;
     std::string word;
     if (std::ifstream v2("/sys/fs/cgroup/cpu.max"); v2 >> word >> period && word != "max") {
-        quota = std::atof(word.c_str());
+        quota = std::strtod(word.c_str(), nullptr);
     } else {
         std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_quota_us") >> quota;
         std::ifstream("/sys/fs/cgroup/cpu/cpu.cfs_period_us") >> period;
     }
     if (quota <= 0 || period <= 0) return MAX_THREADS;
-    return std::max<int64_t>(1, int64_t(quota / period + 0.5));
+    return std::max<int64_t>(1, int64_t(std::llround(quota / period)));
 }
 
 static int64_t usable_processors() {

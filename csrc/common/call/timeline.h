@@ -4,7 +4,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
+#include <cmath>
 #include <cstdint>
 
 #include "pycudakit.h"
@@ -15,7 +15,8 @@ class Timeline {
    public:
     void mark(int stage, double begin, double end) {
         while (end >= width_ * (BITS - 1)) widen();
-        const auto first = int64_t(std::max(begin, 0.0) / width_ + 0.5), last = int64_t(end / width_ + 0.5);
+        const auto first = int64_t(std::llround(std::max(begin, 0.0) / width_)),
+                   last = int64_t(std::llround(end / width_));
         use((last + 63) / 64);
         for (int64_t bit = first; bit < last;) {
             const int64_t word = bit / 64, next = std::min(last, 64 * (word + 1));
@@ -24,7 +25,7 @@ class Timeline {
         }
     }
 
-    void merge(Timeline &&other) {
+    void merge(Timeline &other) {
         while (width_ < other.width_) widen();
         while (other.width_ < width_) other.widen();
         use(other.used_);
@@ -52,7 +53,7 @@ class Timeline {
 
     // Clears words when they are first used: short calls need few of them.
     void use(int64_t words) {
-        for (; used_ < words; ++used_) words_[size_t(used_)].fill(0);
+        for (; used_ < words; ++used_) std::fill_n(words_[used_], int(PK_STAGE_COUNT), uint64_t(0));
     }
 
     // Halves the resolution: each bit is the union of two.
@@ -77,9 +78,9 @@ class Timeline {
         return (bits | bits >> 16) & 0x00000000FFFFFFFFu;
     }
 
-    double width_ = 0.25e-6;  // seconds of a bit
-    int64_t used_ = 0;        // words of each stage
-    std::array<std::array<uint64_t, PK_STAGE_COUNT>, WORDS> words_;
+    double width_ = 0.25e-6;                 // seconds of a bit
+    int64_t used_ = 0;                       // words of each stage
+    uint64_t words_[WORDS][PK_STAGE_COUNT];  // those in use have values
 };
 
 }  // namespace pk

@@ -174,7 +174,7 @@ void Fibers::reset(int fiber) {
     std::fill(words, words + 20, nullptr);
     words[11] = reinterpret_cast<void *>(base_);  // x30
 #endif
-    place.stack_pointer = words;
+    place.stack_pointer = static_cast<void *>(words);
 #endif
 }
 

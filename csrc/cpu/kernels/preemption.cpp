@@ -162,8 +162,8 @@ void unblock_signal(int signal) {
 
 Code code_around(const void *function) {
     struct Search {
-        uint64_t address;
-        Code found;
+        uint64_t address = 0;
+        Code found{};
     } search{reinterpret_cast<uint64_t>(function), {}};
     dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *data) {

@@ -54,7 +54,8 @@ void RaceDetector::forget(const GuardedMemory::GuardedBuffer &buffer, uint64_t a
 
 std::optional<RaceDetector::Race> RaceDetector::last_write() {
     if (!pending_) return {};
-    const PendingWrite write = *std::exchange(pending_, std::nullopt);
+    const PendingWrite write = std::move(*pending_);
+    pending_.reset();
     if (std::memcmp(reinterpret_cast<const void *>(write.address), write.before.data(),
                     write.before.size()) != 0) {
         if (write.race.other_writes) return write.race;

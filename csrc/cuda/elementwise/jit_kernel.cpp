@@ -81,8 +81,10 @@ const char *const operations[] = {
 // Writes a program as CUDA C++ in which the variable v<i> has the value of step i.
 class Writer {
    public:
-    Writer(std::ostream &out, const std::vector<DeviceStep> &steps) : out_(out), steps_(steps) {
-        for (size_t i = 0; i < steps.size(); ++i) write(i);
+    Writer(std::ostream &out, const std::vector<DeviceStep> &steps) : out_(out), steps_(steps) {}
+
+    void write() {
+        for (size_t i = 0; i < steps_.size(); ++i) write(i);
     }
 
    private:
@@ -200,7 +202,7 @@ std::string FusedKernel::source() const {
         << ";\n    static constexpr bool REPORTS_EXCEPTIONS = " << reports_exceptions_
         << ";\n    template <class Elements>\n"
            "    static __device__ void run(const Elements &elements, unsigned *exceptions) {\n";
-    Writer(out, steps_);
+    Writer(out, steps_).write();
     out << "    }\n};\n}\nextern \"C\" __global__ void __launch_bounds__(pk::device::JitParams::THREADS)\n"
            "pass(const __grid_constant__ pk::device::JitParams params) {\n"
            "    pk::device::grid_stride_loop<pk::device::FusedKernel>(params);\n}\n";

@@ -83,16 +83,16 @@ ResidencyScope::~ResidencyScope() {
     current_ = outer_;
     if (!stream_scope_ || outer_ == nullptr) return;
     try {
-        order_outer();
+        order_outer(*stream_scope_);
     } catch (const Failure &) {
         (void)cudaStreamSynchronize(stream_scope_->stream);  // the next call on the device reports the error
     }
 }
 
-void ResidencyScope::order_outer() const {
-    if (stream_scope_->outer() != nullptr) return stream_scope_->outer()->wait_for(*stream_scope_);
-    const CurrentDevice current(stream_scope_->device);
-    PK_CUDA(cudaStreamSynchronize(stream_scope_->stream));
+void ResidencyScope::order_outer(const StreamScope &scope) {
+    if (scope.outer() != nullptr) return scope.outer()->wait_for(scope);
+    const CurrentDevice current(scope.device);
+    PK_CUDA(cudaStreamSynchronize(scope.stream));
 }
 
 std::vector<ResidentBuffer *> ResidencyScope::overlapping(const char *low, const char *high) {

@@ -75,7 +75,7 @@ class ResidencyScope {
     static void drop(const ResidentBuffer &buffer);
 
    private:
-    void order_outer() const;
+    static void order_outer(const StreamScope &scope);
 
     static thread_local ResidencyScope *current_;
     ResidencyScope *const outer_;

@@ -423,8 +423,9 @@ TemporaryStorage::TemporaryStorage(int device, StreamOrder stream, int64_t bytes
 
 TemporaryStorage::~TemporaryStorage() {
     // An error here follows one that was already reported.
+    if (!stream_) return;
     if (d_captured_ != nullptr) (void)cudaFreeAsync(d_captured_, *stream_);
-    if (stream_) buffer_.free(*stream_);
+    buffer_.free(*stream_);
 }
 
 void fail_device_budget(const char *wanted, Account account) {

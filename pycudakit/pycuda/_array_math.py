@@ -13,7 +13,7 @@ from pycudakit._interop import cuda_libraries
 from pycudakit._native.dtypes import CODES
 from pycudakit.pycuda import _copies, _engine
 from pycudakit.pycuda._array_copy import host_view, repeat_item
-from pycudakit.pycuda._device import current_device
+from pycudakit.pycuda._device import current_device, device_key
 from pycudakit.pycuda._streams import handle_of
 from pycudakit.pycuda.elementwise import get_elwise_kernel, splay
 from pycudakit.pycuda.reduction import get_sum_kernel
@@ -129,7 +129,7 @@ def take(out: Any, array: Any, indices: Any, stream: Any = None) -> None:
     if _is_supported((array, indices)) and array.dtype == out.dtype:
         with_stream(stream, pk.take, array, indices, out=out)
         return
-    kernel = _index_kernel(current_device(), out.dtype, indices.dtype, "pk_out[i] = pk_x[pk_index[i]]")
+    kernel = _index_kernel(device_key(), out.dtype, indices.dtype, "pk_out[i] = pk_x[pk_index[i]]")
     _launch(kernel, out.size, stream, out.gpudata, array.gpudata, indices.gpudata)
 
 
@@ -142,7 +142,7 @@ def put(out: Any, indices: Any, array: Any, stream: Any = None) -> None:
     if _engine.current().is_cpu:
         host_view(out).reshape(-1)[host_view(indices)] = host_view(array).reshape(-1)
         return
-    kernel = _index_kernel(current_device(), out.dtype, indices.dtype, "pk_out[pk_index[i]] = pk_x[i]")
+    kernel = _index_kernel(device_key(), out.dtype, indices.dtype, "pk_out[pk_index[i]] = pk_x[i]")
     _launch(kernel, array.size, stream, out.gpudata, array.gpudata, indices.gpudata)
 
 
@@ -217,7 +217,7 @@ def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> 
 
 
 @functools.lru_cache(1024)
-def _kernel(_device: int, name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
+def _kernel(_device: Any, name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
 
     names = "abc"[: len(kinds)]
     types = [dtype_to_ctype(dtype) for dtype, _ in kinds]
@@ -234,7 +234,7 @@ def _kernel(_device: int, name: str, out: Any, kinds: tuple[tuple[Any, bool], ..
 
 
 @functools.lru_cache(256)
-def _index_kernel(_device: int, dtype: Any, index: Any, operation: str) -> Any:
+def _index_kernel(_device: Any, dtype: Any, index: Any, operation: str) -> Any:
 
     kind = dtype_to_ctype(dtype)
     arguments = f"{kind} *pk_out, {kind} *pk_x, {dtype_to_ctype(index)} *pk_index"
@@ -262,7 +262,7 @@ def _run_kernel(name: str, out: Any, operands: tuple[Any, ...], stream: Any) -> 
             passed.append(scalar)
         if hasattr(operand, "gpudata") and not is_array:
             raise ValueError(f"shapes {operand.shape} and {out.shape} do not match")
-    kernel = _kernel(current_device(), name, out.dtype, tuple(kinds))
+    kernel = _kernel(device_key(), name, out.dtype, tuple(kinds))
     _launch(kernel, out.size, stream, out.gpudata, *passed)
 
 

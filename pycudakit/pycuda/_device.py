@@ -201,6 +201,11 @@ def current_device() -> int:
     return contexts[-1]._index if contexts else 0  # noqa: SLF001
 
 
+def device_key() -> tuple[Any, int]:
+    """Return a key of the current device, for what is kept for it: the engine, and the device's number."""
+    return _engine.current(), current_device()
+
+
 class Context:
     """A token for a device's primary context, which all contexts of the device share."""
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda._absent import Absent
-from pycudakit.pycuda._device import current_device
+from pycudakit.pycuda._device import device_key
 from pycudakit.pycuda._errors import absent
 from pycudakit.pycuda._memory import DeviceAllocation, mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
@@ -57,7 +57,7 @@ def rand(shape: Any, dtype: Any = np.float32, stream: Any = None) -> gpuarray.GP
         The stream in which the numbers are made.
     """
     result = gpuarray.empty(shape, dtype)
-    kernel = _rand_kernel(current_device(), _checked("rand", result.dtype, _RAND_TYPES))
+    kernel = _rand_kernel(device_key(), _checked("rand", result.dtype, _RAND_TYPES))
     seed = np.random.randint(2**31 - 1)  # noqa: NPY002  # PyCUDA's rand does so
     blocks = -(-result.size // (_RUN * 256))
     if blocks:
@@ -66,7 +66,7 @@ def rand(shape: Any, dtype: Any = np.float32, stream: Any = None) -> gpuarray.GP
 
 
 @functools.lru_cache
-def _rand_kernel(_device: int, dtype: str) -> Any:
+def _rand_kernel(_device: Any, dtype: str) -> Any:
     kind, draw = _RAND_TYPES[dtype]
     source = _RAND % {"type": kind, "draw": draw, "run": _RUN}
     return SourceModule(source, no_extern_c=True).get_function("fill")
@@ -159,7 +159,7 @@ class _Generator:
         ):
             raise TypeError(f"seed_getter({_GENERATORS}) returns an int32 GPUArray of {_GENERATORS} seeds")
         self.state_type = self._state_type
-        self.module = _module(self.source(), current_device())
+        self.module = _module(self.source(), device_key())
         self._state = mem_alloc(_GENERATORS * _STATE_BYTES)
         self._launch("prepare", None, _GENERATORS, seeds.gpudata, offset)
 
@@ -279,7 +279,7 @@ def _counts(skips: Any) -> Any:
 
 
 @functools.lru_cache
-def _module(source: str, _device: int) -> Any:
+def _module(source: str, _device: Any) -> Any:
     return SourceModule(source, no_extern_c=True)
 
 

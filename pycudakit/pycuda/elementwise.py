@@ -7,7 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from pycudakit.pycuda._device import Device, current_device
+from pycudakit.pycuda import _engine
+from pycudakit.pycuda._device import Device, current_device, device_key
 from pycudakit.pycuda._device_attributes import device_attribute
 from pycudakit.pycuda._function import Function
 from pycudakit.pycuda.compiler import SourceModule
@@ -144,7 +145,7 @@ def get_elwise_range_kernel(
 
 
 @functools.lru_cache
-def _multiprocessors(device: int) -> int:
+def _multiprocessors(device: int, _key: Any) -> int:
     return int(Device(device).get_attribute(device_attribute.MULTIPROCESSOR_COUNT))
 
 
@@ -152,7 +153,7 @@ def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int
     """Return the grid and the block for a kernel that walks over `n` elements."""
     device = current_device() if dev is None else int(dev)
     threads = 32 if n < 1 << 14 else 128
-    blocks = min(-(-n // threads), 32 * _multiprocessors(device))
+    blocks = min(-(-n // threads), 32 * _multiprocessors(device, _engine.current()))
     return (blocks or 1, 1), (threads, 1, 1)
 
 
@@ -203,10 +204,10 @@ class ElementwiseKernel:
         self._making = (operation, name, keep, options), kwargs
         if not any(isinstance(argument, VectorArg) for argument in self.arguments):
             raise RuntimeError(f"{name}: an ElementwiseKernel has at least one array among its parameters")
-        self._kernels: dict[tuple[int, bool], Function] = {}
+        self._kernels: dict[Any, Function] = {}
 
     def _kernel(self, use_range: bool) -> Function:
-        key = current_device(), use_range
+        key = device_key(), use_range
         kernel = self._kernels.get(key)
         if kernel is None:
             positional, keywords = self._making

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.pycuda._device import current_device
+from pycudakit.pycuda._device import device_key
 from pycudakit.pycuda._memory import mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
 from pycudakit.pycuda.elementwise import arguments_of, arrays_size, chosen_range
@@ -109,10 +109,10 @@ class ReductionKernel:
             )
         self._options, self._keep = options, keep
         self._source = source
-        self._modules: dict[int, Any] = {}
+        self._modules: dict[Any, Any] = {}
 
     def _stage(self, number: int) -> Any:
-        device = current_device()
+        device = device_key()
         module = self._modules.get(device)
         if module is None:
             module = SourceModule(self._source, options=self._options, keep=self._keep, no_extern_c=True)

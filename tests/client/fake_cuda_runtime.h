@@ -45,7 +45,7 @@ std::map<const void *, Clock> events;
 std::map<void *, size_t> allocations;
 std::map<const void *, Clock> last_uses;
 size_t allocated = 0, most_allocated = 0, capacity = size_t(1) << 40;
-int64_t device_mallocs = 0, captured_mallocs = 0, host_waits = 0;
+int64_t device_mallocs = 0, captured_mallocs = 0, host_waits = 0;  // cudaFree waits, too
 const void *capturing = nullptr;
 thread_local int current_device = 0;
 
@@ -135,6 +135,7 @@ cudaError_t cudaFree(void *memory) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     const auto found = allocations.find(memory);
     if (found == allocations.end()) fail_test("memory is freed twice");
+    ++host_waits;
     if (!comes_after(streams[nullptr], last_uses[memory]))
         fail_test("memory is freed while a stream uses it");
     munmap(memory, found->second);

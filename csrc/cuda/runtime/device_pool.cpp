@@ -373,8 +373,9 @@ void DevicePool::take_back(DeviceBuffer &buffer) noexcept {
                 dropped = std::move(buffer.block_);
             }
         }
-        // Nothing waits here: the call may be asynchronous.
-        while (budget.unused_bytes > budget.max_unused) {
+        // cudaFree waits for all work of the device, and an asynchronous call must not.
+        const bool may_wait = StreamScope::current() == nullptr;
+        while (may_wait && budget.unused_bytes > budget.max_unused) {
             Blocks one = remove_one(budget, true);
             if (one.empty()) break;
             dropped.splice(dropped.end(), one);

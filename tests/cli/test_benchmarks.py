@@ -154,6 +154,14 @@ def test_npbench_of_a_checkout(tmp_path):
     assert "preset S, 1 programs" in printed
 
 
+@needs_compiler
+def test_programs_of_pycuda(tmp_path):
+    printed = run("pycuda_programs", "--quick", "--engine", "cpu", folder=tmp_path)
+    rows = dict(line.strip("| ").rsplit("|", 1) for line in printed.splitlines() if ", us" in line)
+    assert len(rows) == 14
+    assert all(0 < float(value.replace(",", "")) < 1e7 for value in rows.values())
+
+
 def test_regret(tmp_path):
     printed = run("regret", "--quick", "--only", "add", "--json", "regret.json", folder=tmp_path)
     rows = json.loads((tmp_path / "regret.json").read_text())["rows"]

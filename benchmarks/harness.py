@@ -23,6 +23,11 @@ from pycudakit._cli.timing import Times, interleave
 from pycudakit._cli.ulp_compare import verdict
 from pycudakit._native.formatting import format_seconds
 
+_FOLDER = str(Path(__file__).resolve().parent)
+if _FOLDER in sys.path:  # last, since `pycuda` is PyCUDA, not benchmarks/pycuda.py
+    sys.path.remove(_FOLDER)
+    sys.path.append(_FOLDER)
+
 ULPS = 8  # at most 4 of pycudakit's and 4 of NumPy's
 _LINE = "{:<24} {:>11}  {:<6} {:>9}  {:<17} {:>9}  {:>7} {:>5}  {:>8}  {}"
 

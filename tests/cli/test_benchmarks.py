@@ -156,7 +156,7 @@ def test_npbench_of_a_checkout(tmp_path):
 
 @needs_compiler
 def test_programs_of_pycuda(tmp_path):
-    printed = run("pycuda_programs", "--quick", "--engine", "cpu", folder=tmp_path)
+    printed = run("pycuda", "--quick", "--engine", "cpu", folder=tmp_path)
     rows = dict(line.strip("| ").rsplit("|", 1) for line in printed.splitlines() if ", us" in line)
     assert len(rows) == 14
     assert all(0 < float(value.replace(",", "")) < 1e7 for value in rows.values())

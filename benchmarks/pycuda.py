@@ -1,6 +1,6 @@
 """PyCUDA's programs on PyCUDA and on pycudakit: the time of launches, copies and arithmetic.
 
-    python benchmarks/pycuda_programs.py [--engine cpu] [--gtm FOLDER] [--quick]
+    python benchmarks/pycuda.py [--engine cpu] [--gtm FOLDER] [--quick]
 
 The same program runs in a process for each library: by PyCUDA, where it is installed and there is a GPU, and
 on pycudakit's engines. `--gtm` names a clone of cair/GraphTsetlinMachine: it adds an epoch of 1,000 graphs of
@@ -172,6 +172,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small sizes, to try the script")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    here = Path(__file__).resolve().parent  # in which `pycuda` is this file
+    sys.path[:] = [folder for folder in sys.path if Path(folder or ".").resolve() != here]
     folder = str(arguments.gtm.absolute()) if arguments.gtm != Path() else ""
     if arguments.child:
         measure(folder, arguments.quick)
@@ -188,9 +190,7 @@ def main():
     commands = {
         f"pycudakit, {name}": ["-m", "pycudakit", "pycuda", "--engine", name, *words] for name in engines
     }
-    if "cuda" in engines and importlib.util.find_spec(
-        "pycuda._driver" if "pycuda" in sys.modules else "pycuda"
-    ):
+    if "cuda" in engines and importlib.util.find_spec("pycuda"):
         commands["PyCUDA"] = words
     tables = {}
     for name, command in commands.items():

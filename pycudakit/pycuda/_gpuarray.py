@@ -6,7 +6,6 @@ import copyreg
 import functools
 import operator
 import warnings
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -24,20 +23,13 @@ from pycudakit.pycuda._array_layout import (
     lengths_of,
     reshaped,
 )
+from pycudakit.pycuda._array_operators import Operators
 from pycudakit.pycuda._host_memory import pagelocked_empty
 from pycudakit.pycuda._memory import allocate, mem_alloc
 from pycudakit.pycuda.elementwise import splay
 
-_SCALARS = (int, float, complex, np.number, np.bool_)
 
-
-def common_dtype(a: Any, b: Any) -> np.dtype[Any]:
-    """Return the dtype of an operation on arrays and numbers, by NumPy's rules."""
-    one, other = (each.dtype if hasattr(each, "dtype") else each for each in (a, b))
-    return np.result_type(one, other)
-
-
-class GPUArray:
+class GPUArray(Operators):
     """An array on the device.
 
     Parameters
@@ -265,7 +257,7 @@ class GPUArray:
             return self.copy()
         return cast("GPUArray", _array_math.convert(self.new_like(np.dtype(dtype)), self, stream))
 
-    # ---- Arithmetic --------------------------------------------------------------------------------
+    # ---- New arrays --------------------------------------------------------------------------------
 
     def new_like(self, dtype: Any = None, order: str | None = None) -> GPUArray:
         """Return a new array of the shape, whose values are unspecified."""
@@ -275,146 +267,6 @@ class GPUArray:
         return GPUArray(self.shape, dtype, self.allocator, order=order)
 
     _new_like_me = new_like  # PyCUDA's name, which other libraries use
-
-    def _result(self, other: Any, dtype: Any) -> GPUArray:
-        if not isinstance(other, GPUArray) or other.shape in (self.shape, ()):
-            return self.new_like(dtype)
-        shape = np.broadcast_shapes(self.shape, other.shape)
-        return GPUArray(shape, dtype, self.allocator)
-
-    def _binary(self, name: str, other: Any, out: GPUArray | None = None, *, swap: bool = False) -> Any:
-        if not isinstance(other, (GPUArray, *_SCALARS)):
-            return NotImplemented
-        if out is None:
-            out = self._result(other, common_dtype(self, other))
-        operands = (other, self) if swap else (self, other)
-        if name == "true_divide" and out.dtype.kind in "iub":
-            return _array_math.divide_truncated(out, *operands)
-        return _array_math.compute(name, out, *operands)
-
-    def _compare(self, name: str, other: Any) -> Any:
-        if not isinstance(other, (GPUArray, *_SCALARS)):
-            return NotImplemented
-        dtype = common_dtype(self, other) if isinstance(other, GPUArray) else self.dtype
-        return _array_math.compute(name, self._result(other, dtype), self, other)
-
-    def __add__(self, other: Any) -> Any:
-        """Return the sums."""
-        return self._binary("add", other)
-
-    __radd__ = __add__
-
-    def __sub__(self, other: Any) -> Any:
-        """Return the differences."""
-        return self._binary("subtract", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        """Return the differences from a number."""
-        return self._binary("subtract", other, swap=True)
-
-    def __mul__(self, other: Any) -> Any:
-        """Return the products."""
-        return self._binary("multiply", other)
-
-    __rmul__ = __mul__
-
-    def __truediv__(self, other: Any) -> Any:
-        """Return the quotients; those of integers are rounded towards zero, as in C."""
-        return self._binary("true_divide", other)
-
-    __div__ = __truediv__
-
-    def __rtruediv__(self, other: Any) -> Any:
-        """Return the quotients of a number."""
-        return self._binary("true_divide", other, swap=True)
-
-    __rdiv__ = __rtruediv__
-
-    def __pow__(self, other: Any) -> Any:
-        """Return the powers."""
-        return self._binary("power", other)
-
-    def __rpow__(self, other: Any) -> Any:
-        """Return the powers of a number."""
-        return self._binary("power", other, swap=True)
-
-    def __iadd__(self, other: Any) -> Any:
-        """Add in place."""
-        return self._binary("add", other, self)
-
-    def __isub__(self, other: Any) -> Any:
-        """Subtract in place."""
-        return self._binary("subtract", other, self)
-
-    def __imul__(self, other: Any) -> Any:
-        """Multiply in place."""
-        return self._binary("multiply", other, self)
-
-    def __itruediv__(self, other: Any) -> Any:
-        """Divide in place."""
-        return self._binary("true_divide", other, self)
-
-    __idiv__ = __itruediv__
-
-    def __ipow__(self, other: Any) -> Any:
-        """Raise to powers in place."""
-        return self._binary("power", other, self)
-
-    def __neg__(self) -> GPUArray:
-        """Return the negatives."""
-        return self._unary("negative")
-
-    def __pos__(self) -> GPUArray:
-        """Return the array itself."""
-        return self
-
-    def __abs__(self) -> GPUArray:
-        """Return the absolute values."""
-        return self._unary("absolute", self._real_dtype)
-
-    def _unary(self, name: str, dtype: Any = None) -> GPUArray:
-        return cast("GPUArray", _array_math.compute(name, self.new_like(dtype), self))
-
-    def mul_add(
-        self,
-        selffac: Any,
-        other: GPUArray,
-        otherfac: Any,
-        add_timer: Callable[..., Any] | None = None,  # noqa: ARG002
-        stream: Any = None,
-        out: GPUArray | None = None,
-    ) -> GPUArray:
-        """Return ``selffac * self + otherfac * other``."""
-        dtype = common_dtype(self, other)
-        if out is None:
-            out = self._result(other, dtype)
-        scaled = _array_math.compute("multiply", other.new_like(dtype), other, otherfac, stream=stream)
-        own = _array_math.compute("multiply", self.new_like(dtype), self, selffac, stream=stream)
-        return cast("GPUArray", _array_math.compute("add", out, own, scaled, stream=stream))
-
-    def __eq__(self, other: object) -> Any:
-        """Return ones where the elements are equal, of the array's dtype."""
-        return self._compare("equal", other)
-
-    def __ne__(self, other: object) -> Any:
-        """Return ones where the elements differ, of the array's dtype."""
-        return self._compare("not_equal", other)
-
-    def __lt__(self, other: Any) -> Any:
-        """Return ones where the elements are less, of the array's dtype."""
-        return self._compare("less", other)
-
-    def __le__(self, other: Any) -> Any:
-        """Return ones where the elements are not greater, of the array's dtype."""
-        return self._compare("less_equal", other)
-
-    def __gt__(self, other: Any) -> Any:
-        """Return ones where the elements are greater, of the array's dtype."""
-        return self._compare("greater", other)
-
-    def __ge__(self, other: Any) -> Any:
-        """Return ones where the elements are not less, of the array's dtype."""
-        return self._compare("greater_equal", other)
 
     # ---- Complex numbers ---------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ import numpy as np
 from pycudakit.pycuda import _array_math, _engine
 from pycudakit.pycuda._array_copy import copy_array, host_view
 from pycudakit.pycuda._array_layout import compact_strides
-from pycudakit.pycuda._gpuarray import GPUArray, common_dtype
+from pycudakit.pycuda._array_operators import common_dtype
+from pycudakit.pycuda._gpuarray import GPUArray
 from pycudakit.pycuda._memory import mem_alloc
 from pycudakit.pycuda._vector_types import vec
 from pycudakit.pycuda.elementwise import splay

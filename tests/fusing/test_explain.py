@@ -60,7 +60,7 @@ def test_text_has_transfers_only_where_there_are_any():
         text = str(statistics.explain(values(50_000), np.ones(50_000))).splitlines()
     assert text[0] == "statistics: 1 pass on cpu"
     assert text[1].startswith(
-        "  1. a number <- multiply, add, sqrt, mean, std, min, max of x, y (50000, cpu, "
+        "  1. t1, t2, t3, t4 <- multiply, add, sqrt, mean, std, min, max of x, y (50000, cpu, "
     )
     plan = dataclasses.replace(statistics.explain(values(50), np.ones(50)), engine="cuda", bytes_up=2_500_000)
     first = str(plan).splitlines()[0]

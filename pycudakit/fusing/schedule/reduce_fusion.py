@@ -119,7 +119,11 @@ class ReduceScheduler(Scheduler):
             names = f"{operand.function.name}, {names}"
         else:
             reads = [operand]
-        self.record_kernel(names, source.shape, reads, [array for array in results if array.ndim])
+        written = [array for array in results if isinstance(array, np.ndarray)]
+        if self.passes is not None:
+            for array in written:  # numbers, too, have the names by which later passes read them
+                self.buffers.buffer_for(array)
+        self.record_kernel(names, source.shape, reads, written)
 
 
 def _call(function: Callable[..., Any], keywords: dict[str, Any], operand: Any) -> Any:

@@ -434,7 +434,7 @@ def test_memory_goes_back():
 def test_host_address_in_a_device_array():
     with (
         pk.engine("cuda"),
-        pytest.raises(errors.InvalidArgument, match="is not device memory, or it has been freed"),
+        pytest.raises(errors.InvalidArgument, match="is not in memory of a device, or has been freed"),
     ):
         pk.add(Held(data=(OUT.ctypes.data, False)), 1.0)
     assert (OUT == 7).all()

@@ -52,7 +52,7 @@ int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream) {
         cudaPointerAttributes attributes{};
         PK_CUDA(cudaPointerGetAttributes(&attributes, reinterpret_cast<const void *>(byte)));
         require(attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged,
-                "device_address is not device memory, or it has been freed");
+                "an array is not in memory of a device, or has been freed");
         require(device < 0 || attributes.device == device,
                 "the range at device_address goes beyond the end of its allocation");
         device = attributes.device;

@@ -13,13 +13,11 @@ if TYPE_CHECKING:
         correlate,
         gaussian_blur,
         laplace,
-        maximum_filter,
-        median_filter,
-        minimum_filter,
         sobel,
     )
     from pycudakit.image.geometry import crop, flip, resize, rotate90
     from pycudakit.image.intensity import equalize_histogram, normalize, threshold, threshold_otsu
+    from pycudakit.image.rank_filters import maximum_filter, median_filter, minimum_filter
 else:
     _lazy.attach(
         __name__,
@@ -27,8 +25,8 @@ else:
             "colour": "gray_to_rgb rgb_to_gray",
             "geometry": "crop flip resize rotate90",
             "intensity": "equalize_histogram normalize threshold threshold_otsu",
-            "filters": "box_blur convolve correlate gaussian_blur laplace maximum_filter median_filter "
-            "minimum_filter sobel",
+            "filters": "box_blur convolve correlate gaussian_blur laplace sobel",
+            "rank_filters": "maximum_filter median_filter minimum_filter",
         },
         accept_foreign_arrays,
     )

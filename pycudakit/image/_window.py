@@ -203,3 +203,11 @@ def _by_scipy(name: str, reason: str, image: Any, dtype: Any, compute: Any) -> A
     if dtype is not None:
         array = array.astype(dtype)
     return native_call.run_numpy(name, reason, lambda: compute(ndimage, array))
+
+
+def pair(value: Any) -> tuple[Any, Any]:
+    """Return one value for rows and one for columns."""
+    if np.ndim(value) == 0:
+        return value, value
+    rows, columns = value
+    return rows, columns

@@ -1,4 +1,4 @@
-"""Image filters with SciPy's results: blurs, correlation, derivatives, and ranks of windows."""
+"""Linear image filters with SciPy's results: blurs, correlation, derivatives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.native_call import logged_as_one_call
-from pycudakit.image._window import MAX_SIZE, Border, Window, centred, checked_size, filtered, in_plane
+from pycudakit.image._window import MAX_SIZE, Border, Window, centred, checked_size, filtered, in_plane, pair
 
 _ROUNDING = 2.0**-50  # the relative error of products of weights that were rounded to float64
 
@@ -73,7 +73,7 @@ def box_blur(
         raise ValueError(f"edge is None or 'shrink', not {edge!r}")
 
     def by_scipy(ndimage: Any, array: Array) -> Any:
-        sizes = in_plane(array, channel_axis, *_pair(size), 1)
+        sizes = in_plane(array, channel_axis, *pair(size), 1)
         return ndimage.uniform_filter(array, sizes, mode=mode, cval=cval)
 
     return filtered(
@@ -133,15 +133,15 @@ def gaussian_blur(
     """
 
     def window() -> Window:
-        radii = (None, None) if radius is None else _pair(radius)
-        halves = [_gaussian(s, truncate, r) for s, r in zip(_pair(sigma), radii, strict=True)]
+        radii = (None, None) if radius is None else pair(radius)
+        halves = [_gaussian(s, truncate, r) for s, r in zip(pair(sigma), radii, strict=True)]
         return centred(
             abi.FILTER_SEPARABLE, (halves[0].size, halves[1].size), np.concatenate(halves).tolist()
         )
 
     def by_scipy(ndimage: Any, array: Array) -> Any:
-        sigmas = in_plane(array, channel_axis, *_pair(sigma), 0)
-        radii = None if radius is None else in_plane(array, channel_axis, *_pair(radius), 0)
+        sigmas = in_plane(array, channel_axis, *pair(sigma), 0)
+        radii = None if radius is None else in_plane(array, channel_axis, *pair(radius), 0)
         return ndimage.gaussian_filter(array, sigmas, mode=mode, cval=cval, truncate=truncate, radius=radii)
 
     return filtered("gaussian_blur", image, window, Border(mode, cval), channel_axis, by_scipy, dtype)
@@ -163,14 +163,6 @@ def _gaussian(sigma: float, truncate: float, radius: Any) -> Array:
     weights: Array = np.exp(-0.5 / (sigma * sigma) * x**2)
     weights /= weights.sum()
     return weights
-
-
-def _pair(value: Any) -> tuple[Any, Any]:
-    """Return one value for rows and one for columns."""
-    if np.ndim(value) == 0:
-        return value, value
-    rows, columns = value
-    return rows, columns
 
 
 def correlate(
@@ -452,112 +444,3 @@ def laplace(
         by_scipy,
         dtype,
     )
-
-
-def _rank_filter(name: str, kind: int, image: Any, size: Any, border: Border, channel_axis: Any) -> Any:
-    def by_scipy(ndimage: Any, array: Array) -> Any:
-        sizes = in_plane(array, channel_axis, *_pair(size), 1)
-        return getattr(ndimage, name)(array, sizes, mode=border.mode, cval=border.cval)
-
-    return filtered(
-        name, image, lambda: centred(kind, checked_size(name, size)), border, channel_axis, by_scipy
-    )
-
-
-def median_filter(
-    image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
-) -> Any:
-    """Compute the median of the window around each element, as `scipy.ndimage.median_filter`.
-
-    For an even number of elements it is the upper one of the two in the middle. NaN sorts last.
-
-    Parameters
-    ----------
-    image, size, mode, cval, channel_axis
-        As for `box_blur`.
-
-    Returns
-    -------
-    ndarray
-        The filtered image, of the image's shape and type.
-
-    See Also
-    --------
-    scipy.ndimage.median_filter : SciPy's function.
-    minimum_filter
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pycudakit as pk
-    >>> a = np.array([[1, 2, 3], [4, 200, 6], [7, 8, 9]], np.uint8)
-    >>> pk.image.median_filter(a)
-    array([[2, 3, 3],
-           [4, 6, 6],
-           [7, 8, 9]], dtype=uint8)
-    """
-    return _rank_filter("median_filter", abi.FILTER_MEDIAN, image, size, Border(mode, cval), channel_axis)
-
-
-def minimum_filter(
-    image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
-) -> Any:
-    """Compute the minimum of the window around each element, as `scipy.ndimage.minimum_filter`.
-
-    NaN propagates.
-
-    Parameters
-    ----------
-    image, size, mode, cval, channel_axis
-        As for `box_blur`.
-
-    Returns
-    -------
-    ndarray
-        The filtered image, of the image's shape and type.
-
-    See Also
-    --------
-    scipy.ndimage.minimum_filter : SciPy's function.
-    maximum_filter
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pycudakit as pk
-    >>> pk.image.minimum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
-    array([[3, 3, 3, 7]], dtype=uint8)
-    """
-    return _rank_filter("minimum_filter", abi.FILTER_MINIMUM, image, size, Border(mode, cval), channel_axis)
-
-
-def maximum_filter(
-    image: Any, size: Any = 3, *, mode: str = "reflect", cval: float = 0.0, channel_axis: Any = "auto"
-) -> Any:
-    """Compute the maximum of the window around each element, as `scipy.ndimage.maximum_filter`.
-
-    NaN propagates.
-
-    Parameters
-    ----------
-    image, size, mode, cval, channel_axis
-        As for `box_blur`.
-
-    Returns
-    -------
-    ndarray
-        The filtered image, of the image's shape and type.
-
-    See Also
-    --------
-    scipy.ndimage.maximum_filter : SciPy's function.
-    minimum_filter
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pycudakit as pk
-    >>> pk.image.maximum_filter(np.array([[5, 3, 9, 7]], np.uint8), 3)
-    array([[5, 9, 9, 9]], dtype=uint8)
-    """
-    return _rank_filter("maximum_filter", abi.FILTER_MAXIMUM, image, size, Border(mode, cval), channel_axis)

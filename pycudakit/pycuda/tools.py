@@ -374,16 +374,15 @@ class ScalarArg(Argument):
 def parse_c_arg(c_arg: str) -> Argument:
     """Return the parameter that C declares: ``"const float *x"`` is ``VectorArg(float32, "x")``."""
     text = re.sub(r"\b(const|volatile|__restrict__|restrict)\b", " ", c_arg)
-    found = re.fullmatch(r"\s*(.+?)\s*(\**)\s*([A-Za-z_]\w*)\s*", text, re.DOTALL)
-    if found is None or found[2].count("*") > 1:
+    found = re.fullmatch(r"\s*([^*]+?)(?:\s*(\*[\s*]*)|\s+)([A-Za-z_]\w*)\s*", text)
+    if found is None:
         raise ValueError(f"{c_arg!r} is not a parameter such as 'float *x' or 'int n'")
-    kind = " ".join(found[1].replace("*", " * ").split())
-    is_array = bool(found[2])
-    if kind.endswith("*"):
+    kind, stars = " ".join(found[1].split()), (found[2] or "").count("*")
+    if stars > 1:
         raise ValueError(f"{c_arg!r}: a parameter has at most one *")
     if kind not in _DTYPES:
         raise ValueError(f"{c_arg!r}: the type {kind} is unknown; register a struct by register_dtype")
-    return (VectorArg if is_array else ScalarArg)(_DTYPES[kind], found[3])
+    return (VectorArg if stars else ScalarArg)(_DTYPES[kind], found[3])
 
 
 def get_arg_type(c_arg: str) -> str:

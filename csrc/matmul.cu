@@ -34,6 +34,7 @@ class GemmAlgorithmOnDevice : public DeviceAlgorithm {
           splits_(algorithm == GemmAlgorithm::split),
           gemm_(product, resident, context.device(), algorithm) {
         returns_state = is_synchronous_;
+        counts_returned_bytes = false;  // they are flags
     }
 
     int64_t start(int64_t unit) const override { return unit * product_.elements(); }

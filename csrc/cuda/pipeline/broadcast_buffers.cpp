@@ -109,6 +109,7 @@ bool BroadcastBuffers::upload(Call &call, const ExecutionContext &context) {
     const StreamScope *const stream_scope = context.stream_scope();
     if (stream_scope != nullptr && is_inline_ && bytes_ <= MAX_INLINE_UPLOAD)
         return upload_on_stream(*stream_scope);
+    StreamScope::refuse_capture();  // before anything is allocated
     for (int device : context.devices) {
         const CurrentDevice current(device);
         device_buffers_.emplace_back(device, bytes_);

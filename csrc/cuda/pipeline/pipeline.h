@@ -156,12 +156,13 @@ class DeviceAlgorithm {
 
     bool counts_progress = true;  // its elements are reported as the call's progress
 
-    int64_t unit_elements = 1;   // the most elements that a unit has
-    int64_t min_units = 1;       // of a chunk that is worth its halos
-    int64_t result_bytes = 0;    // of a unit, in addition to the stores
-    bool returns_state = false;  // the host takes it
-    bool in_order = false;       // chunks are computed in sequence, in their order, on one device
-    OrderedSection section;      // orders them
+    int64_t unit_elements = 1;          // the most elements that a unit has
+    int64_t min_units = 1;              // of a chunk that is worth its halos
+    int64_t result_bytes = 0;           // of a unit, in addition to the stores
+    bool counts_returned_bytes = true;  // the state that the host takes is data that the call downloads
+    bool returns_state = false;         // the host takes it
+    bool in_order = false;              // chunks are computed in sequence, in their order, on one device
+    OrderedSection section;             // orders them
 };
 
 // Run an algorithm over ranges of its units, chunk by chunk, by several host threads.

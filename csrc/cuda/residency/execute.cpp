@@ -129,6 +129,7 @@ class SynchronousRun {
         }
         std::vector<char> state(algorithm_.returns_state ? size_t(algorithm_.returned_bytes()) : 0);
         download(memory.d_state(), state.data(), int64_t(state.size()));
+        if (!algorithm_.counts_returned_bytes) call_.report.bytes_down -= int64_t(state.size());
         PK_CUDA(cudaStreamSynchronize(stream_));
         is_pending_ = false;
         algorithm_.collect(slot().host());

@@ -250,6 +250,8 @@ char *Operands::d_result(int operand, const Layout *layout) {
         layout = nullptr;
     const Operand resident = of(operand);
     char *d_data = resident.d_data;
+    // A download waits for the stream. A graph must not have begun to capture the call then.
+    if (d_data == nullptr || resident.copy_back) StreamScope::refuse_capture();
     if (d_data == nullptr) {
         try {
             result_memory_.emplace_back(context_.device(), stream_of(context_.stream_scope()), bytes);

@@ -79,7 +79,7 @@ typedef enum pk_status {
     PK_DEVICE_ERROR = 4,     /* a CUDA call failed */
     PK_COMPILE_ERROR = 5,    /* a kernel's source did not compile */
     PK_UNSUPPORTED = 6,      /* this library cannot do that */
-    PK_INTERRUPTED = 7,      /* a callback of the caller stopped the call */
+    PK_INTERRUPTED = 7,      /* a callback of the caller stopped the call, or threw an exception */
     PK_INTERNAL_ERROR = 8    /* an invariant of the library is broken: a defect, which please report */
 } pk_status;
 

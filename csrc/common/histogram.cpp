@@ -131,9 +131,9 @@ HistogramOfExtentRequest::HistogramOfExtentRequest(const pk_operand *operand, co
 
 pk_bins HistogramOfExtentRequest::found_bins(const uint64_t *extent) const {
     pk_bins found{};
-    if (reinterpret_cast<pk_find_bins>(find_)(extent, &found) != 0) {
+    const auto find = reinterpret_cast<pk_find_bins>(find_);
+    if (called_back([&] { return find(extent, &found); }) != 0)
         fail(PK_INTERRUPTED, "the call was asked to stop");
-    }
     require(found.count == count, "the callback's bins.count is not `count`");
     check_bins(found, type());
     return found;

@@ -9,7 +9,7 @@
 namespace pk::plan {
 
 inline void run(pk_plan_body body, void *context) {
-    const int32_t answer = body(context);
+    const int32_t answer = called_back([&] { return body(context); });
     if (answer != 0) fail(PK_INTERRUPTED, "the plan's body returned " + std::to_string(answer));
 }
 

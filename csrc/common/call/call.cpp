@@ -58,7 +58,8 @@ int32_t call_progress_callback(pk_progress_callback callback, const pk_progress 
         Counted() { ++callbacks_in_flight; }
         ~Counted() { --callbacks_in_flight; }
     } counted;
-    return callbacks_disabled && is_another_thread() ? 0 : callback(&progress);
+    if (callbacks_disabled && is_another_thread()) return 0;
+    return called_back([&] { return callback(&progress); });
 }
 
 }  // namespace

@@ -33,6 +33,18 @@ inline void ensure(bool holds, const char *invariant) {
     if (!holds) fail(PK_INTERNAL_ERROR, std::string("this does not hold in the library: ") + invariant);
 }
 
+// Calls a function of the caller's. An exception of its stops the call.
+template <class Callback>
+auto called_back(Callback &&callback) {
+    try {
+        return std::forward<Callback>(callback)();
+    } catch (const std::exception &error) {
+        fail(PK_INTERRUPTED, error.what());
+    } catch (...) {
+        fail(PK_INTERRUPTED, "a callback threw an exception of unknown type");
+    }
+}
+
 // Multiplies two sizes, neither of which is negative; fails with `message` on overflow.
 inline int64_t checked_product(int64_t x, int64_t y, const char *message) {
     int64_t result = 0;

@@ -65,7 +65,7 @@ Request::Request(const pk_draws *draws, const pk_operand *operands, int64_t oper
     stored[0] = true;
     layout = Layout(operands, operand_count, shape, dimensions, stored, allowed_flags);
     for (int i = 0; i < parameters; ++i) {
-        require(!layout.views[size_t(1 + i)].on_device || (layout.views[0].on_device && !is_constant(i)),
+        require(!layout.views[size_t(i) + 1].on_device || (layout.views[0].on_device && !is_constant(i)),
                 "a parameter is on a device, and the result is not, or it is a single element");
     }
 }

@@ -75,7 +75,7 @@ struct Located : Request {
     template <class... Args>
     explicit Located(Args &&...args)
         : Request(std::forward<Args>(args)...), device(device_of(static_cast<const Request &>(*this))) {}
-    const int device;
+    const int device = -1;
 };
 
 // Where a call runs: its devices; the stream in which it is enqueued if all of its operands are on the

@@ -50,6 +50,8 @@ class GPUArray(Operators):
         The order of an array without gaps: "C" or "F".
     """
 
+    # By which kernels get the address of an argument without a conversion.
+    _device_address = operator.attrgetter("gpudata")
     __array_priority__ = 100
     __array_ufunc__ = None  # so that NumPy's numbers leave operators to the array
 

@@ -95,6 +95,20 @@ def test_repeated_launches_are_the_same(module, x):
     assert (drv.from_device_like(memory, x) == 8).all()
 
 
+def test_arrays_on_the_device_take_the_shorter_way(module, x, monkeypatch):
+    from pycudakit.pycuda import gpuarray
+
+    scale, by, array = module.get_function("scale"), gpuarray.to_gpu(np.ones_like(x)), gpuarray.to_gpu(x)
+    typed = np.float32(1), np.int32(100)
+    scale(array, by, *typed, block=(100, 1, 1))
+    scale.prepared_call((1, 1), (100, 1, 1), array.gpudata, by, *typed)
+    monkeypatch.setattr(type(scale), "_run_checked", None)
+    for _ in range(3):
+        scale(array, by, *typed, block=(100, 1, 1))
+        scale.prepared_call((1, 1), (100, 1, 1), array.gpudata, by, *typed)
+    assert (array.get() == x + 8).all()
+
+
 def test_prepared_calls(module, x):
     scale, by = module.get_function("scale"), drv.to_device(np.ones_like(x))
     assert scale.prepare("PPfi") is scale

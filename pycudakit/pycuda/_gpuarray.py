@@ -13,7 +13,7 @@ import numpy as np
 from pycudakit._interop import cuda_libraries
 from pycudakit.pycuda import _array_math, _engine
 from pycudakit.pycuda._absent import gpuarray_to_array
-from pycudakit.pycuda._array_copy import copy_array
+from pycudakit.pycuda._array_copy import copy_array, host_view
 from pycudakit.pycuda._array_layout import (
     ArrayFlags,
     compact_strides,
@@ -53,7 +53,6 @@ class GPUArray(Operators):
     # By which kernels get the address of an argument without a conversion.
     _device_address = operator.attrgetter("gpudata")
     __array_priority__ = 100
-    __array_ufunc__ = None  # so that NumPy's numbers leave operators to the array
 
     def __init__(
         self,
@@ -125,16 +124,6 @@ class GPUArray(Operators):
         """How other libraries access the array, on a GPU."""
         if _engine.current().is_cpu:
             raise AttributeError("__cuda_array_interface__: the memory is not on a GPU")
-        return self._interface() | {"stream": None}
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        """How NumPy accesses the array, on the engine `cpu`."""
-        if not _engine.current().is_cpu:
-            raise AttributeError("__array_interface__: the memory is on a GPU; copy it by get()")
-        return self._interface()
-
-    def _interface(self) -> dict[str, Any]:
         return {
             "version": 3,
             "shape": self.shape,
@@ -142,7 +131,14 @@ class GPUArray(Operators):
             "typestr": self.dtype.str,
             "descr": self.dtype.descr,
             "data": (self.ptr, False),
+            "stream": None,
         }
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the array's memory as a NumPy array, on the engine `cpu`."""
+        if not _engine.current().is_cpu:
+            raise TypeError("a GPUArray is on a GPU: copy it to the host by get()")
+        return np.array(host_view(self), dtype, copy=copy)
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
@@ -185,6 +181,7 @@ class GPUArray(Operators):
             The stream of an asynchronous copy.
         """
         async_ = _async("set", async_, kwargs)
+        ary = ary if isinstance(ary, GPUArray) else np.asarray(ary)
         if ary.size != self.size:
             raise ValueError(f"ary and self must be the same size: {ary.size} and {self.size} elements")
         if ary.dtype != self.dtype:

@@ -80,6 +80,7 @@ def to_gpu(ary: Any, allocator: Any = mem_alloc) -> GPUArray:
     >>> (2 * x).get()
     array([2., 4.], dtype=float32)
     """
+    ary = np.asarray(ary)
     result = GPUArray(ary.shape, ary.dtype, allocator, strides=compact_strides(ary))
     result.set(ary)
     return result
@@ -87,6 +88,7 @@ def to_gpu(ary: Any, allocator: Any = mem_alloc) -> GPUArray:
 
 def to_gpu_async(ary: Any, allocator: Any = mem_alloc, stream: Any = None) -> GPUArray:
     """Return a copy of an array of the host, which is complete when the stream is."""
+    ary = np.asarray(ary)
     result = GPUArray(ary.shape, ary.dtype, allocator, strides=compact_strides(ary))
     result.set_async(ary, stream)
     return result

@@ -84,22 +84,13 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
     parallel_for(call, count, grain, threads, make, run, [](auto &) {});
 }
 
-// A loop without workers: calls body(index, begin, end) for each piece of `piece` elements of [0, count), on
-// at most max_threads threads. It records nothing.
-template <class Body>
-void parallel_for_pieces(Call &call, int64_t count, int64_t piece, int64_t max_threads, Body body) {
-    const auto run = [&](auto &, int64_t begin, int64_t part) {
-        call.check_interrupt();
-        body(begin / piece, begin, begin + part);
-        return part;
-    };
-    parallel_for(
-        call, count, piece, std::min((count + piece - 1) / piece, max_threads), [] { return 0; }, run,
-        [](auto &) {}, Waking::at_once, Recording::off);
-}
+// A loop without workers: calls body(index, begin, end) for each piece of `piece` elements of [0, count), on at
+// most max_threads threads. It records nothing.
+void parallel_for_pieces(Call &call, int64_t count, int64_t piece, int64_t max_threads,
+                         const std::function<void(int64_t, int64_t, int64_t)> &body);
 
-template <class Body>
-void parallel_for_pieces(Call &call, int64_t count, int64_t piece, Body body) {
+inline void parallel_for_pieces(Call &call, int64_t count, int64_t piece,
+                                const std::function<void(int64_t, int64_t, int64_t)> &body) {
     parallel_for_pieces(call, count, piece, thread_count(), body);
 }
 

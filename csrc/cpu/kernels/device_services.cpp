@@ -353,8 +353,8 @@ auto BlockExecutor::serve(pk_context *context, Body &&body) {
     worker.cancel_fiber();
 }
 
-// NOLINTNEXTLINE(bugprone-throwing-static-initialization): conversions of lambdas to function pointers throw
-// nothing
+// Conversions of lambdas to function pointers throw nothing.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const pk_services BlockExecutor::SERVICES = {
     [](pk_context *context, int32_t line, int32_t value) {
         return serve(context, [&](BlockExecutor &worker) { return worker.barrier(line, value); });

@@ -123,7 +123,7 @@ void Fibers::make(int count) {
     stacks_.reserve(stacks_.size() + 1);
     contexts_.resize(size_t(count));
     for (int i = 0; i < more; ++i) {
-        FiberContext &place = contexts_[size_t(old + i)];
+        FiberContext &place = contexts_[size_t(old) + size_t(i)];
         place.bottom = stacks.memory() + EACH * size_t(i) + GUARD;
         place.bytes = STACK;
         reset(old + i);
@@ -136,7 +136,7 @@ void Fibers::adopt(Fibers &others) {
     stacks_.reserve(stacks_.size() + others.stacks_.size());
     contexts_.resize(size_t(old + more));
     for (int i = 0; i < more; ++i) {
-        FiberContext &place = contexts_[size_t(old + i)];
+        FiberContext &place = contexts_[size_t(old) + size_t(i)];
         place.bottom = others.contexts_[size_t(i)].bottom;
         place.bytes = others.contexts_[size_t(i)].bytes;
         reset(old + i);

@@ -152,6 +152,7 @@ class Runner {
     // Locks in the order of addresses, so that two runs never deadlock.
     void lock() {
         std::vector<Module *> modules;
+        modules.reserve(modules_.size());
         for (const auto &module : modules_) modules.push_back(module.get());
         std::sort(modules.begin(), modules.end());
         modules.erase(std::unique(modules.begin(), modules.end()), modules.end());

@@ -44,9 +44,9 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
         const int64_t part = std::clamp(fair, min_grain, max_part), first = next.fetch_add(part);
         return std::pair(first, std::min(part, count - first));
     };
-    // Processes parts until none is left. The first has at most max_part elements; each next one at most
-    // next_max_part(seconds per element of the last part).
-    const auto take_parts = [&](int64_t max_part, auto &&next_max_part) {
+    // Processes parts until none is left; the first has at most max_part elements. The calling thread wakes
+    // helpers by *wake_helpers once the rest is worth it.
+    const auto take_parts = [&](int64_t max_part, const WakeHelpers *wake_helpers) {
         auto [first, part] = take(max_part);
         if (part <= 0) return;
         const DefaultFloatingPoint environment;
@@ -57,22 +57,21 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
             const int64_t elements = run(worker, first, part);
             const double now = call.seconds();
             if (recording == Recording::on) lane.add(PK_STAGE_COMPUTE, begin, now, 0, elements);
-            std::tie(first, part) = take(next_max_part((now - begin) / double(part)));
+            if (wake_helpers != nullptr &&
+                (now - begin) / double(part) * double(count - next) > WORTH_WAKING) {
+                (*wake_helpers)();
+                wake_helpers = nullptr;
+            }
+            std::tie(first, part) = take(grain);
         }
         const std::lock_guard<std::mutex> lock(call.mutex);
         end(worker);
     };
-    const auto work = [&] { take_parts(grain, [&](double) { return grain; }); };
+    const auto work = [&] { take_parts(grain, nullptr); };
     const auto caller_work = [&](const WakeHelpers &wake_helpers) {
-        bool are_woken = waking == Waking::at_once || helpers_are_spinning();
-        if (are_woken) wake_helpers();
-        take_parts(are_woken ? grain : min_grain, [&](double seconds) {
-            if (!are_woken && seconds * double(count - next) > WORTH_WAKING) {
-                wake_helpers();
-                are_woken = true;
-            }
-            return grain;
-        });
+        const bool at_once = waking == Waking::at_once || helpers_are_spinning();
+        if (at_once) wake_helpers();
+        take_parts(at_once ? grain : min_grain, at_once ? nullptr : &wake_helpers);
     };
     run_on_threads(threads, call, std::ref(work),
                    std::ref(caller_work));  // references: std::function then allocates nothing
@@ -84,8 +83,8 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
     parallel_for(call, count, grain, threads, make, run, [](auto &) {});
 }
 
-// A loop without workers: calls body(index, begin, end) for each piece of `piece` elements of [0, count), on at
-// most max_threads threads. It records nothing.
+// A loop without workers: calls body(index, begin, end) for each piece of `piece` elements of [0, count), on
+// at most max_threads threads. It records nothing.
 void parallel_for_pieces(Call &call, int64_t count, int64_t piece, int64_t max_threads,
                          const std::function<void(int64_t, int64_t, int64_t)> &body);
 

@@ -134,7 +134,7 @@ void Fibers::make(int count) {
 void Fibers::adopt(Fibers &others) {
     const int old = count(), more = others.count();
     stacks_.reserve(stacks_.size() + others.stacks_.size());
-    contexts_.resize(size_t(old + more));
+    contexts_.resize(size_t(old) + size_t(more));
     for (int i = 0; i < more; ++i) {
         FiberContext &place = contexts_[size_t(old) + size_t(i)];
         place.bottom = others.contexts_[size_t(i)].bottom;

@@ -219,8 +219,27 @@ def calls_a_partial_that_writes(x, thing):
     return old
 
 
+def reads_a_list_that_other_code_fills(x, thing):
+    parts = []
+
+    def keep(part):
+        parts.append(part)
+
+    thing.calls_with_u(keep)
+    thing.calls_with_u(functools.partial(list.append, parts))
+    x[:] = 3
+    return parts[0] * 2 + parts[1]
+
+
 @pytest.mark.parametrize(
-    "function", [iterates_over_writes, sums_writes, matches_a_property, calls_a_partial_that_writes]
+    "function",
+    [
+        reads_a_list_that_other_code_fills,
+        iterates_over_writes,
+        sums_writes,
+        matches_a_property,
+        calls_a_partial_that_writes,
+    ],
 )
 def test_risks_in_generators_partials_and_patterns(function):
     fused, results = pk.fuse(function), []
@@ -250,6 +269,10 @@ class Thing:
     @property
     def first(self):
         return self.u[0]
+
+    @property
+    def calls_with_u(self):
+        return lambda function: function(self.u)
 
     def __init__(self):
         self.u, self.items = np.ones(3), [np.ones(3)]

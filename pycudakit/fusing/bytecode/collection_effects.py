@@ -15,12 +15,14 @@ from pycudakit.fusing.bytecode.value_kinds import (
     PLAIN,
     UNKNOWN,
     VALUE,
+    Cell,
     Container,
     Each,
     Generated,
     Items,
+    LocalFunction,
+    Partial,
     has_no_effects,
-    item_of,
     join,
     join_all,
     reads_memory,
@@ -76,14 +78,25 @@ class CollectionEffects:
         return Effect(part)
 
     def leak(self, kinds: list[Any]) -> None:
-        """Note that other code may change what these containers hold."""
-        for kind in kinds:
-            if type(kind) is Container and self.heap.get(kind.site) is not UNKNOWN:
+        """Note that other code may change what these containers, and those that functions hold, contain."""
+        pending, seen = list(kinds), set()
+        while pending:
+            kind = pending.pop()
+            if type(kind) is Container:
                 content = self.heap.get(kind.site)
-                self._facts.store(kind.site, UNKNOWN)
-                self.leak([content])
-            elif type(kind) in (Items, Each):
-                self.leak([item_of(kind)] if type(kind) is Each else list(kind.kinds))
+                if content is not UNKNOWN:
+                    self._facts.store(kind.site, UNKNOWN)
+                    pending.append(content)
+            elif type(kind) in (Each, Generated):
+                pending.append(kind.kind)
+            elif type(kind) is Items:
+                pending += kind.kinds
+            elif type(kind) is Partial:
+                pending += [kind.function, *kind.arguments, *dict(kind.keywords).values()]
+            elif type(kind) is LocalFunction and kind not in seen:
+                seen.add(kind)
+                pending += kind.defaults
+                pending += [self.heap.get(cell.site) for cell in kind.cells if type(cell) is Cell]
 
     @staticmethod
     def _leaked(kind: Any) -> Any:

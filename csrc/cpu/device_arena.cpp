@@ -127,6 +127,7 @@ class Arena {
 
     std::vector<Range> all() const {
         std::vector<Range> ranges;
+        ranges.reserve(allocations_.size());
         for (const auto &[begin, allocation] : allocations_) ranges.push_back({begin, allocation.bytes});
         return ranges;
     }

@@ -427,7 +427,7 @@ class FrameFlow(StackRules):
 
     def _flow_call(self, done: Done, operands: Operands, site: Node) -> Origins:
         function = operands[1][0] if operands[0][0] is NULL else operands[0][0]
-        arguments = [each for each in operands if each[0] is not function]
+        arguments = [each for each in operands if each[0] is not function and each[0] is not NULL]
         if done.frame is not None:
             defaults = frozenset(node for node in _union(operands) if node[0] != "cell")
             self._flow.add(_union(arguments) | defaults, [arguments_of(done.frame)])
@@ -435,7 +435,7 @@ class FrameFlow(StackRules):
         if type(function) is MethodOf and type(function.owner) is Container and function.name in _ADDING:
             self._store(done, _union(operands[1:]), function.owner, operands[0][1])
             return NONE
-        handling = handling_of(function, [kind for kind, _ in arguments if kind is not NULL])
+        handling = handling_of(function, [kind for kind, _ in arguments])
         if handling is Handling.OTHER:
             is_own = type(function) is MethodOf and function.owner in _ARRAYS  # a method of the number itself
             self._escape(arguments if is_own else operands, done, described(function))

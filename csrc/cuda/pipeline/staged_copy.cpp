@@ -90,6 +90,7 @@ std::vector<StagedCopy::Array> StagedCopy::cut(int64_t threads, int64_t slot_byt
 // Copy pieces, from `next` on, through slots of this thread's.
 void StagedCopy::copy(Pieces &pieces, std::atomic<int64_t> &next, const std::vector<const Slot *> &slots) {
     std::vector<StagingThread::Buffer> buffers;
+    buffers.reserve(slots.size());
     for (const Slot *slot : slots) buffers.push_back({slot, slot->host(), slot->uploaded.get()});
     try {
         StagingThread thread(pieces, call_, buffers);

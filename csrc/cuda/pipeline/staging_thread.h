@@ -12,9 +12,9 @@ namespace pk {
 
 // A piece of a staged copy.
 struct StagedPiece {
-    bool is_up;
-    char *d_data;
-    int64_t bytes;               // 0: nothing is copied
+    bool is_up = false;
+    char *d_data = nullptr;
+    int64_t bytes = 0;           // 0: nothing is copied
     char *pinned = nullptr;      // the host's memory, if it is pinned: it is copied without staging
     int64_t elements = 0;        // for the trace
     int64_t host_bytes = bytes;  // that deliver() writes
@@ -59,7 +59,7 @@ class StagingThread {
 
    private:
     struct InFlight {
-        Buffer buffer;
+        Buffer buffer{};
         bool is_used = false;
         size_t index = 0;
         StagedPiece piece{};

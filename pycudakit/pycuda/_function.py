@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import struct
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +34,8 @@ def _three(name: str, sizes: Any) -> tuple[int, int, int]:
     """Return the sizes of a block or a grid along x, y and z."""
     given = sizes if isinstance(sizes, Sequence) else (sizes,)
     try:
+        if name == "grid" and any(isinstance(size, (float, np.floating)) for size in given):
+            given = _whole(given)
         numbers = [operator.index(size) for size in given]
     except TypeError:
         raise TypeError(f"{name} is {sizes!r}; give integers: use // where there is /") from None
@@ -41,6 +45,17 @@ def _three(name: str, sizes: Any) -> tuple[int, int, int]:
         raise LogicError(f"{name} is {sizes!r}; no device has that many")
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
+
+
+def _whole(sizes: Sequence[Any]) -> list[Any]:
+    """Return the sizes of a grid without fractions: / gave integers when many programs were written."""
+    if not all(math.isfinite(size) for size in sizes):
+        raise LogicError(f"grid is {sizes!r}; give integers")
+    numbers = [int(size) for size in sizes]
+    if numbers != list(sizes):
+        message = f"grid is {sizes!r}, and becomes {(*numbers,)!r}: use // where there is /"
+        warnings.warn(message, RuntimeWarning, stacklevel=5)
+    return numbers
 
 
 class Function:

@@ -17,7 +17,7 @@ import numpy as np
 
 import pycudakit as pk
 from pycudakit._families.take import put_rows
-from pycudakit._native import abi, loader
+from pycudakit._native import abi, abi_objects, loader
 from pycudakit.fusing.schedule import tile_rows as in_rows
 
 MOST_OF_AN_ENTRY = 3  # calls whose arguments are changed
@@ -33,6 +33,7 @@ ALSO = {
     "pk_histogram_of_extent": [INTERRUPTED],  # by the callback
     "pk_run_kernels": [DEVICE_ERROR],  # no such image
     "pk_kernel_info": [DEVICE_ERROR],
+    "pk_module_load": [DEVICE_ERROR],
 }
 in_rows._MIN_BYTES = in_rows._MIN_BYTES_PER_THREAD = in_rows._MIN_TILE_BYTES = 0  # tile small arrays, too
 calls, spoilt, refused = (collections.Counter() for _ in range(3))
@@ -280,6 +281,80 @@ def call_the_rest():
             getattr(LIBRARY, name)(*arguments)
 
 
+def row_of(dtype, **fields):
+    table = np.zeros(1, dtype)
+    for name, value in fields.items():
+        table[name] = value
+    return table
+
+
+def call_for_memory():
+    """Call the entries for memory that outlives a call."""
+    at, begin = ctypes.c_uint64(), ctypes.c_uint64()
+    size, device, host = ctypes.c_int64(), ctypes.c_int64(), np.arange(4096, dtype=np.uint8)
+    LIBRARY.pk_device_memory_allocate(0, 4096, abi_objects.MEMORY_ZEROS, ctypes.byref(at))
+    LIBRARY.pk_device_memory_find(at.value + 9, *map(ctypes.byref, (begin, size, device)))
+    LIBRARY.pk_device_memory_info(0, ctypes.byref(size), ctypes.byref(device))
+    ends = {"destination": at.value, "source": host.ctypes.data, "flags": abi_objects.COPY_TO_DEVICE}
+    pitches = {"destination_pitch": 64, "source_pitch": 48, "destination_height": 9, "source_height": 7}
+    layers = {"width": 40, "rows": 6, "layers": 5}
+    for shape in ({"width": 4096, "rows": 1, "layers": 1}, {**pitches, **layers}):
+        LIBRARY.pk_device_memory_copy(row_of(abi_objects.COPY, **ends, **shape), 1, 0, 0, 1)
+    LIBRARY.pk_device_memory_fill(at.value, 64, 7, 4, 12, 30, 0, 0)
+    with contextlib.suppress(pk.errors.InvalidArgument):  # it is registered by a call with other arguments
+        LIBRARY.pk_host_memory_register(host.ctypes.data, host.nbytes)
+    LIBRARY.pk_host_memory_unregister(host.ctypes.data)
+    with contextlib.suppress(pk.errors.InvalidArgument):
+        LIBRARY.pk_device_attribute(0, 10, ctypes.byref(size))
+    LIBRARY.pk_device_memory_free(at.value)
+
+
+def call_for_streams():
+    """Call the entries for streams and events."""
+    stream, events, is_done = ctypes.c_uint64(), (ctypes.c_uint64(), ctypes.c_uint64()), ctypes.c_int64()
+    LIBRARY.pk_device_synchronize(0)
+    LIBRARY.pk_stream_create(0, 1, 0, ctypes.byref(stream))
+    for event in events:
+        LIBRARY.pk_event_create(0, 0, ctypes.byref(event))
+        LIBRARY.pk_event_record(event.value, stream.value)
+        LIBRARY.pk_event_synchronize(event.value)
+        LIBRARY.pk_event_query(event.value, ctypes.byref(is_done))
+        LIBRARY.pk_stream_wait_event(0, stream.value, event.value)
+    begin, end = (event.value for event in events)
+    LIBRARY.pk_event_elapsed(begin, end, ctypes.byref(ctypes.c_double()))
+    LIBRARY.pk_stream_synchronize(0, stream.value)
+    LIBRARY.pk_stream_query(0, stream.value, ctypes.byref(is_done))
+    for event in events:
+        LIBRARY.pk_event_destroy(event.value)
+    LIBRARY.pk_stream_destroy(stream.value)
+
+
+def call_for_modules():
+    """Call the entries for modules that outlive a call."""
+    source = module()
+    loaded = source.binary(source.get_function("idle").signature, "cpu", 0)
+    data, symbol, name = (
+        np.frombuffer(text, np.uint8)
+        for text in (loaded.binary.data, loaded.symbols["idle"].encode(), b"factor")
+    )
+    image = row_of(abi.IMAGE, address=data.ctypes.data, bytes=data.size)
+    handle, function, number, value = *(ctypes.c_uint64() for _ in range(3)), ctypes.c_int64()
+    LIBRARY.pk_module_load(image, 0, ctypes.byref(handle))
+    parameters = np.zeros(3, abi_objects.PARAMETER)
+    parameters["label"], parameters["itemsize"] = (b"x", b"y", b"n"), (4, 4, 0)
+    limits = np.zeros(1, abi.LIMITS)
+    LIBRARY.pk_module_function(
+        handle.value, symbol, symbol.size, parameters, 3, limits, ctypes.byref(function)
+    )
+    LIBRARY.pk_module_variable(handle.value, name, name.size, ctypes.byref(number), ctypes.byref(value))
+    launch = row_of(abi_objects.LAUNCH, function=function.value, grid=(3, 1, 1), block=(4, 1, 1))
+    LIBRARY.pk_module_launch(launch, np.zeros(48, np.uint8), 48)
+    LIBRARY.pk_module_printed(handle.value, np.zeros(100, np.uint8), 100, ctypes.byref(value))
+    LIBRARY.pk_function_attribute(function.value, 0, ctypes.byref(value))
+    LIBRARY.pk_function_set_attribute(function.value, 8, 1024)
+    LIBRARY.pk_module_unload(handle.value)
+
+
 def call_each(rows):
     for dtype in [f"{kind}{size}" for kind in ("int", "uint") for size in (8, 16, 32, 64)]:
         call_all(dtype, rows)
@@ -287,6 +362,9 @@ def call_each(rows):
         call_all(dtype, rows)
     call_others()
     call_the_rest()
+    call_for_memory()
+    call_for_streams()
+    call_for_modules()
 
 
 with pk.engine("cpu"), np.errstate(all="ignore"), warnings.catch_warnings():

@@ -181,6 +181,7 @@ def main() -> None:
         "`PYCUDAKIT_FUZZ_CALLS` sets the number of corrupted calls.\n\n"
     )
     say(calls_table([fuzzed.result()]))
+    say("\n## PyCUDA's own tests\n\nThe summary of `tools/pycudas_tests.py` is added by hand.\n")
 
 
 if __name__ == "__main__":

@@ -156,6 +156,18 @@ def test_streams_and_events(module, x, flags):
     assert (y == 1).all()
 
 
+def test_grids_of_programs_that_divide(module):
+    where, memory = module.get_function("where"), drv.mem_alloc(12)
+    drv.memset_d32(memory, 7, 3)
+    where(memory, block=(1, 1, 1), grid=(np.ceil(1.5), 1.0))
+    assert drv.from_device(memory, 3, np.int32).tolist() == [0, 0, 7]
+    with pytest.warns(RuntimeWarning, match=r"grid is \(3.5, 1\), and becomes \(3, 1\): use //"):
+        where(memory, block=(1, 1, 1), grid=(3.5, 1))
+    assert not drv.from_device(memory, 3, np.int32).any()
+    with pytest.raises(drv.LogicError, match="grid is"):
+        where(memory, block=(1, 1, 1), grid=(float("nan"), 1))
+
+
 def test_grids_of_three_dimensions(module):
     memory = drv.mem_alloc(4 * 24)
     module.get_function("where")(memory, block=(1, 3, 1), grid=(2, 3, 4))

@@ -5,6 +5,20 @@
 
 namespace pk {
 
+namespace {
+
+// The library has a copy of the unwinder of its own. An exception of a caller's callback passes through it by
+// another copy, which finds the sizes of the registers here only if this copy has thrown before.
+[[maybe_unused]] const bool has_thrown = [] {
+    try {
+        throw Failure(PK_OK, "");
+    } catch (const Failure &) {
+        return true;
+    }
+}();
+
+}  // namespace
+
 // A fixed buffer: reporting that memory ran out must not allocate.
 static thread_local char message_buffer[2048] = "";
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
-from typing import Any
 
 import numpy as np
 
@@ -13,7 +11,7 @@ from pycudakit._native import abi, abi_objects
 from pycudakit.kernels.compiling.source import Parameter, Signature
 from pycudakit.pycuda import _engine
 from pycudakit.pycuda._device import current_device
-from pycudakit.pycuda._errors import LaunchError, LogicError, absent
+from pycudakit.pycuda._errors import LogicError, absent
 from pycudakit.pycuda._function import Function
 
 _TEXTURES = "CUDA 12 has no texture and surface references: pass device memory to the kernel"
@@ -148,32 +146,3 @@ def load(compiled: CompiledSource) -> Module:
             f"the source was compiled for {compiled.engine!r}, and the engine is {engine.name!r}"
         )
     return Module._of(compiled.image, compiled.key, compiled)  # noqa: SLF001
-
-
-def module_from_buffer(buffer: Any, options: Any = (), message_handler: Any = None) -> Module:  # noqa: ARG001
-    """Load a module from what `compile` returned or, on a GPU, from a cubin or PTX."""
-    if isinstance(buffer, CompiledSource):
-        return load(buffer)
-    image = buffer.encode() if isinstance(buffer, str) else bytes(buffer)
-    if not image:
-        raise LogicError("module_from_buffer: the buffer is empty")
-    if _engine.current().is_cpu:
-        raise LogicError(
-            "a cubin or PTX runs on a GPU alone, and the engine is 'cpu': give the source, to SourceModule"
-        )
-    if not image.startswith(b"\x7fELF"):
-        image += b"\0"  # PTX is a string of C
-    try:
-        return Module._of(image, bytes(16), None)  # noqa: SLF001
-    except LaunchError as error:
-        raise LogicError(f"the image does not load: {error}") from None
-
-
-def module_from_file(filename: str | os.PathLike[str]) -> Module:
-    """Load a module from a file: on a GPU, a cubin or PTX."""
-    try:
-        with open(filename, "rb") as file:
-            image = file.read()
-    except OSError as error:
-        raise LogicError(f"module_from_file: {error}") from None
-    return module_from_buffer(image)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ DEFAULT_NVCC_FLAGS: list[str] = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "").
 
 _FILE = "kernel.cu"
 _INCLUDE_DIR = str(Path(__file__).parent / "include")  # <pycuda-complex.hpp>
+SOURCE_MARK = b"\0pycudakit source\0"  # in an image for the CPU, before the arguments of its compilation
 _TARGETS = ("cubin", "ptx", "fatbin")
 
 
@@ -91,7 +93,12 @@ def compile(
             failure.command_line = (nvcc, *words, _FILE)
         raise failure from None
     image = loaded.binary.data
-    compiled = CompiledSource(image if engine == "cuda" else Path(os.fsdecode(image)).read_bytes())
+    if engine == "cuda":
+        compiled = CompiledSource(image)
+    else:  # programs that keep images in files load them later, and kernels need their declarations
+        keywords = {"source": source, "options": words, "no_extern_c": no_extern_c}
+        behind = json.dumps({**keywords, "include_dirs": folders[:-1]}).encode()
+        compiled = CompiledSource(Path(os.fsdecode(image)).read_bytes() + SOURCE_MARK + behind)
     compiled.image, compiled.key, compiled.engine = image, loaded.binary.key, engine
     compiled.symbols = loaded.symbols
     compiled.signatures = {kernel.name: kernel for kernel in kernels}

@@ -115,6 +115,7 @@ from pycudakit.pycuda._host_memory import (
     pagelocked_zeros_like,
     register_host_memory,
 )
+from pycudakit.pycuda._images import module_from_buffer, module_from_file
 from pycudakit.pycuda._memory import (
     DeviceAllocation,
     ManagedAllocation,
@@ -125,7 +126,7 @@ from pycudakit.pycuda._memory import (
     mem_get_address_range,
     mem_get_info,
 )
-from pycudakit.pycuda._module import Module, module_from_buffer, module_from_file
+from pycudakit.pycuda._module import Module
 from pycudakit.pycuda._streams import Event, Stream
 
 __all__ = [

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import pycudakit as pk
 from pycudakit.pycuda import _engine
 from pycudakit.pycuda._array_copy import host_view
@@ -51,7 +53,7 @@ class _ScanKernel:
         elif output_ary is None:
             output_ary = input_ary
         for name, array in (("input_ary", input_ary), ("output_ary", output_ary)):
-            if array.dtype != self.dtype:
+            if not _has_bits_of(array.dtype, self.dtype):
                 raise TypeError(f"{self.name}: {name} is of {array.dtype}; the kernel is for {self.dtype}")
             if not array.flags.forc:
                 raise RuntimeError("only contiguous arrays may be used as arguments to this operation")
@@ -59,11 +61,18 @@ class _ScanKernel:
             raise ValueError(f"{self.name}: output_ary has shape {output_ary.shape}, not {input_ary.shape}")
         if not input_ary.size:
             return output_ary  # type: ignore[no-any-return]
+        operand, result = input_ary.view(self.dtype), output_ary.view(self.dtype)
         if _engine.current().is_cpu:
-            self._kernel(host_view(input_ary), host_view(output_ary))
+            self._kernel(host_view(operand), host_view(result))
         else:
-            with_stream(stream, self._kernel, input_ary, output_ary)
+            with_stream(stream, self._kernel, operand, result)
         return output_ary  # type: ignore[no-any-return]
+
+
+def _has_bits_of(given: np.dtype[Any], wanted: np.dtype[Any]) -> bool:
+    """Return whether elements can be read as those of the kernel: PyCUDA reads uint32 as int32."""
+    integers = given.kind in "iu" and wanted.kind in "iu"
+    return given == wanted or (integers and given.itemsize == wanted.itemsize)
 
 
 class InclusiveScanKernel(_ScanKernel):

@@ -160,6 +160,16 @@ def test_scans(engine, size):
     np.testing.assert_array_equal(array.get(), sums)
 
 
+def test_scans_read_unsigned_integers_as_signed_ones(engine):
+    x = np.array([2**32 - 1, 5, 2**31], np.uint32)
+    array, out = gpuarray.to_gpu(x), gpuarray.zeros(3, np.uint32)
+    scan = ExclusiveScanKernel(np.int32, "a > b ? a : b", -7)
+    assert scan(array, out) is out
+    np.testing.assert_array_equal(out.get(), np.array([-7, -1, 5], np.int32).view(np.uint32))
+    with pytest.raises(TypeError, match="the kernel is for int32"):
+        scan(gpuarray.to_gpu(x.astype(np.uint64)))
+
+
 def test_scans_refuse(engine):
     scan = InclusiveScanKernel(np.int64, "a+b")
     array = gpuarray.zeros(10, np.int64)

@@ -43,22 +43,26 @@ def test_images(engine):
 def test_files(engine, tmp_path):
     path = tmp_path / "f.cubin"
     path.write_bytes(compiler.compile(SOURCE))
-    if engine == "cuda":
-        assert run(drv.module_from_file(str(path))) == 31
-        with pytest.raises(drv.LogicError, match="does not load"):
-            drv.module_from_buffer(b"no image")
-    else:
-        with pytest.raises(drv.LogicError, match="give the source"):
-            drv.module_from_file(str(path))
+    assert run(drv.module_from_file(str(path))) == 31
+    with pytest.raises(drv.LogicError, match="does not load" if engine == "cuda" else "give the source"):
+        drv.module_from_buffer(b"no image")
     with pytest.raises(drv.LogicError, match="nowhere"):
         drv.module_from_file(tmp_path / "nowhere.cubin")
     with pytest.raises(drv.LogicError, match="empty"):
         drv.module_from_buffer(b"")
 
 
-def test_prepare_of_an_image_without_source(engine):
-    if engine != "cuda":
-        pytest.skip("the engine cpu loads no cubins")
+def test_files_remember_how_they_were_compiled(engine, tmp_path):
+    (tmp_path / "number.h").write_text("#define NUMBER 30\n")
+    source = '#include "number.h"\nextern "C" __global__ void f(int *x) { *x = NUMBER + N; }\n'
+    image = compiler.compile(source, options=["-DN=4"], no_extern_c=True, include_dirs=[str(tmp_path)])
+    assert run(drv.module_from_buffer(bytes(image))) == 34
+    if engine == "cpu":
+        with pytest.raises(drv.LogicError, match="cut off"):
+            drv.module_from_buffer(bytes(image)[:-3])
+
+
+def test_prepare_of_an_image(engine):
     module = drv.module_from_buffer(bytes(compiler.compile("__global__ void f(int *x, float y) { *x = y; }")))
     f, memory = module.get_function("f"), drv.mem_alloc(4)
     f(memory, np.float32(3), block=(1, 1, 1))

@@ -132,6 +132,11 @@ class Arena {
         return ranges;
     }
 
+    Range reservation() const {
+        const auto begin = reinterpret_cast<uint64_t>(mapping_.memory());
+        return {begin, int64_t(end_ - begin)};
+    }
+
     Usage usage() const { return {std::min(MAX_FREE, total_ - live_bytes_), total_}; }
 
    private:
@@ -225,6 +230,11 @@ Range find_near(uint64_t address) {
 std::vector<Range> all_ranges() {
     const std::lock_guard<std::mutex> lock(arena_mutex);
     return arena().all();
+}
+
+Range reservation() {
+    const std::lock_guard<std::mutex> lock(arena_mutex);
+    return arena().reservation();
 }
 
 Usage usage() {

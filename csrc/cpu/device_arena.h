@@ -30,4 +30,7 @@ struct Usage {
 };
 Usage usage();
 
+// The addresses of the arena: those that no allocation has belong to none.
+Range reservation();
+
 }  // namespace pk::device_memory

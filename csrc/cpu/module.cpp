@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -95,7 +96,11 @@ void require_pointers(const Function &function, const LaunchRequest &request) {
 
 // The memory that a checked kernel may access, with the names of the parameters that point to it.
 void describe_memory(const Function &function, const LaunchRequest &request, GuardedMemory &memory) {
-    for (const device_memory::Range &range : device_memory::all_ranges()) {
+    const device_memory::Range arena = device_memory::reservation();
+    const uint64_t end = arena.begin + uint64_t(arena.bytes);
+    const std::vector<device_memory::Range> ranges = device_memory::all_ranges();
+    for (size_t n = 0; n < ranges.size(); ++n) {
+        const device_memory::Range &range = ranges[n];
         std::string label = "an allocation";
         int64_t item = 1;
         for (size_t i = 0; i < request.arguments.size(); ++i) {
@@ -107,7 +112,12 @@ void describe_memory(const Function &function, const LaunchRequest &request, Gua
             label = std::string(parameter.label, strnlen(parameter.label, sizeof(parameter.label)));
             item = parameter.itemsize;
         }
-        memory.add(range.begin, range.bytes, item, label, device_memory::GUARD);
+        int64_t red_zone = device_memory::GUARD;
+        if (range.begin - arena.begin < uint64_t(arena.bytes)) {  // no other memory, up to the next one
+            const uint64_t next = n + 1 < ranges.size() ? std::min(ranges[n + 1].begin, end) : end;
+            red_zone = int64_t(next - range.begin) - range.bytes;
+        }
+        memory.add(range.begin, range.bytes, item, label, red_zone);
     }
 }
 

@@ -114,6 +114,17 @@ def test_debug(run):
     assert "'x[2]'" in run(*COMMAND, "--engine", "cpu", "--debug", "-c", text).stdout
 
 
+@pytest.mark.parametrize("index", [10, 20_000, 500_000, 100_000_000])
+def test_debug_far_behind_an_allocation(run, index):
+    text = (
+        "import pycuda.driver as drv, numpy as np; from pycuda.compiler import SourceModule;"
+        "f = SourceModule('__global__ void f(float *x, long long i) { x[i] = 1; }').get_function('f');"
+        f"f(drv.mem_alloc(40), np.int64({index}), block=(1, 1, 1))"
+    )
+    done = run(*COMMAND, "--engine", "cpu", "--debug", "-c", text, status=1)
+    assert f"'x[{index}]', which has 10 elements of 4 bytes" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "status", "message"),
     [

@@ -12,7 +12,7 @@ from pycudakit.kernels.compiling.source import Parameter
 from pycudakit.kernels.running.argument_binding import Slot
 from pycudakit.pycuda._copies import memcpy_dtoh, memcpy_dtoh_async, memcpy_htod, memcpy_htod_async
 from pycudakit.pycuda._host_memory import host_span
-from pycudakit.pycuda._memory import DeviceAllocation, PointerHolderBase, allocate, managed_address
+from pycudakit.pycuda._memory import DeviceAllocation, PointerHolderBase, allocate, find_address
 
 # The codes of `struct` by the characters of dtypes.
 _CODES = {"b": "b", "h": "h", "i": "i", "l": "q", "q": "q", "B": "B", "H": "H", "I": "I", "L": "Q", "Q": "Q"}
@@ -130,27 +130,19 @@ class KernelParameter(Slot):
             return int(argument.get_device_alloc())
         if argument is None:
             return 0
-        if isinstance(argument, np.ndarray):
-            address = managed_address(argument)
-            if address is not None:
-                return address
+        if isinstance(argument, (bool, np.bool_, float, np.floating)):
+            raise TypeError(f"{self.title} is a pointer, and takes no {type(argument).__name__}")
+        address = find_address(argument)
+        if address is None and isinstance(argument, np.ndarray):
             raise TypeError(
                 f"{self.title} is a pointer to device memory, and a NumPy array was given: give In(array), "
                 "Out(array) or InOut(array), or copy it to the device"
             )
-        interface = getattr(argument, "__cuda_array_interface__", None)
-        if interface is not None:
-            return int(interface["data"][0])
-        if isinstance(argument, (bool, np.bool_, float, np.floating)):
-            raise TypeError(f"{self.title} is a pointer, and takes no {type(argument).__name__}")
-        gpudata = getattr(argument, "gpudata", None)
-        try:
-            address = operator.index(argument if gpudata is None else gpudata)
-        except TypeError:
+        if address is None:
             raise TypeError(
                 f"{self.title} is a pointer: give device memory, an address, or In, Out or InOut of an "
                 f"array, not a {type(argument).__name__}"
-            ) from None
+            )
         if not 0 <= address < 1 << 64:
             raise OverflowError(f"{self.title} is a pointer, and {address} is no address")
         return address

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from pycudakit.pycuda import _copies, _engine
 from pycudakit.pycuda._array_layout import compact_strides, is_compact
-from pycudakit.pycuda._device import device_key
+from pycudakit.pycuda._device import cached_per_device
 from pycudakit.pycuda._memory import allocate
 from pycudakit.pycuda.compiler import SourceModule
 
@@ -36,8 +35,8 @@ __global__ void copy(char *out, const char *in, Axes axes, int count, int words,
 _WORDS = {8: "unsigned long long", 4: "unsigned int", 2: "unsigned short", 1: "unsigned char"}
 
 
-@functools.lru_cache
-def _strided_kernel(_device: Any, word: int) -> Any:
+@cached_per_device
+def _strided_kernel(word: int) -> Any:
     return SourceModule(_STRIDED % {"axes": _MAX_AXES, "word": _WORDS[word]}).get_function("copy")
 
 
@@ -156,7 +155,7 @@ def _copy_strided(
     for row, numbers in zip(axes, (like.shape, out_strides, in_strides), strict=True):
         row[: len(numbers)] = numbers
     blocks = min(-(-like.size // 128), 1 << 16)
-    _strided_kernel(device_key(), word).prepared_async_call(
+    _strided_kernel(word).prepared_async_call(
         (blocks, 1), (128, 1, 1), stream,
         out, given, axes.tobytes(), len(like.shape), like.itemsize // word, like.size,
     )  # fmt: skip

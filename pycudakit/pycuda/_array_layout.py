@@ -55,30 +55,48 @@ def flags_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Arr
         return ArrayFlags(c_contiguous=True, f_contiguous=True)
 
     def is_contiguous(order: str) -> bool:
-        wanted = contiguous_strides(itemsize, shape, order)
-        return all(
-            stride == each or length == 1 for stride, each, length in zip(strides, wanted, shape, strict=True)
-        )
+        return have_same_strides(shape, strides, contiguous_strides(itemsize, shape, order))
 
     return ArrayFlags(is_contiguous("C"), is_contiguous("F"))
 
 
-def compact_strides(array: Any) -> Strides:
-    """Return the strides of an array without gaps whose axes are in the same order in memory."""
+def have_same_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Return whether strides reach the same elements; those of axes of one element do not matter."""
+    return all(
+        stride == each or length == 1 for stride, each, length in zip(strides, wanted, shape, strict=True)
+    )
+
+
+def compact_strides(array: Any, itemsize: int | None = None) -> Strides:
+    """Return the strides of an array without gaps whose axes are in the same order in memory.
+
+    The items may be of another size than the array's.
+    """
     strides = [0] * len(array.shape)
-    stride = array.dtype.itemsize
+    stride = array.dtype.itemsize if itemsize is None else itemsize
     for axis in sorted(range(len(strides)), key=lambda axis: (abs(array.strides[axis]), array.shape[axis])):
         strides[axis] = stride
         stride *= array.shape[axis]
     return tuple(strides)
 
 
+def check_reach(nbytes: int, itemsize: int, shape: Sequence[int], strides: Sequence[int]) -> None:
+    """Raise unless all elements of a layout are within its first `nbytes` bytes."""
+    if len(strides) != len(shape):
+        raise ValueError(f"{len(strides)} strides are given for {len(shape)} axes")
+    if not nbytes:
+        return
+    reach = sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
+    is_reversed = any(stride < 0 < length - 1 for length, stride in zip(shape, strides, strict=True))
+    if is_reversed or reach + itemsize > nbytes:
+        raise ValueError(
+            f"strides {tuple(strides)} leave the {nbytes} bytes of new memory: give gpudata that has room"
+        )
+
+
 def is_compact(array: Any) -> bool:
     """Return True if an array has no gaps, its axes in any order."""
-    return array.size == 0 or all(
-        stride == each or length == 1
-        for stride, each, length in zip(array.strides, compact_strides(array), array.shape, strict=True)
-    )
+    return array.size == 0 or have_same_strides(array.shape, array.strides, compact_strides(array))
 
 
 def reshaped(shape: Sequence[Any], size: int) -> tuple[int, ...]:

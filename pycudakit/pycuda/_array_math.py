@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from typing import Any
 
@@ -12,8 +11,9 @@ import pycudakit as pk
 from pycudakit._interop import cuda_libraries
 from pycudakit._native.dtypes import CODES
 from pycudakit.pycuda import _copies, _engine
-from pycudakit.pycuda._array_copy import host_view, repeat_item
-from pycudakit.pycuda._device import current_device, device_key
+from pycudakit.pycuda._array_copy import copy_array, host_view, repeat_item
+from pycudakit.pycuda._array_layout import compact_strides, contiguous_strides, have_same_strides
+from pycudakit.pycuda._device import cached_per_device, current_device
 from pycudakit.pycuda._streams import handle_of
 from pycudakit.pycuda.elementwise import get_elwise_kernel, splay
 from pycudakit.pycuda.reduction import get_sum_kernel
@@ -129,8 +129,12 @@ def take(out: Any, array: Any, indices: Any, stream: Any = None) -> None:
     if _is_supported((array, indices)) and array.dtype == out.dtype:
         with_stream(stream, pk.take, array, indices, out=out)
         return
-    kernel = _index_kernel(device_key(), out.dtype, indices.dtype, "pk_out[i] = pk_x[pk_index[i]]")
-    _launch(kernel, out.size, stream, out.gpudata, array.gpudata, indices.gpudata)
+    array, indices = _in_c_order(array, stream), _in_c_order(indices, stream)
+    target = out if out.flags.c_contiguous else out.new_like(order="C")
+    kernel = _index_kernel(out.dtype, indices.dtype, "pk_out[i] = pk_x[pk_index[i]]")
+    _launch(kernel, out.size, stream, target.gpudata, array.gpudata, indices.gpudata)
+    if target is not out:
+        copy_array(out, target, stream)
 
 
 def put(out: Any, indices: Any, array: Any, stream: Any = None) -> None:
@@ -140,10 +144,14 @@ def put(out: Any, indices: Any, array: Any, stream: Any = None) -> None:
     if not array.size:
         return
     if _engine.current().is_cpu:
-        host_view(out).reshape(-1)[host_view(indices)] = host_view(array).reshape(-1)
+        np.put(host_view(out), host_view(indices), host_view(array))
         return
-    kernel = _index_kernel(device_key(), out.dtype, indices.dtype, "pk_out[pk_index[i]] = pk_x[i]")
-    _launch(kernel, array.size, stream, out.gpudata, array.gpudata, indices.gpudata)
+    array, indices = _in_c_order(array, stream), _in_c_order(indices, stream)
+    target = _in_c_order(out, stream)
+    kernel = _index_kernel(out.dtype, indices.dtype, "pk_out[pk_index[i]] = pk_x[i]")
+    _launch(kernel, array.size, stream, target.gpudata, array.gpudata, indices.gpudata)
+    if target is not out:
+        copy_array(out, target, stream)
 
 
 def part(name: str, out: Any, operand: Any) -> Any:
@@ -216,9 +224,8 @@ def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> 
 # ---- Kernels ------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache(1024)
-def _kernel(_device: Any, name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
-
+@cached_per_device
+def _kernel(name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
     names = "abc"[: len(kinds)]
     types = [dtype_to_ctype(dtype) for dtype, _ in kinds]
     declared = [f"{dtype_to_ctype(out)} *pk_out"]
@@ -233,37 +240,48 @@ def _kernel(_device: Any, name: str, out: Any, kinds: tuple[tuple[Any, bool], ..
     )
 
 
-@functools.lru_cache(256)
-def _index_kernel(_device: Any, dtype: Any, index: Any, operation: str) -> Any:
-
+@cached_per_device
+def _index_kernel(dtype: Any, index: Any, operation: str) -> Any:
     kind = dtype_to_ctype(dtype)
     arguments = f"{kind} *pk_out, {kind} *pk_x, {dtype_to_ctype(index)} *pk_index"
     return get_elwise_kernel(arguments, operation, "pk_index")
 
 
 def _launch(kernel: Any, size: int, stream: Any, *arguments: Any) -> None:
-
     grid, block = splay(size)
     kernel.prepared_async_call(grid, block, stream, *arguments, size)
 
 
 def _run_kernel(name: str, out: Any, operands: tuple[Any, ...], stream: Any) -> None:
+    # The kernel numbers the elements of all arrays in the order of the target's memory.
+    target = out if out.flags.forc else out.new_like()
     kinds, passed = [], []
     for operand in operands:
-        is_array = hasattr(operand, "gpudata") and operand.shape == out.shape
         if hasattr(operand, "gpudata"):
-            if operand.strides != out.strides and operand.dtype == out.dtype:
-                operand = operand.copy_like(out)  # noqa: PLW2901
+            if operand.shape != out.shape:
+                raise ValueError(f"shapes {operand.shape} and {out.shape} do not match")
+            passed.append(_in_layout(operand, compact_strides(target, operand.itemsize), stream).gpudata)
             kinds.append((operand.dtype, True))
-            passed.append(operand.gpudata)
         else:
             scalar = np.asarray(operand, out.dtype)[()]
             kinds.append((scalar.dtype, False))
             passed.append(scalar)
-        if hasattr(operand, "gpudata") and not is_array:
-            raise ValueError(f"shapes {operand.shape} and {out.shape} do not match")
-    kernel = _kernel(device_key(), name, out.dtype, tuple(kinds))
-    _launch(kernel, out.size, stream, out.gpudata, *passed)
+    _launch(_kernel(name, out.dtype, tuple(kinds)), out.size, stream, target.gpudata, *passed)
+    if target is not out:
+        copy_array(out, target, stream)
+
+
+def _in_layout(array: Any, strides: Any, stream: Any) -> Any:
+    """Return an array if it has these strides, else a copy that has them."""
+    if have_same_strides(array.shape, array.strides, strides):
+        return array
+    result = type(array)(array.shape, array.dtype, array.allocator, strides=strides)
+    copy_array(result, array, stream)
+    return result
+
+
+def _in_c_order(array: Any, stream: Any) -> Any:
+    return _in_layout(array, contiguous_strides(array.itemsize, array.shape), stream)
 
 
 # ---- GPUArrays as arrays of a library that pycudakit knows ------------------------------------------------

@@ -256,8 +256,8 @@ class Memcpy2D:
         address, size, _kept = host_span(f"set_{side}_host", host, writes=side == "dst")
         last = (operator.index(self._layers) - 1) * height + operator.index(self.height) - 1
         needed = offset + last * pitch + self.width_in_bytes
-        if self.width_in_bytes and self.height and self._layers and needed > size:
-            raise LogicError(f"a copy needs {needed} bytes of a {side}_host of {size} bytes")
+        if self.width_in_bytes and self.height and self._layers and (offset < 0 or needed > size):
+            raise LogicError(f"a copy takes bytes {offset} to {needed} of a {side}_host of {size} bytes")
         return address + offset, pitch, height, host
 
     @property

@@ -8,7 +8,8 @@ import operator
 import re
 import threading
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from pycudakit.pycuda import _engine
 from pycudakit.pycuda._device_attributes import CPU_ATTRIBUTES, device_attribute
 from pycudakit.pycuda._enums import compute_mode, func_cache, limit, shared_config
 from pycudakit.pycuda._errors import LogicError
+
+Result = TypeVar("Result")
 
 _CPU_NAME = "pycudakit CPU engine"
 _CPU_BUS_ID = "0000:00:00.0"
@@ -201,9 +204,21 @@ def current_device() -> int:
     return contexts[-1]._index if contexts else 0  # noqa: SLF001
 
 
-def device_key() -> tuple[Any, int]:
-    """Return a key of the current device, for what is kept for it: the engine, and the device's number."""
-    return _engine.current(), current_device()
+def cached_per_device(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Decorate a function so that its results are cached, apart for each engine and current device.
+
+    The arguments are positional and hashable.
+    """
+
+    @functools.lru_cache(1024)
+    def cached(_key: tuple[Any, int], *arguments: Any) -> Result:
+        return function(*arguments)
+
+    @functools.wraps(function)
+    def wrapper(*arguments: Any) -> Result:
+        return cached((_engine.current(), current_device()), *arguments)
+
+    return wrapper
 
 
 class Context:

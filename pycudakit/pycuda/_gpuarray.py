@@ -16,6 +16,7 @@ from pycudakit.pycuda._absent import gpuarray_to_array
 from pycudakit.pycuda._array_copy import copy_array, host_view
 from pycudakit.pycuda._array_layout import (
     ArrayFlags,
+    check_reach,
     compact_strides,
     contiguous_strides,
     flags_of,
@@ -81,6 +82,8 @@ class GPUArray(Operators):
         self.nbytes = size * self.itemsize
         self.allocator = mem_alloc if allocator is None else allocator
         self.base = base
+        if gpudata is None and strides is not None:
+            check_reach(self.nbytes, self.itemsize, self.shape, self.strides)
         if gpudata is not None:
             self.gpudata = gpudata
         elif self.nbytes == 0:
@@ -242,7 +245,7 @@ class GPUArray(Operators):
 
     def copy_like(self, other: GPUArray) -> GPUArray:
         """Return a copy in the memory order of another array of the shape."""
-        new = GPUArray(self.shape, self.dtype, self.allocator, strides=compact_strides(other))
+        new = GPUArray(self.shape, self.dtype, self.allocator, strides=compact_strides(other, self.itemsize))
         copy_array(new, self)
         return new
 
@@ -340,13 +343,19 @@ class GPUArray(Operators):
             if wanted.itemsize != self.itemsize:
                 raise ValueError("new type not compatible with array")
             return self._view((), (), wanted)
-        axis = min(range(self.ndim), key=lambda axis: abs(self.strides[axis]))
+        axis = self.ndim - 1
+        if self.size:
+            axis = min(range(self.ndim), key=lambda axis: (self.shape[axis] == 1, abs(self.strides[axis])))
+            has_gaps = self.shape[axis] > 1 and self.strides[axis] != self.itemsize
+            if has_gaps and wanted.itemsize != self.itemsize:
+                raise ValueError("a view with items of another size needs a contiguous axis: view a copy()")
         length = self.shape[axis] * self.itemsize
         if length % wanted.itemsize:
             raise ValueError("new type not compatible with array")
         shape, strides = list(self.shape), list(self.strides)
         shape[axis] = length // wanted.itemsize
-        strides[axis] = strides[axis] * wanted.itemsize // self.itemsize
+        if wanted.itemsize != self.itemsize:
+            strides[axis] = wanted.itemsize
         return self._view(shape, strides, wanted)
 
     def squeeze(self) -> GPUArray:

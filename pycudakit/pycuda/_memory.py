@@ -151,23 +151,29 @@ def mem_get_address_range(ptr: Any) -> tuple[int, int]:
 
 def address_of(pointer: Any) -> int:
     """Return the address that an argument names: memory, a number, or an array on the device."""
+    address = find_address(pointer)
+    if address is not None:
+        return address
+    if isinstance(pointer, np.ndarray):
+        raise TypeError("device memory is wanted, and a NumPy array was given: copy it by memcpy_htod")
+    raise TypeError(f"device memory is wanted, not a {type(pointer).__name__}")
+
+
+def find_address(pointer: Any) -> int | None:
+    """Return the address that an argument names, or None if it names none; an empty array's is 0."""
     if isinstance(pointer, int):
         return int(pointer)
     interface = getattr(pointer, "__cuda_array_interface__", None)
     if interface is not None:
         return int(interface["data"][0])
     if isinstance(pointer, np.ndarray):
-        managed = managed_address(pointer)
-        if managed is None:
-            raise TypeError("device memory is wanted, and a NumPy array was given: copy it by memcpy_htod")
-        return managed
-    gpudata = getattr(pointer, "gpudata", None)
-    if gpudata is not None:
-        return operator.index(gpudata)
+        return managed_address(pointer)
+    if hasattr(pointer, "gpudata"):
+        pointer = 0 if pointer.gpudata is None else pointer.gpudata
     try:
         return operator.index(pointer)
     except TypeError:
-        raise TypeError(f"device memory is wanted, not a {type(pointer).__name__}") from None
+        return None
 
 
 class ManagedAllocation(DeviceAllocation):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 
 import numpy as np
 
-from pycudakit.pycuda import _engine
+from pycudakit.pycuda._device import cached_per_device
 from pycudakit.pycuda.compiler import SourceModule
 from pycudakit.pycuda.driver import from_device, mem_alloc
 
@@ -27,6 +26,17 @@ def has_double_support() -> bool:
     return True
 
 
+@cached_per_device
+def _sizeof(type_name: str, preamble: str) -> int:
+    source = f"""{preamble}
+extern "C" __global__ void write_size(size_t *output) {{ *output = sizeof({type_name}); }}
+"""
+    output = mem_alloc(8)
+    module = SourceModule(source, no_extern_c=True)
+    module.get_function("write_size")(output, block=(1, 1, 1))
+    return int(from_device(output, (), np.uint64))
+
+
 def sizeof(type_name: str, preamble: str = "") -> int:
     """Return the bytes of a type of CUDA C.
 
@@ -37,15 +47,4 @@ def sizeof(type_name: str, preamble: str = "") -> int:
     preamble
         Source text that declares it.
     """
-    return _sizeof(type_name, preamble, _engine.current())
-
-
-@functools.cache
-def _sizeof(type_name: str, preamble: str, _key: _engine.Engine) -> int:
-    source = f"""{preamble}
-extern "C" __global__ void write_size(size_t *output) {{ *output = sizeof({type_name}); }}
-"""
-    output = mem_alloc(8)
-    module = SourceModule(source, no_extern_c=True)
-    module.get_function("write_size")(output, block=(1, 1, 1))
-    return int(from_device(output, (), np.uint64))
+    return _sizeof(type_name, preamble)

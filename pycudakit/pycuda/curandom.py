@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,7 +10,7 @@ import numpy as np
 
 from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda._absent import Absent
-from pycudakit.pycuda._device import device_key
+from pycudakit.pycuda._device import cached_per_device
 from pycudakit.pycuda._errors import absent
 from pycudakit.pycuda._memory import DeviceAllocation, mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
@@ -57,7 +56,7 @@ def rand(shape: Any, dtype: Any = np.float32, stream: Any = None) -> gpuarray.GP
         The stream in which the numbers are made.
     """
     result = gpuarray.empty(shape, dtype)
-    kernel = _rand_kernel(device_key(), _checked("rand", result.dtype, _RAND_TYPES))
+    kernel = _rand_kernel(_checked("rand", result.dtype, _RAND_TYPES))
     seed = np.random.randint(2**31 - 1)  # noqa: NPY002  # PyCUDA's rand does so
     blocks = -(-result.size // (_RUN * 256))
     if blocks:
@@ -65,8 +64,8 @@ def rand(shape: Any, dtype: Any = np.float32, stream: Any = None) -> gpuarray.GP
     return result
 
 
-@functools.lru_cache
-def _rand_kernel(_device: Any, dtype: str) -> Any:
+@cached_per_device
+def _rand_kernel(dtype: str) -> Any:
     kind, draw = _RAND_TYPES[dtype]
     source = _RAND % {"type": kind, "draw": draw, "run": _RUN}
     return SourceModule(source, no_extern_c=True).get_function("fill")
@@ -159,7 +158,7 @@ class _Generator:
         ):
             raise TypeError(f"seed_getter({_GENERATORS}) returns an int32 GPUArray of {_GENERATORS} seeds")
         self.state_type = self._state_type
-        self.module = _module(self.source(), device_key())
+        self.module = _module(self.source())
         self._state = mem_alloc(_GENERATORS * _STATE_BYTES)
         self._launch("prepare", None, _GENERATORS, seeds.gpudata, offset)
 
@@ -187,7 +186,8 @@ class _Generator:
         _whole(data)
         kind = {"float32": "float", "float64": "double"}
         name = f"{kernel}_{kind[_checked(kernel, data.dtype, kind)]}"
-        in_pairs = data.size % 2 == 0
+        # A kernel that writes pairs needs their alignment, which a view may lack.
+        in_pairs = data.size % 2 == 0 and data.ptr % (2 * data.itemsize) == 0
         self._launch(
             name + "2" * in_pairs, stream, data.gpudata, *scale, data.size // 2 if in_pairs else data.size
         )
@@ -278,8 +278,8 @@ def _counts(skips: Any) -> Any:
     return skips.gpudata
 
 
-@functools.lru_cache
-def _module(source: str, _device: Any) -> Any:
+@cached_per_device
+def _module(source: str) -> Any:
     return SourceModule(source, no_extern_c=True)
 
 

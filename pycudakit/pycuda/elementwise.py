@@ -7,8 +7,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from pycudakit.pycuda import _engine
-from pycudakit.pycuda._device import Device, current_device, device_key
+from pycudakit.pycuda._device import Device, cached_per_device, current_device
 from pycudakit.pycuda._device_attributes import device_attribute
 from pycudakit.pycuda._function import Function
 from pycudakit.pycuda.compiler import SourceModule
@@ -144,8 +143,8 @@ def get_elwise_range_kernel(
     return get_elwise_kernel_and_types(arguments, operation, name, keep, options, use_range=True, **kwargs)[1]
 
 
-@functools.lru_cache
-def _multiprocessors(device: int, _key: Any) -> int:
+@cached_per_device
+def _multiprocessors(device: int) -> int:
     return int(Device(device).get_attribute(device_attribute.MULTIPROCESSOR_COUNT))
 
 
@@ -153,7 +152,7 @@ def splay(n: int, dev: Any = None) -> tuple[tuple[int, int], tuple[int, int, int
     """Return the grid and the block for a kernel that walks over `n` elements."""
     device = current_device() if dev is None else int(dev)
     threads = 32 if n < 1 << 14 else 128
-    blocks = min(-(-n // threads), 32 * _multiprocessors(device, _engine.current()))
+    blocks = min(-(-n // threads), 32 * _multiprocessors(device))
     return (blocks or 1, 1), (threads, 1, 1)
 
 
@@ -201,20 +200,11 @@ class ElementwiseKernel:
     ) -> None:
         self.name = name
         self.arguments = arguments_of(arguments)
-        self._making = (operation, name, keep, options), kwargs
         if not any(isinstance(argument, VectorArg) for argument in self.arguments):
             raise RuntimeError(f"{name}: an ElementwiseKernel has at least one array among its parameters")
-        self._kernels: dict[Any, Function] = {}
-
-    def _kernel(self, use_range: bool) -> Function:
-        key = device_key(), use_range
-        kernel = self._kernels.get(key)
-        if kernel is None:
-            positional, keywords = self._making
-            kernel = self._kernels[key] = get_elwise_kernel_and_types(
-                self.arguments, *positional, use_range=use_range, **keywords
-            )[1]
-        return kernel
+        making = self.arguments, operation, name, keep, options
+        self._kernel = cached_per_device(functools.partial(get_elwise_kernel, *making, **kwargs))
+        self._range_kernel = cached_per_device(functools.partial(get_elwise_range_kernel, *making, **kwargs))
 
     def __call__(self, *args: Any, range: Any = None, slice: Any = None, stream: Any = None) -> None:
         """Run the kernel.
@@ -238,12 +228,12 @@ class ElementwiseKernel:
         if range is None and slice is None:
             if size:
                 grid, block = splay(size)
-                self._kernel(False).prepared_async_call(grid, block, stream, *passed, size)
+                self._kernel().prepared_async_call(grid, block, stream, *passed, size)
             return
         chosen = chosen_range(self.name, range, slice, size)
         if chosen:
             grid, block = splay(len(chosen))
-            self._kernel(True).prepared_async_call(
+            self._range_kernel().prepared_async_call(
                 grid, block, stream, *passed, chosen.start, chosen.stop, chosen.step
             )
 

@@ -124,8 +124,7 @@ def empty_like(other_ary: Any, dtype: Any = None, order: str = "K") -> GPUArray:
     if order == "A":
         order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
     elif order == "K":
-        factor = wanted.itemsize, other_ary.dtype.itemsize
-        strides = [abs(stride) * factor[0] // factor[1] for stride in compact_strides(other_ary)]
+        strides = compact_strides(other_ary, wanted.itemsize)
         order = "C"
     elif order not in ("C", "F"):
         raise ValueError(f"Unsupported order: {order!r}; it is C, F, A or K")
@@ -306,12 +305,18 @@ def _out_of(a: Any, b: Any, out: GPUArray | None) -> GPUArray:
 # ---- Shapes -------------------------------------------------------------------------------------------
 
 
+def _axis(axis: int, count: int) -> int:
+    if not -count <= axis < count:
+        raise ValueError(f"invalid axis {axis}: there are {count}")
+    return axis % count
+
+
 def concatenate(arrays: Sequence[GPUArray], axis: int = 0, allocator: Any = None) -> GPUArray:
     """Return arrays joined along an axis."""
     if not arrays:
         raise ValueError("need at least one array to concatenate")
     shape = list(arrays[0].shape)
-    axis %= len(shape)
+    axis = _axis(axis, len(shape))
     for number, array in enumerate(arrays[1:], 1):
         rest = array.shape[:axis] + array.shape[axis + 1 :]
         if array.ndim != len(shape) or rest != (*shape[:axis], *shape[axis + 1 :]):
@@ -334,9 +339,7 @@ def stack(arrays: Sequence[GPUArray], axis: int = 0, allocator: Any = None) -> G
         raise ValueError("need at least one array to stack")
     if builtins.any(array.shape != arrays[0].shape for array in arrays):
         raise ValueError("arrays must have the same shape")
-    if not -1 - arrays[0].ndim <= axis <= arrays[0].ndim:
-        raise ValueError(f"invalid axis {axis}")
-    axis %= arrays[0].ndim + 1
+    axis = _axis(axis, arrays[0].ndim + 1)
     place = (*(slice(None),) * axis, None)
     return concatenate([array[place] for array in arrays], axis, allocator)
 

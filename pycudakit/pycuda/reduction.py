@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit.pycuda._device import device_key
+from pycudakit.pycuda._device import cached_per_device
 from pycudakit.pycuda._memory import mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
 from pycudakit.pycuda.elementwise import arguments_of, arrays_size, chosen_range
@@ -107,17 +107,9 @@ class ReductionKernel:
             source += _STAGE.format(
                 name=stage, arguments=parameters, neutral=neutral, combined=f"{name}_combined", value=value
             )
-        self._options, self._keep = options, keep
-        self._source = source
-        self._modules: dict[Any, Any] = {}
-
-    def _stage(self, number: int) -> Any:
-        device = device_key()
-        module = self._modules.get(device)
-        if module is None:
-            module = SourceModule(self._source, options=self._options, keep=self._keep, no_extern_c=True)
-            self._modules[device] = module
-        return module.get_function(f"{self.name}_stage{number}")
+        self._module = cached_per_device(
+            functools.partial(SourceModule, source, options=options, keep=keep, no_extern_c=True)
+        )
 
     def __call__(
         self,
@@ -169,9 +161,8 @@ class ReductionKernel:
             grid = min(-(-threads // block), _MAX_BLOCKS)
             is_last = grid * block == 1
             target = out if is_last else array((grid * block,), self.dtype_out, allocate)
-            self._stage(stage).prepared_async_call(
-                (grid, 1), (block, 1, 1), stream, target.gpudata, *passed, count
-            )
+            kernel = self._module().get_function(f"{self.name}_stage{stage}")
+            kernel.prepared_async_call((grid, 1), (block, 1, 1), stream, target.gpudata, *passed, count)
             if is_last:
                 return out
             passed, count, stage = [target.gpudata, 0, 1], grid * block, 2

@@ -63,6 +63,14 @@ def test_distributions(generator, dtype, size):
     assert abs(np.log(log_normal).std() - 0.5) < 0.02
 
 
+def test_a_view_that_begins_between_pairs(generator):
+    whole = gpuarray.zeros(1002, np.float32)
+    generator.fill_normal(whole[1:1001])
+    values = whole.get()
+    assert values[0] == values[-1] == 0
+    assert (values[1:-1] != 0).all()
+
+
 def test_poisson(generator):
     counts = generator.gen_poisson(100_000, np.uint32, 13.0).get()
     assert abs(counts.mean() - 13) < 0.1

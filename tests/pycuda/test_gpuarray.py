@@ -198,6 +198,31 @@ def test_wrong_shapes(engine):
         array[:, ::2].reshape(12)
 
 
+def test_views_of_another_item_size(engine):
+    values = sample(np.float32, (4, 6))
+    array = gpuarray.to_gpu(values)
+    np.testing.assert_array_equal(array[None].view(np.uint16).get(), values[None].view(np.uint16))
+    assert gpuarray.zeros((3, 0), np.float32).view(np.float64).shape == (3, 0)
+    for view in (array[:, ::2], array[0, ::-1]):
+        for dtype in (np.uint8, np.float64):
+            with pytest.raises(ValueError, match="contiguous axis"):
+                view.view(dtype)
+
+
+def test_copies_in_the_layout_of_another_dtype(engine):
+    values = sample(np.float32, (4, 6))
+    for like in (np.zeros((4, 6)), np.zeros((4, 6), np.uint8, order="F")):
+        copied = gpuarray.to_gpu(values).copy_like(gpuarray.to_gpu(like))
+        assert copied.flags.f_contiguous == like.flags.f_contiguous
+        np.testing.assert_array_equal(copied.get(), values, strict=True)
+
+
+@pytest.mark.parametrize("strides", [(8,), (-4,), (4, 4)])
+def test_strides_that_leave_the_memory(engine, strides):
+    with pytest.raises(ValueError, match="strides"):
+        gpuarray.GPUArray((4,), np.float32, strides=strides)
+
+
 # ---- Arithmetic -------------------------------------------------------------------------------------
 
 BINARY = [operator.add, operator.sub, operator.mul]
@@ -379,6 +404,37 @@ def test_joined(engine, axis):
     np.testing.assert_array_equal(gpuarray.stack(arrays, axis).get(), np.stack([a, b], axis))
     with pytest.raises(ValueError, match="does not fit"):
         gpuarray.concatenate([arrays[0], arrays[1][1:, 1:]], axis)
+    with pytest.raises(ValueError, match="invalid axis"):
+        gpuarray.concatenate(arrays, axis + 4)
+
+
+def test_put_into_a_view(engine):
+    target = gpuarray.zeros((4, 6), np.float32)
+    places = gpuarray.to_gpu(np.arange(12, dtype=np.int32))
+    values = sample(np.float32, (3, 8))
+    gpuarray.multi_put([gpuarray.to_gpu(values)[:, ::2]], places, out=[target.T[::2]])
+    np.testing.assert_array_equal(target.T[::2].get().ravel(), values[:, ::2].ravel())
+    assert not target.T[1::2].get().any()
+
+
+@pytest.mark.parametrize("name", ["positive", "real", "negative"])
+def test_kernels_of_every_layout(engine, name):
+    """Operands and results of other sizes of items, in other layouts than each other's."""
+    a = sample(np.complex64, (4, 6))
+    expected = a.real if name == "real" else getattr(np, name)(a)
+    dtype = np.float64 if name == "real" else np.complex128
+    whole = gpuarray.to_gpu(a)
+    for operand, of in ((whole, expected), (whole.T, expected.T), (whole[:, ::-2], expected[:, ::-2])):
+        shape = operand.shape
+        doubled = gpuarray.zeros((shape[0], 2 * shape[1]), dtype)
+        for out in (
+            gpuarray.empty(shape, dtype),
+            gpuarray.empty(shape, dtype, order="F"),
+            doubled[:, ::2],
+        ):
+            _run_kernel(name, out, (operand,), None)
+            np.testing.assert_array_equal(out.get(), of)
+        assert not doubled[:, 1::2].get().any()
 
 
 def test_kernels_in_place_of_functions(engine):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pycudakit.pycuda import driver as drv
+from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda.compiler import DynamicSourceModule, SourceModule
 
 SOURCE = """
@@ -238,6 +239,13 @@ def test_a_null_pointer(module):
 
 
 # ---- Variables and printed text ---------------------------------------------------------------------
+
+
+def test_an_empty_array_is_a_null_pointer(engine):
+    source = "__global__ void is_null(const float *x, int *out) { *out = x == nullptr; }"
+    kernel, out = SourceModule(source).get_function("is_null"), np.zeros(1, np.int32)
+    kernel(gpuarray.empty(0, np.float32), drv.Out(out), block=(1, 1, 1))
+    assert out[0] == 1
 
 
 def test_variables(module, x):

@@ -294,8 +294,13 @@ def test_rows_that_do_not_fit():
         copy(aligned=True)
     copy.set_src_device(drv.mem_alloc(24))
     copy.set_dst_host(target)
-    with pytest.raises(drv.LogicError, match="24 bytes of a dst_host of 20 bytes"):
+    with pytest.raises(drv.LogicError, match="bytes 0 to 24 of a dst_host of 20 bytes"):
         copy(aligned=True)
+    copy.dst_x_in_bytes = -8
+    with pytest.raises(drv.LogicError, match="bytes -8 to 16 of a dst_host of 20 bytes"):
+        copy(aligned=True)
+    assert not target.any()
+    copy.dst_x_in_bytes = 0
     copy.set_dst_host(np.zeros(24, np.uint8))
     copy.src_pitch = 7
     with pytest.raises(drv.LogicError, match="pitch of 7 bytes is less than a row's 8"):

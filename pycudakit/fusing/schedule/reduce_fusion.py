@@ -111,7 +111,7 @@ class ReduceScheduler(Scheduler):
         return program_cost.estimate(FusedKernel([node]).program((None,))).cpu > _MIN_SECONDS_TO_MATERIALIZE
 
     def _record_reductions(
-        self, source: Node, operand: Any, reductions: Iterable[ReduceOp], results: Iterable[Array]
+        self, source: Node, operand: Any, reductions: Iterable[ReduceOp], results: Iterable[Any]
     ) -> None:
         names = ", ".join(reduction.name for reduction in reductions)
         if type(operand) is FusedProducer:

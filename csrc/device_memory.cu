@@ -167,7 +167,7 @@ extern "C" int32_t pk_device_memory_copy(const pk_copy *copies, int64_t count, i
         const pk::CurrentDevice current{int(device)};
         const bool waits_for_all = synchronous != 0 && stream <= 1;
         pk::kernels::synchronizing(waits_for_all, [&] {
-            copy_all(checked, int(device), pk::streams::stream_of(stream), synchronous != 0);
+            copy_all(checked, int(device), pk::streams::cuda_stream(stream), synchronous != 0);
         });
     });
 }
@@ -180,7 +180,7 @@ extern "C" int32_t pk_device_memory_fill(uint64_t address, int64_t pitch, uint32
         require_inside("a fill", checked.extent);
         if (checked.extent.is_empty()) return;
         const pk::CurrentDevice current{int(device)};
-        enqueue(checked, pk::streams::stream_of(stream));
+        enqueue(checked, pk::streams::cuda_stream(stream));
     });
 }
 

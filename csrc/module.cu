@@ -1,6 +1,8 @@
 // Entry points of modules that outlive a call: cubins or PTX, each an instance with variables of its own.
 #include "common/module.h"
 
+#include <cuda.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -100,7 +102,7 @@ void enqueue(const pk_launch &launch, Function &function, LaunchRequest &request
     config.gridDim = extent(request.shape.grid);
     config.blockDim = extent(request.shape.block);
     config.dynamicSmemBytes = size_t(launch.shared);
-    config.stream = streams::stream_of(launch.stream);
+    config.stream = streams::cuda_stream(launch.stream);
     function.synchronization = synchronizations.load();
     function.module->module.mark_async();
     PK_CUDA(cudaLaunchKernelExC(&config, function.kernel.function, request.arguments.data()));
@@ -109,17 +111,17 @@ void enqueue(const pk_launch &launch, Function &function, LaunchRequest &request
 int64_t attribute_of(const Function &function, int32_t attribute) {
     cudaFuncAttributes attributes{};
     PK_CUDA(cudaFuncGetAttributes(&attributes, function.kernel.function));
-    switch (attribute) {  // the numbers of CUDA's CUfunction_attribute
-        case 0: return attributes.maxThreadsPerBlock;
-        case 1: return int64_t(attributes.sharedSizeBytes);
-        case 2: return int64_t(attributes.constSizeBytes);
-        case 3: return int64_t(attributes.localSizeBytes);
-        case 4: return attributes.numRegs;
-        case 5: return attributes.ptxVersion;
-        case 6: return attributes.binaryVersion;
-        case 7: return attributes.cacheModeCA;
-        case 8: return attributes.maxDynamicSharedSizeBytes;
-        case 9: return attributes.preferredShmemCarveout;
+    switch (attribute) {
+        case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return attributes.maxThreadsPerBlock;
+        case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return int64_t(attributes.sharedSizeBytes);
+        case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: return int64_t(attributes.constSizeBytes);
+        case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: return int64_t(attributes.localSizeBytes);
+        case CU_FUNC_ATTRIBUTE_NUM_REGS: return attributes.numRegs;
+        case CU_FUNC_ATTRIBUTE_PTX_VERSION: return attributes.ptxVersion;
+        case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return attributes.binaryVersion;
+        case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: return attributes.cacheModeCA;
+        case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: return attributes.maxDynamicSharedSizeBytes;
+        case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: return attributes.preferredShmemCarveout;
         default: fail_no_attribute(attribute);
     }
 }

@@ -80,7 +80,7 @@ extern "C" int32_t pk_stream_synchronize(int64_t device, uint64_t stream) {
     return pk::guarded([&] {
         require_device(device);
         const pk::CurrentDevice current{int(device)};
-        pk::kernels::synchronizing(false, [&] { PK_CUDA(cudaStreamSynchronize(stream_of(stream))); });
+        pk::kernels::synchronizing(false, [&] { PK_CUDA(cudaStreamSynchronize(cuda_stream(stream))); });
     });
 }
 
@@ -90,7 +90,7 @@ extern "C" int32_t pk_stream_query(int64_t device, uint64_t stream, int64_t *is_
         require_device(device);
         const pk::CurrentDevice current{int(device)};
         pk::kernels::synchronizing(
-            false, [&] { *is_done = is_complete(cudaStreamQuery(stream_of(stream)), "cudaStreamQuery"); });
+            false, [&] { *is_done = is_complete(cudaStreamQuery(cuda_stream(stream)), "cudaStreamQuery"); });
     });
 }
 
@@ -99,7 +99,7 @@ extern "C" int32_t pk_stream_wait_event(int64_t device, uint64_t stream, uint64_
         require_device(device);
         (void)event_info(event);
         const pk::CurrentDevice current{int(device)};
-        PK_CUDA(cudaStreamWaitEvent(stream_of(stream), event_of(event)));
+        PK_CUDA(cudaStreamWaitEvent(cuda_stream(stream), event_of(event)));
     });
 }
 
@@ -132,7 +132,7 @@ extern "C" int32_t pk_event_destroy(uint64_t event) {
 extern "C" int32_t pk_event_record(uint64_t event, uint64_t stream) {
     return pk::guarded([&] {
         const pk::CurrentDevice current(event_info(event).device);
-        PK_CUDA(cudaEventRecord(event_of(event), stream_of(stream)));
+        PK_CUDA(cudaEventRecord(event_of(event), cuda_stream(stream)));
         const std::lock_guard<std::mutex> lock(events().mutex);
         const auto found = events().of.find(event);
         if (found != events().of.end()) found->second.is_recorded = true;

@@ -1,4 +1,4 @@
-"""What CUDA 12 does not have any more, and what is not offered: its use raises LogicError."""
+"""Names of PyCUDA that CUDA 12 lacks, or that are not offered: their use raises LogicError."""
 
 from __future__ import annotations
 

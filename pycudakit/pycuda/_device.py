@@ -78,7 +78,7 @@ class Device:
             number = _index_of(number)
         self._index = operator.index(number)
         if not 0 <= self._index < _count():
-            raise LogicError(f"there is no device {self._index}: {_count()} are there, from 0")
+            raise LogicError(f"there is no device {self._index}: the last one is {_count() - 1}")
 
     @staticmethod
     def count() -> int:

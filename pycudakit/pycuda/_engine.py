@@ -1,4 +1,4 @@
-"""The engine of the process's device, which is chosen at first use, and the entries of its library."""
+"""The engine of the process, which is chosen at first use, and the C entries of its library."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Engine:
         self._written = weakref.WeakSet[Any]()  # the modules whose kernels may have printed
 
     def entry(self, name: str) -> Any:
-        """Return an entry whose status the caller must check; tables may be addresses or bytes."""
+        """Return a C entry whose status the caller must check; it takes tables as addresses or bytes."""
         function = self.library[name]  # not the attribute, which others use
         kinds = abi.SIGNATURES[name]
         function.argtypes = [ctypes.c_void_p if hasattr(kind, "_dtype_") else kind for kind in kinds]

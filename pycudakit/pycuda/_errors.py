@@ -96,7 +96,7 @@ def raise_error(library: ctypes.CDLL, status: int) -> NoReturn:
 
 
 def absent(name: str, remedy: str) -> Any:
-    """Return a function that raises LogicError: what PyCUDA has there does not exist any more.
+    """Return a function that raises LogicError, in place of one of PyCUDA's that does not exist.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Device memory: allocations, and what Python knows of them."""
+"""Device memory: allocations, managed memory, and the addresses that arguments name."""
 
 from __future__ import annotations
 

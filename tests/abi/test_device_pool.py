@@ -8,7 +8,7 @@ SOURCES = [
         for name in ("cuda", "device_pool", "execution_context", "pinned_memory", "tuning")
     ),
     *(f"cuda/pipeline/{name}.cpp" for name in ("staged_copy", "staging_slots", "staging_thread")),
-    *(f"common/call/{name}.cpp" for name in ("call", "environment", "status", "thread_pool")),
+    *(f"common/call/{name}.cpp" for name in ("call", "environment", "parallel_for", "status", "thread_pool")),
 ]
 
 

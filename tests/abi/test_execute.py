@@ -10,7 +10,7 @@ SOURCES = [
         for name in ("cuda", "device_pool", "execution_context", "pinned_memory", "status_sink", "tuning")
     ),
     "common/layout.cpp",
-    *(f"common/call/{name}.cpp" for name in ("call", "environment", "status", "thread_pool")),
+    *(f"common/call/{name}.cpp" for name in ("call", "environment", "parallel_for", "status", "thread_pool")),
 ]
 
 

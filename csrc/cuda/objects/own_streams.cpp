@@ -38,7 +38,7 @@ template <class Visit>
 void each_non_blocking(int device, Visit visit) {
     const std::lock_guard<std::mutex> lock(streams().mutex);
     for (const auto &[handle, own] : streams().of) {
-        if (own.device == device && own.is_non_blocking) visit(stream_of(handle));
+        if (own.device == device && own.is_non_blocking) visit(cuda_stream(handle));
     }
 }
 
@@ -75,8 +75,8 @@ void destroy_stream(uint64_t stream) {
     require_cuda();
     const CurrentDevice current(own.device);
     // Its work may still use memory that is freed next, in the legacy stream.
-    if (own.is_non_blocking) wait_for(cudaStreamLegacy, stream_of(stream));
-    PK_CUDA(cudaStreamDestroy(stream_of(stream)));
+    if (own.is_non_blocking) wait_for(cudaStreamLegacy, cuda_stream(stream));
+    PK_CUDA(cudaStreamDestroy(cuda_stream(stream)));
 }
 
 void wait_for_non_blocking_streams(int device) {

@@ -9,7 +9,7 @@
 namespace pk::streams {
 
 // Return the CUDA stream of that number.
-inline cudaStream_t stream_of(uint64_t stream) {
+inline cudaStream_t cuda_stream(uint64_t stream) {
     return stream <= 1 ? cudaStreamLegacy : reinterpret_cast<cudaStream_t>(stream);
 }
 

@@ -130,7 +130,7 @@ SlotPool &pool() {
 }
 
 SlotPool::SlotPool() {
-    DevicePool::on_shortage(
+    DevicePool::set_staging_callbacks(
         [](int device) {
             std::unique_lock<std::mutex> lock(pool().mutex);
             const std::unique_ptr<Slot> slot = pool().remove(

@@ -22,7 +22,7 @@ struct StagedPiece {
     bool is_chunk = true;        // is counted as a chunk of the call's report
 };
 
-// The pieces of a staged copy, by their numbers, and what is done with them. Several threads call this.
+// The pieces of a staged copy, by their numbers, and the callbacks at each stage. Several threads call this.
 class StagedTransfer {
    public:
     virtual ~StagedTransfer() = default;
@@ -31,9 +31,9 @@ class StagedTransfer {
     // Write a piece that goes up to staging memory; take one that has come down from there.
     virtual void stage(size_t index, char *staged) = 0;
     virtual void deliver(size_t index, const char *staged) = 0;
-    // Make the stream wait for what has to be done before the piece is copied. May wait.
+    // Make the stream wait for the work that must precede the copy of the piece. May wait.
     virtual void order(size_t, cudaStream_t) {}
-    // The copy is enqueued; it is done.
+    // Called when the copy has been enqueued, and when it is complete.
     virtual void enqueued(size_t) {}
     virtual void copied(size_t) {}
 };

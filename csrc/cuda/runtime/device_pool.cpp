@@ -41,8 +41,7 @@ void FreeMarker::wait(StreamOrder stream) {
     is_pending_ = false;
 }
 
-// ---- DeviceBuffer
-// -------------------------------------------------------------------------------------------
+// ---- DeviceBuffer --------------------------------------------------------------------------------
 
 DeviceBuffer::DeviceBuffer(int device, int64_t bytes, Account account, StreamOrder stream)
     : DeviceBuffer(DevicePool::of(device).allocate(bytes, stream, account)) {}
@@ -94,14 +93,13 @@ void DeviceBuffer::leak() {
     pool_ = nullptr;
 }
 
-// ---- All pools
-// ----------------------------------------------------------------------------------------------
+// ---- All pools -----------------------------------------------------------------------------------
 
 namespace {
 
 // The most unused bytes that a device keeps of memory without a budget.
 constexpr int64_t MAX_UNUSED = 256 << 20;
-// How many blocks of a size are asked whether they are idle.
+// The most blocks of a size whose events are queried.
 constexpr int MAX_QUERIES = 16;
 
 // Never destroyed: at the process's exit the driver may be gone before it.
@@ -115,11 +113,17 @@ Pools &pools() {
 }
 
 std::atomic<bool (*)(int)> reclaim_slot{nullptr};
-std::atomic<void (*)()> tell_waiting{nullptr};
+std::atomic<void (*)()> on_freed{nullptr};
 
 bool reclaim_slot_of(int device) {
     bool (*const reclaim)(int) = reclaim_slot;
     return reclaim != nullptr && reclaim(device);
+}
+
+// Wake the calls that wait for staging memory.
+void notify_freed() {
+    void (*const notify)() = on_freed;
+    if (notify != nullptr) notify();
 }
 
 // Return PYCUDAKIT_PLAN_MEMORY, or -1 if it is not set.
@@ -173,13 +177,12 @@ void DevicePool::release_all() {
     for (DevicePool *pool : all) pool->release();
 }
 
-void DevicePool::on_shortage(bool (*reclaim)(int device), void (*tell)()) {
+void DevicePool::set_staging_callbacks(bool (*reclaim)(int device), void (*freed)()) {
     reclaim_slot = reclaim;
-    tell_waiting = tell;
+    on_freed = freed;
 }
 
-// ---- One pool
-// -----------------------------------------------------------------------------------------------
+// ---- One pool ------------------------------------------------------------------------------------
 
 DevicePool::Name DevicePool::name_of(Account account) {
     switch (account) {
@@ -338,8 +341,7 @@ void DevicePool::destroy(Blocks blocks, Name name) noexcept {
         const std::lock_guard<std::mutex> lock(mutex_);
         budgets_[name].bytes -= bytes;
     }
-    void (*const tell)() = tell_waiting;
-    if (name == staging && tell != nullptr) tell();
+    if (name == staging) notify_freed();
 }
 
 DeviceMemory DevicePool::allocate_or_release(int64_t bytes) {
@@ -383,8 +385,7 @@ void DevicePool::take_back(DeviceBuffer &buffer) noexcept {
     }
     buffer.block_.clear();
     destroy(std::move(dropped), name);
-    void (*const tell)() = tell_waiting;
-    if (name == staging && tell != nullptr) tell();
+    if (name == staging) notify_freed();
 }
 
 int64_t DevicePool::unused_bytes() {
@@ -406,8 +407,7 @@ bool DevicePool::has_room(int64_t bytes, Account account) {
     return bytes <= budget.limit - budget.bytes;
 }
 
-// ---- Temporary storage
-// --------------------------------------------------------------------------------------
+// ---- Temporary storage ---------------------------------------------------------------------------
 
 TemporaryStorage::TemporaryStorage(int device, StreamOrder stream, int64_t bytes) : stream_(stream) {
     const CurrentDevice current(device);

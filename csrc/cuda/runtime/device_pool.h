@@ -120,8 +120,9 @@ class DevicePool {
     static void add_to(pk_memory &memory);
     // Free the unused memory of all pools.
     static void release_all();
-    // Set how the memory of an unused staging slot is reclaimed, and who is told that staging memory is free.
-    static void on_shortage(bool (*reclaim_slot)(int device), void (*tell)());
+    // Set the functions that reclaim the memory of an unused staging slot, and that are called when staging
+    // memory has been freed.
+    static void set_staging_callbacks(bool (*reclaim_slot)(int device), void (*freed)());
     // Return PYCUDAKIT_DEVICE_MEMORY.
     static int64_t staging_budget();
 

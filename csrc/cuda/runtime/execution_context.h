@@ -100,6 +100,7 @@ class ExecutionContext {
 
     const std::vector<int> devices;
     const bool is_on_device;  // the operands are in device memory of the caller's
+    bool is_synchronous;
 
    private:
     explicit ExecutionContext(std::vector<int> devices)
@@ -107,9 +108,6 @@ class ExecutionContext {
 
     std::optional<CurrentDevice> current_;
     std::optional<StreamScope> caller_;
-
-   public:
-    bool is_synchronous;
 };
 
 }  // namespace pk

@@ -1,4 +1,4 @@
-// Sizes of grids.
+// Launches: the sizes of grids, and the trace lane of timed kernels.
 #pragma once
 
 #include <algorithm>

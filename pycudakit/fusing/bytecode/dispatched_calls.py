@@ -1,4 +1,4 @@
-"""Code in which some calls go through a function that sees what is called: `dispatch(function, *arguments)`.
+"""Code in which some calls go through a function that gets the callee: `dispatch(callee, *arguments)`.
 
 The instruction that loads a method, or the null below a function, is replaced by instructions of the same
 length, so that jumps, lines, handlers of exceptions and offsets stay as they are. A load of a method has
@@ -18,7 +18,7 @@ from pycudakit.fusing.bytecode.opcodes import Instruction, read_code, with_instr
 
 _HAS_ROOM = sys.version_info >= (3, 11)
 _METHODS_FROM_ATTRIBUTES = sys.version_info >= (3, 12)  # by a bit of the instruction's argument
-_NULL_IS_ABOVE = sys.version_info >= (3, 13)  # what is called, on the stack
+_NULL_IS_ABOVE = sys.version_info >= (3, 13)  # the callee, on the stack
 
 
 def with_dispatched_calls(
@@ -33,7 +33,7 @@ def with_dispatched_calls(
     calls
         The indices of the calls, by the code of each function; None for all of them.
     dispatch
-        A function of what is called, and of the arguments.
+        A function of the callee and its arguments.
     """
     if not _HAS_ROOM:
         return code

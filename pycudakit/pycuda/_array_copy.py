@@ -10,7 +10,7 @@ import numpy as np
 from pycudakit.pycuda import _copies, _engine
 from pycudakit.pycuda._array_layout import compact_strides, is_compact
 from pycudakit.pycuda._device import cached_per_device
-from pycudakit.pycuda._memory import allocate
+from pycudakit.pycuda._memory import HostBytes, allocate
 from pycudakit.pycuda.compiler import SourceModule
 
 _MAX_AXES = 32
@@ -46,20 +46,9 @@ def host_view(array: Any) -> np.ndarray[Any, Any]:
         return np.empty(array.shape, array.dtype)
     low = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True) if s > 0)
-    memory = np.asarray(_Memory(array.ptr + low, high - low + array.itemsize, array))
+    memory = np.asarray(HostBytes(array.ptr + low, high - low + array.itemsize, array))
     view: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, memory, -low, array.strides)
     return view
-
-
-class _Memory:
-    def __init__(self, address: int, size: int, owner: Any) -> None:
-        self.owner = owner
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (address, False),
-        }
 
 
 def copy_array(dst: Any, src: Any, stream: Any = None, *, async_: bool = False) -> None:

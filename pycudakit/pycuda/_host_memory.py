@@ -15,7 +15,7 @@ from pycudakit._native import abi
 from pycudakit.pycuda import _engine
 from pycudakit.pycuda._device import current_device
 from pycudakit.pycuda._errors import LogicError
-from pycudakit.pycuda._memory import managed_memory
+from pycudakit.pycuda._memory import HostBytes, managed_memory
 
 Array = np.ndarray[Any, Any]
 
@@ -84,17 +84,12 @@ def _order_of(array: Array) -> str:
     raise ValueError("the array is not contiguous, so that it has no order")
 
 
-class HostPointer:
+class HostPointer(HostBytes):
     """Host memory that a device accesses: the base of an array, which owns it."""
 
-    def __init__(self, address: int, nbytes: int) -> None:
-        self._address, self._nbytes = address, nbytes
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-        }
+    def __init__(self, address: int, nbytes: int, owner: Any = None) -> None:
+        super().__init__(address, nbytes, owner)
+        self._address = address
 
     def get_device_pointer(self) -> int:
         """Return the address at which kernels access the memory."""
@@ -193,9 +188,7 @@ def aligned_empty(shape: Any, dtype: Any, order: str = "C", alignment: int = 409
     def memory(size: int) -> Any:
         whole = np.empty(size + step, np.uint8)
         begin = -whole.ctypes.data % step
-        owner = AlignedHostAllocation(whole.ctypes.data + begin, size)
-        owner.whole = whole  # type: ignore[attr-defined]
-        return np.asarray(owner)
+        return np.asarray(AlignedHostAllocation(whole.ctypes.data + begin, size, whole))
 
     return array_in(shape, dtype, order, memory)
 

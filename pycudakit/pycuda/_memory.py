@@ -187,16 +187,16 @@ class ManagedAllocation(DeviceAllocation):
         """Do nothing: the whole device may access the memory."""
 
 
-class _Owner:
-    """Lets an array own an allocation."""
+class HostBytes:
+    """Bytes at a host address: `np.asarray` makes an array of them, which keeps `owner` alive."""
 
-    def __init__(self, allocation: DeviceAllocation) -> None:
-        self.allocation = allocation
+    def __init__(self, address: int, nbytes: int, owner: Any = None) -> None:
+        self.owner = owner
         self.__array_interface__ = {
             "version": 3,
-            "shape": (allocation.nbytes,),
+            "shape": (nbytes,),
             "typestr": "|u1",
-            "data": (int(allocation), False),
+            "data": (address, False),
         }
 
 
@@ -205,7 +205,7 @@ def managed_memory(nbytes: int) -> tuple[Any, DeviceAllocation]:
     flags = abi_objects.MEMORY_ZEROS | abi_objects.MEMORY_MANAGED
     engine = _engine.current()
     allocation = ManagedAllocation(engine.allocate(current_device(), nbytes, flags), nbytes, engine)
-    return np.asarray(_Owner(allocation)), allocation
+    return np.asarray(HostBytes(int(allocation), nbytes, allocation)), allocation
 
 
 def managed_address(array: Any) -> int | None:
@@ -213,5 +213,5 @@ def managed_address(array: Any) -> int | None:
     owner = array
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
-    allocation = getattr(owner, "allocation", owner)
+    allocation = getattr(owner, "owner", owner)
     return int(array.ctypes.data) if isinstance(allocation, ManagedAllocation) else None

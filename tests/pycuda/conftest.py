@@ -4,7 +4,7 @@ import functools
 
 import pytest
 
-from pycudakit.pycuda import _engine
+from pycudakit.pycuda import _device, _engine
 
 
 @functools.cache
@@ -13,7 +13,8 @@ def _engine_of(name):
 
 
 @pytest.fixture(autouse=True)
-def _device(request, monkeypatch):
-    """Make the engine of the test that of the process, for as long as the test runs."""
+def _fresh_process(request, monkeypatch):
+    """Give the test the engine of its parameter, and no current context."""
+    monkeypatch.setattr(_device._stack, "contexts", [])  # another test may have imported autoinit
     if "engine" in request.fixturenames:
         monkeypatch.setattr(_engine, "_engine", _engine_of(request.getfixturevalue("engine")))

@@ -173,6 +173,18 @@ def call_all(dtype, rows):
         out, method = np.zeros((len(rows), len(rows)), stored.dtype), ctypes.c_int64()
         sizes = (len(rows), len(rows), 100, np.zeros(2, np.int64), 1, 2, 0)
         getattr(LIBRARY, f"pk_matmul_{name}")(stored, stored, out, *sizes, ctypes.byref(method), *call())
+    square = np.zeros((len(rows), len(rows)), rows.dtype)
+    LIBRARY.pk_matmul(operands(rows, rows, square), *sizes, ctypes.byref(method), *call())
+    ordered, places = np.empty_like(rows), np.empty(rows.shape, np.int64)
+    LIBRARY.pk_sort(operands(rows, ordered), *rows.shape, *call())
+    LIBRARY.pk_argsort(operands(rows, places), *rows.shape, rows.shape[1], 0, *call())
+
+
+def operands(*arrays):
+    table = np.zeros(len(arrays), abi.OPERAND)
+    table["address"] = [each.ctypes.data for each in arrays]
+    table["type"] = [abi.TYPES.index(each.dtype) for each in arrays]
+    return table
 
 
 def call():

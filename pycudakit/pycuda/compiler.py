@@ -80,9 +80,15 @@ def compile(
         cache_dir = False
     try:
         found = include_tracking.folders_of(folders, words)
-        declared = signatures.parse(
-            *(source, _FILE, words), lambda name: include_tracking.find_included(name, found)
-        )
+        texts = [source]  # and those of the user's headers
+
+        def find_included(name: str) -> str | None:
+            text = include_tracking.find_included(name, found)
+            if text is not None:
+                texts.append(text)
+            return text
+
+        declared = signatures.parse(*(source, _FILE, words), find_included)
         kernels = declared.plain
         target_arch = (arch or code or cache.arch(current_device())) if engine == "cuda" else ""
         whole = Source(source, _FILE, words, folders, bool(no_extern_c), debug, target_arch, kernels)
@@ -102,7 +108,8 @@ def compile(
     compiled.image, compiled.key, compiled.engine = image, loaded.binary.key, engine
     compiled.symbols = loaded.symbols
     compiled.signatures = {kernel.name: kernel for kernel in kernels}
-    compiled.prints = "printf" in source or '#include "' in source  # a header may print
+    # A header of a header may print, too.
+    compiled.prints = any("printf" in text or '#include "' in text for text in texts)
     compiled.debug = debug
     return compiled
 

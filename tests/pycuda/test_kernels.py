@@ -274,6 +274,18 @@ def test_printed_text(module, capsys):
     assert capsys.readouterr().out == "number 9\n"
 
 
+@pytest.mark.parametrize("included", ["<say.h>", '"say.h"', "<outer.h>"])
+def test_text_that_a_header_prints(engine, tmp_path, capsys, included):
+    (tmp_path / "say.h").write_text('__device__ void say(int i) { printf("said %d\\n", i); }\n')
+    (tmp_path / "outer.h").write_text("#include <say.h>\n")
+    source = f"#include {included}\n__global__ void speak() {{ say(3); }}"
+    SourceModule(source, include_dirs=[str(tmp_path)], no_extern_c=True).get_function("speak")(
+        block=(1, 1, 1)
+    )
+    drv.Context.synchronize()
+    assert capsys.readouterr().out == "said 3\n"
+
+
 def test_templates_and_c_plus_plus_names(engine):
     module = SourceModule(
         """

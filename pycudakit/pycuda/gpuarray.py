@@ -225,6 +225,8 @@ def multi_put(
         The stream.
     """
     _one_axis(dest_indices)
+    if out is None and dest_shape is None:
+        raise ValueError("multi_put: give dest_shape or out")
     if out is None:
         out = [zeros(dest_shape, array.dtype, array.allocator) for array in arrays]
     if len(out) != len(arrays):
@@ -398,6 +400,8 @@ def dot(a: GPUArray, b: GPUArray, dtype: Any = None, stream: Any = None, allocat
     """Return the sum of the products of all elements, as an array of no axes."""
     if a.size != b.size:
         raise ValueError(f"dot: arrays of {a.size} and {b.size} elements")
+    if a.shape != b.shape:
+        a, b = a.ravel(), b.ravel()
     wanted = np.dtype(common_dtype(a, b) if dtype is None else dtype)
     if _engine.current().is_cpu and a.dtype == b.dtype == wanted:
         out = GPUArray((), wanted, allocator or a.allocator)

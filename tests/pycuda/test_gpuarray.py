@@ -408,6 +408,21 @@ def test_joined(engine, axis):
         gpuarray.concatenate(arrays, axis + 4)
 
 
+def test_dot_of_arrays_of_other_shapes(engine):
+    a, b = sample(np.float32, (4, 6)), sample(np.float32, 24, seed=1)
+    one, other = gpuarray.to_gpu(a), gpuarray.to_gpu(b)
+    for dtype in (None, np.float64):
+        assert gpuarray.dot(one, other, dtype).get() == np.dot(a.ravel(), b)
+    with pytest.raises(RuntimeError, match="contiguous"):
+        gpuarray.dot(one[:, ::2], other[:12])
+
+
+def test_put_needs_a_shape(engine):
+    places = gpuarray.to_gpu(np.zeros(1, np.int32))
+    with pytest.raises(ValueError, match="dest_shape or out"):
+        gpuarray.multi_put([gpuarray.zeros(1, np.float32)], places)
+
+
 def test_put_into_a_view(engine):
     target = gpuarray.zeros((4, 6), np.float32)
     places = gpuarray.to_gpu(np.arange(12, dtype=np.int32))

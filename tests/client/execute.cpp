@@ -53,6 +53,7 @@ class Doubling : public pk::DeviceAlgorithm {
             pk::fail(PK_DEVICE_ERROR, "a test's failure");
         EXPECT(test_.begun == 1 && test_.finished == 0);
         EXPECT(chunk.start == chunk.units.start && chunk.count == chunk.units.count);
+        EXPECT(chunk.operands == chunk.scratch);  // where a program keeps its values
         test_.chunks.push_back(chunk.units);
         use(chunk.d_memory, chunk.stream);
         // The algorithm may be gone when the work is done.

@@ -62,7 +62,7 @@ class ResidentMemory {
     Chunk chunk(const DeviceAlgorithm &algorithm, pk_range range, cudaStream_t stream) const {
         Chunk chunk = algorithm.chunk_of(range);
         chunk.d_memory = d_memory_;
-        chunk.scratch = scratch_;
+        chunk.operands = chunk.scratch = scratch_;  // values of a program begin where its operands end
         chunk.stream = stream;
         chunk.d_state = d_state();
         return chunk;

@@ -165,6 +165,13 @@ def test_kernels(engine, kernels, name):
         assert down <= call.bytes_down <= down + NOTES
 
 
+def test_keywords_of_a_global_dict_run_no_code(engine, kernels):
+    body = functions(kernels)["an argument"][0]
+    x = np.ones(N, np.float32)
+    with pk.engine(engine):
+        assert not pk.fuse(body).explain(x).risks
+
+
 def test_reductions(engine, kernels):
     dotted = kernels.dotted
     x, y = np.random.default_rng(1).integers(-9, 9, (2, N)).astype(np.float32)

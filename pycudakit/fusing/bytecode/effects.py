@@ -48,6 +48,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     BoundFunction,
     Cell,
     Container,
+    ContentsOf,
     Each,
     Items,
     Known,
@@ -120,8 +121,9 @@ class Effects(OperatorEffects):
         """Return the kind of an object that other code may reach, too."""
         kind = self._facts.kind_at(source)
         if type(kind) is Listed:
-            self._facts.store(source, UNKNOWN)
-            return Container(source)
+            site = ContentsOf(source)
+            self._facts.store(site, UNKNOWN)
+            return Container(site)
         may_be_replaced = self._facts.runs_other_code and kind in (NUMBER, CAPTURED_ARRAY)
         return ARRAY if may_be_replaced else kind
 

@@ -94,6 +94,13 @@ class Container:
 
 
 @dataclass(frozen=True)
+class ContentsOf:
+    """The site of what a list, set or dict from outside contains; its source is that of the variable."""
+
+    source: Any
+
+
+@dataclass(frozen=True)
 class ObjectOf:
     """An object of a class that has no kind of its own, by the source that it was read from."""
 

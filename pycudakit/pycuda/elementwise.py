@@ -29,8 +29,10 @@ __global__ void {name}({arguments})
     {after_loop};
 }}
 """
-_WHOLE = ("size_t i;", "for (i = cta_start + tid; i < n; i += total_threads)")
+# The parameters of the elements, the declaration of `i`, and the loop.
+_WHOLE = ("size_t n", "size_t i;", "for (i = cta_start + tid; i < n; i += total_threads)")
 _RANGE = (
+    "long long start, long long stop, long long step",
     "long long i;",
     "for (i = start + (cta_start + tid) * step; step > 0 ? i < stop : i > stop; i += total_threads * step)",
 )
@@ -44,30 +46,25 @@ def arguments_of(arguments: Any) -> list[Argument]:
 
 
 def _compiled(
-    arguments: Sequence[Argument],
+    arguments: Any,
     operation: str,
     name: str,
     keep: bool,
     options: Sequence[str] | None,
-    extra: tuple[str, ...],
-    loop: tuple[str, str],
-    preamble: str = "",
-    loop_prep: str = "",
-    after_loop: str = "",
-    **keywords: Any,
+    loop: tuple[str, str, str],
+    **texts: str,
 ) -> Any:
-    declared = [argument.declarator() for argument in arguments]
+    elements, index, statement = loop
+    declared = [argument.declarator() for argument in arguments_of(arguments)]
     source = _SOURCE.format(
-        arguments=", ".join([*declared, *extra]),
+        arguments=", ".join([*declared, elements]),
         operation=operation,
         name=name,
-        preamble=preamble,
-        loop=loop[0],
-        statement=loop[1],
-        loop_prep=loop_prep,
-        after_loop=after_loop,
+        loop=index,
+        statement=statement,
+        **texts,
     )
-    return SourceModule(source, options=options, keep=keep, no_extern_c=True, **keywords)
+    return SourceModule(source, options=options, keep=keep, no_extern_c=True)
 
 
 def get_elwise_module(
@@ -81,9 +78,8 @@ def get_elwise_module(
     after_loop: str = "",
 ) -> Any:
     """Return the module of a kernel whose last parameter, `n`, is the number of elements."""
-    parsed = arguments_of(arguments)
     texts = {"preamble": preamble, "loop_prep": loop_prep, "after_loop": after_loop}
-    return _compiled(parsed, operation, name, keep, options, ("size_t n",), _WHOLE, **texts)
+    return _compiled(arguments, operation, name, keep, options, _WHOLE, **texts)
 
 
 def get_elwise_range_module(
@@ -97,10 +93,8 @@ def get_elwise_range_module(
     after_loop: str = "",
 ) -> Any:
     """Return the module of a kernel whose last parameters, `start, stop, step`, are the range of `i`."""
-    parsed = arguments_of(arguments)
     texts = {"preamble": preamble, "loop_prep": loop_prep, "after_loop": after_loop}
-    extra = ("long long start", "long long stop", "long long step")
-    return _compiled(parsed, operation, name, keep, options, extra, _RANGE, **texts)
+    return _compiled(arguments, operation, name, keep, options, _RANGE, **texts)
 
 
 def get_elwise_kernel_and_types(

@@ -166,7 +166,6 @@ class ReductionKernel:
             if is_last:
                 return out
             passed, count, stage = [target.gpudata, 0, 1], grid * block, 2
-            previous = target  # noqa: F841  # its memory is read by the next stage
 
 
 @functools.lru_cache

@@ -30,9 +30,9 @@ inline int64_t threads_for(int64_t work, int64_t worth_a_thread) {
 }
 
 // Distributes [0, count) to threads, `grain` elements at a time, or, if helpers are woken late, fewer. Each
-// thread that gets any part makes its own worker by make(), and computes each part by run(worker, first,
-// count), which returns how many elements it computed. At the end it calls end(worker) while it holds
-// call.mutex, so that end() may write shared results.
+// thread makes its own worker by make(), and computes each part by run(worker, first, count), which returns
+// how many elements it computed. After its last part it calls end(worker) while it holds call.mutex, so that
+// end() may write shared results.
 template <class Make, class Run, class End>
 void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Make make, Run run, End end,
                   Waking waking = Waking::at_once, Recording recording = Recording::on) {
@@ -47,11 +47,13 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
     // Processes parts until none is left; the first has at most max_part elements. The calling thread wakes
     // helpers by *wake_helpers once the rest is worth it.
     const auto take_parts = [&](int64_t max_part, const WakeHelpers *wake_helpers) {
-        auto [first, part] = take(max_part);
-        if (part <= 0) return;
+        if (next >= count) return;
         const DefaultFloatingPoint environment;
+        // What can fail comes before a part is taken, since other threads may wait for a part that is taken.
         TraceLane lane(call);
         auto worker = make();
+        auto [first, part] = take(max_part);
+        if (part <= 0) return;
         while (part > 0) {
             const double begin = call.seconds();
             const int64_t elements = run(worker, first, part);

@@ -63,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 16
+#define PK_ABI_VERSION 17
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -575,6 +575,37 @@ typedef struct pk_block_program {
  * fails with PK_UNSUPPORTED. */
 PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks,
                              int64_t scratch_bytes, const pk_options *options, pk_report *report);
+
+/* ---- Lists of requests ----------------------------------------------------------------------------- */
+
+/* The entry that a request calls. */
+enum { PK_REQUEST_EVALUATE = 0, PK_REQUEST_REDUCE = 1, PK_REQUEST_REDUCE_SEVERAL = 2 };
+enum { PK_MAX_REQUEST_ARGUMENTS = 9 };
+
+/* A call of an entry, as data: the entry's arguments but for options and report, in their order, as addresses
+ * and int64_t. */
+typedef struct pk_request {
+    int64_t entry; /* PK_REQUEST_... */
+    uint64_t arguments[PK_MAX_REQUEST_ARGUMENTS];
+} pk_request;
+
+/* An address in a request's tables that depends on a buffer of the caller. */
+typedef struct pk_binding {
+    uint64_t word;  /* the address of a uint64_t, the `address` of a pk_operand for example */
+    int64_t buffer; /* an index of `buffers` */
+    int64_t offset; /* bytes from the buffer's begin */
+} pk_binding;
+
+/* Binds the buffers: stores buffers[b.buffer] + b.offset in the word of each binding b. Then calls the
+ * requests, in the order that `order` gives by their indices: one request may be called many times. The
+ * results are those of the same calls one after the other.
+ *
+ * If a call fails, this returns its status, and the calls before it stand; *completed is their number. The
+ * report adds up those of the calls. options.rest and options.spans are 0. */
+PK_API int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
+                               int64_t length, const pk_binding *bindings, int64_t binding_count,
+                               const uint64_t *buffers, int64_t buffer_count, int64_t *completed,
+                               const pk_options *options, pk_report *report);
 
 /* ---- Scans ---------------------------------------------------------------------------------------- */
 

@@ -14,7 +14,7 @@ from numpy.ctypeslib import ndpointer
 from pycudakit import errors
 from pycudakit._native import abi_objects
 
-ABI_VERSION = 16
+ABI_VERSION = 17
 MAX_DIMS = 64
 MAX_OPERANDS = 1024
 MAX_INSTRUCTIONS = 16384
@@ -22,6 +22,7 @@ MAX_RANGES = 256
 NAME_SIZE = 256
 MAX_PARAMETERS = 256
 MAX_REDUCTIONS = 16
+MAX_REQUEST_ARGUMENTS = 9
 
 OP_LOAD, OP_STORE, OP_CAST, OP_FIRST = range(4)
 OPERAND_BYTE_SWAPPED, OPERAND_IN_SCRATCH = 1, 4
@@ -55,6 +56,7 @@ RANDOM_GAMMA, RANDOM_BETA, RANDOM_GEOMETRIC, RANDOM_COUNT = range(8, 12)
     REDUCE_COUNT,
 ) = range(10)
 FINALIZE_NONE, FINALIZE_MEAN, FINALIZE_NORM, FINALIZE_VAR, FINALIZE_STD = range(5)
+REQUEST_EVALUATE, REQUEST_REDUCE, REQUEST_REDUCE_SEVERAL = range(3)
 RESIDENT_INPUT, RESIDENT_TEMPORARY, RESIDENT_OUTPUT = range(3)
 IMPORT_HOST_VALID, IMPORT_DEVICE_VALID = range(2)
 TAKE_BATCHED_INDICES, TAKE_INDICES_IN_BOUNDS = 1, 2
@@ -239,6 +241,8 @@ BLOCK_PROGRAM = np.dtype(
         ("seconds", np.float64),
     ]
 )
+REQUEST = np.dtype([("entry", np.int64), ("arguments", np.uint64, (MAX_REQUEST_ARGUMENTS,))])
+BINDING = np.dtype([("word", np.uint64), ("buffer", np.int64), ("offset", np.int64)])
 DRAWS = np.dtype(
     [
         ("key", np.uint64, (2,)),
@@ -456,6 +460,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
         _in(OPTIONS),
         _out(np.uint8),
         _out(REPORT),
+    ),
+    "pk_run_requests": (
+        *(_in(REQUEST), _SIZE, _in(np.int32), _SIZE),
+        *(_in(BINDING), _SIZE, _in(np.uint64), _SIZE, _SIZE_OUT),
+        *_OPTIONS_AND_REPORT,
     ),
     "pk_run_plan": (PLAN_BODY, ctypes.c_void_p),
     "pk_plan_set_device": (_SIZE,),

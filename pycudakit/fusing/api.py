@@ -34,12 +34,14 @@ from pycudakit._runtime.native_call import (
     last_call,
     log_empty_call,
     log_fused_call,
+    observe_entries,
     run_numpy,
     warn_of_fallback,
 )
-from pycudakit.fusing import replay
+from pycudakit.fusing import host_replay, replay
 from pycudakit.fusing.arguments import ArgumentMap
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
+from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.function_analysis import Analysis, analyse
 from pycudakit.fusing.guards import Guards, guards_of
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
@@ -147,9 +149,25 @@ class Fused(Generic[P, R]):
         if engine == "auto":
             result = self._run_automatically(arrays, args, kwargs)
             return result
-        trace = Trace(self._name, HANDLERS, self._strict)
-        result = self._run_traced(trace, arrays, args, kwargs)
+        signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
+        if signature is None:
+            result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+            return result
+        if (answer := host_replay.replay(signature)) is not NotImplemented:
+            return answer  # type: ignore[no-any-return]
+        run_captured = functools.partial(self._run_captured, arrays, args, kwargs)
+        result = host_replay.call(signature, self._name, run_captured)
         return result
+
+    def _run_captured(self, arrays: list[Any], args: Any, kwargs: Any, capture: Capture | None) -> Any:
+        """Run the call traced; a capture observes its library calls."""
+        # A capture defers what is otherwise computed at once. A number that is then needed is no graph break
+        # of the function; the first call, which is not captured, has found those.
+        trace = Trace(self._name, HANDLERS, self._strict and capture is None)
+        trace.capture = capture
+        observed = contextlib.nullcontext() if capture is None else observe_entries(capture.on_native_call)
+        with observed:
+            return self._run_traced(trace, arrays, args, kwargs)
 
     def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run the call under `auto`: on the engine that is cheapest for its signature."""
@@ -306,11 +324,15 @@ class Fused(Generic[P, R]):
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE
         listener = trace.buffers.scope.listener
-        if listener is not None and trace.analysis is not None and trace.analysis.has_risks:
-            listener.mark_not_replayable()
+        if trace.analysis is not None and trace.analysis.has_risks:
+            trace.mark_not_replayable()
+            if listener is not None:
+                listener.mark_not_replayable()
         try:
             result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
             del args, kwargs
+            if trace.capture is not None:
+                trace.capture.body_has_ended = True
             if imported is None:
                 trace.finish(all_tracers(result))
             else:

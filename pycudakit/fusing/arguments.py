@@ -95,7 +95,10 @@ class ArgumentMap:
             return self._result_on_device(tracer, self._imported)
         array = self._trace.to_host(tracer)
         if tracer.is_scalar:
-            return self._numbers.setdefault(id(tracer), array[()])
+            number = self._numbers.setdefault(id(tracer), array[()])
+            if self._trace.capture is not None:
+                self._trace.capture.add_number(number, array)
+            return number
         first = self._first_tracers.setdefault(id(array), id(tracer))
         memmap = self._trace.memmap_of(tracer)
         if memmap is not None:

@@ -68,6 +68,8 @@ _STRUCTS = {
     "pk_draws": abi.DRAWS,
     "pk_reduction": abi.REDUCTION,
     "pk_block_program": abi.BLOCK_PROGRAM,
+    "pk_request": abi.REQUEST,
+    "pk_binding": abi.BINDING,
     "pk_window": abi.WINDOW,
     "pk_image": abi.IMAGE,
     "pk_kernel": abi.USER_KERNEL,

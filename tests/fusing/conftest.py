@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from helpers import row_tiles
+from helpers import replayed, row_tiles
 from helpers.thorough_cases import thorough
 
 import pycudakit as pk
@@ -14,16 +14,21 @@ _AVAILABLE = [name for name in ("cpu", "cuda") if pk.engines()[name].available]
 _ENGINES = _NAMED.split(",") if _NAMED else _AVAILABLE
 # Without a GPU, `device_impls` runs the device implementations with a fake GPU, on the engine `cpu`.
 _DEVICE_IMPLS = ["device_impls"] if _ENGINES == ["cpu"] and not _NAMED else []
+# On the engine `cpu`, `replayed` also runs each call by its plan.
+_REPLAYED = ["replayed"] if "cpu" in _ENGINES else []
 
 
-@pytest.fixture(params=[*_ENGINES, *thorough(*_DEVICE_IMPLS, "auto")], scope="session")
+@pytest.fixture(params=[*_ENGINES, *thorough(*_DEVICE_IMPLS, *_REPLAYED, "auto")], scope="session")
 def engine(request):
     """Set and return the engine of the test's calls; test_engine_choice.py tests `auto` in each run."""
-    if request.param != "device_impls":
+    if request.param not in ("device_impls", "replayed"):
         yield request.param
         return
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ResidencyScope, "is_open", True)
+        if request.param == "replayed":
+            replayed.install(patch)
+        else:
+            patch.setattr(ResidencyScope, "is_open", True)
         yield "cpu"
 
 

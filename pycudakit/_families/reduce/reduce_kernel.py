@@ -102,6 +102,7 @@ class PreparedReduce(NativeCall):
         self.shape = np.empty(abi.MAX_DIMS, np.int64)
         self.dimensions = ctypes.c_int64(1)
         self.fp_flags: Array = np.empty(len(program.instructions), np.uint8)  # per instruction, last call
+        self.results: Sequence[Array] = ()  # of the call under way
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry, bound to its arguments."""
@@ -354,11 +355,13 @@ def run(requests: Sequence[ReduceRequest], pool: Pool[PreparedReduce]) -> list[A
     work = pool.take()
     try:
         work.bind_broadcast(first.shape, first.axes, results, *first.values)
+        work.results = results
         for i, request in enumerate(requests):
             set_initial_and_ddof(work.reduction[i : i + 1], request.initial, request.ddof)
         if work.run(first.choice, math.prod(first.shape)) and first.reports_flags:
             work.report_fp_flags()
     finally:
+        work.results = ()
         work.reset_layout()
         pool.give_back(work)
     return results

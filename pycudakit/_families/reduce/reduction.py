@@ -470,6 +470,7 @@ def _run_dense(name: str, kernel: ReduceKernel, choice: EngineChoice, size: int,
     work = kernel.pool.take()
     try:
         work.bind_dense(result, size, *values)
+        work.results = (result,)
         fp_flags = work.run(choice, size)
         number: Any = result[()]
         if isinstance(number, np.floating) and not math.isfinite(number) and name not in _NEVER_WARNS:
@@ -477,5 +478,6 @@ def _run_dense(name: str, kernel: ReduceKernel, choice: EngineChoice, size: int,
         if fp_flags:
             work.report_fp_flags()
     finally:
+        work.results = ()
         kernel.pool.give_back(work)
     return number

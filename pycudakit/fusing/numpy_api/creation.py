@@ -85,7 +85,10 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
         trace = trace_if_tracing()
         if trace is None:
             return function(*arguments, **keywords)
-        return trace.wrap(function(*trace.resolved(arguments), **trace.resolved(keywords)))
+        result = function(*trace.resolved(arguments), **trace.resolved(keywords))
+        if trace.capture is not None and type(result) is np.ndarray:
+            trace.capture.add_constant(result)
+        return trace.wrap(result)
 
     return make
 

@@ -54,7 +54,7 @@ class ReduceScheduler(Scheduler):
         buffer = a.node.buffer  # None for a deferred operand: it will be computed on the device of its inputs
         is_on_device = bool(self.buffers.stream) if buffer is None else buffer.is_resident
         is_simple = (
-            (a.size > TINY or is_on_device)
+            (a.size > TINY or is_on_device or self.capture is not None)
             and (a.shape or axis is None)  # NumPy accepts axis 0 of a scalar
             and type(ddof) in (int, float)
             and ddof < length
@@ -79,10 +79,16 @@ class ReduceScheduler(Scheduler):
         operand = self._reduce_operand(source)
         calls = [functools.partial(each.compute, operand) for each in reductions]
         held_buffers: list[Buffer] = []
+        capture = self.capture
+        if capture is not None:
+            capture.add_memory([operand] if isinstance(operand, np.ndarray) else _arrays_of(operand))
+        first = 0 if capture is None else capture.begin_reductions([each.name for each in reductions])
         with self.keeping_results_resident(held_buffers, results_stay_on_device=True):
             results = reduce_multi_output(calls)
-        for node, result in zip(nodes, results, strict=True):
-            array = np.asarray(result)
+        arrays = [np.asarray(result) for result in results]
+        if capture is not None:
+            arrays = capture.reduced_arrays(first, arrays)
+        for node, array in zip(nodes, arrays, strict=True):
             node.set_result(array, self.buffer_of_result(array))
         if self.passes is not None:
             self._record_reductions(
@@ -115,7 +121,7 @@ class ReduceScheduler(Scheduler):
     ) -> None:
         names = ", ".join(reduction.name for reduction in reductions)
         if type(operand) is FusedProducer:
-            reads = [array for array in operand.inputs if isinstance(array, np.ndarray)]
+            reads = _arrays_of(operand)
             names = f"{operand.function.name}, {names}"
         else:
             reads = [operand]
@@ -124,6 +130,10 @@ class ReduceScheduler(Scheduler):
             for array in written:  # numbers, too, have the names by which later passes read them
                 self.buffers.buffer_for(array)
         self.record_kernel(names, source.shape, reads, written)
+
+
+def _arrays_of(operand: FusedProducer) -> list[Array]:
+    return [each for each in operand.inputs if isinstance(each, np.ndarray)]
 
 
 def _call(function: Callable[..., Any], keywords: dict[str, Any], operand: Any) -> Any:

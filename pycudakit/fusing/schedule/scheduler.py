@@ -27,6 +27,7 @@ from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.engine_choice import requested_engine
 from pycudakit.fusing.errstate import ErrstateSnapshot
+from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.graph_breaks import Break, break_at_caller
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
@@ -64,6 +65,7 @@ class Scheduler:
         self.strict = strict
         self.engine = context.checked_current_engine()
         self.buffers = BufferTable()
+        self.capture: Capture | None = None  # of a call that is to be replayed
         # The body has returned or raised; tasks that it started may still hold tracers.
         self.has_ended = False
         self.breaks: list[Break] = []
@@ -129,6 +131,8 @@ class Scheduler:
 
     def to_host(self, tracer: Tracer) -> Array:
         """Compute a tracer and return its array, with the values on the host."""
+        if self.capture is not None:
+            self.capture.on_host_read()
         array = self.materialize(tracer)
         buffer = tracer.node.buffer
         if buffer is not None and buffer.double_buffer is not None:  # others read the caller's memory
@@ -199,10 +203,16 @@ class Scheduler:
 
     def note_graph_break(self, operation: str, instead: str = "") -> None:
         """Record a graph break at the caller's line; raise under `strict`."""
+        self.mark_not_replayable()
         graph_break = break_at_caller(operation, instead)
         self.breaks.append(graph_break)
         if self.strict:
             raise errors.Unsupported(f"{self.name}: {graph_break}")
+
+    def mark_not_replayable(self) -> None:
+        """Note that NumPy, or code outside of the trace, computes or writes."""
+        if self.capture is not None:
+            self.capture.mark_not_replayable()
 
     def resolve_foreign_tracers(self, values: Any) -> Any:
         """Replace the tracers of other fused calls by their arrays."""
@@ -297,7 +307,8 @@ class Scheduler:
                 self._compute(self.deferred())
 
     def before_write(self, buffer: Buffer) -> None:
-        """Prepare a buffer for a write: compute its deferred readers, and mark it as written."""
+        """Prepare a buffer for a write by NumPy: compute its deferred readers, and mark it as written."""
+        self.mark_not_replayable()
         self.compute_readers(buffer)
         if buffer.double_buffer is not None:
             buffer.double_buffer.mark_all_written()
@@ -518,6 +529,8 @@ class Scheduler:
                 else choice
             )
         self.buffers.register([*kernel.arrays, *outs])
+        if self.capture is not None:
+            self.capture.add_memory([*kernel.arrays, *outs])
         pool = prepared_programs(program)
         work = pool.take()
         try:

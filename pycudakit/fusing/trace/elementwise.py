@@ -160,7 +160,7 @@ class ElementwiseTrace(TiledScheduler):
         if self.engine == "auto":
             self.costs.operation(math.prod(shape), seconds)
         must_write_before_raising = out is not None and self.errstate.must_report_at_once
-        may_be_eager = is_computed and not must_write_before_raising
+        may_be_eager = is_computed and not must_write_before_raising and self.capture is None
         eager = self._eager_function(function, nodes, shape, dtype, casting) if may_be_eager else None
         if eager is not None:
             new = eager(*[a.array if type(a) is Node else a for a in arguments])
@@ -198,6 +198,8 @@ class ElementwiseTrace(TiledScheduler):
             return None, False
         array = np.asarray(argument)
         if array is not value or not array.size:
+            if self.capture is not None and array is not value:
+                self.capture.add_constant(array)
             return leaf(array), False
         buffer = self.buffers.buffer_of(array)
         if buffer is not None and buffer.contains(array) and not buffer.has_escaped:

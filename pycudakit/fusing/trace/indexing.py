@@ -159,8 +159,9 @@ class IndexingTrace(ElementwiseTrace):
                 if type(selected) is np.ndarray:
                     return self._view_tracer(tracer, leaf(selected, tracer.node.buffer))
                 buffer = tracer.node.buffer
-                if buffer is not None and buffer.is_resident:
-                    if buffer.scalar_reads < _MAX_SCALAR_READS or type(buffer) is ImportedBuffer:
+                if buffer is not None and (buffer.is_resident or self.capture is not None):
+                    is_rare = buffer.scalar_reads < _MAX_SCALAR_READS or type(buffer) is ImportedBuffer
+                    if is_rare or self.capture is not None:
                         buffer.scalar_reads += 1
                         part = self._part(self.materialize(tracer), index, False)
                         return self.apply(conversion(tracer.node.dtype), (Tracer(self, leaf(part, buffer)),))
@@ -357,7 +358,10 @@ class IndexingTrace(ElementwiseTrace):
         if type(value) is Tracer:
             node = value.node
         elif type(value) in (int, float, bool):
-            node = leaf(_number_as(value, target))
+            number = _number_as(value, target)
+            if self.capture is not None:
+                self.capture.add_constant(number)
+            node = leaf(number)
         else:
             leaf_node, _ = self.leaf_of(value)
             if leaf_node is None:

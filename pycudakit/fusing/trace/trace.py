@@ -154,10 +154,12 @@ class Trace(IndexingTrace):
 
     def external_tracer(self, array: Array) -> Tracer:
         """Return a tracer of an array that is not an argument, to write to it."""
+        self.mark_not_replayable()
         return Tracer(self, leaf(*self.buffers.latest(array, self.buffers.buffer_for(array))))
 
     def mark_escaped(self, tracer: Tracer) -> None:
         """Mark a tracer's buffer as escaped: code outside of the trace may read and write it."""
+        self.mark_not_replayable()
         self.in_caller_memory(tracer)
         buffer = tracer.node.buffer
         if buffer is not None:
@@ -257,6 +259,7 @@ class Trace(IndexingTrace):
         self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], may_write: bool = False
     ) -> Any:
         """Call a function with host arrays in place of tracers."""
+        self.mark_not_replayable()
         values = self.resolved(arguments), self.resolved(keywords)
         written = iter_tracers((arguments, keywords)) if may_write else ()
         buffers = [s.node.buffer for s in written if s.node.buffer is not None]
@@ -302,6 +305,7 @@ class Trace(IndexingTrace):
 
         With `results_stay_on_device`, the function reads its results on the host only if it says so.
         """
+        self.mark_not_replayable()
         out = keywords.get("out")
         if not self.buffers.scope.is_open or not (out is None or self.can_write_on_device(out)):
             return self.on_host(function, arguments, keywords, may_write="out" in keywords)

@@ -1,0 +1,1 @@
+"""Plans of fused functions: capture, and runs by the C library."""

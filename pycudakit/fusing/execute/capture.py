@@ -1,0 +1,372 @@
+"""Capture: makes a plan of a traced call on host arrays, by observing its library calls.
+
+The plan holds for all values of the arguments if each byte that its requests read is an argument's, was
+written by an earlier request, or is a constant that depends on the signature alone. `Capture` checks that for
+the memory of every operand. It gives up (`mark_not_replayable`) where the host reads a computed value, since
+all that follows may depend on it, and where NumPy computes or writes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import functools
+import heapq
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pycudakit._element_programs.program import ElementProgram
+from pycudakit._native import abi
+from pycudakit._native.abi import address_of
+from pycudakit._native.dtypes import Array
+from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.execute.plan import (
+    ALIGNMENT,
+    ARENA,
+    CONSTANTS,
+    ENTRIES,
+    ArrayView,
+    Constant,
+    NewArray,
+    Number,
+    Place,
+    Plan,
+    Request,
+    Sequenced,
+)
+from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
+
+_MAX_BYTES = 64 << 20  # of results and what lies before them: Python's share of the time of such calls is small
+_MAX_REQUESTS = 100_000
+_CONSTANT_TYPES = (type(None), bool, int, float, str, np.generic, np.dtype)
+# Reductions whose result is that of the library, but for warnings, if it is finite.
+_REDUCTIONS = frozenset("all any argmax argmin count_nonzero max mean min prod ptp std sum var".split())  # noqa: SIM905
+
+
+class NotReplayableError(Exception):
+    """The call has no plan."""
+
+
+class Memory:
+    """The memory of an array that owns it, other than an argument's."""
+
+    def __init__(self, owner: Array, is_constant: bool) -> None:
+        self.owner = owner  # kept alive, so that no other array has its address
+        self.begin, self.end = byte_bounds(owner)
+        self.is_constant = is_constant
+        self.is_written = is_constant  # all of it
+        self._written = np.zeros(0 if is_constant else self.end - self.begin, np.bool_)  # byte by byte
+        self.first_use, self.last_use = math.inf, -1.0  # the indices of requests
+        self.place: Place | None = None  # of its first byte
+
+    def written_part(self, address: int, shape: Sequence[int], strides: Sequence[int], item: int) -> Array:
+        """Return the part of `_written` for an operand."""
+        written = self._written[address - self.begin :]
+        return np.lib.stride_tricks.as_strided(written, (*shape, item), (*strides, 1))
+
+    def update(self) -> None:
+        """Find out whether all bytes are written."""
+        self.is_written = bool(self._written.all())
+
+
+class Capture:
+    """The library calls of one traced call, and the memory of their operands.
+
+    Parameters
+    ----------
+    arrays
+        The arguments that are arrays. They do not overlap.
+    """
+
+    def __init__(self, arrays: Sequence[Array]) -> None:
+        self._arguments = sorted((*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays))
+        self._indices = {id(array): index for index, array in enumerate(arrays)}
+        self._written_arguments: set[int] = set()
+        self._memories: list[Memory] = []  # in the order of their addresses
+        self._begins: list[int] = []
+        self._by_owner: dict[int, Memory] = {}
+        self._requests: list[tuple[Request, dict[int, Memory]]] = []
+        self._numbers: dict[int, tuple[Any, Array]] = {}  # that are returned, and the arrays of their values
+        self._finite: list[Memory] = []
+        self._constants = bytearray()
+        self._constant_offsets: dict[bytes, int] = {}
+        self._bytes = 0
+        self._is_valid = True
+        self.body_has_ended = False  # so that the host may read results
+
+    # ---- The traced call -------------------------------------------------------------------------------
+
+    def mark_not_replayable(self) -> None:
+        """Give up: the call did something that a list of requests cannot do."""
+        self._is_valid = False
+        for each in (self._memories, self._begins, self._by_owner, self._requests, self._numbers, self._finite):
+            each.clear()  # type: ignore[attr-defined]
+
+    def on_host_read(self) -> None:
+        """Note that Python or NumPy reads a computed value."""
+        if not self.body_has_ended:
+            self.mark_not_replayable()
+
+    def add_constant(self, array: Array) -> None:
+        """Note a new array whose elements depend on the signature alone, and stay as they are."""
+        self._add(array, is_constant=True)
+
+    def add_memory(self, arrays: Sequence[Array]) -> None:
+        """Note arrays that the next request reads or writes."""
+        for array in arrays:
+            self._add(array, is_constant=False)
+
+    def add_number(self, number: Any, array: Array) -> None:
+        """Note a number that the call returns, and the array that it was read from."""
+        if self._is_valid:
+            self._numbers[id(number)] = number, array
+
+    def begin_reductions(self, names: Sequence[str]) -> int:
+        """Note that reductions are computed next; return the number of requests before them."""
+        if not _REDUCTIONS.issuperset(names):
+            self.mark_not_replayable()
+        return len(self._requests)
+
+    def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
+        """Return the arrays that the requests from `first` on reduced into, in place of copies of these."""
+        arrays = [memories[row].owner for request, memories in self._requests[first:] for row in _results(request)]
+        if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
+            return [array.reshape(result.shape) for array, result in zip(arrays, results, strict=True)]
+        self.mark_not_replayable()
+        return list(results)
+
+    def _add(self, array: Array, is_constant: bool) -> None:
+        owner = owner_of(array)
+        if not self._is_valid or id(owner) in self._by_owner or self._argument_at(*byte_bounds(array)):
+            return
+        memory = Memory(owner, is_constant)
+        self._bytes += memory.end - memory.begin
+        if self._bytes > _MAX_BYTES:
+            self.mark_not_replayable()
+            return
+        self._by_owner[id(owner)] = memory
+        index = bisect.bisect(self._begins, memory.begin)
+        self._begins.insert(index, memory.begin)
+        self._memories.insert(index, memory)
+
+    def _argument_at(self, begin: int, end: int) -> tuple[int, int, int, int] | None:
+        """Return the argument that contains a range: its bounds, its index and its address."""
+        at = bisect.bisect(self._arguments, (begin, math.inf)) - 1  # type: ignore[arg-type]
+        found = self._arguments[at] if at >= 0 else None
+        return found if found is not None and end <= found[1] else None
+
+    def _memory_at(self, begin: int, end: int) -> Memory:
+        at = bisect.bisect(self._begins, begin) - 1
+        if at < 0 or end > self._memories[at].end:
+            raise NotReplayableError
+        return self._memories[at]
+
+    # ---- Requests --------------------------------------------------------------------------------------
+
+    def on_native_call(self, entry: NativeCall) -> None:
+        """Add a library call to the list."""
+        if not self._is_valid:
+            return
+        is_quiet = not entry.report["exceptions"][0]
+        try:
+            if entry.entry not in ENTRIES or not is_quiet or len(self._requests) >= _MAX_REQUESTS:
+                raise NotReplayableError
+            self._add_request(entry)
+        except NotReplayableError:
+            self.mark_not_replayable()
+
+    def _add_request(self, entry: Any) -> None:
+        name, given = entry.describe_entry()
+        arguments = tuple([
+            value.copy() if type(value) is np.ndarray else int(getattr(value, "value", value))
+            for value in given
+            if type(value) is not np.ndarray or value.dtype not in (abi.OPTIONS, abi.REPORT)
+        ])
+        (table,) = (each for each in arguments if type(each) is np.ndarray and each.dtype == abi.OPERAND)
+        request = Request(name, arguments, table, {})
+        shape = entry.shape[: entry.dimensions.value].tolist()
+        self._requests.append((request, self._find_operands(request, entry, shape)))
+
+    def _find_operands(self, request: Request, entry: Any, shape: list[int]) -> dict[int, Memory]:
+        """Find the memory of the operands; raise if a byte is read that may depend on more than the signature."""
+        loaded, numbers, stored = _operands_of(entry.program)
+        for row in numbers:
+            operand = request.table[row]
+            number = ctypes.string_at(int(operand["address"]), abi.TYPES[operand["type"]].itemsize)
+            request.places[row] = Place(CONSTANTS, self._constant(number))
+        memories = {row: memory for row in loaded if (memory := self._operand(request, row, shape, False))}
+        is_reduction = request.entry != "pk_evaluate"
+        self.add_memory(entry.results if is_reduction else ())
+        for row in _results(request) if is_reduction else stored:
+            memory = self._operand(request, row, shape, True)
+            if memory is not None:
+                memories[row] = memory
+            if is_reduction and memory is None:
+                raise NotReplayableError
+            if is_reduction and memory is not None and memory.owner.dtype.kind == "f":
+                self._finite.append(memory)
+                memory.last_use = math.inf
+        return memories
+
+    def _operand(self, request: Request, row: int, shape: list[int], is_result: bool) -> Memory | None:
+        """Check an operand; set its place if it is an argument's, else return its memory."""
+        operand = request.table[row]
+        address, item = int(operand["address"]), abi.TYPES[operand["type"]].itemsize
+        strides = operand["strides"][: len(shape)].tolist()
+        steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+        bounds = address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + item
+        argument = self._argument_at(*bounds)
+        if argument is not None:
+            request.places[row] = Place(argument[2], address - argument[3])
+            if is_result:
+                self._written_arguments.add(argument[2])
+            return None
+        memory = self._memory_at(*bounds)
+        memory.first_use = min(memory.first_use, len(self._requests))
+        memory.last_use = max(memory.last_use, len(self._requests))
+        if is_result and memory.is_constant:
+            raise NotReplayableError
+        if not memory.is_written:
+            part = memory.written_part(address, shape, strides, item)
+            if is_result:
+                part[...] = True
+                memory.update()
+            elif not part.all():
+                raise NotReplayableError
+        return memory
+
+    def _constant(self, value: bytes) -> int:
+        """Return the offset of a constant."""
+        offset = self._constant_offsets.get(value)
+        if offset is None:
+            self._constants.extend(bytes(-len(self._constants) % ALIGNMENT))
+            offset = self._constant_offsets[value] = len(self._constants)
+            self._constants.extend(value)
+        return offset
+
+    # ---- The plan --------------------------------------------------------------------------------------
+
+    def finish(self, function: str, result: Any) -> Plan | None:
+        """End the capture with the call's result; return the plan, or None if the call has none."""
+        if not self._is_valid or not self._requests:
+            return None
+        try:
+            new = self._keep_results(result, [])
+            arena_bytes = self._lay_out_arena()
+            template = self._template_of(result)
+        except NotReplayableError:
+            return None
+        requests: list[Request] = []
+        indices: dict[Any, int] = {}
+        order = []
+        for request, memories in self._requests:
+            for row, memory in memories.items():
+                request.places[row] = self._place_of(memory, int(request.table[row]["address"]))
+            request.table["address"][list(request.places)] = 0
+            index = indices.setdefault(request.key(), len(requests))
+            if index == len(requests):
+                requests.append(request)
+            order.append(index)
+        finite = [(self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in self._finite]
+        written, counts = sorted(self._written_arguments), (len(self._arguments), new, arena_bytes)
+        return Plan(function, requests, order, *counts, bytes(self._constants), written, finite, template)
+
+    def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
+        """Give the arrays of a result their places, and the numbers memory to the end; return the new arrays."""
+        if id(result) in self._numbers:
+            self._owned(self._numbers[id(result)][1]).last_use = math.inf
+        elif type(result) is np.ndarray and id(result) not in self._indices:
+            memory = self._owned(result)
+            owner = memory.owner
+            flags = owner.flags
+            is_plain = result.flags.writeable and not _is_broadcast(result)
+            if not (is_plain and memory.is_written and flags.forc and owner.base is None):
+                raise NotReplayableError
+            if memory.place is None:
+                memory.place = Place(len(self._arguments) + len(new), 0)
+                new.append(NewArray(owner.shape, owner.dtype, "C" if flags.c_contiguous else "F"))
+        elif isinstance(result, (list, tuple)):
+            for part in result:
+                self._keep_results(part, new)
+        return new
+
+    def _owned(self, array: Array) -> Memory:
+        """Return the memory of an array that requests computed."""
+        memory = self._by_owner.get(id(owner_of(array)))
+        if memory is None or memory.is_constant:
+            raise NotReplayableError
+        return memory
+
+    def _lay_out_arena(self) -> int:
+        """Give the other memory places in the arena, by its lifetime; return the arena's size."""
+        end = 0
+        free: dict[int, list[int]] = {}  # offsets that are free again, by size
+        busy: list[tuple[float, int, int]] = []  # a heap of last uses, with offsets and sizes
+        memories = [each for each in self._memories if each.place is None and not each.is_constant]
+        for memory in sorted(memories, key=lambda each: each.first_use):
+            while busy and busy[0][0] < memory.first_use:
+                _, offset, size = heapq.heappop(busy)
+                free.setdefault(size, []).append(offset)
+            size = -(-(memory.end - memory.begin) // ALIGNMENT) * ALIGNMENT
+            if free.get(size):
+                offset = free[size].pop()
+            else:
+                offset, end = end, end + size
+            memory.place = Place(ARENA, offset)
+            heapq.heappush(busy, (memory.last_use, offset, size))
+        return end
+
+    def _place_of(self, memory: Memory, address: int) -> Place:
+        """Return the place of an address in memory."""
+        if memory.place is None:
+            memory.place = Place(CONSTANTS, self._constant(ctypes.string_at(memory.begin, memory.end - memory.begin)))
+        return Place(memory.place.buffer, memory.place.offset + address - memory.begin)
+
+    def _template_of(self, result: Any) -> Any:
+        """Return the result with descriptions in place of arrays and numbers."""
+        if id(result) in self._indices:
+            return self._indices[id(result)]
+        if id(result) in self._numbers:
+            array = self._numbers[id(result)][1]
+            return Number(self._place_of(self._owned(array), address_of(array)), array.dtype)
+        if type(result) is np.ndarray:
+            memory = self._owned(result)
+            place = self._place_of(memory, address_of(result))
+            if result is memory.owner:
+                return place.buffer
+            index = place.buffer - len(self._arguments)
+            return ArrayView(index, place.offset, result.shape, result.strides, result.dtype)
+        if isinstance(result, _CONSTANT_TYPES):
+            return Constant(result)
+        if not isinstance(result, (list, tuple)):
+            raise NotReplayableError
+        kind: Any = type(result)
+        make = kind._make if hasattr(kind, "_fields") else kind
+        return Sequenced(make, [self._template_of(part) for part in result])
+
+
+def _results(request: Request) -> range:
+    """Return the rows of the results of a request that reduces."""
+    first = request.arguments[1] if request.entry == "pk_reduce_several" else int(request.entry == "pk_reduce")
+    return range(len(request.table) - first, len(request.table))
+
+
+@functools.lru_cache(1024)
+def _operands_of(program: ElementProgram) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the operands of a program: arrays that it loads, numbers, and arrays that it stores."""
+    instructions = program.instructions
+    loaded = set(instructions["a"][instructions["op"] == abi.OP_LOAD].tolist())
+    stored = instructions["b"][instructions["op"] == abi.OP_STORE].tolist()
+    numbers = {i for i, each in enumerate(program.operands) if each.source in ("scalar", "constant")}
+    return tuple(loaded - numbers), tuple(numbers), tuple(stored)
+
+
+def _is_broadcast(array: Array) -> bool:
+    return any(stride == 0 and length > 1 for stride, length in zip(array.strides, array.shape, strict=True))
+
+
+def _are_same(one: Array, other: Array) -> bool:
+    return (one.dtype, one.size) == (other.dtype, other.size) and one.tobytes() == other.tobytes()

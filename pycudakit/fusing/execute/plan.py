@@ -1,0 +1,200 @@
+"""Plan: the library calls of a fused function as data, which the C library runs without Python.
+
+A plan is a list of requests over buffers: the arguments, new arrays for the results, an arena for what lies
+between them, and constants. `Capture` makes it from a traced call. A `PlanRun` binds it to memory of its own
+and runs it by `pk_run_requests`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pycudakit._native import abi
+from pycudakit._native.abi import address_of
+from pycudakit._native.dtypes import Array, DType
+from pycudakit._runtime import context
+from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.native_call import NativeCall
+
+ALIGNMENT = 64  # bytes
+ARENA, CONSTANTS = -1, -2  # buffers of a run; from 0 up come the arguments, and then the new arrays
+_REASON = f"{context.REASON_ENGINE_REQUESTED}; replayed"
+ENTRIES = {
+    "pk_evaluate": abi.REQUEST_EVALUATE,
+    "pk_reduce": abi.REQUEST_REDUCE,
+    "pk_reduce_several": abi.REQUEST_REDUCE_SEVERAL,
+}
+
+
+class Place(NamedTuple):
+    """A position in a buffer of a plan, in bytes."""
+
+    buffer: int
+    offset: int
+
+
+class Request(NamedTuple):
+    """A call of an entry: its arguments but for options and report, and the places of its operands."""
+
+    entry: str
+    arguments: tuple[Any, ...]  # arrays and integers
+    table: Array  # the argument that is the operand table
+    places: dict[int, Place]  # by the row of the table
+
+    def key(self) -> tuple[Any, ...]:
+        """Return a key that equal requests share."""
+        parts = tuple([each.tobytes() if type(each) is np.ndarray else each for each in self.arguments])
+        return self.entry, parts, tuple(sorted(self.places.items()))
+
+
+class NewArray(NamedTuple):
+    """An array that each run allocates, for a result."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    order: Any  # "C" or "F"
+
+
+class ArrayView(NamedTuple):
+    """A result that is a view of a new array."""
+
+    index: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType
+
+
+class Number(NamedTuple):
+    """A result that is a scalar."""
+
+    place: Place
+    dtype: DType
+
+
+class Sequenced(NamedTuple):
+    """A result that is a list or a tuple."""
+
+    make: Callable[[list[Any]], Any]
+    parts: list[Any]
+
+
+class Constant(NamedTuple):
+    """A result that depends on the signature alone."""
+
+    value: Any
+
+
+class Plan(NamedTuple):
+    """The calls of a function for one signature, as data."""
+
+    function: str
+    requests: list[Request]
+    order: list[int]  # in which requests are called, some of them many times
+    argument_count: int
+    new: list[NewArray]
+    arena_bytes: int
+    constants: bytes
+    written: list[int]  # the arguments that requests write to
+    finite: list[tuple[Place, DType, int]]  # results of reductions, which may have to warn unless finite
+    # The call's result: an index of a buffer, or a NewArray's view, a number, a sequence of these, a constant.
+    result: Any
+
+
+class PlanRun(NativeCall):
+    """A plan with an arena and bound tables, prepared for `pk_run_requests`; it serves one call at a time."""
+
+    entry = "pk_run_requests"
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self._plan = plan
+        self._arena, self._constants = _aligned(plan.arena_bytes), _aligned(len(plan.constants))
+        self._constants[...] = np.frombuffer(plan.constants, np.uint8)
+        self._buffers = np.zeros(plan.argument_count + len(plan.new), np.uint64)
+        self._requests = np.zeros(len(plan.requests), abi.REQUEST)
+        self._order = np.array(plan.order, np.int32)
+        self._completed = ctypes.c_int64()
+        self._tables: list[Array] = []  # which the requests point to
+        bindings: list[tuple[int, int, int]] = []
+        for row, request in zip(self._requests, plan.requests, strict=True):
+            bindings += self._fill(row, request)
+        self._bindings = np.array(bindings, abi.BINDING)
+        self._saved: list[Array] = []
+        self._choice = EngineChoice(plan.function, "cpu", _REASON)
+        self.bytes = plan.arena_bytes + sum(table.nbytes for table in self._tables)
+
+    def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
+        """Return the entry, bound to its arguments."""
+        return abi.bound(
+            *(library, self.entry),
+            *(self._requests, len(self._requests), self._order, len(self._order)),
+            *(self._bindings, len(self._bindings), self._buffers, len(self._buffers)),
+            *(ctypes.byref(self._completed), self.options, self.report),
+        )
+
+    def _fill(self, row: Any, request: Request) -> list[tuple[int, int, int]]:
+        """Fill an `abi.REQUEST`; return the bindings of its operands."""
+        arguments = [each.copy() if type(each) is np.ndarray else each for each in request.arguments]
+        arrays = [each for each in arguments if type(each) is np.ndarray]
+        self._tables += arrays
+        row["entry"] = ENTRIES[request.entry]
+        row["arguments"][: len(arguments)] = [
+            address_of(each) if type(each) is np.ndarray else each for each in arguments
+        ]
+        (table,) = (each for each in arrays if each.dtype == abi.OPERAND)
+        bindings = []
+        for operand, (buffer, offset) in request.places.items():
+            if buffer < 0:
+                memory = self._arena if buffer == ARENA else self._constants
+                table[operand]["address"] = address_of(memory) + offset
+            else:
+                bindings.append((address_of(table) + operand * abi.OPERAND.itemsize, buffer, offset))
+        return bindings
+
+    def run_with(self, arguments: Sequence[Array], addresses: Sequence[int]) -> Any:
+        """Run the plan and return the call's result; NotImplemented if the call must be traced.
+
+        That is the case if an operation may have to warn. The arguments are then as they were.
+        """
+        plan = self._plan
+        new = [np.empty(*each) for each in plan.new]
+        self._buffers[:] = [*addresses, *map(address_of, new)]
+        self._saved = [arguments[index].copy("K") for index in plan.written]
+        if self.run_on_cpu(self._choice) or not self._is_finite(new):
+            for index, saved in zip(plan.written, self._saved, strict=True):
+                arguments[index][...] = saved
+            return NotImplemented
+        return self._result(plan.result, arguments, new)
+
+    def _is_finite(self, new: Sequence[Array]) -> bool:
+        return all(
+            np.isfinite(self._view(place, dtype, count, new)).all() for place, dtype, count in self._plan.finite
+        )
+
+    def _view(self, place: Place, dtype: DType, count: int, new: Sequence[Array]) -> Array:
+        memory: Any = self._arena if place.buffer == ARENA else new[place.buffer - self._plan.argument_count]
+        view: Array = np.ndarray(count, dtype, memory, place.offset)
+        return view
+
+    def _result(self, part: Any, arguments: Sequence[Array], new: Sequence[Array]) -> Any:
+        kind = type(part)
+        if kind is int:
+            return arguments[part] if part < len(arguments) else new[part - len(arguments)]
+        if kind is Number:
+            return self._view(part.place, part.dtype, 1, new)[0]
+        if kind is ArrayView:
+            return np.ndarray(part.shape, part.dtype, new[part.index], part.offset, part.strides)  # type: ignore[call-overload]
+        if kind is Constant:
+            return part.value
+        return part.make([self._result(each, arguments, new) for each in part.parts])
+
+
+def _aligned(size: int) -> Array:
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    first = -address_of(memory) % ALIGNMENT
+    return memory[first : first + size]

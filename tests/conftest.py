@@ -3,6 +3,7 @@
 import ctypes
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 os.environ["PYCUDAKIT_TUNED"] = "0"  # tests of the cost model use its default constants
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell's background jobs have it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import pycudakit as pk
 from pycudakit._native import loader

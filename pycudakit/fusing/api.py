@@ -26,7 +26,7 @@ from pycudakit._interop.foreign_arrays import (
 )
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.cost_model import REASON_CPU_FASTER, REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
     NOTHING_TO_COMPUTE,
@@ -122,6 +122,7 @@ class Fused(Generic[P, R]):
         # By shapes and dtypes: an engine's name, "trace_next", or an autotuner while it measures.
         self._best: dict[tuple[Any, ...], str | Autotuner] = {}
         self._analyses: list[Analysis] = []  # of calls of different kinds
+        self._plans = host_replay.PlanCache()
         # The library's own functions see nothing but their arguments.
         self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
 
@@ -132,6 +133,11 @@ class Fused(Generic[P, R]):
         engine = context.checked_current_engine()
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
+        signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
+        if signature is not None:
+            answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
+            if answer is not NotImplemented:
+                return answer  # type: ignore[no-any-return]
         if context.is_only_numpy(engine):
             return self._run_by_numpy(args, kwargs, context.REASON_ENGINE_REQUESTED)  # type: ignore[no-any-return]
         if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
@@ -149,30 +155,30 @@ class Fused(Generic[P, R]):
         if engine == "auto":
             result = self._run_automatically(arrays, args, kwargs)
             return result
-        signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
-        if signature is None:
+        if signature is None or not self._plans.may_capture(signature, is_warm=False):
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
             return result
-        if (answer := host_replay.replay(signature)) is not NotImplemented:
-            return answer  # type: ignore[no-any-return]
         run_captured = functools.partial(self._run_captured, arrays, args, kwargs)
-        result = host_replay.call(signature, self._name, run_captured)
+        result = self._plans.capture(signature, self._name, run_captured, is_automatic=False)
         return result
 
-    def _run_captured(self, arrays: list[Any], args: Any, kwargs: Any, capture: Capture | None) -> Any:
-        """Run the call traced; a capture observes its library calls."""
+    def _run_captured(self, arrays: list[Any], args: Any, kwargs: Any, capture: Capture) -> Any:
+        """Run the call traced, while a capture observes its library calls."""
         # A capture defers what is otherwise computed at once. A number that is then needed is no graph break
-        # of the function; the first call, which is not captured, has found those.
-        trace = Trace(self._name, HANDLERS, self._strict and capture is None)
-        trace.capture = capture
-        observed = contextlib.nullcontext() if capture is None else observe_entries(capture.on_native_call)
-        with observed:
+        # of the function: a call that is not captured finds those.
+        trace = Trace(self._name, HANDLERS, strict=False)
+        trace.begun_capture = capture
+        with observe_entries(capture.on_native_call):
             return self._run_traced(trace, arrays, args, kwargs)
 
     def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run the call under `auto`: on the engine that is cheapest for its signature."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
         best = self._best.get(key)
+        if best == "cpu" and (answer := self._run_replayed(arrays, args, kwargs)) is not NotImplemented:
+            return answer
+        if best == "trace_next" and not self._strict and self.guards is not None:
+            best = self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
         if best is None and 0 < sum(array.size for array in arrays) <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
@@ -192,7 +198,9 @@ class Fused(Generic[P, R]):
             if len(self._best) >= _MAX_KEYS:
                 self._best.clear()
             self._best[key] = best = trace.costs.best()
-            if best == "cpu" and not (trace.costs.is_conclusive or self._strict):
+            may_replay = self.guards is not None and trace.costs.replayed < trace.costs.numpy
+            is_doubtful = best == "cpu" and not trace.costs.is_conclusive
+            if not self._strict and (is_doubtful or (best == "numpy" and may_replay)):
                 self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
         return result
 
@@ -209,12 +217,26 @@ class Fused(Generic[P, R]):
         began = time.perf_counter()
         if engine == "numpy":
             result = self._run_by_numpy(args, kwargs)
+        elif (answer := self._run_replayed(arrays, args, kwargs, is_warm=True)) is not NotImplemented:
+            result = answer
         else:
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
         best = autotuner.record_time(engine, time.perf_counter() - began)
         if best is not None:
             self._best[key] = best
         return result
+
+    def _run_replayed(self, arrays: list[Any], args: Any, kwargs: Any, is_warm: bool = False) -> Any:
+        """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible."""
+        with context.override(engine="cpu", fallback="numpy"):
+            signature = host_replay.signature_of(self, args, kwargs)
+            if signature is None:
+                return NotImplemented
+            answer = self._plans.replay(signature, REASON_CPU_FASTER)
+            if answer is not NotImplemented or not self._plans.may_capture(signature, is_warm):
+                return answer
+            run_captured = functools.partial(self._run_captured, arrays, args, kwargs)
+            return self._plans.capture(signature, self._name, run_captured, is_automatic=True)
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:
         """Run a call with small arguments in NumPy; if it is slow, the next one is traced."""
@@ -331,8 +353,8 @@ class Fused(Generic[P, R]):
         try:
             result = run_with_trace(trace, functools.partial(self._body, *args, **kwargs))
             del args, kwargs
-            if trace.capture is not None:
-                trace.capture.body_has_ended = True
+            if trace.begun_capture is not None:
+                trace.begun_capture.body_has_ended = True
             if imported is None:
                 trace.finish(all_tracers(result))
             else:

@@ -96,8 +96,8 @@ class ArgumentMap:
         array = self._trace.to_host(tracer)
         if tracer.is_scalar:
             number = self._numbers.setdefault(id(tracer), array[()])
-            if self._trace.capture is not None:
-                self._trace.capture.add_number(number, array)
+            if (capture := self._trace.capture) is not None:
+                capture.add_number(number, array)
             return number
         first = self._first_tracers.setdefault(id(array), id(tracer))
         memmap = self._trace.memmap_of(tracer)

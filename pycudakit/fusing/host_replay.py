@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -29,7 +30,8 @@ _MAX_ARRAY_BYTES = 64 << 20  # of all arguments: of longer calls, Python has a s
 _MAX_BYTES = 256 << 20  # of the runs that are idle
 _MAX_FAILURES = 2  # replays that must be traced after all, before a plan is dropped
 _MAX_LENGTH = 64  # of a tuple among the arguments
-_KEYS = (bool, int, str, type(None), type)
+_KEYS = frozenset({bool, int, str, type(None), type})
+_CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 
 
 class Signature(NamedTuple):
@@ -49,9 +51,10 @@ class _Entry:
         self.plan: Plan | None = None
         self.idle: list[PlanRun] = []
 
-
-_entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
-hardware.on_release.append(_entries.clear)
+    def drop(self) -> None:
+        """Drop the plan for good."""
+        self.is_replayable, self.plan = False, None
+        self.idle.clear()
 
 
 def signature_of(function: Any, args: Any, kwargs: Any) -> Signature | None:
@@ -60,36 +63,46 @@ def signature_of(function: Any, args: Any, kwargs: Any) -> Signature | None:
     if guards is None or not IS_ON or context.fast_path_engine() != "cpu":
         return None
     arrays: list[Array] = []
+    addresses: list[int] = []
+    bounds: list[tuple[int, int]] = []
     try:
+        positional = tuple([_key_of(value, arrays, addresses, bounds) for value in args])
+        keyword = kwargs and tuple(
+            [(name, _key_of(value, arrays, addresses, bounds)) for name, value in kwargs.items()]
+        )
         guard_values = guards.evaluate()
-        positional = tuple([_key_of(value, arrays) for value in args])
-        keyword = tuple([(name, _key_of(value, arrays)) for name, value in kwargs.items()])
     except (NotReplayableError, ImpureError):
         return None
-    if not arrays or sum([array.nbytes for array in arrays]) > _MAX_ARRAY_BYTES:
+    if not bounds or sum([end - begin for begin, end in bounds]) > _MAX_ARRAY_BYTES:
         return None
-    if len(arrays) > 1 and _overlap(arrays):
-        return None
-    return Signature((function, guard_values, positional, keyword), arrays, list(map(address_of, arrays)))
+    if len(bounds) > 1:
+        bounds.sort()
+        if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
+            return None
+    return Signature((guard_values, positional, keyword or ()), arrays, addresses)
 
 
-def _key_of(value: Any, arrays: list[Array]) -> Any:
-    """Return the part of the key for one argument; append arrays to `arrays`."""
+def _key_of(value: Any, arrays: list[Array], addresses: list[int], bounds: list[tuple[int, int]]) -> Any:
+    """Return the part of the key for one argument; append arrays, their addresses and their bounds."""
     kind = type(value)
     if kind is np.ndarray:
         for index, array in enumerate(arrays):
             if array is value:
                 return index
-        if value.dtype not in CODES or not value.size:
+        dtype, flags = value.dtype, value.flags.num
+        address = address_of(value)
+        if dtype not in CODES or not value.size:
             raise NotReplayableError
         arrays.append(value)
-        return value.dtype, value.shape, value.strides, value.flags.num
+        addresses.append(address)
+        bounds.append((address, address + value.nbytes) if flags & _CONTIGUOUS else byte_bounds(value))
+        return dtype, value.shape, value.strides, flags
     if kind in _KEYS:
         return kind, value
     if kind is float:
         return kind, value.hex()
     if kind is tuple and len(value) <= _MAX_LENGTH:
-        return kind, tuple([_key_of(part, arrays) for part in value])
+        return kind, tuple([_key_of(part, arrays, addresses, bounds) for part in value])
     if issubclass(kind, np.generic):
         return kind, value.tobytes()
     if issubclass(kind, np.dtype):
@@ -97,51 +110,83 @@ def _key_of(value: Any, arrays: list[Array]) -> Any:
     raise NotReplayableError
 
 
-def _overlap(arrays: list[Array]) -> bool:
-    bounds = sorted(map(byte_bounds, arrays))
-    return any(one[1] > other[0] for one, other in itertools.pairwise(bounds))
+class PlanCache:
+    """The plans of one fused function, by signature; the least recently used one is dropped first."""
 
+    def __init__(self) -> None:
+        self._entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
+        _caches.add(self)
 
-def replay(signature: Signature) -> Any:
-    """Replay a call; return NotImplemented if it has no plan, or must be traced to warn."""
-    entry = _entries.get(signature.key)
-    if entry is None or entry.plan is None:
-        return NotImplemented
-    try:
-        run = entry.idle.pop()
-    except IndexError:  # other threads are using all of them
-        run = PlanRun(entry.plan)
-    result = run.run_with(signature.arrays, signature.addresses)
-    entry.idle.append(run)
-    if result is NotImplemented:
-        entry.failures += 1
-        if entry.failures >= _MAX_FAILURES:
-            entry.plan, entry.is_replayable = None, False
-            entry.idle.clear()
-    return result
+    def replay(self, signature: Signature, reason: str) -> Any:
+        """Replay a call; return NotImplemented if it has no plan, or must be traced to warn.
 
-
-def call(signature: Signature, function: str, run: Callable[[Capture | None], Any]) -> Any:
-    """Call `run`, with a capture if the signature was seen before, and is not known to be not replayable."""
-    entry = _entries.get(signature.key)
-    if entry is None:
-        if len(_entries) >= _MAX_SIGNATURES:
-            _entries.popitem(last=False)
-        _entries[signature.key] = _Entry()
-        return run(None)
-    if not entry.is_replayable or entry.plan is not None:
-        return run(None)
-    shapes = [(array.dtype, array.shape, array.strides) for array in signature.arrays]
-    capture = Capture(signature.arrays)
-    result = run(capture)
-    plan = capture.finish(function, result)
-    if plan is None or shapes != [(array.dtype, array.shape, array.strides) for array in signature.arrays]:
-        entry.is_replayable = False
+        The call log gets the reason for the engine.
+        """
+        entry = self._entries.get(signature.key)
+        if entry is None or entry.plan is None:
+            return NotImplemented
+        self._entries.move_to_end(signature.key)
+        try:
+            run = entry.idle.pop()
+        except IndexError:  # other threads are using all of them
+            run = PlanRun(entry.plan)
+        result = run.run_with(signature.arrays, signature.addresses, reason)
+        entry.idle.append(run)
+        if result is NotImplemented:
+            entry.failures += 1
+            if entry.failures >= _MAX_FAILURES:
+                entry.drop()
         return result
-    kept = PlanRun(plan)
-    if kept.bytes + sum(run.bytes for each in _entries.values() for run in each.idle) > _MAX_BYTES:
-        _entries.clear()
+
+    def may_capture(self, signature: Signature, is_warm: bool) -> bool:
+        """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
+        entry = self._entries.get(signature.key)
+        if entry is None:
+            if len(self._entries) >= _MAX_SIGNATURES:
+                self._entries.popitem(last=False)
+            self._entries[signature.key] = _Entry()
+            return is_warm
+        return entry.is_replayable and entry.plan is None
+
+    def capture(
+        self, signature: Signature, function: str, run: Callable[[Capture], Any], is_automatic: bool
+    ) -> Any:
+        """Call `run` with a capture, and keep the plan."""
+        layouts = list(map(_layout_of, signature.arrays))
+        capture = Capture(signature.arrays, is_automatic)
+        result = run(capture)
+        plan = capture.finish(function, result)
+        entry = self._entries.get(signature.key, _Entry())
+        if plan is None or layouts != list(map(_layout_of, signature.arrays)):
+            entry.drop()
+            return result
+        first = PlanRun(plan)
+        if first.bytes + sum(run.bytes for cache in _caches for run in cache.idle()) > _MAX_BYTES:
+            release()
+        entry.plan = plan
+        entry.idle.append(first)
         return result
-    entry.plan = plan
-    entry.idle.append(kept)
-    return result
+
+    def idle(self) -> list[PlanRun]:
+        """Return the runs that no thread is using."""
+        return [run for entry in list(self._entries.values()) for run in entry.idle]
+
+    def clear(self) -> None:
+        """Forget all plans."""
+        self._entries.clear()
+
+
+_caches: weakref.WeakSet[PlanCache] = weakref.WeakSet()
+
+
+def release() -> None:
+    """Forget the plans of all functions."""
+    for cache in list(_caches):
+        cache.clear()
+
+
+hardware.on_release.append(release)
+
+
+def _layout_of(array: Array) -> tuple[Any, ...]:
+    return array.dtype, array.shape, array.strides

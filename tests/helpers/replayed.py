@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.execute.plan import PlanRun
+from pycudakit.fusing.host_replay import PlanCache
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
 counts = {"plans": 0, "calls": 0}
@@ -12,8 +12,9 @@ counts = {"plans": 0, "calls": 0}
 
 def install(monkeypatch):
     """Let every call on the CPU engine whose signature allows it check its plan."""
-    monkeypatch.setattr(host_replay, "replay", lambda _: NotImplemented)
-    monkeypatch.setattr(host_replay, "call", _check_plan)
+    monkeypatch.setattr(PlanCache, "replay", lambda *_: NotImplemented)
+    monkeypatch.setattr(PlanCache, "may_capture", lambda *_, **__: True)
+    monkeypatch.setattr(PlanCache, "capture", _check_plan)
 
 
 def copy_with_layout(array):
@@ -28,11 +29,9 @@ def copy_with_layout(array):
     return copy
 
 
-def _check_plan(signature, function, run):
-    if signature.key[0]._strict:  # a capture is not strict
-        return run(None)
+def _check_plan(_, signature, function, run, is_automatic):
     copies = [copy_with_layout(array) for array in signature.arrays]
-    capture = Capture(signature.arrays)
+    capture = Capture(signature.arrays, is_automatic)
     result = run(capture)
     counts["calls"] += 1
     plan = capture.finish(function, result)
@@ -40,7 +39,7 @@ def _check_plan(signature, function, run):
         return result
     counts["plans"] += 1
     with np.errstate(all="raise"):  # a plan never reports
-        replayed = PlanRun(plan).run_with(copies, [copy.ctypes.data for copy in copies])
+        replayed = PlanRun(plan).run_with(copies, [copy.ctypes.data for copy in copies], "replayed")
     if replayed is NotImplemented:
         return result
     same = {id(array): copy for array, copy in zip(signature.arrays, copies, strict=True)}
@@ -63,7 +62,11 @@ def assert_same(result, replayed, same):
             if isinstance(one, np.ndarray):
                 assert [one is other for other in result] == [replayed[i] is other for other in replayed]
     elif isinstance(result, np.ndarray):
-        assert (result.dtype, result.shape, result.strides) == (replayed.dtype, replayed.shape, replayed.strides)
+        assert (result.dtype, result.shape, result.strides) == (
+            replayed.dtype,
+            replayed.shape,
+            replayed.strides,
+        )
         assert result.flags.num == replayed.flags.num
         assert (owner_of(result) is result) == (owner_of(replayed) is replayed)
         assert result.tobytes() == replayed.tobytes(), (result, replayed)

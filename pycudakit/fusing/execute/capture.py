@@ -13,6 +13,7 @@ import ctypes
 import functools
 import heapq
 import math
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,8 +40,11 @@ from pycudakit.fusing.execute.plan import (
 )
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
-_MAX_BYTES = 64 << 20  # of results and what lies before them: Python's share of the time of such calls is small
+_MAX_BYTES = (
+    64 << 20
+)  # of results and what lies before them: Python's share of the time of such calls is small
 _MAX_REQUESTS = 100_000
+_MAX_SECONDS = 1.0  # that a call may take until its end, captured
 _CONSTANT_TYPES = (type(None), bool, int, float, str, np.generic, np.dtype)
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset("all any argmax argmin count_nonzero max mean min prod ptp std sum var".split())  # noqa: SIM905
@@ -79,10 +83,14 @@ class Capture:
     ----------
     arrays
         The arguments that are arrays. They do not overlap.
+    is_automatic
+        Whether NumPy may run the rest of a call whose capture takes too long.
     """
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
-        self._arguments = sorted((*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays))
+    def __init__(self, arrays: Sequence[Array], is_automatic: bool = False) -> None:
+        self._arguments = sorted(
+            (*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays)
+        )
         self._indices = {id(array): index for index, array in enumerate(arrays)}
         self._written_arguments: set[int] = set()
         self._memories: list[Memory] = []  # in the order of their addresses
@@ -94,16 +102,26 @@ class Capture:
         self._constants = bytearray()
         self._constant_offsets: dict[bytes, int] = {}
         self._bytes = 0
-        self._is_valid = True
+        self.is_valid = True
+        self.is_late = False  # NumPy shall run the rest
+        self._is_automatic = is_automatic
+        self._ends_at = time.perf_counter() + _MAX_SECONDS
         self.body_has_ended = False  # so that the host may read results
 
     # ---- The traced call -------------------------------------------------------------------------------
 
     def mark_not_replayable(self) -> None:
         """Give up: the call did something that a list of requests cannot do."""
-        self._is_valid = False
-        for each in (self._memories, self._begins, self._by_owner, self._requests, self._numbers, self._finite):
-            each.clear()  # type: ignore[attr-defined]
+        self.is_valid = False
+        for each in (
+            self._memories,
+            self._begins,
+            self._by_owner,
+            self._requests,
+            self._numbers,
+            self._finite,
+        ):
+            each.clear()
 
     def on_host_read(self) -> None:
         """Note that Python or NumPy reads a computed value."""
@@ -121,7 +139,7 @@ class Capture:
 
     def add_number(self, number: Any, array: Array) -> None:
         """Note a number that the call returns, and the array that it was read from."""
-        if self._is_valid:
+        if self.is_valid:
             self._numbers[id(number)] = number, array
 
     def begin_reductions(self, names: Sequence[str]) -> int:
@@ -132,7 +150,9 @@ class Capture:
 
     def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
         """Return the arrays that the requests from `first` on reduced into, in place of copies of these."""
-        arrays = [memories[row].owner for request, memories in self._requests[first:] for row in _results(request)]
+        arrays = [
+            memories[row].owner for request, memories in self._requests[first:] for row in _results(request)
+        ]
         if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
             return [array.reshape(result.shape) for array, result in zip(arrays, results, strict=True)]
         self.mark_not_replayable()
@@ -140,7 +160,7 @@ class Capture:
 
     def _add(self, array: Array, is_constant: bool) -> None:
         owner = owner_of(array)
-        if not self._is_valid or id(owner) in self._by_owner or self._argument_at(*byte_bounds(array)):
+        if not self.is_valid or id(owner) in self._by_owner or self._argument_at(*byte_bounds(array)):
             return
         memory = Memory(owner, is_constant)
         self._bytes += memory.end - memory.begin
@@ -154,7 +174,7 @@ class Capture:
 
     def _argument_at(self, begin: int, end: int) -> tuple[int, int, int, int] | None:
         """Return the argument that contains a range: its bounds, its index and its address."""
-        at = bisect.bisect(self._arguments, (begin, math.inf)) - 1  # type: ignore[arg-type]
+        at = bisect.bisect(self._arguments, (begin, math.inf)) - 1
         found = self._arguments[at] if at >= 0 else None
         return found if found is not None and end <= found[1] else None
 
@@ -168,30 +188,37 @@ class Capture:
 
     def on_native_call(self, entry: NativeCall) -> None:
         """Add a library call to the list."""
-        if not self._is_valid:
+        if not self.is_valid:
+            return
+        if time.perf_counter() > self._ends_at:
+            self.mark_not_replayable()
+            self.is_late = self._is_automatic
             return
         is_quiet = not entry.report["exceptions"][0]
+        if entry.entry not in ENTRIES or not is_quiet or len(self._requests) >= _MAX_REQUESTS:
+            self.mark_not_replayable()
+            return
         try:
-            if entry.entry not in ENTRIES or not is_quiet or len(self._requests) >= _MAX_REQUESTS:
-                raise NotReplayableError
             self._add_request(entry)
         except NotReplayableError:
             self.mark_not_replayable()
 
     def _add_request(self, entry: Any) -> None:
         name, given = entry.describe_entry()
-        arguments = tuple([
-            value.copy() if type(value) is np.ndarray else int(getattr(value, "value", value))
-            for value in given
-            if type(value) is not np.ndarray or value.dtype not in (abi.OPTIONS, abi.REPORT)
-        ])
+        arguments = tuple(
+            [
+                value.copy() if type(value) is np.ndarray else int(getattr(value, "value", value))
+                for value in given
+                if type(value) is not np.ndarray or value.dtype not in (abi.OPTIONS, abi.REPORT)
+            ]
+        )
         (table,) = (each for each in arguments if type(each) is np.ndarray and each.dtype == abi.OPERAND)
         request = Request(name, arguments, table, {})
         shape = entry.shape[: entry.dimensions.value].tolist()
         self._requests.append((request, self._find_operands(request, entry, shape)))
 
     def _find_operands(self, request: Request, entry: Any, shape: list[int]) -> dict[int, Memory]:
-        """Find the memory of the operands; raise if a byte is read that may depend on more than the signature."""
+        """Find the operands' memory; raise if they have a byte that may depend on more than the signature."""
         loaded, numbers, stored = _operands_of(entry.program)
         for row in numbers:
             operand = request.table[row]
@@ -251,7 +278,7 @@ class Capture:
 
     def finish(self, function: str, result: Any) -> Plan | None:
         """End the capture with the call's result; return the plan, or None if the call has none."""
-        if not self._is_valid or not self._requests:
+        if not self.is_valid or not self._requests:
             return None
         try:
             new = self._keep_results(result, [])
@@ -270,12 +297,14 @@ class Capture:
             if index == len(requests):
                 requests.append(request)
             order.append(index)
-        finite = [(self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in self._finite]
+        finite = [
+            (self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in self._finite
+        ]
         written, counts = sorted(self._written_arguments), (len(self._arguments), new, arena_bytes)
         return Plan(function, requests, order, *counts, bytes(self._constants), written, finite, template)
 
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
-        """Give the arrays of a result their places, and the numbers memory to the end; return the new arrays."""
+        """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
         if id(result) in self._numbers:
             self._owned(self._numbers[id(result)][1]).last_use = math.inf
         elif type(result) is np.ndarray and id(result) not in self._indices:
@@ -322,7 +351,9 @@ class Capture:
     def _place_of(self, memory: Memory, address: int) -> Place:
         """Return the place of an address in memory."""
         if memory.place is None:
-            memory.place = Place(CONSTANTS, self._constant(ctypes.string_at(memory.begin, memory.end - memory.begin)))
+            memory.place = Place(
+                CONSTANTS, self._constant(ctypes.string_at(memory.begin, memory.end - memory.begin))
+            )
         return Place(memory.place.buffer, memory.place.offset + address - memory.begin)
 
     def _template_of(self, result: Any) -> Any:
@@ -350,7 +381,9 @@ class Capture:
 
 def _results(request: Request) -> range:
     """Return the rows of the results of a request that reduces."""
-    first = request.arguments[1] if request.entry == "pk_reduce_several" else int(request.entry == "pk_reduce")
+    first = (
+        request.arguments[1] if request.entry == "pk_reduce_several" else int(request.entry == "pk_reduce")
+    )
     return range(len(request.table) - first, len(request.table))
 
 

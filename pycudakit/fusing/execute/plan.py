@@ -16,13 +16,11 @@ import numpy as np
 from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
-from pycudakit._runtime import context
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
 
 ALIGNMENT = 64  # bytes
 ARENA, CONSTANTS = -1, -2  # buffers of a run; from 0 up come the arguments, and then the new arrays
-_REASON = f"{context.REASON_ENGINE_REQUESTED}; replayed"
 ENTRIES = {
     "pk_evaluate": abi.REQUEST_EVALUATE,
     "pk_reduce": abi.REQUEST_REDUCE,
@@ -62,7 +60,7 @@ class NewArray(NamedTuple):
 class ArrayView(NamedTuple):
     """A result that is a view of a new array."""
 
-    index: int
+    new: int
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -101,7 +99,7 @@ class Plan(NamedTuple):
     constants: bytes
     written: list[int]  # the arguments that requests write to
     finite: list[tuple[Place, DType, int]]  # results of reductions, which may have to warn unless finite
-    # The call's result: an index of a buffer, or a NewArray's view, a number, a sequence of these, a constant.
+    # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
     result: Any
 
 
@@ -125,7 +123,6 @@ class PlanRun(NativeCall):
             bindings += self._fill(row, request)
         self._bindings = np.array(bindings, abi.BINDING)
         self._saved: list[Array] = []
-        self._choice = EngineChoice(plan.function, "cpu", _REASON)
         self.bytes = plan.arena_bytes + sum(table.nbytes for table in self._tables)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -156,7 +153,7 @@ class PlanRun(NativeCall):
                 bindings.append((address_of(table) + operand * abi.OPERAND.itemsize, buffer, offset))
         return bindings
 
-    def run_with(self, arguments: Sequence[Array], addresses: Sequence[int]) -> Any:
+    def run_with(self, arguments: Sequence[Array], addresses: Sequence[int], reason: str) -> Any:
         """Run the plan and return the call's result; NotImplemented if the call must be traced.
 
         That is the case if an operation may have to warn. The arguments are then as they were.
@@ -165,7 +162,8 @@ class PlanRun(NativeCall):
         new = [np.empty(*each) for each in plan.new]
         self._buffers[:] = [*addresses, *map(address_of, new)]
         self._saved = [arguments[index].copy("K") for index in plan.written]
-        if self.run_on_cpu(self._choice) or not self._is_finite(new):
+        choice = EngineChoice(plan.function, "cpu", f"{reason}; replayed")
+        if self.run_on_cpu(choice) or not self._is_finite(new):
             for index, saved in zip(plan.written, self._saved, strict=True):
                 arguments[index][...] = saved
             return NotImplemented
@@ -173,7 +171,8 @@ class PlanRun(NativeCall):
 
     def _is_finite(self, new: Sequence[Array]) -> bool:
         return all(
-            np.isfinite(self._view(place, dtype, count, new)).all() for place, dtype, count in self._plan.finite
+            np.isfinite(self._view(place, dtype, count, new)).all()
+            for place, dtype, count in self._plan.finite
         )
 
     def _view(self, place: Place, dtype: DType, count: int, new: Sequence[Array]) -> Array:
@@ -188,7 +187,7 @@ class PlanRun(NativeCall):
         if kind is Number:
             return self._view(part.place, part.dtype, 1, new)[0]
         if kind is ArrayView:
-            return np.ndarray(part.shape, part.dtype, new[part.index], part.offset, part.strides)  # type: ignore[call-overload]
+            return np.ndarray(part.shape, part.dtype, new[part.new], part.offset, part.strides)
         if kind is Constant:
             return part.value
         return part.make([self._result(each, arguments, new) for each in part.parts])

@@ -86,8 +86,8 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
         if trace is None:
             return function(*arguments, **keywords)
         result = function(*trace.resolved(arguments), **trace.resolved(keywords))
-        if trace.capture is not None and type(result) is np.ndarray:
-            trace.capture.add_constant(result)
+        if type(result) is np.ndarray and (capture := trace.capture) is not None:
+            capture.add_constant(result)
         return trace.wrap(result)
 
     return make

@@ -14,6 +14,7 @@ from pycudakit._runtime.cost_model import CUDA_CALL, cuda_seconds
 _NUMPY_CALL = 0.8e-6  # the overhead of a NumPy call
 _TRACE_OP = 3e-6  # the overhead of tracing an operation
 _KERNEL = 40e-6  # the overhead of a fused kernel
+_REPLAY, _REPLAYED_KERNEL = 15e-6, 4e-6  # the overheads of a replayed call, and of a kernel in it
 _NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # for functions that are not element programs
 _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
 _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
@@ -29,6 +30,7 @@ class Costs:
 
     numpy: float = 0.0
     cpu: float = 0.0
+    replayed: float = _REPLAY  # on the CPU engine, without tracing
     passes: int = 0
     up: int = 0  # bytes that would be uploaded to a GPU
     down: int = 0
@@ -52,12 +54,14 @@ class Costs:
     def evaluated(self, seconds: float) -> None:
         """Add a fused kernel."""
         self.cpu += _KERNEL + seconds
+        self.replayed += _REPLAYED_KERNEL + seconds
         self.passes += 1
 
     def called(self, size: int, is_numpys: bool = False) -> None:
         """Add a function that was called directly; `is_numpys` if NumPy runs it on the CPU engine, too."""
         self.numpy += 5 * _NUMPY_CALL + size * (_OUR_ELEMENT if is_numpys else _NUMPY_ELEMENT)
         self.cpu += _KERNEL + size * _OUR_ELEMENT
+        self.replayed += _KERNEL + size * _OUR_ELEMENT
         self.passes += 1
 
     @property

@@ -65,7 +65,7 @@ class Scheduler:
         self.strict = strict
         self.engine = context.checked_current_engine()
         self.buffers = BufferTable()
-        self.capture: Capture | None = None  # of a call that is to be replayed
+        self.begun_capture: Capture | None = None  # of a call that is to be replayed
         # The body has returned or raised; tasks that it started may still hold tracers.
         self.has_ended = False
         self.breaks: list[Break] = []
@@ -91,6 +91,12 @@ class Scheduler:
         # Of the function: which instructions may reach memory past the trace; None if none does.
         self.analysis: Any = None
         self.outermost_code: Any = None  # of the frame that calls the body
+
+    @property
+    def capture(self) -> Capture | None:
+        """The capture of the call, unless it has given up."""
+        capture = self.begun_capture
+        return capture if capture is not None and capture.is_valid else None
 
     # ---- Tracers -----------------------------------------------------------------------------------
 
@@ -131,8 +137,8 @@ class Scheduler:
 
     def to_host(self, tracer: Tracer) -> Array:
         """Compute a tracer and return its array, with the values on the host."""
-        if self.capture is not None:
-            self.capture.on_host_read()
+        if (capture := self.capture) is not None:
+            capture.on_host_read()
         array = self.materialize(tracer)
         buffer = tracer.node.buffer
         if buffer is not None and buffer.double_buffer is not None:  # others read the caller's memory
@@ -211,8 +217,8 @@ class Scheduler:
 
     def mark_not_replayable(self) -> None:
         """Note that NumPy, or code outside of the trace, computes or writes."""
-        if self.capture is not None:
-            self.capture.mark_not_replayable()
+        if (capture := self.capture) is not None:
+            capture.mark_not_replayable()
 
     def resolve_foreign_tracers(self, values: Any) -> Any:
         """Replace the tracers of other fused calls by their arrays."""
@@ -269,11 +275,13 @@ class Scheduler:
         From then on, results are plain arrays, not tracers. A composite handler that has begun is traced to
         its end.
         """
-        if self.has_stopped_deferring or self.engine != "auto" or self.strict or self.passes is not None:
+        is_late = self.begun_capture is not None and self.begun_capture.is_late
+        is_automatic = self.engine == "auto" or is_late
+        if self.has_stopped_deferring or not is_automatic or self.strict or self.passes is not None:
             return self.has_stopped_deferring
         if self._handler_depth:
             return False
-        if self.costs.is_far_slower_than_numpy:
+        if is_late or self.costs.is_far_slower_than_numpy:
             self.has_stopped_deferring = True
             self._fell_back_at = time.perf_counter()
             self.compute(self.deferred())
@@ -529,8 +537,8 @@ class Scheduler:
                 else choice
             )
         self.buffers.register([*kernel.arrays, *outs])
-        if self.capture is not None:
-            self.capture.add_memory([*kernel.arrays, *outs])
+        if (capture := self.capture) is not None:
+            capture.add_memory([*kernel.arrays, *outs])
         pool = prepared_programs(program)
         work = pool.take()
         try:

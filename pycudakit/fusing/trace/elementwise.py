@@ -198,8 +198,8 @@ class ElementwiseTrace(TiledScheduler):
             return None, False
         array = np.asarray(argument)
         if array is not value or not array.size:
-            if self.capture is not None and array is not value:
-                self.capture.add_constant(array)
+            if array is not value and (capture := self.capture) is not None:
+                capture.add_constant(array)
             return leaf(array), False
         buffer = self.buffers.buffer_of(array)
         if buffer is not None and buffer.contains(array) and not buffer.has_escaped:

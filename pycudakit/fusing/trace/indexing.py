@@ -359,8 +359,8 @@ class IndexingTrace(ElementwiseTrace):
             node = value.node
         elif type(value) in (int, float, bool):
             number = _number_as(value, target)
-            if self.capture is not None:
-                self.capture.add_constant(number)
+            if (capture := self.capture) is not None:
+                capture.add_constant(number)
             node = leaf(number)
         else:
             leaf_node, _ = self.leaf_of(value)

@@ -244,13 +244,14 @@ def numbers(trace: Trace, count: int) -> Any:
 def full(trace: Trace, shape: Any, value: Any, dtype: Any, order: Any = "C") -> Tracer:
     """Return a tracer of a new array that is filled with one value."""
     number = _cast(value, dtype)
-    is_kernel = trace.engine == "cuda" or trace.capture is not None  # that writes the array
+    capture = trace.capture
+    is_kernel = trace.engine == "cuda" or capture is not None  # that writes the array
     if not is_kernel or order not in ("C", "K", None):
         is_zero = not number and not (number.dtype.kind == "f" and np.signbit(number))
         array = np.zeros(shape, dtype, order) if is_zero else np.full(shape, number, dtype, order)
         return trace.tracer_for(array)
-    if trace.capture is not None:
-        trace.capture.add_constant(number)
+    if capture is not None:
+        capture.add_constant(number)
     sizes = (
         tuple(map(operator.index, shape)) if isinstance(shape, (tuple, list)) else (operator.index(shape),)
     )

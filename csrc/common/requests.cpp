@@ -1,5 +1,6 @@
 // pk_run_requests: calls of entries that are data, one after the other.
 #include <algorithm>
+#include <cfenv>
 
 #include "common/call/call.h"
 #include "common/call/status.h"
@@ -11,6 +12,25 @@ namespace {
 template <class T>
 const T *table(uint64_t argument) {
     return reinterpret_cast<const T *>(argument);
+}
+
+int32_t call_loop(const uint64_t *arguments, pk_report *report) {
+    return guarded([&] {
+        const auto loop = reinterpret_cast<pk_loop>(arguments[0]);
+        const auto *operands = table<pk_operand>(arguments[1]);
+        const auto count = int64_t(arguments[2]);
+        require(loop != nullptr && operands != nullptr, "a loop, or its operands, is a null pointer");
+        require(count >= 1 && count <= PK_MAX_LOOP_OPERANDS, "a loop has too many operands, or none");
+        char *addresses[PK_MAX_LOOP_OPERANDS];
+        for (int64_t i = 0; i < count; ++i) addresses[i] = reinterpret_cast<char *>(operands[i].address);
+        std::feclearexcept(FE_ALL_EXCEPT);
+        loop(addresses, table<intptr_t>(arguments[3]), table<intptr_t>(arguments[4]),
+             reinterpret_cast<void *>(arguments[5]));
+        report->exceptions = (std::fetestexcept(FE_DIVBYZERO) != 0 ? PK_FPE_DIVIDE_BY_ZERO : 0) |
+                             (std::fetestexcept(FE_OVERFLOW) != 0 ? PK_FPE_OVERFLOW : 0) |
+                             (std::fetestexcept(FE_INVALID) != 0 ? PK_FPE_INVALID : 0);
+        std::feclearexcept(FE_ALL_EXCEPT);
+    });
 }
 
 int32_t call(const pk_request &request, const pk_options *options, pk_report *report) {
@@ -25,6 +45,7 @@ int32_t call(const pk_request &request, const pk_options *options, pk_report *re
             return pk_reduce(table<pk_reduction>(a[0]), table<pk_instruction>(a[1]), int64_t(a[2]),
                              table<pk_operand>(a[3]), int64_t(a[4]), table<int64_t>(a[5]), int64_t(a[6]),
                              exceptions(7), options, report);
+        case PK_REQUEST_LOOP: return call_loop(a, report);
         default:
             return pk_reduce_several(table<pk_reduction>(a[0]), int64_t(a[1]), table<pk_instruction>(a[2]),
                                      int64_t(a[3]), table<pk_operand>(a[4]), int64_t(a[5]),
@@ -58,7 +79,7 @@ void check(const pk_request *requests, int64_t request_count, const int32_t *ord
     require(options == nullptr || (options->rest == 0 && options->spans == 0),
             "options.rest and options.spans are for single calls");
     for (int64_t i = 0; i < request_count; ++i) {
-        require(requests[i].entry >= PK_REQUEST_EVALUATE && requests[i].entry <= PK_REQUEST_REDUCE_SEVERAL,
+        require(requests[i].entry >= PK_REQUEST_EVALUATE && requests[i].entry <= PK_REQUEST_LOOP,
                 "a request names no entry");
     }
     for (int64_t i = 0; i < length; ++i)

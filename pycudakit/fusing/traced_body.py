@@ -24,7 +24,7 @@ from pycudakit._runtime.fp_errors import uncounted
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.memory.tracer import Tracer
-from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID
+from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID, new_array
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
 from pycudakit.fusing.numpy_api.registry import HANDLERS
 from pycudakit.fusing.numpy_api.sequence_arguments import contains_tracer, reducing
@@ -169,6 +169,8 @@ class Scope:
         A function of the user's is replaced only where it is just called, so that comparisons work elsewhere.
         The library's own helpers see tracers as they are.
         """
+        if value is np.ndarray and is_called:
+            return new_array
         new = resolve_name(value, self)
         if new is not value or not is_called or self.package == _PACKAGE:
             return new

@@ -168,6 +168,8 @@ def call_known(
         ):
             return None  # of a Python function
         return _call_ufunc(function, values, arguments, keywords, heap)
+    if function is np.ndarray and len(arguments) <= 2 and keywords.keys() <= {"shape", "dtype"}:
+        function = np.empty
     if isinstance(function, type):
         return _call_type(function, values, arguments, heap)
     name = getattr(function, "__name__", "")

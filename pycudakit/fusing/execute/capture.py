@@ -22,13 +22,15 @@ import numpy as np
 from pycudakit._element_programs.program import ElementProgram
 from pycudakit._native import abi
 from pycudakit._native.abi import address_of
-from pycudakit._native.dtypes import Array
+from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.execute.numpy_matmul import Product
 from pycudakit.fusing.execute.plan import (
     ALIGNMENT,
     ARENA,
     CONSTANTS,
     ENTRIES,
+    LOOP,
     ArrayView,
     Constant,
     NewArray,
@@ -44,7 +46,8 @@ _MAX_BYTES = (
     64 << 20
 )  # of results and what lies before them: Python's share of the time of such calls is small
 _MAX_REQUESTS = 100_000
-_MAX_SECONDS = 1.0  # that a call may take until its end, captured
+# Seconds that a captured call may take: of `auto`, and of a named engine.
+_MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
 _CONSTANT_TYPES = (type(None), bool, int, float, str, np.generic, np.dtype)
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset("all any argmax argmin count_nonzero max mean min prod ptp std sum var".split())  # noqa: SIM905
@@ -105,7 +108,7 @@ class Capture:
         self.is_valid = True
         self.is_late = False  # NumPy shall run the rest
         self._is_automatic = is_automatic
-        self._ends_at = time.perf_counter() + _MAX_SECONDS
+        self._ends_at = time.perf_counter() + (_MAX_SECONDS_AUTOMATIC if is_automatic else _MAX_SECONDS)
         self.body_has_ended = False  # so that the host may read results
 
     # ---- The traced call -------------------------------------------------------------------------------
@@ -194,8 +197,7 @@ class Capture:
             self.mark_not_replayable()
             self.is_late = self._is_automatic
             return
-        is_quiet = not entry.report["exceptions"][0]
-        if entry.entry not in ENTRIES or not is_quiet or len(self._requests) >= _MAX_REQUESTS:
+        if entry.entry not in ENTRIES or len(self._requests) >= _MAX_REQUESTS:
             self.mark_not_replayable()
             return
         try:
@@ -216,6 +218,29 @@ class Capture:
         request = Request(name, arguments, table, {})
         shape = entry.shape[: entry.dimensions.value].tolist()
         self._requests.append((request, self._find_operands(request, entry, shape)))
+
+    def add_product(self, product: Product, arrays: Sequence[Array]) -> None:
+        """Add a call of a loop of `matmul`; the last array is the result."""
+        if not self.is_valid:
+            return
+        self.add_memory(arrays)
+        table = np.zeros(len(arrays), abi.OPERAND)
+        table["address"] = [address_of(array) for array in arrays]
+        table["type"] = [CODES[array.dtype] for array in arrays]
+        sizes = product.sizes, product.strides
+        request = Request(LOOP, (product.loop, table, len(arrays), *sizes, product.data), table, {})
+        memories: dict[int, Memory] = {}
+        try:
+            for row, array in enumerate(arrays):
+                strides = table[row]["strides"]
+                strides[: array.ndim] = array.strides
+                memory = self._operand(request, row, list(array.shape), array is arrays[-1])
+                if memory is not None:
+                    memories[row] = memory
+        except NotReplayableError:
+            self.mark_not_replayable()
+            return
+        self._requests.append((request, memories))
 
     def _find_operands(self, request: Request, entry: Any, shape: list[int]) -> dict[int, Memory]:
         """Find the operands' memory; raise if they have a byte that may depend on more than the signature."""

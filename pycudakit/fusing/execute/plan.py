@@ -21,10 +21,12 @@ from pycudakit._runtime.native_call import NativeCall
 
 ALIGNMENT = 64  # bytes
 ARENA, CONSTANTS = -1, -2  # buffers of a run; from 0 up come the arguments, and then the new arrays
+LOOP = "loop"  # of a ufunc of NumPy
 ENTRIES = {
     "pk_evaluate": abi.REQUEST_EVALUATE,
     "pk_reduce": abi.REQUEST_REDUCE,
     "pk_reduce_several": abi.REQUEST_REDUCE_SEVERAL,
+    LOOP: abi.REQUEST_LOOP,
 }
 
 
@@ -163,7 +165,7 @@ class PlanRun(NativeCall):
         self._buffers[:] = [*addresses, *map(address_of, new)]
         self._saved = [arguments[index].copy("K") for index in plan.written]
         choice = EngineChoice(plan.function, "cpu", f"{reason}; replayed")
-        if self.run_on_cpu(choice) or not self._is_finite(new):
+        if (self.run_on_cpu(choice) or not self._is_finite(new)) and not _ignores_errors():
             for index, saved in zip(plan.written, self._saved, strict=True):
                 arguments[index][...] = saved
             return NotImplemented
@@ -191,6 +193,11 @@ class PlanRun(NativeCall):
         if kind is Constant:
             return part.value
         return part.make([self._result(each, arguments, new) for each in part.parts])
+
+
+def _ignores_errors() -> bool:
+    state = np.geterr()
+    return state["divide"] == state["over"] == state["invalid"] == "ignore"
 
 
 def _aligned(size: int) -> Array:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import CODES
+from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, Node, leaf
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.index_tricks import IndexTrick
 from pycudakit.fusing.numpy_api.sequence_arguments import (
@@ -22,6 +23,7 @@ from pycudakit.fusing.numpy_api.sequence_arguments import (
     replacement_for,
 )
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
+from pycudakit.fusing.trace.elementwise import conversion
 from pycudakit.fusing.trace.views_and_creation import empty, full
 
 
@@ -48,6 +50,13 @@ def _empty(shape: Any, dtype: Any = float, order: Any = "C", **keywords: Any) ->
     if trace is None or not _can_be_traced(dtype, order, keywords):
         return np.empty(shape, dtype, order, **keywords)
     return empty(trace, trace.resolved(shape), dtype, order)
+
+
+def new_array(shape: Any, dtype: Any = float, *arguments: Any, **keywords: Any) -> Any:
+    """Stand for `np.ndarray` where the body of a fused function calls it."""
+    if arguments or keywords:
+        return np.ndarray(shape, dtype, *arguments, **keywords)
+    return _empty(shape, dtype)
 
 
 def _full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", **keywords: Any) -> Any:
@@ -86,8 +95,12 @@ def _by_numpy(function: Any) -> Callable[..., Any]:
         if trace is None:
             return function(*arguments, **keywords)
         result = function(*trace.resolved(arguments), **trace.resolved(keywords))
-        if type(result) is np.ndarray and (capture := trace.capture) is not None:
-            capture.add_constant(result)
+        if type(result) is np.ndarray and result.dtype in CODES and (capture := trace.capture) is not None:
+            capture.add_constant(result)  # and a copy, which the body may write
+            node = Node(
+                conversion(result.dtype), (leaf(result),), DEFAULT_OPTIONS, result.dtype, result.shape
+            )
+            return trace.defer(Tracer(trace, node))
         return trace.wrap(result)
 
     return make

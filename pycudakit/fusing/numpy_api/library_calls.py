@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 from typing import Any
 
 import numpy as np
 
+from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
+from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
+from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.out_argument import unwrap_out
 from pycudakit.fusing.trace.trace import Trace
-from pycudakit.fusing.trace.views_and_creation import Handler, implements, layout_stub, may_sort_in_c_order
+from pycudakit.fusing.trace.views_and_creation import (
+    Handler,
+    full,
+    implements,
+    layout_stub,
+    may_sort_in_c_order,
+)
 
 LIBRARY_CALLS: dict[Any, Handler] = {}
 _implements = functools.partial(implements, LIBRARY_CALLS)
@@ -113,6 +123,10 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
         out, function = unwrap_out(name, keywords.get("out")), library_function(module, name)
         if out is not keywords.get("out"):
             keywords = {**keywords, "out": out}
+        if name in ("matmul", "dot") and trace.capture is not None:
+            product = _captured_product(trace, name, arguments, keywords)
+            if product is not None:
+                return product
         if name in _OF_TWO and trace.buffers.scope.is_open:
             arguments = (*_converted(name, arguments[:2]), *arguments[2:])
         if is_on_device and _needs_no_conversion(name, arguments, keywords):
@@ -123,6 +137,39 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
         return result if out is None else out
 
     return handle
+
+
+def _captured_product(trace: Trace, name: str, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Multiply by NumPy's loop, for a call that is to be replayed; return None if that has not its bits."""
+    capture = trace.capture
+    if (
+        capture is None
+        or keywords
+        or len(arguments) != 2
+        or not all(type(each) is Tracer for each in arguments)
+    ):
+        return None
+    if any(each.is_scalar for each in arguments):
+        return None
+    a, b = map(trace.materialize, arguments)
+    # `dot` copies vectors with negative strides, and multiplies matrices by other functions of the BLAS.
+    if name == "dot" and not (a.ndim == b.ndim == 1 and min(*a.strides, *b.strides) > 0):
+        return None
+    shape = result_shape(a, b)
+    if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):  # sums of nothing
+        zeros = full(trace, shape, 0, a.dtype)
+        zeros.is_scalar = not shape
+        return zeros
+    result = np.empty(() if shape is None else shape, a.dtype)
+    product = None if shape is None else product_of(a, b, result)
+    if product is None:
+        return None
+    _count(trace, getattr(np, name), arguments, keywords)
+    native_call.run_numpy(
+        name, "the CPU engine multiplies floats by NumPy's BLAS", lambda: np.matmul(a, b, out=result)
+    )
+    capture.add_product(product, [a, b, result])
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), result.ndim == 0)
 
 
 def _converted(name: str, pair: Any) -> Any:

@@ -1,7 +1,7 @@
 """NumPy's own loops of `matmul`, called by address, so that a plan multiplies by NumPy's BLAS with its bits.
 
-A ufunc's C struct begins with its loops, which NumPy's C API documents (PyUFuncObject in ufuncobject.h). A loop
-takes the addresses of its operands, their sizes and strides, and needs no interpreter.
+The C struct of a ufunc begins with its loops, as NumPy's C API documents (PyUFuncObject in ufuncobject.h). A
+loop takes the addresses of its operands, their sizes and strides, and needs no interpreter.
 """
 
 from __future__ import annotations

@@ -18,38 +18,39 @@ _WATCH = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(_Progress))
 class Watcher:
     """A `pk_progress_callback` for one call at a time; entering it lets Python run signal handlers (Ctrl-C).
 
-    An exception of the signal handler, or of the user's progress function, stops the call and is stored here.
-    A watcher that has stopped a call is not used again.
+    An exception of the signal handler, or of the user's progress function, stops the call.
+
+    Attributes
+    ----------
+    error
+        That exception, until `raise_error` raises it.
     """
 
     def __init__(self) -> None:
         self.progress: ProgressCallback | None = None
-        self._error: BaseException | None = None
+        self.error: BaseException | None = None
         answers = self._answers()
         next(answers)
         self._callback = _WATCH(answers.send)
-        address = ctypes.cast(self._callback, ctypes.c_void_p).value
-        self.address = 0 if address is None else address
-        self.stopped = False  # whether an exception stopped the call
+        self.address = ctypes.cast(self._callback, ctypes.c_void_p).value or 0
 
     def _answers(self) -> Generator[int, ctypes._Pointer[_Progress], None]:
         # Python runs signal handlers where it enters Python code. In a function that is before the first
         # `try`, so ctypes would drop the exception; a generator is entered here, inside the `try`.
-        try:
-            while True:
-                state = yield 0
-                if self.progress is not None:
-                    self.progress(state.contents.done, state.contents.all)
-        except GeneratorExit:
-            return
-        except BaseException as error:  # noqa: BLE001
-            self._error, self.stopped = error, True
         while True:
-            yield 1
+            try:
+                while True:
+                    state = yield 0 if self.error is None else 1
+                    if self.progress is not None and self.error is None:
+                        self.progress(state.contents.done, state.contents.all)
+            except GeneratorExit:
+                return
+            except BaseException as error:  # noqa: BLE001
+                self.error = error
 
     def raise_error(self) -> None:
-        """Raise the stored exception, and drop it: it refers to the frames that it passed."""
-        error, self._error = self._error, None
+        """Raise the exception, if there is one, and drop it: it refers to the frames that it passed."""
+        error, self.error = self.error, None
         try:
             if error is not None:
                 raise error

@@ -361,7 +361,8 @@ class NativeCall(ABC):
         self._exceptions: Array = self.report["exceptions"]
         self._entries: dict[str, Callable[[], int]] = {}  # by engine
         self._has_options = False
-        self._watch()
+        self._watcher = Watcher()
+        self.options["progress_callback"] = self._watcher.address
 
     @abstractmethod
     def bind(self, library: Any) -> Callable[[], Any]:
@@ -461,10 +462,10 @@ class NativeCall(ABC):
         except errors.Error as error:
             if isinstance(error, (errors.DeviceError, errors.NoDevice)):
                 engine_status.status.cache_clear()  # the device may be lost for good
-            if not self._watcher.stopped:
+            if self._watcher.error is None:
                 raise
-        if self._watcher.stopped:  # takes precedence over errors that followed from the stop
-            self._raise_stop()
+        if self._watcher.error is not None:  # takes precedence over errors that followed from the stop
+            self._watcher.raise_error()
         if _local.on_entry is not None:
             _local.on_entry(self)
         raw_call = choice.function, choice.engine, choice.reason, devices, self.report.tobytes()
@@ -482,16 +483,6 @@ class NativeCall(ABC):
         if choice.engine != "cuda" or "cuda" in self._entries:
             return False
         return driver_jit.is_first_use(self.entry, context.current_devices())
-
-    def _watch(self) -> None:
-        self._watcher = Watcher()
-        self.options["progress_callback"] = self._watcher.address
-
-    def _raise_stop(self) -> None:
-        """Raise the exception that stopped the call, and make a new watcher."""
-        watcher = self._watcher
-        self._watch()
-        watcher.raise_error()
 
 
 def warn_of_fallback(error: errors.Error) -> None:

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._runtime.interrupts import Watcher
 from pycudakit.kernels.compiling.source import Signature
 from pycudakit.kernels.running.execute import block_limit
-from pycudakit.pycuda import _engine, _interrupts
+from pycudakit.pycuda import _engine
 from pycudakit.pycuda._arguments import ArgumentHandler, KernelParameter, UnknownParameter
 from pycudakit.pycuda._enums import function_attribute
 from pycudakit.pycuda._errors import LogicError, absent, raise_error
@@ -56,6 +57,14 @@ def _whole(sizes: Sequence[Any]) -> list[Any]:
         message = f"grid is {sizes!r}, and becomes {(*numbers,)!r}: use // where there is /"
         warnings.warn(message, RuntimeWarning, stacklevel=5)
     return numbers
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.watcher = Watcher()
+
+
+_local = _Local()
 
 
 class Function:
@@ -218,7 +227,7 @@ class Function:
                 self._engine.print_texts()
         if status:
             if status == _INTERRUPTED:
-                _interrupts.watcher().raise_error()
+                _local.watcher.raise_error()
             raise_error(self._engine.library, status)
 
     # ---- Launches whose arguments are checked ------------------------------------------------------
@@ -252,7 +261,7 @@ class Function:
             raise TypeError(f"{self.name}: shared is {shared!r}; give a number of bytes") from None
         if not -(1 << 62) < size < 1 << 62:
             raise LogicError(f"{self.name}: shared is {size}; no device has that many bytes")
-        callback = _interrupts.watcher().address if self._engine.is_cpu else 0
+        callback = _local.watcher.address if self._engine.is_cpu else 0
         header = _LAUNCH.pack(
             *(self._handle, handle, *_three("grid", grid), *_three("block", block)),
             *(size, self._limit, callback, 0),

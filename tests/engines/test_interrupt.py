@@ -218,7 +218,7 @@ class Failing(native_call.NativeCall):
     def bind(self, _library):
         def entry():
             if self.fails:
-                self._watcher._error, self._watcher.stopped = KeyboardInterrupt(), True
+                self._watcher.error = KeyboardInterrupt()
                 raise errors.OutOfMemory("on the way out")
             self.report[...] = 0
 

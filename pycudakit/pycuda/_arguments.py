@@ -17,6 +17,11 @@ from pycudakit.pycuda._memory import DeviceAllocation, PointerHolderBase, alloca
 # The codes of `struct` by the characters of dtypes.
 _CODES = {"b": "b", "h": "h", "i": "i", "l": "q", "q": "q", "B": "B", "H": "H", "I": "I", "L": "Q", "Q": "Q"}
 _FLOAT_CODES = {"e": "e", "f": "f", "d": "d"}
+_COMPLEX = {
+    f"{name}complex<{kind}>": f"c{2 * size}"
+    for name in ("", "pycuda::")
+    for kind, size in (("float", 4), ("double", 8))
+}
 
 Getter = Callable[[Any], Any]
 
@@ -100,6 +105,13 @@ class KernelParameter(Slot):
         self._is_integer, self._is_float = char in _CODES, char in _FLOAT_CODES
         code = "Q" if self._is_pointer else _CODES.get(char) or _FLOAT_CODES.get(char) or f"{size}s"
         self.code = f"{code}{-size % 16}x"
+        self._complex: Slot | None = None  # converts numbers to a complex one
+        if dtype is None and parameter.element in _COMPLEX:
+            declared = Parameter(
+                "", "", "", pointer=False, const=False, dtype=np.dtype(_COMPLEX[parameter.element])
+            )
+            self._complex = Slot("", 0, declared)
+            self._complex.title = self.title
 
     def packed_directly(self, kind: type) -> tuple[bool, Getter | None]:
         """Return whether `struct` packs arguments of a type, or those that the getter returns."""
@@ -153,6 +165,11 @@ class KernelParameter(Slot):
             raise TypeError(f"{self.title} is a value, and takes no {type(argument).__name__}")
         if isinstance(argument, (bytes, bytearray, memoryview)):
             return self._sized(bytes(argument), np.dtype("V"))
+        if self._complex is not None:
+            if isinstance(argument, (np.number, np.bool_)):
+                argument = argument.item()
+            if isinstance(argument, (int, float, complex)):
+                return self._complex.value(argument)
         if isinstance(argument, (np.generic, np.ndarray)) and argument.dtype.names is None:
             if self._dtype is None and argument.nbytes == self.size:
                 return argument.tobytes()

@@ -207,16 +207,16 @@ def current_device() -> int:
 def cached_per_device(function: Callable[..., Result]) -> Callable[..., Result]:
     """Decorate a function so that its results are cached, apart for each engine and current device.
 
-    The arguments are positional and hashable.
+    The arguments are hashable.
     """
 
     @functools.lru_cache(1024)
-    def cached(_key: tuple[Any, int], *arguments: Any) -> Result:
-        return function(*arguments)
+    def cached(_key: tuple[Any, int], *arguments: Any, **keywords: Any) -> Result:
+        return function(*arguments, **keywords)
 
     @functools.wraps(function)
-    def wrapper(*arguments: Any) -> Result:
-        return cached((_engine.current(), current_device()), *arguments)
+    def wrapper(*arguments: Any, **keywords: Any) -> Result:
+        return cached((_engine.current(), current_device()), *arguments, **keywords)
 
     return wrapper
 

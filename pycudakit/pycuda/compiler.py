@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,14 @@ from pycudakit.pycuda._errors import LogicError, absent, translated
 from pycudakit.pycuda._function import Function
 from pycudakit.pycuda._module import CompiledSource, Module, load
 
-__all__ = ["DEFAULT_NVCC_FLAGS", "DynamicModule", "DynamicSourceModule", "SourceModule", "compile"]
+__all__ = [
+    "DEFAULT_NVCC_FLAGS",
+    "DynamicModule",
+    "DynamicSourceModule",
+    "SourceModule",
+    "compile",
+    "get_nvcc_version",
+]
 
 DEFAULT_NVCC_FLAGS: list[str] = os.environ.get("PYCUDA_DEFAULT_NVCC_FLAGS", "").split()
 
@@ -26,6 +34,15 @@ _FILE = "kernel.cu"
 _INCLUDE_DIR = str(Path(__file__).parent / "include")  # <pycuda-complex.hpp>
 SOURCE_MARK = b"\0pycudakit source\0"  # in an image for the CPU, before the arguments of its compilation
 _TARGETS = ("cubin", "ptx", "fatbin")
+
+
+def get_nvcc_version(nvcc: str = "nvcc") -> str:
+    """Return the text that nvcc prints of its version; sources are compiled without it."""
+    try:
+        done = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True)  # noqa: S603
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise OSError(f"{nvcc} was not found (is it on the PATH?) [{error}]") from None
+    return done.stdout
 
 
 def compile(

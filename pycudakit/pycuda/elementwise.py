@@ -9,132 +9,86 @@ from typing import Any
 
 from pycudakit.pycuda._device import Device, cached_per_device, current_device
 from pycudakit.pycuda._device_attributes import device_attribute
-from pycudakit.pycuda._function import Function
-from pycudakit.pycuda.compiler import SourceModule
-from pycudakit.pycuda.tools import Argument, VectorArg, parse_c_arg
-
-_SOURCE = """#include <pycuda-complex.hpp>
-{preamble}
-__global__ void {name}({arguments})
-{{
-    const long long tid = threadIdx.x;
-    const long long total_threads = (long long)gridDim.x * blockDim.x;
-    const long long cta_start = (long long)blockDim.x * blockIdx.x;
-    {loop}
-    {loop_prep};
-    {statement}
-    {{
-        {operation};
-    }}
-    {after_loop};
-}}
-"""
-# The parameters of the elements, the declaration of `i`, and the loop.
-_WHOLE = ("size_t n", "size_t i;", "for (i = cta_start + tid; i < n; i += total_threads)")
-_RANGE = (
-    "long long start, long long stop, long long step",
-    "long long i;",
-    "for (i = start + (cta_start + tid) * step; step > 0 ? i < stop : i > stop; i += total_threads * step)",
+from pycudakit.pycuda._element_kernels import (
+    get_arange_kernel,
+    get_axpbyz_kernel,
+    get_axpbz_kernel,
+    get_binary_func_kernel,
+    get_binary_func_scalar_kernel,
+    get_binary_minmax_kernel,
+    get_binary_op_kernel,
+    get_conj_kernel,
+    get_copy_kernel,
+    get_fill_kernel,
+    get_fmod_kernel,
+    get_frexp_kernel,
+    get_if_positive_kernel,
+    get_imag_kernel,
+    get_ldexp_kernel,
+    get_linear_combination_kernel,
+    get_logical_not_kernel,
+    get_modf_kernel,
+    get_pow_array_kernel,
+    get_put_kernel,
+    get_rdivide_elwise_kernel,
+    get_real_kernel,
+    get_reverse_kernel,
+    get_scalar_op_kernel,
+    get_take_kernel,
+    get_take_put_kernel,
+    get_unary_func_kernel,
+    get_where_kernel,
 )
+from pycudakit.pycuda._element_modules import (
+    arguments_of,
+    get_elwise_kernel,
+    get_elwise_kernel_and_types,
+    get_elwise_module,
+    get_elwise_range_kernel,
+    get_elwise_range_module,
+)
+from pycudakit.pycuda._errors import absent
+from pycudakit.pycuda.tools import Argument, ScalarArg, VectorArg
 
-
-def arguments_of(arguments: Any) -> list[Argument]:
-    """Return the parameters that a declaration in C lists."""
-    if isinstance(arguments, str):
-        return [parse_c_arg(each) for each in arguments.split(",")]
-    return list(arguments)
-
-
-def _compiled(
-    arguments: Any,
-    operation: str,
-    name: str,
-    keep: bool,
-    options: Sequence[str] | None,
-    loop: tuple[str, str, str],
-    **texts: str,
-) -> Any:
-    elements, index, statement = loop
-    declared = [argument.declarator() for argument in arguments_of(arguments)]
-    source = _SOURCE.format(
-        arguments=", ".join([*declared, elements]),
-        operation=operation,
-        name=name,
-        loop=index,
-        statement=statement,
-        **texts,
-    )
-    return SourceModule(source, options=options, keep=keep, no_extern_c=True)
-
-
-def get_elwise_module(
-    arguments: Any,
-    operation: str,
-    name: str = "kernel",
-    keep: bool = False,
-    options: Sequence[str] | None = None,
-    preamble: str = "",
-    loop_prep: str = "",
-    after_loop: str = "",
-) -> Any:
-    """Return the module of a kernel whose last parameter, `n`, is the number of elements."""
-    texts = {"preamble": preamble, "loop_prep": loop_prep, "after_loop": after_loop}
-    return _compiled(arguments, operation, name, keep, options, _WHOLE, **texts)
-
-
-def get_elwise_range_module(
-    arguments: Any,
-    operation: str,
-    name: str = "kernel",
-    keep: bool = False,
-    options: Sequence[str] | None = None,
-    preamble: str = "",
-    loop_prep: str = "",
-    after_loop: str = "",
-) -> Any:
-    """Return the module of a kernel whose last parameters, `start, stop, step`, are the range of `i`."""
-    texts = {"preamble": preamble, "loop_prep": loop_prep, "after_loop": after_loop}
-    return _compiled(arguments, operation, name, keep, options, _RANGE, **texts)
-
-
-def get_elwise_kernel_and_types(
-    arguments: Any,
-    operation: str,
-    name: str = "kernel",
-    keep: bool = False,
-    options: Sequence[str] | None = None,
-    use_range: bool = False,
-    **kwargs: Any,
-) -> tuple[Any, Function, list[Argument]]:
-    """Return the module, the kernel and its parameters, without those of the elements."""
-    parsed = arguments_of(arguments)
-    make = get_elwise_range_module if use_range else get_elwise_module
-    module = make(parsed, operation, name, keep, options, **kwargs)
-    return module, module.get_function(name), parsed
-
-
-def get_elwise_kernel(
-    arguments: Any,
-    operation: str,
-    name: str = "kernel",
-    keep: bool = False,
-    options: Sequence[str] | None = None,
-    **kwargs: Any,
-) -> Function:
-    """Return a kernel of these parameters and the number of elements."""
-    return get_elwise_kernel_and_types(arguments, operation, name, keep, options, **kwargs)[1]
-
-
-def get_elwise_range_kernel(
-    arguments: Any,
-    operation: str,
-    name: str = "kernel",
-    keep: bool = False,
-    options: Sequence[str] | None = None,
-    **kwargs: Any,
-) -> Function:
-    """Return a kernel of these parameters and the range of `i`."""
-    return get_elwise_kernel_and_types(arguments, operation, name, keep, options, use_range=True, **kwargs)[1]
+__all__ = [
+    "ElementwiseKernel",
+    "ScalarArg",
+    "VectorArg",
+    "get_arange_kernel",
+    "get_axpbyz_kernel",
+    "get_axpbz_kernel",
+    "get_binary_func_kernel",
+    "get_binary_func_scalar_kernel",
+    "get_binary_minmax_kernel",
+    "get_binary_op_kernel",
+    "get_conj_kernel",
+    "get_copy_kernel",
+    "get_elwise_kernel",
+    "get_elwise_kernel_and_types",
+    "get_elwise_module",
+    "get_elwise_range_kernel",
+    "get_elwise_range_module",
+    "get_fill_kernel",
+    "get_fmod_kernel",
+    "get_frexp_kernel",
+    "get_if_positive_kernel",
+    "get_imag_kernel",
+    "get_ldexp_kernel",
+    "get_linear_combination_kernel",
+    "get_logical_not_kernel",
+    "get_modf_kernel",
+    "get_pow_array_kernel",
+    "get_put_kernel",
+    "get_rdivide_elwise_kernel",
+    "get_real_kernel",
+    "get_reverse_kernel",
+    "get_scalar_op_kernel",
+    "get_take_kernel",
+    "get_take_put_kernel",
+    "get_unary_func_kernel",
+    "get_where_kernel",
+    "splay",
+]
 
 
 @cached_per_device
@@ -199,6 +153,8 @@ class ElementwiseKernel:
         making = self.arguments, operation, name, keep, options
         self._kernel = cached_per_device(functools.partial(get_elwise_kernel, *making, **kwargs))
         self._range_kernel = cached_per_device(functools.partial(get_elwise_range_kernel, *making, **kwargs))
+
+    get_texref = absent("ElementwiseKernel.get_texref", "CUDA 12 has no texture references: pass an array")
 
     def __call__(self, *args: Any, range: Any = None, slice: Any = None, stream: Any = None) -> None:
         """Run the kernel.

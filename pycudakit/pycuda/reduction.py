@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit.pycuda._device import cached_per_device
+from pycudakit.pycuda._element_modules import arguments_of
 from pycudakit.pycuda._memory import mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
-from pycudakit.pycuda.elementwise import arguments_of, arrays_size, chosen_range
+from pycudakit.pycuda.elementwise import arrays_size, chosen_range
 from pycudakit.pycuda.tools import VectorArg, dtype_to_ctype
 
 _RUN = 64  # elements of one thread
@@ -168,17 +169,94 @@ class ReductionKernel:
             passed, count, stage = [target.gpudata, 0, 1], grid * block, 2
 
 
+def _kernel(dtype_out: Any, neutral: str, reduce_expr: str, map_expr: str, **arrays: Any) -> ReductionKernel:
+    """Return a kernel of arrays, given by their names and dtypes."""
+    arguments = [VectorArg(dtype, name) for name, dtype in arrays.items()]
+    return ReductionKernel(dtype_out, neutral, reduce_expr, map_expr, arguments)
+
+
+def _converted(dtype: Any, *elements: str) -> str:
+    """Return the product of elements that are converted to a dtype."""
+    return " * ".join(f"({dtype_to_ctype(dtype)}){element}" for element in elements)
+
+
 @functools.lru_cache
 def get_sum_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
     """Return the kernel of sums of an array; by default the result has the array's dtype."""
-    return ReductionKernel(
-        dtype_in if dtype_out is None else dtype_out, "0", "a+b", arguments=[VectorArg(dtype_in, "in")]
-    )
+    out = dtype_in if dtype_out is None else dtype_out
+    return _kernel(out, "0", "a+b", "in[i]", **{"in": dtype_in})
+
+
+@functools.lru_cache
+def get_any_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
+    """Return the kernel that tells whether an element is true; by default of the array's dtype."""
+    out, zero = dtype_in if dtype_out is None else dtype_out, f"({dtype_to_ctype(dtype_in)})0"
+    return _kernel(out, "0", "a != out_type(0) || b != out_type(0)", f"in[i] != {zero}", **{"in": dtype_in})
+
+
+@functools.lru_cache
+def get_all_kernel(dtype_out: Any, dtype_in: Any) -> ReductionKernel:
+    """Return the kernel that tells whether all elements are true; by default of the array's dtype."""
+    out, zero = dtype_in if dtype_out is None else dtype_out, f"({dtype_to_ctype(dtype_in)})0"
+    return _kernel(out, "1", "a != out_type(0) && b != out_type(0)", f"in[i] != {zero}", **{"in": dtype_in})
+
+
+@functools.lru_cache
+def get_subset_sum_kernel(dtype_out: Any, dtype_subset: Any, dtype_in: Any) -> ReductionKernel:
+    """Return the kernel of sums of the elements with these indices: ``kernel(indices, array)``."""
+    out = dtype_in if dtype_out is None else dtype_out
+    return _kernel(out, "0", "a+b", "in[lookup_tbl[i]]", **{"lookup_tbl": dtype_subset, "in": dtype_in})
 
 
 @functools.lru_cache
 def get_dot_kernel(dtype_out: Any, dtype_a: Any, dtype_b: Any = None) -> ReductionKernel:
     """Return the kernel of sums of products of two arrays."""
-    out = dtype_to_ctype(dtype_out)
-    arguments = [VectorArg(dtype_a, "a_in"), VectorArg(dtype_a if dtype_b is None else dtype_b, "b_in")]
-    return ReductionKernel(dtype_out, "0", "a+b", f"({out})a_in[i]*({out})b_in[i]", arguments)
+    product = _converted(dtype_out, "a_in[i]", "b_in[i]")
+    return _kernel(dtype_out, "0", "a+b", product, a_in=dtype_a, b_in=dtype_a if dtype_b is None else dtype_b)
+
+
+@functools.lru_cache
+def get_subset_dot_kernel(
+    dtype_out: Any, dtype_subset: Any, dtype_a: Any = None, dtype_b: Any = None
+) -> ReductionKernel:
+    """Return the kernel of sums of products at these indices: ``kernel(indices, a, b)``."""
+    out = dtype_a if dtype_out is None else dtype_out
+    first = out if dtype_a is None else dtype_a
+    product = _converted(out, "a_in[lookup_tbl[i]]", "b_in[lookup_tbl[i]]")
+    arrays = {"lookup_tbl": dtype_subset, "a_in": first, "b_in": first if dtype_b is None else dtype_b}
+    return _kernel(out, "0", "a+b", product, **arrays)
+
+
+def get_minmax_neutral(what: str, dtype: Any) -> str:
+    """Return the neutral element of ``"min"`` or ``"max"``, as C writes it."""
+    if what not in ("min", "max"):
+        raise ValueError(f"what is {what!r}; it is 'min' or 'max'")
+    kind: np.dtype[Any] = np.dtype(dtype)
+    if kind.kind == "f":
+        return "(1.0 / 0.0)" if what == "min" else "(-1.0 / 0.0)"
+    if kind.kind not in "iu":
+        raise TypeError(f"{what} takes integers and floats, not {kind}")
+    limits = np.iinfo(kind)
+    if what == "max":
+        return f"({limits.min + 1} - 1)" if limits.min else "0"  # C has no literal of the least integer
+    return f"{limits.max}{'u' if kind.kind == 'u' else ''}"
+
+
+def _minmax_arguments(what: str, dtype: Any) -> tuple[Any, str, str]:
+    kind: np.dtype[Any] = np.dtype(dtype)
+    names = {"f4": f"f{what}f", "f8": f"f{what}"}
+    neutral = get_minmax_neutral(what, kind)
+    return kind, neutral, f"{names.get(kind.str[1:], what)}(a, b)"
+
+
+@functools.lru_cache
+def get_minmax_kernel(what: str, dtype: Any) -> ReductionKernel:
+    """Return the kernel of ``"min"`` or ``"max"`` of an array; that of floats skips NaN."""
+    return _kernel(*_minmax_arguments(what, dtype), "in[i]", **{"in": dtype})
+
+
+@functools.lru_cache
+def get_subset_minmax_kernel(what: str, dtype: Any, dtype_subset: Any) -> ReductionKernel:
+    """Return the kernel of ``"min"`` or ``"max"`` at these indices: ``kernel(indices, array)``."""
+    arrays = {"lookup_tbl": dtype_subset, "in": dtype}
+    return _kernel(*_minmax_arguments(what, dtype), "in[lookup_tbl[i]]", **arrays)

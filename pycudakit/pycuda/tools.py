@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from pycudakit.pycuda._pools import (
     PooledHostAllocation,
     bitlog2,
 )
+from pycudakit.pycuda.compyte import dtypes
+from pycudakit.pycuda.compyte.dtypes import get_or_register_dtype, register_dtype
 
 __all__ = [
     "Argument",
@@ -39,6 +42,7 @@ __all__ = [
     "context_dependent_memoize",
     "dtype_to_ctype",
     "get_arg_type",
+    "get_default_device",
     "get_or_register_dtype",
     "init_cuda_context_fixture",
     "make_default_context",
@@ -52,6 +56,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 # ---- Contexts -----------------------------------------------------------------------------------------
 
 
+def _named_device() -> int | None:
+    named = os.environ.get("CUDA_DEVICE")
+    if named is None:
+        with suppress(OSError):
+            named = (Path.home() / ".cuda_device").read_text()
+    if named is None:
+        return None
+    if not named.strip().isdigit():
+        raise TypeError(f"CUDA_DEVICE or ~/.cuda_device is {named!r}, not a device's number")
+    return int(named)
+
+
+def get_default_device(default: int = 0) -> Any:
+    """Return the device of the variable CUDA_DEVICE or of ~/.cuda_device, else the one with this number."""
+    warnings.warn(
+        "get_default_device() is deprecated; use make_default_context() instead",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    named = _named_device()
+    return driver.Device(default if named is None else named)
+
+
 def make_default_context(ctx_maker: Callable[[Any], Any] | None = None) -> Any:
     """Make a context on the device of the variable CUDA_DEVICE or of ~/.cuda_device, else on the first one.
 
@@ -61,14 +88,9 @@ def make_default_context(ctx_maker: Callable[[Any], Any] | None = None) -> Any:
         A function of a device that makes the context; by default its `make_context`.
     """
     make = ctx_maker or driver.Device.make_context
-    named = os.environ.get("CUDA_DEVICE")
-    if named is None:
-        with suppress(OSError):
-            named = (Path.home() / ".cuda_device").read_text().strip()
+    named = _named_device()
     if named is not None:
-        if not named.strip().isdigit():
-            raise TypeError(f"CUDA_DEVICE or ~/.cuda_device is {named!r}, not a device's number")
-        return make(driver.Device(int(named)))
+        return make(driver.Device(named))
     failure: Exception | None = None
     for number in range(driver.Device.count()):
         try:
@@ -216,6 +238,8 @@ class OccupancyRecord:
     """
 
     def __init__(self, devdata: DeviceData, threads: int, shared_mem: int = 0, registers: int = 0) -> None:
+        if threads < 1:
+            raise ValueError(f"too few threads: {threads}; a block has at least one")
         if threads > devdata.max_threads:
             raise ValueError(f"too many threads: {threads} of at most {devdata.max_threads}")
         warps = -(-threads // devdata.warp_size)
@@ -241,88 +265,12 @@ class OccupancyRecord:
 
 # ---- The C names of dtypes ------------------------------------------------------------------------------
 
-_NAMES: dict[np.dtype[Any], str] = {}  # the C name by dtype
-_DTYPES: dict[str, np.dtype[Any]] = {}  # the dtype by C name
-
-
-def get_or_register_dtype(c_names: str | list[str], dtype: Any = None) -> np.dtype[Any]:
-    """Return the dtype of a C type, after registering it if the name is new.
-
-    Parameters
-    ----------
-    c_names
-        The type's name in C, or several; the first one is used in sources.
-    dtype
-        The dtype; without it the name is registered already.
-    """
-    names = [c_names] if isinstance(c_names, str) else list(c_names)
-    if dtype is None:
-        try:
-            return _DTYPES[names[0]]
-        except KeyError:
-            raise ValueError(f"{names[0]} is not registered: give its dtype") from None
-    wanted: np.dtype[Any] = np.dtype(dtype)
-    for name in names:
-        known = _DTYPES.setdefault(name, wanted)
-        if known != wanted:
-            raise RuntimeError(f"{name} is registered as {known}, not {wanted}")
-    _NAMES.setdefault(wanted, names[0])
-    return wanted
-
-
-def register_dtype(dtype: Any, c_names: str | list[str], alias_ok: bool = False) -> np.dtype[Any]:
-    """Register the name of a dtype in C: that of a struct which a preamble declares.
-
-    Parameters
-    ----------
-    dtype
-        The dtype.
-    c_names
-        Its name in C, or several.
-    alias_ok
-        Allow a dtype that has a name already.
-    """
-    if not alias_ok and np.dtype(dtype) in _NAMES:
-        raise RuntimeError(f"{np.dtype(dtype)} is registered as {_NAMES[np.dtype(dtype)]}")
-    return get_or_register_dtype(c_names, dtype)
-
-
-def _register_all() -> None:
-    for names, dtype in (
-        ("bool", np.bool_),
-        ("signed char|char", np.int8),
-        ("unsigned char", np.uint8),
-        ("short|signed short|signed short int|short int|short signed int", np.int16),
-        ("unsigned short|unsigned short int|short unsigned int", np.uint16),
-        ("int|signed int|signed", np.int32),
-        ("unsigned|unsigned int", np.uint32),
-        ("long|long int|signed long|long long|long long int|ptrdiff_t|ssize_t", np.int64),
-        ("unsigned long|unsigned long int|long unsigned int|unsigned long long|size_t", np.uint64),
-        ("half|__half", np.float16),
-        ("float", np.float32),
-        ("double", np.float64),
-        ("pycuda::complex<float>", np.complex64),
-        ("pycuda::complex<double>", np.complex128),
-    ):
-        get_or_register_dtype(names.split("|"), dtype)
-    for bits in (8, 16, 32, 64):
-        get_or_register_dtype(f"int{bits}_t", f"i{bits // 8}")
-        get_or_register_dtype(f"uint{bits}_t", f"u{bits // 8}")
-
-
-_register_all()
-
 
 def dtype_to_ctype(dtype: Any, with_fp_tex_hack: bool = False) -> str:
     """Return the C name of a dtype: ``"float"`` for float32."""
-    if dtype is None:
-        raise ValueError("dtype may not be None")
     if with_fp_tex_hack:
         raise driver.LogicError("CUDA 12 has no texture references: pass an array to the kernel")
-    try:
-        return _NAMES[np.dtype(dtype)]
-    except KeyError:
-        raise ValueError(f"{np.dtype(dtype)} has no name in C: register a struct by register_dtype") from None
+    return dtypes.dtype_to_ctype(dtype)
 
 
 class Argument:
@@ -374,15 +322,16 @@ class ScalarArg(Argument):
 def parse_c_arg(c_arg: str) -> Argument:
     """Return the parameter that C declares: ``"const float *x"`` is ``VectorArg(float32, "x")``."""
     text = re.sub(r"\b(const|volatile|__restrict__|restrict)\b", " ", c_arg)
+    text = re.sub(r"(\w+)\s*\[[\s\d]*\]\s*$", r"*\1", text)
     found = re.fullmatch(r"\s*([^*]+?)(?:\s*(\*[\s*]*)|\s+)([A-Za-z_]\w*)\s*", text)
     if found is None:
         raise ValueError(f"{c_arg!r} is not a parameter such as 'float *x' or 'int n'")
     kind, stars = " ".join(found[1].split()), (found[2] or "").count("*")
     if stars > 1:
         raise ValueError(f"{c_arg!r}: a parameter has at most one *")
-    if kind not in _DTYPES:
+    if kind not in dtypes.NAME_TO_DTYPE:
         raise ValueError(f"{c_arg!r}: the type {kind} is unknown; register a struct by register_dtype")
-    return (VectorArg if stars else ScalarArg)(_DTYPES[kind], found[3])
+    return (VectorArg if stars else ScalarArg)(dtypes.NAME_TO_DTYPE[kind], found[3])
 
 
 def get_arg_type(c_arg: str) -> str:

@@ -231,3 +231,28 @@ def test_pairs(engine):
     np.testing.assert_array_equal(
         cumath.fmod(array, gpuarray.to_gpu(np.full(101, 7, np.float32))).get(), np.fmod(x, np.float32(7))
     )
+
+
+def test_complex_numbers_as_arguments(engine):
+    """Any number is converted for a complex parameter."""
+    kernel = ElementwiseKernel("pycuda::complex<float> a, pycuda::complex<float> *z", "z[i] = a")
+    z = gpuarray.empty(3, np.complex64)
+    for number in (
+        2,
+        2.5,
+        True,
+        1 + 2j,
+        np.float64(2.5),
+        np.complex64(3j),
+        np.complex128(1 - 1j),
+        np.int8(-3),
+    ):
+        kernel(number, z)
+        np.testing.assert_array_equal(z.get(), np.full(3, number, np.complex64))
+    kernel(np.array([4, 5], np.float32), z)  # the bytes of a struct
+    np.testing.assert_array_equal(z.get(), np.full(3, 4 + 5j, np.complex64))
+    with pytest.raises(OverflowError, match=r"parameter 'a' .* does not fit in complex64"):
+        kernel(1e300, z)
+    with pytest.raises(TypeError, match="parameter 'a'"):
+        kernel("1", z)
+    np.testing.assert_array_equal(z.get(), np.full(3, 4 + 5j, np.complex64))

@@ -6,6 +6,7 @@ import pytest
 from pycudakit import errors
 from pycudakit.pycuda import compiler
 from pycudakit.pycuda import driver as drv
+from pycudakit.pycuda._cluda import CLUDA_PREAMBLE
 from pycudakit.pycuda.compiler import SourceModule
 
 SOURCE = "__global__ void f(int *x) { *x = 31; }"
@@ -129,3 +130,48 @@ def test_what_is_gone(engine):
     ):
         with pytest.raises(drv.LogicError, match=r": |made by"):
             call()
+
+
+HEADERS = """
+#include <pycuda-helpers.hpp>
+__global__ void f(float *out, int *parts) {
+    pycuda::complex<float> z(3, 4);
+    fp_tex_double packed = make_int2(5, 6);
+    out[0] = abs(z);
+    parts[0] = packed.x + sizeof(fp_tex_cdouble) + sizeof(fp_tex_cfloat) + sizeof(fp_tex_float);
+}
+"""
+
+
+def test_helpers(engine):
+    out, parts = np.empty(1, np.float32), np.empty(1, np.int32)
+    SourceModule(HEADERS).get_function("f")(drv.Out(out), drv.Out(parts), block=(1, 1, 1))
+    assert (out[0], parts[0]) == (5, 5 + 16 + 8 + 4)
+
+
+def test_cluda(engine):
+    """One text of a kernel for CUDA and OpenCL."""
+    source = (
+        CLUDA_PREAMBLE
+        + """
+    WITHIN_KERNEL int twice(int x) { return 2 * x; }
+    KERNEL REQD_WG_SIZE(8, 1, 1) void f(GLOBAL_MEM int *x) {
+        LOCAL_MEM int all[8];
+        all[LID_0] = twice(GID_0 * LDIM_0 + LID_0);
+        local_barrier();
+        x[GID_0 * LDIM_0 + LID_0] = all[LDIM_0 - 1 - LID_0] + GDIM_0;
+    }
+    """
+    )
+    x = np.empty(16, np.int32)
+    SourceModule(source, no_extern_c=True).get_function("f")(drv.Out(x), block=(8, 1, 1), grid=(2, 1))
+    np.testing.assert_array_equal(x, 2 * np.arange(16).reshape(2, 8)[:, ::-1].ravel() + 2)
+
+
+def test_version_of_nvcc(tmp_path):
+    nvcc = tmp_path / "nvcc"
+    nvcc.write_text("#!/bin/sh\necho release 13.0\n")
+    nvcc.chmod(0o755)
+    assert compiler.get_nvcc_version(str(nvcc)) == "release 13.0\n"
+    with pytest.raises(OSError, match="no_nvcc was not found"):
+        compiler.get_nvcc_version("no_nvcc")

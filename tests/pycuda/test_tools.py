@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pycudakit.pycuda import characterize, gpuarray, tools
+from pycudakit.pycuda import _driver, characterize, gpuarray, tools
 from pycudakit.pycuda import driver as drv
+from pycudakit.pycuda.compyte import dtypes
 
 
 @given(st.integers(1, 1 << 40))
@@ -75,6 +76,8 @@ def test_bitlog2():
         ("pycuda::complex<float> *z", tools.VectorArg, np.complex64, "z"),
         ("size_t n", tools.ScalarArg, np.uint64, "n"),
         ("uint8_t b", tools.ScalarArg, np.uint8, "b"),
+        ("const float x[]", tools.VectorArg, np.float32, "x"),
+        ("int sizes[ 3 ]", tools.VectorArg, np.int32, "sizes"),
     ],
 )
 def test_parsed(declared, kind, dtype, name):
@@ -105,6 +108,14 @@ def test_names_of_dtypes():
         tools.get_or_register_dtype("my_pair", np.float32)
     with pytest.raises(ValueError, match="no_such is not registered"):
         tools.get_or_register_dtype("no_such")
+    assert dtypes.NAME_TO_DTYPE["my_pair"] == pair
+    assert dtypes.DTYPE_TO_NAME[pair] == dtypes.dtype_to_ctype(pair) == "my_pair"
+
+
+def test_names_of_the_driver():
+    """Programs import PyCUDA's C++ module to find out whether it is there."""
+    for name in _driver.__all__:
+        assert getattr(_driver, name) is getattr(drv, name, getattr(tools, name, None))
 
 
 def test_memoized(engine):
@@ -127,6 +138,8 @@ def test_contexts(engine, monkeypatch):
     context = tools.make_default_context()
     assert context.get_device() == drv.Device(0)
     context.pop()
+    with pytest.warns(DeprecationWarning, match="make_default_context"):
+        assert tools.get_default_device(7) == drv.Device(0)
     monkeypatch.setenv("CUDA_DEVICE", "first")
     with pytest.raises(TypeError, match="'first', not a device's number"):
         tools.make_default_context()
@@ -144,6 +157,9 @@ def test_occupancy(engine):
     assert 0 < record.occupancy <= 1
     with pytest.raises(ValueError, match="too many threads"):
         tools.OccupancyRecord(data, 4096)
+    for threads in (0, -1):
+        with pytest.raises(ValueError, match=f"too few threads: {threads}; a block has at least one"):
+            tools.OccupancyRecord(data, threads)
     assert data.align(100) == 128
     assert data.align_dtype(5, 8) == 16
 

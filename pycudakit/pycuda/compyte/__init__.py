@@ -1,0 +1,1 @@
+"""`pycuda.compyte`: the names of dtypes that PyCUDA shares with PyOpenCL."""

@@ -16,13 +16,13 @@ from pycudakit.pycuda._array_layout import compact_strides, contiguous_strides, 
 from pycudakit.pycuda._device import cached_per_device, current_device
 from pycudakit.pycuda._streams import handle_of
 from pycudakit.pycuda.elementwise import get_elwise_kernel, splay
-from pycudakit.pycuda.reduction import get_sum_kernel
+from pycudakit.pycuda.reduction import get_all_kernel, get_any_kernel, get_sum_kernel
 from pycudakit.pycuda.tools import dtype_to_ctype
 
 _HOST_SIZE = 1 << 15  # elements, below which NumPy is faster
 
-# The expression of an element by NumPy's name of the function, with operands `a` and `b` and the result's
-# type `T`.
+# The expression of an element by NumPy's name of the function, with operands `a`, `b` and `c`, their common
+# type `C` and the result's type `T`. These functions take complex numbers.
 _EXPRESSIONS = {
     "add": "T(a) + T(b)",
     "subtract": "T(a) - T(b)",
@@ -35,11 +35,15 @@ _EXPRESSIONS = {
     "conjugate": "conj(a)",
     "real": "a.real()",
     "imag": "a.imag()",
-    "equal": "a == b",
-    "not_equal": "a != b",
+    "equal": "C(a) == C(b)",
+    "not_equal": "C(a) != C(b)",
     "where": "a ? b : c",
-    "logical_not": "a == A(0)",
+    "logical_and": "C(a) != C(0) && C(b) != C(0)",
+    "logical_or": "C(a) != C(0) || C(b) != C(0)",
+    "logical_not": "C(a) == C(0)",
 }
+# The reductions that take complex numbers.
+_KERNELS = {"sum": get_sum_kernel, "any": get_any_kernel, "all": get_all_kernel}
 _EXPRESSIONS |= {
     name: f"{name}(a)"
     for name in ("exp", "log", "log10", "sin", "cos", "tan", "sinh", "cosh", "tanh", "sqrt")
@@ -55,6 +59,14 @@ _current = _Current()
 
 def _is_supported(operands: Any) -> bool:
     return all(getattr(each, "dtype", None) in CODES or isinstance(each, int | float) for each in operands)
+
+
+def _refuse_complex(name: str, operands: Any) -> None:
+    """Raise TypeError if an operand of a function of real numbers is complex: they have no order."""
+    for each in operands:
+        dtype = each.dtype if hasattr(each, "dtype") else np.dtype(type(each))
+        if dtype.kind == "c":
+            raise TypeError(f"{name} takes bools, integers and floats, not {dtype}")
 
 
 def on_host(operand: Any) -> Any:
@@ -76,6 +88,8 @@ def compute(name: str, out: Any, *operands: Any, stream: Any = None) -> Any:
     stream
         The stream; None is the legacy default stream.
     """
+    if name not in _EXPRESSIONS:
+        _refuse_complex(name, operands)
     if not out.size:
         return out
     if _engine.current().is_cpu:
@@ -184,6 +198,8 @@ def fill(array: Any, value: Any, stream: Any = None) -> Any:
 
 def reduce(name: str, array: Any, dtype: Any, stream: Any, allocator: Any) -> Any:
     """Return the reduction of a whole array, by NumPy's name, as an array of no axes."""
+    if name in ("max", "min"):
+        _refuse_complex(name, (array,))
     out = type(array)((), dtype, allocator or array.allocator)
     keywords = {"dtype": out.dtype} if name == "sum" else {}
     if _engine.current().is_cpu:
@@ -192,10 +208,8 @@ def reduce(name: str, array: Any, dtype: Any, stream: Any, allocator: Any) -> An
             getattr(library, name)(host_view(array), out=host_view(out), **keywords)
     elif _is_supported((array, out)):
         with_stream(stream, getattr(pk, name), array, out=out, **keywords)
-    elif name == "sum":
-        get_sum_kernel(out.dtype, array.dtype)(array, out=out, stream=stream)
     else:
-        raise TypeError(f"{name} takes bools, integers and floats, not {array.dtype}")
+        _KERNELS[name](out.dtype, array.dtype)(array, out=out, stream=stream)
     return out
 
 
@@ -227,14 +241,13 @@ def with_stream(stream: Any, function: Any, *operands: Any, **keywords: Any) -> 
 @cached_per_device
 def _kernel(name: str, out: Any, kinds: tuple[tuple[Any, bool], ...]) -> Any:
     names = "abc"[: len(kinds)]
-    types = [dtype_to_ctype(dtype) for dtype, _ in kinds]
+    common = np.result_type(*(dtype for dtype, _ in kinds))
     declared = [f"{dtype_to_ctype(out)} *pk_out"]
-    loads = [f"typedef {dtype_to_ctype(out)} T;", f"typedef {types[0]} A;"]
-    for letter, kind, (_, is_array) in zip(names, types, kinds, strict=True):
+    loads = [f"typedef {dtype_to_ctype(out)} T;", f"typedef {dtype_to_ctype(common)} C;"]
+    for letter, (dtype, is_array) in zip(names, kinds, strict=True):
+        kind = dtype_to_ctype(dtype)
         declared.append(f"{kind} {'*' if is_array else ''}pk_{letter}")
         loads.append(f"const {kind} {letter} = pk_{letter}{'[i]' if is_array else ''};")
-    if name not in _EXPRESSIONS:
-        raise TypeError(f"{name} takes bools, integers and floats, not {kinds[0][0]}")
     return get_elwise_kernel(
         ", ".join(declared), " ".join([*loads, f"pk_out[i] = T({_EXPRESSIONS[name]})"]), f"pk_{name}"
     )
@@ -258,17 +271,31 @@ def _run_kernel(name: str, out: Any, operands: tuple[Any, ...], stream: Any) -> 
     kinds, passed = [], []
     for operand in operands:
         if hasattr(operand, "gpudata"):
-            if operand.shape != out.shape:
-                raise ValueError(f"shapes {operand.shape} and {out.shape} do not match")
-            passed.append(_in_layout(operand, compact_strides(target, operand.itemsize), stream).gpudata)
-            kinds.append((operand.dtype, True))
+            array = _broadcast(operand, out.shape)
+            passed.append(_in_layout(array, compact_strides(target, array.itemsize), stream).gpudata)
+            kinds.append((array.dtype, True))
         else:
-            scalar = np.asarray(operand, out.dtype)[()]
+            scalar = np.asarray(operand, np.result_type(out.dtype, operand))[()]
             kinds.append((scalar.dtype, False))
             passed.append(scalar)
     _launch(_kernel(name, out.dtype, tuple(kinds)), out.size, stream, target.gpudata, *passed)
     if target is not out:
         copy_array(out, target, stream)
+
+
+def _broadcast(array: Any, shape: tuple[int, ...]) -> Any:
+    """Return a view of an array that repeats it along axes of length 1, and those that it lacks."""
+    if array.shape == shape:
+        return array
+    missing = len(shape) - array.ndim
+    lengths, strides = (1,) * missing + array.shape, (0,) * missing + array.strides
+    if missing < 0 or any(length not in (1, wanted) for length, wanted in zip(lengths, shape, strict=True)):
+        raise ValueError(f"shapes {array.shape} and {shape} do not match")
+    repeated = [
+        stride if length == wanted else 0
+        for length, stride, wanted in zip(lengths, strides, shape, strict=True)
+    ]
+    return type(array)(shape, array.dtype, array.allocator, array, array.gpudata, repeated)
 
 
 def _in_layout(array: Any, strides: Any, stream: Any) -> Any:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pycudakit as pk
+from pycudakit.pycuda import cumath, gpuarray
 from pycudakit.pycuda import driver as drv
-from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda._array_math import _run_kernel
 
 DTYPES = [np.int32, np.int64, np.uint8, np.float32, np.float64, np.complex64, np.complex128]
@@ -450,6 +450,71 @@ def test_kernels_of_every_layout(engine, name):
             _run_kernel(name, out, (operand,), None)
             np.testing.assert_array_equal(out.get(), of)
         assert not doubled[:, 1::2].get().any()
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(np.float32, np.complex64), (np.float64, np.complex64), (np.int64, np.complex64)]
+)
+def test_comparisons_of_complex_numbers(engine, dtypes):
+    """Real and complex arrays can be equal; complex ones have no order, on either engine."""
+    real, z = sample(dtypes[0]), sample(dtypes[1])
+    z.imag[::2] = 0
+    z.real[::2] = real[::2]
+    one, other = gpuarray.to_gpu(real), gpuarray.to_gpu(z)
+    for compare in (operator.eq, operator.ne):
+        equal = compare(real, z).astype(np.result_type(real, z))
+        for left, right in ((one, other), (other, one)):
+            np.testing.assert_array_equal(compare(left, right).get(), equal, strict=True)
+            out = gpuarray.empty(left.shape, equal.dtype)
+            _run_kernel({operator.eq: "equal", operator.ne: "not_equal"}[compare], out, (left, right), None)
+            np.testing.assert_array_equal(out.get(), equal)
+        for number in (2, 1j, np.complex64(3)):
+            np.testing.assert_array_equal(compare(one, number).get(), compare(real, number))
+            np.testing.assert_array_equal(compare(other, number).get(), compare(z, number))
+    for order in (operator.lt, operator.le, operator.gt, operator.ge):
+        for operands in ((one, other), (other, one), (other, 2), (one, 1j)):
+            with pytest.raises(TypeError, match="takes bools, integers and floats, not complex"):
+                order(*operands)
+    for function in (gpuarray.max, gpuarray.min, cumath.asin, cumath.floor):
+        with pytest.raises(TypeError, match="takes bools, integers and floats, not complex64"):
+            function(other)
+    with pytest.raises(TypeError, match="maximum takes bools"):
+        gpuarray.maximum(one, other)
+
+
+def test_a_difference_below_complex64(engine):
+    """A float64 and a complex64 are compared as complex128."""
+    x = np.array([1 + 1e-12, 1.0])
+    one, other = gpuarray.to_gpu(x), gpuarray.to_gpu(np.ones(2, np.complex64))
+    np.testing.assert_array_equal((one == other).get(), [0, 1])
+    out = gpuarray.empty(2, np.complex128)
+    _run_kernel("equal", out, (one, other), None)
+    np.testing.assert_array_equal(out.get(), [0, 1])
+
+
+def test_truth_of_complex_numbers(engine):
+    a = np.array([0, 1, 1j, 0, 2], np.complex64)
+    array = gpuarray.to_gpu(a)
+    assert (bool(array.any()), bool(array.all()), bool(array[1:3].all())) == (True, False, True)
+    assert bool((array == gpuarray.to_gpu(a)).all())
+    b = np.array([0, 0, 1, 1, 1], np.float32)
+    other = gpuarray.to_gpu(b)
+    for name in ("logical_and", "logical_or"):
+        expected = getattr(np, name)(a, b)
+        np.testing.assert_array_equal(getattr(gpuarray, name)(array, other).get(), expected, strict=True)
+        out = gpuarray.empty(5, np.bool_)
+        _run_kernel(name, out, (array, other), None)
+        np.testing.assert_array_equal(out.get(), expected)
+
+
+@pytest.mark.parametrize("shapes", [((4, 6), ()), ((), (4, 6)), ((4, 1), (1, 6)), ((6,), (4, 6))])
+def test_kernels_broadcast(engine, shapes):
+    a, b = sample(np.complex64, shapes[0]), sample(np.float32, shapes[1], seed=1)
+    out = gpuarray.empty((4, 6), np.complex64)
+    _run_kernel("add", out, (gpuarray.to_gpu(a), gpuarray.to_gpu(b)), None)
+    np.testing.assert_array_equal(out.get(), a + b)
+    with pytest.raises(ValueError, match="do not match"):
+        _run_kernel("add", gpuarray.empty(5, np.complex64), (gpuarray.to_gpu(a), gpuarray.to_gpu(b)), None)
 
 
 def test_kernels_in_place_of_functions(engine):

@@ -40,8 +40,24 @@ def _strided_kernel(word: int) -> Any:
     return SourceModule(_STRIDED % {"axes": _MAX_AXES, "word": _WORDS[word]}).get_function("copy")
 
 
+_FIRST = 1 << 12  # an address below all memory
+_ADDRESSES = np.asarray(HostBytes(_FIRST, 1 << 62))  # every byte of the process, of which arrays are views
+
+
 def host_view(array: Any) -> np.ndarray[Any, Any]:
-    """Return a view of an array on the engine `cpu`, whose device memory is host memory."""
+    """Return a view of an array on the engine `cpu`, whose device memory is host memory.
+
+    It does not keep the memory alive.
+    """
+    if not array.size:
+        return np.empty(array.shape, array.dtype)
+    offset = int(array.gpudata) - _FIRST
+    view: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, _ADDRESSES, offset, array.strides)
+    return view
+
+
+def owning_view(array: Any) -> np.ndarray[Any, Any]:
+    """Return a view of an array on the engine `cpu`, which keeps the array alive."""
     if not array.size:
         return np.empty(array.shape, array.dtype)
     low = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True) if s < 0)

@@ -41,6 +41,8 @@ def contiguous_strides(itemsize: int, shape: Sequence[int], order: str = "C") ->
     """Return the strides of an array without gaps."""
     if order not in ("C", "F"):
         raise ValueError(f"invalid order: {order!r}; it is 'C' or 'F'")
+    if len(shape) == 1:
+        return (itemsize,)
     lengths = shape[:0:-1] if order == "C" else shape[:-1]
     strides = [itemsize]
     for length in lengths:

@@ -95,7 +95,7 @@ def compute(name: str, out: Any, *operands: Any, stream: Any = None) -> Any:
     if _engine.current().is_cpu:
         library: Any = pk if out.size >= _HOST_SIZE and _is_supported((*operands, out)) else np
         with np.errstate(all="ignore"):  # a GPU does not warn
-            getattr(library, name)(*map(on_host, operands), out=host_view(out))
+            getattr(library, name)(*[on_host(each) for each in operands], out=host_view(out))
     elif _is_supported((*operands, out)):
         with_stream(stream, getattr(pk, name), *operands, out=out)
     else:

@@ -14,8 +14,7 @@ _SCALARS = (int, float, complex, np.number, np.bool_)
 
 def common_dtype(a: Any, b: Any) -> np.dtype[Any]:
     """Return the dtype of an operation on arrays and numbers, by NumPy's rules."""
-    one, other = (each.dtype if hasattr(each, "dtype") else each for each in (a, b))
-    return np.result_type(one, other)
+    return np.result_type(getattr(a, "dtype", a), getattr(b, "dtype", b))
 
 
 class Operators:
@@ -36,7 +35,7 @@ class Operators:
         return make(shape, dtype, self.allocator)
 
     def _binary(self, name: str, other: Any, out: Any = None, *, swap: bool = False) -> Any:
-        if not isinstance(other, (Operators, *_SCALARS)):
+        if not isinstance(other, _OPERANDS):
             return NotImplemented
         if out is None:
             out = self._result(other, common_dtype(self, other))
@@ -46,7 +45,7 @@ class Operators:
         return _array_math.compute(name, out, *operands)
 
     def _compare(self, name: str, other: Any) -> Any:
-        if not isinstance(other, (Operators, *_SCALARS)):
+        if not isinstance(other, _OPERANDS):
             return NotImplemented
         dtype = common_dtype(self, other) if isinstance(other, Operators) else self.dtype
         return _array_math.compute(name, self._result(other, dtype), self, other)
@@ -168,3 +167,6 @@ class Operators:
     def __ge__(self, other: Any) -> Any:
         """Return ones where the elements are not less, of the array's dtype."""
         return self._compare("greater_equal", other)
+
+
+_OPERANDS = (Operators, *_SCALARS)

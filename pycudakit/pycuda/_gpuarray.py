@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import math
 import operator
 import warnings
 from typing import Any, cast
@@ -13,7 +14,7 @@ import numpy as np
 from pycudakit._interop import cuda_libraries
 from pycudakit.pycuda import _array_math, _engine
 from pycudakit.pycuda._absent import gpuarray_to_array
-from pycudakit.pycuda._array_copy import copy_array, host_view
+from pycudakit.pycuda._array_copy import copy_array, owning_view
 from pycudakit.pycuda._array_layout import (
     ArrayFlags,
     check_reach,
@@ -65,25 +66,36 @@ class GPUArray(Operators):
         strides: Any = None,
         order: str = "C",
     ) -> None:
-        self.dtype: np.dtype[Any] = np.dtype(dtype)
-        if self.dtype.hasobject:
-            raise TypeError(f"an array of {self.dtype} holds Python objects, which a device cannot access")
-        self.shape = lengths_of(shape)
-        self.itemsize = self.dtype.itemsize
-        self.strides: tuple[int, ...] = (
-            contiguous_strides(self.itemsize, self.shape, order)
-            if strides is None
-            else tuple(map(operator.index, strides))
-        )
-        size = 1
-        for length in self.shape:
-            size *= length
-        self.size = self.mem_size = size
-        self.nbytes = size * self.itemsize
+        kind: np.dtype[Any] = np.dtype(dtype)
+        lengths = lengths_of(shape)
+        if strides is None:
+            steps = contiguous_strides(kind.itemsize, lengths, order)
+        else:
+            steps = tuple(map(operator.index, strides))
+            if gpudata is None:
+                check_reach(kind.itemsize * math.prod(lengths), kind.itemsize, lengths, steps)
+        self._create(kind, lengths, steps, allocator, base, gpudata)
+
+    def _create(
+        self,
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        allocator: Any,
+        base: Any = None,
+        gpudata: Any = None,
+    ) -> None:
+        """Set the attributes, and allocate memory unless it is given."""
+        if dtype.hasobject:
+            raise TypeError(f"an array of {dtype} holds Python objects, which a device cannot access")
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.itemsize = dtype.itemsize
+        self.size = self.mem_size = size = math.prod(shape)
+        self.nbytes = size * dtype.itemsize
         self.allocator = mem_alloc if allocator is None else allocator
         self.base = base
-        if gpudata is None and strides is not None:
-            check_reach(self.nbytes, self.itemsize, self.shape, self.strides)
         if gpudata is not None:
             self.gpudata = gpudata
         elif self.nbytes == 0:
@@ -141,7 +153,7 @@ class GPUArray(Operators):
         """Return the array's memory as a NumPy array, on the engine `cpu`."""
         if not _engine.current().is_cpu:
             raise TypeError("a GPUArray is on a GPU: copy it to the host by get()")
-        return np.array(host_view(self), dtype, copy=copy)
+        return np.array(owning_view(self), dtype, copy=copy)
 
     def __len__(self) -> int:
         """Return the length of the first axis."""
@@ -263,10 +275,16 @@ class GPUArray(Operators):
 
     def new_like(self, dtype: Any = None, order: str | None = None) -> GPUArray:
         """Return a new array of the shape, whose values are unspecified."""
-        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        kind: np.dtype[Any] = self.dtype if dtype is None else np.dtype(dtype)
+        flags = self.flags
         if order is None:
-            order = "F" if self.flags.f_contiguous and not self.flags.c_contiguous else "C"
-        return GPUArray(self.shape, dtype, self.allocator, order=order)
+            order = "F" if flags.f_contiguous and not flags.c_contiguous else "C"
+        new = GPUArray.__new__(GPUArray)
+        strides = contiguous_strides(kind.itemsize, self.shape, order)
+        new._create(kind, self.shape, strides, self.allocator)  # noqa: SLF001
+        if strides == self.strides and new.itemsize == self.itemsize:
+            new.flags = flags
+        return new
 
     _new_like_me = new_like  # PyCUDA's name, which other libraries use
 

@@ -545,6 +545,12 @@ def test_interfaces(engine):
         assert not hasattr(array, "__cuda_array_interface__")
         np.asarray(array)[0, 0] = 77
         assert array.get()[0, 0] == 77
+        values[0, 0] = 77
+        view = np.asarray(array[::-1, ::2])
+        del array
+        others = [gpuarray.zeros_like(gpuarray.to_gpu(values)) for _ in range(4)]
+        np.testing.assert_array_equal(view, values[::-1, ::2])
+        assert not others[0].get().any()
     else:
         with pytest.raises(TypeError, match="copy it to the host by get"):
             np.asarray(array)

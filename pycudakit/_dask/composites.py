@@ -15,6 +15,7 @@ from pycudakit._dask.call_arguments import CallArguments, Function, as_dtype, fl
 from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._interop.foreign_arrays import is_dask
+from pycudakit._runtime.operands import axis_index
 from pycudakit.fusing.composites.decorator import NumPyOnly
 from pycudakit.fusing.composites.signals import MODES
 
@@ -78,7 +79,7 @@ def repeat(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """Repeat each element along an axis."""
     arguments = CallArguments(function, args, kwargs, "repeats axis")
     x, axis = (flat(args[0]), 0) if arguments["axis"] is None else (args[0], arguments["axis"])
-    axis = normalize_axis_index(axis, x.ndim)
+    axis = axis_index(axis, x.ndim)
     arguments.check_sizes(x)
     indices = np.repeat(np.arange(x.shape[axis]), arguments["repeats"])  # raises for invalid counts
     if np.ndim(arguments["repeats"]) == 0:

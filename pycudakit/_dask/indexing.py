@@ -24,6 +24,7 @@ from pycudakit._dask.call_arguments import (
 )
 from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._interop.foreign_arrays import is_dask
+from pycudakit._runtime.operands import axis_index
 
 
 def look_up(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -112,7 +113,7 @@ def take(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     x, indices, axis = args[0], np.asarray(arguments["indices"]), arguments["axis"]
     if axis is None:
         x, axis = flat(x), 0
-    axis = normalize_axis_index(axis, x.ndim)
+    axis = axis_index(axis, x.ndim)
     dtype = np.asarray(function(sample(x), np.zeros(indices.shape, np.intp), axis)).dtype
     result = dask_array().take(x, indices.ravel(), axis=axis)
     if indices.ndim != 1:

@@ -29,7 +29,7 @@ from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine, requested_engine
 from pycudakit._runtime.native_call import logged_as_one_call
-from pycudakit._runtime.operands import allocate, as_array
+from pycudakit._runtime.operands import allocate, as_array, axis_index
 
 # Nanoseconds per taken element: NumPy's, and the CPU engine's on one thread.
 _NUMPY_NS, _CPU_NS = 1.0, 1.4
@@ -85,9 +85,7 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
     choice = choose_engine("take", [array], _cost_of(index_array.size, array.nbytes))
     if choice.engine == "numpy":
         return native_call.run_numpy("take", choice.reason, by_numpy)
-    if isinstance(axis, bool):
-        raise TypeError("an integer is required for the axis")
-    along = 0 if axis is None else normalize_axis_index(axis, max(array.ndim, 1))
+    along = 0 if axis is None else axis_index(axis, max(array.ndim, 1))
     array = array.reshape(-1) if axis is None or array.ndim == 0 else array
     count = array.shape[along]
     if not isinstance(indices, (np.ndarray, np.generic)):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import CODES, Array, DType, code_of
@@ -22,6 +24,13 @@ def as_array(value: Any) -> Array | None:
         return array
     number = np.asarray(array)
     return number if number.dtype in CODES else None  # integers beyond 64 bits are objects
+
+
+def axis_index(axis: Any, dimensions: int) -> int:
+    """Return an axis as an index; raise NumPy's error, for a bool, too, which NumPy's helper accepts."""
+    if isinstance(axis, bool | np.bool_):
+        raise TypeError("an integer is required for the axis")
+    return int(normalize_axis_index(operator.index(axis), dimensions))
 
 
 def fill_operand_row(row: Any, array: Array, strides: Sequence[int]) -> None:

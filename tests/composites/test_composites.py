@@ -90,6 +90,39 @@ def test_trapezoid(engine, dtype):
         pk.trapezoid(y, axis=2)
 
 
+AXIS_CALLS = {
+    "trapezoid": lambda lib, a, axis: lib.trapezoid(a, axis=axis),
+    "trapezoid of x": lambda lib, a, axis: lib.trapezoid(a, a, axis=axis),
+    "concatenate": lambda lib, a, axis: lib.concatenate((a, a), axis=axis),
+    "repeat": lambda lib, a, axis: lib.repeat(a, 2, axis=axis),
+    "vecdot": lambda lib, a, axis: lib.vecdot(a, a, axis=axis),
+    "vecdot of axes": lambda lib, a, axis: lib.vecdot(a, a, axes=[0, axis]),
+    "take": lambda lib, a, axis: lib.take(a, [0], axis=axis),
+    "cumsum": lambda lib, a, axis: lib.cumsum(a, axis=axis),
+    "argsort": lambda lib, a, axis: lib.argsort(a, axis=axis),
+}
+
+
+@pytest.mark.parametrize("axis", [True, False])
+@pytest.mark.parametrize("name", AXIS_CALLS)
+def test_bool_axes_are_refused(engine, name, axis):
+    call, a = AXIS_CALLS[name], numbers((30, 40), "f8")
+    for function in (
+        lambda a: call(np, a, axis),
+        lambda a: call(pk, a, axis),
+        pk.fuse(lambda a: call(np, a, axis)),
+    ):
+        with pytest.raises(TypeError, match="an integer is required"):
+            function(a)
+
+
+def test_concatenate_with_bool_axis_writes_nothing(engine):
+    a, out = np.ones((30, 40)), np.full((60, 40), 7.0)
+    with pytest.raises(TypeError, match="an integer is required"):
+        pk.concatenate((a, a), axis=False, out=out)
+    assert (out == 7).all()
+
+
 @pytest.mark.parametrize("dtype", EACH[1:])
 @pytest.mark.parametrize(("m", "n"), [(3, 3), (2, 3), (3, 2), (2, 2)])
 def test_cross(engine, m, n, dtype):

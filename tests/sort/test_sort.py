@@ -164,6 +164,13 @@ def test_lexsort(engine, array, others, data):
     assert_same_outcome(ours, outcome(np.lexsort, keys, axis), context=describe(*keys, axis))
 
 
+@pytest.mark.parametrize("axis", [True, False])
+def test_lexsort_along_bool_axis(engine, axis):
+    """NumPy's `lexsort` accepts one, unlike its `argsort`."""
+    a, b = np.random.default_rng(0).integers(0, 9, (2, 60, 80))
+    np.testing.assert_array_equal(pk.lexsort((a, b), axis), np.lexsort((a, b), axis), strict=True)
+
+
 @given(data=st.data(), array=arrays())
 def test_flip_and_roll(engine, data, array):
     axis = draw_axis(data, array)

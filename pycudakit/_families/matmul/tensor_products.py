@@ -223,7 +223,7 @@ _DEFAULTS |= {"dtype": None, "subok": True, "signature": None, "sig": None}
 def vecdot_axes(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
     """Return the axes of the vectors in each operand, and the result's axis that `keepdims` keeps."""
     if axes is NONE:
-        index = -1 if axis is NONE else operator.index(axis)
+        index = -1 if axis is NONE else _as_index(axis)
         return index, index, index
     if axis is not NONE or not isinstance(axes, list):
         raise TypeError("axes must be a list, and excludes axis")
@@ -232,7 +232,13 @@ def vecdot_axes(axes: Any, axis: Any, keepdims: Any) -> tuple[int, int, int]:
         raise ValueError("axes: the result has no vector axis without keepdims")
     three = (first, second, kept_axis if keepdims else 0)
     first, second, kept_axis = (at[0] if type(at) is tuple and len(at) == 1 else at for at in three)
-    return operator.index(first), operator.index(second), operator.index(kept_axis)
+    return _as_index(first), _as_index(second), _as_index(kept_axis)
+
+
+def _as_index(axis: Any) -> int:
+    if isinstance(axis, bool):  # an integer to Python, and not to NumPy's ufuncs
+        raise TypeError("an integer is required")
+    return operator.index(axis)
 
 
 @numpy_for_small(np.tensordot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +20,7 @@ from pycudakit._runtime import cost_model, dispatch_cache, fp_errors, native_cal
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import NO_COST, Cost, choose_engine
 from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call, run
-from pycudakit._runtime.operands import allocate, as_array, fill_operand_row
+from pycudakit._runtime.operands import allocate, as_array, axis_index, fill_operand_row
 from pycudakit._runtime.ufunc_arguments import needs_copy, refuse_byte_order
 
 # Nanoseconds per element: of NumPy, of the CPU engine on one thread, and of its float64 sums and products.
@@ -73,12 +72,6 @@ def _result_type(ufunc: Any, operand: DType, dtype: DType | None, out: DType | N
         computed = ufunc.resolve_dtypes((out, operand, None))[0]
     result: DType = np.dtype(computed).newbyteorder("=")
     return result
-
-
-def _checked_axis(axis: Any, dimensions: int) -> int:
-    if isinstance(axis, bool | np.bool_):
-        raise TypeError("an integer is required for the axis")
-    return int(np.lib.array_utils.normalize_axis_index(operator.index(axis), dimensions))
 
 
 def _checked_out(out: Any, shape: tuple[int, ...]) -> None:
@@ -178,7 +171,7 @@ def _scan(scan: _ScanFunction, a: Any, axis: Any, dtype: Any, out: Any) -> Any:
         return by_numpy(choice.reason)
 
     if along is not None:
-        along = _checked_axis(along, array.ndim)
+        along = axis_index(along, array.ndim)
     shape = (array.size,) if flat else array.shape
     if out is not None:
         _checked_out(out, shape)
@@ -525,7 +518,7 @@ def _cumulative(
             raise ValueError("For arrays which have more than one dimension ``axis`` argument is required.")
         axis = 0
     refuse_byte_order(dtype)
-    axis = _checked_axis(axis, array.ndim)
+    axis = axis_index(axis, array.ndim)
     out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
     if not include_initial:
         return _scan(scan, array, axis, dtype, out)

@@ -163,18 +163,11 @@ def sorted_along(choice: EngineChoice, array: Array, axis: Any) -> Array:
     return copy
 
 
-def checked_axis(axis: Any) -> Any:
-    """Return an axis; raise NumPy's error for a bool, which its helper would accept."""
-    if isinstance(axis, bool):
-        raise TypeError("an integer is required for the axis")
-    return axis
-
-
 def argsort_along(
     choice: EngineChoice, array: Array, axis: Any, kept: int | None = None, descending: bool = False
 ) -> np.ndarray[Any, np.dtype[np.intp]]:
     """Return the first `kept` indices of a stable argsort along an axis, C-contiguous."""
-    array, axis = _flattened(array, checked_axis(axis))
+    array, axis = _flattened(array, None if axis is None else operands.axis_index(axis, array.ndim))
     name, keys, rows, columns = _in_rows(array, axis)
     kept = columns if kept is None else kept
     order = allocator.empty((*keys.shape[:-1], kept), np.int64)

@@ -274,6 +274,7 @@ def lexsort(keys: Any, axis: Any = -1) -> Any:
     choice = plan_lexsort(arrays, axis)
     if choice.engine == "numpy":
         return native_call.run_numpy("lexsort", choice.reason, lambda: np.lexsort(keys, axis))
+    axis = operator.index(axis)  # NumPy's lexsort accepts a bool
     order = argsort_along(choice, ordinary[0], axis)
     for key in ordinary[1:]:
         # Each sort is stable, so that earlier keys decide among equal elements.

@@ -10,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._interop.foreign_arrays import is_dask
 from pycudakit._runtime.lazy_array import LazyArray
+from pycudakit._runtime.operands import axis_index
 from pycudakit.fusing.composites.decorator import as_array, composite
 
 # The lengths of the vectors that `np.cross` takes.
@@ -245,7 +246,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     >>> pk.trapezoid([1, 2, 3], x=[4, 6, 8])
     np.float64(8.0)
     """
-    axis = normalize_axis_index(axis, y.ndim)
+    axis = axis_index(axis, y.ndim)
     distances = dx
     if x is not None:
         distances = np.diff(x, axis=0 if x.ndim == 1 else axis)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pycudakit._native.dtypes import Array
+from pycudakit._runtime.operands import axis_index
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.trace.views_and_creation import Handler, empty, full, implements, layout_stub, new
@@ -44,7 +45,7 @@ def _concatenate(trace: Trace, arrays: Any, /, axis: Any = 0, out: Any = None, *
         parts = _promote_numbers(arrays, parts)
         parts, axis = [part.ravel() for part in parts], 0
     _check_shapes([part.shape for part in parts], axis)
-    axis = normalize_axis_index(axis, parts[0].ndim)
+    axis = axis_index(axis, parts[0].ndim)
     shape = list(parts[0].shape)
     shape[axis] = sum(part.shape[axis] for part in parts)
     order = _common_order([trace.materialize(part) for part in parts])
@@ -238,7 +239,7 @@ def _repeat(trace: Trace, a: Any, repeats: Any, axis: Any = None) -> Any:
         return trace.on_host(np.repeat, (a, repeats, axis), {})
     if axis is None or a.ndim == 0:
         a, axis = a.ravel(), 0 if axis is None else axis
-    repeat_axis, repeats = normalize_axis_index(axis, a.ndim), int(repeats)
+    repeat_axis, repeats = axis_index(axis, a.ndim), int(repeats)
     shape = (*a.shape[: repeat_axis + 1], repeats, *a.shape[repeat_axis + 1 :])
     result = empty(trace, shape, a.dtype)
     trace.set(result, ..., a[along(repeat_axis + 1, None)])

@@ -194,6 +194,15 @@ print(new, "sum" in vars(pk), "sort" in vars(pk), hasattr(pk, "sums"))
     assert error == "module 'pycudakit' has no attribute 'sums': did you mean 'sum'?"
 
 
+def test_fused_call_leaves_numpys_lazy_submodules_alone():
+    code = """
+import pycudakit as pk
+pk.fuse(lambda x: x + 1)(np.ones(9))
+print([name for name in ("f2py", "testing", "polynomial") if f"numpy.{name}" in sys.modules])
+"""
+    assert python(code) == "[]"
+
+
 def test_families_in_many_threads_at_once():
     code = (
         """

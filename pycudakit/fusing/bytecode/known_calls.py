@@ -239,7 +239,7 @@ def _call_ufunc(
     return Effect(VALUE, f"{name}() reads an array that is not an argument" if reads else "", False)
 
 
-_REAL_UFUNCS = frozenset(name for name in dir(np) if isinstance(getattr(np, name), np.ufunc))
+_REAL_UFUNCS = frozenset(name for name, value in vars(np).items() if isinstance(value, np.ufunc))
 
 
 def _call_type(

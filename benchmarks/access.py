@@ -1,4 +1,4 @@
-"""Coalesced against strided access: what every second, fourth, ... element of an array costs.
+"""Coalesced against strided access: the cost of every second, fourth, ... element of an array.
 
 Memory comes in lines of 64 bytes, of which a stride of 16 float32 uses 4. The GPU itself always reads
 neighbours: the host's threads gather the elements while they stage them. The last column gathers them before

@@ -196,7 +196,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small sizes only")
     options = parser.parse_args()
     if not (options.measure or options.folder):
-        parser.error("say what to measure, or where to draw")
+        parser.error("name a measurement, or a folder for the plots")
     run = json.loads(options.run.read_text(encoding="utf-8")) if options.run else None
     if options.measure:
         run = measure(options.only, options.seconds, QUICK if options.quick else SIZES)

@@ -148,7 +148,7 @@ def several_gpus(figures, _):
 
 
 def child(code, *arguments, **variables):
-    """Run code in a new process, and return what it prints, as JSON."""
+    """Run code in a new process, and return its output, as JSON."""
     run = [sys.executable, "-c", code, *map(str, arguments)]
     environment = {**os.environ, **variables}
     done = subprocess.run(run, check=False, env=environment, stdout=subprocess.PIPE)

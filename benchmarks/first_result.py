@@ -106,7 +106,7 @@ def main():
     for name in (name for name in WAYS if asked.only in name):
         with tempfile.TemporaryDirectory() as folder:
             kept = ("TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "PYCUDAKIT_CACHE_DIR")
-            environment = {**os.environ, **{what: str(Path(folder, what)) for what in kept}}
+            environment = {**os.environ, **{name: str(Path(folder, name)) for name in kept}}
             command = [sys.executable, __file__, "--measure", name, "--device", asked.device]
             line = f"{name:38}"
             for width in (10, 10):

@@ -34,7 +34,7 @@ PATIENCE = 120.0  # seconds for another library's first call: some compile every
 WIDTH = 20
 
 
-# ---- Tasks and who does them --------------------------------------------------------------------------
+# ---- Tasks and their contenders -----------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Task:
         ]
 
     def results(self, returned, arguments):
-        """Return all results as a list: what was returned, and the arguments that were written to."""
+        """Return all results as a list: the returned ones, and the arguments that were written to."""
         returned = [] if returned is None else returned if isinstance(returned, (tuple, list)) else [returned]
         return [*returned, *(arguments[place] for place in self.written)]
 

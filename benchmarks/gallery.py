@@ -23,7 +23,7 @@ from pycudakit._native.formatting import format_seconds
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "docs" / "gallery"
-PATIENCE = 20.0  # seconds; what takes longer is timed once
+PATIENCE = 20.0  # seconds; a longer call is timed once
 
 
 def load(name):
@@ -282,7 +282,7 @@ def measure(name, part, rounds):
             return ours()
 
     contenders = {label: theirs, **{title: lambda engine=each: on(engine) for each, title in engines.items()}}
-    for engine in engines:  # compiles kernels, and wakes what sleeps
+    for engine in engines:  # compiles kernels, and wakes threads
         with pk.engine(engine):
             WORKS[name](min(part, 0.05))[0]()
     times, results = {}, {}

@@ -36,7 +36,7 @@ class Family:
     truth
         The right result, if it is not NumPy's.
     shown
-        Computes from a result and its array what is compared with the truth.
+        Computes the value to compare with the truth from a result and its array.
     within
         The allowed distance of other libraries' results from the truth, relative to its largest element: they
         sum in float32.

@@ -271,7 +271,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="two sizes, fewer repeats: no figures")
     parser.add_argument("--rounds", type=int, help="rounds of each call (5; 1 when quick)")
     parser.add_argument("--only", default="", help="calls whose name contains this")
-    parser.add_argument("--short", action="store_true", help="print only what misses its figure")
+    parser.add_argument("--short", action="store_true", help="print only cases that miss their figure")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a figure is missed")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()

@@ -1,7 +1,7 @@
 """The stages of one call: allocation, staging, upload, kernel, download, unstaging.
 
 A stage's time is that in which at least one chunk was in it. Stages overlap, so that together they take
-longer than the call. Allocation is what a call takes longer when all memory was given back before it.
+longer than the call. Allocation is the extra time of a call if all memory was released before it.
 """
 
 import sys

@@ -23,11 +23,11 @@ constexpr int64_t MIN_STAGED_BYTES = int64_t(1) << 20;
 
 // Throw if an end of a copy or a fill is beyond its allocation. Memory of other libraries is the driver's
 // to check.
-void require_inside(const char *what, const Extent &extent) {
+void require_inside(const char *operation, const Extent &extent) {
     if (extent.is_empty()) return;
     const Range range = extent.range();
-    const auto found = find(what, range.begin);
-    if (found && range.end() > found->range.end()) fail_outside(what, range, found->range);
+    const auto found = find(operation, range.begin);
+    if (found && range.end() > found->range.end()) fail_outside(operation, range, found->range);
 }
 
 cudaMemcpyKind kind_of(const Copy &copy) {

@@ -28,7 +28,7 @@ class LoadedModule {
     LoadedModule(const pk_image &image, int device)
         : LoadedModule(std::string(text_of(image.address, image.bytes)), image, device) {}
 
-    // Return what the kernels have printed since the last call. They have ended.
+    // Return the kernels' output since the last call. They have ended.
     std::string printed() {
         if (printf_memory_.get() == nullptr) return {};
         const std::lock_guard<std::mutex> lock(mutex_);

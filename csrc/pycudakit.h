@@ -349,21 +349,21 @@ PK_API int32_t pk_tune(int64_t index, int64_t value);
  * transferred. Results have the same bits with and without a plan.
  *
  * All entries that compute use resident ranges by themselves, but for pk_unique_*, which reads and writes
- * host memory. pk_extent, and the host's part of other calls, download what they read. Parameters are not
- * looked up: before a call reads a range as weights of a filter, ranks, a lookup table or index pairs, and
- * before the caller reads it, pk_plan_download copies it to the host. After other code has written to the
- * host memory, the caller calls pk_plan_invalidate.
+ * host memory. pk_extent, and the host's part of other calls, download the ranges that they read. Parameters
+ * are not looked up: before a call reads a range as weights of a filter, ranks, a lookup table or index
+ * pairs, and before the caller reads it, pk_plan_download copies it to the host. After other code has written
+ * to the host memory, the caller calls pk_plan_invalidate.
  *
  * An operand uses the device copy if it is aligned and in native byte order, and the call runs on the plan's
  * device alone; most entries need a dense one, too. Otherwise the call goes through host memory, and the
- * library downloads and invalidates what is needed. */
+ * library downloads and invalidates the ranges that it needs. */
 typedef int32_t (*pk_plan_body)(void *context);
 
 /* Runs body(context) on the calling thread, as the body of a plan. Ranges that become resident meanwhile are
  * dropped when it returns, and data that only the device has are lost. If it returns anything but 0, the call
  * fails with PK_INTERRUPTED. Plans may nest: new ranges belong to the innermost one, and calls see the ranges
- * of all. Work that a nested plan has enqueued comes after that of the plans around it, and before what they
- * do later. The outermost call does not wait for the stream of pk_plan_set_stream. */
+ * of all. Work that a nested plan has enqueued comes after that of the plans around it, and before their
+ * later work. The outermost call does not wait for the stream of pk_plan_set_stream. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 
 /* Sets the device of the thread's innermost plan, for ranges that become resident later; by default it is
@@ -570,7 +570,7 @@ typedef struct pk_block_program {
 /* Runs several programs over many blocks (loop tiling): one thread runs all programs, one after the other,
  * over a block, while other threads run them over other blocks. Results that one program leaves are still in
  * the cache when the next one reads them. Operands with PK_OPERAND_IN_SCRATCH are offsets into scratch_bytes
- * bytes that each thread has for itself. No block reads what another one writes. The bits are those of the
+ * bytes that each thread has for itself. No block reads a result of another one. The bits are those of the
  * same calls one after the other. `seconds`, `exceptions` and `report` are set on PK_OK. The CUDA library
  * fails with PK_UNSUPPORTED. */
 PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks,
@@ -927,7 +927,7 @@ PK_API int32_t pk_lookup(const pk_operand *operands, const int64_t *shape, int64
 enum {
     PK_RESIZE_NEAREST = 0,  /* the pixel that contains its centre; on an edge, the next one */
     PK_RESIZE_BILINEAR = 1, /* between the four nearest centres; at the border, of border pixels */
-    PK_RESIZE_AREA = 2      /* the mean over what it covers */
+    PK_RESIZE_AREA = 2      /* the mean over the area that it covers */
 };
 
 /* Resizes images of the shape (..., height, width, channels). A new pixel is the weighted sum, from the top,
@@ -1085,7 +1085,7 @@ typedef struct pk_run {
 
 /* Runs the steps one after the other, on buffers that exist for the call alone: inputs are uploaded once, and
  * outputs downloaded once. Everything is checked before anything runs. The run is on the first of
- * options.devices. `text` gets what kernels print, UTF-8, at most `capacity` bytes, and *length its full
+ * options.devices. `text` gets the kernels' output, UTF-8, at most `capacity` bytes, and *length its full
  * length, on PK_OK and after a failure. The time of the steps is report.stage_seconds[PK_STAGE_KERNEL], on
  * the CPU [PK_STAGE_COMPUTE]. */
 PK_API int32_t pk_run_kernels(const pk_run *run, uint8_t *text, int64_t capacity, int64_t *length,
@@ -1254,7 +1254,7 @@ typedef struct pk_launch {
  * `parameters`, and `bytes` is the size of that table: a multiple of 16. */
 PK_API int32_t pk_module_launch(const pk_launch *launch, const uint8_t *parameters, int64_t bytes);
 
-/* Gets what the kernels of a module have printed since the last call: UTF-8, at most `capacity` bytes, and in
+/* Gets the output of a module's kernels since the last call: UTF-8, at most `capacity` bytes, and in
  * *length its full length. The CUDA library waits for the kernels. */
 PK_API int32_t pk_module_printed(uint64_t module, uint8_t *text, int64_t capacity, int64_t *length);
 

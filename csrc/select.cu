@@ -260,7 +260,7 @@ void select_long(const SelectRequest &selection, plan::Operands &operands, Call 
 template <class Key>
 void launch(const SelectRequest &selection, Call &call) {
     const ExecutionContext context = ExecutionContext::on_first_device(call);
-    StreamScope::refuse_capture();  // the host reads what the device has counted
+    StreamScope::refuse_capture();  // the host reads the device's counts
     plan::Operands operands(memory_ranges_of(selection, sizeof(Key)), call, context);
     std::fill(selection.nans, selection.nans + selection.rows, 0);
     if (selection.elements() != 0 && (selection.rank_count != 0 || selection.may_have_nan())) {

@@ -77,9 +77,9 @@ class Family(Directive):
         return container.children
 
 
-def see_also(app, what, name, thing, options, lines):
+def see_also(app, kind, name, thing, options, lines):
     """In See Also sections, link functions of NumPy and SciPy to their pages, and add the family's page."""
-    if what not in ("function", "class"):
+    if kind not in ("function", "class"):
         return
     for i, line in enumerate(lines):
         lines[i] = re.sub(

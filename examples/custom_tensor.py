@@ -24,7 +24,7 @@ def lies_on_a_gpu(values):
 
 
 def product(a, b):
-    """Multiply by the kernel; what lies on a GPU already, as CUDA tensors do, is multiplied there."""
+    """Multiply by the kernel; arrays on a GPU, such as CUDA tensors, are multiplied there."""
     if lies_on_a_gpu(a) or lies_on_a_gpu(b):
         return pk.evaluate("a * b", {"a": a, "b": b})
     a, b = (x if isinstance(x, (int, float)) else np.asarray(x) for x in (a, b))  # a number takes any type
@@ -44,8 +44,8 @@ class CustomTensor:
     Parameters
     ----------
     values
-        What NumPy makes an array of, tensors on the host included, whose memory is shared; or an array that
-        another library has on a GPU, which stays there.
+        An array-like of NumPy's, such as a tensor on the host, whose memory is shared; or another library's
+        array on a GPU, which stays there.
     """
 
     def __init__(self, values):
@@ -86,7 +86,7 @@ def values_of(x):
 
 
 def wrapped(x):
-    """Return floats as one of ours; what else functions give, such as bools, as it is."""
+    """Return floats as one of ours, and other results, such as bools, unchanged."""
     is_ours = lies_on_a_gpu(x) or (isinstance(x, np.ndarray) and x.dtype in NAMES)
     return CustomTensor(x) if is_ours else x
 

@@ -20,7 +20,7 @@ ROWS, COLUMNS, BLOCKS = 160_000, 25, 16
 
 
 def pipeline(draw):
-    """Return what a model makes of noise: means, a histogram, and the ten best."""
+    """Return a model's results for noise: means, a histogram, and the ten best."""
     noise = draw("standard_normal", size=(ROWS, COLUMNS))
     prices = pk.exp(pk.subtract(pk.multiply(noise, 0.2), 0.02))
     paid = pk.maximum(pk.subtract(pk.mean(prices, axis=1), 1.0), 0.0)
@@ -29,7 +29,7 @@ def pipeline(draw):
 
 
 def gpus():
-    """Return what `CUDA_VISIBLE_DEVICES` calls each GPU that this process sees."""
+    """Return the names of this process's GPUs, as in `CUDA_VISIBLE_DEVICES`."""
     names = os.environ.get("CUDA_VISIBLE_DEVICES")
     return names.split(",") if names else [str(gpu.index) for gpu in pk.devices()]
 

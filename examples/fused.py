@@ -1,4 +1,4 @@
-"""A whole function in few passes: distances on the globe, and what `fuse` makes of them."""
+"""A whole function in few passes: distances on the globe, and their plan."""
 
 import time
 

@@ -51,7 +51,7 @@ def r_pentomino():
 
 
 def drawn(cells):
-    """Return two rows of cells as a line of text, without what is empty around them."""
+    """Return two rows of cells as a line of text, without the empty cells around them."""
     inside = [np.flatnonzero(cells.any(axis)) for axis in (1, 0)]
     cells = cells[inside[0][0] : inside[0][-1] + 1, inside[1][0] : inside[1][-1] + 1]
     if len(cells) % 2:
@@ -81,7 +81,7 @@ def by_numpy(board, steps):
     return board
 
 
-life(2)(u=r_pentomino())  # wakes what sleeps
+life(2)(u=r_pentomino())  # wakes the threads
 began = time.perf_counter()
 board = life(STEPS)(u=r_pentomino())["u"]
 seconds = time.perf_counter() - began

@@ -86,7 +86,7 @@ def heat(steps):
 
 
 plate = on_paper(0).astype(np.float32)
-heat(2)(u=plate)  # wakes what sleeps
+heat(2)(u=plate)  # wakes the threads
 began = time.perf_counter()
 result = heat(STEPS)(u=plate)["u"]
 seconds = time.perf_counter() - began

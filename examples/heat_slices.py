@@ -60,7 +60,7 @@ def run(size=256, steps=400):
     first = plate(size)
     results, seconds = [], []
     for function in (by_slices, by_program):
-        function(first.copy(), 2)  # wakes what sleeps
+        function(first.copy(), 2)  # wakes the threads
         began = time.perf_counter()
         results.append(function(first.copy(), steps))
         seconds.append(time.perf_counter() - began)

@@ -52,7 +52,7 @@ def run(size=256, steps=600):
     first[size // 4 : size // 4 + size // 2, size // 4 : size // 4 + size // 2] = soup
     results, seconds = [], []
     for function in (by_slices, by_program):
-        function(first.copy(), 2)  # wakes what sleeps
+        function(first.copy(), 2)  # wakes the threads
         began = time.perf_counter()
         results.append(function(first.copy(), steps))
         seconds.append(time.perf_counter() - began)

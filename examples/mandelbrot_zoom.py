@@ -56,7 +56,7 @@ def run(width=360, height=270, frames=6, most=3000):
 
 
 def draw(frames, path):
-    """Draw the frames side by side, what never leaves in black."""
+    """Draw the frames side by side, points that never escape in black."""
     import matplotlib as mpl
 
     mpl.use("agg")

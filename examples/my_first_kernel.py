@@ -34,10 +34,10 @@ c[:] = 0
 add.launch(n, a, b, Out(c), n)
 print("right:", np.array_equal(c, a + b))
 
-# What kernels print comes out here.
+# The output of printf in kernels appears here.
 module.get_function("hello")(block=(3, 1, 1), grid=(2, 1))
 
-# What does not fit is said before anything runs.
+# Wrong arguments raise before anything runs.
 try:
     add(In(a), In(b.astype(np.float64)), Out(c), np.int32(n), block=(256, 1, 1), grid=(3907, 1))
 except (TypeError, ValueError) as error:

@@ -4,7 +4,7 @@
 
 (`pk.sort` itself takes arrays larger than the GPU's memory; this is for those larger than the host's.) Parts
 of the file are sorted into runs. The runs are then merged range by range: where a range of values begins and
-ends in each run is found by searching, and what lies between is sorted together.
+ends in each run is found by searching, and the elements between are sorted together.
 The picture needs matplotlib.
 """
 

@@ -8,7 +8,7 @@ from pycudakit import Out
 
 
 def memory(tensor):
-    """Return what pycudakit reads and writes: a CUDA tensor itself, or NumPy's view of one on the host."""
+    """Return an array for pycudakit: a CUDA tensor itself, or NumPy's view of a tensor on the host."""
     tensor = tensor.detach()
     return tensor if tensor.is_cuda else tensor.numpy()
 
@@ -86,7 +86,7 @@ def softsign(x: Tensor) -> Tensor:
     return run("softsign", x)
 
 
-# What a gradient calls is traced by torch.compile, too, so that it is an operator of its own.
+# torch.compile traces the function of a gradient, too, so it is an operator of its own.
 @torch.library.custom_op("own::softsign_backward", mutates_args=())
 def softsign_backward(x: Tensor, grad: Tensor) -> Tensor:
     return run("derivative", x, grad)

@@ -98,7 +98,7 @@ def _unpickle_explained(kind: str, *fields: Any) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Add `%%cuda` to IPython or Jupyter: what `%load_ext pycudakit` calls."""
+    """Add `%%cuda` to IPython or Jupyter; `%load_ext pycudakit` calls it."""
     _lazy.lazy_function("pycudakit.kernels.cell_magic", "register")(shell)
 
 

@@ -137,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     own = list(sys.argv[1:] if argv is None else argv)
     rest: list[str] = []
-    if own[:1] == ["pycuda"]:  # what follows the program is the program's
+    if own[:1] == ["pycuda"]:  # the arguments after the program are the program's
         head, rest = _split_program(own[1:])
         own = ["pycuda", *head]
     arguments = parser.parse_args(own)

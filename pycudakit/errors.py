@@ -23,7 +23,7 @@ class InvalidArgument(Error, ValueError):
     """An argument or a setting is invalid; nothing was written."""
 
 
-# MemoryError comes first, because the first base decides what `__new__` accepts: `MemoryError.__new__`
+# MemoryError comes first, because `__new__` is that of the first base, and `MemoryError.__new__`
 # refuses a class whose first base is another. Dask's workers send exceptions by tblib, which recreates them
 # by `__new__`.
 class OutOfMemory(MemoryError, Error):

@@ -101,7 +101,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("files", nargs="*", help="as numpy/lib/tests/test_histograms.py")
     parser.add_argument("--engine", default="auto", help="the engine of pycudakit (auto)")
-    parser.add_argument("--log", default="numpys_tests.log", help="where to write what pytest says of ours")
+    parser.add_argument("--log", default="numpys_tests.log", help="the file for pytest's output")
     parser.add_argument("--report", help=argparse.SUPPRESS)
     parser.add_argument("--replaced", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()

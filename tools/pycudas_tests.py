@@ -1,9 +1,9 @@
-"""Run PyCUDA's own tests and examples with pycudakit in PyCUDA's place, on each engine, and print what fails.
+"""Run PyCUDA's own tests and examples with pycudakit in PyCUDA's place, on each engine; print the failures.
 
     python tools/pycudas_tests.py FOLDER [--engine cpu]     # a clone of inducer/pycuda
 
-The tests of what CUDA 12 does not have any more (textures, surfaces), and of what pycudakit refuses, are left
-out. The exit status is 1 if a test or an example fails.
+The tests of features that CUDA 12 has removed (textures, surfaces), or that pycudakit refuses, are left out.
+The exit status is 1 if a test or an example fails.
 """
 
 import argparse

@@ -8,9 +8,9 @@
 
 namespace pk {
 
-inline void require_index(int64_t index, int64_t count, const std::string &what) {
+inline void require_index(int64_t index, int64_t count, const std::string &kind) {
     if (index >= 0 && index < count) return;
-    fail(PK_INVALID_ARGUMENT, "there is no " + what + " of that index: the library has " +
+    fail(PK_INVALID_ARGUMENT, "there is no " + kind + " of that index: the library has " +
                                   (count == 0 ? "none" : std::to_string(count)));
 }
 

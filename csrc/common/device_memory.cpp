@@ -89,15 +89,15 @@ void require_allocation(int64_t bytes, int32_t flags, const uint64_t *address) {
              "an allocation has at least 1 byte, and " + std::to_string(bytes) + " were asked for");
 }
 
-void fail_outside(const char *what, const Range &range, const Range &allocation) {
-    fail(PK_INVALID_ARGUMENT, std::string(what) + " of " + std::to_string(range.bytes) +
+void fail_outside(const char *operation, const Range &range, const Range &allocation) {
+    fail(PK_INVALID_ARGUMENT, std::string(operation) + " of " + std::to_string(range.bytes) +
                                   " bytes begins at byte " + std::to_string(range.begin - allocation.begin) +
                                   " of an allocation of " + std::to_string(allocation.bytes) +
                                   " bytes, and goes beyond its end");
 }
 
-void fail_unknown(const char *what, uint64_t address) {
-    fail(PK_INVALID_ARGUMENT, std::string(what) + ": no allocation of the device has the address " +
+void fail_unknown(const char *operation, uint64_t address) {
+    fail(PK_INVALID_ARGUMENT, std::string(operation) + ": no allocation of the device has the address " +
                                   hexadecimal(address) + "; it may have been freed");
 }
 

@@ -50,10 +50,10 @@ struct Fill {
 void require_copies(const pk_copy *copies, int64_t count);
 void require_allocation(int64_t bytes, int32_t flags, const uint64_t *address);
 
-// Throws: the range is not inside of the allocation. `what` is "a copy" or "a fill".
-[[noreturn]] void fail_outside(const char *what, const Range &range, const Range &allocation);
+// Throws: the range is not inside of the allocation. `operation` is "a copy" or "a fill".
+[[noreturn]] void fail_outside(const char *operation, const Range &range, const Range &allocation);
 // Throws: no allocation has the address.
-[[noreturn]] void fail_unknown(const char *what, uint64_t address);
+[[noreturn]] void fail_unknown(const char *operation, uint64_t address);
 // Throws: memory is short.
 [[noreturn]] void fail_no_memory(int64_t wanted, int64_t free, int64_t total);
 

@@ -12,10 +12,10 @@ constexpr int64_t MOST_LOOPS = 64;  // of nested repetitions
 constexpr int64_t MOST = INT64_MAX;
 
 template <class T>
-Table<T> table(uint64_t address, int64_t size, const char *what) {
+Table<T> table(uint64_t address, int64_t size, const char *field) {
     if (size < 0 || (size != 0 && address == 0) || address % alignof(T) != 0)
         fail(PK_INVALID_ARGUMENT,
-             std::string("run.") + what + " is a null pointer, misaligned or of negative size");
+             std::string("run.") + field + " is a null pointer, misaligned or of negative size");
     return {reinterpret_cast<const T *>(address), size};
 }
 

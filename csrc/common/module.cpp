@@ -25,8 +25,8 @@ void require_image(const pk_image *image, const uint64_t *module) {
     require(image != nullptr && image->address != 0 && image->bytes > 0, "an image has no bytes");
 }
 
-std::string checked_name(const uint8_t *name, int64_t bytes, const char *what) {
-    if (name == nullptr || bytes <= 0) fail(PK_INVALID_ARGUMENT, std::string(what) + " has no name");
+std::string checked_name(const uint8_t *name, int64_t bytes, const char *kind) {
+    if (name == nullptr || bytes <= 0) fail(PK_INVALID_ARGUMENT, std::string(kind) + " has no name");
     return std::string(reinterpret_cast<const char *>(name), size_t(bytes));
 }
 

@@ -13,7 +13,7 @@ namespace pk::kernels {
 constexpr int64_t PARAMETER_ALIGNMENT = 16;
 constexpr int64_t MAX_PRINTED_BYTES = int64_t(1) << 20;
 
-// What the caller says about a kernel's parameters.
+// The caller's description of a kernel's parameters.
 struct Parameters {
     Parameters(const pk_parameter *parameters, int64_t count);
 
@@ -23,7 +23,7 @@ struct Parameters {
 };
 
 void require_image(const pk_image *image, const uint64_t *module);
-std::string checked_name(const uint8_t *name, int64_t bytes, const char *what);
+std::string checked_name(const uint8_t *name, int64_t bytes, const char *kind);
 
 // A checked launch: its shape and its parameters fit the kernel.
 struct LaunchRequest {

@@ -211,10 +211,10 @@ void remove_range(uint64_t begin) {
     arena().remove(begin);
 }
 
-Range find(const char *what, uint64_t address) {
+Range find(const char *operation, uint64_t address) {
     const std::lock_guard<std::mutex> lock(arena_mutex);
     const Range range = arena().before(address);
-    if (!contains(range, address)) fail_unknown(what, address);
+    if (!contains(range, address)) fail_unknown(operation, address);
     return range;
 }
 

@@ -18,9 +18,9 @@ void free(uint64_t address);
 void add_range(const Range &range);
 void remove_range(uint64_t begin);
 
-// The allocation or the registered range that contains the address; throws, if there is none. `what` begins
-// the message.
-Range find(const char *what, uint64_t address);
+// The allocation or the registered range that contains the address; throws, if there is none. `operation`
+// begins the message.
+Range find(const char *operation, uint64_t address);
 // The same, but also for an address in the guard of an allocation, or as far before one; bytes = 0: none.
 Range find_near(uint64_t address);
 std::vector<Range> all_ranges();

@@ -15,11 +15,11 @@ namespace pk::device_memory {
 
 namespace {
 
-void require_inside(const char *what, const Extent &extent) {
+void require_inside(const char *operation, const Extent &extent) {
     if (extent.is_empty()) return;
     const Range range = extent.range(), allocation = find_near(range.begin);
-    if (allocation.bytes == 0 || range.begin < allocation.begin) fail_unknown(what, range.begin);
-    if (range.end() > allocation.end()) fail_outside(what, range, allocation);
+    if (allocation.bytes == 0 || range.begin < allocation.begin) fail_unknown(operation, range.begin);
+    if (range.end() > allocation.end()) fail_outside(operation, range, allocation);
 }
 
 void copy_bytes(Call &call, uint64_t destination, uint64_t source, int64_t bytes) {

@@ -1,5 +1,5 @@
 // Table of the inner loops of image filters over rows of elements. Rows are FILTER_PADDING elements longer
-// than what is computed, because loops run in whole vectors.
+// than their results, because loops run in whole vectors.
 #pragma once
 
 #include <cstdint>

@@ -170,8 +170,8 @@ struct AsTheyAre {
     }
 };
 
-// Sorts what `read` reads, in passes between alternating buffers; the last pass writes `out`. A buffer may be
-// the memory of `out`. In the end the call has advanced by `size` elements.
+// Sorts the elements that `read` returns, in passes between alternating buffers; the last pass writes `out`.
+// A buffer may be the memory of `out`. In the end the call has advanced by `size` elements.
 template <class E, class Out, class Read, class Convert, class Buffer>
 void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, Buffer buffer) {
     const auto first = key_of(read(0));

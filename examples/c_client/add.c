@@ -6,10 +6,10 @@
 
 enum { COUNT = 5 };
 
-static int fail(const char *what) {
+static int fail(const char *function) {
     const char *message = "";
     pk_last_error(&message);
-    fprintf(stderr, "%s: %s\n", what, message);
+    fprintf(stderr, "%s: %s\n", function, message);
     return 1;
 }
 

@@ -94,7 +94,7 @@ def timed(
 
 
 def _fault_of(contender: Contender, arrays: Arrays, expected: Any) -> str | None:
-    """Check a contender's result against NumPy's; return what is wrong as text, or None."""
+    """Check a contender's result against NumPy's; return the fault as text, or None."""
     evenly_spaced = slice(None, None, max(1, np.size(expected) // COMPARED))
     engine_before = context.process_engine
     pk.set_engine(contender.engine)
@@ -125,7 +125,7 @@ def race(
     times
         The times of each contender that is right.
     wrong
-        What is wrong with each of the others.
+        The faults of the others, as text.
     """
     rng = np.random.default_rng(0)
 
@@ -174,7 +174,7 @@ def run(say: Say, quick: bool = False, only: str = "", outputs: Outputs | None =
             say(f"{outputs.against} cannot be read ({error.strerror})")
             return 2
         except (ValueError, KeyError, TypeError):
-            say(f"{outputs.against} is not what `pycudakit bench --json` writes")
+            say(f"{outputs.against} is not a report of `pycudakit bench --json`")
             return 2
     for path in filter(
         None, (outputs.json, outputs.html, outputs.markdown)

@@ -87,7 +87,7 @@ def _outcome(call: Callable[[Any], Any], xp: Any) -> Any:
 
 
 def _check(name: str, dtype: np.dtype[Any], call: Callable[[Any], Any]) -> str | None:
-    """Compare one call with NumPy; return what is wrong, or None."""
+    """Compare one call with NumPy; return the fault, or None."""
     theirs = _outcome(call, np)
     mine = _outcome(call, pk)
     refused = isinstance(mine, TypeError)

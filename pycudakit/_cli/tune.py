@@ -161,7 +161,7 @@ def run(say: Say, reset: bool = False, force: bool = False) -> int:
     if "cpu" not in common.engines(say):
         return 1
     if not force and not are_processors_idle():
-        say("Other programs use the processors, and auto would decide by what is measured meanwhile.")
+        say("Other programs use the processors, and auto would decide by distorted times.")
         say("Nothing was measured: run it on an idle machine, or give --force.")
         return 1
     begin, names = time.perf_counter(), measure_rates.names()

@@ -45,7 +45,7 @@ def run(say: Callable[[str], None], file: str, options: Options) -> int:
         for line in lines:
             say(line)
         if not lines:
-            say(f"{to} is what pycudakit wrap writes")
+            say(f"{to} is up to date: pycudakit wrap would write the same files")
         return 1 if lines else 0
     package.write(files, to, force=options.force)
     for name in files:

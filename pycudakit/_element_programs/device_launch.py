@@ -1,8 +1,8 @@
 """Launches of elementwise programs on device arrays: asynchronous, in the arrays' own stream.
 
 A launch is prepared once for a function and its arguments' signatures, and cached; a call binds addresses and
-enqueues. What no prepared launch supports takes the general path, `late_bound.call_on_device`: `call` then
-returns None.
+enqueues. A call that no prepared launch supports takes the general path, `late_bound.call_on_device`: `call`
+then returns None.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class _DeviceProgram(PreparedProgram):
 
 
 class _CachedLaunch:
-    """What is cached for a call's signature: the result's shape and dtype, and a pool of prepared programs.
+    """The cached parts of a call's signature: the result's shape and dtype, and a pool of prepared programs.
 
     `is_supported` is False if calls of this signature take the general path.
     """

@@ -139,8 +139,8 @@ def _cuda_array_interface(value: Any) -> Any:
 
 
 def _from_cuda_array_interface(value: Any, interface: Any) -> DeviceView:
-    def refused(what: str) -> errors.InvalidArgument:
-        return errors.InvalidArgument(f"{type(value).__name__}.__cuda_array_interface__ {what}")
+    def refused(fault: str) -> errors.InvalidArgument:
+        return errors.InvalidArgument(f"{type(value).__name__}.__cuda_array_interface__ {fault}")
 
     if not isinstance(interface, dict):
         raise refused(f"is a {type(interface).__name__}, not a dict")
@@ -160,7 +160,7 @@ def _from_cuda_array_interface(value: Any, interface: Any) -> DeviceView:
     _check_type(value, dtype)
     if interface.get("mask") is not None:
         raise errors.Unsupported(
-            f"{type(value).__name__} has a mask, which would be lost: fill in what it masks first"
+            f"{type(value).__name__} has a mask, which would be lost: fill in the masked elements first"
         )
     strides = interface.get("strides")
     strides = contiguous_strides(shape, dtype) if strides is None else _sizes(strides)
@@ -262,5 +262,5 @@ def _from_dlpack(value: Any) -> DeviceView:
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim])
     address = (tensor.data or 0) + tensor.byte_offset
     _check_address(value, address, shape)
-    # stream=1 orders the array's pending work before what the legacy stream gets next.
+    # stream=1 orders the array's pending work before the next work of the legacy stream.
     return DeviceView(value, address, shape, strides, dtype, False, LEGACY_STREAM, capsule)

@@ -2,7 +2,7 @@
 
 Host arrays are read without a copy. Device arrays and Dask arrays go to their own implementations. Types that
 override NumPy's functions (NEP 13 and NEP 18) are delegated to NumPy under `auto`, as are masked arrays and
-pandas objects; a named engine refuses what would lose a mask, nulls or labels.
+pandas objects; a named engine refuses calls that would lose a mask, nulls or labels.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def is_device_array(value: Any) -> bool:
 
 
 def read(value: Any, title: str, by_numpy: bool | None = None, mask_aware: bool = True) -> Any:
-    """Convert a value to what functions take: a NumPy array of its memory, or the value itself.
+    """Convert a value to an argument of a function: a NumPy array of its memory, or the value itself.
 
     Parameters
     ----------

@@ -28,9 +28,9 @@ class Device:
     pcie_width: int | None
 
 
-def _pcie(bus: str, what: str) -> float | None:
+def _pcie(bus: str, attribute: str) -> float | None:
     try:
-        text = Path(f"/sys/bus/pci/devices/{bus.lower()}/max_link_{what}").read_text()
+        text = Path(f"/sys/bus/pci/devices/{bus.lower()}/max_link_{attribute}").read_text()
         return float(text.split()[0])
     except (OSError, ValueError, IndexError):
         return None
@@ -189,7 +189,7 @@ on_release: list[Callable[[], object]] = []  # hooks of modules that hold memory
 
 
 def release() -> None:
-    """Free the memory that the libraries hold, except what running calls and live arrays use.
+    """Free the memory that the libraries hold, except the memory of running calls and live arrays.
 
     Later calls allocate it again, which costs the first of them some milliseconds. Idle helper processes of
     kernels end, too.

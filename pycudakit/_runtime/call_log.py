@@ -45,8 +45,8 @@ class Call:
     passes
         The fused kernels of a fused function, in order, each as a call of its own.
     rest
-        What else took time in a fused function, as one call named "NumPy", of what the trace handed to NumPy,
-        and one named "Python and other libraries".
+        The other parts of a fused function's time, as one call named "NumPy", of the functions that NumPy
+        computed for the trace, and one named "Python and other libraries".
     breaks
         The graph breaks of a fused function.
     """
@@ -178,7 +178,7 @@ def combine_calls(
 def combine_passes(
     function: str, passes: Sequence[Call], wall_seconds: float, numpy_seconds: float, breaks: Sequence[Any]
 ) -> Call:
-    """Combine the passes of a fused function to one call, with rows for what else took time."""
+    """Combine the passes of a fused function to one call, with rows for the rest of its time."""
     names = list(dict.fromkeys(each.name for each in breaks))
     shown = ", ".join(names[:_MAX_BREAKS_SHOWN]) + ", ..." * (len(names) > _MAX_BREAKS_SHOWN)
     note = f"graph breaks: {shown}" if names else ""

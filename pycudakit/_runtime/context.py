@@ -148,7 +148,7 @@ def engine(
 ) -> AbstractContextManager[None]:
     """Choose the engine for the calls inside a ``with`` block, in this thread or task alone.
 
-    What is None stays as it is outside the block.
+    A setting that is None stays as it is outside the block.
 
     Parameters
     ----------

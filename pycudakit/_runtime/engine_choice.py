@@ -43,7 +43,7 @@ class Cost(NamedTuple):
     gpu: float = 0.0
 
 
-# What to do about a call that a named engine does not support.
+# The remedy for a call that a named engine does not support.
 OTHER_ENGINE = "use the engine 'auto' or fallback='numpy'"
 # Why only NumPy can compute a call.
 UNSUPPORTED_DTYPE = "it takes bool, integers and floats of up to 64 bits"

@@ -494,9 +494,9 @@ def warn_of_fallback(error: errors.Error) -> None:
     )
 
 
-def fallback_choice(choice: EngineChoice, what: str = "") -> EngineChoice:
+def fallback_choice(choice: EngineChoice, detail: str = "") -> EngineChoice:
     """Return the choice of the CPU engine after a failure of the CUDA engine."""
-    return EngineChoice(choice.function, "cpu", f"auto: the CUDA engine failed{what}")
+    return EngineChoice(choice.function, "cpu", f"auto: the CUDA engine failed{detail}")
 
 
 class _UnpreparedCall(NativeCall):

@@ -219,8 +219,8 @@ def _process(device: int) -> int:
     return _HOST if device < 0 else _GPU + device
 
 
-def _name_event(what: str, name: str, process: int, thread: int = 0) -> Event:
-    return {"ph": "M", "name": f"{what}_name", "pid": process, "tid": thread, "args": {"name": name}}
+def _name_event(kind: str, name: str, process: int, thread: int = 0) -> Event:
+    return {"ph": "M", "name": f"{kind}_name", "pid": process, "tid": thread, "args": {"name": name}}
 
 
 def _event(name: str, begin: float, end: float, process: int, thread: int, **args: Any) -> Event:

@@ -119,16 +119,16 @@ class CallProgress:
             if self._display is not None:
                 self._display.close()
 
-    def wait(self, what: str) -> None:
-        """Show what the call waits for before it begins; a user's callback is not called."""
+    def wait(self, reason: str) -> None:
+        """Show why the call waits before it begins; a user's callback is not called."""
         if self._target is True:
-            self._show(0, f"{self._function}: {what}", f"{self._function}: {what}")
+            self._show(0, f"{self._function}: {reason}", f"{self._function}: {reason}")
 
     def _update(self, done: int, total: int) -> None:
         now = time.perf_counter()
         if now >= self._due:
             self._due = now + REPORT_INTERVAL
-            self._report(self._size - total + done)  # after a fallback, `total` is what was left to do
+            self._report(self._size - total + done)  # after a fallback, `total` counts the remaining elements
 
     def _call_back(self, function: ProgressCallback, done: int) -> None:
         if _in_callback.get():  # a call that the callback itself makes: no recursion

@@ -44,7 +44,7 @@ class ArgumentMap:
         """Replace the arrays in a function's arguments by tracers, and lists and dicts by copies.
 
         A list or dict that the function can also reach otherwise, as a global for example, is not copied:
-        what the body stores in it must be visible both ways.
+        values that the body stores in it must be visible both ways.
         """
         aliased = aliased_containers(function, (*args, *kwargs.values()))
         self._copies.update({id(value): (value, value) for value in aliased})

@@ -52,7 +52,7 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _KIND_IS_BY_TYPE = frozenset({Tracer, bool, int, float, str, bytes, complex, type(None), object})
 _GENERATOR_FLAG, _COROUTINE_FLAGS = 0x20, 0x80 | 0x200
 
-# Bits of an instruction: what some path from it may reach before an operation that the trace surely records.
+# Bits of an instruction: some path from it may reach this before an operation that the trace surely records.
 RISK_AHEAD = 1  # a risky instruction
 MAY_RETURN = 2  # the end of the function
 RISK_ON_RAISE = 4  # a risky instruction in the handler of its exceptions

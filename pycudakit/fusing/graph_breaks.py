@@ -11,7 +11,7 @@ from typing import Any
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-LACKING = ", which pycudakit lacks,"  # ends what a function of NumPy's needed
+LACKING = ", which pycudakit lacks,"  # ends the operation of a function of NumPy's
 
 _INSTEAD = {
     "the truth": "use numpy.where() to choose between arrays",
@@ -36,7 +36,7 @@ class Break:
     ----------
     file, line, text
         The line's position and its source.
-    what
+    operation
         The operation that needed the value.
     instead
         What to write instead to avoid the break.
@@ -45,18 +45,18 @@ class Break:
     file: str
     line: int
     text: str
-    what: str
+    operation: str
     instead: str
 
     @property
     def is_lacking(self) -> bool:
         """Whether NumPy computed a function that pycudakit lacks."""
-        return self.what.endswith(LACKING)
+        return self.operation.endswith(LACKING)
 
     @property
     def name(self) -> str:
-        """What needed the value, in short."""
-        return self.what.partition(",")[0]
+        """The operation that needed the value, in short."""
+        return self.operation.partition(",")[0]
 
     def __reduce__(self) -> Any:
         """Pickle the fields, under a name that stays when modules move."""
@@ -66,8 +66,8 @@ class Break:
     def __str__(self) -> str:
         """Return the break as one line of text."""
         return (
-            f"line {self.line} of {os.path.basename(self.file)}, `{self.text}`: {self.what} needs the values "
-            f"at once; {self.instead}"
+            f"line {self.line} of {os.path.basename(self.file)}, `{self.text}`: {self.operation} needs "
+            f"the values at once; {self.instead}"
         )
 
 
@@ -86,7 +86,7 @@ def _is_from_package(file: str) -> bool:
     return os.path.abspath(file).startswith(_PACKAGE)
 
 
-def break_at_caller(what: str, instead: str = "") -> Break:
+def break_at_caller(operation: str, instead: str = "") -> Break:
     """Return a `Break` for the current line of the caller outside of this package."""
     frame = sys._getframe(1)  # noqa: SLF001
     while frame.f_back is not None and _is_from_package(frame.f_code.co_filename):
@@ -94,5 +94,5 @@ def break_at_caller(what: str, instead: str = "") -> Break:
     file, line = frame.f_code.co_filename, frame.f_lineno
     text = linecache.getline(file, line, frame.f_globals).strip()
     if not instead:
-        instead = next((hint for start, hint in _INSTEAD.items() if what.startswith(start)), "")
-    return Break(file, line, text, what, instead or "do that outside of the function")
+        instead = next((hint for start, hint in _INSTEAD.items() if operation.startswith(start)), "")
+    return Break(file, line, text, operation, instead or "do that outside of the function")

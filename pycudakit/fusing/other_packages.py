@@ -1,6 +1,6 @@
 """Calls of other packages' functions in the body of a fused function: they get arrays, a graph break.
 
-Such a function may look at the type of its arguments, be compiled, or keep what it gets. So tracers in its
+Such a function may look at the type of its arguments, be compiled, or keep its arguments. So tracers in the
 arguments are replaced by their arrays for the call, and count as escaped from then on.
 """
 

@@ -189,7 +189,7 @@ def traced_function(function: FunctionType) -> Any:
 
 @functools.lru_cache(256)
 def dispatcher(package: str) -> Callable[..., Any]:
-    """Return a function that calls what code of `package` calls, with what it needs: arrays, or tracers."""
+    """Return a function that calls functions for code of `package`, with arrays or tracers as they need."""
 
     @uncounted
     def dispatch(function: Any, /, *arguments: Any, **keywords: Any) -> Any:

@@ -385,5 +385,5 @@ def _bytes(shared: Any) -> int:
     except TypeError:
         raise TypeError(f"shared is {shared!r}; give a number of bytes") from None
     if not 0 <= size < 1 << 31:
-        raise ValueError(f"shared is {size}; give a number of bytes, from 0 to what the device allows")
+        raise ValueError(f"shared is {size}; give a number of bytes, from 0 to the device's limit")
     return size

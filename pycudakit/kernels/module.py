@@ -221,19 +221,19 @@ def _device(engine: str) -> int:
     return context.current_devices()[0] if engine == "cuda" else 0
 
 
-def _text(what: str, value: Any) -> str:
+def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{what} must be a string, and is a {type(value).__name__}")
+        raise TypeError(f"{name} must be a string, and is a {type(value).__name__}")
     if "\0" in value:
-        raise ValueError(f"{what} has a null character in it")
+        raise ValueError(f"{name} has a null character in it")
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{what} cannot be encoded as UTF-8: {error}") from None
+        raise ValueError(f"{name} cannot be encoded as UTF-8: {error}") from None
     return value
 
 
-def _texts(what: str, values: Any) -> tuple[str, ...]:
+def _texts(name: str, values: Any) -> tuple[str, ...]:
     if isinstance(values, (str, bytes)):
-        raise TypeError(f"{what} is {values!r}; give a list of strings: [{values!r}]")
-    return tuple(_text(f"each of {what}", os.fspath(value)) for value in values or ())
+        raise TypeError(f"{name} is {values!r}; give a list of strings: [{values!r}]")
+    return tuple(_text(f"each of {name}", os.fspath(value)) for value in values or ())

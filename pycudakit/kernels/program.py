@@ -385,15 +385,15 @@ class Program:
                 raise ValueError(f"{self.name}: out[{name!r}] is read-only")
         return out
 
-    def _check(self, memory: BufferDeclaration, array: Array | DeviceArgument, what: str) -> None:
+    def _check(self, memory: BufferDeclaration, array: Array | DeviceArgument, role: str) -> None:
         if array.dtype.newbyteorder("=") != memory.dtype:
             raise TypeError(
-                f"{self.name}: the {what} {memory.name!r} is declared as {memory.dtype}, and the array is "
+                f"{self.name}: the {role} {memory.name!r} is declared as {memory.dtype}, and the array is "
                 f"{array.dtype}; convert it with astype, or declare the buffer as that"
             )
         if array.shape != memory.shape:
             raise ValueError(
-                f"{self.name}: the {what} {memory.name!r} is declared with the shape {memory.shape}, and the "
+                f"{self.name}: the {role} {memory.name!r} is declared with the shape {memory.shape}, and the "
                 f"array has {array.shape}"
             )
 

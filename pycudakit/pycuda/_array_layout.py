@@ -115,7 +115,7 @@ def reshaped(shape: Sequence[Any], size: int) -> tuple[int, ...]:
 
 
 def indexed(index: Any, shape: Sequence[int], strides: Sequence[int]) -> tuple[tuple[int, ...], Strides, int]:
-    """Return the shape, the strides and the offset in bytes of what basic indexing selects."""
+    """Return the shape, the strides and the offset in bytes of the view that basic indexing selects."""
     entries = list(index) if isinstance(index, tuple) else [index]
     ellipses = [place for place, entry in enumerate(entries) if entry is Ellipsis]
     if len(ellipses) > 1:

@@ -1,4 +1,4 @@
-"""What GPUArrays compute: by pycudakit's functions; by kernels on a GPU where these lack a dtype."""
+"""The arithmetic of GPUArrays: by pycudakit's functions; by kernels on a GPU where these lack a dtype."""
 
 from __future__ import annotations
 

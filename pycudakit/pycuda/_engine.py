@@ -64,7 +64,7 @@ class Engine:
         return address.value
 
     def synchronize(self, device: int) -> None:
-        """Wait for all work of a device, and print what kernels have printed."""
+        """Wait for all work of a device, and print the output of kernels."""
         self.device_synchronize(device)
         if self._written:
             self.print_texts()
@@ -84,7 +84,7 @@ class Engine:
         self._written.add(module)
 
     def print_texts(self) -> None:
-        """Write what kernels have printed to Python's stdout."""
+        """Write the output of kernels to Python's stdout."""
         while self._written:
             try:
                 module = self._written.pop()
@@ -157,7 +157,7 @@ def _choose() -> Engine:
 
 
 def forget_on_fork(owner: Any) -> None:
-    """Have `owner.forget()` called in a forked child, where what it caches must not be used."""
+    """Have `owner.forget()` called in a forked child, where its cached objects must not be used."""
     _on_fork.add(owner)
 
 

@@ -187,7 +187,7 @@ class jit_target(Enumeration):  # noqa: N801
 
 
 class jit_fallback(Enumeration):  # noqa: N801
-    """What the driver does without matching code."""
+    """The driver's behaviour without matching code."""
 
     PREFER_PTX = 0
     PREFER_BINARY = 1
@@ -204,7 +204,7 @@ class limit(Enumeration):  # noqa: N801
 
 
 class mem_attach_flags(Enumeration):  # noqa: N801
-    """Who may access managed memory."""
+    """Which streams may access managed memory."""
 
     GLOBAL = 1
     HOST = 2
@@ -233,7 +233,7 @@ class array_cubemap_face(Enumeration):  # noqa: N801
 
 
 class jit_input_type(Enumeration):  # noqa: N801
-    """What the linker takes."""
+    """The kinds of the linker's inputs."""
 
     CUBIN = 0
     PTX = 1

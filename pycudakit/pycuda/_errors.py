@@ -103,7 +103,7 @@ def absent(name: str, remedy: str) -> Any:
     name
         The name in messages.
     remedy
-        What to do instead.
+        The alternative.
     """
 
     def refuse(*_arguments: object, **_keywords: object) -> NoReturn:

@@ -27,7 +27,7 @@ _MAX_HEADERS = 256
 _INTERRUPTED = next(status for status, kind in errors.BY_STATUS.items() if kind is errors.Interrupted)
 
 _get_ident = threading.get_ident
-# What the conversion of an argument raises where `struct` does not take it as it is.
+# The exceptions of an argument's conversion where `struct` does not take it as it is.
 _UNPACKABLE = (KeyError, TypeError, OverflowError, struct.error)
 
 
@@ -95,7 +95,7 @@ class Function:
         _engine.forget_on_fork(self)
 
     def forget(self) -> None:
-        """Forget what is cached, so that the next launch checks the engine."""
+        """Clear the cache, so that the next launch checks the engine."""
         self._headers.clear()
 
     def __repr__(self) -> str:
@@ -220,7 +220,7 @@ class Function:
             end.record(stream)
 
     def _end(self, status: int) -> None:
-        """Print what the kernel has printed, and raise its failure."""
+        """Print the kernel's output, and raise its failure."""
         if self._prints:
             self._engine.note_print(self.module)
             if self._engine.is_cpu:

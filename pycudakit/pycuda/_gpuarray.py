@@ -394,12 +394,12 @@ class GPUArray(Operators):
         return self.transpose()
 
     def __getitem__(self, index: Any) -> GPUArray:
-        """Return a view of what slices, integers, None and an ellipsis select."""
+        """Return the view that slices, integers, None and an ellipsis select."""
         shape, strides, offset = indexed(index, self.shape, self.strides)
         return self._view(shape, strides, offset=offset)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Set what an index selects to a number, or to the values of an array of its shape."""
+        """Set the elements that an index selects to a number, or to the values of an array of its shape."""
         selected = self[index]
         if isinstance(value, (GPUArray, np.ndarray)) and value.shape == selected.shape:
             copy_array(selected, value)

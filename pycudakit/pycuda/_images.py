@@ -27,7 +27,7 @@ def _compiled_again(image: bytes) -> CompiledSource:
 
 
 def module_from_buffer(buffer: Any, options: Any = (), message_handler: Any = None) -> Module:  # noqa: ARG001
-    """Load a module from what `compile` returned or, on a GPU, from a cubin or PTX."""
+    """Load a module from the result of `compile` or, on a GPU, from a cubin or PTX."""
     if isinstance(buffer, CompiledSource):
         return load(buffer)
     image = buffer.encode() if isinstance(buffer, str) else bytes(buffer)

@@ -18,12 +18,12 @@ _TEXTURES = "CUDA 12 has no texture and surface references: pass device memory t
 
 
 class CompiledSource(bytes):
-    """A compiled source: the bytes of a cubin, or of a library for the CPU, and what its source declares.
+    """A compiled source: the bytes of a cubin, or of a library for the CPU, and its source's declarations.
 
     Attributes
     ----------
     image
-        What the engine loads: the bytes, or the path of the library.
+        The image that the engine loads: the bytes, or the path of the library.
     key
         A key of 16 bytes: equal keys are equal images.
     engine

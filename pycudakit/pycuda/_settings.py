@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Settings:
-    """What the command line or a program sets.
+    """The settings of the command line or a program.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""`pycuda.characterize`: what the device and the compiler can do."""
+"""`pycuda.characterize`: the capabilities of the device and the compiler."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_what_is_no_run(tmp_path, capsys):
     (tmp_path / "old.json").write_text("[1]")
     if pk.engines()["cpu"]:
         assert main(["bench", "--quick", "--against", str(tmp_path / "old.json")]) == 2
-        assert "is not what `pycudakit bench --json` writes" in capsys.readouterr().out
+        assert "is not a report of `pycudakit bench --json`" in capsys.readouterr().out
         assert main(["bench", "--quick", "--against", str(tmp_path / "none.json")]) == 2
         assert "none.json cannot be read (No such file or directory)" in capsys.readouterr().out
         assert main(["bench", "--quick", "--html", str(tmp_path / "no" / "page.html")]) == 2

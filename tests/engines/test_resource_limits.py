@@ -168,7 +168,7 @@ print(json.dumps([without, large(), bool((failures.scaled() == scaled).all())]))
 """
     python(f"{LARGE}\nlarge()")  # compiles
     without, *after = json.loads(python(code))
-    assert without.startswith("OutOfMemory: what the kernels were compiled to does not load")
+    assert without.startswith("OutOfMemory: the kernels' binary does not load")
     assert after == [[1], True]
 
 
@@ -181,7 +181,7 @@ path_security.runs_code = lambda folder: True
 print(json.dumps(result_or_error(large)))
 """
     output = json.loads(python(code, env={"PYCUDAKIT_CACHE_DIR": str(mounted("noexec"))}))
-    assert output.startswith("DeviceError: what the kernels were compiled to does not load")
+    assert output.startswith("DeviceError: the kernels' binary does not load")
 
 
 @pytest.fixture

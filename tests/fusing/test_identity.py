@@ -476,7 +476,7 @@ def test_other_packages_get_arrays(engine, x, name):
 def test_calls_of_other_packages_are_breaks(engine, x):
     ndimage = pytest.importorskip("scipy.ndimage")
     plan = pk.fuse(lambda x: ndimage.label(x > 0)[1] * x).explain(x)
-    assert [one.what for one in plan.breaks] == ["scipy.label()"]
+    assert [one.operation for one in plan.breaks] == ["scipy.label()"]
 
 
 def test_memmaps_are_memmaps(engine, x, tmp_path):

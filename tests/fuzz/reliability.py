@@ -57,7 +57,7 @@ TRIED = [
         ["kernels/test_compile_limit.py"],
     ),
     (
-        "85 kinds of bad input, generators, objects, what lies in `__array__`, in all of NumPy's names",
+        "85 kinds of bad input, generators, objects, a wrong `__array__`, in all of NumPy's names",
         "NumPy's answer and type, or a plain error",
         ["interop/test_bad_input.py"],
     ),

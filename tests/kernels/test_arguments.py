@@ -323,7 +323,7 @@ def test_structs(get):
     out[:] = -1
     packed = np.array((1, 2, 3), "f4,f8,i4")
     with pytest.raises(
-        TypeError, match=r"parameter 'b' \(Body\) has 24 bytes, and what is given has 16: .*align=True"
+        TypeError, match=r"parameter 'b' \(Body\) has 24 bytes, and the argument has 16: .*align=True"
     ):
         get("body")(packed, bodies, out, block=1)
     with pytest.raises(TypeError, match="has 24 bytes"):

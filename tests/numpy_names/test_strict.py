@@ -282,7 +282,7 @@ def test_graph_breaks_in_fused_functions(engine, fallback):
             assert_same(got[1:], decompose(X)[1:])
             numpy.testing.assert_allclose(got[0], decompose(X)[0])
         breaks = pk.fuse(decompose).explain(X).breaks
-        assert breaks[0].what == "numpy.linalg.svd(), which pycudakit lacks,"
+        assert breaks[0].operation == "numpy.linalg.svd(), which pycudakit lacks,"
         with pytest.raises(errors.Unsupported, match=r"numpy\.linalg\.svd\(\), which pycudakit lacks"):
             pk.fuse(decompose, strict=True)(X)
 
@@ -295,7 +295,7 @@ def test_a_fallback_hides_no_graph_break(engine):
     for fallback in (None, "numpy"):
         with pk.engine(engine, fallback=fallback):
             breaks = pk.fuse(totals).explain(*arguments).breaks
-            assert [each.what.partition("(")[0] for each in breaks] == [
+            assert [each.operation.partition("(")[0] for each in breaks] == [
                 "numpy.linalg.norm",
                 "numpy.sort",
                 "numpy.median",

@@ -82,7 +82,7 @@ def test_files_and_checks_of_them(source, tmp_path, capsys):
     }
     assert "pip install" in capsys.readouterr().out
     assert wrap(*command, "--check") == 0
-    assert "is what pycudakit wrap writes" in capsys.readouterr().out
+    assert "is up to date" in capsys.readouterr().out
     assert wrap(*command) == 2
     assert "exists, and is not empty: name another by --to, or give --force" in capsys.readouterr().err
     (to / "boxes" / "__init__.py").write_text("")

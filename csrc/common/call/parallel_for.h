@@ -49,7 +49,7 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
     const auto take_parts = [&](int64_t max_part, const WakeHelpers *wake_helpers) {
         if (next >= count) return;
         const DefaultFloatingPoint environment;
-        // What can fail comes before a part is taken, since other threads may wait for a part that is taken.
+        // The calls that can fail come before a part is taken, since other threads may wait for a taken part.
         TraceLane lane(call);
         auto worker = make();
         auto [first, part] = take(max_part);

@@ -23,7 +23,7 @@ struct HyperbolicConstants<double> {
     static constexpr double sinh_max = 710.5, large = 0x1p28;
 };
 
-// For |x| = n ln2 + r, what the addition theorems need. (Quarters, so that 2^n is finite.)
+// For |x| = n ln2 + r, the terms of the addition theorems. (Quarters, so that 2^n is finite.)
 template <class T>
 struct HyperbolicReduced {
     T r, sinh_tail, cosh_tail;    // sinh r = r + sinh_tail, cosh r = 1 + cosh_tail

@@ -74,7 +74,7 @@ class BlockExecutor {
     void set_preempted(bool preempted) { is_preempted_ = preempted; }
 
     int64_t stacks = 0;  // how many it has reserved, see worker_pool.h
-    // Takes over the stacks of an executor that has nothing left to do, and what that has reserved.
+    // Takes over the stacks of an executor that has nothing left to do, and its count of them.
     void adopt_stacks(BlockExecutor &other);
 
    private:

@@ -209,9 +209,9 @@ void BlockExecutor::begin_waiting() {
 // ---- Checked accesses ----
 
 void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
-    const std::string what =
+    const std::string attempt =
         std::string((how & PK_WRITES) != 0 ? "writes " : "reads ") + std::to_string(bytes) + " bytes ";
-    if (address < 65536) stop(where() + " " + what + "at a null pointer");
+    if (address < 65536) stop(where() + " " + attempt + "at a null pointer");
     const GuardedMemory::GuardedBuffer *guarded_buffer = launch_->guarded_memory->find(address);
     const bool is_shared = guarded_buffer == nullptr;
     if (is_shared && guarded_memory_ != nullptr) guarded_buffer = guarded_memory_->find(address);
@@ -219,7 +219,7 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
         if (is_memory(address) && is_memory(address + bytes - 1)) return;  // it is the thread's own memory
         char place[32];
         std::snprintf(place, sizeof(place), "0x%llx", static_cast<unsigned long long>(address));
-        const std::string message = where() + " " + what + "at " + place + ", which is not mapped memory";
+        const std::string message = where() + " " + attempt + "at " + place + ", which is not mapped memory";
         guarded_buffer = launch_->guarded_memory->nearest(address);
         if (guarded_buffer == nullptr) stop(message);
         stop(message + "; the nearest is '" + guarded_buffer->label + "', of which that would be element " +
@@ -229,13 +229,13 @@ void BlockExecutor::access(uint64_t address, uint64_t bytes, int32_t how) {
     const int64_t size = int64_t(guarded_buffer->bytes), item = guarded_buffer->item_bytes;
     if (distance >= 0 && distance <= size - int64_t(bytes)) {
         if ((how & PK_ANYWHERE) == 0 && address % bytes != 0)
-            stop(where() + " " + what + "of '" + guarded_buffer->label + "' at byte " +
+            stop(where() + " " + attempt + "of '" + guarded_buffer->label + "' at byte " +
                  std::to_string(distance) + ", which is not a multiple of that");
         if (is_shared) check_race(*guarded_buffer, address, bytes, how);
         return;
     }
     const int64_t index = distance >= 0 ? distance / item : -((item - 1 - distance) / item);
-    stop(where() + " " + what + "at '" + guarded_buffer->label + "[" + std::to_string(index) +
+    stop(where() + " " + attempt + "at '" + guarded_buffer->label + "[" + std::to_string(index) +
          "]', which has " + std::to_string(size / item) + " elements of " + std::to_string(item) + " bytes");
 }
 

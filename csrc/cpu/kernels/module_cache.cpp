@@ -36,7 +36,7 @@ Module::Module(const std::string &path) : handle_(dlopen(path.c_str(), RTLD_NOW 
         const char *const error = dlerror();
         const std::string why = error == nullptr ? path : error;
         fail(lacks_memory(path, why) ? PK_OUT_OF_MEMORY : PK_DEVICE_ERROR,
-             "what the kernels were compiled to does not load: " + why);
+             "the kernels' binary does not load: " + why);
     }
     const auto function = reinterpret_cast<pk_image_function>(dlsym(handle_, "pk_image"));
     if (function != nullptr) table_ = function();

@@ -56,7 +56,7 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
     std::atomic<int64_t> work_{0};  // operations interpreted so far
     std::atomic<bool> is_compiled_{false};
     std::atomic<bool> ran_async_{false};  // was enqueued on a caller's stream, without being waited for
-    std::mutex mutex_;                    // guards what follows
+    std::mutex mutex_;                    // guards the members below
     std::vector<char> image_;
     Library library_;
     std::map<int, const void *> kernels_;  // by device; null where the image cannot be loaded

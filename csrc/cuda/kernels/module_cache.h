@@ -60,7 +60,7 @@ class Module {
 
     Library library_;
     std::atomic<bool> ran_async_{false};
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     std::condition_variable changed_;
     std::map<DeviceSymbol, LoadedKernel, std::less<>> kernels_;
     std::map<DeviceSymbol, std::vector<char>, std::less<>> initial_values_;

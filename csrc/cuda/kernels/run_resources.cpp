@@ -17,8 +17,8 @@ struct RunPool {
     std::vector<std::unique_ptr<RunStream>> run_streams;
     std::list<RunResources> detached;
 
-    // Remove the resources of detached runs that have ended. Called with the mutex held; what is returned is
-    // destroyed without it.
+    // Remove the resources of detached runs that have ended. Called with the mutex held; the returned ones
+    // are destroyed without it.
     std::list<RunResources> reap() {
         std::list<RunResources> ended;
         for (auto each = detached.begin(); each != detached.end();) {

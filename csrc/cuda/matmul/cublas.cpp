@@ -90,7 +90,7 @@ class StreamHandle {
     }
 
     const Functions &functions_;
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     int64_t workspace_bytes_ = 0;
     DeviceBuffer workspace_;
     Handle handle_ = nullptr;

@@ -117,7 +117,8 @@ class GemmOnDevice {
         product.enqueue(stream, output, panel, a, b, totals(panel.tile));
     }
 
-    // Enqueue what follows the last panel of a tile: exception flags, and the result, if it is on the device.
+    // Enqueue the work after the last panel of a tile: exception flags, and the result, if it is on the
+    // device.
     void enqueue_result(int64_t tile, bool reports_exceptions, cudaStream_t stream) const {
         const OutputTile &output = tiles[size_t(tile)];
         const int64_t count = output.pairs * output.rows * output.columns;
@@ -145,8 +146,8 @@ class GemmOnDevice {
         }
     }
 
-    // Make the kernels that are enqueued from now on compute again, by our own kernel, what an infinity or
-    // NaN kept from being split. Only the device knows whether there is any.
+    // Make the kernels that are enqueued from now on compute again, by our own kernel, the products
+    // whose operands an infinity or NaN kept from being split. Only the device knows whether there is any.
     void repeat_if_not_finite() {
         algorithm_ = GemmAlgorithm::kernel;
         d_run_if_ = d_status() + 1;

@@ -325,7 +325,7 @@ class GemmPipeline : private StagedTransfer {
     std::vector<Task> tasks_;
     std::atomic<size_t> next_{0};
 
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     std::condition_variable changed_;
     std::vector<int64_t> uploads_left_, downloads_left_;  // tasks not enqueued yet, of each panel or tile
     int64_t launched_ = 0;                                // panels

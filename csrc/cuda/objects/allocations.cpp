@@ -124,7 +124,7 @@ void free(uint64_t address) {
     removed = table().live.extract(found);
 }
 
-std::optional<Found> find(const char *what, uint64_t address) {
+std::optional<Found> find(const char *operation, uint64_t address) {
     const std::lock_guard<std::mutex> lock(table().mutex);
     // Also the rest of a block, which belongs to no allocation: the caller's range is then beyond the end.
     auto live = table().live.upper_bound(address);
@@ -136,7 +136,8 @@ std::optional<Found> find(const char *what, uint64_t address) {
     }
     const auto freed = containing(table().freed, address);
     if (freed == table().freed.end()) return std::nullopt;
-    if (freed->second.buffer != 0 && buffer_at(address) == freed->second.buffer) fail_unknown(what, address);
+    if (freed->second.buffer != 0 && buffer_at(address) == freed->second.buffer)
+        fail_unknown(operation, address);
     table().freed.erase(freed);  // the pool has given it back to CUDA
     return std::nullopt;
 }

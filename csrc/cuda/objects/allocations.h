@@ -17,8 +17,8 @@ struct Found {
 };
 
 // Return the allocation of the table that contains the address. Throw if the address is in memory that was
-// freed, and that the library still has. `what` begins the message.
-std::optional<Found> find(const char *what, uint64_t address);
+// freed, and that the library still has. `operation` begins the message.
+std::optional<Found> find(const char *operation, uint64_t address);
 
 // Return the allocation that contains the address, of this table or of another library. Throw if there is
 // none.

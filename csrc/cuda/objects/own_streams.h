@@ -20,7 +20,7 @@ void destroy_stream(uint64_t stream);
 
 // Memory is allocated and freed in the legacy default stream, which a non-blocking stream is not ordered
 // with. Make the legacy stream of a device wait for the work that such streams hold, and make them wait for
-// what the legacy stream holds. The device is current.
+// the work of the legacy stream. The device is current.
 void wait_for_non_blocking_streams(int device);
 void make_non_blocking_streams_wait(int device);
 

@@ -73,13 +73,13 @@ class DeviceAlgorithm {
     // Enqueue the kernels of a chunk. With `in_order`, any thread may be called for any chunk.
     virtual void enqueue(const Chunk &chunk) = 0;
 
-    // Return the bytes of memory on each device that lasts from the first chunk to the last, and enqueue what
-    // comes before the first chunk there.
+    // Return the bytes of memory on each device that lasts from the first chunk to the last, and enqueue the
+    // work before the first chunk there.
     virtual int64_t state_bytes() const { return 0; }
     virtual void begin(char * /*d_state*/, cudaStream_t) {}
 
     // For operands that are on the device: return the bytes of temporary storage of a chunk of so many units,
-    // which is at Chunk::scratch; and enqueue what comes after the last chunk.
+    // which is at Chunk::scratch; and enqueue the work after the last chunk.
     virtual int64_t temporary_bytes(int64_t units) const {
         return Chunk::round_up(units * unit_elements) * scratch_bytes;
     }

@@ -37,7 +37,7 @@ class StagedCopy {
 
    private:
     using Move = std::function<void(char *)>;
-    // An array, a piece of one, or what a function moves.
+    // An array, a piece of one, or the bytes that a function moves.
     struct Array {
         char *host, *d_data;
         int64_t bytes;

@@ -1,4 +1,4 @@
-// Checked CUDA calls (PK_CUDA), and owners of what CUDA hands out: device memory, pinned memory, streams,
+// Checked CUDA calls (PK_CUDA), and owners of CUDA's resources: device memory, pinned memory, streams,
 // events.
 #pragma once
 

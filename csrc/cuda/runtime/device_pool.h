@@ -2,7 +2,7 @@
 //
 // A freed block stays in the pool with the stream in which it was freed and an event of that stream, so that
 // later work in that stream may use it at once, and other streams wait for the event. Sizes are rounded up to
-// classes. What an allocation is for decides the budget that it counts against.
+// classes. The purpose of an allocation decides the budget that it counts against.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@
 
 namespace pk {
 
-// What device memory is for.
+// The purpose of device memory.
 enum class Account {
     slot,        // staging slots; PYCUDAKIT_DEVICE_MEMORY
     call,        // buffers for the duration of a call: they may take half of PYCUDAKIT_DEVICE_MEMORY together
@@ -85,7 +85,7 @@ class DeviceBuffer {
     }
     bool is_reserved() const { return pool_ != nullptr; }
 
-    // Allocate reserved memory that is not allocated yet, or wait for what uses it.
+    // Allocate reserved memory that is not allocated yet, or wait for the work that uses it.
     void obtain(StreamOrder stream = std::nullopt);
     // Free the memory as the destructor does, or in a stream of its device.
     void free() noexcept;
@@ -188,7 +188,7 @@ class DevicePool {
     void take_back(DeviceBuffer &buffer) noexcept;
 
     const int device_;
-    std::mutex mutex_;  // guards what follows
+    std::mutex mutex_;  // guards the members below
     Budget budgets_[COUNT];
 };
 

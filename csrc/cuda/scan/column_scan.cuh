@@ -94,7 +94,7 @@ __global__ void downsweep_segments(const __grid_constant__ ScanParams params) {
                              at.in.first + s * SEGMENT * params.inner + at.column, SEGMENT);
     }
     unsigned exceptions = 0;
-    // An exclusive scan does not store what follows the last row, and so reports nothing about it.
+    // An exclusive scan does not store the value after the last row, and so reports nothing about it.
     const int64_t last = (at.in.block + 1) * Slabs::BLOCK >= params.length
                              ? at.in.rows - 1 - at.segment * SEGMENT
                              : int64_t(Slabs::BLOCK);

@@ -191,7 +191,7 @@ __device__ unsigned run_segment(const ScanParams &params, const Tile &at, const 
         // Results far from the largest number of their dtype have raised nothing.
         const unsigned bound = params.to_type == PK_FLOAT16 ? 15 : params.to_type == PK_FLOAT32 ? 127 : 1023;
         if (!params.reports || largest >> 21 < bound + 1023) return 0;
-        // An exclusive scan does not store what follows the last row, and so reports nothing about it.
+        // An exclusive scan does not store the value after the last row, and so reports nothing about it.
         const bool ends = (in.scan_block.block + 1) * Slabs::BLOCK >= params.length &&
                           in.segment * SEGMENT + in.rows == in.scan_block.rows;
         return exceptions_from<Op>(params, before, at.first + in.first,

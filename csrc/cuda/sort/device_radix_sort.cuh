@@ -252,7 +252,7 @@ struct Bucket {
     int64_t results;   // number of its results that the call returns
 };
 
-// A sort: how many elements, and what it computes.
+// A sort: how many elements, and which results.
 struct SortSpec {
     int64_t count;
     bool order;                                 // argsort: indices rather than elements

@@ -213,7 +213,7 @@ class OutOfCoreSort {
         int64_t *const order;
 
         std::vector<Piece> pieces{};
-        std::mutex mutex{};  // guards what follows
+        std::mutex mutex{};  // guards the members below
         std::condition_variable changed{};
         std::vector<int64_t> left{};  // pieces of each bucket to download
         size_t launched = 0;

@@ -1,5 +1,5 @@
-// A table of the functions of a source: what the compiler knows of their parameters, and a call of each that
-// returns a status. Included before the source; read by ctypes.
+// A table of the functions of a source: the types of their parameters as the compiler sees them, and a call
+// of each that returns a status. Included before the source; read by ctypes.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-"""The checks of each function, and a place for what it is compared with."""
+"""The checks of each function, and a place for its reference."""
 
 import mysum
 import numpy as np
@@ -31,4 +31,4 @@ def test_launch_sum_kernel_takes_no_short_array():
 
 
 def test_launch_sum_kernel_against_its_oracle():
-    pytest.skip("write what launch_sum_kernel computes in NumPy, and compare")
+    pytest.skip("compute the result of launch_sum_kernel in NumPy, and compare")

@@ -300,8 +300,8 @@ class _Parser:
                 raise TypeError(self.source.with_caret(f"{keyword.arg} must be a literal", span)) from None
         return root.args[0], (name, keywords)
 
-    def unsupported(self, what: str, node: ast.expr) -> SyntaxError:
-        return self.source.syntax_error(f"{what} not part of the language", _span(node))
+    def unsupported(self, subject: str, node: ast.expr) -> SyntaxError:
+        return self.source.syntax_error(f"{subject} not part of the language", _span(node))
 
     def children(self, node: ast.expr) -> list[ast.expr]:
         """Return the operand nodes of a node; raise for syntax that is not part of the language."""
@@ -321,8 +321,8 @@ class _Parser:
             below = self.arguments(node)
         elif isinstance(node, ast.Constant):
             if type(node.value) not in (bool, int, float):
-                what = "complex numbers" if type(node.value) is complex else f"{node.value!r:.20}"
-                raise self.unsupported(what + (" are" if what.endswith("s") else " is"), node)
+                name = "complex numbers" if type(node.value) is complex else f"{node.value!r:.20}"
+                raise self.unsupported(name + (" are" if name.endswith("s") else " is"), node)
         elif not isinstance(node, ast.Name):
             raise self.unsupported(_UNSUPPORTED.get(type(node), f"{type(node).__name__} is"), node)
         for op in operators:

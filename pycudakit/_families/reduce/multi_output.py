@@ -2,7 +2,7 @@
 
 Each function runs twice. The first run ends at the function's reduction, whose request is captured. The
 second run gets the result of the joint pass in place of the reduction. So up to its reduction a function may
-only check arguments: what it warned of there would be warned of twice.
+only check arguments: a warning there would be given twice.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _ReductionInterceptor:
             self._is_capturing = False
 
     def resume(self, call: Callable[[], Any], result: Array) -> Any:
-        """Run a function with the result of its reduction, and return what it returns."""
+        """Run a function with the result of its reduction, and return the function's result."""
         self.result = result
         return call()
 

@@ -18,7 +18,7 @@ from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError, inne
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.bytecode.value_kinds import NULL, UNKNOWN, Container, Items
 
-# What instructions load by a name, by their rules.
+# The scope from which instructions load a name, by their rules.
 _LOADS = {
     "load_global": "global",
     "load_cell_value": "free variable",
@@ -42,7 +42,7 @@ class CodeUses(NamedTuple):
     attributes
         The attributes that it reads.
     called_globals, called_free_variables, called_attributes
-        The names that it loads only to call what they name.
+        The names that it loads only to call their values.
     assigns_free_variables
         Whether it assigns variables of the functions around it.
     needs_real_globals
@@ -129,7 +129,7 @@ class PushedNull:
 
 
 def _called_loads(code: CodeType) -> set[int]:
-    """Return the indices of the instructions that load what is only called."""
+    """Return the indices of the instructions that load a value only to call it."""
     walk = _LoadWalk(code)
     called = walk.called.values() if walk.run() else ()
     return {each.place for each in called if each is not None} - walk.copied
@@ -143,7 +143,7 @@ def call_sites(code: CodeType) -> dict[int, int]:
 
 
 class _LoadWalk(Interpreter):
-    """An interpretation that follows what is loaded to where it is called."""
+    """An interpretation that follows loaded values to their calls."""
 
     def __init__(self, code: CodeType) -> None:
         self.copied: set[int] = set()
@@ -161,7 +161,7 @@ class _LoadWalk(Interpreter):
         return True
 
     def note_site(self, values: list[Any]) -> None:
-        """Note the two values below the arguments of the present call: what it calls, and a null."""
+        """Note the two values below the arguments of the present call: the called object, and a null."""
         nulls = [each.place for each in values if type(each) is PushedNull]
         methods = [each.place for each in values if type(each) is Loaded and self._is_method(each.place)]
         self.sites[self.index] = next(iter(nulls or (methods if NULL in values else ())), None)
@@ -197,17 +197,17 @@ class _LoadEffects:
         self._walk.note_site(values)
 
     def global_kind(self, _: str) -> Any:
-        """Return what the present instruction loads."""
+        """Return the value that the present instruction loads."""
         return Loaded(self._walk.index)
 
     cell_value = global_kind
 
     def attribute(self, *_: Any) -> Effect:
-        """Return what the present instruction loads."""
+        """Return the value that the present instruction loads."""
         return Effect(Loaded(self._walk.index))
 
     def call(self, function: Any, *_: Any) -> Effect:
-        """Note what the present instruction calls."""
+        """Note the object that the present instruction calls."""
         self._walk.called[self._walk.index] = function if type(function) is Loaded else None
         return Effect(UNKNOWN)
 
@@ -245,7 +245,7 @@ class _LoadEffects:
 
 
 class _LoadStep(Step):
-    """The rules of opcodes for what is loaded: it is followed on the stack, and in no variable or tuple."""
+    """The rules of opcodes for a loaded value: it is followed on the stack, and in no variable or tuple."""
 
     effects: _LoadEffects  # type: ignore[assignment]
 

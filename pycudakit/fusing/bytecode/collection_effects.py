@@ -41,7 +41,7 @@ class CollectionEffects:
     Parameters
     ----------
     facts
-        What is known about the call.
+        The facts about the call.
     code
         The frame's code.
     """
@@ -78,7 +78,7 @@ class CollectionEffects:
         return Effect(part)
 
     def leak(self, kinds: list[Any]) -> None:
-        """Note that other code may change what these containers, and those that functions hold, contain."""
+        """Note that other code may change these containers, and those that functions hold."""
         pending, seen = list(kinds), set()
         while pending:
             kind = pending.pop()

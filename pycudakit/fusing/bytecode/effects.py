@@ -70,7 +70,7 @@ class Effects(OperatorEffects):
     Parameters
     ----------
     facts
-        What is known about the call.
+        The facts about the call.
     code
         The frame's code.
     function
@@ -132,7 +132,7 @@ class Effects(OperatorEffects):
         return self._free.get(name) or Cell((id(self._code), name))
 
     def cell_value(self, name: str) -> Any:
-        """Return the kind of what a cell holds."""
+        """Return the kind of a cell's value."""
         cell = self.cell(name)
         if type(cell) is not Cell:
             return UNKNOWN

@@ -1,4 +1,4 @@
-"""The facts about a call that its analysis has read, and what it has found on the heap."""
+"""The facts about a call that its analysis has read, and the kinds that it has found on the heap."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pycudakit.fusing.bytecode.value_kinds import join, kind_of
 
 
 class Facts:
-    """What the analysis of a call has read and found, shared by its frames.
+    """The facts that the analysis of a call has read and found, shared by its frames.
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ class Facts:
 
     def __init__(self, read: Callable[[Any], Any]) -> None:
         self.read = read
-        self.kinds: dict[Any, Any] = {}  # by source: what a later call must have, too
+        self.kinds: dict[Any, Any] = {}  # by source; a later call must have the same
         self.heap: dict[Any, Any] = {}  # kinds in containers, cells and attributes, joined over the call
         self.has_changed = False  # the heap, since the analysis began
         self.runs_other_code = False  # then numbers and arrays in attributes may have been replaced

@@ -265,7 +265,7 @@ def _call_type(
 
 
 def items(kind: Any, heap: dict[Any, Any]) -> Any:
-    """Return the kind of what iterating over a value yields; None if iterating may run other code."""
+    """Return the kind of a value's items; None if iterating over it may run other code."""
     if kind in (TRACER, VALUE, ARRAY, CAPTURED_ARRAY):
         return kind if kind is not CAPTURED_ARRAY else ARRAY
     if kind in (PLAIN, NUMBER):
@@ -367,6 +367,6 @@ def _is_shape(kind: Any) -> bool:
 
 
 def attribute_of_module(module: ModuleType, name: str) -> Any:
-    """Return what a module of NumPy's, pycudakit's or `math` has under a name; None for other modules."""
+    """Return an attribute of a module of NumPy's, pycudakit's or `math`; None for other modules."""
     package = module.__name__.partition(".")[0]
     return getattr(module, name, None) if package in ("numpy", "math", "operator", _OURS) else None

@@ -39,7 +39,7 @@ _NUMPY = TO_VALUE | frozenset("asarray asanyarray ascontiguousarray asfortranarr
 
 
 class Handling(Enum):
-    """What a function does with a number."""
+    """The use that a function makes of a number."""
 
     TAKES = "it computes with it, or looks at it as at a scalar"
     PASSES_ON = "its result may be the number, or contain it"

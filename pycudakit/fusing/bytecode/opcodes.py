@@ -113,7 +113,7 @@ _RULES = {
     "match_keys": "MATCH_KEYS",
     "match_class": "MATCH_CLASS",
     "copy_dict_without_keys": "COPY_DICT_WITHOUT_KEYS",
-    # Coroutines, class bodies, groups of exceptions, and what the compiler or interpreter replaces.
+    # Coroutines, class bodies, groups of exceptions, and opcodes that the compiler or interpreter replaces.
     "unanalysed": """ANNOTATIONS_PLACEHOLDER ASYNC_GEN_WRAP BEFORE_ASYNC_WITH BUILD_INTERPOLATION
         BUILD_TEMPLATE CALL_INTRINSIC_2 CHECK_EG_MATCH DELETE_NAME END_ASYNC_FOR ENTER_EXECUTOR
         EXIT_INIT_CHECK GET_AITER GET_ANEXT GET_AWAITABLE IMPORT_STAR INTERPRETER_EXIT JUMP JUMP_IF_FALSE
@@ -191,7 +191,7 @@ def code_size(code: CodeType) -> int:
 def with_instructions(code: CodeType, changes: dict[int, list[tuple[str, int]]], **fields: Any) -> CodeType:
     """Return code with instructions, by name and argument, in place of those at some indices.
 
-    They are as long as what they replace, with its inline cache: the rest of that is filled with NOP.
+    They are as long as the replaced ones, with their inline caches: the rest of those is filled with NOP.
     """
     units = bytearray(code.co_code)
     for index, new in changes.items():

@@ -35,7 +35,7 @@ class OperatorEffects(CollectionEffects):
         """Return the effect of a binary operator."""
         is_outside = is_in_place and left in (ARRAY, CAPTURED_ARRAY)
         if left is TRACER or (right is TRACER and left in ARRAYS | {PLAIN} and not is_outside):
-            # The tracer computes what is pending before it leaves the operator to another object.
+            # The tracer computes pending nodes before it leaves the operator to another object.
             if not has_no_effects(right, self.heap):
                 return Effect(UNKNOWN, "", is_recorded=True)
             is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}

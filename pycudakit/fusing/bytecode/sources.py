@@ -152,7 +152,7 @@ class TypeSource:
 
 
 def type_attribute(cls: type, name: str) -> Any:
-    """Return what a type and its bases have under a name, unbound."""
+    """Return an attribute of a type or its bases, unbound."""
     for each in cls.__mro__:
         if name in each.__dict__:
             return each.__dict__[name]

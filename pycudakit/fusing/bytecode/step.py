@@ -1,4 +1,4 @@
-"""What an instruction does to the kinds of values on the stack and in local variables: one rule an opcode."""
+"""The effect of an instruction on the kinds of values on the stack and in variables: one rule an opcode."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ class Step(StackRules):
         self._call_two(values, names)
 
     def _call_two(self, values: list[Any], names: tuple[str, ...]) -> None:
-        """Call what is in two slots of the stack: a function and an object to bind, or NULL, in any order."""
+        """Call a function in two slots of the stack: it and an object to bind, or NULL, in any order."""
         second, first = self._pop(), self._pop()
         if first is NULL:
             first = second

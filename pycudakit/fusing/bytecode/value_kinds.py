@@ -95,7 +95,7 @@ class Container:
 
 @dataclass(frozen=True)
 class ContentsOf:
-    """The site of what a list, set or dict from outside contains; its source is that of the variable."""
+    """The site of the contents of a list, set or dict from outside; its source is that of the variable."""
 
     source: Any
 

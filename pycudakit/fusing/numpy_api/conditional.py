@@ -18,7 +18,7 @@ from pycudakit.fusing.trace.views_and_creation import Handler, as_c_ordered, imp
 CHOICES: dict[Any, Handler] = {}
 _implements = functools.partial(implements, CHOICES)
 
-_MOST_CHOICES = 64  # NumPy's limit, and what fits one program
+_MOST_CHOICES = 64  # NumPy's limit; as many fit in one program
 
 
 @_implements(np.where)

@@ -28,7 +28,7 @@ PUTTING: dict[Any, Handler] = {}
 def _writes(function: Any, key: Any = None) -> Callable[[Callable[..., bool]], Callable[..., bool]]:
     """Register a handler for a function that writes to its first argument.
 
-    The handler returns False for what it does not support; NumPy does that on the host.
+    The handler returns False for a call that it does not support; NumPy runs it on the host.
     """
 
     def decorate(handler: Callable[..., bool]) -> Callable[..., bool]:

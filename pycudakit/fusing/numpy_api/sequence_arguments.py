@@ -111,7 +111,7 @@ _ONLY_OF_DTYPE = (*_ORDERS, np.require)
 def _array_of(
     function: Any, a: Tracer, dtype: Any = None, order: Any = None, copy: Any = ..., **keywords: Any
 ) -> Any:
-    """Return what `np.array` or one of its kin makes of a tracer; None if that is left to NumPy."""
+    """Return the result of `np.array` or a related function for a tracer; None if that is left to NumPy."""
     is_forced = copy is True or (copy is ... and function is np.array)
     if function in _ONLY_OF_DTYPE and (order is not None or copy is not ...):
         return None

@@ -79,12 +79,12 @@ class Explained:
     device_bytes
         The largest number of bytes that were resident on the GPU at once.
     seconds
-        The time of the whole call, including what `explain` adds to it.
+        The time of the whole call, including the time that `explain` adds to it.
     rest : dict
         The seconds that were not spent in passes of an engine: "NumPy" and "Python and other libraries".
     risks : tuple of str
-        The lines that may reach memory past the trace, and why: what is pending on memory that other code can
-        reach is computed before them.
+        The lines that may reach memory past the trace, and why: pending nodes of memory that other code can
+        reach are computed before them.
     """
 
     name: str

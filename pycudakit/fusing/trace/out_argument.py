@@ -80,7 +80,7 @@ def _positions(function: Callable[..., Any]) -> dict[str, int]:
 def with_out_as_keyword(
     function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Pass `out`, `dtype` and what follows as keywords, if a call has an `out`."""
+    """Pass `out`, `dtype` and the arguments after them as keywords, if a call has an `out`."""
     count, positions = len(arguments), _positions(function)
     out_position = positions.get("out", count)
     if (arguments[out_position] if out_position < count else keywords.get("out")) is None:

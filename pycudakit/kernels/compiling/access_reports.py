@@ -17,14 +17,14 @@ from pycudakit.kernels.compiling.source import Source
 _CHECKS = {
     "gcc": [
         "-fsanitize=kernel-address",
-        *(f"--param=asan-{what}=0" for what in ("instrumentation-with-call-threshold", "stack", "globals")),
+        *(f"--param=asan-{check}=0" for check in ("instrumentation-with-call-threshold", "stack", "globals")),
     ],
     "clang": [
         "-fsanitize=kernel-address",
         *(
             word
-            for what in ("instrumentation-with-call-threshold", "stack", "globals")
-            for word in ("-mllvm", f"-asan-{what}=0")
+            for check in ("instrumentation-with-call-threshold", "stack", "globals")
+            for word in ("-mllvm", f"-asan-{check}=0")
         ),
     ],
 }

@@ -251,7 +251,7 @@ def _closing(plain: str, at: int) -> int:
 
 
 def reaches_barrier(name: str, words: dict[str, set[str]]) -> bool:
-    """Return True if what has a name may reach a barrier, by the words of `words_by_name`."""
+    """Return True if the function or macro of a name may reach a barrier, by the words of `words_by_name`."""
     todo, seen = set(re.findall(r"\w+", name)), set()
     while todo:
         word = todo.pop()

@@ -1,4 +1,4 @@
-"""How the CPU engine runs the kernels of a source: loops or fibers, and what the compiler vectorised."""
+"""How the CPU engine runs the kernels of a source: by loops or fibers, and which loops are vectorised."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def _line(
         "over threads" if line == kernel.line and kernel.name not in waits else f"in line {line}"
         for line in own
     ]
-    what = f"vectorised: the loops {', '.join(loops)}" if own else "not vectorised"
-    return f"{kernel.name}: {how}; {what}"
+    loops_report = f"vectorised: the loops {', '.join(loops)}" if own else "not vectorised"
+    return f"{kernel.name}: {how}; {loops_report}"

@@ -107,7 +107,7 @@ def _command(compiler: list[str], source: Source) -> list[str]:
 
 
 def remarks(source: Source, text: str) -> str:
-    """Return what the compiler says that it has vectorised in a translation of a source.
+    """Return the compiler's report of the vectorised loops in a translation of a source.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def _closing(plain: str, at: int) -> int:
 
 
 def _statement(inside: str) -> str | None:
-    """Return the C++ of what is within the parentheses of an `asm`; None for an empty barrier of memory."""
+    """Return the C++ of the text in the parentheses of an `asm`; None for an empty barrier of memory."""
     template, at = _strings(inside, 0)
     if not template.strip():
         return None

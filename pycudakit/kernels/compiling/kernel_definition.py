@@ -1,4 +1,4 @@
-"""The definition of a kernel with barriers in a source, checked for all that hides what its statements do."""
+"""The definition of a kernel with barriers in a source, checked for all that hides its statements' effect."""
 
 from __future__ import annotations
 

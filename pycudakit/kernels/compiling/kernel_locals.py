@@ -233,7 +233,7 @@ class KernelLocals(KernelDefinition):
     def _find_uniform(self) -> None:
         """Find the locals on which conditions and sizes depend, and prove that they are uniform."""
         sizes = set(self._sizes_of_shared(self.statements))  # which the compiler checks
-        # Ranges of expressions, and where what depends on them begins.
+        # Ranges of expressions, and where the code that depends on them begins.
         todo = [(each, each[0]) for each in (*self._uniform_ranges(self.statements), *sizes)]
         while todo:
             (begin, end), origin = todo.pop()

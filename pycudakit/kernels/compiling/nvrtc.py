@@ -34,10 +34,10 @@ _ASSERT = """#undef assert
 _CUB = "#if !__has_include(<cub/block/block_reduce.cuh>)\n#error CUB is not installed\n#endif\n" + "".join(
     f"#if __has_include(<cub/{part}.cuh>)\n#include <cub/{part}.cuh>\n#endif\n"
     for part in (
-        *(f"block/block_{what}" for what in ("adjacent_difference", "discontinuity", "exchange")),
-        *(f"block/block_{what}" for what in ("histogram", "load", "merge_sort", "radix_sort", "reduce")),
-        *(f"block/block_{what}" for what in ("run_length_decode", "scan", "shuffle", "store")),
-        *(f"warp/warp_{what}" for what in ("exchange", "load", "merge_sort", "reduce", "scan", "store")),
+        *(f"block/block_{header}" for header in ("adjacent_difference", "discontinuity", "exchange")),
+        *(f"block/block_{header}" for header in ("histogram", "load", "merge_sort", "radix_sort", "reduce")),
+        *(f"block/block_{header}" for header in ("run_length_decode", "scan", "shuffle", "store")),
+        *(f"warp/warp_{header}" for header in ("exchange", "load", "merge_sort", "reduce", "scan", "store")),
     )
 )
 _EMPTY = ("stdio", "math", "stdint", "stdlib", "string", "limits", "float", "stddef", "stdbool", "inttypes")
@@ -68,10 +68,10 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "nvrtcGetLoweredName": (_POINTER, _TEXT, ctypes.POINTER(_TEXT)),
     **{
         name: arguments
-        for what in ("CUBIN", "PTX", "ProgramLog")
+        for output in ("CUBIN", "PTX", "ProgramLog")
         for name, arguments in (
-            (f"nvrtcGet{what}Size", (_POINTER, _SIZE_OUT)),
-            (f"nvrtcGet{what}", (_POINTER, _TEXT)),
+            (f"nvrtcGet{output}Size", (_POINTER, _SIZE_OUT)),
+            (f"nvrtcGet{output}", (_POINTER, _TEXT)),
         )
     },
 }
@@ -374,9 +374,9 @@ def _remedy(log: str) -> str:
     return f"\nCUDA's headers are in: {searched}; {remedy}name its directory in include_dirs\n"
 
 
-def _read(program: Any, what: str) -> bytes:
+def _read(program: Any, output: str) -> bytes:
     size = ctypes.c_size_t()
-    _call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+    _call(f"nvrtcGet{output}Size", program, ctypes.byref(size))
     data = ctypes.create_string_buffer(size.value)
-    _call(f"nvrtcGet{what}", program, data)
+    _call(f"nvrtcGet{output}", program, data)
     return data.raw

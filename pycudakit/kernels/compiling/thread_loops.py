@@ -231,7 +231,7 @@ class _Loops(KernelLocals):
         yield "} } } }"
 
     def _prologue(self, begin: int, names: set[str], declared: list[Local]) -> Iterator[str]:
-        """Yield what gives the names of locals their meaning in a region that begins there."""
+        """Yield the declarations of the locals' names in a region that begins at an index."""
         if self.has_done:
             yield "if (pk_done[pk_thread]) continue;"
         names = set(names)

@@ -62,7 +62,7 @@ def dimensions(name: str, value: Any) -> tuple[int, int, int]:
     except TypeError:
         raise TypeError(f"{name} is {value!r}; give integers: use // where there is /") from None
     if not (0 < x < _MAX_GRID_SIZE and 0 < y < _MAX_GRID_SIZE and 0 < z < _MAX_GRID_SIZE):
-        raise ValueError(f"{name} is {value!r}; each size is from 1 to what the device allows")
+        raise ValueError(f"{name} is {value!r}; each size is from 1 to the device's limit")
     return x, y, z
 
 
@@ -413,7 +413,7 @@ class Slot:
     def _sized(self, raw: bytes, dtype: DType) -> bytes:
         if self.size and len(raw) != self.size:
             hint = ": np.dtype(..., align=True) lays fields out as C does" if dtype.names is not None else ""
-            raise TypeError(f"{self.title} has {self.size} bytes, and what is given has {len(raw)}{hint}")
+            raise TypeError(f"{self.title} has {self.size} bytes, and the argument has {len(raw)}{hint}")
         return raw
 
 

@@ -30,7 +30,7 @@ def choose(function: str, why_not_cuda: Callable[[], str | None]) -> EngineChoic
     function
         The function's name in `last_call`.
     why_not_cuda
-        Returns what is missing to compile kernels for a GPU, or None.
+        Returns why kernels cannot be compiled for a GPU, or None.
     """
     engine = context.checked_current_engine()
     if engine == "numpy":

@@ -285,7 +285,7 @@ class Worker:
             how = f"exit status {code} ({self._stderr_tail()})"
         raise errors.DeviceError(
             f"{_names(request)}: the helper process that ran it was ended by {how}. No output was written, "
-            "and the next call starts a new one. With debug=True, the CPU engine names what is out of bounds"
+            "and the next call starts a new one. With debug=True, the CPU engine names the invalid access"
         )
 
     def close(self) -> None:

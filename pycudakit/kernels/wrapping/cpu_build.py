@@ -33,7 +33,7 @@ def folders() -> tuple[str, ...]:
 
 
 def fingerprint() -> str:
-    """Return what a binary depends on besides its source."""
+    """Return the fingerprint of everything that a binary depends on besides its source."""
     return f"{host_compiler.fingerprint()} {own_fingerprint()}"
 
 

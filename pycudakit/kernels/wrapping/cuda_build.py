@@ -79,7 +79,7 @@ def folders() -> tuple[str, ...]:
 
 
 def fingerprint() -> str:
-    """Return what a binary depends on besides its source: nvcc and the table."""
+    """Return the fingerprint of everything that a binary depends on besides its source: nvcc, the table."""
     path = os.path.realpath(nvcc())
     about = os.stat(path)
     return f"{path} {about.st_size} {about.st_mtime_ns} {_version(path)} {cpu_build.own_fingerprint()}"

@@ -207,9 +207,9 @@ def wrap(
     )
 
 
-def _strings(what: str, values: Any) -> tuple[str, ...]:
+def _strings(name: str, values: Any) -> tuple[str, ...]:
     if isinstance(values, (str, bytes)):
-        raise TypeError(f"{what} is {values!r}; give a list of strings: [{values!r}]")
+        raise TypeError(f"{name} is {values!r}; give a list of strings: [{values!r}]")
     return tuple(os.fspath(value) for value in values)
 
 
@@ -281,8 +281,8 @@ def types_of(
 ) -> tuple[dict[str, table.FunctionTypes], dict[str, DType]]:
     """Return the types of the functions of a source, and the dtypes of its structs.
 
-    The machine's C++ compiler finds them without code; nvcc, if there is one, where the source has what the
-    CPU engine lacks, such as Thrust.
+    The machine's C++ compiler finds them without code; nvcc, if there is one, where the source uses a
+    library that the CPU engine lacks, such as Thrust.
     """
     try:
         loaded = cache.get(source, "wrapped types")

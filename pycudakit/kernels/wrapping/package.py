@@ -378,15 +378,15 @@ def _tests(name: str, one: _Function) -> str:
         )
     tests.append(
         f"def test_{function}_against_its_oracle():\n"
-        f'    pytest.skip("write what {function} computes in NumPy, and compare")'
+        f'    pytest.skip("compute the result of {function} in NumPy, and compare")'
     )
     return "\n\n\n".join(tests)
 
 
-def _test_of(name: str, function: str, what: str, parameter: str, value: str, kind: str, message: str) -> str:
+def _test_of(name: str, function: str, case: str, parameter: str, value: str, kind: str, message: str) -> str:
     return "\n".join(
         [
-            f"def test_{function}_takes_{what}():",
+            f"def test_{function}_takes_{case}():",
             f"    arguments = arguments_of_{function}()",
             f'    arguments["{parameter}"] = {value}',
             f'    with pytest.raises({kind}, match="{message}"):',

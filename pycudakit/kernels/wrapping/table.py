@@ -1,4 +1,4 @@
-"""The table of functions that is compiled with a source: its text, and what Python reads of it."""
+"""The table of functions that is compiled with a source: its text, and how Python reads it."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Argument:
 
     @property
     def is_written(self) -> bool:
-        """Whether the function writes what the pointer points to."""
+        """Whether the function writes to the pointer's target."""
         return self.role in ("out", "inout")
 
     @property
@@ -101,7 +101,7 @@ class Argument:
         return ctype.is_pointer or bool(ctype.struct or ctype.components) or self.dtype == np.float16
 
     def converter(self) -> Any:
-        """Return what goes into ``argtypes``: an ndpointer for a pointer, else the type of ctypes."""
+        """Return the entry of ``argtypes``: an ndpointer for a pointer, else the type of ctypes."""
         if not self.is_passed_by_address:
             return np.ctypeslib.as_ctypes_type(self.dtype)
         if self.is_written:
@@ -155,7 +155,7 @@ class Argument:
             )
 
     def value(self, argument: Any, kept: list[Any]) -> Any:
-        """Return what ctypes gets for a value, or raise."""
+        """Return a value as an argument of ctypes, or raise."""
         if self.ctype.struct and isinstance(argument, (tuple, np.void, np.ndarray)):
             argument = np.array(argument, self.dtype) if isinstance(argument, tuple) else argument
             if argument.dtype != self.dtype or argument.size != 1:
@@ -431,9 +431,9 @@ def arguments_of(declared: WrappedFunction, types: FunctionTypes, file: str) -> 
         name = parameter.name
         tagged = "out" if name in tags.outputs else "inout" if name in tags.inouts else ""
         if tagged and (not ctype.is_pointer or ctype.is_const):
-            what = "points to const" if ctype.is_pointer else "is a value"
+            reason = "points to const" if ctype.is_pointer else "is a value"
             raise errors.CompileError(
-                f"{where}: parameter {name!r} is tagged @{tagged}, and {what}: drop the tag"
+                f"{where}: parameter {name!r} is tagged @{tagged}, and {reason}: drop the tag"
             )
         if name in tags.sizes and not ctype.is_pointer:
             raise errors.CompileError(f"{where}: parameter {name!r} has a size, and is no pointer")

@@ -7,7 +7,7 @@ static thread_local pk_context *pk_now;
 static constexpr int warpSize = PK_WARP;
 
 #if defined(PK_VOLATILE)
-// What the thread has written since it last waited.
+// The kind of the thread's writes since it last waited.
 enum pk_written { PK_NOTHING, PK_PLAIN_VALUE, PK_VOLATILE_VALUE };
 static thread_local pk_written pk_wrote;
 static thread_local const void *pk_stack;  // the end of the thread's stack
@@ -203,8 +203,8 @@ struct pk_loop {
     PK_LOOP(kernel)
 };
 
-// What pycudakit writes for a kernel that waits: loops over a block's threads from barrier to barrier. The
-// engine calls it for launches whose indices do not wrap.
+// The code that pycudakit generates for a kernel that waits: loops over a block's threads from barrier to
+// barrier. The engine calls it for launches whose indices do not wrap.
 enum { PK_MAX_THREADS = 1024 };
 #define PK_BEGIN_LOOPS                                     \
     PK_ASSUME(pk_size.x > 0 && pk_size.x <= PK_MAX_WIDTH); \

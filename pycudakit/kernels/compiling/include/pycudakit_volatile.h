@@ -1,7 +1,7 @@
 // Lanes of a warp in step at volatile accesses, as warp-synchronous code expects: the compiler calls these
 // functions before each access to memory (as for ThreadSanitizer, with volatile accesses told apart).
 //
-// A lane waits for the others before a volatile write, so that all have read what the statement reads, and
+// A lane waits for the others before a volatile write, so that all have read the statement's operands, and
 // before its next access after one, so that all have written. It also waits between a plain write and a
 // volatile read, which is where a plain array is passed on by a volatile pointer.
 #pragma once

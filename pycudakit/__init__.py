@@ -42,16 +42,20 @@ _LAZY = {
     "_families.histogram.histogramdd": "histogramdd",
     "_families.interp": "interp",
     "_families.matmul.dot": "average dot vdot",
+    "_families.matmul.einsum": "einsum",
     "_families.matmul.matmul": "matmul",
-    "_families.matmul.tensor_products": "einsum inner kron outer tensordot trace vecdot",
+    "_families.matmul.tensor_products": "inner kron outer tensordot trace vecdot",
+    "_families.reduce.means": "mean std var",
     "_families.reduce.min_max": "amax amin argmax argmin max min ptp",
     "_families.reduce.nan_functions": (
         "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"
     ),
-    "_families.reduce.sums_and_means": "all any count_nonzero mean prod std sum var",
+    "_families.reduce.sums": "prod sum",
+    "_families.reduce.truth_values": "all any count_nonzero",
     "_families.scan.cumulative": (
-        "cummax cummin cumprod cumsum cumulative_prod cumulative_sum diff exclusive_scan nancumprod nancumsum"
+        "cummax cummin cumprod cumsum cumulative_prod cumulative_sum exclusive_scan nancumprod nancumsum"
     ),
+    "_families.scan.differences": "diff",
     "_families.select.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "_families.sort.set_operations": "intersect1d isin setdiff1d setxor1d union1d unique_values",
     "_families.sort.sorting": "argpartition argsort lexsort partition searchsorted sort topk",

@@ -20,7 +20,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pycudakit import errors
 from pycudakit._families.elementwise.manipulation import copy_function, with_layout_of
 from pycudakit._families.elementwise.ufuncs import maximum, minimum, not_equal, remainder
-from pycudakit._families.reduce.sums_and_means import count_nonzero
+from pycudakit._families.reduce.truth_values import count_nonzero
 from pycudakit._families.sort.sort_keys import argsort_along, cost_of
 from pycudakit._native import abi, allocator
 from pycudakit._native.dtypes import BOOL, INT64, UINT8, Array

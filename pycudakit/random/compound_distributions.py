@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._families.reduce.sums_and_means import sum
+from pycudakit._families.reduce.sums import sum
 from pycudakit._families.scan.cumulative import cumprod, cumsum
 from pycudakit._interop.foreign_arrays import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64

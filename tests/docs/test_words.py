@@ -30,8 +30,8 @@ OF_PAGES = re.compile(
 # Whole lines, stripped, where a word is meant as it is.
 ALLOWED = {
     (
-        "A call traces the function's body with tracers instead of arrays, schedules what was traced as fused "
-        "kernels"
+        "A call traces the function's body with tracers instead of arrays, schedules what was traced "
+        "as fused kernels"
     ),
     "if not isinstance(second, Exception):  # an interrupt: what it cut short is done again",
     "self._numpy_seconds = 0.0  # in what was handed to NumPy",

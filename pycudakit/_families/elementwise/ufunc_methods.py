@@ -30,13 +30,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _MAX_DIMENSIONS = 64
 NOT_GIVEN: Any = np._NoValue  # noqa: SLF001
-_SUMS, _EXTREMES, _SCANS = "reduce.sums_and_means", "reduce.min_max", "scan.cumulative"
+_SUMS, _TRUTH_VALUES = "reduce.sums", "reduce.truth_values"
+_EXTREMES, _SCANS = "reduce.min_max", "scan.cumulative"
 # The families' modules are imported on first use: `import pycudakit` stays fast.
 _REDUCTIONS = {
     "add": (_SUMS, "sum"),
     "multiply": (_SUMS, "prod"),
-    "logical_and": (_SUMS, "all"),
-    "logical_or": (_SUMS, "any"),
+    "logical_and": (_TRUTH_VALUES, "all"),
+    "logical_or": (_TRUTH_VALUES, "any"),
     "maximum": (_EXTREMES, "max"),
     "minimum": (_EXTREMES, "min"),
 }

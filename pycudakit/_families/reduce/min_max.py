@@ -10,7 +10,7 @@ import numpy as np
 from pycudakit._families.elementwise.ufuncs import subtract
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
 from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
-from pycudakit._families.reduce.sums_and_means import reduce_like_ufunc
+from pycudakit._families.reduce.sums import reduce_like_ufunc
 from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import operands

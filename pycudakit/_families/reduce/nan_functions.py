@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.reduce import lowering
+from pycudakit._families.reduce.means import ddof_or_correction, mean_or_variance
 from pycudakit._families.reduce.min_max import arg_extremum_like
 from pycudakit._families.reduce.reduction import NONE
-from pycudakit._families.reduce.sums_and_means import ddof_or_correction, mean_or_variance, reduce_like_ufunc
+from pycudakit._families.reduce.sums import reduce_like_ufunc
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 
 

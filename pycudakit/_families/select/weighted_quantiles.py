@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pycudakit._families.elementwise.ufuncs import less
-from pycudakit._families.reduce.sums_and_means import count_nonzero
+from pycudakit._families.reduce.truth_values import count_nonzero
 from pycudakit._families.select.order_statistics import warn_all_nan_slice
 from pycudakit._families.sort.sorting import argsort
 from pycudakit._native.dtypes import FLOAT64, Array

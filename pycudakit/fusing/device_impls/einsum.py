@@ -54,7 +54,7 @@ def _einsum(
         return NotImplemented
     subscripts, *rest = operands
     arrays = as_tracers(trace, *rest)
-    terms = None if arrays is None else family("tensor_products").parse_subscripts(subscripts, arrays)
+    terms = None if arrays is None else family("einsum").parse_subscripts(subscripts, arrays)
     path = _path(optimize, len(rest))
     if arrays is None or terms is None or path is None or order not in ("A", "C", "F", "K"):
         return NotImplemented
@@ -175,7 +175,7 @@ def view_or(fallback: Handler) -> Handler:
         if operands and type(operands[0]) is str and _keeps_views(**keywords):
             subscripts, *arrays = operands
             if len(arrays) == 1 and type(arrays[0]) is Tracer and arrays[0].ndim:
-                terms = family("tensor_products").parse_subscripts(subscripts, arrays)
+                terms = family("einsum").parse_subscripts(subscripts, arrays)
                 if terms is not None and {*terms[0]} == {*terms[1]}:
                     return trace.view(arrays[0], lambda array: np.einsum("->".join(terms), array))
         return fallback(trace, *operands, **keywords)

@@ -28,7 +28,7 @@ from pycudakit.fusing.trace.views_and_creation import Handler, implements
 REDUCED: dict[Any, Handler] = {}
 _implements = functools.partial(implements, REDUCED)
 
-_SUMS = "sum prod mean std var any all count_nonzero"
+_SUMS, _MEANS, _TRUTH_VALUES = "sum prod", "mean std var", "any all count_nonzero"
 _EXTREMES = "min max amin amax argmin argmax ptp"
 _WITHOUT_NAN = "nanmax nanmean nanmin nanprod nanstd nansum nanvar"
 
@@ -66,7 +66,9 @@ def _reduce_on_device(trace: Trace, function: Any, arguments: Any, keywords: dic
 
 
 for _names, _module in (
-    (_SUMS, "reduce.sums_and_means"),
+    (_SUMS, "reduce.sums"),
+    (_MEANS, "reduce.means"),
+    (_TRUTH_VALUES, "reduce.truth_values"),
     (_EXTREMES, "reduce.min_max"),
     (_WITHOUT_NAN, "reduce.nan_functions"),
 ):

@@ -1,0 +1,128 @@
+"""The operators of a tracer: each records NumPy's ufunc in the trace."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pycudakit import errors
+from pycudakit._native.dtypes import CODES
+
+_OPERANDS_OF_NUMBERS = frozenset({bool, int, float, list, tuple, np.ndarray})
+
+
+def _binary(name: str, python: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Any, Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: Any, other: Any) -> Any:
+        trace, kind = self.owning_trace, type(other)
+        if getattr(kind, "__array_ufunc__", False) is None:
+            trace.flush()  # the other object's method runs now
+            return NotImplemented
+        inputs = (other, self) if swapped else (self, other)
+        if (
+            self.is_scalar
+            and kind is not type(self)
+            and kind not in _OPERANDS_OF_NUMBERS
+            and not _is_number(other)
+        ):
+            number = self._number("an operator of another object")  # whose type may decide, as `complex` does
+            result = trace.wrap(python(*[number if each is self else other for each in inputs]))
+        else:
+            result = trace.operate(ufunc, inputs)
+        return result if trace.analysis is None else trace.returned(result)
+
+    return operate
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.generic) and value.dtype in CODES
+
+
+def _times(swapped: bool = False) -> Callable[[Any, Any], Any]:
+    multiply = _binary("multiply", operator.mul, swapped)
+
+    def operate(self: Any, other: Any) -> Any:
+        if self.is_scalar and isinstance(other, (list, tuple)):  # sequence repetition
+            trace = self.owning_trace
+            result = other * self._number("the repetition of a sequence")
+            return result if trace.analysis is None else trace.returned(result)
+        return multiply(self, other)
+
+    return operate
+
+
+def _equality(name: str, operator_function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    compare = _binary(name, operator_function)
+
+    def operate(self: Any, other: Any) -> Any:
+        try:
+            return compare(self, other)
+        except errors.Unsupported:
+            raise
+        except TypeError:  # NumPy's ufunc raises for strings, its operator returns unequal
+            return self.owning_trace.on_host(operator_function, (self, other), {})
+
+    return operate
+
+
+def _in_place(name: str) -> Callable[[Any, Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: Any, other: Any) -> Any:
+        trace = self.owning_trace
+        # Scalars are immutable: the name is bound to a new one.
+        operate_in_place = trace.operate_in_place
+        result = (
+            trace.operate(ufunc, (self, other)) if self.is_scalar else operate_in_place(ufunc, self, other)
+        )
+        return result if trace.analysis is None else trace.returned(result)
+
+    return operate
+
+
+def _unary(name: str) -> Callable[[Any], Any]:
+    ufunc = getattr(np, name)
+
+    def operate(self: Any) -> Any:
+        trace = self.owning_trace
+        result = trace.operate(ufunc, (self,))
+        return result if trace.analysis is None else trace.returned(result)
+
+    return operate
+
+
+_ARITHMETIC = {
+    "add": ("add", operator.add),
+    "sub": ("subtract", operator.sub),
+    "mul": ("multiply", operator.mul),
+    "truediv": ("divide", operator.truediv),
+    "floordiv": ("floor_divide", operator.floordiv),
+    "mod": ("remainder", operator.mod),
+    "pow": ("power", operator.pow),
+    "matmul": ("matmul", operator.matmul),
+    "and": ("bitwise_and", operator.and_),
+    "or": ("bitwise_or", operator.or_),
+    "xor": ("bitwise_xor", operator.xor),
+    "lshift": ("left_shift", operator.lshift),
+    "rshift": ("right_shift", operator.rshift),
+    "divmod": ("divmod", divmod),
+}
+_COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+_SIGNS = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+
+# By the name of the special method, such as "__add__".
+OPERATORS: dict[str, Callable[..., Any]] = {
+    **{f"__{name}__": _binary(ufunc, python) for name, (ufunc, python) in _ARITHMETIC.items()},
+    **{f"__r{name}__": _binary(ufunc, python, swapped=True) for name, (ufunc, python) in _ARITHMETIC.items()},
+    **{f"__i{name}__": _in_place(ufunc) for name, (ufunc, _) in _ARITHMETIC.items() if name != "divmod"},
+    **{f"__{name}__": _binary(ufunc, getattr(operator, name)) for name, ufunc in _COMPARISONS.items()},
+    **{f"__{name}__": _unary(ufunc) for name, ufunc in _SIGNS.items()},
+    "__eq__": _equality("equal", operator.eq),
+    "__ne__": _equality("not_equal", operator.ne),
+    "__mul__": _times(),
+    "__rmul__": _times(swapped=True),
+}

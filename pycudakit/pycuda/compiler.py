@@ -76,7 +76,7 @@ def compile(
     include_dirs
         The folders that ``#include`` searches first.
     target
-        ``"cubin"``, ``"ptx"`` or ``"fatbin"``: only the first is supported on the CPU.
+        ``"cubin"``, ``"ptx"`` or ``"fatbin"``, for compatibility: the result is the same.
 
     Raises
     ------

@@ -94,7 +94,7 @@ def pytest_cmdline_main(config):
         processes = min([processes, *(device.memory // 2**32 for device in pk.devices())])
     if processes > 1:
         option.numprocesses, option.tx = processes, ["popen"] * processes
-        option.dist = "worksteal"  # tests of one module stay together, and share what they compile
+        option.dist = "worksteal"  # tests of one module stay together, and share compiled kernels
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 

@@ -1,4 +1,4 @@
-"""pk_device_memory_*: allocations, copies and fills, and what they refuse."""
+"""pk_device_memory_*: allocations, copies and fills, and refused calls."""
 
 import ctypes
 import itertools
@@ -88,7 +88,7 @@ def test_allocations_do_not_overlap_and_are_found(library):
 
 def test_the_bytes_behind_an_allocation_belong_to_nobody(library, engine):
     if engine != "cpu":
-        pytest.skip("what a GPU has behind an allocation is CUDA's")
+        pytest.skip("CUDA decides about the memory behind an allocation")
     addresses = sorted(allocate(library, 1000) for _ in range(8))
     for address, following in itertools.pairwise(addresses):
         assert following - (address + 1000) >= GUARD

@@ -1,4 +1,4 @@
-"""pk_matmul, which takes operands: NumPy's products in every type, and what it refuses."""
+"""pk_matmul, which takes operands: NumPy's products in every type, and refused calls."""
 
 import ctypes
 

@@ -1,4 +1,4 @@
-"""pk_module_*: modules as instances of their own, launches on raw pointers, and what they refuse."""
+"""pk_module_*: modules as instances of their own, launches on raw pointers, and refused calls."""
 
 import ctypes
 import functools
@@ -207,7 +207,7 @@ def test_limits_of_a_kernel(module):
     assert module.limits["threads"][0] >= 32
 
 
-# ---- What is refused ---------------------------------------------------------------------------------
+# ---- Refused calls -----------------------------------------------------------------------------------
 
 
 def test_unknown_names(module):

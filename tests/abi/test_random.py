@@ -66,11 +66,11 @@ def shaped(size):
     return lambda call: call.shape.fill(size)
 
 
-def of(what, *types):
+def of(distribution, *types):
     """Set the distribution, and the types of the result and of the parameters."""
 
     def spoil(call):
-        call.draws["distribution"], call.count = what, len(types)
+        call.draws["distribution"], call.count = distribution, len(types)
         call.operands["type"][: len(types)] = [TYPE[t] for t in types]
 
     return spoil

@@ -323,7 +323,7 @@ WAYS = [
 def test_any_calls_in_any_order(plan, shape, seed):
     random = np.random.default_rng(seed)
     arrays = [numbers(*shape, dtype=np.int32) + i for i in range(5)]
-    truths = [a.copy() for a in arrays]  # what the calls make of them without a plan
+    truths = [a.copy() for a in arrays]  # the results without a plan
     kept = set()
 
     def to_host(i):
@@ -334,10 +334,10 @@ def test_any_calls_in_any_order(plan, shape, seed):
         i, j, k = random.choice(5, 3, replace=False)
         step = random.choice(["keep", "drop", "fetch", "change", "sum", *["add"] * 6])
         if step == "keep" and i not in kept:
-            what = int(random.integers(3))
-            plan.keep(arrays[i], what)
+            kind = int(random.integers(3))
+            plan.keep(arrays[i], kind)
             kept.add(i)
-            if what != abi.RESIDENT_INPUT:  # nothing is there yet
+            if kind != abi.RESIDENT_INPUT:  # nothing is there yet
                 plan.evaluate("add", arrays[i], arrays[j], arrays[k])
                 truths[i][...] = truths[j] + truths[k]
         elif step == "drop":
@@ -431,7 +431,7 @@ def test_sums_of_rows_stay(plan):
     a = numbers(300, 5, dtype=np.float64)
     t = plan.temporary((300, 5), np.float64)
     plan.evaluate("add", t, a, a)
-    plan.reduce(t.reshape(-1)[:300], t, outer=1)  # into what is read
+    plan.reduce(t.reshape(-1)[:300], t, outer=1)  # into its own operand
     plan.fetch(t)
     np.testing.assert_allclose(t.reshape(-1)[:300], 2 * a.sum(axis=1), rtol=1e-12, atol=1e-9)
     assert (t.reshape(-1)[300:] == 2 * a.reshape(-1)[300:]).all()

@@ -16,9 +16,14 @@ from pycudakit._native import abi
 # ---- Random numbers ---------------------------------------------------------------------------------
 
 
-def draw(plan, what, out, *parameters, half=False):
+def draw(plan, distribution, out, *parameters, half=False):
     draws = np.zeros(1, abi.DRAWS)
-    draws["key"], draws["counter"], draws["distribution"], draws["word"] = (3, 5), (7, 0, 1, 0), what, 2
+    draws["key"], draws["counter"], draws["distribution"], draws["word"] = (
+        (3, 5),
+        (7, 0, 1, 0),
+        distribution,
+        2,
+    )
     draws["has_half"], draws["half"] = half, 12345
     operands = np.zeros(1 + len(parameters), abi.OPERAND)
     for row, array in zip(operands, [out, *parameters], strict=True):
@@ -53,11 +58,11 @@ DRAWN = {
 @pytest.mark.parametrize("drawn", DRAWN)
 @in_plan
 def test_draws(plan, drawn, size, kind):
-    what, dtype, parameters = DRAWN[drawn]
+    distribution, dtype, parameters = DRAWN[drawn]
     wanted, out = np.zeros(size, dtype), plan.keep(np.full(size, 77, dtype), KINDS[kind])
     half = dtype in (np.uint32, np.float32)
-    draw(plan, what, wanted, *parameters, half=half)
-    report = draw(plan, what, out, *parameters, half=half)
+    draw(plan, distribution, wanted, *parameters, half=half)
+    report = draw(plan, distribution, out, *parameters, half=half)
     plan.up(report, 0)
     down = out.nbytes if kind == "result" else 0
     assert report["bytes_down"] == (down if plan.is_cuda else 0)
@@ -356,7 +361,7 @@ def test_products_over_the_host(plan):
     assert (out == whole + whole).all()
 
 
-# ---- What fails -------------------------------------------------------------------------------------
+# ---- Failures ---------------------------------------------------------------------------------------
 
 FAULTS = """
 import os

@@ -1,4 +1,4 @@
-"""pk_sort and pk_argsort, which take operands: NumPy's order in every type, and what they refuse."""
+"""pk_sort and pk_argsort, which take operands: NumPy's order in every type, and refused calls."""
 
 import ctypes
 

@@ -72,7 +72,7 @@ def test_calls_return_before_the_slow_kernel(plan, streams):
 
 @pytest.mark.parametrize("outer", ["first", None])
 def test_nested_plans_are_ordered(plan, streams, outer):
-    """An inner plan, on another stream, reads what the outer one computes, and the other way round."""
+    """An inner plan, on another stream, reads results of the outer one, and the other way round."""
     x = numbers(LARGE)
     result = np.zeros(LARGE, np.float32)
 

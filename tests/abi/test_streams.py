@@ -1,4 +1,4 @@
-"""pk_stream_* and pk_event_*: the life of streams and events, and what they refuse."""
+"""pk_stream_* and pk_event_*: the life of streams and events, and refused calls."""
 
 import ctypes
 import time

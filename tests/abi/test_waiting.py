@@ -158,7 +158,7 @@ class Gate:
 def test_an_asynchronous_call_returns_once_it_is_enqueued(raw, gpu, name):
     call, stream = Call(gpu, name), gpu.cuda.Stream(non_blocking=True)
     gpu.cuda.Device().synchronize()
-    assert call.run(raw, stream.ptr, asynchronous=1) == 0  # what is made in the first call is there then
+    assert call.run(raw, stream.ptr, asynchronous=1) == 0  # the first call's resources exist then
     stream.synchronize()
     call.result.fill(77)
     gpu.cuda.Device().synchronize()

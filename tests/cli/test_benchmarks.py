@@ -30,7 +30,7 @@ needs_compiler = pytest.mark.skipif(
 
 
 def run(script, *arguments, folder, paths=(), **variables):
-    """Run a script in a folder; return what it printed."""
+    """Run a script in a folder; return its output."""
     if not FOLDER.is_dir():
         pytest.skip("benchmarks/ is not beside the tests")
     found = [str(path) for path in (*paths, Path(pk.__file__).parents[1])]

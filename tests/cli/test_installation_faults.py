@@ -141,7 +141,7 @@ def test_another_version_of_the_abi(tmp_path):
 
 
 def test_a_file_that_cannot_be_read(tmp_path):
-    (tmp_path / loader.file_name("cpu")).write_bytes(b"what is left of a download")
+    (tmp_path / loader.file_name("cpu")).write_bytes(b"the rest of a download")
     line = line_about("cpu", PYCUDAKIT_LIBRARY_DIR=tmp_path)
     assert "does not open" in line
     assert "check that the file is readable and complete" in line

@@ -137,7 +137,7 @@ void check_temporary() {
     EXPECT(DevicePool::of(0).unused_bytes() > 256 * MIB);
     cudaStreamSynchronize(first);
     cudaStreamSynchronize(second);
-    DeviceBuffer(0, 1, Account::temporary);  // a call that may wait frees what is too much
+    DeviceBuffer(0, 1, Account::temporary);  // a call that may wait frees the surplus
     EXPECT(DevicePool::of(0).unused_bytes() <= 256 * MIB);
     EXPECT(most_allocated < size_t(900 * MIB));
     EXPECT(d_reused != nullptr);

@@ -1,5 +1,5 @@
 // Checks execute() with operands on the device, without a GPU, against a faked CUDA runtime: chunks and their
-// memory, waiting, status words, state, results for the host, and what an error or an interrupt leaves.
+// memory, waiting, status words, state, results for the host, and the state after an error or an interrupt.
 // Prints the first violation and exits with 1, else prints "ok".
 #include "cuda/residency/execute.h"
 
@@ -21,7 +21,7 @@ using pk::Chunk;
 
 constexpr int64_t LARGEST_TEMPORARY = 32 << 20, SLOT_BYTES = 4 << 20;
 
-// What a test asks of the algorithm, and what the algorithm has seen.
+// A test's settings of the algorithm, and the algorithm's records.
 struct Case {
     int64_t size = 1000, temporary = 0, state = 0, failing_chunk = -1;
     bool is_async = false, returns_state = false, is_slow = false, raises = true;

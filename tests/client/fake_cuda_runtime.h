@@ -63,12 +63,12 @@ int64_t pinned_copies = 0;
     std::fflush(stdout);
     std::_Exit(1);
 }
-void expect(bool holds, const char *what) {
-    if (!holds) fail_test(std::string("not so: ") + what);
+void expect(bool holds, const char *condition) {
+    if (!holds) fail_test(std::string("not so: ") + condition);
 }
 #define EXPECT(condition) expect(condition, #condition)
 
-// Make the host come after a clock: what is enqueued before is done now.
+// Make the host come after a clock: work that is enqueued before is done now.
 void wait_on_host(const Clock &clock) {
     merge(streams[nullptr], clock);
     for (auto &[stream, copies] : pending) {
@@ -90,7 +90,7 @@ const void *key(cudaStream_t stream) { return stream == nullptr ? cudaStreamLega
     pending[key(stream)].push_back({++clock[key(stream)], std::move(work)});
 }
 
-// Use memory in a stream: what used it before must come before.
+// Use memory in a stream: its earlier uses must come before.
 [[maybe_unused]] void use(const void *memory, cudaStream_t stream) {
     const std::lock_guard<std::recursive_mutex> lock(mutex);
     Clock &clock = streams[key(stream)];

@@ -15,11 +15,11 @@ namespace {
 
 std::atomic<int> mismatches{0};
 
-void expect(bool holds, const char *what, int thread, int round) {
+void expect(bool holds, const char *condition, int thread, int round) {
     if (holds || mismatches.fetch_add(1) > 20) return;
     const char *message = "";
     pk_last_error(&message);
-    std::fprintf(stderr, "thread %d, round %d: %s (last error: %s)\n", thread, round, what, message);
+    std::fprintf(stderr, "thread %d, round %d: %s (last error: %s)\n", thread, round, condition, message);
 }
 
 uint16_t opcode_of(const char *name) {

@@ -1,4 +1,4 @@
-"""What IPython and Jupyter show: tables, `%%cuda`, and tracebacks without internal frames."""
+"""The display of IPython and Jupyter: tables, `%%cuda`, and tracebacks without internal frames."""
 
 import pickle
 import re

@@ -410,7 +410,7 @@ def test_auto_takes_the_short_way_to_the_cpu(monkeypatch, made):
     assert len(made) == 2
 
 
-# ---- What is kept ------------------------------------------------------------------------------------
+# ---- Kept objects -------------------------------------------------------------------------------------
 
 
 def test_arrays_are_not_kept(engine, made):

@@ -172,7 +172,7 @@ def test_out_of_round(engine):
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "int8", "uint8", "bool"])
 def test_numbers_rounded_to_arrays(engine, dtype, shape):
-    """NumPy writes each step to `out`, and refuses what `out` cannot hold."""
+    """NumPy writes each step to `out`, and refuses dtypes that `out` cannot hold."""
     numbers = [
         2.567,
         np.float64(2.567),

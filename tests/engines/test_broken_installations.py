@@ -116,7 +116,7 @@ def test_libraries(tmp_path, how):
         folder.chmod(0o700)
     assert all(right)
     assert f"the cpu engine is missing, and others compute instead: {reason}" in warned
-    assert len(set(warned)) == len(warned)  # what is wrong with the folder is so of both engines
+    assert len(set(warned)) == len(warned)  # a fault of the folder concerns both engines
     assert words in reason
     assert error is errors.NoDevice
     assert message == reason
@@ -212,7 +212,7 @@ def test_compilers(command):
         ("#!/bin/sh\nkill -9 $$\n", "killed by signal 9"),
         ("no script", "does not run: "),
         ("#!/no/such/shell\n", "does not run: "),
-        # What it writes is empty.
+        # Its results are empty.
         ("#!/bin/sh\nfor a; do case $b in -o) : > $a;; esac; b=$a; done\n", "did not write kernels.d"),
     ],
 )

@@ -39,7 +39,7 @@ def trip(call):
     [
         ("add", lambda: pk.add(X, X), 12, 4),
         ("add of a number", lambda: pk.add(X, 2.0), 12, 4),
-        ("add of what is strided", lambda: pk.add(X[::2], X[::2]), 40, 7),
+        ("add of strided arrays", lambda: pk.add(X[::2], X[::2]), 40, 7),
         ("sum", lambda: pk.sum(X), 15, 8),
         ("cumsum", lambda: pk.cumsum(X), 30, 8),
     ],
@@ -61,8 +61,8 @@ OUT = np.empty(10)
     [
         ("add", lambda: pk.add(SMALL, SMALL), 1),
         ("add of a number of NumPy's", lambda: pk.add(SMALL, SMALL[0]), 3),
-        ("add to what is given", lambda: pk.add(SMALL, SMALL, OUT), 3),
-        ("add of what broadcasts", lambda: pk.add(TABLE, TABLE[0]), 3),
+        ("add with out", lambda: pk.add(SMALL, SMALL, OUT), 3),
+        ("add of broadcast arrays", lambda: pk.add(TABLE, TABLE[0]), 3),
         ("exp of a number", lambda: pk.exp(1.0), 3),
         ("exp of a list", lambda: pk.exp([1.0, 2.0]), 4),
         ("cumsum of integers", lambda: pk.cumsum(WHOLE), 5),

@@ -117,9 +117,9 @@ def test_what_is_left_is_computed(fake_cuda, failure, deliver):
     text = "the CUDA engine failed, and the CPU engine took over: cudaErrorSome from a fake library"
     assert str(caught[0].message) == text
     left = a.size - sum(count for _, count in deliver(a.size)) if deliver(a.size) else 0
-    what = f", with {left:,} of 300,000 elements left" if left else ""
+    detail = f", with {left:,} of 300,000 elements left" if left else ""
     call = pk.last_call()
-    assert (call.engine, call.reason) == ("cpu", f"auto: the CUDA engine failed{what}")
+    assert (call.engine, call.reason) == ("cpu", f"auto: the CUDA engine failed{detail}")
     assert library.calls == 1
 
 

@@ -24,7 +24,7 @@ pytestmark = [
     ),
 ]
 
-# What the child processes start with. A call of 0.8 s gets a signal after 0.3 of them. On a busy machine it
+# The child processes' first lines. A call of 0.8 s gets a signal after 0.3 of them. On a busy machine it
 # may end late: of several times, one that is soon shows that a call asks often enough.
 PRELUDE = f"""
 sys.path.insert(0, {str(Path(__file__).parents[1])!r})

@@ -75,14 +75,14 @@ for power in (40, 36):
         signal.setitimer(signal.ITIMER_REAL, 0.1)
         try:
             result = eval("pk." + call)
-            what = "answered"
+            outcome = "answered"
         except Enough:
-            what = "interrupted"
+            outcome = "interrupted"
         except BaseException as error:
-            what = f"{type(error).__name__.removeprefix('_Array')}: {error}"
+            outcome = f"{type(error).__name__.removeprefix('_Array')}: {error}"
         signal.setitimer(signal.ITIMER_REAL, 0)
         ended = time.perf_counter()
-        told[f"{power} {call}"] = what, ended - (late[0] if late else began + 0.1)
+        told[f"{power} {call}"] = outcome, ended - (late[0] if late else began + 0.1)
     assert pk.sort([3.0, 1.0]).tolist() == [1.0, 3.0]
 print(json.dumps(told))
 """
@@ -103,9 +103,9 @@ def test_arrays_larger_than_memory(engine):
     code = CODE.replace("ENGINE", engine).replace("CALLS", repr(calls))
     told = json.loads(python(code, timeout=900, env={"CUDA_VISIBLE_DEVICES": ""}))
     assert len(told) == 2 * len(calls)
-    late = {what: seconds for what, (_, seconds) in told.items() if seconds > 10}
+    late = {name: seconds for name, (_, seconds) in told.items() if seconds > 10}
     assert not late  # 0.1 s on an idle machine; without the check it would be a minute
-    odd = {what: words for what, (words, _) in told.items() if words.partition(":")[0] not in PLAIN}
+    odd = {name: words for name, (words, _) in told.items() if words.partition(":")[0] not in PLAIN}
     assert not odd
     assert sum(words == "interrupted" for words, _ in told.values()) > 20
 

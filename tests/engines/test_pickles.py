@@ -105,7 +105,7 @@ def test_generators():
 
 
 def test_generators_of_earlier_pickles():
-    """What 0.1's first pickles say."""
+    """The contents of 0.1's first pickles."""
     rng = pk.random.default_rng(7)
     assert pickle.dumps(rng, 2).startswith(b"\x80\x02cpycudakit.random\n")
 
@@ -119,7 +119,7 @@ def test_kernels(engine):
 
 
 def test_functions_that_name_the_package():
-    """What cloudpickle takes along from a notebook."""
+    """The objects that cloudpickle takes along from a notebook."""
     cloudpickle = pytest.importorskip("cloudpickle")
     root = cloudpickle.loads(cloudpickle.dumps(lambda x: pk.sqrt(x) + len(pk.__all__)))
     assert root(np.array([4.0])) == 2 + len(pk.__all__)

@@ -149,7 +149,7 @@ def test_memory_comes_back_with_the_last_view(monkeypatch):
     with pytest.raises(ValueError, match="maximum supported dimension"):
         pk.empty_pinned((1,) * 65)
     gc.collect()
-    assert len(returned) == 2, "what was taken for an array that could not be made"
+    assert len(returned) == 2, "the memory of an array that could not be made"
 
 
 @pytest.mark.skipif(not pk.engines()["cuda"], reason="needs a GPU")

@@ -12,7 +12,7 @@ right = []
 def at_end():
     {at_end}
     print(len(right), all(right))
-atexit.register(at_end)  # before the first call, and so after what the library does at the end
+atexit.register(at_end)  # before the first call, and so after the library's own function
 import pycudakit as pk
 pk.set_engine({engine!r})
 numbers = np.random.default_rng(3).random(1_000_000)

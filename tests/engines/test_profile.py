@@ -259,8 +259,8 @@ def test_passes_of_a_fused_function(engine):
     assert root.passes == ()
     assert {one.engine for one in fused.passes} == {engine}
     assert sum(one.seconds for one in (*fused.passes, *fused.rest)) == pytest.approx(fused.seconds)
-    for what in ("bytes_up", "bytes_down", "chunks"):
-        assert sum(getattr(one, what) for one in fused.passes) == getattr(fused, what)
+    for attribute in ("bytes_up", "bytes_down", "chunks"):
+        assert sum(getattr(one, attribute) for one in fused.passes) == getattr(fused, attribute)
     rows = [line.split("  ")[:2] for line in str(p).splitlines()[1:]]
     rest = ["Python and other libraries"]
     assert [row[0] or row[1] for row in rows] == [

@@ -86,11 +86,11 @@ def _compiled():
     python(f"{START}\nall_are_right()")
 
 
-@pytest.mark.parametrize("what", LIMITS)
+@pytest.mark.parametrize("limited", LIMITS)
 @pytest.mark.parametrize("when", ["before the first call", "later"])
-def test_all_but_new_processes(what, when):
+def test_all_but_new_processes(limited, when):
     """Calls that need files or processes raise in one line, all others work; without the limit all work."""
-    before, asked, no_kernel, no_helper = LIMITS[what]
+    before, asked, no_kernel, no_helper = LIMITS[limited]
     code = f"""
 {START}
 if {when == "later"}:

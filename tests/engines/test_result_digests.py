@@ -1,10 +1,10 @@
-"""The bits of the results of every family of functions stay what they were when the digests were written.
+"""The bits of the results of every family of functions stay as they were when the digests were written.
 
 `result_digests.txt` holds a line for each case of `helpers/results/`: its family, its name, and 16
 hexadecimal digits, which begin the SHA-256 of the bytes, the dtypes and the shapes of its results. One digest
 serves both engines and every machine: docs/guarantees.md promises the same bits.
 
-Who changes results on purpose, or adds cases, writes the file anew, and reads what differs:
+After an intended change of results, or with new cases, write the file again, and read the differences:
 
     cd tests
     python -m engines.test_result_digests --write

@@ -30,7 +30,7 @@ del x
 '''
 
 def tell():
-    '''Return what became of the work in an interpreter of its own, which ends then.'''
+    '''Return the outcome of the work in an interpreter of its own, which ends then.'''
     made = interpreters.create()
     try:
         failed = interpreters.run_string(made, work)
@@ -57,11 +57,11 @@ WORKS = {
 }
 
 
-@pytest.mark.parametrize("what", WORKS)
-def test_interpreters(tmp_path, what):
+@pytest.mark.parametrize("work", WORKS)
+def test_interpreters(tmp_path, work):
     """NumPy supports one interpreter per process, and refuses the import in others."""
     script = tmp_path / "script.py"  # run by a process that has not imported NumPy
-    script.write_text(f"{SCRIPT}\n{WORKS[what]}\nprint(json.dumps(told))")
+    script.write_text(f"{SCRIPT}\n{WORKS[work]}\nprint(json.dumps(told))")
     told = json.loads(python(f"os.execv(sys.executable, [sys.executable, {str(script)!r}])"))
     for words in told:
         is_refused = words and re.match("(<class ')?ImportError", words) and "Traceback" not in words

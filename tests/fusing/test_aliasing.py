@@ -581,7 +581,7 @@ def test_a_bytearray_of_an_argument(engine):
         check(write_bytes, make)
 
 
-# ---- What is fused as before ----------------------------------------------------------------------------
+# ---- Still fused -----------------------------------------------------------------------------------------
 
 
 def chain(x):

@@ -146,7 +146,7 @@ def test_a_number_ends_no_pass_if_its_uses_are_known(engine):
     assert plan.passes[0].function == "min, max"
 
 
-# ---- What is told about them ---------------------------------------------------------------------------
+# ---- Their graph breaks ---------------------------------------------------------------------------------
 
 
 def passed_on(x, recorder):

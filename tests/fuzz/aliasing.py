@@ -348,7 +348,7 @@ class World:
         self.arguments = x, y, self.data, names["write_global"], (3, self.data.write)
 
     def run(self, function: Any) -> Any:
-        """Return the outcome of a run: what the program saw, its results or exception, and all memory."""
+        """Return the outcome of a run: the values it saw, its results or exception, and all memory."""
         with np.errstate(all="ignore"):
             try:
                 outcome = function(*self.arguments)
@@ -406,7 +406,7 @@ def _plain(value: Any) -> Any:
 
 
 def difference(seed: int, engine: str = "cpu") -> str | None:
-    """Return the source of the program of a seed if fusing it changes what it does; else None."""
+    """Return the source of the program of a seed if fusing changes its behaviour; else None."""
     program = Program(seed)
     wanted = World(program)
     expected = wanted.run(wanted.body)

@@ -170,9 +170,9 @@ def main() -> None:
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as executor:
         outcomes = executor.map(outcome, [paths for *_, paths in TRIED])
         fuzzed = executor.submit(fuzz)
-        for (what, wanted, paths), came_out in zip(TRIED, outcomes, strict=True):
+        for (tried, wanted, paths), came_out in zip(TRIED, outcomes, strict=True):
             names = ", ".join(f"`tests/{path}`" for path in paths)
-            say(f"| {what} | {wanted} | {names} | {came_out} |\n")
+            say(f"| {tried} | {wanted} | {names} | {came_out} |\n")
             sys.stdout.flush()  # it takes long
     say(
         "\n## Calls of the C ABI\n\n"

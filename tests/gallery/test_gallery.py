@@ -37,7 +37,7 @@ def example(monkeypatch):
 
 
 def looks_as_before(draw, result, name, folder):
-    """Tell whether what is drawn has the colours of the picture kept, in each part of 8 x 8 points."""
+    """Tell whether the drawing has the colours of the stored picture, in each part of 8 x 8 points."""
     mpl = pytest.importorskip("matplotlib")
     mpl.rcdefaults()
     from matplotlib import image
@@ -79,7 +79,7 @@ def test_heat_slices(engine, example, tmp_path):
     wanted = heat.by_slices.__wrapped__(heat.plate(64), 40)
     for got in result[1:3]:
         np.testing.assert_allclose(got, wanted, atol=1e-3)
-    assert result[0].sum() > result[1].sum() > 0  # what flows to the edges is gone
+    assert result[0].sum() > result[1].sum() > 0  # heat that reaches the edges is lost
     looks_as_before(heat.draw, result, "heat_slices", tmp_path)
 
 

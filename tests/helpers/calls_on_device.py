@@ -1,4 +1,4 @@
-"""Tables of calls on device arrays, by what they move over the link, and the arrays that they name."""
+"""Tables of calls on device arrays, by their transfers, and the arrays that they name."""
 
 import functools
 import inspect
@@ -163,7 +163,7 @@ STAYS = {
     "isin": lambda i, **_: pk.isin(i, [1, 2, 3]),
     "isin of two types": lambda i, a, **_: pk.isin(i, pk.floor(a), invert=True),
     "isin with NaN": lambda n, **_: pk.isin(n, n[:90_000]),
-    "isin of what lies in steps": lambda w, **_: pk.isin(w[:, 1:], w[::3]),
+    "isin of strided columns": lambda w, **_: pk.isin(w[:, 1:], w[::3]),
     "union1d": lambda i, k, **_: pk.union1d(i, k),
     "intersect1d": lambda i, q, **_: pk.intersect1d(i, q),
     "intersect1d with indices": lambda i, k, **_: pk.intersect1d(i, k, return_indices=True),
@@ -342,7 +342,7 @@ EINSUMS = {
         "ij,ij,j->i", kit.greater(q, 0), kit.less(q, 5), kit.greater(q[0], -5)
     ),
     "einsum of elements of three": lambda kit, a, b, i, **_: kit.einsum("i,i,i->i", a, b, i),
-    "einsum of what broadcasts": lambda kit, w, **_: kit.einsum("ij,ij->ij", w[:1], w),
+    "einsum of broadcast arrays": lambda kit, w, **_: kit.einsum("ij,ij->ij", w[:1], w),
     "einsum of an ellipsis": lambda kit, t, **_: kit.einsum("...ij->...ji", t),
     "einsum of three": lambda kit, m, s, t, **_: kit.einsum("ij,jk,bjk->ib", m[:60], s, t),
     "einsum of three vectors": lambda kit, a, b, i, **_: kit.einsum("i,i,i", a, b, i),

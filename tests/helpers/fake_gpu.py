@@ -185,9 +185,9 @@ class FakeGpu:
         assert 0 <= device < self._count
         self._local.device = device
 
-    def pk_plan_make_resident(self, address, size, what, kept):
+    def pk_plan_make_resident(self, address, size, kind, kept):
         self._ranges[address] = _Range(
-            address, size, np.empty(size, np.uint8), what == abi.RESIDENT_INPUT, False
+            address, size, np.empty(size, np.uint8), kind == abi.RESIDENT_INPUT, False
         )
         kept._obj.value = 1
 

@@ -189,7 +189,7 @@ def _text(expression) -> str:
 
 
 def interpreted(statements, x: np.ndarray, n: int, width: int, blocks: int) -> np.ndarray:
-    """Return what a kernel writes: its threads run in turns, from barrier to barrier."""
+    """Return a kernel's results: its threads run in turns, from barrier to barrier."""
     out = np.zeros(blocks * width + 1, np.int32)
     for block in range(blocks):
         memory = {"s": list(range(width)), "bins": [0] * BINS}

@@ -43,9 +43,9 @@ class Plan:
         if raised:
             raise raised[0]
 
-    def keep(self, array, what=abi.RESIDENT_INPUT):
+    def keep(self, array, kind=abi.RESIDENT_INPUT):
         kept = ctypes.c_int32(-1)
-        self.library.pk_plan_make_resident(array.ctypes.data, array.nbytes, what, ctypes.byref(kept))
+        self.library.pk_plan_make_resident(array.ctypes.data, array.nbytes, kind, ctypes.byref(kept))
         assert kept.value == self.is_cuda
         return array
 

@@ -135,7 +135,7 @@ def each_with_smoke(values, chosen="float32"):
 
 
 def outcome(function, *arguments, **keywords):
-    """Return what a call gave: ("ok", result, RuntimeWarnings) or ("error", exception, RuntimeWarnings)."""
+    """Return a call's outcome: ("ok", result, RuntimeWarnings) or ("error", exception, RuntimeWarnings)."""
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="warn", under="ignore"):
         warnings.simplefilter("always")
         try:

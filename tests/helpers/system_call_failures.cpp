@@ -75,11 +75,11 @@ bool is_library(const void *caller) {
     return code_begin <= at && at < code_end;
 }
 
-bool fails(bool by_library, const char *what, int error) {
+bool fails(bool by_library, const char *function, int error) {
     if (!by_library) return false;
     const int64_t number = ++calls;
     if (number < first || number > last) return false;
-    failed = what;
+    failed = function;
     errno = error;
     return true;
 }
@@ -149,12 +149,12 @@ int mprotect(void *memory, size_t bytes, int protection) {
 }
 
 // If set, MADV_GUARD_INSTALL fails, as on Linux before 6.13.
-int madvise(void *memory, size_t bytes, int what) {
-    if (what == 102 && getenv("FAILING_GUARDS") != nullptr) {
+int madvise(void *memory, size_t bytes, int advice) {
+    if (advice == 102 && getenv("FAILING_GUARDS") != nullptr) {
         errno = EINVAL;
         return -1;
     }
-    return int(syscall(SYS_madvise, memory, bytes, what));
+    return int(syscall(SYS_madvise, memory, bytes, advice));
 }
 
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*body)(void *), void *given) {

@@ -237,8 +237,8 @@ def _warm(name, most):
         try:
             raised.append(_fail(name, number, later))
         except BaseException:
-            what = os.fsdecode(_shim.failing_last())
-            sys.stderr.write(f"{name}: {what}, call {number} of {count}{' and later ones' * later}\n")
+            function = os.fsdecode(_shim.failing_last())
+            sys.stderr.write(f"{name}: {function}, call {number} of {count}{' and later ones' * later}\n")
             raise
     after = _left()
     assert after <= before, f"{name}: there was left {before}, and is {after}"

@@ -21,7 +21,7 @@ QUEUED = {
     "one element": lambda up: pk.add(up(np.array(2.0)), up(ROW)),
     "where": lambda up: pk.where(up(ROW > 9), up(ROW), 0.0),
     "into another type": lambda up: pk.add(up(ROW), 1.0, out=up(np.zeros(70, np.float32))),
-    "into what broadcasts": lambda up: pk.add(up(ROW), up(COLUMN), out=up(np.zeros((60, 70)))),
+    "into a broadcast result": lambda up: pk.add(up(ROW), up(COLUMN), out=up(np.zeros((60, 70)))),
     "expression": lambda up: pk.evaluate("(a - b)**2 / 3 + sin(a)", {"a": up(ROW), "b": up(COLUMN)}),
     "expression with numbers": lambda up: pk.evaluate("x if x > k else -x", {"x": up(ROW), "k": 30}),
 }

@@ -351,7 +351,7 @@ INTENDED_DIFFERENCES = {
     "a bool": {"sum along"},
     **dict.fromkeys(("masked", "a matrix", "a subclass", "a quantity"), KEEP_SUBCLASS),
     **dict.fromkeys(("characters", "a record array"), KEEP_SUBCLASS),
-    **{what: {"transpose"} for what in ("a scalar", "an integer", "a scalar of a record")},  # arrays
+    **{name: {"transpose"} for name in ("a scalar", "an integer", "a scalar of a record")},  # arrays
 }
 
 
@@ -364,9 +364,9 @@ def _files(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", calls())
 def test_answers_are_numpys_or_plain_errors(name):
     call, wrong = calls()[name], {}
-    for what, make in INPUTS.items():
-        if what in INTENDED_DIFFERENCES and (
-            INTENDED_DIFFERENCES[what] is None or name in INTENDED_DIFFERENCES[what]
+    for given, make in INPUTS.items():
+        if given in INTENDED_DIFFERENCES and (
+            INTENDED_DIFFERENCES[given] is None or name in INTENDED_DIFFERENCES[given]
         ):
             outcome(call, pk, make)
             continue
@@ -374,7 +374,7 @@ def test_answers_are_numpys_or_plain_errors(name):
         if difference and not (
             name == "sum where" and "Cannot cast" in difference
         ):  # any truth value is accepted here
-            wrong[what] = difference
+            wrong[given] = difference
     assert not wrong
 
 
@@ -382,10 +382,10 @@ def test_answers_are_numpys_or_plain_errors(name):
 def test_named_engines_answer_or_raise(engine, name):
     """Each call returns, or raises a clear error."""
     call, wrong = calls()[name], {}
-    for what, make in INPUTS.items():
+    for given, make in INPUTS.items():
         ours = outcome(call, pk, make)
         if isinstance(ours, Exception):
-            wrong |= {what: ours} if differs(ours, outcome(call, np, make)) else {}
+            wrong |= {given: ours} if differs(ours, outcome(call, np, make)) else {}
     assert not wrong
 
 

@@ -1,4 +1,4 @@
-"""Calls on device arrays, on a fake GPU: what stays on the device; test_on_device.py uses a real one."""
+"""Calls on device arrays, on a fake GPU: arrays stay on the device; test_on_device.py uses a real one."""
 
 import sys
 import warnings
@@ -160,7 +160,7 @@ def test_queued_passes_are_compiled_now_and_then(gpu, monkeypatch):
 
 
 def test_what_is_queued_follows_and_is_followed(gpu):
-    """Asynchronous calls read what a plan wrote, and the other way round."""
+    """Asynchronous calls read a plan's results, and the other way round."""
 
     @pk.fuse
     def steps(x, y):

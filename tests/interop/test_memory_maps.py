@@ -77,10 +77,10 @@ print(json.dumps({{
 """
     told = json.loads(python(code))
     assert len(told) == 2 * len(CALLS)
-    for what, words in told.items():
-        size = int(what.rpartition(",")[2])
+    for case, words in told.items():
+        size = int(case.rpartition(",")[2])
         expected = f"{tmp_path / 'file'}, was cut off: it has 8 bytes, and {8 * size} are mapped"
-        assert words.endswith(expected), what
+        assert words.endswith(expected), case
 
 
 def test_files_that_are_as_they_were(engine, tmp_path):

@@ -218,7 +218,7 @@ CALLS = {
     "dirichlet by sticks of two": of("dirichlet", "nearly flat", SIZE),
     "dirichlet by sticks of nothing": of("dirichlet", "almost nothing", SIZE),
     "dirichlet of nothing": of("dirichlet", "nothing", SIZE),
-    "dirichlet of what is not known": of("dirichlet", "none known", 5),
+    "dirichlet of unknown parameters": of("dirichlet", "none known", 5),
     "multinomial": of("multinomial", 40, "shares", SIZE),
     "multinomial of trials": of("multinomial", "n", [0.2, 0.3, 0.5]),
     "multinomial of tables": of("multinomial", "n", "tables"),
@@ -232,7 +232,7 @@ CALLS = {
     "multinomial of one sure outcome": of("multinomial", "one trial", [1.0]),
     "multinomial of few tables": lambda rng, g: rng.multinomial([[3], [90]], g["tables"][:5]),
     "multinomial of a table": lambda rng, g: rng.multinomial(30, g["tables"][7], 2),
-    "multinomial of what adds up to a little more": of("multinomial", "n", "more than sure"),
+    "multinomial of a sum a little above 1": of("multinomial", "n", "more than sure"),
     "multivariate_normal": of("multivariate_normal", "mean", "cov", SIZE),
     "multivariate_normal around the host's": lambda rng, g: rng.multivariate_normal(
         [3, 2, 1.5], g["cov"], (3, ROWS), method="eigh"
@@ -272,11 +272,11 @@ def check(call, up, down):
     return last
 
 
-def skip_what_it_lacks(library, what):
+def skip_if_lacking(library, name):
     module = library.module.__name__
-    if module == "torch" and "uint64" in what:
+    if module == "torch" and "uint64" in name:
         pytest.skip("its integers without a sign are not for all devices")
-    if module == "numba.cuda" and ("every other" in what or "to columns" in what):
+    if module == "numba.cuda" and ("every other" in name or "to columns" in name):
         pytest.skip("its views are made by other means, or are copies")
 
 
@@ -291,7 +291,7 @@ def test_drawn_on_the_fake_gpu(gpu, name):
 @on_a_gpu
 @pytest.mark.parametrize("name", CALLS)
 def test_draws_on_device(library, name):
-    skip_what_it_lacks(library, name)
+    skip_if_lacking(library, name)
     last = check(CALLS[name], library.up, library.down)
     is_of_the_host = "by probabilities" in name or "of the host" in name
     of_the_host = 8 * SIZE if is_of_the_host else 0  # uploaded, as often as rows are repeated
@@ -463,7 +463,7 @@ def test_refused_on_the_fake_gpu(call):
 @on_a_gpu
 @pytest.mark.parametrize("call", REFUSED, ids=str)
 def test_refused_parameters_on_device(library, call):
-    skip_what_it_lacks(library, ["uint64"] if "u" in call else [])
+    skip_if_lacking(library, ["uint64"] if "u" in call else [])
     check_refused(call, library.up, library.down)
 
 

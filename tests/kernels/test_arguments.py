@@ -425,7 +425,7 @@ def test_symbols(get):
     get("scaled")(out, block=4, symbols=symbols)
     assert out.tolist() == [1, 4, 9, 4]
     get("scaled")(out, block=4)
-    assert not out.any(), "they are what they were"
+    assert not out.any(), "they are unchanged"
     get("scaled")(
         out, block=4, symbols={"coeffs": In(np.ones(8, "f4")[::2]), "table": np.array([1, 1], "i4")}
     )

@@ -98,7 +98,7 @@ def test_a_kernel_named_by_a_macro(engine):
 # ---- Includes and macros ----------------------------------------------------------------------------
 
 SPEED_TEST = r"""
-// Of PyCUDA's wiki: what is only read, as Python has it, is written here.
+// Of PyCUDA's wiki: an array that is only read, as Python has it, is written here.
 __global__ void gpusin(float *dest, float *a, int n_iter)
 {
   const int i = blockDim.x*blockIdx.x + threadIdx.x;

@@ -18,7 +18,7 @@ def blocks_for(n, block):
 SUMS = r"""
 #define THREADS 256
 
-// Each block adds up what its threads read, halving the number of threads that add.
+// Each block adds up its threads' elements, halving the number of threads that add.
 __global__ void sum_of_blocks(const int *in, int *sums, int n) {
     __shared__ int part[THREADS];
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -52,7 +52,7 @@ __inline__ __device__ int sum_of_warp(int value) {
     return value;
 }
 
-// Warps add by shuffles, and the first one adds what the warps have.
+// Warps add by shuffles, and the first one adds the warps' sums.
 __global__ void sum_by_shuffles(const int *in, int *total, int n) {
     static __shared__ int of_warps[32];
     int lane = threadIdx.x % warpSize, warp = threadIdx.x / warpSize;
@@ -105,7 +105,7 @@ def test_sum_by_warp_shuffles(engine, n, threads, debug):
 # ---- Blelloch's scan --------------------------------------------------------------------------------
 
 SCAN = r"""
-// Sums of what is before each element, of 2 * blockDim.x elements a block; and the sum of each block.
+// Sums of the elements before each one, of 2 * blockDim.x elements a block; and the sum of each block.
 __global__ void scan_blocks(const int *in, int *out, int *block_sums, int n) {
     extern __shared__ int temp[];
     const int tid = threadIdx.x, width = 2 * blockDim.x, first = blockIdx.x * width;

@@ -98,15 +98,15 @@ def test_links_without_end(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ["image", "json"])
-@pytest.mark.parametrize("what", ["fifo", "link", "folder", "nested"])
-def test_what_is_no_plain_file(images, engine, monkeypatch, tmp_path, ending, what):
+@pytest.mark.parametrize("kind", ["fifo", "link", "folder", "nested"])
+def test_other_than_plain_files(images, engine, monkeypatch, tmp_path, ending, kind):
     [path] = images.glob(f"*.{ending}")
     path.rename(tmp_path / "before")
-    if what == "fifo":
+    if kind == "fifo":
         os.mkfifo(path)
-    elif what == "link":
+    elif kind == "link":
         path.symlink_to(tmp_path / "before")
-    elif what == "folder":
+    elif kind == "folder":
         path.mkdir()
     else:
         path.write_text("[" * 200_000)

@@ -33,7 +33,9 @@ BODIES = {
     "many": ('printf("' + "%d " * 32 + '"' + "".join(f", x0 + {i}" for i in range(32)) + ")", INT),
     "threads": (r'printf("block %d thread %d\n", blockIdx.x, threadIdx.x)',),
     "in order": (r'for (int i = 0; i < 100; ++i) printf("%d\n", i)',),
-    "much": (r'for (int i = 0; i < 1000; ++i) printf("%d is a line, and what room there is fills up\n", i)',),
+    "much": (
+        r'for (int i = 0; i < 1000; ++i) printf("%d is a line, and the rest of the room is full\n", i)',
+    ),
     "perhaps": ('if (x0 > 3) printf("more than three")', INT),
 }
 SOURCE = "#include <stdio.h>\n" + "".join(
@@ -133,7 +135,7 @@ def test_a_thread_prints_in_its_order(printed):
 def test_output_larger_than_the_buffer(printed):
     lines = printed("much", block=(100, 1, 1)).splitlines()
     assert len(lines) > 1000
-    assert all(line.endswith(" is a line, and what room there is fills up") for line in lines[:1000])
+    assert all(line.endswith(" is a line, and the rest of the room is full") for line in lines[:1000])
     assert lines[-1].endswith("were printed]") or lines[-1].endswith("truncated")
 
 

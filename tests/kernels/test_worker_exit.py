@@ -279,7 +279,7 @@ def work(order):
 def main(method, engine):
     plain = engine == "cpu" or method != "fork"  # a forked child has no CUDA
     with pk.engine(engine):
-        kernel(3, False)  # and knows of its parent what GPU there is
+        kernel(3, False)  # and knows the GPU from its parent
     ends, wrong = threading.Event(), []
     def meanwhile(isolate):
         with pk.engine(engine):

@@ -77,7 +77,7 @@ DETAILS = {
     "sum from -0.0": lambda k: k.sum(np.array([-0.0]), initial=-0.0),
     "sum of float32 from -0.0": lambda k: k.sum(np.float32([-0.0, -0.0]), initial=-0.0),
     "sum from -0.0 along": lambda k: k.sum(np.array([[-0.0, -0.0], [0.0, -0.0]]), axis=1, initial=-0.0),
-    "sum from -0.0 of what cancels": lambda k: k.sum(np.array([1.0, -1.0]), initial=-0.0),
+    "sum from -0.0 of cancelling terms": lambda k: k.sum(np.array([1.0, -1.0]), initial=-0.0),
     "sum from -0.0, where": lambda k: k.sum(np.array([-0.0, 1]), initial=-0.0, where=MASK[:2]),
     "sum from -0.0 of nothing": lambda k: k.sum(np.array([1.0]), initial=-0.0, where=MASK[1:2]),
     "nansum from -0.0": lambda k: k.nansum(np.array([[-0.0, -0.0], [-0.0, np.nan]]), axis=1, initial=-0.0),

@@ -1,6 +1,6 @@
 """Programs written for NumPy give the same results with `pycudakit.numpy`."""
 
-import numpy  # noqa: ICN001  (`np` is what a program is given)
+import numpy  # noqa: ICN001  (`np` is the program's argument)
 import pytest
 
 import pycudakit as pk

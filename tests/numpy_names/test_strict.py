@@ -1,4 +1,4 @@
-"""Named engines are strict: they refuse what pycudakit lacks, unless NumPy is their fallback."""
+"""Named engines are strict: they refuse functions that pycudakit lacks, unless NumPy is their fallback."""
 
 import inspect
 import pickle

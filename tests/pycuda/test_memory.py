@@ -90,7 +90,7 @@ def test_allocations_of_threads_are_all_freed():
     for thread in threads:
         thread.join()
     assert 0 < before <= total
-    assert before - drv.mem_get_info()[0] <= 256 << 20  # what a pool may keep
+    assert before - drv.mem_get_info()[0] <= 256 << 20  # a pool may keep that much
 
 
 def test_pitch_and_address_ranges():

@@ -1,4 +1,4 @@
-"""What concerns a whole process: install(), the command, forks, and faults of a GPU."""
+"""Tests of whole processes: install(), the command, forks, and faults of a GPU."""
 
 import os
 import subprocess

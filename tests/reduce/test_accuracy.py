@@ -107,7 +107,7 @@ def test_axes(engine, dtype, axis):
             assert error(ours[i], value) <= error(numpys[i], value)
 
 
-# ---- What NumPy's two passes do not know ------------------------------------------------------------
+# ---- Beyond NumPy's two passes -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [100, 1025, 50_000])

@@ -292,7 +292,7 @@ def test_warnings(engine):
 
 
 def raw_call(name, **changes):
-    """Call pk_select_f32 with valid arguments except for the changes; return what it wrote."""
+    """Call pk_select_f32 with valid arguments except for the changes; return its results."""
     out, nans = np.full((2, 2), -7.0, np.float32), np.full(2, -7)
     given = {
         "in": np.float32([[3, 1, 2], [np.nan, 5, 4]]),

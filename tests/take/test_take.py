@@ -149,7 +149,7 @@ def test_errors_along_an_axis(engine):
     compare("take_along_axis", x, np.full((3, 1), 4), 1)
 
 
-# ---- What is not zero ------------------------------------------------------------------------------------
+# ---- Nonzero elements ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", each_with_smoke(DTYPES))

@@ -117,7 +117,7 @@ echo warned >&2
 
 
 def test_the_command_of_nvcc(compilers, tmp_path, monkeypatch):
-    """The library is what it writes; its log, and the headers in its rule, are kept."""
+    """The library is its output; its log, and the headers in its rule, are kept."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     program(compilers["CUDACXX"], FAKE.replace("FOLDER", str(tmp_path)))
     compiled = cuda_build.compile(source_of(SOURCE, tmp_path, options=("-DBY=2", "-lcublas", "-lineinfo")))

@@ -13,7 +13,7 @@ from pycudakit.kernels.compiling.source import Signature, Source
 from pycudakit.kernels.wrapping import declarations, launches, tags
 from pycudakit.kernels.wrapping.headers import UserHeaders
 
-# ---- Generated sources: what the reader finds is known ------------------------------------------------
+# ---- Generated sources, with known declarations -------------------------------------------------------
 
 TYPES = [
     "int",
@@ -200,7 +200,7 @@ def test_damaged_sources(edits):
 
 @given(st.lists(EDITS, min_size=1, max_size=6), st.lists(EDITS, max_size=3))
 def test_damaged_headers(tmp_path_factory, edits, others):
-    """The source and the copies include what exists; each line is where it was."""
+    """The source and the copies include existing headers; each line is where it was."""
     folder = tmp_path_factory.mktemp("headers")
     main = damaged('#include "a.cuh"\n#include <b.cuh>\n' + WHOLE, others)
     texts = {

@@ -8,7 +8,7 @@ import pycudakit as pk
 from pycudakit import errors
 from pycudakit.kernels.wrapping import cuda_build, declarations, launches
 
-# A source, and what its message has.
+# A source, and a part of its message.
 REFUSED = {
     "nothing with C linkage": (
         "\nvoid scale(float *x, int n) {}",

@@ -242,7 +242,7 @@ def test_rest_alone_is_computed(raw):
     assert (call.out == expected).all()
 
 
-def test_rest_of_what_is_not_dense(raw):
+def test_rest_of_operands_that_are_not_dense(raw):
     """Whatever the order, a range has its number of elements, and ranges complement each other."""
     call = Call(24)
     shape(2, 3, 4)(call)

@@ -206,7 +206,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_is_refused(run, change):
+def test_refused_requests(run, change):
     CHANGES[change](run)
     with pytest.raises(errors.InvalidArgument) as caught:
         run()

@@ -134,7 +134,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(raw, name):
+def test_refused_requests(raw, name):
     spoil, message = REFUSED[name]
     call = Call()
     spoil(call)
@@ -145,7 +145,7 @@ def test_what_is_refused(raw, name):
     assert (call.out == -7).all()
 
 
-def test_what_is_valid(raw):
+def test_valid_requests(raw):
     call = Call()
     assert call.run(raw) == 0
     assert (call.out != -7).all()

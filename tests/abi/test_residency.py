@@ -178,7 +178,7 @@ def test_stores_in_place(plan):
 
 
 @in_plan
-def test_what_was_changed_goes_up_again(plan):
+def test_changed_ranges_are_uploaded_again(plan):
     x, out = plan.keep(numbers(SMALL)), np.zeros(SMALL, np.float32)
     plan.evaluate("add", out, x, x)
     x += 1
@@ -188,7 +188,7 @@ def test_what_was_changed_goes_up_again(plan):
 
 
 @in_plan
-def test_what_was_dropped_is_on_the_host(plan):
+def test_dropped_ranges_are_on_the_host(plan):
     x, out = plan.keep(numbers(SMALL)), np.zeros(SMALL, np.float32)
     plan.evaluate("add", out, x, x)
     plan.drop(x)
@@ -235,7 +235,7 @@ def test_nesting(plan):
 
 @pytest.mark.parametrize("offset", [0, 1])
 @in_plan
-def test_what_kernels_cannot_read_goes_over_the_host(plan, offset):
+def test_operands_that_kernels_cannot_read_go_over_the_host(plan, offset):
     dtype = np.dtype(np.float32) if offset else np.dtype(np.float32).newbyteorder()
     raw = plan.temporary(4 * SMALL + 4, np.uint8)
     view = raw[offset : offset + 4 * SMALL].view(dtype)

@@ -124,7 +124,7 @@ def test_counts_bring_an_input_up(plan):
 
 
 @in_plan
-def test_what_counting_reads_and_writes_on_the_host(plan):
+def test_ranges_that_counting_accesses_on_the_host(plan):
     x, zeros = np.abs(numbers(SMALL, dtype=np.int64)), np.zeros(SMALL, np.int64)
     weights, edges = plan.temporary(SMALL, np.int64), plan.temporary(COUNT + 1, np.float64)
     counts, wanted = plan.temporary(COUNT + 2, np.int64), counted()

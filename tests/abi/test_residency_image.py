@@ -161,7 +161,7 @@ def test_one_of_both_is_resident(plan, name, kept):
 
 
 @in_plan
-def test_one_reads_what_another_left(plan):
+def test_one_call_reads_the_result_of_another(plan):
     blur, edges = (
         filtered_by(abi.FILTER_BOX, abi.BORDER_REFLECT),
         filtered_by(abi.FILTER_SEPARABLE, abi.BORDER_NEAREST),
@@ -227,7 +227,7 @@ def test_views(plan, way):
 
 
 @in_plan
-def test_what_is_read_on_the_host(plan):
+def test_operands_read_on_the_host(plan):
     xp, fp, values = (plan.keep(array.copy(), abi.RESIDENT_TEMPORARY) for array in (*POINTS, TABLE))
     for kept, array in ((xp, POINTS[0]), (fp, POINTS[1]), (values, TABLE)):
         plan.evaluate("add", kept, array, array)

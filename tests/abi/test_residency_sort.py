@@ -120,7 +120,7 @@ def test_orders(plan, shape, dtype, descending):
 
 @pytest.mark.smoke
 @in_plan
-def test_what_was_computed_is_sorted(plan):
+def test_computed_ranges_are_sorted(plan):
     x = made((200, 500), np.float32)
     t, s, out, wanted = plan.temporary(x.shape), plan.temporary(x.shape), np.zeros_like(x), np.zeros_like(x)
     plan.evaluate("add", t, x, x)
@@ -287,7 +287,7 @@ def test_put_out_of_bounds_writes_nothing(plan, wrong, resident):
     assert same_bits(a, before)
 
 
-def test_what_is_not_put(plan):
+def test_elements_that_are_not_put(plan):
     none = np.empty((0, 1))
     put(plan, np.ones((3, 1)), np.empty(0, np.int64), none)
     for a, values, text in (

@@ -357,7 +357,7 @@ def test_errors_are_also_pythons():
 
 
 @pytest.mark.parametrize("status", [0, -1, 9, 2**31 - 1])
-def test_fail_refuses_what_is_no_failure(library, status):
+def test_fail_refuses_other_statuses(library, status):
     with pytest.raises(errors.InvalidArgument, match="status"):
         library.pk_fail(status)
 

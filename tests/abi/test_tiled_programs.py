@@ -174,7 +174,7 @@ def test_refused(library, spoil, message):
     assert call.untouched()
 
 
-def test_what_a_pass_refuses(library):
+def test_programs_that_a_pass_refuses(library):
     """The message is that of pk_evaluate or pk_reduce_several."""
     call = Call()
     call.passes[0]["dimensions"] = abi.MAX_DIMS + 1

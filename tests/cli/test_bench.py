@@ -59,7 +59,7 @@ def row(by, elements, *rounds, floor=None):
     return {"family": "add", "elements": elements, "by": by, "rounds": rounds, "floor": floor}
 
 
-def test_what_changed_stands_out_from_what_varies():
+def test_changes_stand_out_from_variation():
     old = machine([row("cpu", 10, *[1.0] * 9), row("cpu", 20, *[1.0] * 9), row("cpu", 30, 1, 2, 3, 4, 5)])
     new = machine(
         [row("cpu", 10, *[2.0] * 9), row("cpu", 20, *[0.5] * 9), row("cpu", 30, 2, 3, 4, 5, 6)], "two"
@@ -99,7 +99,7 @@ def test_the_picture_is_whole():
     assert {text.text for text in picture.findall("text")} >= {"NumPy", "cuda", "floor", "elements", "1e4"}
 
 
-def test_what_is_no_run(tmp_path, capsys):
+def test_files_that_are_no_run(tmp_path, capsys):
     (tmp_path / "old.json").write_text("[1]")
     if pk.engines()["cpu"]:
         assert main(["bench", "--quick", "--against", str(tmp_path / "old.json")]) == 2

@@ -99,7 +99,7 @@ def test_the_experiments_as_one_page(tmp_path):
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not DRAWS, reason="needs matplotlib")
-def test_pictures_of_what_only_a_gpu_has(tmp_path):
+def test_pictures_of_measurements_on_a_gpu(tmp_path):
     stages = ["stage", "upload", "kernel", "download", "unstage"]
     ways = ["off: 1 thread, 1 slot", "as usual"]
     points = {
@@ -436,7 +436,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_what_a_result_costs_to_give_back_is_not_measured(clock):
+def test_the_time_to_free_a_result_is_not_measured(clock):
     class Result:
         def __init__(self):
             clock.now += 0.001

@@ -136,7 +136,7 @@ def following(*calls):
     return [pk.Call(**{**vars(c), "began": 0.01 * n}) for n, c in enumerate(calls)]
 
 
-def test_what_could_be_fused():
+def test_calls_that_could_be_fused():
     each = {"bytes_up": 8 * MIB, "bytes_down": 4 * MIB}
     calls = following(
         call("multiply", **each), call("add", **each), call("exp", **each), call("sum", bytes_up=4 * MIB)
@@ -207,7 +207,7 @@ def test_memory_that_is_made_anew():
     assert not list(advice([call("exp", bytes_up=256 * MIB, bytes_down=256 * MIB, stages={})] * 5))
 
 
-def test_what_ran_elsewhere():
+def test_calls_on_other_engines():
     (line,) = advice([call("add", "numpy", "auto: only NumPy takes this: it takes bool")] * 2)
     assert line == "NumPy computed 2 calls of add, 20 ms: it takes bool; convert the argument before"
     for reason in ("auto: pycudakit lacks it", "fallback from the cpu engine: pycudakit lacks it"):

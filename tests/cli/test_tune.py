@@ -101,7 +101,7 @@ def test_impossible_values_are_rejected(folder, capsys, monkeypatch):
     assert kept == {"SINGLE_THREAD_BANDWIDTH": 5e9}
 
 
-def test_what_was_measured_is_used_unless_it_is_turned_off(folder, monkeypatch):
+def test_measured_times_are_used_unless_turned_off(folder, monkeypatch):
     before = usual()
     (folder / "times.txt").write_text(calibration_file.serialize("2026-01-02", CONSTANTS, ROWS))
     assert used() == ([1e-3, 5e9, 2e-5, [9.0, 0.1]], "")
@@ -177,7 +177,7 @@ def test_unreadable_calibration_file(folder, capsys):
     assert f"{folder / 'times.txt'} cannot be removed: " in capsys.readouterr().out
 
 
-def test_what_cannot_be_is_not_believed():
+def test_impossible_values_are_refused():
     assert tune._clamped("CALL", -1.0) == pytest.approx(75e-6 / tune.PLAUSIBLE_FACTOR)
     assert tune._clamped("CALL", 99.0) == pytest.approx(75e-6 * tune.PLAUSIBLE_FACTOR)
     assert tune._clamped("CALL", 5e-5) == 5e-5

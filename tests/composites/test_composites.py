@@ -358,7 +358,7 @@ def test_numbers_put_together_with_arrays_have_their_type(engine, number):
     compare("stack", (np.float32(1), 1.0))
 
 
-def test_out_of_what_is_put_together(engine):
+def test_out_of_joined_arrays(engine):
     a, b = np.ones((3, 4)), np.zeros((3, 4))
     out = np.full((6, 4), 7.0)
     assert pk.concatenate((a, b), out=out) is out
@@ -368,7 +368,7 @@ def test_out_of_what_is_put_together(engine):
     assert np.array_equal(out, np.stack((a, b)))
 
 
-def test_errors_of_what_is_put_together(engine):
+def test_errors_of_joined_arrays(engine):
     a = np.ones((2, 3))
     compare("concatenate", (a, a[0]))
     compare("concatenate", (a, a[:, :2]))
@@ -434,7 +434,7 @@ def test_in_a_fused_function(engine, name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_numpy_alone_takes(engine, name):
+def test_calls_that_only_numpy_supports(engine, name):
     x = np.random.default_rng(0).standard_normal((4, 6)) + 1j
     with pytest.raises(errors.Unsupported, match=f"{name}: not on the {engine} engine: it takes bool"):
         CALLS[name](getattr(pk, name), x)

@@ -39,7 +39,7 @@ def test_modes(engine, mode, data):
     compare(array, widths, mode, ulp=2)
 
 
-def test_empty_borders_keep_what_is_inside(engine):
+def test_empty_borders_keep_the_inner_elements(engine):
     x = np.arange(6.0).reshape(2, 3)
     padded = pk.pad(x, 1, mode="empty")
     assert padded.shape == (4, 5)
@@ -95,7 +95,7 @@ def test_errors(engine, arguments, keywords):
     compare(*arguments, **keywords)
 
 
-def test_what_numpy_alone_takes(engine):
+def test_calls_that_only_numpy_supports(engine):
     x = np.arange(4.0)
 
     def zeros(vector, widths, axis, keywords):

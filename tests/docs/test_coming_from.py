@@ -36,7 +36,7 @@ def rows():
 
 
 @pytest.mark.skipif(not shutil.which(os.environ.get("CXX", "c++")), reason="needs a C++ compiler")
-def test_the_lines_give_what_is_said(engine):
+def test_the_lines_give_the_stated_results(engine):
     text = "".join(f">>> {here}\n{gives}\n" for _, here, gives, _ in rows())
     test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
     printed = []
@@ -87,7 +87,7 @@ def test_the_lines_with_cupy_give_the_same(engine):
 @pytest.mark.parametrize(
     ("name", "sign", "count"), [("torch_operator", "custom_op", 2), ("custom_tensor", "__array_ufunc__", 1)]
 )
-def test_what_is_shown_is_of_the_examples(name, sign, count):
+def test_shown_code_is_of_the_examples(name, sign, count):
     """Quotations are in the order of the file, without docstrings and linters' comments."""
     example = DOCS.parent / "examples" / f"{name}.py"
     if not example.is_file():

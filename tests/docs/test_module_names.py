@@ -437,7 +437,7 @@ def test_modules_in_pyproject():
 @pytest.mark.parametrize(
     "name", [".ci/run", ".ci/gpu", ".github/workflows/tests.yml", ".github/workflows/wheels.yml"]
 )
-def test_paths_in_what_ci_runs(name):
+def test_paths_in_the_files_of_ci(name):
     text = re.sub(r"\S*\$\S*/", " ", text_of(name))  # paths below a folder that a variable names
     text = text.replace("venv/tests/bin", "").replace("NAME.py", "*.py")
     assert [path for path in paths_in(text) if not path_exists(path.rstrip("/"))] == []

@@ -68,7 +68,7 @@ def test_a_name_that_was_imported_stays_hidden():
     assert "_lazy" not in dir(pk)
 
 
-def test_the_stub_is_what_its_script_writes():
+def test_the_stub_is_the_output_of_its_script():
     script = Path(__file__).parents[2] / "tools" / "public_stubs.py"
     if not script.is_file():
         pytest.skip("needs tools/ beside the tests")
@@ -157,7 +157,7 @@ def test_docstrings_say_how_functions_differ():
     assert {"add", "where", "take", "searchsorted", "evaluate", "fuse"}.isdisjoint(differing)
 
 
-def test_methods_of_generators_say_what_they_return():
+def test_methods_of_generators_describe_their_results():
     methods = inspect.getmembers(pk.random.Generator, inspect.isfunction)
     public = {name: sections(each) for name, each in methods if not name.startswith("_")}
     assert len(public) > 35

@@ -338,7 +338,7 @@ def test_parameters_are_numpys(name):
 
 
 @pytest.mark.parametrize("name", UNARY + BINARY)
-def test_public_functions_say_what_they_are(name):
+def test_public_functions_have_names_and_docstrings(name):
     function = getattr(pk, name)
     assert function.__name__ == name
     assert ">>> pk." in function.__doc__
@@ -513,7 +513,7 @@ class _Wrapping:
         return "wrapped", array.tolist()
 
 
-def test_what_numpy_alone_takes_stays_what_it_is():
+def test_results_that_only_numpy_computes_keep_their_type():
     """Under `auto` the result is NumPy's, including subclasses and wrappers."""
     masked = np.ma.array([1.5, 2.5], mask=[False, True])
     assert pk.sqrt(_Wrapping()) == ("wrapped", [1.0, 2.0])

@@ -83,7 +83,7 @@ def test_infinities_warn_of_nothing(engine):
         assert pk.allclose(x[:2], x[:2])
 
 
-def test_what_numpy_alone_takes():
+def test_calls_that_only_numpy_supports():
     assert pk.array_equal(["a", "b"], ["a", "b"]) is True
     assert pk.allclose([1j], [1j]) is True
     with pytest.raises(ValueError, match="could not be broadcast together"):

@@ -99,7 +99,7 @@ def test_alike_for_numbers(engine, name):
             assert_alike(function, number, x)
 
 
-def test_what_is_plain(engine, monkeypatch):
+def test_plain_calls(engine, monkeypatch):
     """The general path is disabled here."""
 
     def closed(*_):

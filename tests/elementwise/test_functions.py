@@ -232,7 +232,7 @@ def test_where_without_out(engine):
     assert pk.add(a, 1, where=np.array([[True], [False]])).shape == (2, 5000)
 
 
-def test_where_of_what_has_ufuncs_for_itself_is_its_own():
+def test_where_of_objects_with_array_ufunc_is_their_own():
     class Own(np.ndarray):
         def __array_ufunc__(self, *given, **keywords):
             return "own"

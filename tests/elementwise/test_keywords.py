@@ -141,7 +141,7 @@ def test_signatures(engine, signature):
 
 
 @pytest.mark.parametrize("keywords", [{"signature": "dd->d"}, {"sig": "dd->d"}])
-def test_signatures_do_not_hide_what_decides(engine, keywords):
+def test_signatures_do_not_hide_deciding_keywords(engine, keywords):
     class Tagged(np.ndarray):
         pass
 
@@ -204,7 +204,7 @@ def test_arrays_rounded_to_other_types(engine):
             assert_array_equal(ours, np.round(x, decimals, numpys))
 
 
-def test_interp_of_what_is_not_aligned(engine):
+def test_interp_of_unaligned_arrays(engine):
     x = np.ndarray(2, float, b"\0" + np.array([0.5, 1.5]).tobytes(), 1)
     assert not x.flags.aligned
     assert_array_equal(pk.interp(x, [0.0, 2.0], [0.0, 4.0]), [1.0, 3.0])

@@ -72,7 +72,7 @@ def test_results_and_in_place(engine, shape, out, other):
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("other", ["inside", "row", "column", "element"])
-def test_reductions_of_what_is_computed(engine, shape, other):
+def test_reductions_of_computed_arrays(engine, shape, other):
     def totals(a, b):
         c = a * b + a
         return [c.sum(axis=axis) for axis in range(c.ndim)] + [c.max(axis=-1), c.sum()]

@@ -89,7 +89,7 @@ def test_small_results_are_numpys(engine):
     assert pk.memory_info().results_kept == 0
 
 
-def test_what_is_kept(engine):
+def test_kept_memory(engine):
     results = [pk.add(X[:n], 1) for n in (N, N, N - 5000)]
     addresses = [r.ctypes.data for r in results]
     assert len(set(addresses)) == 3

@@ -186,7 +186,7 @@ def test_a_ready_made_kernel_is_recorded_once(engine, name):
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "prod", "nansum", "std"])
-def test_what_overflows_is_one_call(engine, name):
+def test_overflowing_calls_are_one_call(engine, name):
     x = np.full(1000, 1e38, np.float32)
     with pk.profile() as p, np.errstate(all="ignore"):
         getattr(pk, name)(x * np.float32(3))
@@ -194,13 +194,13 @@ def test_what_overflows_is_one_call(engine, name):
 
 
 @pytest.mark.parametrize("name", ["median", "nanmedian"])
-def test_what_has_no_elements_is_numpys(engine, name):
+def test_calls_without_elements_are_numpys(engine, name):
     with pk.profile() as p, pytest.warns(RuntimeWarning):
         getattr(pk, name)(np.empty(0))
     assert [(call.function, call.engine) for call in p.calls] == [(name, "numpy")]
 
 
-def test_what_numpy_refuses_to_select_from_is_not_recorded(engine):
+def test_selections_that_numpy_refuses_are_not_recorded(engine):
     with pk.profile() as p, pytest.raises(IndexError):
         pk.quantile(np.empty(0), 0.5)
     assert p.calls == []

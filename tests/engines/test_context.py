@@ -62,7 +62,7 @@ def test_auto_inside_a_forced_process():
         assert pk.last_call().reason.startswith("auto")
 
 
-def test_none_keeps_what_is_asked_for():
+def test_none_keeps_the_requested_engine():
     pk.set_engine("numpy")
     told = []
     with pk.engine():

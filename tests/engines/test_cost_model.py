@@ -142,7 +142,7 @@ def test_a_long_expression_is_ours_from_the_first_element_on(pretend, threads):
 
 @pytest.mark.parametrize("measured", [False, True])
 @pytest.mark.parametrize(("threads", "dtype"), [(1, "i1"), (2, "f8")])
-def test_a_gpu_has_what_takes_longer_to_compute_than_to_move(pretend, threads, dtype, measured):
+def test_a_gpu_gets_calls_that_compute_longer_than_they_transfer(pretend, threads, dtype, measured):
     """Compute-bound functions go to the GPU, also if NumPy is always faster than the CPU engine."""
     pretend(threads)
     assert chosen("power", dtype, 100 * M) == ("numpy" if threads == 1 else "cpu")

@@ -185,7 +185,7 @@ def test_out_of_memory_says_how_much(monkeypatch):
     assert any("cudaMalloc(" in m and "asked for 524288 bytes" in m and "are free" in m for m in messages)
 
 
-def test_auto_takes_over_what_is_left(monkeypatch):
+def test_auto_computes_the_rest(monkeypatch):
     plan = EngineChoice("add", "cuda", "the test", automatic=True)
     monkeypatch.setattr(program_cost, "choose", lambda *_: plan)
     taken_over, raised = 0, 0

@@ -120,7 +120,7 @@ def long_way(monkeypatch):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_short_way_tells_what_the_long_way_tells(name, long_way):
+def test_the_fast_path_reports_as_the_general_path(name, long_way):
     function = found(name)
     picked = [FORMS[i] for i in np.random.default_rng(len(name)).permutation(len(FORMS))[:200]]
     with pk.engine("auto"):
@@ -168,7 +168,7 @@ def test_cached_numpy_calls_with_any_layout():
     ]
 
 
-def test_what_numpy_answers_of_lists_of_arrays():
+def test_numpys_results_for_lists_of_arrays():
     with pk.engine("auto"):
         for _ in range(3):
             arrays = [RNG.integers(0, 9, (100, 130), dtype=np.uint8) for _ in range(9)]
@@ -249,7 +249,7 @@ def test_a_named_engine_is_not_taken_for_auto():
     assert pk.last_call().engine == "cpu"
 
 
-def test_what_is_learned_keeps_no_arrays():
+def test_cached_decisions_keep_no_arrays():
     x = np.ones((3, 4))
     kept = weakref.ref(x)
     with pk.engine("auto"):
@@ -286,7 +286,7 @@ def test_long_lists_of_other_things(long_way):
             assert short[-1] == outcome_of(pk.maximum, (values, values), {})
 
 
-def test_what_is_learned_of_dense_arrays_is_for_others_of_about_their_size():
+def test_decisions_for_dense_arrays_hold_for_similar_sizes():
     with pk.engine("auto"):
         for _ in range(3):
             for size in (9, 10, 15):

@@ -33,7 +33,7 @@ RELEASED = "sm_75 sm_80 sm_90 sm_100 sm_120 compute_120"
         ("sm_90a", (9, 0), False),  # which is compiled for one of them alone
     ],
 )
-def test_what_runs_as_it_is(architectures, capability, runs):
+def test_architectures_that_run_without_compilation(architectures, capability, runs):
     assert driver_jit.runs_on(architectures, capability) == runs
 
 

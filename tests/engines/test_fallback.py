@@ -106,7 +106,7 @@ def parts(size):
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("deliver", [lambda _: [], parts, lambda size: [(0, size - 1)], lambda _: [(0, 7)]])
-def test_what_is_left_is_computed(fake_cuda, failure, deliver):
+def test_the_rest_is_computed(fake_cuda, failure, deliver):
     library = fake_cuda(failure, deliver)
     a, b = np.random.default_rng(0).random((2, 300, 1000))
     with warnings.catch_warnings(record=True) as caught, pk.engine("auto"):
@@ -200,7 +200,7 @@ def test_two_outputs_and_expressions(fake_cuda):
 
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("step", [1, -1])
-def test_what_was_overwritten_cannot_be_computed_again(fake_cuda, failure, step):
+def test_overwritten_operands_cannot_be_computed_again(fake_cuda, failure, step):
     fake_cuda(failure, parts)
     a = np.ones(100_000)
     with pk.engine("auto"), pytest.raises(failure, match="from a fake library"):

@@ -76,7 +76,7 @@ print(json.dumps(seconds))
 
 
 @pytest.mark.alone
-def test_what_a_handler_raises(engine):
+def test_exceptions_of_handlers(engine):
     code = """
 class Enough(Exception):
     pass

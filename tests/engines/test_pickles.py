@@ -70,7 +70,7 @@ def test_fused_methods():
     assert [each(np.ones(2)).tolist() for each in copies] == [[3, 3]] * 2
 
 
-def test_what_explain_returns(engine):
+def test_results_of_explain(engine):
     def body(x):
         return x + float(np.mean(x))
 

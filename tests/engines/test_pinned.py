@@ -246,7 +246,7 @@ class There:
     }
 
 
-def test_copies_of_what_has_none():
+def test_copies_of_other_objects():
     with pytest.raises(errors.Unsupported, match="pinned_copy, a: There is on a GPU"):
         pk.pinned_copy(There())
     masked = np.ma.masked_array([1.0, 2.0], [False, True])

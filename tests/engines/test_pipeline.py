@@ -111,7 +111,7 @@ def test_any_cut_gives_the_same(engine, size, chunk, threads, slots, in_place, w
 
 @needs_gpu
 @pytest.mark.smoke
-def test_what_is_read_once_stays_in_pinned_memory():
+def test_operands_read_once_stay_in_pinned_memory():
     """Operands that are read once are read from pinned memory, in chunks below the usual 256 KiB."""
     values = RNG.random((2048, 2048), np.float32)
     nbytes, small = values.nbytes, 64 << 10
@@ -139,7 +139,7 @@ def test_what_is_read_once_stays_in_pinned_memory():
 
 
 @needs_gpu
-def test_what_stays_in_pinned_memory_takes_no_device_memory():
+def test_chunks_in_pinned_memory_take_no_device_memory():
     values = RNG.random(1 << 20, np.float32)
     pk.release()
     with pk.engine("cuda"):
@@ -175,7 +175,7 @@ def test_broadcast_in_four_dimensions(engine):
 
 
 @needs_gpu
-def test_what_is_repeated_goes_up_once():
+def test_broadcast_operands_are_uploaded_once():
     a, row = RNG.random((2000, 3000), np.float32), RNG.random(3000, np.float32)
     column, number = RNG.random((2000, 1), np.float32), np.float32(3)
     for b in (row, column, number, np.broadcast_to(row, a.shape)):

@@ -67,7 +67,7 @@ def test_thread_count():
         assert python(one, env={"PYCUDAKIT_THREADS": ""}).startswith("1 thread,")
 
 
-def test_threads_are_woken_for_what_takes_long():
+def test_threads_are_woken_for_long_calls():
     """On a busy machine threads may help too late, or a short call may look long: one success suffices."""
     code = """
 import pycudakit as pk
@@ -235,7 +235,7 @@ assert not wrong, wrong
         assert python(code) == "[2 1] 5.0"
 
 
-def test_what_a_program_sets_stays():
+def test_settings_of_a_program_stay():
     code = """
 import pycudakit as pk
 pk.sum = "mine"

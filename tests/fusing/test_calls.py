@@ -286,7 +286,7 @@ def imported(x):
 
 
 @pytest.mark.parametrize("name", re.findall(r"^def (\w+)", LOOKS_AT_GLOBALS, re.MULTILINE))
-def test_what_looks_for_globals_by_itself(engine, x, name):
+def test_functions_that_look_up_globals_themselves(engine, x, name):
     space = {"np": np, "FACTOR": FACTOR, "__name__": __name__, "__package__": "fusing"}
     exec(LOOKS_AT_GLOBALS, space)
     np.testing.assert_array_equal(pk.fuse(space[name])(x), space[name](x))
@@ -332,7 +332,7 @@ def test_is_a_number(engine, x):
     assert pk.fuse(body)(x) == body(x)
 
 
-def test_numbers_have_what_numpys_have(engine, x):
+def test_numbers_have_the_attributes_of_numpys(engine, x):
     def body(x):
         first, count = x[0], np.arange(5)[3]
         whole = math.trunc(first), math.floor(first), math.ceil(first), first.is_integer(), count.bit_count()
@@ -543,7 +543,7 @@ def test_temporary_is_returned_on_its_own(engine, x):
     assert again.flags.writeable
 
 
-def test_what_a_body_sets_on_a_module_is_set(engine, monkeypatch):
+def test_attributes_that_a_body_sets_on_a_module(engine, monkeypatch):
     monkeypatch.setattr(np, "of_this_test", 1.0, raising=False)
 
     def body(x):

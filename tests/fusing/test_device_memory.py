@@ -79,7 +79,7 @@ def same(ours, numpys):
         np.testing.assert_allclose(mine, theirs, rtol=1e-9, atol=1e-9)
 
 
-def test_what_a_function_writes_to(engine):
+def test_arrays_that_a_function_writes_to(engine):
     x = np.arange(float(N))
     sums, noise, spread = written(x, pk.random.default_rng(5))
     same([sums, spread], [np.cumsum(x + 1) * 2, np.mean(x * 2) + np.mean(x * 3)])

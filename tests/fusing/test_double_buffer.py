@@ -117,7 +117,7 @@ def test_each_later_step_is_one_pass(steps, engine):
     assert len(plan.passes) == (2 * steps if steps < 3 else 4 + 1 + (steps - 2) + steps % 2)
 
 
-def test_what_was_written_is_kept_when_the_body_raises(engine):
+def test_writes_are_kept_when_the_body_raises(engine):
     def body(u):
         for step in range(7):
             u[1:] -= u[:-1]

@@ -73,7 +73,7 @@ def given_up(monkeypatch):
 
 
 @pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE + WRITES))
-def test_what_numpy_goes_on_with(given_up, body):
+def test_values_that_numpy_continues_with(given_up, body):
     with pk.engine("auto"):
         check(body, SIZES[1], near)
 

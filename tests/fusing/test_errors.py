@@ -179,7 +179,7 @@ def _though_it_raises(x, y):
 
 
 @pytest.mark.parametrize("name", WRITTEN_THOUGH_IT_RAISES)
-def test_what_is_written_in_place_though_it_raises(engine, x, name):
+def test_in_place_writes_that_raise(engine, x, name):
     body, y = WRITTEN_THOUGH_IT_RAISES[name], x + 1e308
     told, written = [], []
     for function in (body, pk.fuse(body, strict=True)):
@@ -204,7 +204,7 @@ np.allclose(y, y)     y.strides
 
 
 @pytest.mark.parametrize("use", split(USES))
-def test_errstate_holds_whatever_takes_what_it_held_for(engine, x, use):
+def test_errstate_holds_for_all_later_uses(engine, x, use):
     space = {"np": np}
     lines = (
         "    with np.errstate(divide='ignore', invalid='ignore'):\n        y = x / (x * 0)\n    found = {use}"

@@ -73,7 +73,7 @@ class Walk:
         return self.place - x
 
 
-def test_what_methods_leave_in_objects_are_arrays(engine, x):
+def test_methods_store_arrays_in_objects(engine, x):
     ours, numpys = Walk(x.size), Walk(x.size)
     step = pk.fuse(Walk.step)
     for n in range(4):
@@ -164,7 +164,7 @@ class Summary:
     rest: Any
 
 
-def test_what_is_left_elsewhere_are_arrays(engine, x):
+def test_arrays_are_stored_elsewhere(engine, x):
     met, count = [], 0
 
     def body(x, latest=[], *, box={}):  # noqa: B006
@@ -193,7 +193,7 @@ def remembered_and(body, x):
     return body(remembered(x))
 
 
-def test_what_is_left_by_an_exception_is_an_array(engine, x):
+def test_an_exception_leaves_arrays(engine, x):
     left = []
 
     @pk.fuse
@@ -209,7 +209,7 @@ def test_what_is_left_by_an_exception_is_an_array(engine, x):
     np.testing.assert_array_equal(left[0], wanted)
 
 
-def test_what_an_exception_has_is_an_array(engine, x):
+def test_attributes_of_an_exception_are_arrays(engine, x):
     class NotConvergedError(RuntimeError):
         def __init__(self, message, state):
             super().__init__(message, state[0])

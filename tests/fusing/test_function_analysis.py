@@ -305,7 +305,7 @@ def calls_an_argument(x, thing):
     return x
 
 
-def writes_what_left(x, thing):
+def writes_escaped_arrays(x, thing):
     del thing
     y = np.asarray(x)
     y += 1
@@ -319,7 +319,7 @@ def imports(x, thing):
 
 
 @pytest.mark.parametrize(
-    "function", [stores_by_attribute, stores_in_a_list, calls_an_argument, writes_what_left, imports]
+    "function", [stores_by_attribute, stores_in_a_list, calls_an_argument, writes_escaped_arrays, imports]
 )
 def test_functions_with_a_risky_instruction(function):
     analysis = analyse(function, (np.ones(3), Thing()), {})
@@ -402,7 +402,7 @@ def test_an_analysis_does_not_hold_for_more_arguments():
     assert len(fused._analyses) == 3
 
 
-def test_explain_tells_what_keeps_a_function_from_fusing():
+def test_explain_lists_lines_that_prevent_fusing():
     thing = Thing()
     with pk.engine("cpu"):
         risky = pk.fuse(stores_by_attribute).explain(np.ones(20_000), thing)

@@ -117,7 +117,7 @@ def test_puts_on_a_device(gpu, body, shape, index_type):
     check(body, shape, index_type)
 
 
-def test_what_is_put_into_stays(gpu):
+def test_arrays_that_are_assigned_to_stay(gpu):
     def function(x, i, v):
         y = np.sqrt(np.abs(x))
         y[i] = v[: i.size]

@@ -170,7 +170,7 @@ def with_diagonals(x, i, v):
 
 
 @pytest.mark.parametrize("body", [with_places, with_places_along_rows, with_masks, with_diagonals])
-def test_what_is_written_stays_on_the_device(body):
+def test_written_arrays_stay_on_the_device(body):
     def function(x, i, v):
         y = np.sqrt(np.abs(x)) - 1
         body(y, i, v)

@@ -196,7 +196,7 @@ def test_passes_are_forgotten(images):
         assert len(images) == 2
 
 
-def test_what_does_not_compile_is_interpreted(monkeypatch, images):
+def test_programs_that_do_not_compile_are_interpreted(monkeypatch, images):
     monkeypatch.setattr(background_jit, "_compiled", lambda _: b"")
     x = np.linspace(0, 1, SIZE)
     with pk.engine("cuda"), pk.tuned(worth_compiling=1):

@@ -86,7 +86,7 @@ v = F.sum(axis=1, keepdims=True) * F; v += A     v = T.transpose(2, 0, 1).max(2)
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("body", split(IN_PLACE))
-def test_layouts_of_what_is_written_in_place(engine, body, n):
+def test_layouts_of_arrays_written_in_place(engine, body, n):
     function, names = written(f"{body}\nflat = v.ravel(); flat[0] = 77\nreturn v, flat".replace("; ", "\n"))
     (mine, flat), (theirs, numpys) = (
         each(*[arrays[name] for name in names])

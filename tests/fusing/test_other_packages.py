@@ -168,7 +168,7 @@ def test_the_break_names_the_function(engine, other, x):
 
 
 @needs_room
-def test_what_a_method_keeps_and_writes_is_the_argument(engine, other, x):
+def test_a_method_keeps_and_writes_the_argument(engine, other, x):
     own, before = Own(other), x.copy()
 
     @pk.fuse

@@ -290,7 +290,7 @@ def test_random_programs(engine, program):
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(programs())
-def test_random_programs_of_what_a_device_keeps(program):
+def test_random_programs_of_resident_arrays(program):
     """Run with a fake GPU that makes the smallest array resident, and hides stale host values."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")

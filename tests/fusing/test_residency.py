@@ -183,7 +183,7 @@ def test_elements_one_by_one(engine):
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_what_only_a_device_has_is_not_looked_at(name, monkeypatch):
+def test_values_that_only_a_device_has_are_not_read(name, monkeypatch):
     """A fake GPU hides stale values; only results are downloaded."""
     if pk.engines()["cuda"]:
         pytest.skip("there is a GPU")

@@ -48,7 +48,7 @@ def test_fewer_rows_than_gpus(monkeypatch, count):
         same(pk.fuse(softmax)(x), whole(softmax, x))
 
 
-def test_what_goes_over_the_link(gpus):
+def test_transfers_over_the_link(gpus):
     """Each tile is uploaded once, and its results downloaded, as on one GPU."""
     x, _ = two()
     plan = pk.fuse(softmax).explain(x)

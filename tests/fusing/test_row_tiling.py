@@ -130,7 +130,7 @@ def test_two_arguments(engine, small_blocks):
     same(pk.fuse(two_arguments)(x[:, 1:], x[:, :-1]), whole(two_arguments, x[:, 1:], x[:, :-1]))
 
 
-def test_views_of_what_waits_are_views(engine, small_blocks):
+def test_views_of_deferred_arrays_are_views(engine, small_blocks):
     def body(x):
         mean = x.mean(axis=1)
         column = mean[:, None]
@@ -149,7 +149,7 @@ def test_views_of_what_waits_are_views(engine, small_blocks):
     assert np.shares_memory(results[3], results[4])
 
 
-def test_a_number_of_all_rows_needs_what_waits(engine, small_blocks):
+def test_a_number_of_all_rows_needs_deferred_nodes(engine, small_blocks):
     """A kernel that runs before the tiles, for a scalar that they need, is not tiled."""
 
     def body(x, y):
@@ -292,7 +292,7 @@ def test_reductions_that_need_other_rows_on_a_device(small_gpu, body):
 
 
 @pytest.mark.parametrize("body", [*BODIES, nan_left_out])
-def test_what_does_not_fit_a_device(small_gpu, body):
+def test_arrays_that_do_not_fit_a_device(small_gpu, body):
     x = build("float32", (203, 130), "small", 0, ["C"])
     want = whole(body, x)
     plan = pk.fuse(body).explain(x)

@@ -27,7 +27,7 @@ def test_writes(engine, small_blocks, body, layout):
 
 
 @pytest.mark.parametrize("body", WRITTEN)
-def test_what_is_cut_of_writes(small_blocks, body):
+def test_writes_to_parts(small_blocks, body):
     with pk.engine("cpu"):
         plan = pk.fuse(body).explain(*two())
     last = [each for each in plan.passes if set(each.writes) & {"x", "y"}]
@@ -58,7 +58,7 @@ def test_writes_on_a_device(small_gpu, body):
 
 
 @pytest.mark.parametrize("body", [into_itself, into_another])
-def test_what_is_written_comes_down_once(small_gpu, body):
+def test_written_arrays_are_downloaded_once(small_gpu, body):
     """The written tiles are downloaded from their buffers if they are read, else by the kernel."""
     x, y = two()
     pk.fuse(body)(x, y)
@@ -68,7 +68,7 @@ def test_what_is_written_comes_down_once(small_gpu, body):
     assert max(each.blocks for each in plan.passes) > 1
 
 
-def test_what_a_reduction_had_computed_is_read_where_it_is(small_gpu):
+def test_results_of_a_reduction_are_read_in_place(small_gpu):
     """The value is computed again with the old operands, and read from the written array."""
 
     def body(x):

@@ -129,7 +129,7 @@ def test_copyto_casts_as_numpy_does(engine):
     assert x.all()
 
 
-def test_what_compares(engine):
+def test_comparisons(engine):
     def steps(x):
         for count in range(50):
             new = (x + 2 / x) / 2

@@ -10,7 +10,7 @@ from fuzz import aliasing
 SECONDS = float(os.environ.get("PYCUDAKIT_FUZZ_SECONDS", "20"))
 
 
-def test_random_programs_see_what_numpy_shows(capsys):
+def test_random_programs_see_numpys_values(capsys):
     seed = random.randrange(2**32)
     with capsys.disabled():
         print(f"\naliasing: seed {seed}")  # noqa: T201

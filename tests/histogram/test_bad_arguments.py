@@ -78,7 +78,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_what_only_numpy_takes(engine, case):
+def test_calls_that_only_numpy_supports(engine, case):
     name, arguments = FOREIGN[case]
     with np.errstate(all="ignore"):
         status, error, _ = outcome(getattr(pk, name), *arguments)

@@ -58,7 +58,7 @@ def test_reductions_and_scans_are_captured():
 
 @on_a_gpu
 @pytest.mark.parametrize("name", ["sum", "cumsum", "fuse"])
-def test_what_else_is_queued(name):
+def test_other_enqueued_calls(name):
     """Calls do not synchronize: they return although the stream is blocked."""
     cupy = pytest.importorskip("cupy")
     if not hasattr(cupy, "cuda"):

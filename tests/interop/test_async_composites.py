@@ -120,7 +120,7 @@ def test_a_stream_does_not_wait_for_another(cupy):
     check(cupy, tuple(first), (wants[0],) * 3)
 
 
-def test_steps_follow_what_was_queued_before(cupy):
+def test_steps_follow_earlier_work(cupy):
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         a = cupy.zeros(500_000)
@@ -164,7 +164,7 @@ def test_the_memory_goes_back(cupy):
     assert after.plan_bytes <= before.plan_bytes + 5 * a.nbytes
 
 
-def test_what_a_graph_can_have():
+def test_calls_in_a_graph():
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU for PyTorch")
@@ -187,7 +187,7 @@ def test_what_a_graph_can_have():
 @pytest.mark.parametrize(
     "call", [pk.fuse(standardise), pk.median, pk.nanmax], ids=["steps", "median", "nanmax"]
 )
-def test_what_a_graph_cannot_have(call):
+def test_calls_that_a_graph_cannot_have(call):
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("no GPU for PyTorch")

@@ -172,7 +172,7 @@ def test_bools_are_converted(gpu):
 
 @pytest.mark.parametrize("rule", [*RULES, "stone"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_what_is_not_finite_is_refused(gpu, rule, value):
+def test_values_that_are_not_finite_are_refused(gpu, rule, value):
     x = np.where(NORMAL > 2, value, NORMAL)
     with pytest.raises(ValueError, match="autodetected range of") as wanted:
         np.histogram(x, rule)

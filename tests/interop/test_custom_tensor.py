@@ -76,7 +76,7 @@ def test_out(example):
 
 
 @pytest.mark.parametrize("other", ["abc", 1j, np.ones(2, complex)])
-def test_what_is_no_factor(example, other):
+def test_other_operands(example, other):
     for call in (lambda x: x * other, lambda x: other * x):
         with pytest.raises(TypeError, match="convert to float32 or float64"):
             call(example.CustomTensor([1.0, 2.0]))

@@ -170,7 +170,7 @@ NAMES = "sum mean var std min max ptp any all prod count_nonzero nansum nanmean 
 
 
 @pytest.mark.parametrize("name", NAMES.split())
-def test_reductions_of_what_a_filter_leaves(engine, name):
+def test_reductions_after_a_filter(engine, name):
     """Blocks of unknown size, some of them empty."""
     x = np.sort(RNG.uniform(0.9, 1.1, 1000))
     lazy, left = da.from_array(x, chunks=100), x[x > 1.03]
@@ -207,7 +207,7 @@ def test_reductions_of_one_number(engine, name):
 
 
 @pytest.mark.parametrize("name", NAMES.split())
-def test_what_is_no_axis(engine, name):
+def test_invalid_axes(engine, name):
     x = np.ones((2, 3))
     for axis in (2, -3, (0, 0), True, [0, 1], 1.0, "0"):
         with pytest.raises((TypeError, ValueError)) as whole:
@@ -249,7 +249,7 @@ def test_more_free_parameters_than_elements(engine):
         assert np.isnan(pk.nanvar(da.from_array(np.array([1.0, np.inf]), chunks=1)).compute())
 
 
-def test_reductions_of_what_numpy_alone_takes():
+def test_reductions_that_only_numpy_supports():
     days = np.arange(9).astype("m8[D]")
     same(pk.sum(da.from_array(days, chunks=4)), days.sum())
     same(pk.count_nonzero(da.from_array(days, chunks=4)), np.intp(8))
@@ -264,7 +264,7 @@ def test_reductions_of_what_numpy_alone_takes():
                 getattr(pk, name)(da.from_array(values))
 
 
-def test_reductions_of_what_is_not_finite(engine):
+def test_reductions_of_values_that_are_not_finite(engine):
     for value in (np.inf, np.nan, -np.inf):
         x = np.ones(1000)
         x[700] = value
@@ -283,7 +283,7 @@ def test_reductions_that_round_on_the_way(engine, name):
     np.testing.assert_allclose(lazy.compute(), np.var(x, ddof=1), rtol=1e-13)
 
 
-def test_what_a_product_rounds_away():
+def test_rounding_errors_of_products():
     a = RNG.normal(size=1000) * 10.0 ** RNG.integers(-50, 50, 1000)
     product, missing = reductions._product(a, 12345.0)
     from fractions import Fraction
@@ -413,7 +413,7 @@ FUSED = pk.fuse(centred)
 
 
 @pytest.mark.parametrize("call", [pk.sort, FUSED], ids=["sort", "fused"])
-def test_what_runs_on_each_block_by_itself(engine, call):
+def test_calls_on_each_block(engine, call):
     """Functions of whole arrays, and fused ones, are pickled by `map_blocks`."""
     lazy = pickle.loads(pickle.dumps(da.from_array(WIDE, (50, 90)).map_blocks(call)))
     same(lazy, np.concatenate([call(WIDE[start : start + 50]) for start in (0, 50, 100)]))

@@ -123,7 +123,7 @@ def test_functions_written_for_numpy_on_any_engine():
         (lambda x: pk.bincount(pk.astype(x[0], int)), "give minlength="),
     ],
 )
-def test_what_needs_all_says_what_to_do(call, words):
+def test_calls_that_need_the_whole_array_name_the_remedy(call, words):
     with pytest.raises(pk.errors.Unsupported) as caught:
         call(da.ones((4, 4), chunks=2))
     assert words in str(caught.value)
@@ -202,7 +202,7 @@ BESIDE = "choose axes that leave at least one other axis"
         (lambda x: pk.tensordot(x, x, axes=([0, 0], [0, 1])), ValueError, "repeated axis"),
     ],
 )
-def test_what_cannot_be_done_says_what_to_do(call, error, words):
+def test_unsupported_calls_name_the_remedy(call, error, words):
     with pytest.raises(error) as caught:
         call(da.ones((4, 4), chunks=2))
     assert words in str(caught.value)

@@ -54,7 +54,7 @@ LOOKED_AT = {"histogram of many bins by the error that is left": 1 << 17, "digit
 
 
 @pytest.mark.parametrize("name", STAYS)
-def test_what_stays(gpu, name):
+def test_arrays_that_stay(gpu, name):
     check(STAYS[name], gpu)
     assert gpu.bytes_up <= 64
     assert gpu.bytes_down <= LOOKED_AT.get(name, 256)  # a few numbers
@@ -89,7 +89,7 @@ GOES_HOME = {
 
 
 @pytest.mark.parametrize("name", GOES_HOME)
-def test_what_goes_home_is_right(gpu, name):
+def test_results_on_the_host_are_right(gpu, name):
     check(GOES_HOME[name], gpu)
     assert gpu.bytes_down > 64
 
@@ -109,7 +109,7 @@ QUEUED = {
 
 
 @pytest.mark.parametrize("name", QUEUED)
-def test_what_is_queued(gpu, name):
+def test_enqueued_calls(gpu, name):
     both(QUEUED[name], gpu)
     assert gpu.queued
     assert gpu.imported == 0
@@ -159,7 +159,7 @@ def test_queued_passes_are_compiled_now_and_then(gpu, monkeypatch):
     assert_array_equal(down(got), np.sqrt(x * x + 1) / 2)
 
 
-def test_what_is_queued_follows_and_is_followed(gpu):
+def test_enqueued_calls_follow_and_are_followed(gpu):
     """Asynchronous calls read a plan's results, and the other way round."""
 
     @pk.fuse

@@ -82,7 +82,7 @@ def test_out_of_another_type(cupy_library, name):
         (lambda w, out: pk.matmul(w[:, :300], w[:300, :300], out=out), (300, 300), np.int64),
     ],
 )
-def test_what_out_is_refused(cupy_library, call, shape, dtype):
+def test_refused_outs(cupy_library, call, shape, dtype):
     on_host = arrays_of(call)
     with pytest.raises(Exception) as host_error, pk.engine("cpu"):  # noqa: PT011
         call(**on_host, out=np.full(shape, 7, dtype))

@@ -103,7 +103,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_used(case):
+def test_arrays_that_cannot_be_used(case):
     changes, kind, text = REFUSED[case]
     for name in ("cpu", "auto"):
         with pk.engine(name), pytest.raises(kind, match=f"^add, {FIRST}: Held.*{text}"):
@@ -223,7 +223,7 @@ MOVES = ("median", "quantile", "percentile", "of many bins", "by the host", "tri
 @on_a_gpu
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [*STAYS, *PRODUCTS])
-def test_what_stays(library, name):
+def test_arrays_that_stay(library, name):
     call = {**STAYS, **PRODUCTS}[name]
     on_host = arrays_of(call)
     there = {key: library.up(x) for key, x in on_host.items()}
@@ -294,7 +294,7 @@ def test_out_is_written_in_place(library):
 
 
 @on_a_gpu
-def test_nothing_is_written_by_what_is_refused(library):
+def test_refused_calls_write_nothing(library):
     x = np.arange(4.0)
     out = library.up(x)
     for call in (

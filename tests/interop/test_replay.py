@@ -100,7 +100,7 @@ def test_other_arguments_are_other_kinds(replayed):
             assert_array_equal(replayed.down(pk.diff(a[:, 1:], axis=axis)), np.diff(x[:, 1:], axis=axis))
 
 
-def test_what_is_refused_is_refused_again(replayed):
+def test_refused_calls_are_refused_again(replayed):
     a, places, powers = replayed.up(np.arange(5000)), np.arange(100), np.full(5000, 2)
     for _ in range(4):
         pk.take(a, replayed.up(places))

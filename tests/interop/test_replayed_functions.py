@@ -89,7 +89,7 @@ def through_another(x):
     return changing(x) + 1
 
 
-def test_what_a_name_means_now(replayed, monkeypatch):
+def test_current_meanings_of_names(replayed, monkeypatch):
     a = replayed.up(np.ones(2000))
     for function, more in ((changing, -0.0), (through_another, 1)):
         fused = pk.fuse(function)
@@ -208,7 +208,7 @@ RUN = [
 
 @pytest.mark.parametrize("function", RUN)
 @pytest.mark.filterwarnings("ignore")
-def test_what_runs_each_time(replayed, function, capsys):
+def test_functions_that_run_each_time(replayed, function, capsys):
     fused, a = pk.fuse(function), replayed.up(np.ones(2000))
     assert fused.guards is None
     log.clear()
@@ -232,7 +232,7 @@ def branching(x):
     return x + 1 if x.sum() > 2500 else x - 1
 
 
-def test_what_goes_by_values_runs_each_time(replayed):
+def test_functions_of_values_run_each_time(replayed):
     fused = pk.fuse(branching)
     for value in (1.0, 2.0, 1.0, 2.0, 1.0, 2.0):
         got = replayed.down(fused(replayed.up(np.full(2000, value))))
@@ -274,7 +274,7 @@ def test_errors_come_again(replayed):
             fused(a, b)
 
 
-def test_what_the_last_call_tells(replayed):
+def test_the_report_of_the_last_call(replayed):
     fused, a = pk.fuse(lambda x: (x - x.mean()) / x.std()), replayed.up(np.ones(2000))
     for _ in range(4):
         fused(a)

@@ -56,7 +56,7 @@ def test_small_ones_are_the_allocators(gpu, rooms):
     assert not rooms
 
 
-def test_what_was_touched_is_not_kept(gpu, rooms):
+def test_touched_memory_is_not_kept(gpu, rooms):
     @pk.fuse
     def looks(x):
         return x + np.asarray(x)[0]

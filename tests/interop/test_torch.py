@@ -92,7 +92,7 @@ def test_pytorchs_own_checks_of_operators(operators, random):
     torch.library.opcheck(operators.sum_cuda, (random(4, 1), random(3, requires_grad=True)))
 
 
-def test_what_does_not_fit(operators, random):
+def test_wrong_operands(operators, random):
     x = random(3)
     with pytest.raises(TypeError, match=r"^sum_cuda: .* torch\.float64, .* torch\.int32: convert one$"):
         operators.sum_cuda(x, x.to(torch.int32))

@@ -31,7 +31,7 @@ def test_at_the_points(engine):
     np.testing.assert_array_equal(pk.interp(xp, xp, fp), fp)
 
 
-def test_what_is_beside_the_points(engine):
+def test_values_outside_the_points(engine):
     x = np.array([-np.inf, -1, 0, 1, 2, np.inf, np.nan])
     xp, fp = [0.0, 1.0], [3.0, 4.0]
     np.testing.assert_array_equal(pk.interp(x, xp, fp), [3, 3, 3, 4, 4, 4, np.nan])
@@ -88,7 +88,7 @@ def test_a_number_gives_a_number(engine):
         ([[1, 2]], [[1, 2]], ValueError, "too deep"),
     ],
 )
-def test_what_numpy_refuses(engine, xp, fp, error, message):
+def test_calls_that_numpy_refuses(engine, xp, fp, error, message):
     with pytest.raises(error, match=message):
         pk.interp([1.0], xp, fp)
     with pytest.raises(error):

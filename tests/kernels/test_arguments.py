@@ -104,7 +104,7 @@ def test_layouts(get, layout, wrapped):
     np.testing.assert_array_equal(x.reshape(-1), values)
 
 
-def test_what_is_around_a_view_stays(get):
+def test_memory_around_a_view_stays(get):
     whole = np.arange(64, dtype=np.float32)
     get("twice")(whole[1:33:2], 16, block=16)
     expected = np.arange(64, dtype=np.float32)
@@ -126,7 +126,7 @@ def test_an_out_begins_as_zeros(get):
     assert out.tolist() == [256, 0, 0], "the whole of it is replaced"
 
 
-def test_poison_shows_what_is_not_written(get):
+def test_poison_shows_unwritten_elements(get):
     out = np.zeros(3, np.int32)
     get("first_only")(Out(out, poison=True), block=1)
     assert out.tolist() == [7, *np.frombuffer(b"\xa5" * 8, np.int32)]
@@ -174,7 +174,7 @@ def test_of_overlapping_outputs_the_last_one_stays(get):
     assert x.tolist() == [0, 200, 0, 202, 0, 204, 0, 206, 0]
 
 
-def test_an_input_that_is_an_output_is_what_it_was(get):
+def test_an_input_that_is_an_output_keeps_its_values(get):
     x = np.arange(8, dtype=np.float32)
     get("add")(In(x), In(x), Out(x), 8, block=8)
     np.testing.assert_array_equal(x, 2 * np.arange(8))
@@ -197,7 +197,7 @@ def test_void_takes_any_type(get):
         assert out.tobytes() == given.tobytes()
 
 
-def test_in_takes_what_is_like_an_array(get):
+def test_in_takes_array_likes(get):
     out = np.empty(2, np.float32)
     get("add")(In(np.float32([1, 2]).tolist() and np.float32([1, 2])), In(_Like()), Out(out), 2, block=2)
     assert out.tolist() == [4, 6]
@@ -392,7 +392,7 @@ def test_arrays_that_are_refused(declared, make, error, words):
         assert str(caught.value).startswith("k: parameter 'n' (")
 
 
-def test_wrapping_what_is_no_array():
+def test_wrapping_other_objects():
     for wrapper in (Out, InOut):
         with pytest.raises(TypeError, match=f"{wrapper.__name__} takes a NumPy array, .* not list"):
             wrapper([1, 2])

@@ -248,7 +248,7 @@ def test_many_threads_compile_once(compiler):
     assert not cache._locks
 
 
-def test_what_does_not_compile_is_not_kept(compiler, tmp_path):
+def test_sources_that_do_not_compile_are_not_kept(compiler, tmp_path):
     for _ in range(2):
         with pytest.raises(errors.CompileError, match="no"):
             get(source("error"))

@@ -158,7 +158,7 @@ def test_a_kernel_that_prints(engine, capsys):
     assert sorted(lines) == sorted(f"I am {x}.{y} of the block" for x in range(4) for y in range(4))
 
 
-def test_what_printf_makes_of_numbers(engine, capsys):
+def test_numbers_in_printf(engine, capsys):
     x = np.array([3.14159, -2.5], np.float32)
     tell = module(HELLO).get_function("tell")
     tell(In(x), np.int64(-(2**40)), np.uint8(ord("z")), block=(2, 1, 1), grid=(2, 1))

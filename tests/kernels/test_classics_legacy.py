@@ -56,7 +56,7 @@ KERNEL(by_macro)(int *x) { x[threadIdx.x] = -1; }
 """
 
 
-def test_what_is_a_kernel():
+def test_which_functions_are_kernels():
     functions = module(DECLARED).functions
     assert {"declared_first", "bounded", "of_types"} <= set(functions)
     assert len(functions) == len(set(functions))
@@ -114,7 +114,7 @@ __global__ void reach(float *x) { x[0] = 1; }
 """
 
 
-def test_what_goes_in_does_not_come_back(engine):
+def test_inputs_are_not_downloaded(engine):
     a = RNG.random(256, np.float32)
     before, dest = a.copy(), np.zeros_like(a)
     module(SPEED_TEST).get_function("gpusin")(Out(dest), In(a), np.int32(3), block=(64, 1, 1), grid=(4, 1))
@@ -122,7 +122,7 @@ def test_what_goes_in_does_not_come_back(engine):
     np.testing.assert_allclose(dest, np.sin(np.sin(np.sin(before))), rtol=1e-5)
 
 
-def test_what_is_read_only_is_not_written(engine):
+def test_read_only_arrays_are_not_written(engine):
     a = np.ones(64, np.float32)
     a.flags.writeable = False
     dest = np.zeros_like(a)
@@ -190,7 +190,7 @@ def test_layouts(engine, way):
         ("#include <no_such_header.h>\n__global__ void f() { }", 1, "no_such_header"),
     ],
 )
-def test_what_does_not_compile_has_its_line(engine, source, line, word):
+def test_compile_errors_have_their_lines(engine, source, line, word):
     with pytest.raises(pk.errors.CompileError) as caught:
         SourceModule(source, name="mine.cu").get_function("f")(block=(1, 1, 1))
     told = str(caught.value)

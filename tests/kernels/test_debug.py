@@ -175,7 +175,7 @@ def test_divergent_code(name, told):
     checked(WAITING, name, 32)
 
 
-def test_what_is_not_checked_does_not_hang():
+def test_unchecked_kernels_do_not_hang():
     """A barrier ignores threads that have returned, as on a GPU; a deadlock is an error."""
     get = SourceModule(WAITING).get_function
     for name in ("divergent", "returned", "lanes"):
@@ -185,7 +185,7 @@ def test_what_is_not_checked_does_not_hang():
 
 
 @pytest.mark.parametrize("name", ["rounds", "long_ones"])
-def test_what_takes_long_is_interrupted(name):
+def test_long_kernels_are_interrupted(name):
     """A signal interrupts a kernel that waits for ever, and one without barriers that runs long."""
     function = SourceModule(WAITING).get_function(name)
 
@@ -371,7 +371,7 @@ def test_arrays_that_overlap():
     np.testing.assert_array_equal(y, x[::-1])
 
 
-def test_what_is_kept_is_given_back():
+def test_kept_memory_is_released():
     source = "__global__ void k(int *x) { *x = __syncthreads_count(1); }"
     function = SourceModule(source).get_function("k")
     for _ in range(2):

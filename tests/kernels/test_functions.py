@@ -227,7 +227,7 @@ def test_half(engine):
     np.testing.assert_array_equal(out, expected)
 
 
-def test_what_kernels_print(engine, capsys):
+def test_output_of_kernels(engine, capsys):
     source = r"""
     #include <stdio.h>
     __global__ void say(const char *unused, int n, double x) {

@@ -375,7 +375,7 @@ def test_draws_are_distributed_as_they_say(engine, curand):
         ("true", r"^true succeeded, but did not write kernels\.so; set CXX to GCC or Clang$"),
     ],
 )
-def test_what_is_no_compiler(compiler, message, monkeypatch):
+def test_other_programs_than_compilers(compiler, message, monkeypatch):
     monkeypatch.setenv("CXX", compiler)
     with engine("cpu"), pytest.raises(errors.CompileError, match=message):
         SourceModule("__global__ void no_compiler(int *x) { x[0] = 1; }")

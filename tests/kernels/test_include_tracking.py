@@ -113,7 +113,7 @@ def test_a_name_in_the_options(engine, tmp_path):
         (INCBIN, "c.h"),
     ],
 )
-def test_what_the_hosts_compiler_alone_knows(text, name, tmp_path):
+def test_includes_that_only_the_compiler_knows(text, name, tmp_path):
     with pk.engine("cpu"):
         for number, content in enumerate((ONE, TWO), start=1):
             write(tmp_path, {f"first/{name}": content})
@@ -134,7 +134,7 @@ def test_folders_of_the_environment(variable, monkeypatch, tmp_path):
         assert value("#include <c.h>", tmp_path) == 2
 
 
-def test_what_has_not_changed_is_not_compiled_again(engine, monkeypatch, tmp_path):
+def test_unchanged_sources_are_not_compiled_again(engine, monkeypatch, tmp_path):
     text, files, _ = CASES["two of a name"]
     write(tmp_path, files)
     assert value(text, tmp_path) == 1

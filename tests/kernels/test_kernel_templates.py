@@ -46,7 +46,7 @@ def test_elementwise_takes_arrays_in_c_order(engine):
     np.testing.assert_array_equal(z, expected)
 
 
-def test_elementwise_has_a_preamble_and_what_surrounds_the_loop(engine):
+def test_elementwise_has_a_preamble_and_code_around_the_loop(engine):
     kernel = made(
         *(ElementwiseKernel, "int *z, int *total", "seen = z[i] = twice(i)", "kernel"),
         preamble="__device__ int twice(int x) { return 2 * x * FACTOR; }",

@@ -83,7 +83,7 @@ def test_blocks_and_grids(engine, block, grid, shape):
         ({"block": 32, "timeout": 1, "isolate": False}, ValueError, "isolate=False"),
     ],
 )
-def test_what_cannot_be_launched(add, given, error, words):
+def test_launches_that_are_refused(add, given, error, words):
     a, b, c = operands(32)
     c[:] = -1
     with pytest.raises(error, match=words):
@@ -153,7 +153,7 @@ def test_launch_of_nothing(add):
 # ---- Modules ----------------------------------------------------------------------------------------
 
 
-def test_what_a_module_tells(engine):
+def test_attributes_of_a_module(engine):
     text = ADD + WHERE + "__constant__ float weights[3];"
     found = module(text, name="two.cu")
     assert found.functions == ("add", "where")
@@ -193,7 +193,7 @@ def test_unknown_kernel(engine):
         ({"source": "__global__ void f(int &x) {}"}, errors.CompileError, "kernel.cu:1: .*reference"),
     ],
 )
-def test_what_is_no_module(engine, given, error, words):
+def test_other_objects_than_modules(engine, given, error, words):
     with pytest.raises(error, match=words):
         SourceModule(**given)
 

@@ -50,7 +50,7 @@ def compiles_anew(monkeypatch, engine, told=None):
     return bool(made)
 
 
-def test_what_is_ours_is_used(images, engine, monkeypatch):
+def test_own_files_are_used(images, engine, monkeypatch):
     assert not compiles_anew(monkeypatch, engine)
 
 
@@ -70,7 +70,7 @@ def test_a_file_that_others_may_write_to(images, engine, monkeypatch, ending):
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("place", ["", "image", "json"])
-def test_what_is_another_users(images, engine, monkeypatch, place):
+def test_files_of_another_user(images, engine, monkeypatch, place):
     for path in images.glob(f"*.{place}") if place else [images]:
         os.chown(path, 12345, -1)
     assert compiles_anew(monkeypatch, engine, "belongs to user 12345")
@@ -82,7 +82,7 @@ def test_a_link_in_place_of_the_folder(images, engine, monkeypatch, tmp_path):
     assert compiles_anew(monkeypatch, engine, "is a symbolic link")
 
 
-def test_a_link_on_the_way_leads_through_what_is_looked_at(images, engine, monkeypatch, tmp_path):
+def test_links_on_the_path_are_checked(images, engine, monkeypatch, tmp_path):
     (tmp_path / "far").mkdir()
     (tmp_path / "over").rename(tmp_path / "far" / "over")
     (tmp_path / "over").symlink_to("far/../far/over")

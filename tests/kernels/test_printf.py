@@ -94,7 +94,7 @@ def test_narrow_integers(printed):
     assert printed("narrow", -3, 70000) == f"-3 {70000 % 65536} {70000 % 256}"
 
 
-def test_what_is_no_number(printed):
+def test_arguments_that_are_no_numbers(printed):
     assert printed("no numbers", math.inf, math.nan) == "inf -inf nan"
 
 

@@ -163,7 +163,7 @@ def test_attributes(head):
     assert types(f"{head}(float *x, int n) {{ }}") == ["float *", "int"]
 
 
-def test_what_is_around():
+def test_text_around_a_kernel():
     text = """
 namespace a { namespace { struct S { int m; __device__ S(int i) : m(i) {} __device__ int f() { return m; } };
 } __global__ void inner(S s) { } }
@@ -248,7 +248,7 @@ __global__ void no4() {}
     assert parsed(text, "-D", "A=2").kernels == ("yes",)
 
 
-def test_what_the_compiler_alone_knows_is_read_either_way():
+def test_declarations_that_only_the_compiler_knows():
     text = "#if __MINE__ > 700\n__global__ void a() {}\n#else\n__global__ void b() {}\n#endif"
     assert parsed(text).kernels == ("a", "b")
 
@@ -309,7 +309,7 @@ def test_references_are_refused(declared):
 @pytest.mark.parametrize(
     "text", ["__global__", "__global__ void k(", "__global__ void k(int", "{{{", "}", "#if", ")("]
 )
-def test_what_is_no_source_is_left_to_the_compiler(text):
+def test_invalid_sources_are_left_to_the_compiler(text):
     found = parsed(text)
     assert set(found.kernels) <= {"k"}
 
@@ -319,7 +319,7 @@ def test_splitting_keeps_template_arguments_together():
     assert ["".join(t.text for t in part) for part in preprocessor.split(given)] == ["a", "b<c,d>", "e(f,g)"]
 
 
-def test_what_is_nested_too_deep_is_refused():
+def test_too_deeply_nested_sources_are_refused():
     for text in ("namespace a {" * 3000, "\n".join(f"#define A{i} A{i + 1}" for i in range(3000)) + "\nA0"):
         with pytest.raises(errors.CompileError, match="nested too deep"):
             parsed(text)

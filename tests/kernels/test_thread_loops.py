@@ -220,7 +220,7 @@ HEAD = "__shared__ int s[64]; const int t = threadIdx.x; int v = x[t];\n"
         ("if (total) __syncthreads();", 2, "depends on total"),
     ],
 )
-def test_what_stays_on_fibers(body, line, text):
+def test_kernels_that_stay_on_fibers(body, line, text):
     source = (
         "#define HIDDEN __syncthreads();\n#define STORE(v) out[0] = (v);\n#define LOCAL (v + 1)\n"
         f"__global__ void k(const int *x, int *out, int n) {{ {HEAD}{body}\n}}\n"
@@ -342,7 +342,7 @@ def test_report():
     assert lines[4] == "scattered: a loop over threads; not vectorised"
 
 
-def test_report_of_what_stays_on_fibers(monkeypatch):
+def test_report_of_kernels_on_fibers(monkeypatch):
     kernel = "__global__ void k(int *x) { x[0] = 1; __syncthreads(); x[threadIdx.x] = 2; }"
     assert SourceModule(kernel, debug=True).report().startswith("k: fibers (for debug=True)")
     by_reference = (

@@ -56,7 +56,7 @@ def test_pinned_arrays(engine, n):
 
 
 @pytest.mark.parametrize("n", [5, 10_000, 2_000_000])
-def test_what_outputs_begin_as(engine, n):
+def test_initial_values_of_outputs(engine, n):
     count = module(TEXT).get_function("count")
     out = np.full(n, 7, np.int32)
     count(Out(out), n // 2, block=(256, 1, 1), grid=(n // 256 + 1, 1))

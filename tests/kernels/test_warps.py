@@ -316,7 +316,7 @@ def test_checked_kernels_keep_the_step(engine):
     assert out[0] == 2016
 
 
-def test_checked_volatile_accesses_name_what_is_out_of_bounds(engine):
+def test_checked_volatile_accesses_name_invalid_accesses(engine):
     if engine != "cpu":
         pytest.skip("accesses are checked on the CPU engine")
     total = module(TOTAL.replace("o[0] =", "o[2] ="), debug=True).get_function("total")

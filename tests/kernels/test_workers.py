@@ -63,7 +63,7 @@ def test_one_helper_serves_many_calls(engine):
     assert processes() == before
 
 
-def test_symbols_and_what_kernels_print(engine, capsys):
+def test_symbols_and_output_of_kernels(engine, capsys):
     x = np.arange(10, dtype=np.int32)
     given = {"scale": np.array(5, np.int32)}
     np.testing.assert_array_equal(doubled(x, isolate=True, symbols=given), 10 * x)
@@ -219,7 +219,7 @@ def test_a_killed_helper(engine):
     assert not set(killed) & set(processes())
 
 
-def test_what_the_library_refuses(engine):
+def test_runs_that_the_library_refuses(engine):
     a = np.full(4, 7, np.int32)
     doubled(a, isolate=True)
     before = processes()

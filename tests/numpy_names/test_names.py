@@ -47,7 +47,7 @@ def test_ours_where_we_have_one():
 
 
 @pytest.mark.parametrize("name", sorted(set(SHARED) - OTHERWISE))
-def test_ours_take_what_numpys_take(name):
+def test_ours_have_numpys_parameters(name):
     """Shared names mean the same: the same parameters, and results that share memory where NumPy's do."""
     theirs, ours = getattr(numpy, name), getattr(pk, name)
     try:

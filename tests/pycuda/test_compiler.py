@@ -115,7 +115,7 @@ def test_a_fault(engine):
     module.get_function("f")(1, block=(1, 1, 1))
 
 
-def test_what_is_gone(engine):
+def test_removed_features(engine):
     for call in (
         compiler.DynamicModule,
         drv.Linker,

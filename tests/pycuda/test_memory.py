@@ -124,7 +124,7 @@ class ForeignArray:
 
 
 @pytest.mark.parametrize("wrap", [int, np.intp, Holder, ForeignArray, lambda memory: memory])
-def test_what_names_device_memory(wrap):
+def test_objects_that_name_device_memory(wrap):
     memory = drv.mem_alloc(16)
     values = np.arange(4, dtype=np.float32)
     drv.memcpy_htod(wrap(memory), values)
@@ -143,7 +143,7 @@ def test_holders():
 
 
 @pytest.mark.parametrize("wrong", [None, "text", 1.5, np.zeros(4)])
-def test_what_names_no_device_memory(wrong):
+def test_objects_that_name_no_device_memory(wrong):
     with pytest.raises(TypeError, match="device memory"):
         drv.memcpy_htod(wrong, np.zeros(4))
 

@@ -182,7 +182,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_numpy_refuses(engine, name):
+def test_calls_that_numpy_refuses(engine, name):
     call = REFUSED[name]
     status, theirs, _ = outcome(call, numpys(1))
     assert status == "error"
@@ -194,7 +194,7 @@ def test_what_numpy_refuses(engine, name):
 
 
 @pytest.mark.parametrize("name", ["wald", "normal", "noncentral_f", "integers"])
-def test_errors_name_what_was_called(engine, name):
+def test_errors_name_the_called_method(engine, name):
     with pytest.raises(
         TypeError, match=rf"^Generator.{name}\(\) got an unexpected keyword argument 'nothing'"
     ):
@@ -283,7 +283,7 @@ def test_fused_functions_draw_the_same(engine):
     assert ours == fused
 
 
-def test_what_is_returned(engine):
+def test_types_of_results(engine):
     rng = default_rng(1)
     for got, want in [
         (rng.normal(), float),

@@ -33,7 +33,7 @@ SIZES = [None, 0, 1, 3, 10, (2, 3), (), 1000, 4096, 5000]
 
 
 @pytest.mark.parametrize("few", [1, 2, len(CALLS)])
-def test_what_is_drawn_ahead_is_what_a_call_draws(few):
+def test_prefetched_numbers_are_those_of_a_call(few):
     rng = np.random.default_rng(few)
     own, other = pk.random.default_rng(5), pk.random.default_rng(5)
     for count in range(400):
@@ -66,7 +66,7 @@ def test_arguments_that_are_equal_are_not_taken_for_the_same():
                 generator.random((3.0,))
 
 
-def test_what_a_call_returned_is_the_callers():
+def test_results_belong_to_the_caller():
     generator, other = pk.random.default_rng(5), pk.random.default_rng(5)
     with pk.engine("auto"):
         for _ in range(5):

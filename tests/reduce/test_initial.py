@@ -50,7 +50,7 @@ def test_an_initial_nan_is_skipped_too(engine, name, dtype):
 @pytest.mark.parametrize("initial", [None, 2**70, -(2**70), 1j, "a"])
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "bool", "float32", "float64"])
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min"])
-def test_what_no_type_of_ours_holds(engine, name, dtype, initial):
+def test_initial_values_that_no_type_holds(engine, name, dtype, initial):
     """It is converted as NumPy converts it, or refused with NumPy's error."""
     a = np.array([[3, 4], [1, 0]], dtype)
     for axis in (None, 1):
@@ -97,7 +97,7 @@ def test_no_initial(engine):
         pk.sum([1.0, 2.0], initial=[1.0])
 
 
-def test_nothing_is_written_by_what_is_refused(engine):
+def test_refused_calls_write_nothing(engine):
     out = np.array(7, np.int8)
     with pytest.raises(OverflowError, match="300 out of bounds for int8"):
         pk.max(np.int8([3]), initial=300, out=out)

@@ -162,6 +162,6 @@ def test_layouts(engine, layout):
     assert np.array_equal(array, before, equal_nan=True)
 
 
-def test_what_numpy_alone_takes():
+def test_calls_that_only_numpy_supports():
     assert pk.nansum(np.array([1j, np.nan])) == 1j
     assert pk.last_call().engine == "numpy"

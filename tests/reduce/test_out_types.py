@@ -23,7 +23,7 @@ def test_integers_saturate(engine, dtype):
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_what_is_in_range_is_numpys(engine, dtype):
+def test_results_in_range_are_numpys(engine, dtype):
     values = np.random.default_rng(0).uniform(0, 20, (50, 7))
     for name in ("mean", "var"):
         ours = np.empty(7, dtype)
@@ -31,7 +31,7 @@ def test_what_is_in_range_is_numpys(engine, dtype):
         np.testing.assert_array_equal(ours, getattr(np, name)(values, axis=0).astype(dtype))
 
 
-def test_what_is_out_of_range_warns(engine):
+def test_results_out_of_range_warn(engine):
     with pytest.warns(RuntimeWarning, match="invalid value encountered in cast"):
         pk.mean([300.0, 300.0], out=np.empty((), np.int8))
 

@@ -252,14 +252,14 @@ def test_integers_that_overflow_a_float_warn(engine, name):
 
 
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
-def test_out_does_not_choose_what_complex_numbers_are_computed_in(name):
+def test_out_does_not_choose_the_dtype_of_complex_sums(name):
     array = np.array([[1 + 1j, 2 - 3j], [4j, 5.0]])
     ours, numpys = (getattr(kit, name)(array, axis=0, out=np.empty(2)) for kit in (pk, np))
     np.testing.assert_array_equal(ours, numpys)
 
 
 @pytest.mark.parametrize("axis", [[0, 1], (0, 0), (0, 1.5), 0.5, np.array([0]), "0"])
-def test_what_is_no_axis(engine, axis):
+def test_invalid_axes(engine, axis):
     array = np.ones((2, 3))
     ours, numpys = (gen.outcome(kit.sum, array, axis=axis)[1] for kit in (pk, np))
     assert (type(ours), str(ours)) == (type(numpys), str(numpys))
@@ -386,7 +386,7 @@ def test_masks_that_are_not_bools(engine, name, where):
 
 @pytest.mark.parametrize("mean", [1.5, np.float64(1.5), np.float32(1.5), np.float16(1.5), np.int8(1)])
 @pytest.mark.parametrize("name", ["var", "std"])
-def test_types_of_what_is_about_a_given_mean(engine, name, mean):
+def test_dtypes_with_a_given_mean(engine, name, mean):
     for dtype in ("uint8", "int64", "bool", "float16", "float32", "float64"):
         for x in (np.ones(6, dtype), np.ones((0, 2), dtype)):
             with np.errstate(invalid="ignore"), warnings.catch_warnings():
@@ -604,7 +604,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_what_numpy_alone_takes(case):
+def test_calls_that_only_numpy_supports(case):
     got, want = FOREIGN[case](pk), FOREIGN[case](np)
     assert got == want
     assert type(got) is type(want)

@@ -368,7 +368,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("case", FOREIGN)
-def test_what_numpy_alone_takes(case):
+def test_calls_that_only_numpy_supports(case):
     got, want = FOREIGN[case](pk), FOREIGN[case](np)
     assert got == want
     assert type(got) is type(want)

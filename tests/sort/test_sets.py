@@ -54,7 +54,7 @@ def test_large_ones(engine, dtypes):
     assert_same(pk.unique_values(a), np.unique(a))
 
 
-def test_what_is_known_to_be_distinct(engine):
+def test_arrays_known_to_be_distinct(engine):
     rng = np.random.default_rng(6)
     a, b = rng.permutation(SIZE)[:9000], rng.permutation(SIZE)[:9000]
     for name in ("intersect1d", "setdiff1d", "setxor1d"):

@@ -66,7 +66,7 @@ def test_errors_of_descending(engine):
 
 
 @pytest.mark.parametrize("dtype", ["uint16", "float32", "uint64", "float64"])
-def test_sizes_around_what_a_device_sorts_at_least(engine, dtype):
+def test_sizes_around_the_least_that_a_device_sorts(engine, dtype):
     for rows, columns in [(27, 37), (1, 995), (31, 32), (3, 333), (2, 512), (33, 31), (7, 149), (10, 106)]:
         array = RNG.integers(0, 500, (rows, columns)).astype(dtype)
         assert_values(pk.argsort(array), np.argsort(array, kind="stable"), context=(rows, columns))
@@ -251,7 +251,7 @@ def test_both_kind_and_stable(engine):
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
-def test_what_numpy_alone_takes(engine):
+def test_calls_that_only_numpy_supports(engine):
     for value in (np.array([2j, 1]), np.array(["b", "a"]), np.array([2, 1], object), np.matrix([[2, 1]])):
         for function in (pk.sort, pk.argsort, pk.unique, pk.flip, lambda a: pk.roll(a, 1)):
             with pytest.raises(errors.Unsupported):

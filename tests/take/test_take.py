@@ -154,7 +154,7 @@ def test_errors_along_an_axis(engine):
 
 @pytest.mark.parametrize("dtype", each_with_smoke(DTYPES))
 @given(data=st.data())
-def test_what_is_not_zero(engine, dtype, data):
+def test_nonzero_elements(engine, dtype, data):
     shape = tuple(data.draw(st.lists(st.integers(0, 7), min_size=1, max_size=3)))
     x = np.random.default_rng(data.draw(st.integers(0, 9))).integers(0, 3, shape).astype(dtype)
     if x.ndim > 1 and data.draw(st.booleans()):
@@ -235,7 +235,7 @@ def test_same_bits(both_engines):
         assert np.array_equal(a, b)
 
 
-def test_auto_finds_what_is_not_zero(monkeypatch):
+def test_auto_finds_nonzero_elements(monkeypatch):
     x = np.random.default_rng(0).integers(0, 3, 400_000)
     with pk.engine("auto"):
         for a in (x, x > 1, x[:1000], np.zeros(400_000), x.astype(">f4")):

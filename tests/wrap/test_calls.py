@@ -52,7 +52,7 @@ def test_sums(call, count):
     np.testing.assert_array_equal(out, a + b)
 
 
-def test_what_is_said_of_a_library(engine, path):
+def test_repr_and_attributes_of_a_library(engine, path):
     library = pk.wrap(path)
     assert type(library) is pk.kernels.Library
     assert library.functions == ("launch_sum_kernel",)

@@ -59,7 +59,7 @@ def wrap(*arguments):
 
 
 @pytest.mark.skipif(not EXAMPLE.is_dir(), reason="examples/ is not beside the tests")
-def test_the_example_is_what_is_written():
+def test_the_example_is_the_output():
     files = package.contents(EXAMPLE / "csrc" / "sum.cu", "mysum", ["launch_sum_kernel: out[n]"])
     assert package.differences(files, EXAMPLE) == []
     there = {str(path.relative_to(EXAMPLE)) for path in EXAMPLE.rglob("*") if path.is_file()}

@@ -236,6 +236,9 @@ def call_others():
     pk.fuse(lambda a: (np.sum(a), np.max(a), np.sqrt(a)))(np.ones(100_000))
     with pk.engine("cpu"):
         pk.fuse(softmax)(np.ones((300, 1000), np.float32))
+        replayed = pk.fuse(lambda a, b: (np.sqrt(a) + a.sum(), (a - 1) @ b))
+        for _ in range(3):
+            replayed(np.ones(100), np.ones((100, 3)))
     pk.devices()
     pk.memory_info()
     pk.build_info()

@@ -80,6 +80,8 @@ def _table(rng, array):
     other = array.copy()
     if array.dtype == abi.RUN and rng.random() < 0.7:
         return _run(rng, other)
+    if array.dtype in (abi.REQUEST, abi.BINDING):
+        return _of_requests(rng, other)
     rows = other.reshape(-1)[: 1 + int(rng.integers(min(array.size, 8)))]
     row, field = rows[-1:], str(rng.choice(array.dtype.names))
     type_ = array.dtype[field].base
@@ -122,6 +124,19 @@ def _run(rng, run):
     return run
 
 
+def _of_requests(rng, table):
+    """Change a request to an unknown entry or by an argument of 0, or a binding to another word or buffer."""
+    row = table[int(rng.integers(table.size))]
+    if table.dtype == abi.BINDING:
+        field, others = (("word", [0]), ("buffer", [-1, 1 << 40]))[int(rng.integers(2))]
+        row[field] = rng.choice(others)
+    elif rng.random() < 0.5:
+        row["entry"] = _code(rng, 63) | 4
+    else:
+        row["arguments"][int(rng.integers(abi.MAX_REQUEST_ARGUMENTS))] = 0
+    return table
+
+
 def _smaller(rng, code):
     """Return a type whose elements are not larger."""
     if not 0 <= code < len(abi.TYPES):
@@ -131,7 +146,7 @@ def _smaller(rng, code):
 
 def _values(rng, name, place, array, alone):
     other = array.copy()
-    if other.size == 0:
+    if other.size == 0 or (name == "pk_run_requests" and array.dtype == np.uint64):  # addresses of buffers
         return other
     kinds = abi.SIGNATURES[name]
     shapes = [p for p, kind in enumerate(kinds) if getattr(kind, "_dtype_", None) == np.int64]

@@ -42,15 +42,14 @@ from pycudakit.fusing.execute.plan import (
 )
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
-_MAX_BYTES = (
-    64 << 20
-)  # of results and what lies before them: Python's share of the time of such calls is small
+# Bytes of results and intermediate values: of calls with more, Python has a small share.
+_MAX_BYTES = 64 << 20
 _MAX_REQUESTS = 100_000
 # Seconds that a captured call may take: of `auto`, and of a named engine.
 _MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
 _CONSTANT_TYPES = (type(None), bool, int, float, str, np.generic, np.dtype)
 # Reductions whose result is that of the library, but for warnings, if it is finite.
-_REDUCTIONS = frozenset("all any argmax argmin count_nonzero max mean min prod ptp std sum var".split())  # noqa: SIM905
+_REDUCTIONS = frozenset("all any argmax argmin count_nonzero dot max mean min prod ptp std sum var".split())  # noqa: SIM905
 
 
 class NotReplayableError(Exception):

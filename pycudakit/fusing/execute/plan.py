@@ -1,8 +1,8 @@
 """Plan: the library calls of a fused function as data, which the C library runs without Python.
 
-A plan is a list of requests over buffers: the arguments, new arrays for the results, an arena for what lies
-between them, and constants. `Capture` makes it from a traced call. A `PlanRun` binds it to memory of its own
-and runs it by `pk_run_requests`.
+A plan is a list of requests over buffers: the arguments, new arrays for the results, an arena for
+intermediate values, and constants. `Capture` makes it from a traced call. A `PlanRun` binds it to memory of
+its own and runs it by `pk_run_requests`.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
 from pycudakit.fusing.execute.numpy_matmul import product_of, result_shape
@@ -67,6 +68,7 @@ _NO_HOST_READS = frozenset(("dot", "inner", "nanargmax", "nanargmin", "vdot"))
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # Functions that NumPy lacks, or that it does not dispatch to tracers: the number of device arguments of each.
 _OWN_ON_DEVICE = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
+_REASON_BLAS = "the CPU engine multiplies floats by NumPy's BLAS"
 _IMAGE = f"{__name__.partition('.')[0]}.image"
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
 
@@ -125,7 +127,7 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
         if out is not keywords.get("out"):
             keywords = {**keywords, "out": out}
         if name in ("matmul", "dot") and trace.capture is not None:
-            product = _captured_product(trace, name, arguments, keywords)
+            product = _captured_product(trace, function, arguments, keywords)
             if product is not None:
                 return product
         if name in _OF_TWO and trace.buffers.scope.is_open:
@@ -140,22 +142,14 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
     return handle
 
 
-def _captured_product(trace: Trace, name: str, arguments: Any, keywords: dict[str, Any]) -> Any:
-    """Multiply by NumPy's loop, for a call that is to be replayed; return None if that has not its bits."""
-    capture = trace.capture
-    if (
-        capture is None
-        or keywords
-        or len(arguments) != 2
-        or not all(type(each) is Tracer for each in arguments)
-    ):
-        return None
-    if any(each.is_scalar for each in arguments):
+def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Any:
+    """Compute `matmul` or `dot` in a call that is to be replayed; return None if it cannot be."""
+    is_plain = len(arguments) == 2 and not keywords and all(type(each) is Tracer for each in arguments)
+    if not is_plain or any(each.is_scalar for each in arguments):
         return None
     a, b = map(trace.materialize, arguments)
-    # `dot` copies vectors with negative strides, and multiplies matrices by other functions of the BLAS.
-    if name == "dot" and not (a.ndim == b.ndim == 1 and min(*a.strides, *b.strides) > 0):
-        return None
+    if function.__name__ == "dot":
+        return _captured_dot(trace, function, a, b) if a.ndim == b.ndim == 1 else None
     shape = result_shape(a, b)
     if shape is not None and a.dtype == b.dtype and not a.shape[-1] and math.prod(shape):  # sums of nothing
         zeros = full(trace, shape, 0, a.dtype)
@@ -163,14 +157,23 @@ def _captured_product(trace: Trace, name: str, arguments: Any, keywords: dict[st
         return zeros
     result = np.empty(() if shape is None else shape, a.dtype)
     product = None if shape is None else product_of(a, b, result)
-    if product is None:
+    capture = trace.capture
+    if product is None or capture is None:
         return None
-    _count(trace, getattr(np, name), arguments, keywords)
-    native_call.run_numpy(
-        name, "the CPU engine multiplies floats by NumPy's BLAS", lambda: np.matmul(a, b, out=result)
-    )
+    native_call.run_numpy("matmul", _REASON_BLAS, lambda: np.matmul(a, b, out=result))
     capture.add_product(product, [a, b, result])
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)), result.ndim == 0)
+
+
+def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:
+    """Compute the sum of products of two vectors, which is a reduction."""
+    capture = trace.capture
+    if capture is None or not a.size or a.dtype != b.dtype:
+        return None
+    capture.add_memory([a, b])
+    first = capture.begin_reductions(["dot"])
+    (result,) = capture.reduced_arrays(first, [np.asarray(function(a, b))])
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)), True)
 
 
 def _converted(name: str, pair: Any) -> Any:

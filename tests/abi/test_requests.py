@@ -1,0 +1,201 @@
+"""pk_run_requests: lists of requests, and the arguments that it refuses."""
+
+import ctypes
+import threading
+
+import numpy as np
+import pytest
+
+from pycudakit._element_programs.values import operations
+from pycudakit._native import abi, loader
+
+F64 = abi.TYPES.index(np.dtype("float64"))
+SIZE = 300
+LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+
+
+class Lists:
+    """A list: out = x * x, then number = sum(out), with x, out and number bound to buffers."""
+
+    def __init__(self):
+        self.x, self.out, self.number = np.linspace(1, 2, SIZE), np.zeros(SIZE), np.zeros(1)
+        load, multiply = (abi.OP_LOAD, F64, F64, 0, 0, 0), (operations()["multiply"], F64, F64, 0, 0, 0)
+        self.square = np.array([load, multiply, (abi.OP_STORE, F64, F64, 1, 1, 0)], abi.INSTRUCTION)
+        self.value = np.array([load, (abi.OP_STORE, F64, F64, 0, 1, 0)], abi.INSTRUCTION)
+        self.operands, self.reduced = np.zeros(2, abi.OPERAND), np.zeros(3, abi.OPERAND)
+        for table in (self.operands, self.reduced):
+            table["type"], table["strides"][:, 0] = F64, 8
+        self.shape, self.flags = np.array([SIZE], np.int64), np.zeros(3, np.uint8)
+        self.reduction = np.zeros(1, abi.REDUCTION)
+        self.reduction["value_count"] = self.reduction["reduced"] = 1
+        self.requests = np.zeros(2, abi.REQUEST)
+        self.set(0, abi.REQUEST_EVALUATE, self.square, 3, self.operands, 2, self.shape, 1, self.flags)
+        self.set(
+            *(1, abi.REQUEST_REDUCE, self.reduction, self.value, 2, self.reduced, 3),
+            *(self.shape, 1, self.flags),
+        )
+        self.order = np.array([0, 1], np.int32)
+        words = (self.operands, 0, 0), (self.operands, 1, 1), (self.reduced, 0, 1), (self.reduced, 2, 2)
+        self.bindings = np.array(
+            [(table[row:].ctypes.data, buffer, 0) for table, row, buffer in words], abi.BINDING
+        )
+        self.buffers = np.array([each.ctypes.data for each in (self.x, self.out, self.number)], np.uint64)
+        self.completed = ctypes.c_int64(-1)
+        self.options, self.report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
+
+    def set(self, row, entry, *arguments):
+        self.requests[row]["entry"] = entry
+        self.requests[row]["arguments"][: len(arguments)] = [
+            each.ctypes.data if isinstance(each, np.ndarray) else each for each in arguments
+        ]
+
+    def run(self, library):
+        return library.pk_run_requests(
+            *(self.requests, len(self.requests), self.order, len(self.order)),
+            *(self.bindings, len(self.bindings), self.buffers, len(self.buffers)),
+            *(ctypes.byref(self.completed), self.options, self.report),
+        )
+
+
+@pytest.fixture
+def lists():
+    return Lists()
+
+
+@pytest.fixture
+def library(engine):
+    return loader.library(engine)
+
+
+def test_a_list_is_its_calls(library, lists):
+    lists.run(library)
+    np.testing.assert_array_equal(lists.out, lists.x * lists.x)
+    np.testing.assert_allclose(lists.number[0], (lists.x * lists.x).sum(), rtol=1e-15)
+    assert lists.completed.value == 2
+    assert lists.report["exceptions"][0] == 0
+    assert lists.report["seconds"][0] > 0
+
+
+def test_other_buffers(library, lists):
+    lists.run(library)
+    x, out, number = np.linspace(5, 9, SIZE), np.zeros(SIZE), np.zeros(1)
+    lists.buffers[:] = [each.ctypes.data for each in (x, out, number)]
+    lists.run(library)
+    np.testing.assert_array_equal(out, x * x)
+    np.testing.assert_array_equal(lists.out, lists.x * lists.x)
+    np.testing.assert_allclose(number[0], out.sum(), rtol=1e-15)
+
+
+def test_a_request_is_called_as_often_as_the_order_says(library, lists):
+    lists.bindings["buffer"][1] = 0  # squares x in place
+    lists.bindings["buffer"][2] = 0
+    x = lists.x.copy()
+    lists.order = np.array([0, 0, 0, 1], np.int32)
+    lists.run(library)
+    np.testing.assert_array_equal(lists.x, ((x * x) * (x * x)) * ((x * x) * (x * x)))
+    assert lists.completed.value == 4
+
+
+def test_an_empty_list(library, lists):
+    lists.order = np.zeros(0, np.int32)
+    lists.run(library)
+    assert lists.completed.value == 0
+    assert not lists.out.any()
+
+
+def test_exceptions_of_all_requests(library, lists):
+    lists.x[7] = 1e300
+    lists.run(library)
+    assert lists.report["exceptions"][0] == abi.FPE_OVERFLOW
+
+
+def test_calls_before_a_failure_stand(library, lists):
+    lists.requests[1]["arguments"][2] = 0  # instructions
+    with pytest.raises(ValueError, match="instruction_count is not from 1 to"):
+        lists.run(library)
+    assert lists.completed.value == 1
+    np.testing.assert_array_equal(lists.out, lists.x * lists.x)
+    assert lists.number[0] == 0
+
+
+def test_a_loop(library, lists):
+    seen = []
+
+    def loop(operands, sizes, strides, data):
+        addresses = (ctypes.c_uint64 * 2).from_address(operands)
+        seen.append((list(addresses), ctypes.c_int64.from_address(sizes).value, strides, data))
+
+    function = LOOP(loop)
+    sizes, strides = np.array([4, 5], np.intp), np.array([8, 8], np.intp)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    lists.set(1, abi.REQUEST_LOOP, address, lists.operands, 2, sizes, strides, 77)
+    lists.run(library)
+    assert seen == [([lists.x.ctypes.data, lists.out.ctypes.data], 4, strides.ctypes.data, 77)]
+    assert lists.report["exceptions"][0] == 0
+
+
+def _spoil(**changes):
+    def spoil(lists):
+        for name, value in changes.items():
+            setattr(lists, name, value(lists))
+
+    return spoil
+
+
+def _table(name, field, row, value):
+    def spoil(lists):
+        getattr(lists, name)[field][row] = value
+
+    return spoil
+
+
+REFUSED = {
+    "a request names no entry": _table("requests", "entry", 1, 4),
+    "order names a request that there is not": _spoil(order=lambda _: np.array([0, 2], np.int32)),
+    "a binding names a buffer that there is not": _table("bindings", "buffer", 2, 3),
+    "the word of a binding is a null pointer": _table("bindings", "word", 2, 0),
+    "options.rest and options.spans are for single calls": _table("options", "spans", 0, 8),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused_before_anything_runs(library, lists, message):
+    REFUSED[message](lists)
+    with pytest.raises(ValueError, match=message):
+        lists.run(library)
+    assert not lists.out.any()
+    assert not lists.operands["address"].any()
+
+
+def test_negative_counts(library, lists):
+    with pytest.raises(ValueError, match="a count is negative"):
+        library.pk_run_requests(
+            *(lists.requests, -1, lists.order, 2, lists.bindings, 0, lists.buffers, 0),
+            *(ctypes.byref(lists.completed), lists.options, lists.report),
+        )
+
+
+def test_a_loop_without_operands(library, lists):
+    lists.set(1, abi.REQUEST_LOOP, 0, lists.operands, 2, lists.shape, lists.shape, 0)
+    with pytest.raises(ValueError, match="a loop, or its operands, is a null pointer"):
+        lists.run(library)
+    lists.set(1, abi.REQUEST_LOOP, 1, lists.operands, 9, lists.shape, lists.shape, 0)
+    with pytest.raises(ValueError, match="a loop has too many operands, or none"):
+        lists.run(library)
+
+
+def test_two_threads_run_lists(library):
+    several = [Lists() for _ in range(2)]
+
+    def run(lists):
+        lists.order = np.array([0, 1] * 500, np.int32)
+        lists.run(library)
+
+    threads = [threading.Thread(target=run, args=(each,)) for each in several]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for each in several:
+        assert each.completed.value == 1000
+        np.testing.assert_array_equal(each.out, each.x * each.x)

@@ -1,0 +1,529 @@
+"""Calls on host arrays that are captured as plans and replayed: results, identities, warnings, limits."""
+
+import gc
+import pickle
+import signal
+import threading
+import time
+import warnings
+import weakref
+
+import numpy as np
+import pytest
+from helpers.processes import python
+from helpers.replayed import assert_same
+from hypothesis import given
+from hypothesis import strategies as st
+
+import pycudakit as pk
+from pycudakit.fusing import host_replay
+from pycudakit.fusing.execute import capture, numpy_matmul
+from pycudakit.fusing.execute.plan import PlanRun
+
+FACTOR = 3.0
+
+
+def numbers(*shape, seed=0, dtype="f8"):
+    return np.random.default_rng(seed).random(shape).astype(dtype)
+
+
+def step(u, n):
+    for _ in range(n):
+        u[1:-1] = u[1:-1] + 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])
+    return u
+
+
+def softmax(x):
+    powers = np.exp(x - x.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def standardise(x):
+    return (x - x.mean()) / x.std()
+
+
+def new_arrays(x, y):
+    first = np.zeros_like(x)
+    first[1:] = x[:-1]
+    second = np.ones(x.shape) * y
+    third = np.empty_like(x)
+    third[:10], third[10:] = 1, first[10:] + second[10:]
+    fourth = np.eye(4)
+    fourth[1] = x[:4]
+    return first, second, (third, x.sum(), fourth), 7, None, x
+
+
+def boundaries(u):
+    u[0] = u[1]
+    u[-1] = 2 * u[-2] - u[-3]
+    return u[3]
+
+
+def two_arrays(a, b, turns=6):
+    for _ in range(turns):
+        b[1:-1] = (a[:-2] + a[1:-1] + a[2:]) / 3
+        a[1:-1] = (b[:-2] + b[1:-1] + b[2:]) / 3
+
+
+def ramps(x):
+    return x * np.arange(x.size) + np.linspace(0, 1, x.size)
+
+
+def extremes(x):
+    return x.min(), x.max(), x.argmax(), np.all(x), x.sum() * 2
+
+
+def views(x):
+    y = x * 2
+    return y[1:], y[::-1], y.reshape(-1, 1), y, y
+
+
+def products(x, y):
+    vector = np.ndarray(5, x.dtype)
+    vector[:] = x[:5]
+    return (
+        x[:20].reshape(4, 5) @ vector,
+        np.dot(x, y),
+        x @ x,
+        (x[:20].reshape(4, 5) @ y[:35].reshape(5, 7)).sum(),
+    )
+
+
+def kept(x, y):
+    """Return values of Python that depend on the shapes alone."""
+    return {"unused": 1}["unused"] + x.size, x.shape, x + y
+
+
+BODIES = {
+    "step": (step, lambda seed: (numbers(400, seed=seed), 30)),
+    "softmax": (softmax, lambda seed: (numbers(30, 40, seed=seed),)),
+    "standardise": (standardise, lambda seed: (numbers(3000, seed=seed),)),
+    "new_arrays": (new_arrays, lambda seed: (numbers(100, seed=seed), numbers(100, seed=seed + 9))),
+    "boundaries": (boundaries, lambda seed: (numbers(50, seed=seed),)),
+    "two_arrays": (two_arrays, lambda seed: (numbers(60, seed=seed), numbers(60, seed=seed + 9))),
+    "ramps": (ramps, lambda seed: (numbers(70, seed=seed),)),
+    "extremes": (extremes, lambda seed: (numbers(5000, seed=seed),)),
+    "views": (views, lambda seed: (numbers(50, seed=seed),)),
+    "products": (products, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
+    "kept": (kept, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
+}
+
+
+def is_replayed():
+    return pk.last_call().reason.endswith("replayed")
+
+
+def copied(values):
+    return tuple(value.copy() if isinstance(value, np.ndarray) else value for value in values)
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_replays_are_numpys(engine, name):
+    body, arguments = BODIES[name]
+    fused = pk.fuse(body)
+    for turn in range(5):
+        ours = arguments(turn)
+        numpys, traced = copied(ours), copied(ours)
+        result, expected = fused(*ours), body(*numpys)
+        assert is_replayed() == (engine == "cpu" and turn >= 2)
+        same_bits = pk.fuse(body)(*traced)  # its first call is traced
+        same = {
+            id(one): other for one, other in zip(traced, ours, strict=True) if isinstance(one, np.ndarray)
+        }
+        assert_same(same_bits, result, same)
+        for one, other in zip(ours, numpys, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-13)
+        flat = result if isinstance(result, tuple) else (result,)
+        for one, other in zip(flat, expected if isinstance(expected, tuple) else (expected,), strict=True):
+            if not isinstance(one, tuple) and one is not None:
+                np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+@given(st.data())
+def test_any_signature(engine, data):
+    """Dtypes, strides, read-only arrays and repeated arguments, in turn, each many times."""
+    fused = pk.fuse(lambda x, y, c: (x * c + y, np.minimum(x, y).max(), x[::2] - c))
+    signatures = data.draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(["f4", "f8", "i4", "i8"]),
+                st.integers(1, 3),
+                st.sampled_from(["own", "same", "overlapping"]),
+                st.sampled_from([2, -1.5, True]),
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    for turn in range(4):
+        for dtype, stride, second, number in signatures:
+            memory = (numbers(240, seed=turn) * 50).astype(dtype)
+            x = memory[: 120 * stride : stride][:70]
+            y = {"own": numbers(70).astype(dtype), "same": x, "overlapping": memory[3:73]}[second]
+            result, expected = fused(x, y, number), fused.__wrapped__(x, y, number)
+            for one, other in zip(result, expected, strict=True):
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+
+
+def test_results_are_new_in_each_call(engine):
+    fused = pk.fuse(lambda x: (x + 1, x.sum()))
+    arrays = [numbers(50, seed=seed) for seed in range(6)]
+    results = [fused(x) for x in arrays]
+    for x, (one, total) in zip(arrays, results, strict=True):
+        np.testing.assert_array_equal(one, x + 1)
+        np.testing.assert_allclose(total, x.sum(), rtol=1e-14)
+        assert one.base is None
+        assert one.flags.owndata
+        assert type(total) is np.float64
+
+
+def test_a_global_number_that_changes(engine, monkeypatch):
+    fused = pk.fuse(lambda x: x * FACTOR)
+    x = numbers(20)
+    for factor in (3.0, 4.0, 3.0):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        for _ in range(4):
+            np.testing.assert_array_equal(fused(x), x * factor)
+
+
+def test_values_that_python_looks_at(engine):
+    fused = pk.fuse(lambda x: x + 1 if x.sum() > 10 else x - 1)
+    for _ in range(3):
+        for x in (np.ones(5), np.ones(50)):
+            np.testing.assert_array_equal(fused(x), fused.__wrapped__(x))
+            assert not is_replayed()
+    for _ in range(3):
+        for x in (np.full(50, 0.01), np.ones(50)):
+            np.testing.assert_array_equal(fused(x), fused.__wrapped__(x))
+
+
+def test_a_read_of_one_element(engine):
+    fused = pk.fuse(lambda x: (x * x[2], float(x[1])))
+    for seed in range(4):
+        x = numbers(30, seed=seed)
+        result, number = fused(x)
+        np.testing.assert_array_equal(result, x * x[2])
+        assert number == x[1]
+
+
+def test_what_numpy_writes(engine):
+    def body(x, order):
+        y = x + 1
+        y[order] = 0
+        np.put(y, [1], 5)
+        return y * 2
+
+    fused = pk.fuse(body)
+    for seed in range(4):
+        x, order = numbers(30, seed=seed), np.random.default_rng(seed).permutation(30)[:4]
+        np.testing.assert_array_equal(fused(x, order), body(x, order))
+
+
+def test_warnings_are_numpys(engine):
+    def body(x, out):
+        out += 1
+        y = np.sqrt(x)
+        out[...] = np.log(y)
+        return y.sum()
+
+    fused = pk.fuse(body)
+    for turn in range(6):
+        x, out = numbers(40, seed=turn) + 1, np.zeros(40)
+        if turn >= 4:
+            x[3] = -1.0
+            with pytest.warns(RuntimeWarning, match="invalid value encountered in sqrt"):
+                total = fused(x, out)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                total = fused(x, out)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(total, np.sqrt(x).sum(), rtol=1e-14)
+            np.testing.assert_allclose(out, np.log(np.sqrt(x)), rtol=1e-14)
+
+
+def test_an_overflow_in_a_reduction_warns(engine):
+    fused = pk.fuse(lambda x: x.sum())
+    for value in (1.0, 2.0, 3.0):
+        assert fused(np.full(4000, value)) == 4000 * value
+    with pytest.warns(RuntimeWarning, match="overflow"):
+        assert fused(np.full(4000, 1e308)) == np.inf
+
+
+def test_errors_that_are_ignored_are_replayed(engine):
+    fused = pk.fuse(lambda x: np.log(x))
+    x = np.zeros(2000)
+    with np.errstate(all="ignore"):
+        for turn in range(4):
+            assert (fused(x) == -np.inf).all()
+            assert is_replayed() == (engine == "cpu" and turn >= 2)
+
+
+def test_errors_that_raise_leave_the_arguments(engine):
+    def body(x, out):
+        out[...] = 1 / x
+
+    fused = pk.fuse(body)
+    for _ in range(3):
+        fused(np.ones(30), np.zeros(30))
+    x, out = np.ones(30), np.zeros(30)
+    x[5] = 0
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        fused(x, out)
+
+
+def test_arrays_that_overlap_are_not_replayed(engine):
+    def body(x, y):
+        x[1:] += y[1:]
+
+    fused = pk.fuse(body)
+    for turn in range(4):
+        memory = numbers(50, seed=turn)
+        expected = memory.copy()
+        body(expected[:40], expected[5:45])
+        fused(memory[:40], memory[5:45])
+        np.testing.assert_array_equal(memory, expected)
+        assert not is_replayed()
+
+
+def test_a_read_only_argument(engine):
+    fused = pk.fuse(lambda x: x.__setitem__(0, 1.0))
+    for _ in range(3):
+        fused(np.zeros(5))
+    x = np.zeros(5)
+    x.flags.writeable = False
+    for _ in range(3):
+        with pytest.raises(ValueError, match="read-only"):
+            fused(x)
+
+
+def test_an_argument_with_a_new_shape(engine):
+    def body(x):
+        x.shape = (2, x.size // 2)
+        return x + 1
+
+    fused = pk.fuse(body)
+    for _ in range(4):
+        x = numbers(6)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            np.testing.assert_array_equal(fused(x), numbers(6).reshape(2, 3) + 1)
+        assert x.shape == (2, 3)
+
+
+def test_threads(engine):
+    fused = pk.fuse(step)
+    wrong = []
+
+    def work(seed):
+        for turn in range(30):
+            u = numbers(300, seed=seed * 100 + turn)
+            expected = step(u.copy(), 8)
+            fused(u, 8)
+            if not np.allclose(u, expected, rtol=1e-13):
+                wrong.append((seed, turn))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    context = pk.engine(engine)
+    with context:
+        pk.set_engine(engine)
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            pk.set_engine("auto")
+    assert wrong == []
+
+
+def repeat(fused, u):
+    while True:
+        fused(u, 2000)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="sends a signal")
+def test_an_interrupt_ends_a_replay(engine):
+    if engine != "cpu":
+        pytest.skip("is not replayed")
+    fused = pk.fuse(step)
+    for _ in range(3):
+        fused(numbers(4096), 2000)
+    assert is_replayed()
+
+    class Stopped(Exception):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for delay in (1e-4, 1e-3, 3e-3):
+            u = numbers(4096)
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            with pytest.raises(Stopped):
+                repeat(fused, u)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    u = numbers(4096)
+    expected = step(u.copy(), 2000)
+    fused(u, 2000)
+    np.testing.assert_allclose(u, expected, rtol=1e-12)
+
+
+def test_release_forgets_plans(engine):
+    fused = pk.fuse(standardise)
+    x = numbers(2000)
+    for _ in range(3):
+        fused(x)
+    pk.release()
+    fused(x)
+    assert not is_replayed()
+
+
+def test_a_function_and_its_plans_are_freed(engine):
+    fused = pk.fuse(lambda x: x + 1)
+    for _ in range(3):
+        fused(numbers(20))
+    ref = weakref.ref(fused)
+    del fused
+    gc.collect()
+    assert ref() is None
+
+
+def test_few_signatures_are_kept(engine, monkeypatch):
+    monkeypatch.setattr(host_replay, "_MAX_SIGNATURES", 3)
+    fused = pk.fuse(lambda x: x + 1)
+    for _ in range(3):
+        for size in range(1, 9):
+            np.testing.assert_array_equal(fused(np.ones(size)), np.full(size, 2.0))
+    assert len(fused._plans._entries) <= 3
+
+
+def test_little_memory_is_kept(engine, monkeypatch):
+    monkeypatch.setattr(host_replay, "_MAX_BYTES", 1 << 20)
+    functions = [pk.fuse(step) for _ in range(3)]
+    for _ in range(3):
+        for fused in functions:
+            u = numbers(100_000)
+            expected = step(u.copy(), 3)
+            np.testing.assert_allclose(fused(u, 3), expected, rtol=1e-13)
+
+
+def test_a_long_capture_gives_up(engine, monkeypatch):
+    monkeypatch.setattr(capture, "_MAX_SECONDS", 0.0)
+    fused = pk.fuse(step)
+    for _ in range(4):
+        u = numbers(300)
+        expected = step(u.copy(), 20)
+        np.testing.assert_allclose(fused(u, 20), expected, rtol=1e-13)
+        assert not is_replayed()
+
+
+def test_auto_replays_loops_of_small_arrays():
+    """`auto` measures replays, and NumPy, and takes the faster one; a first slow call runs in NumPy."""
+
+    def body(u, n):
+        for _ in range(n):
+            u[1:-1] = u[1:-1] + 0.1 * (u[2:] - 2 * u[1:-1] + u[:-2]) + 0.2 * u[1:-1] * u[1:-1] - 0.1 * u[2:]
+        return u
+
+    fused = pk.fuse(body)
+    with pk.engine("auto"):
+        for turn in range(9):
+            u = numbers(2000, seed=turn) / 9
+            expected = body(u.copy(), 600)
+            began = time.perf_counter()
+            fused(u, 600)
+            assert time.perf_counter() - began < 20
+            np.testing.assert_allclose(u, expected, rtol=1e-9)
+        plans = [entry.plan for entry in fused._plans._entries.values()]
+    if pk.engines()["cpu"]:
+        assert plans
+        assert plans[0] is not None
+
+
+def test_auto_gives_up_a_long_capture(monkeypatch):
+    monkeypatch.setattr(capture, "_MAX_SECONDS_AUTOMATIC", 0.0)
+
+    def body(u, n):
+        for i in range(1, n):
+            u[i] = u[i - 1] * 0.5 + u[i]
+        return u
+
+    fused = pk.fuse(body)
+    with pk.engine("auto"):
+        for turn in range(6):
+            u = numbers(4000, seed=turn)
+            expected = body(u.copy(), 4000)
+            np.testing.assert_allclose(fused(u, 4000), expected, rtol=1e-13)
+
+
+def test_replays_can_be_turned_off():
+    code = """
+import pycudakit as pk
+pk.set_engine("cpu")
+fused = pk.fuse(lambda x: x + 1)
+for _ in range(4):
+    fused(np.ones(5))
+print(pk.last_call().reason.endswith("replayed"))
+"""
+    assert python(code, env={"PYCUDAKIT_REPLAY": "0"}) == "False"
+    assert python(code) == "True"
+
+
+def test_a_plan_is_data():
+    fused = pk.fuse(softmax)
+    with pk.engine("cpu"):
+        for _ in range(2):
+            fused(numbers(9, 40))
+        (entry,) = fused._plans._entries.values()
+        x = numbers(9, 40, seed=5)
+        run = PlanRun(pickle.loads(pickle.dumps(entry.plan)))
+        result = run.run_with([x], [x.ctypes.data], "replayed")
+        np.testing.assert_array_equal(result, fused(x))
+
+
+SHAPES = [
+    *(((5,), (5,)), ((3, 5), (5,)), ((5,), (5, 4)), ((3, 5), (5, 4)), ((40, 50), (50, 60)), ((1, 5), (5, 1))),
+    *(((5, 1), (1, 5)), ((2, 3, 4), (4, 5)), ((3, 4), (2, 4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 3, 4), (4,))),
+    *(((3, 0), (0, 4)), ((0,), (0,)), ((0, 3), (3, 2))),
+]
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_products_have_numpys_bits(engine, shapes, dtype):
+    bodies = (lambda a, b: a @ b, lambda a, b: (a * 2) @ b, lambda a, b: a[::-1] @ b, np.dot)
+    for body in bodies:
+        fused, other = (
+            pk.fuse(lambda a, b, body=body: body(a, b)),
+            pk.fuse(lambda a, b, body=body: body(a, b)),
+        )
+        for seed in range(4):
+            a, b = (numbers(*shape, seed=seed, dtype=dtype) for shape in shapes)
+            try:
+                expected = body(a, b)
+            except ValueError:
+                continue
+            result = fused(a, b)
+            assert type(result) is type(expected)
+            np.testing.assert_allclose(result, expected, rtol=1e-5)
+            if seed:
+                continue
+            for _ in range(3):  # as a replay has them
+                assert np.asarray(result).tobytes() == np.asarray(other(a, b)).tobytes()
+            if engine == "cpu" and body is not np.dot:
+                assert np.asarray(result).tobytes() == np.asarray(expected).tobytes()
+
+
+def test_without_numpys_loops(engine, monkeypatch):
+    monkeypatch.setattr(numpy_matmul, "_loop_of", lambda _: None)
+    fused = pk.fuse(lambda a, b: a @ b)
+    for seed in range(4):
+        a, b = numbers(7, 8, seed=seed), numbers(8, 3, seed=seed)
+        np.testing.assert_allclose(fused(a, b), a @ b, rtol=1e-14)
+        assert not is_replayed()

@@ -164,8 +164,8 @@ class Fused(Generic[P, R]):
 
     def _run_captured(self, arrays: list[Any], args: Any, kwargs: Any, capture: Capture) -> Any:
         """Run the call traced, while a capture observes its library calls."""
-        # A capture defers operations that are otherwise computed at once. A number that is then needed is no graph break
-        # of the function: a call that is not captured finds those.
+        # A capture defers operations that are otherwise computed at once. A number that is then needed is no
+        # graph break of the function: a call that is not captured finds those.
         trace = Trace(self._name, HANDLERS, strict=False)
         trace.begun_capture = capture
         with observe_entries(capture.on_native_call):

@@ -227,17 +227,17 @@ def get_subset_dot_kernel(
     return _kernel(out, "0", "a+b", product, **arrays)
 
 
-def get_minmax_neutral(what: str, dtype: Any) -> str:
+def get_minmax_neutral(extreme: str, dtype: Any) -> str:
     """Return the neutral element of ``"min"`` or ``"max"``, as C writes it."""
-    if what not in ("min", "max"):
-        raise ValueError(f"what is {what!r}; it is 'min' or 'max'")
+    if extreme not in ("min", "max"):
+        raise ValueError(f"extreme is {extreme!r}; it is 'min' or 'max'")
     kind: np.dtype[Any] = np.dtype(dtype)
     if kind.kind == "f":
-        return "(1.0 / 0.0)" if what == "min" else "(-1.0 / 0.0)"
+        return "(1.0 / 0.0)" if extreme == "min" else "(-1.0 / 0.0)"
     if kind.kind not in "iu":
-        raise TypeError(f"{what} takes integers and floats, not {kind}")
+        raise TypeError(f"{extreme} takes integers and floats, not {kind}")
     limits = np.iinfo(kind)
-    if what == "max":
+    if extreme == "max":
         return f"({limits.min + 1} - 1)" if limits.min else "0"  # C has no literal of the least integer
     return f"{limits.max}{'u' if kind.kind == 'u' else ''}"
 

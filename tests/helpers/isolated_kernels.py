@@ -18,7 +18,13 @@ __global__ void twice(int *a, long long n) {
     if (i < n) a[i] *= 2 * scale;
 }
 __global__ void copy(const double *from, double *to) { to[threadIdx.x] = from[threadIdx.x]; }
-__global__ void crash(int *a) { a[0] = 1; *(volatile int *)8 = 1; }
+// A stack without an end: the fault that the CPU engine cannot catch, as a signal's handler has no stack.
+__device__ int fall(volatile int *a, int depth) {
+    volatile int kept[1024];
+    kept[depth % 1024] = a[0];
+    return depth < 0 ? 0 : fall(a, depth + 1) + kept[0];
+}
+__global__ void crash(int *a) { a[0] = 1; a[0] = fall(a, 0); }
 __global__ void endless(volatile int *a) { while (a[1] == 0) a[0] += 1; }
 __global__ void speak(int n) { printf("thread %d of %d\n", threadIdx.x, n); }
 """

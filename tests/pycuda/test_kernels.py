@@ -1,10 +1,15 @@
 """Kernels by PyCUDA's names: arguments, launches, prepared launches, variables and printed text."""
 
+import platform
+import sys
+
 import numpy as np
 import pytest
+from helpers.sanitizers import SANITIZED
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pycudakit import errors
 from pycudakit.pycuda import driver as drv
 from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda.compiler import DynamicSourceModule, SourceModule
@@ -415,3 +420,33 @@ def test_events_without_a_time(module):
         drv.Stream().wait_for_event(5)
     with pytest.raises(drv.LogicError, match="flags are 2"):
         drv.Stream(2)
+
+
+# ---- Faults -----------------------------------------------------------------------------------------
+
+FAULTS = """
+__global__ void far(int *x, long long index) { x[index + threadIdx.x] = 1; }
+__global__ void divided(int *x, int by) { x[threadIdx.x] = (x[threadIdx.x] + 7) / by; }
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or SANITIZED, reason="kernels are not interrupted by signals")
+def test_faults_on_the_cpu(engine):
+    """A wild address and a division by zero fail the launch; memory and kernels stay usable."""
+    if engine != "cpu":
+        pytest.skip("test_processes.py has the faults of a GPU")
+    module = SourceModule(FAULTS)
+    far, divided = module.get_function("far"), module.get_function("divided")
+    x = gpuarray.to_gpu(np.arange(32, dtype=np.int32))
+    for index in (1 << 36, -(1 << 34), 1 << 58):
+        with pytest.raises(drv.LaunchError, match=r"kernel 'far': .*accesses memory at .*SIG") as caught:
+            far(x, index, block=(32, 1, 1))
+        assert isinstance(caught.value, errors.DeviceError)
+        np.testing.assert_array_equal(x.get(), np.arange(32))
+    with pytest.raises(drv.LaunchError, match="kernel 'far'"):
+        far.prepared_call((20, 1), (32, 1, 1), x.gpudata, 1 << 36)
+    if platform.machine() == "x86_64":
+        with pytest.raises(drv.LaunchError, match=r"kernel 'divided': .*divides an integer by zero"):
+            divided(x, 0, block=(32, 1, 1))
+    divided(x, 7, block=(32, 1, 1))
+    np.testing.assert_array_equal(x.get(), (np.arange(32) + 7) // 7)

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "faults.h"
 #include "worker_pool.h"
 
 namespace pk::kernels {
@@ -23,6 +24,7 @@ BlockExecutor::BlockExecutor() : fibers_(base) {
 }
 
 void BlockExecutor::begin(const Launch &launch) {
+    catch_faults();
     launch_ = &launch;
     // Loops from barrier to barrier assume that the indices of threads do not wrap.
     constexpr int64_t MAX_INDEX = INT32_MAX - 1024;
@@ -136,6 +138,16 @@ void BlockExecutor::interrupted(uint64_t at) {
     if (!inside_) return;
     due_ = !launch_->code.has(at);
     if (!due_) yield_for_callback();
+}
+
+void BlockExecutor::fail_at_fault(const std::string &why) {
+    try {
+        stop((loops_ ? "" : where() + " ") + why +
+             "; with debug=True, the error names the parameter and the index");
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
+    cancel_fiber();
 }
 
 int BlockExecutor::take_fiber() {

@@ -69,6 +69,13 @@ class BlockExecutor {
     // which holds no locks, the progress callback is called at once; elsewhere, when the kernel next calls a
     // service.
     void interrupted(uint64_t at);
+    // Whether the thread was interrupted in the kernel's own code, or in a function that this called and that
+    // holds no locks, as it has no stack frame: memset, for example.
+    bool is_at(const Interrupted &interrupted) const {
+        return inside_ && (launch_->code.has(interrupted.at) || launch_->code.has(interrupted.caller));
+    }
+    // Called by a signal handler on the kernel's stack, after a fault: abandons the kernel.
+    [[noreturn]] void fail_at_fault(const std::string &why);
     bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
     bool is_due() const { return due_.load(std::memory_order_relaxed); }
     void set_preempted(bool preempted) { is_preempted_ = preempted; }

@@ -27,6 +27,7 @@ namespace pk::kernels {
 #if !defined(PK_INTERRUPTING)
 
 Code code_around(const void *) { return {}; }
+Interrupted::Interrupted(const void *) {}
 PreemptionScope::PreemptionScope(BlockExecutor &worker) : worker_(worker) {}
 PreemptionScope::~PreemptionScope() = default;
 
@@ -34,20 +35,11 @@ PreemptionScope::~PreemptionScope() = default;
 
 namespace {
 
-uint64_t place_of(const ucontext_t *context) {
-#if defined(__x86_64__)
-    return uint64_t(context->uc_mcontext.gregs[REG_RIP]);
-#else
-    return uint64_t(context->uc_mcontext.pc);
-#endif
-}
-
 // The handler may not return: the thread then continues where it entered the kernel. So it runs on the
 // kernel's own stack, and blocks no signal.
 void handle(int, siginfo_t *, void *context) {
     const int saved = errno;
-    if (BlockExecutor *worker = BlockExecutor::of_this_thread())
-        worker->interrupted(place_of(static_cast<const ucontext_t *>(context)));
+    if (BlockExecutor *worker = BlockExecutor::of_this_thread()) worker->interrupted(Interrupted(context).at);
     errno = saved;
 }
 
@@ -159,6 +151,17 @@ void unblock_signal(int signal) {
 }
 
 }  // namespace
+
+Interrupted::Interrupted(const void *context) {
+    const auto &registers = static_cast<const ucontext_t *>(context)->uc_mcontext;
+#if defined(__x86_64__)
+    at = uint64_t(registers.gregs[REG_RIP]);
+    caller = *reinterpret_cast<const uint64_t *>(registers.gregs[REG_RSP]);
+#else
+    at = uint64_t(registers.pc);
+    caller = uint64_t(registers.regs[30]);
+#endif
+}
 
 Code code_around(const void *function) {
     struct Search {

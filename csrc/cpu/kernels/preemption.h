@@ -25,6 +25,13 @@ struct Code {
     bool has(uint64_t address) const { return address - begin < bytes; }
 };
 
+// Where a signal has interrupted a thread: the instruction, and the one that a function without a stack frame
+// of its own would return to. `context` is the ucontext_t of the signal's handler.
+struct Interrupted {
+    explicit Interrupted(const void *context);
+    uint64_t at = 0, caller = 0;
+};
+
 // The code segment of the library that contains a function.
 Code code_around(const void *function);
 

@@ -40,6 +40,7 @@ _FLAGS = [
     *("-std=c++17", "-fPIC", "-O3", "-pipe", "-fstack-clash-protection"),
     *("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-exceptions"),
     *("-fno-semantic-interposition", "-fwrapv", "-fno-strict-aliasing"),
+    "-fno-optimize-sibling-calls",  # the library knows a kernel's faults by the return address
     "-fvisibility=hidden",  # else static variables of templates are shared by binaries of the process
     *("-fsanitize=integer-divide-by-zero", "-fsanitize-recover=integer-divide-by-zero"),
     *("-Wno-unknown-pragmas", "-Wno-attributes"),

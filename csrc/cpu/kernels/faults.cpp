@@ -1,0 +1,101 @@
+// The signal handlers that end a kernel after a fault of its own code.
+#include "faults.h"
+
+#include "block_executor.h"
+
+#if defined(PK_INTERRUPTING)
+#include <pthread.h>
+#include <signal.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <string>
+#endif
+
+namespace pk::kernels {
+
+#if !defined(PK_INTERRUPTING)
+
+void catch_faults() {}
+
+#else
+
+namespace {
+
+struct Handled {
+    int number;
+    struct sigaction before;  // what was installed
+};
+std::array<Handled, 4> handled = {{{SIGSEGV, {}}, {SIGBUS, {}}, {SIGFPE, {}}, {SIGILL, {}}}};
+
+std::string reason(int number, const siginfo_t &about) {
+    if (number == SIGFPE) return "divides the least integer by -1, or one by zero (SIGFPE)";
+    if (number == SIGILL)
+        return "executes an instruction that is none, as compilers make of an access of a null pointer "
+               "(SIGILL)";
+    const std::string name = number == SIGBUS ? " (SIGBUS)" : " (SIGSEGV)";
+    if (about.si_code == SI_KERNEL)  // the processor tells no address
+        return "accesses memory at an address that is invalid, or not a multiple of the access's size" + name;
+    const auto address = reinterpret_cast<uint64_t>(about.si_addr);
+    if (address < 65536) return "accesses memory at a null pointer" + name;
+    std::array<char, 32> place{};
+    std::snprintf(place.data(), place.size(), "0x%llx", static_cast<unsigned long long>(address));
+    return "accesses memory at " + std::string(place.data()) + ", which does not exist" + name;
+}
+
+// Calls the handler that was installed before. If there was none, the default one ends the process: a fault
+// happens again, and a signal that was sent is sent again.
+void pass_on(int number, siginfo_t *about, void *context) {
+    for (const Handled &each : handled) {
+        if (each.number != number) continue;
+        if ((each.before.sa_flags & SA_SIGINFO) != 0) return each.before.sa_sigaction(number, about, context);
+        if (each.before.sa_handler != SIG_DFL && each.before.sa_handler != SIG_IGN)
+            return each.before.sa_handler(number);
+        struct sigaction standard{};
+        standard.sa_handler = SIG_DFL;
+        sigaction(number, &standard, nullptr);
+        if (about->si_code <= 0) raise(number);
+    }
+}
+
+// Runs on the kernel's own stack, and returns only if the fault is not the kernel's.
+void handle(int number, siginfo_t *about, void *context) {
+    const int saved = errno;
+    if (about->si_code > 0) {  // not sent by a process
+        if (BlockExecutor *worker = BlockExecutor::of_this_thread()) {
+            const Interrupted interrupted(context);
+            if (worker->is_at(interrupted)) worker->fail_at_fault(reason(number, *about));
+        }
+    }
+    errno = saved;
+    pass_on(number, about, context);
+}
+
+bool install() {
+    for (Handled &each : handled) {
+        struct sigaction wanted{};
+        wanted.sa_sigaction = handle;
+        wanted.sa_flags = SA_SIGINFO | SA_NODEFER;
+        sigemptyset(&wanted.sa_mask);
+        sigaction(each.number, &wanted, &each.before);
+    }
+    return true;
+}
+
+}  // namespace
+
+void catch_faults() {
+    static const bool installed = install();
+    static thread_local bool unblocked = false;
+    if (!installed || unblocked) return;
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const Handled &each : handled) sigaddset(&signals, each.number);
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // threads of the library's pool block all
+    unblocked = true;
+}
+
+#endif
+
+}  // namespace pk::kernels

@@ -5,7 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "faults.h"
 #include "worker_pool.h"
 
 namespace pk::kernels {
@@ -112,6 +111,14 @@ void BlockExecutor::enter(int thread) {
         }
         resume(fiber_);
     }
+    if (const Fault fault = std::exchange(fault_, Fault{}); fault.number != 0) {
+        try {
+            stop((loops_ ? "" : where() + " ") + describe(fault) +
+                 "; with debug=True, the error names the parameter and the index");
+        } catch (...) {
+            failure_ = std::current_exception();
+        }
+    }
     if (!failure_) return;
     // After a failure, the other fibers are abandoned.
     idle_.clear();
@@ -140,13 +147,8 @@ void BlockExecutor::interrupted(uint64_t at) {
     if (!due_) yield_for_callback();
 }
 
-void BlockExecutor::fail_at_fault(const std::string &why) {
-    try {
-        stop((loops_ ? "" : where() + " ") + why +
-             "; with debug=True, the error names the parameter and the index");
-    } catch (...) {
-        failure_ = std::current_exception();
-    }
+void BlockExecutor::leave(const Fault &fault) {
+    fault_ = fault;
     cancel_fiber();
 }
 

@@ -13,6 +13,7 @@
 #include "common/call/call.h"
 #include "common/kernels.h"
 #include "compiled_module.h"
+#include "faults.h"
 #include "fibers.h"
 #include "guarded_memory.h"
 #include "preemption.h"
@@ -74,8 +75,8 @@ class BlockExecutor {
     bool is_at(const Interrupted &interrupted) const {
         return inside_ && (launch_->code.has(interrupted.at) || launch_->code.has(interrupted.caller));
     }
-    // Called by a signal handler on the kernel's stack, after a fault: abandons the kernel.
-    [[noreturn]] void fail_at_fault(const std::string &why);
+    // Called by a signal handler on the kernel's stack: abandons the kernel, and run() throws.
+    [[noreturn]] void leave(const Fault &fault);
     bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
     bool is_due() const { return due_.load(std::memory_order_relaxed); }
     void set_preempted(bool preempted) { is_preempted_ = preempted; }
@@ -204,6 +205,7 @@ class BlockExecutor {
     bool is_preempted_ = false;         // interrupted() is called periodically
     int between_callbacks_ = 0;         // a power of two less 1: yields after so many threads that end
     Clock::time_point began_{};
+    Fault fault_;
     std::exception_ptr failure_;
 };
 

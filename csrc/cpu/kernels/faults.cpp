@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <string>
 #endif
 
 namespace pk::kernels {
@@ -18,6 +17,7 @@ namespace pk::kernels {
 #if !defined(PK_INTERRUPTING)
 
 void catch_faults() {}
+std::string describe(const Fault &) { return {}; }
 
 #else
 
@@ -28,21 +28,6 @@ struct Handled {
     struct sigaction before;  // what was installed
 };
 std::array<Handled, 4> handled = {{{SIGSEGV, {}}, {SIGBUS, {}}, {SIGFPE, {}}, {SIGILL, {}}}};
-
-std::string reason(int number, const siginfo_t &about) {
-    if (number == SIGFPE) return "divides the least integer by -1, or one by zero (SIGFPE)";
-    if (number == SIGILL)
-        return "executes an instruction that is none, as compilers make of an access of a null pointer "
-               "(SIGILL)";
-    const std::string name = number == SIGBUS ? " (SIGBUS)" : " (SIGSEGV)";
-    if (about.si_code == SI_KERNEL)  // the processor tells no address
-        return "accesses memory at an address that is invalid, or not a multiple of the access's size" + name;
-    const auto address = reinterpret_cast<uint64_t>(about.si_addr);
-    if (address < 65536) return "accesses memory at a null pointer" + name;
-    std::array<char, 32> place{};
-    std::snprintf(place.data(), place.size(), "0x%llx", static_cast<unsigned long long>(address));
-    return "accesses memory at " + std::string(place.data()) + ", which does not exist" + name;
-}
 
 // Calls the handler that was installed before. If there was none, the default one ends the process: a fault
 // happens again, and a signal that was sent is sent again.
@@ -65,7 +50,8 @@ void handle(int number, siginfo_t *about, void *context) {
     if (about->si_code > 0) {  // not sent by a process
         if (BlockExecutor *worker = BlockExecutor::of_this_thread()) {
             const Interrupted interrupted(context);
-            if (worker->is_at(interrupted)) worker->fail_at_fault(reason(number, *about));
+            if (worker->is_at(interrupted))
+                worker->leave({number, about->si_code, reinterpret_cast<uint64_t>(about->si_addr)});
         }
     }
     errno = saved;
@@ -84,6 +70,20 @@ bool install() {
 }
 
 }  // namespace
+
+std::string describe(const Fault &fault) {
+    if (fault.number == SIGFPE) return "divides the least integer by -1, or one by zero (SIGFPE)";
+    if (fault.number == SIGILL)
+        return "executes an instruction that is none, as compilers make of an access of a null pointer "
+               "(SIGILL)";
+    const std::string name = fault.number == SIGBUS ? " (SIGBUS)" : " (SIGSEGV)";
+    if (fault.code == SI_KERNEL)  // the processor tells no address
+        return "accesses memory at an address that is invalid, or not a multiple of the access's size" + name;
+    if (fault.address < 65536) return "accesses memory at a null pointer" + name;
+    std::array<char, 32> place{};
+    std::snprintf(place.data(), place.size(), "0x%llx", static_cast<unsigned long long>(fault.address));
+    return "accesses memory at " + std::string(place.data()) + ", which does not exist" + name;
+}
 
 void catch_faults() {
     static const bool installed = install();

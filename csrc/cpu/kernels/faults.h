@@ -1,7 +1,20 @@
 // Faults of kernels: accesses of memory that does not exist, and divisions of integers by zero.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 namespace pk::kernels {
+
+// What a signal's handler is told of a fault.
+struct Fault {
+    int number = 0;  // of the signal; 0: no fault
+    int code = 0;    // si_code
+    uint64_t address = 0;
+};
+
+// What the kernel did: "accesses memory at ...".
+std::string describe(const Fault &fault);
 
 // Installs the signal handlers, once in a process, by which a fault in a kernel's own code ends the kernel
 // instead of the process: the launch fails. Other faults go to the handlers that were installed before. Also

@@ -2,8 +2,8 @@
 
 A call traces the function's body with tracers instead of arrays, schedules what was traced as fused kernels
 (passes), and runs these. Under ``"auto"``, `Fused` chooses between NumPy and the engines for each signature
-of array arguments, first by estimated costs and, where these are close, by measuring a few calls. Calls with
-device arrays are replayed where possible (`replay`).
+of array arguments, first by estimated costs and, where these are close, by measuring a few calls. Calls are
+replayed where possible (`host_replay`, and `replay` for device arrays).
 """
 
 from __future__ import annotations
@@ -567,9 +567,10 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
 
     Notes
     -----
-    At every call the body runs with tracers in place of the arrays among the arguments. A tracer records
-    operations; they are computed when a value is needed, on the current engine, with the bits of
-    the library functions called one by one.
+    The body runs with tracers in place of the arrays among the arguments. A tracer records operations; they
+    are computed when a value is needed, on the current engine, with the bits of the library functions called
+    one by one. Calls of a body without side effects are replayed from the third one with a signature on: the
+    recorded operations run without Python.
 
     Where Python needs a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where pycudakit lacks a
     function, the recorded operations are computed before the body goes on. This is a graph break;

@@ -242,21 +242,21 @@ def get_minmax_neutral(extreme: str, dtype: Any) -> str:
     return f"{limits.max}{'u' if kind.kind == 'u' else ''}"
 
 
-def _minmax_arguments(what: str, dtype: Any) -> tuple[Any, str, str]:
+def _minmax_arguments(extreme: str, dtype: Any) -> tuple[Any, str, str]:
     kind: np.dtype[Any] = np.dtype(dtype)
-    names = {"f4": f"f{what}f", "f8": f"f{what}"}
-    neutral = get_minmax_neutral(what, kind)
-    return kind, neutral, f"{names.get(kind.str[1:], what)}(a, b)"
+    names = {"f4": f"f{extreme}f", "f8": f"f{extreme}"}
+    neutral = get_minmax_neutral(extreme, kind)
+    return kind, neutral, f"{names.get(kind.str[1:], extreme)}(a, b)"
 
 
 @functools.lru_cache
-def get_minmax_kernel(what: str, dtype: Any) -> ReductionKernel:
+def get_minmax_kernel(extreme: str, dtype: Any) -> ReductionKernel:
     """Return the kernel of ``"min"`` or ``"max"`` of an array; that of floats skips NaN."""
-    return _kernel(*_minmax_arguments(what, dtype), "in[i]", **{"in": dtype})
+    return _kernel(*_minmax_arguments(extreme, dtype), "in[i]", **{"in": dtype})
 
 
 @functools.lru_cache
-def get_subset_minmax_kernel(what: str, dtype: Any, dtype_subset: Any) -> ReductionKernel:
+def get_subset_minmax_kernel(extreme: str, dtype: Any, dtype_subset: Any) -> ReductionKernel:
     """Return the kernel of ``"min"`` or ``"max"`` at these indices: ``kernel(indices, array)``."""
     arrays = {"lookup_tbl": dtype_subset, "in": dtype}
-    return _kernel(*_minmax_arguments(what, dtype), "in[lookup_tbl[i]]", **arrays)
+    return _kernel(*_minmax_arguments(extreme, dtype), "in[lookup_tbl[i]]", **arrays)

@@ -25,7 +25,7 @@ namespace {
 
 struct Handled {
     int number;
-    struct sigaction before;  // what was installed
+    struct sigaction before;  // the action that was installed
 };
 std::array<Handled, 4> handled = {{{SIGSEGV, {}}, {SIGBUS, {}}, {SIGFPE, {}}, {SIGILL, {}}}};
 

@@ -6,14 +6,14 @@
 
 namespace pk::kernels {
 
-// What a signal's handler is told of a fault.
+// A fault, as a signal's handler gets it.
 struct Fault {
     int number = 0;  // of the signal; 0: no fault
     int code = 0;    // si_code
     uint64_t address = 0;
 };
 
-// What the kernel did: "accesses memory at ...".
+// The description of a fault: "accesses memory at ...".
 std::string describe(const Fault &fault);
 
 // Installs the signal handlers, once in a process, by which a fault in a kernel's own code ends the kernel

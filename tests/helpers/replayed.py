@@ -1,27 +1,32 @@
-"""Runs each call of a fused function twice: traced and captured, and by its plan, on copies of its arrays."""
+"""Runs each call of a fused function three times on copies of its arrays: traced, captured, and by its plan."""
+
+import warnings
 
 import numpy as np
 
 from pycudakit.fusing import host_replay
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.execute.plan import PlanRun
-from pycudakit.fusing.host_replay import PlanCache
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
+from pycudakit.fusing.memory.pytree import tree_map
+from pycudakit.fusing.numpy_api.registry import HANDLERS
+from pycudakit.fusing.trace.trace import Trace
 
-counts = {"plans": 0, "calls": 0}
+counts = {"plans": 0, "replays": 0, "calls": 0}
 
 
 def install(monkeypatch):
-    """Let every call on the CPU engine whose signature allows it check its plan."""
+    """Check the plan of every call on the CPU engine whose signature allows one, before it is traced."""
     signature_of = host_replay.signature_of
 
-    def signature_unless_strict(function, args, kwargs):  # a capture is not strict
-        return None if function._strict else signature_of(function, args, kwargs)
+    def check(function, args, kwargs):
+        signature = signature_of(function, args, kwargs)
+        if signature is not None:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _check_plan(function, signature, args, kwargs)
 
-    monkeypatch.setattr(host_replay, "signature_of", signature_unless_strict)
-    monkeypatch.setattr(PlanCache, "replay", lambda *_: NotImplemented)
-    monkeypatch.setattr(PlanCache, "may_capture", lambda *_, **__: True)
-    monkeypatch.setattr(PlanCache, "capture", _check_plan)
+    monkeypatch.setattr(host_replay, "signature_of", check)
 
 
 def copy_with_layout(array):
@@ -36,24 +41,46 @@ def copy_with_layout(array):
     return copy
 
 
-def _check_plan(_, signature, function, run, is_automatic):
-    copies = [copy_with_layout(array) for array in signature.arrays]
-    capture = Capture(signature.arrays, is_automatic)
-    result = run(capture)
+class _Copies:
+    """Copies of a call's arrays, and its arguments with these."""
+
+    def __init__(self, signature, args, kwargs):
+        self.arrays = [copy_with_layout(array) for array in signature.arrays]
+        by_id = {id(array): copy for array, copy in zip(signature.arrays, self.arrays, strict=True)}
+        self.args, self.kwargs = tree_map((args, kwargs), lambda value: by_id.get(id(value), value))
+
+
+def _check_plan(function, signature, args, kwargs):
+    traced, captured, replayed = (_Copies(signature, args, kwargs) for _ in range(3))
     counts["calls"] += 1
-    plan = capture.finish(function, result)
+    try:
+        trace = Trace("traced", HANDLERS, strict=False)
+        expected = function._run_traced(trace, traced.arrays, traced.args, traced.kwargs)
+    except Exception:  # which the call raises again
+        return
+    capture = Capture(captured.arrays)
+    result = function._run_captured(captured.arrays, captured.args, captured.kwargs, capture)
+    _assert_same_calls(expected, traced, result, captured)
+    plan = capture.finish("replayed", result)
     if plan is None:
-        return result
+        return
     counts["plans"] += 1
-    with np.errstate(all="raise"):  # a plan never reports
-        replayed = PlanRun(plan).run_with(copies, [copy.ctypes.data for copy in copies], "replayed")
-    if replayed is NotImplemented:
-        return result
-    same = {id(array): copy for array, copy in zip(signature.arrays, copies, strict=True)}
-    assert_same(result, replayed, same)
-    for array, copy in zip(signature.arrays, copies, strict=True):
-        assert array.tobytes() == copy.tobytes(), "an argument differs"
-    return result
+    addresses = [copy.__array_interface__["data"][0] for copy in replayed.arrays]
+    again = PlanRun(plan).run_with(replayed.arrays, addresses, "replayed")
+    if again is NotImplemented:
+        again = function._run_traced(
+            Trace("again", HANDLERS, strict=False), replayed.arrays, replayed.args, replayed.kwargs
+        )
+    else:
+        counts["replays"] += 1
+    _assert_same_calls(result, captured, again, replayed)
+
+
+def _assert_same_calls(result, arrays, other, others):
+    same = {id(one): two for one, two in zip(arrays.arrays, others.arrays, strict=True)}
+    assert_same(result, other, same)
+    for one, two in zip(arrays.arrays, others.arrays, strict=True):
+        assert one.tobytes() == two.tobytes(), "an argument differs"
 
 
 def assert_same(result, replayed, same):

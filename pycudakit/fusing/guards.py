@@ -20,7 +20,8 @@ from pycudakit.fusing.bytecode.code_uses import code_uses
 
 _OURS = __name__.partition(".")[0]
 _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.linalg", f"{_OURS}.numpy")
-_NAMES = "abs bool divmod enumerate float int isinstance issubclass len max min pow range reversed round slice sum tuple zip"
+_NAMES = """abs bool divmod enumerate float int isinstance issubclass len max min pow range reversed round
+slice sum tuple zip"""
 _BUILTINS = tuple(getattr(builtins, name) for name in _NAMES.split())
 _FUNCTIONS: tuple[Any, ...] = (BuiltinFunctionType, FunctionType, np.ufunc, type(np.sum))
 # Rules of opcodes that have side effects past arrays and the function's own objects, or handle exceptions.

@@ -159,9 +159,9 @@ from pycudakit._families.select.quantiles import nanpercentile as nanpercentile
 from pycudakit._families.select.quantiles import nanquantile as nanquantile
 from pycudakit._families.select.quantiles import percentile as percentile
 from pycudakit._families.select.quantiles import quantile as quantile
+from pycudakit._families.sort.searching import searchsorted as searchsorted
 from pycudakit._families.sort.set_operations import intersect1d as intersect1d
-from pycudakit._families.sort.sorting import searchsorted as searchsorted
-from pycudakit._families.sort.sorting import topk as topk
+from pycudakit._families.sort.topk import topk as topk
 from pycudakit._families.sort.unique import unique as unique
 from pycudakit._families.take import nonzero as nonzero
 from pycudakit._families.take import take as take

@@ -17,7 +17,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pycudakit import errors
 from pycudakit._dask.call_arguments import BlockFunction, CallArguments, Function, needs_whole_array
 from pycudakit._dask.lazy_imports import public_api
-from pycudakit._families.sort.sorting import TopK
+from pycudakit._families.sort.topk import TopK
 
 
 def same_shape(supported: str) -> Function:

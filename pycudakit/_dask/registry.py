@@ -32,7 +32,7 @@ from pycudakit._dask.call_arguments import (
 )
 from pycudakit._dask.lazy_imports import dask_array, public_api
 from pycudakit._families.expression.parser import REDUCTIONS
-from pycudakit._families.sort.sorting import TopK
+from pycudakit._families.sort.topk import TopK
 from pycudakit._interop.foreign_arrays import is_dask
 
 _PUBLIC_MODULES = ("image", "linalg", "random")  # the public namespaces besides the package itself

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit._families.sort import sorting
+from pycudakit._families.sort import searching, sorting
 from pycudakit._native.dtypes import FLOAT64, INT64, Array, DType
 
 
@@ -152,7 +152,7 @@ def choose(
         if p is None:
             chosen: Any = generator.integers(0, population, size) if population else np.empty(size, INT64)
         else:
-            chosen = sorting.searchsorted(cumulative_probabilities(p), generator.random(size), side="right")
+            chosen = searching.searchsorted(cumulative_probabilities(p), generator.random(size), side="right")
     else:
         check_sample(population, count, p)
         sampled = _without_replacement(generator, population, count, p, shuffled)

@@ -13,7 +13,7 @@ from pycudakit._families.elementwise.ufuncs import add, equal, multiply, subtrac
 from pycudakit._families.histogram.histogram import bincount
 from pycudakit._families.reduce.min_max import max as greatest
 from pycudakit._families.reduce.min_max import min as least
-from pycudakit._families.sort.sorting import searchsorted
+from pycudakit._families.sort.searching import searchsorted
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.dispatch_cache import numpy_for_small

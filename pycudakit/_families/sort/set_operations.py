@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._families.sort.searching import searchsorted
 from pycudakit._families.sort.sort_keys import plan_isin
-from pycudakit._families.sort.sorting import argsort, searchsorted, sort
+from pycudakit._families.sort.sorting import argsort, sort
 from pycudakit._families.sort.unique import unique
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call

@@ -1,37 +1,30 @@
-"""NumPy's functions for sorting, selecting and searching, with its names, types, shapes and errors.
+"""NumPy's functions for sorting and partitioning, with its names, types, shapes and errors.
 
 NaN sorts last, -0.0 and 0.0 are equal, and every sort is stable. The engines sort by radix.
 """
 
 from __future__ import annotations
 
-import functools
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
-from pycudakit import errors
 from pycudakit._families.sort import device_fast_path
 from pycudakit._families.sort.sort_keys import (
     FEW,
     SMALL_ARGSORT,
     SMALL_SORT,
     argsort_along,
-    as_keys,
     axis_length,
     check_kind,
     plan_argsort,
     plan_lexsort,
     plan_partition,
-    plan_search,
     plan_sort,
-    plan_topk,
     sorted_along,
 )
 from pycudakit._interop.cuda_libraries import has_device_fast_path
-from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.dispatch_cache import numpy_for_small
@@ -40,8 +33,6 @@ from pycudakit._runtime.native_call import logged_as_one_call
 
 # Small calls go straight to NumPy; their only overhead is the check at the beginning of `sort` and others.
 _NUMPY_SORT_BELOW, _NUMPY_ARGSORT_BELOW = SMALL_SORT.most, SMALL_ARGSORT.most
-_MAX_EXACT_INTEGER = 2.0**53  # from here on, different integers convert to the same float
-_LONG = 2048  # elements whose conversion in NumPy takes longer than our Python overhead
 
 
 def _order_reversed(array: Array) -> Array:
@@ -387,141 +378,3 @@ def argpartition(a: Any, kth: Any, axis: Any = -1, kind: Any = "introselect", or
             "argpartition", choice.reason, lambda: np.argpartition(a, kth, axis, kind, order)
         )
     return argsort_along(choice, np.atleast_1d(array), axis)
-
-
-def _numpy_searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    if type(a) is np.ndarray and a.size > _LONG and a.dtype.kind in "biuf":
-        ordinary_values = operands.as_array(v)
-        v = v if ordinary_values is None else _cast_if_lossless(a, ordinary_values)
-    return np.searchsorted(a, v, side, sorter)
-
-
-@numpy_for_small(_numpy_searchsorted)
-def searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
-    """Find indices where elements should be inserted to maintain order.
-
-    Parameters
-    ----------
-    a : array_like
-        One dimension, sorted ascending, or by `sorter`.
-    v : array_like
-        The values to insert.
-    side : {"left", "right"}
-        Whether to insert before or after equal elements.
-    sorter : array_like of ints, optional
-        The indices that sort `a`.
-
-    Returns
-    -------
-    ndarray of int64, or an int64
-
-    See Also
-    --------
-    numpy.searchsorted : NumPy's function.
-    sort, digitize, interp
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> pk.searchsorted([1, 2, 2, 5], [0, 2, 9])
-    array([0, 1, 4])
-    """
-    array, ordinary_values = operands.as_array(a), operands.as_array(v)
-    if array is None or ordinary_values is None:
-        choice = choose_engine("searchsorted", [array, ordinary_values], NO_COST)
-        return native_call.run_numpy(
-            "searchsorted", choice.reason, lambda: np.searchsorted(a, v, side, sorter)
-        )
-    values = _cast_if_lossless(array, ordinary_values)
-    choice = plan_search(array, values)
-    if choice.engine == "numpy":
-        numpy = functools.partial(_numpy_searchsorted, a, v, side, sorter)
-        return native_call.run_numpy("searchsorted", choice.reason, numpy)
-    np.searchsorted(array, np.empty(0, array.dtype), side, sorter)  # raises NumPy's errors
-    if sorter is not None:
-        sorter = np.asarray(sorter)
-        if values.size and sorter.size and not (sorter.min() >= 0 and sorter.max() < array.size):
-            raise ValueError("Sorter index out of range.")
-        array = array[sorter]
-    dtype = np.result_type(array.dtype, values.dtype)
-    name, keys = as_keys(array.astype(dtype, copy=False))
-    _, sought = as_keys(values.astype(dtype, copy=False))
-    positions = allocator.empty(sought.shape, np.int64)
-    arguments = keys, keys.size, sought, positions, sought.size, int(side == "right")
-    native_call.run(choice, f"pk_searchsorted_{name}", *arguments, size=sought.size)
-    result = positions.astype(np.intp, copy=False)
-    return result[()] if result.ndim == 0 else result
-
-
-def _cast_if_lossless(array: Array, values: Array) -> Array:
-    """Convert the values to the array's type if that is lossless, so that the array is not converted."""
-    if values.dtype == array.dtype or values.size >= array.size:
-        return values
-    common = values.astype(np.result_type(array.dtype, values.dtype))
-    with np.errstate(over="ignore", invalid="ignore"):
-        converted = common.astype(array.dtype)
-    is_exact = converted == common
-    if common.dtype.kind == "f" and array.dtype.kind in "iu":
-        is_exact &= np.abs(common) < np.float64(_MAX_EXACT_INTEGER)  # float16 cannot hold the limit
-    return converted if is_exact.all() else values
-
-
-class TopK(NamedTuple):
-    """The result of `topk`: the selected elements and their indices."""
-
-    values: Any
-    indices: Any
-
-
-def topk(a: Any, k: Any, axis: Any = -1, largest: Any = True) -> TopK:
-    """Return the `k` largest or smallest elements along an axis, the best first, and their indices.
-
-    Equal elements are in order of their indices. NaN sorts last, for the largest and for the smallest. NumPy
-    has no such function, so the engine ``"numpy"`` raises `Unsupported`.
-
-    Parameters
-    ----------
-    a : array_like
-        The elements.
-    k : int
-        The number of elements, from 0 to the length of the axis.
-    axis : int or None
-        The axis to select along; None flattens the array.
-    largest : bool
-        False for the smallest.
-
-    Returns
-    -------
-    (values, indices)
-        A named tuple.
-
-    See Also
-    --------
-    sort, argsort, partition
-
-    Examples
-    --------
-    >>> import pycudakit as pk
-    >>> values, indices = pk.topk([5, 9, float("nan"), 9, 1], 3)
-    >>> values, indices
-    (array([9., 9., 5.]), array([1, 3, 0]))
-    """
-    indices = topk_indices(a, k, axis, largest)
-    array: Any = operands.as_array(a)
-    flat, axis = (array.ravel(), 0) if axis is None else (array, axis)
-    return TopK(np.take_along_axis(flat, indices, axis), indices)
-
-
-def topk_indices(a: Any, k: Any, axis: Any, largest: Any) -> Array:
-    """Return the indices of the `k` largest or smallest elements along an axis."""
-    array = operands.as_array(a)
-    k = operator.index(k)
-    if array is None:
-        raise errors.Unsupported("topk: a is not of bool, integers or floats of up to 64 bits; convert it")
-    choice = plan_topk(array, axis, k)
-    if choice.engine == "numpy":
-        raise errors.Unsupported("topk: NumPy has no such function; use another engine")
-    flat, axis = (array.ravel(), 0) if axis is None else (array, normalize_axis_index(axis, array.ndim))
-    if not 0 <= k <= flat.shape[axis]:
-        raise ValueError(f"k is {k}, and must be from 0 to {flat.shape[axis]}, the length of the axis")
-    return argsort_along(choice, flat, axis, k, bool(largest))

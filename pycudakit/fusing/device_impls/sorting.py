@@ -28,7 +28,7 @@ def topk(trace: Trace, a: Any, k: Any, axis: Any = -1, largest: Any = True) -> A
     if is_along and axis not in (-1, a.ndim - 1):
         result = topk(trace, trace.call(np.copy, (a.swapaxes(axis, -1), "C"), {}), k, -1, largest)
         return type(result)(*(trace.call(np.copy, (x.swapaxes(axis, -1), "C"), {}) for x in result))
-    functions = importlib.import_module("pycudakit._families.sort.sorting")
+    functions = importlib.import_module("pycudakit._families.sort.topk")
     indices = trace.on_device(functions.topk_indices, (a, k, axis, largest), {})
     values = take_along_unchecked(trace, a.ravel() if axis is None else a, indices)
     return functions.TopK(values, indices)

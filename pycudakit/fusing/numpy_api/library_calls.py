@@ -59,7 +59,8 @@ _ON_DEVICE = {
     "matmul.dot": "dot vdot",
     "matmul.tensor_products": "inner",
     "reduce.nan_functions": "nanargmax nanargmin",
-    "sort.sorting": "argpartition argsort partition searchsorted sort",
+    "sort.searching": "searchsorted",
+    "sort.sorting": "argpartition argsort partition sort",
     "take": "take take_along_axis",
 }
 # Those whose Python code does not read the results of the C entries on the host.

@@ -137,7 +137,8 @@ def test_replays_are_numpys(engine, name):
         same = {
             id(one): other for one, other in zip(traced, ours, strict=True) if isinstance(one, np.ndarray)
         }
-        assert_same(same_bits, result, same)
+        if engine != "auto":  # where NumPy may compute a call
+            assert_same(same_bits, result, same)
         for one, other in zip(ours, numpys, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-13)
         flat = result if isinstance(result, tuple) else (result,)
@@ -345,7 +346,8 @@ def test_threads(engine):
     assert wrong == []
 
 
-def repeat(fused, u):
+def repeat(fused, u, delay):
+    signal.setitimer(signal.ITIMER_REAL, delay)
     while True:
         fused(u, 2000)
 
@@ -369,9 +371,8 @@ def test_an_interrupt_ends_a_replay(engine):
     try:
         for delay in (1e-4, 1e-3, 3e-3):
             u = numbers(4096)
-            signal.setitimer(signal.ITIMER_REAL, delay)
             with pytest.raises(Stopped):
-                repeat(fused, u)
+                repeat(fused, u, delay)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

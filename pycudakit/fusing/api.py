@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, ParamSpec, TypeVar, overload
 
+import numpy as np
+
 from pycudakit import errors
 from pycudakit._interop.foreign_arrays import (
     can_use_device_arrays,
@@ -123,6 +125,7 @@ class Fused(Generic[P, R]):
         self._best: dict[tuple[Any, ...], str | Autotuner] = {}
         self._analyses: list[Analysis] = []  # of calls of different kinds
         self._plans = host_replay.PlanCache()
+        self._fast_in_numpy: set[Any] = set()  # keys of small plain arguments
         # The library's own functions see nothing but their arguments.
         self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
 
@@ -133,6 +136,8 @@ class Fused(Generic[P, R]):
         engine = context.checked_current_engine()
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
+        if engine == "auto" and not kwargs and _plain_key(args) in self._fast_in_numpy:
+            return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
         signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
         if signature is not None:
             answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
@@ -244,6 +249,10 @@ class Fused(Generic[P, R]):
         result = self._run_by_numpy(args, kwargs)
         if time.thread_time() - began > _SLOW_SECONDS:
             self._best[key] = "trace_next"
+        elif not kwargs and (plain_key := _plain_key(args)) is not None:
+            if len(self._fast_in_numpy) >= _MAX_KEYS:
+                self._fast_in_numpy.clear()
+            self._fast_in_numpy.add(plain_key)
         return result
 
     def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
@@ -520,6 +529,22 @@ _PACKAGE = __name__.partition(".")[0] + "."
 _MAX_ANALYSES = 8
 _RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # seconds
+
+
+def _plain_key(args: tuple[Any, ...]) -> Any:
+    """Return a key of arguments that are arrays and numbers, by which NumPy's time differs; else None."""
+    parts: list[Any] = []
+    for value in args:
+        kind = type(value)
+        if kind is np.ndarray:
+            parts.append((value.shape, value.dtype))
+        elif kind is float:
+            parts.append(kind)
+        elif kind is int:
+            parts.append(value)
+        else:
+            return None
+    return tuple(parts)
 
 
 def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:

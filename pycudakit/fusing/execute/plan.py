@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pycudakit import errors
 from pycudakit._native import abi
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
@@ -158,14 +159,19 @@ class PlanRun(NativeCall):
     def run_with(self, arguments: Sequence[Array], addresses: Sequence[int], reason: str) -> Any:
         """Run the plan and return the call's result; NotImplemented if the call must be traced.
 
-        That is the case if an operation may have to warn. The arguments are then as they were.
+        That is the case if a request fails, or an operation may have to warn. The arguments are then as they
+        were.
         """
         plan = self._plan
         new = [np.empty(*each) for each in plan.new]
         self._buffers[:] = [*addresses, *map(address_of, new)]
         self._saved = [arguments[index].copy("K") for index in plan.written]
         choice = EngineChoice(plan.function, "cpu", f"{reason}; replayed")
-        if (self.run_on_cpu(choice) or not self._is_finite(new)) and not _ignores_errors():
+        try:
+            flags = self.run_on_cpu(choice)
+        except errors.Error:
+            flags = abi.FPE_NEGATIVE_POWER  # or anything else that is not ignored
+        if (flags or not self._is_finite(new)) and not _ignores_errors(flags):
             for index, saved in zip(plan.written, self._saved, strict=True):
                 arguments[index][...] = saved
             return NotImplemented
@@ -195,9 +201,11 @@ class PlanRun(NativeCall):
         return part.make([self._result(each, arguments, new) for each in part.parts])
 
 
-def _ignores_errors() -> bool:
+def _ignores_errors(flags: int) -> bool:
+    """Return True if no flag, and no result that is not finite, is to be reported."""
     state = np.geterr()
-    return state["divide"] == state["over"] == state["invalid"] == "ignore"
+    is_quiet = state["divide"] == state["over"] == state["invalid"] == "ignore"
+    return is_quiet and not flags & abi.FPE_NEGATIVE_POWER
 
 
 def _aligned(size: int) -> Array:

@@ -119,7 +119,9 @@ def test_breaks_of_a_loop_are_named_once(engine):
 def test_a_function_without_a_pass(engine):
     if engine == "auto":
         pytest.skip("auto may run all of it in NumPy")
-    pk.fuse(lambda x: pknp.linalg.svd(x)[1])(X)
+    fused = pk.fuse(lambda x: pknp.linalg.svd(x)[1])
+    for _ in range(2):  # the first call also imports modules and analyses the function
+        fused(X)
     call = pk.last_call()
     assert (call.engine, call.passes) == ("numpy", ())
     assert call.reason == "graph breaks: numpy.linalg.svd()"

@@ -227,36 +227,36 @@ def get_subset_dot_kernel(
     return _kernel(out, "0", "a+b", product, **arrays)
 
 
-def get_minmax_neutral(extreme: str, dtype: Any) -> str:
+def get_minmax_neutral(function: str, dtype: Any) -> str:
     """Return the neutral element of ``"min"`` or ``"max"``, as C writes it."""
-    if extreme not in ("min", "max"):
-        raise ValueError(f"extreme is {extreme!r}; it is 'min' or 'max'")
+    if function not in ("min", "max"):
+        raise ValueError(f"function is {function!r}; it is 'min' or 'max'")
     kind: np.dtype[Any] = np.dtype(dtype)
     if kind.kind == "f":
-        return "(1.0 / 0.0)" if extreme == "min" else "(-1.0 / 0.0)"
+        return "(1.0 / 0.0)" if function == "min" else "(-1.0 / 0.0)"
     if kind.kind not in "iu":
-        raise TypeError(f"{extreme} takes integers and floats, not {kind}")
+        raise TypeError(f"{function} takes integers and floats, not {kind}")
     limits = np.iinfo(kind)
-    if extreme == "max":
+    if function == "max":
         return f"({limits.min + 1} - 1)" if limits.min else "0"  # C has no literal of the least integer
     return f"{limits.max}{'u' if kind.kind == 'u' else ''}"
 
 
-def _minmax_arguments(extreme: str, dtype: Any) -> tuple[Any, str, str]:
+def _minmax_arguments(function: str, dtype: Any) -> tuple[Any, str, str]:
     kind: np.dtype[Any] = np.dtype(dtype)
-    names = {"f4": f"f{extreme}f", "f8": f"f{extreme}"}
-    neutral = get_minmax_neutral(extreme, kind)
-    return kind, neutral, f"{names.get(kind.str[1:], extreme)}(a, b)"
+    names = {"f4": f"f{function}f", "f8": f"f{function}"}
+    neutral = get_minmax_neutral(function, kind)
+    return kind, neutral, f"{names.get(kind.str[1:], function)}(a, b)"
 
 
 @functools.lru_cache
-def get_minmax_kernel(extreme: str, dtype: Any) -> ReductionKernel:
+def get_minmax_kernel(function: str, dtype: Any) -> ReductionKernel:
     """Return the kernel of ``"min"`` or ``"max"`` of an array; that of floats skips NaN."""
-    return _kernel(*_minmax_arguments(extreme, dtype), "in[i]", **{"in": dtype})
+    return _kernel(*_minmax_arguments(function, dtype), "in[i]", **{"in": dtype})
 
 
 @functools.lru_cache
-def get_subset_minmax_kernel(extreme: str, dtype: Any, dtype_subset: Any) -> ReductionKernel:
+def get_subset_minmax_kernel(function: str, dtype: Any, dtype_subset: Any) -> ReductionKernel:
     """Return the kernel of ``"min"`` or ``"max"`` at these indices: ``kernel(indices, array)``."""
     arrays = {"lookup_tbl": dtype_subset, "in": dtype}
-    return _kernel(*_minmax_arguments(extreme, dtype), "in[lookup_tbl[i]]", **arrays)
+    return _kernel(*_minmax_arguments(function, dtype), "in[lookup_tbl[i]]", **arrays)

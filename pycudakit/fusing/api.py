@@ -1,6 +1,6 @@
 """`fuse` and `Fused`: compile a NumPy function into as few fused kernels as possible.
 
-A call traces the function's body with tracers instead of arrays, schedules what was traced as fused kernels
+A call traces the function's body with tracers instead of arrays, schedules the trace as fused kernels
 (passes), and runs these. Under ``"auto"``, `Fused` chooses between NumPy and the engines for each signature
 of array arguments, first by estimated costs and, where these are close, by measuring a few calls. Calls are
 replayed where possible (`host_replay`, and `replay` for device arrays).
@@ -382,7 +382,7 @@ class Fused(Generic[P, R]):
             try:
                 restore()
             except BaseException as second:
-                if not isinstance(second, Exception):  # an interrupt: what it cut short is done again
+                if not isinstance(second, Exception):  # an interrupt: its work is done again
                     restore()
                 raise
             raise
@@ -579,7 +579,7 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     function : callable
         A function or method written for NumPy. `fuse` may also be its decorator.
     strict : bool, optional
-        Whether a graph break raises `errors.Unsupported`, whose message says what to write instead.
+        Whether a graph break raises `errors.Unsupported`, whose message names the replacement.
 
     Returns
     -------

@@ -28,16 +28,7 @@ OF_PAGES = re.compile(
     re.IGNORECASE,
 )
 # Whole lines, stripped, where a word is meant as it is.
-ALLOWED = {
-    (
-        "A call traces the function's body with tracers instead of arrays, schedules what was traced "
-        "as fused kernels"
-    ),
-    "if not isinstance(second, Exception):  # an interrupt: what it cut short is done again",
-    "self._numpy_seconds = 0.0  # in what was handed to NumPy",
-    "What is pending on reachable memory is computed if that code may now reach it past the trace, and a",
-    '"""Compute what is pending on memory that code outside of the trace can reach, and let writes land."""',
-}
+ALLOWED: set[str] = set()
 
 
 def private_words(text, words=PRIVATE):

@@ -76,7 +76,7 @@ class Scheduler:
         self.has_stopped_deferring = False
         self.argument_tracers: dict[int, Tracer] = {}  # by the id of the argument's array
         self.memmaps: dict[int, np.memmap[Any, Any]] = {}  # among the arguments, by the id of their tracers
-        self._numpy_seconds = 0.0  # in what was handed to NumPy
+        self._numpy_seconds = 0.0  # of calls handed to NumPy
         self._last_numpy_seconds: float | None = None  # of the last call that was handed to NumPy
         self._fell_back_at: float | None = None  # since then, NumPy runs the body
         self._handler_depth = 0  # of nested composite handlers
@@ -331,7 +331,7 @@ class Scheduler:
     def returned(self, result: Any) -> Any:
         """Return the result of an operation to the caller's code, which was analysed.
 
-        What is pending on reachable memory is computed if that code may now reach it past the trace, and a
+        Operations pending on reachable memory are computed if that code may now reach it past the trace, and a
         number that it may use otherwise than a tracer becomes NumPy's scalar.
         """
         if self._handler_depth or self.has_stopped_deferring or self.has_ended:
@@ -357,7 +357,7 @@ class Scheduler:
         return self.resolved(value)
 
     def flush(self) -> None:
-        """Compute what is pending on memory that code outside of the trace can reach, and let writes land."""
+        """Compute the operations pending on memory that outside code can reach, and let writes land."""
         pending = [tracer for tracer in self.deferred() if tracer.node.reads_reachable_memory()]
         if pending:
             self.compute(pending)

@@ -6,6 +6,7 @@ run the plan, without tracing, if the signature is equal and no operation may ha
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import weakref
@@ -125,7 +126,8 @@ class PlanCache:
         entry = self._entries.get(signature.key)
         if entry is None or entry.plan is None:
             return NotImplemented
-        self._entries.move_to_end(signature.key)
+        with contextlib.suppress(KeyError):  # another thread may have dropped it
+            self._entries.move_to_end(signature.key)
         try:
             run = entry.idle.pop()
         except IndexError:  # other threads are using all of them

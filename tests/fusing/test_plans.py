@@ -535,3 +535,12 @@ def test_without_numpys_loops(engine, monkeypatch):
         a, b = numbers(7, 8, seed=seed), numbers(8, 3, seed=seed)
         np.testing.assert_allclose(fused(a, b), a @ b, rtol=1e-14)
         assert not is_replayed()
+
+
+def test_a_long_argument_that_is_written_once_is_not_copied(engine):
+    fused = pk.fuse(lambda x: x.__imul__(2))
+    x = numbers(100_000)
+    for _ in range(4):
+        fused(x)
+        assert not is_replayed()
+    np.testing.assert_array_equal(x, numbers(100_000) * 16)

@@ -45,6 +45,8 @@ from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 # Bytes of results and intermediate values: of calls with more, Python has a small share.
 _MAX_BYTES = 64 << 20
 _MAX_REQUESTS = 100_000
+# Bytes of written arguments for each request: a replay copies them, so that it can be undone.
+_MAX_SAVED_BYTES = 256 << 10
 # Seconds that a captured call may take: of `auto`, and of a named engine.
 _MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
 _CONSTANT_TYPES = (type(None), bool, int, float, str, np.generic, np.dtype)
@@ -324,7 +326,11 @@ class Capture:
         finite = [
             (self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in self._finite
         ]
-        written, counts = sorted(self._written_arguments), (len(self._arguments), new, arena_bytes)
+        written = sorted(self._written_arguments)
+        sizes = [end - begin for begin, end, index, _ in self._arguments if index in self._written_arguments]
+        if sum(sizes) > _MAX_SAVED_BYTES * len(order):
+            return None
+        counts = len(self._arguments), new, arena_bytes
         return Plan(function, requests, order, *counts, bytes(self._constants), written, finite, template)
 
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._native import abi
+from pycudakit._native import abi, allocator
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.engine_choice import EngineChoice
@@ -125,7 +125,6 @@ class PlanRun(NativeCall):
         for row, request in zip(self._requests, plan.requests, strict=True):
             bindings += self._fill(row, request)
         self._bindings = np.array(bindings, abi.BINDING)
-        self._saved: list[Array] = []
         self.bytes = plan.arena_bytes + sum(table.nbytes for table in self._tables)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -163,17 +162,17 @@ class PlanRun(NativeCall):
         were.
         """
         plan = self._plan
-        new = [np.empty(*each) for each in plan.new]
+        new = [_new(*each) for each in plan.new]
         self._buffers[:] = [*addresses, *map(address_of, new)]
-        self._saved = [arguments[index].copy("K") for index in plan.written]
+        saved = [arguments[index].copy("K") for index in plan.written]
         choice = EngineChoice(plan.function, "cpu", f"{reason}; replayed")
         try:
             flags = self.run_on_cpu(choice)
         except errors.Error:
             flags = abi.FPE_NEGATIVE_POWER  # or anything else that is not ignored
         if (flags or not self._is_finite(new)) and not _ignores_errors(flags):
-            for index, saved in zip(plan.written, self._saved, strict=True):
-                arguments[index][...] = saved
+            for index, values in zip(plan.written, saved, strict=True):
+                arguments[index][...] = values
             return NotImplemented
         return self._result(plan.result, arguments, new)
 
@@ -199,6 +198,10 @@ class PlanRun(NativeCall):
         if kind is Constant:
             return part.value
         return part.make([self._result(each, arguments, new) for each in part.parts])
+
+
+def _new(shape: tuple[int, ...], dtype: DType, order: Any) -> Array:
+    return allocator.empty(shape, dtype) if order == "C" else np.empty(shape, dtype, order)
 
 
 def _ignores_errors(flags: int) -> bool:

@@ -331,8 +331,8 @@ class Scheduler:
     def returned(self, result: Any) -> Any:
         """Return the result of an operation to the caller's code, which was analysed.
 
-        Operations pending on reachable memory are computed if that code may now reach it past the trace, and a
-        number that it may use otherwise than a tracer becomes NumPy's scalar.
+        Operations pending on reachable memory are computed if that code may now reach it past the trace, and
+        a number that it may use otherwise than a tracer becomes NumPy's scalar.
         """
         if self._handler_depth or self.has_stopped_deferring or self.has_ended:
             return result

@@ -121,11 +121,11 @@ class Fused(Generic[P, R]):
             test(function)
             for test in (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
         )
-        # By shapes and dtypes: an engine's name, "trace_next", or an autotuner while it measures.
+        # By shapes and dtypes, and of small arrays by the numbers among the arguments, too: an engine's name,
+        # "trace_next", or an autotuner while it measures.
         self._best: dict[tuple[Any, ...], str | Autotuner] = {}
         self._analyses: list[Analysis] = []  # of calls of different kinds
         self._plans = host_replay.PlanCache()
-        self._fast_in_numpy: set[Any] = set()  # keys of small plain arguments
         # The library's own functions see nothing but their arguments.
         self._is_from_library = (getattr(function, "__module__", None) or "").startswith(_PACKAGE)
 
@@ -136,7 +136,8 @@ class Fused(Generic[P, R]):
         engine = context.checked_current_engine()
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
-        if engine == "auto" and not kwargs and _plain_key(args) in self._fast_in_numpy:
+        is_plain = engine == "auto" and not (kwargs or self._strict)
+        if is_plain and self._best.get(_plain_key(args)) == "numpy":
             return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
         signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
         if signature is not None:
@@ -200,9 +201,8 @@ class Fused(Generic[P, R]):
         if best in (None, "trace_next"):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
-            if len(self._best) >= _MAX_KEYS:
-                self._best.clear()
-            self._best[key] = best = trace.costs.best()
+            best = trace.costs.best()
+            self._set_best(key, best)
             may_replay = self.guards is not None and trace.costs.replayed < trace.costs.numpy
             is_doubtful = best == "cpu" and not trace.costs.is_conclusive
             if not self._strict and (is_doubtful or (best == "numpy" and may_replay)):
@@ -249,11 +249,14 @@ class Fused(Generic[P, R]):
         result = self._run_by_numpy(args, kwargs)
         if time.thread_time() - began > _SLOW_SECONDS:
             self._best[key] = "trace_next"
-        elif not kwargs and (plain_key := _plain_key(args)) is not None:
-            if len(self._fast_in_numpy) >= _MAX_KEYS:
-                self._fast_in_numpy.clear()
-            self._fast_in_numpy.add(plain_key)
+        elif not kwargs and (plain_key := _plain_key(args)):
+            self._set_best(plain_key, "numpy")
         return result
+
+    def _set_best(self, key: tuple[Any, ...], best: str | Autotuner) -> None:
+        if len(self._best) >= _MAX_KEYS:
+            self._best.clear()
+        self._best[key] = best
 
     def _run_by_numpy(self, args: Any, kwargs: Any, reason: str = REASON_NUMPY_FASTER_FOR_SIZE) -> Any:
         def compute() -> Any:  # the calls of the body are a part of this one
@@ -531,8 +534,8 @@ _RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # seconds
 
 
-def _plain_key(args: tuple[Any, ...]) -> Any:
-    """Return a key of arguments that are arrays and numbers, by which NumPy's time differs; else None."""
+def _plain_key(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return a key of arguments that are arrays and numbers, by which NumPy's time differs; else ()."""
     parts: list[Any] = []
     for value in args:
         kind = type(value)
@@ -543,7 +546,7 @@ def _plain_key(args: tuple[Any, ...]) -> Any:
         elif kind is int:
             parts.append(value)
         else:
-            return None
+            return ()
     return tuple(parts)
 
 

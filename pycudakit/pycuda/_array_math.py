@@ -213,10 +213,10 @@ def reduce(name: str, array: Any, dtype: Any, stream: Any, allocator: Any) -> An
     return out
 
 
-def divide_truncated(out: Any, a: Any, b: Any) -> Any:
+def divide_truncated(out: Any, a: Any, b: Any, stream: Any = None) -> Any:
     """Write the quotients of integers as C has them, rounded towards zero."""
     if not _engine.current().is_cpu:
-        _run_kernel("true_divide", out, (a, b), None)
+        _run_kernel("true_divide", out, (a, b), stream)
         return out
     dividend, divisor = on_host(a), on_host(b)
     with np.errstate(all="ignore"):

@@ -34,15 +34,17 @@ class Operators:
         make: Any = type(self)
         return make(shape, dtype, self.allocator)
 
-    def _binary(self, name: str, other: Any, out: Any = None, *, swap: bool = False) -> Any:
+    def _binary(
+        self, name: str, other: Any, out: Any = None, *, swap: bool = False, stream: Any = None
+    ) -> Any:
         if not isinstance(other, _OPERANDS):
             return NotImplemented
         if out is None:
             out = self._result(other, common_dtype(self, other))
-        operands = (other, self) if swap else (self, other)
+        first, second = (other, self) if swap else (self, other)
         if name == "true_divide" and out.dtype.kind in "iub":
-            return _array_math.divide_truncated(out, *operands)
-        return _array_math.compute(name, out, *operands)
+            return _array_math.divide_truncated(out, first, second, stream)
+        return _array_math.compute(name, out, first, second, stream=stream)
 
     def _compare(self, name: str, other: Any) -> Any:
         if not isinstance(other, _OPERANDS):
@@ -143,6 +145,39 @@ class Operators:
         scaled = _array_math.compute("multiply", other.new_like(dtype), other, otherfac, stream=stream)
         own = _array_math.compute("multiply", self.new_like(dtype), self, selffac, stream=stream)
         return _array_math.compute("add", out, own, scaled, stream=stream)
+
+    # ---- PyCUDA's names that other libraries call ------------------------------------------------------
+
+    def _axpbyz(
+        self,
+        selffac: Any,
+        other: Any,
+        otherfac: Any,
+        out: Any,
+        add_timer: Callable[..., Any] | None = None,
+        stream: Any = None,
+    ) -> Any:
+        """Write ``selffac * self + otherfac * other`` to an array."""
+        return self.mul_add(selffac, other, otherfac, add_timer, stream, out)
+
+    def _axpbz(self, selffac: Any, other: Any, out: Any, stream: Any = None) -> Any:
+        """Write ``selffac * self + other`` to an array; `other` is a number."""
+        product = _array_math.compute("multiply", self.new_like(out.dtype), self, selffac, stream=stream)
+        return _array_math.compute("add", out, product, other, stream=stream)
+
+    def _elwise_multiply(self, other: Any, out: Any, stream: Any = None) -> Any:
+        """Write the products to an array."""
+        return _array_math.compute("multiply", out, self, other, stream=stream)
+
+    def _div(self, other: Any, out: Any, stream: Any = None) -> Any:
+        """Write the quotients to an array."""
+        return self._binary("true_divide", other, out, stream=stream)
+
+    def _rdiv_scalar(self, other: Any, out: Any, stream: Any = None) -> Any:
+        """Write the quotients of a number to an array."""
+        return self._binary("true_divide", other, out, swap=True, stream=stream)
+
+    # ---- Comparisons -------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> Any:
         """Return ones where the elements are equal, of the array's dtype."""

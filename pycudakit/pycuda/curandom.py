@@ -12,6 +12,7 @@ from pycudakit.pycuda import gpuarray
 from pycudakit.pycuda._absent import Absent
 from pycudakit.pycuda._device import cached_per_device
 from pycudakit.pycuda._errors import absent
+from pycudakit.pycuda._md5 import compression
 from pycudakit.pycuda._memory import DeviceAllocation, mem_alloc
 from pycudakit.pycuda.compiler import SourceModule
 
@@ -39,6 +40,15 @@ _RAND_TYPES = {
     "int32": ("unsigned int", "curand(&state)"),
     "uint32": ("unsigned int", "curand(&state)"),
 }
+
+
+# Four random integers a, b, c and d, of the index `i` of `n` elements and a `seed`, for kernels of programs.
+md5_code = compression(
+    [f"{name}.{axis}" for name in ("threadIdx", "blockIdx") for axis in "xyz"]
+    + ["seed", "i", "n"]
+    + [f"{name}.{axis}" for name in ("blockDim", "gridDim") for axis in "xyz"]
+    + ["0"]
+)
 
 
 def rand(shape: Any, dtype: Any = np.float32, stream: Any = None) -> gpuarray.GPUArray:
@@ -320,7 +330,7 @@ def seed_getter_unique(n: int) -> gpuarray.GPUArray:
 
 
 def get_curand_version() -> None:
-    """Return None: cuRAND's library is not used, and its device API is a part of the kernels."""
+    """Return None, as PyCUDA without cuRAND's library does: Sobol generators need that."""
 
 
 # ---- Sobol's generators, which do not exist -------------------------------------------------------------

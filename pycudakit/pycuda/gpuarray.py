@@ -57,6 +57,8 @@ __all__ = [
     "zeros_like",
 ]
 
+_get_common_dtype = common_dtype  # PyCUDA's name, which other libraries import
+
 # ---- Creation -----------------------------------------------------------------------------------------
 
 empty = GPUArray

@@ -7,6 +7,8 @@ import pytest
 
 from pycudakit.pycuda import curandom, gpuarray
 from pycudakit.pycuda import driver as drv
+from pycudakit.pycuda._md5 import compression
+from pycudakit.pycuda.elementwise import get_elwise_kernel
 
 KINDS = [curandom.XORWOWRandomNumberGenerator, curandom.MRG32k3aRandomNumberGenerator]
 GENERATORS = 132 * 1024
@@ -113,6 +115,35 @@ def test_global_seeds(engine):
     uniform = curandom.rand(100_000).get()
     assert 0 <= uniform.min() <= uniform.max() < 1
     assert abs(uniform.mean() - 0.5) < 0.01
+
+
+@pytest.mark.parametrize("message", [b"", b"abc", bytes(range(55))])
+def test_md5(engine, message):
+    """The compression of a message that is one block is its digest."""
+    padded = message + b"\x80" + bytes(55 - len(message)) + (8 * len(message)).to_bytes(8, "little")
+    words = [f"{word}u" for word in np.frombuffer(padded, np.uint32)]
+    kernel = get_elwise_kernel(
+        "unsigned int *x", compression(words) + "x[0] = a; x[1] = b; x[2] = c; x[3] = d"
+    )
+    digest = gpuarray.zeros(4, np.uint32)
+    kernel.prepared_call((1, 1), (1, 1, 1), digest.gpudata, 1)
+    assert digest.get().tobytes() == hashlib.md5(message).digest()
+
+
+def test_md5_code(engine):
+    """Programs make random numbers of the index and a seed."""
+    kernel = get_elwise_kernel(
+        "unsigned int *x, unsigned int seed", curandom.md5_code + "x[i] = a ^ b ^ c ^ d"
+    )
+    drawn = []
+    for seed in (1, 2, 1):
+        x = gpuarray.empty(10_000, np.uint32)
+        kernel.prepared_call((10, 1), (128, 1, 1), x.gpudata, seed, x.size)
+        drawn.append(x.get())
+    np.testing.assert_array_equal(drawn[0], drawn[2])
+    assert len(np.unique(np.concatenate(drawn[:2]))) > 19_950
+    bits = np.unpackbits(drawn[0].view(np.uint8)).mean()
+    assert abs(bits - 0.5) < 0.01
 
 
 def test_errors(generator):

@@ -310,6 +310,26 @@ def test_unary(engine):
     )
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.float32, np.complex64])
+def test_names_that_libraries_call(engine, dtype):
+    a, b = sample(dtype, 100), sample(dtype, 100, seed=1)
+    one, other, stream = gpuarray.to_gpu(a), gpuarray.to_gpu(b), drv.Stream()
+    for name, arguments, expected in (
+        ("_axpbyz", (2, other, 3), 2 * a + 3 * b),
+        ("_axpbz", (2, 3), 2 * a + 3),
+        ("_elwise_multiply", (other,), a * b),
+        ("_div", (other,), a // b if dtype == np.int32 else a / b),
+        ("_rdiv_scalar", (100,), 100 // a if dtype == np.int32 else 100 / a),
+    ):
+        out = gpuarray.empty_like(one)
+        assert getattr(one, name)(*arguments, out, stream=stream) is out
+        stream.synchronize()
+        np.testing.assert_allclose(out.get(), expected.astype(dtype), rtol=1e-6)
+    one._axpbyz(1, other, -1, one)
+    np.testing.assert_array_equal(one.get(), a - b)
+    assert gpuarray._get_common_dtype(one, gpuarray.zeros(1, np.float64)) == np.result_type(dtype, np.float64)
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_complex(engine, dtype):
     a = sample(dtype)

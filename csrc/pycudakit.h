@@ -579,17 +579,23 @@ PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, 
 /* ---- Lists of requests ----------------------------------------------------------------------------- */
 
 /* The entry that a request calls. */
-enum { PK_REQUEST_EVALUATE = 0, PK_REQUEST_REDUCE = 1, PK_REQUEST_REDUCE_SEVERAL = 2, PK_REQUEST_LOOP = 3 };
+enum {
+    PK_REQUEST_EVALUATE = 0,
+    PK_REQUEST_REDUCE = 1,
+    PK_REQUEST_REDUCE_SEVERAL = 2,
+    PK_REQUEST_SCAN = 3,
+    PK_REQUEST_LOOP = 4
+};
 enum { PK_MAX_REQUEST_ARGUMENTS = 9, PK_MAX_LOOP_OPERANDS = 8 };
 
-/* A function of the caller's, with the signature of NumPy's loops of generalized ufuncs. It takes the addresses of
- * its operands, sizes and strides, and data of its own. */
+/* A function of the caller's, with the signature of NumPy's loops of generalized ufuncs. It takes the
+ * addresses of its operands, sizes and strides, and data of its own. */
 typedef void (*pk_loop)(char **operands, const intptr_t *sizes, const intptr_t *strides, void *data);
 
 /* A call of an entry, as data: the entry's arguments but for options and report, in their order, as addresses
  * and int64_t. The arguments of PK_REQUEST_LOOP are a pk_loop, an array of pk_operand and its length (at most
- * PK_MAX_LOOP_OPERANDS), of which the addresses are read, and the sizes, the strides and the data of the loop. The
- * call reports the exceptions of the calling thread, with underflow left out. */
+ * PK_MAX_LOOP_OPERANDS), of which the addresses are read, and the sizes, the strides and the data of the
+ * loop. The call reports the exceptions of the calling thread, with underflow left out. */
 typedef struct pk_request {
     int64_t entry; /* PK_REQUEST_... */
     uint64_t arguments[PK_MAX_REQUEST_ARGUMENTS];

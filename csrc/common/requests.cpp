@@ -45,6 +45,9 @@ int32_t call(const pk_request &request, const pk_options *options, pk_report *re
             return pk_reduce(table<pk_reduction>(a[0]), table<pk_instruction>(a[1]), int64_t(a[2]),
                              table<pk_operand>(a[3]), int64_t(a[4]), table<int64_t>(a[5]), int64_t(a[6]),
                              exceptions(7), options, report);
+        case PK_REQUEST_SCAN:
+            return pk_scan(int64_t(a[0]), int64_t(a[1]), table<pk_operand>(a[2]), table<int64_t>(a[3]),
+                           int64_t(a[4]), int64_t(a[5]), int64_t(a[6]), options, report);
         case PK_REQUEST_LOOP: return call_loop(a, report);
         default:
             return pk_reduce_several(table<pk_reduction>(a[0]), int64_t(a[1]), table<pk_instruction>(a[2]),

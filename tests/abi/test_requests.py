@@ -150,7 +150,7 @@ def _table(name, field, row, value):
 
 
 REFUSED = {
-    "a request names no entry": _table("requests", "entry", 1, 4),
+    "a request names no entry": _table("requests", "entry", 1, 5),
     "order names a request that there is not": _spoil(order=lambda _: np.array([0, 2], np.int32)),
     "a binding names a buffer that there is not": _table("bindings", "buffer", 2, 3),
     "the word of a binding is a null pointer": _table("bindings", "word", 2, 0),

@@ -160,7 +160,7 @@ def test_constants(header):
         "MAX_PARAMETERS",
         *("MAX_REDUCTIONS", "OPERAND_IN_SCRATCH"),
         *("MAX_REQUEST_ARGUMENTS", "REQUEST_EVALUATE", "REQUEST_REDUCE", "REQUEST_REDUCE_SEVERAL"),
-        *("REQUEST_LOOP", "MAX_LOOP_OPERANDS"),
+        *("REQUEST_SCAN", "REQUEST_LOOP", "MAX_LOOP_OPERANDS"),
         *(
             "STAGE_STAGE",
             "STAGE_UPLOAD",

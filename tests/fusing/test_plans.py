@@ -96,6 +96,11 @@ def products(x, y):
     )
 
 
+def scans(x):
+    matrix = x[:80].reshape(8, 10)
+    return np.cumsum(x * 2), np.cumsum(matrix, axis=0), (np.cumprod(matrix + 1, axis=1) - 1).max()
+
+
 def kept(x, y):
     """Return values of Python that depend on the shapes alone."""
     return {"unused": 1}["unused"] + x.size, x.shape, x + y
@@ -112,6 +117,7 @@ BODIES = {
     "extremes": (extremes, lambda seed: (numbers(5000, seed=seed),)),
     "views": (views, lambda seed: (numbers(50, seed=seed),)),
     "products": (products, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
+    "scans": (scans, lambda seed: (numbers(90, seed=seed),)),
     "kept": (kept, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
 }
 

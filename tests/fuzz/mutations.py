@@ -131,7 +131,7 @@ def _of_requests(rng, table):
         field, others = (("word", [0]), ("buffer", [-1, 1 << 40]))[int(rng.integers(2))]
         row[field] = rng.choice(others)
     elif rng.random() < 0.5:
-        row["entry"] = _code(rng, 63) | 4
+        row["entry"] = _code(rng, 63) | 8
     else:
         row["arguments"][int(rng.integers(abi.MAX_REQUEST_ARGUMENTS))] = 0
     return table

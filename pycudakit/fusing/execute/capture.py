@@ -217,8 +217,12 @@ class Capture:
         )
         (table,) = (each for each in arguments if type(each) is np.ndarray and each.dtype == abi.OPERAND)
         request = Request(name, arguments, table, {})
-        shape = entry.shape[: entry.dimensions.value].tolist()
-        self._requests.append((request, self._find_operands(request, entry, shape)))
+        if name == "pk_scan":
+            sizes: Any = arguments[3]
+            memories = self._find_arrays(request, sizes.tolist())
+        else:
+            memories = self._find_operands(request, entry, entry.shape[: entry.dimensions.value].tolist())
+        self._requests.append((request, memories))
 
     def add_product(self, product: Product, arrays: Sequence[Array]) -> None:
         """Add a call of a loop of `matmul`; the last array is the result."""
@@ -233,8 +237,7 @@ class Capture:
         memories: dict[int, Memory] = {}
         try:
             for row, array in enumerate(arrays):
-                strides = table[row]["strides"]
-                strides[: array.ndim] = array.strides
+                table[row]["strides"][: array.ndim] = array.strides
                 memory = self._operand(request, row, list(array.shape), array is arrays[-1])
                 if memory is not None:
                     memories[row] = memory
@@ -242,6 +245,12 @@ class Capture:
             self.mark_not_replayable()
             return
         self._requests.append((request, memories))
+
+    def _find_arrays(self, request: Request, shape: list[int]) -> dict[int, Memory]:
+        """Find the memory of operands of one shape, of which the last is the result."""
+        last = len(request.table) - 1
+        found = {row: self._operand(request, row, shape, row == last) for row in range(last + 1)}
+        return {row: memory for row, memory in found.items() if memory is not None}
 
     def _find_operands(self, request: Request, entry: Any, shape: list[int]) -> dict[int, Memory]:
         """Find the operands' memory; raise if they have a byte that may depend on more than the signature."""

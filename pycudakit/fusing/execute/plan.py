@@ -27,6 +27,7 @@ ENTRIES = {
     "pk_evaluate": abi.REQUEST_EVALUATE,
     "pk_reduce": abi.REQUEST_REDUCE,
     "pk_reduce_several": abi.REQUEST_REDUCE_SEVERAL,
+    "pk_scan": abi.REQUEST_SCAN,
     LOOP: abi.REQUEST_LOOP,
 }
 

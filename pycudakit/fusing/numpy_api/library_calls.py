@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import native_call
 from pycudakit.fusing.device_impls.sorting import topk
@@ -69,6 +70,8 @@ _NO_HOST_READS = frozenset(("dot", "inner", "nanargmax", "nanargmin", "vdot"))
 _OF_TWO = frozenset(("searchsorted", "take", "take_along_axis"))
 # Functions that NumPy lacks, or that it does not dispatch to tracers: the number of device arguments of each.
 _OWN_ON_DEVICE = {"allclose": 2, "array_equal": 2, "cummax": 1, "cummin": 1, "exclusive_scan": 1}
+# Scans whose Python code reads no values.
+_CAPTURED_SCANS = frozenset({"cumsum", "cumprod"})
 _REASON_BLAS = "the CPU engine multiplies floats by NumPy's BLAS"
 _IMAGE = f"{__name__.partition('.')[0]}.image"
 _PRODUCTS = frozenset("matmul dot vdot inner outer kron tensordot einsum trace vecdot".split())  # noqa: SIM905
@@ -113,6 +116,10 @@ def call_on_device(
     trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any], num_device_args: int = 1
 ) -> Any:
     """Call a function whose first `num_device_args` arguments may be device-resident."""
+    if function.__name__ in _CAPTURED_SCANS and trace.capture is not None:
+        scanned = _captured_scan(trace, function, arguments, keywords)
+        if scanned is not None:
+            return scanned
     if keywords.get("out") is not None:  # a result on the device cannot be written to it
         return call_with_arrays(trace, function, arguments, keywords)
     _count(trace, function, arguments, keywords)
@@ -164,6 +171,21 @@ def _captured_product(trace: Trace, function: Any, arguments: Any, keywords: dic
     native_call.run_numpy("matmul", _REASON_BLAS, lambda: np.matmul(a, b, out=result))
     capture.add_product(product, [a, b, result])
     return Tracer(trace, leaf(result, trace.buffer_of_result(result)), result.ndim == 0)
+
+
+def _captured_scan(trace: Trace, function: Any, arguments: Any, keywords: dict[str, Any]) -> Tracer | None:
+    """Scan an array in a call that is to be replayed; return None if it cannot be."""
+    capture = trace.capture
+    array, rest = arguments[0], (*arguments[1:], *keywords.values())
+    if capture is None or array.is_scalar or not array.size or keywords.get("out") is not None:
+        return None
+    if any(type(each) is Tracer for each in rest):
+        return None
+    operand = trace.materialize(array)
+    capture.add_memory([operand])
+    with allocator.hooked(lambda new: capture.add_memory([new]), lambda *_: capture.mark_not_replayable()):
+        result = function(operand, *arguments[1:], **keywords)
+    return Tracer(trace, leaf(result, trace.buffer_of_result(result)))
 
 
 def _captured_dot(trace: Trace, function: Any, a: Array, b: Array) -> Any:

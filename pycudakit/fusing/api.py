@@ -136,9 +136,12 @@ class Fused(Generic[P, R]):
         engine = context.checked_current_engine()
         if self._runs_lazily:
             return self.__wrapped__(*args, **kwargs)
-        is_plain = engine == "auto" and not (kwargs or self._strict)
-        if is_plain and self._best.get(_plain_key(args)) == "numpy":
-            return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
+        if engine == "auto" and not (kwargs or self._strict):
+            best = self._best.get(_plain_key(args))
+            if best == "numpy":
+                return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
+            if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
+                return answer  # type: ignore[no-any-return]
         signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
         if signature is not None:
             answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
@@ -164,24 +167,24 @@ class Fused(Generic[P, R]):
         if signature is None or not self._plans.may_capture(signature, is_warm=False):
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
             return result
-        run_captured = functools.partial(self._run_captured, arrays, args, kwargs)
+        run_captured = functools.partial(self._run_captured, args, kwargs)
         result = self._plans.capture(signature, self._name, run_captured, is_automatic=False)
         return result
 
-    def _run_captured(self, arrays: list[Any], args: Any, kwargs: Any, capture: Capture) -> Any:
+    def _run_captured(self, args: Any, kwargs: Any, capture: Capture) -> Any:
         """Run the call traced, while a capture observes its library calls."""
         # A capture defers operations that are otherwise computed at once. A number that is then needed is no
         # graph break of the function: a call that is not captured finds those.
         trace = Trace(self._name, HANDLERS, strict=False)
         trace.begun_capture = capture
         with observe_entries(capture.on_native_call):
-            return self._run_traced(trace, arrays, args, kwargs)
+            return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
 
     def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run the call under `auto`: on the engine that is cheapest for its signature."""
         key = tuple([(array.shape, array.dtype) for array in arrays])
         best = self._best.get(key)
-        if best == "cpu" and (answer := self._run_replayed(arrays, args, kwargs)) is not NotImplemented:
+        if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
             return answer
         if best == "trace_next" and not self._strict and self.guards is not None:
             best = self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
@@ -219,28 +222,30 @@ class Fused(Generic[P, R]):
         kwargs: Any,
     ) -> Any:
         """Run and time the call; store the fastest engine once enough calls were measured."""
-        began = time.perf_counter()
+        began, plans = time.perf_counter(), self._plans.captured
         if engine == "numpy":
             result = self._run_by_numpy(args, kwargs)
-        elif (answer := self._run_replayed(arrays, args, kwargs, is_warm=True)) is not NotImplemented:
+        elif (answer := self._run_replayed(args, kwargs, is_warm=True)) is not NotImplemented:
             result = answer
         else:
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
+        if self._plans.captured > plans:  # the next call replays it
+            return result
         best = autotuner.record_time(engine, time.perf_counter() - began)
         if best is not None:
             self._best[key] = best
         return result
 
-    def _run_replayed(self, arrays: list[Any], args: Any, kwargs: Any, is_warm: bool = False) -> Any:
+    def _run_replayed(self, args: Any, kwargs: Any, is_warm: bool = False) -> Any:
         """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible."""
+        signature = host_replay.signature_of(self, args, kwargs)
+        if signature is None:
+            return NotImplemented
+        answer = self._plans.replay(signature, REASON_CPU_FASTER)
+        if answer is not NotImplemented or not self._plans.may_capture(signature, is_warm):
+            return answer
         with context.override(engine="cpu", fallback="numpy"):
-            signature = host_replay.signature_of(self, args, kwargs)
-            if signature is None:
-                return NotImplemented
-            answer = self._plans.replay(signature, REASON_CPU_FASTER)
-            if answer is not NotImplemented or not self._plans.may_capture(signature, is_warm):
-                return answer
-            run_captured = functools.partial(self._run_captured, arrays, args, kwargs)
+            run_captured = functools.partial(self._run_captured, args, kwargs)
             return self._plans.capture(signature, self._name, run_captured, is_automatic=True)
 
     def _run_small(self, key: tuple[Any, ...], args: Any, kwargs: Any) -> Any:

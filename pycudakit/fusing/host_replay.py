@@ -61,7 +61,7 @@ class _Entry:
 def signature_of(function: Any, args: Any, kwargs: Any) -> Signature | None:
     """Return the signature of a call of a fused function; None if it cannot be replayed."""
     guards: Guards | None = function.guards
-    if guards is None or not IS_ON or context.fast_path_engine() != "cpu":
+    if guards is None or not IS_ON or context.fast_path_engine() not in ("cpu", "auto"):
         return None
     arrays: list[Array] = []
     addresses: list[int] = []
@@ -116,6 +116,7 @@ class PlanCache:
 
     def __init__(self) -> None:
         self._entries: OrderedDict[tuple[Any, ...], _Entry] = OrderedDict()
+        self.captured = 0  # plans so far
         _caches.add(self)
 
     def replay(self, signature: Signature, reason: str) -> Any:
@@ -167,6 +168,7 @@ class PlanCache:
             release()
         entry.plan = plan
         entry.idle.append(first)
+        self.captured += 1
         return result
 
     def idle(self) -> list[PlanRun]:

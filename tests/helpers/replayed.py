@@ -59,7 +59,7 @@ def _check_plan(function, signature, args, kwargs):
     except Exception:  # noqa: BLE001  (which the call raises again)
         return
     capture = Capture(captured.arrays)
-    result = function._run_captured(captured.arrays, captured.args, captured.kwargs, capture)
+    result = function._run_captured(captured.args, captured.kwargs, capture)
     _assert_same_calls(expected, traced, result, captured)
     plan = capture.finish("replayed", result)
     if plan is None:

@@ -141,6 +141,19 @@ def fails():
     except pk.errors.DeviceError:
         return True
 """
+OVERFLOWS = """
+faulthandler.enable()
+source = "__device__ int f(volatile int *x, int n) { return n < 0 ? 0 : f(x, n + 1) + x[0]; }"
+source += "__global__ void deep(int *x) { x[0] = f(x, 0); }"
+deep = pk.SourceModule(source).get_function("deep")
+for _ in range(3):
+    try:
+        deep(pk.InOut(np.zeros(1, np.int32)), block=4)
+    except pk.errors.DeviceError as error:
+        print(error)
+    assert fails()
+"""
+TOO_DEEP = "kernel 'deep': in block (0, 0, 0), thread (0, 0, 0) needs more stack than a thread has, 704 KiB\n"
 HANDLES = """
 signal.signal(signal.SIGFPE, lambda *_: print("handled"))
 assert fails()
@@ -162,6 +175,7 @@ assert os.waitpid(child, 0)[1] == 0
         ("faulthandler.enable(); fails(); ctypes.string_at(8)", signal.SIGSEGV, "", "Segmentation fault"),
         ("assert fails(); os.kill(os.getpid(), signal.SIGSEGV)", signal.SIGSEGV, "", ""),
         (HANDLES, 0, "handled\n", ""),
+        (OVERFLOWS, 0, 3 * TOO_DEEP, ""),
         (FORKS, 0, "", ""),
     ],
 )

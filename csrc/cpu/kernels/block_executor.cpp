@@ -113,8 +113,7 @@ void BlockExecutor::enter(int thread) {
     }
     if (const Fault fault = std::exchange(fault_, Fault{}); fault.number != 0) {
         try {
-            stop((loops_ ? "" : where() + " ") + describe(fault) +
-                 "; with debug=True, the error names the parameter and the index");
+            stop((loops_ ? "" : where() + " ") + reason(fault));
         } catch (...) {
             failure_ = std::current_exception();
         }
@@ -150,6 +149,12 @@ void BlockExecutor::interrupted(uint64_t at) {
 void BlockExecutor::leave(const Fault &fault) {
     fault_ = fault;
     cancel_fiber();
+}
+
+std::string BlockExecutor::reason(const Fault &fault) const {
+    if (fibers_.is_guard(fiber_, fault.address))
+        return "needs more stack than a thread has, " + std::to_string(Fibers::STACK >> 10) + " KiB";
+    return describe(fault) + "; with debug=True, the error names the parameter and the index";
 }
 
 int BlockExecutor::take_fiber() {

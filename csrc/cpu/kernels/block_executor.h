@@ -75,7 +75,7 @@ class BlockExecutor {
     bool is_at(const Interrupted &interrupted) const {
         return inside_ && (launch_->code.has(interrupted.at) || launch_->code.has(interrupted.caller));
     }
-    // Called by a signal handler on the kernel's stack: abandons the kernel, and run() throws.
+    // Called by a signal handler: abandons the kernel, and run() throws.
     [[noreturn]] void leave(const Fault &fault);
     bool is_inside() const { return inside_.load(std::memory_order_relaxed); }
     bool is_due() const { return due_.load(std::memory_order_relaxed); }
@@ -145,6 +145,7 @@ class BlockExecutor {
     void wait_for_stacks();
     [[noreturn]] void cancel_fiber();
     [[noreturn]] void stop(const std::string &why);
+    std::string reason(const Fault &fault) const;
 
     void complete_barrier();
     void check_same_barrier();

@@ -44,7 +44,8 @@ void pass_on(int number, siginfo_t *about, void *context) {
     }
 }
 
-// Runs on the kernel's own stack, and returns only if the fault is not the kernel's.
+// Returns only if the fault is not the kernel's. It runs on the signal stack, if the thread has one (Python's
+// faulthandler makes one), which is free again after the jump to another stack; else on the kernel's own.
 void handle(int number, siginfo_t *about, void *context) {
     const int saved = errno;
     if (about->si_code > 0) {  // not sent by a process
@@ -62,7 +63,7 @@ bool install() {
     for (Handled &each : handled) {
         struct sigaction wanted{};
         wanted.sa_sigaction = handle;
-        wanted.sa_flags = SA_SIGINFO | SA_NODEFER;
+        wanted.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
         sigemptyset(&wanted.sa_mask);
         sigaction(each.number, &wanted, &each.before);
     }

@@ -146,6 +146,11 @@ void Fibers::adopt(Fibers &others) {
     others.stacks_.clear();
 }
 
+bool Fibers::is_guard(int fiber, uint64_t address) const {
+    const auto bottom = reinterpret_cast<uint64_t>(contexts_[size_t(fiber)].bottom);
+    return address < bottom && bottom - address <= GUARD;
+}
+
 void Fibers::reset(int fiber) {
     FiberContext &place = contexts_[size_t(fiber)];
     char *const top = static_cast<char *>(const_cast<void *>(place.bottom)) + STACK;

@@ -61,6 +61,9 @@ class Fibers {
     void adopt(Fibers &others);
     int count() const { return int(contexts_.size()); }
 
+    // Whether an address is in the guard of the fiber's stack: an access there is an overflow.
+    bool is_guard(int fiber, uint64_t address) const;
+
     // Makes the fiber begin anew at its next switch.
     void reset(int fiber);
 

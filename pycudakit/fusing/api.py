@@ -43,7 +43,7 @@ from pycudakit._runtime.native_call import (
 from pycudakit.fusing import host_replay, replay
 from pycudakit.fusing.arguments import ArgumentMap
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
-from pycudakit.fusing.execute.capture import Capture
+from pycudakit.fusing.execute.capture import Capture, Scalar
 from pycudakit.fusing.function_analysis import Analysis, analyse
 from pycudakit.fusing.guards import Guards, guards_of
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
@@ -377,7 +377,7 @@ class Fused(Generic[P, R]):
             else:
                 argument_map.compute_on_device(all_tracers(result), imported)
             argument_map.write_back()
-            result = argument_map.to_caller(result)
+            result = argument_map.to_caller(result, None if trace.capture is None else Scalar)
             argument_map.forget_tracers()
             are_tracers_left = trace.forget_tracers()
             if are_tracers_left():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from pycudakit._native.dtypes import Array
 from pycudakit.fusing.escape import aliased_containers
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
 from pycudakit.fusing.memory.nodes import Node
@@ -25,6 +26,10 @@ from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_generator import TracedGenerator
 
 
+def _number_of(array: Array) -> Any:
+    return array[()]
+
+
 class ArgumentMap:
     """The tracers of one call, and the caller's objects that they replace."""
 
@@ -38,6 +43,7 @@ class ArgumentMap:
         self._originals_of_copies: dict[int, Any] = {}
         self._results: dict[int, Any] = {}  # results on the device, by the id of their tracer
         self._numbers: dict[int, Any] = {}  # that were returned, by the id of their tracer
+        self._number_of: Callable[[Array], Any] = _number_of
         self._first_tracers: dict[int, int] = {}  # ids of tracers, by the id of the array that was returned
 
     def to_tracers(self, function: Any, args: Any, kwargs: Any) -> Any:
@@ -69,9 +75,19 @@ class ArgumentMap:
                 self._trace.memmaps[id(tracer)] = value
         return self._tracers_of_arrays[id(value)][0]
 
-    def to_caller(self, value: Any) -> Any:
-        """Replace the tracers in a value by arrays, and copies of lists and dicts by the originals."""
-        return tree_map_in_place(value, self._leaf_to_caller, self._is_copy)
+    def to_caller(self, value: Any, number_of: Callable[[Array], Any] | None = None) -> Any:
+        """Replace the tracers in a value by arrays, and copies of lists and dicts by the originals.
+
+        `number_of` makes the numbers, which are NumPy's scalars by default.
+        """
+        if number_of is None:
+            return tree_map_in_place(value, self._leaf_to_caller, self._is_copy)
+        self._number_of = number_of
+        try:
+            return tree_map_in_place(value, self._leaf_to_caller, self._is_copy)
+        finally:
+            self._number_of = _number_of
+            self._numbers.clear()
 
     def _is_copy(self, value: Any) -> bool:
         return id(value) in self._originals_of_copies
@@ -95,10 +111,7 @@ class ArgumentMap:
             return self._result_on_device(tracer, self._imported)
         array = self._trace.to_host(tracer)
         if tracer.is_scalar:
-            number = self._numbers.setdefault(id(tracer), array[()])
-            if (capture := self._trace.capture) is not None:
-                capture.add_number(number, array)
-            return number
+            return self._numbers.setdefault(id(tracer), self._number_of(array))
         first = self._first_tracers.setdefault(id(array), id(tracer))
         memmap = self._trace.memmap_of(tracer)
         if memmap is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -58,6 +59,45 @@ class ErrstateSnapshot:
         finally:
             _set_warnings_hooks(current_hooks)
             self._take()
+
+
+_last_quiet: Any = None  # the settings that were seen last to ignore underflow
+
+
+def ignores_underflow() -> bool:
+    """Return True if NumPy ignores underflow, as it does by default; the libraries do not report it."""
+    global _last_quiet  # noqa: PLW0603
+    settings = _errstate_object()
+    if settings is _last_quiet:
+        return True
+    is_ignored = bool(np.geterr()["under"] == "ignore")
+    _last_quiet = settings if is_ignored else None
+    return is_ignored
+
+
+def raises_warnings() -> bool:
+    """Return True if a warnings filter makes exceptions of warnings."""
+    return any(action == "error" for action, *_ in warnings.filters)
+
+
+@contextlib.contextmanager
+def recorded_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    """Yield a list of all warnings in a block, which are issued at its end."""
+    with warnings.catch_warnings(record=True) as met:
+        warnings.simplefilter("always")
+        yield met
+    for each in met:
+        registry = next(
+            (
+                vars(module).setdefault("__warningregistry__", {})
+                for module in list(sys.modules.values())
+                if getattr(module, "__file__", None) == each.filename
+            ),
+            None,
+        )
+        warnings.warn_explicit(
+            each.message, each.category, each.filename, each.lineno, registry=registry, source=each.source
+        )
 
 
 def _set_warnings_hooks(hooks: list[Any]) -> None:

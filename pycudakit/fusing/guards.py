@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit.fusing.bytecode.code_uses import code_uses
+from pycudakit.fusing.execute.capture import key_of_constant
 
 _OURS = __name__.partition(".")[0]
 _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.linalg", f"{_OURS}.numpy")
@@ -33,7 +34,8 @@ _IMPURE_RULES = frozenset(
 )
 # Attributes, mostly of modules, that have side effects or depend on external state.
 _NAMES = """apply_along_axis apply_over_axes ctypes ctypeslib data dump dumps engine errstate explain fromfile
-fromfunction frompyfunc fuse genfromtxt geterr geterrcall getbufsize info lib load loadtxt memmap memory_info
+fromfunction frompyfunc fuse genfromtxt get_printoptions geterr geterrcall getbufsize info lib load loadtxt
+memmap memory_info
 nditer printoptions profile random release save savetxt savez savez_compressed setflags testing tofile
 vectorize"""
 _IMPURE_NAMES = frozenset(_NAMES.split())
@@ -75,14 +77,10 @@ class Guards:
 
     def _key_of(self, value: Any) -> Any:
         kind = type(value)
-        if kind in (bool, int, str, type(None)):
-            return kind, value
-        if kind is float:
-            return kind, value.hex()
         if kind is tuple:
             return kind, tuple([self._key_of(part) for part in value])
-        if isinstance(value, (np.dtype, np.generic)):
-            return kind, str(value) if isinstance(value, np.dtype) else value.tobytes()
+        if (key := key_of_constant(value)) is not None:
+            return key
         if kind is CodeType or _is_pure(value) or any(value is function for function in self._functions):
             return value
         raise ImpureError
@@ -126,7 +124,7 @@ def _is_pure(value: Any) -> bool:
     if isinstance(value, ModuleType):
         return value.__name__ in _MODULES
     if isinstance(value, type):
-        return value in _BUILTINS or issubclass(value, np.generic)
+        return value in _BUILTINS or (issubclass(value, np.generic) and value.__module__ == "numpy")
     if not isinstance(value, _FUNCTIONS):
         return False
     if isinstance(value, np.ufunc) or value in _BUILTINS:

@@ -20,18 +20,20 @@ from pycudakit._native import hardware
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context
-from pycudakit.fusing.execute.capture import Capture, NotReplayableError
+from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
+from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
 from pycudakit.fusing.execute.plan import Plan, PlanRun
 from pycudakit.fusing.guards import Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
+from pycudakit.fusing.memory.pytree import tree_map_in_place
 
 IS_ON = os.environ.get("PYCUDAKIT_REPLAY") != "0"
 _MAX_SIGNATURES = 256
 _MAX_ARRAY_BYTES = 64 << 20  # of all arguments: of longer calls, Python has a small share
 _MAX_BYTES = 256 << 20  # of the runs that are idle
-_MAX_FAILURES = 2  # replays that must be traced after all, before a plan is dropped
+_MAX_FAILURES = 2  # replays in succession that must be traced after all, before a plan is dropped
+_MAX_IDLE = 2  # runs of one plan
 _MAX_LENGTH = 64  # of a tuple among the arguments
-_KEYS = frozenset({bool, int, str, type(None), type})
 _CONTIGUOUS = 1 | 2  # NumPy's flags: in C order, in Fortran order
 
 
@@ -92,22 +94,17 @@ def _key_of(value: Any, arrays: list[Array], addresses: list[int], bounds: list[
                 return index
         dtype, flags = value.dtype, value.flags.num
         address = address_of(value)
-        if dtype not in CODES or not value.size:
+        if dtype not in CODES or not value.size or dtype.metadata is not None:
             raise NotReplayableError
         arrays.append(value)
         addresses.append(address)
         bounds.append((address, address + value.nbytes) if flags & _CONTIGUOUS else byte_bounds(value))
-        return dtype, value.shape, value.strides, flags
-    if kind in _KEYS:
-        return kind, value
-    if kind is float:
-        return kind, value.hex()
+        return dtype.char, value.shape, value.strides, flags
     if kind is tuple and len(value) <= _MAX_LENGTH:
         return kind, tuple([_key_of(part, arrays, addresses, bounds) for part in value])
-    if issubclass(kind, np.generic):
-        return kind, value.tobytes()
-    if issubclass(kind, np.dtype):
-        return kind, value
+    key = key_of_constant(value)
+    if key is not None:
+        return key
     raise NotReplayableError
 
 
@@ -125,20 +122,21 @@ class PlanCache:
         The call log gets the reason for the engine.
         """
         entry = self._entries.get(signature.key)
-        if entry is None or entry.plan is None:
+        plan = None if entry is None else entry.plan
+        if entry is None or plan is None or not ignores_underflow():
             return NotImplemented
         with contextlib.suppress(KeyError):  # another thread may have dropped it
             self._entries.move_to_end(signature.key)
         try:
             run = entry.idle.pop()
         except IndexError:  # other threads are using all of them
-            run = PlanRun(entry.plan)
+            run = PlanRun(plan)
         result = run.run_with(signature.arrays, signature.addresses, reason)
-        entry.idle.append(run)
-        if result is NotImplemented:
-            entry.failures += 1
-            if entry.failures >= _MAX_FAILURES:
-                entry.drop()
+        entry.failures = entry.failures + 1 if result is NotImplemented else 0
+        if entry.failures >= _MAX_FAILURES:
+            entry.drop()
+        elif entry.plan is plan and len(entry.idle) < _MAX_IDLE and self._entries.get(signature.key) is entry:
+            entry.idle.append(run)
         return result
 
     def may_capture(self, signature: Signature, is_warm: bool) -> bool:
@@ -149,7 +147,8 @@ class PlanCache:
                 self._entries.popitem(last=False)
             self._entries[signature.key] = _Entry()
             return is_warm
-        return entry.is_replayable and entry.plan is None
+        is_wanted = entry.is_replayable and entry.plan is None
+        return is_wanted and ignores_underflow() and not raises_warnings()
 
     def capture(
         self, signature: Signature, function: str, run: Callable[[Capture], Any], is_automatic: bool
@@ -157,15 +156,17 @@ class PlanCache:
         """Call `run` with a capture, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
         capture = Capture(signature.arrays, is_automatic)
-        result = run(capture)
-        plan = capture.finish(function, result)
-        entry = self._entries.get(signature.key, _Entry())
+        with recorded_warnings() as met:
+            result = run(capture)
+        plan = capture.finish(function, result) if not met else None
+        result = tree_map_in_place(result, _without_scalar, lambda _: False)
         if plan is None or layouts != list(map(_layout_of, signature.arrays)):
-            entry.drop()
+            self._entries.setdefault(signature.key, _Entry()).drop()
             return result
         first = PlanRun(plan)
-        if first.bytes + sum(run.bytes for cache in _caches for run in cache.idle()) > _MAX_BYTES:
+        if first.bytes + sum(each.bytes for cache in _caches for each in cache.idle()) > _MAX_BYTES:
             release()
+        entry = self._entries.setdefault(signature.key, _Entry())
         entry.plan = plan
         entry.idle.append(first)
         self.captured += 1
@@ -193,4 +194,8 @@ hardware.on_release.append(release)
 
 
 def _layout_of(array: Array) -> tuple[Any, ...]:
-    return array.dtype, array.shape, array.strides
+    return array.dtype, array.shape, array.strides, array.flags.num
+
+
+def _without_scalar(value: Any) -> Any:
+    return value.number if type(value) is Scalar else value

@@ -106,6 +106,15 @@ def kept(x, y):
     return {"unused": 1}["unused"] + x.size, x.shape, x + y
 
 
+def truth(x):
+    return np.any(x > 0.5), np.all(x > 0.5), np.isfinite(1.0), x > 0.9
+
+
+def repeated(x):
+    view, total, pair = (x + 1)[1:], x.sum(), [x + 2]
+    return view, view, total, total, pair, pair
+
+
 BODIES = {
     "step": (step, lambda seed: (numbers(400, seed=seed), 30)),
     "softmax": (softmax, lambda seed: (numbers(30, 40, seed=seed),)),
@@ -117,6 +126,8 @@ BODIES = {
     "extremes": (extremes, lambda seed: (numbers(5000, seed=seed),)),
     "views": (views, lambda seed: (numbers(50, seed=seed),)),
     "products": (products, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
+    "truth": (truth, lambda seed: (numbers(9, seed=seed) + seed / 9,)),
+    "repeated": (repeated, lambda seed: (numbers(9, seed=seed),)),
     "scans": (scans, lambda seed: (numbers(90, seed=seed),)),
     "kept": (kept, lambda seed: (numbers(90, seed=seed), numbers(90, seed=seed + 9))),
 }
@@ -149,7 +160,7 @@ def test_replays_are_numpys(engine, name):
             np.testing.assert_allclose(one, other, rtol=1e-13)
         flat = result if isinstance(result, tuple) else (result,)
         for one, other in zip(flat, expected if isinstance(expected, tuple) else (expected,), strict=True):
-            if not isinstance(one, tuple) and one is not None:
+            if not isinstance(one, (tuple, list)) and one is not None:
                 np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
@@ -550,3 +561,71 @@ def test_a_long_argument_that_is_written_once_is_not_copied(engine):
         fused(x)
         assert not is_replayed()
     np.testing.assert_array_equal(x, numbers(100_000) * 16)
+
+
+class Doubled:
+    factor = 2.0
+
+
+@pytest.mark.parametrize(
+    ("body", "calls"),
+    [
+        (lambda x, t: x * (t / np.timedelta64(1, "s")), [np.timedelta64(5, "s"), np.timedelta64(5, "m")]),
+        (lambda x, v: np.copysign(x + 0, v), [np.nan, -np.nan]),
+        (lambda x, v: np.copysign(x + 0, v), [0.0, -0.0]),
+        (lambda x, kind: x.astype(kind), [np.float32, np.int64, np.dtype("f4"), bool]),
+        (lambda x, n: x + n, [1, True, np.int8(1), 1.0]),
+    ],
+    ids=["units", "nan", "zero", "types", "ones"],
+)
+def test_other_arguments_have_other_plans(engine, body, calls):
+    fused = pk.fuse(body)
+    for value in [each for each in calls for _ in range(4)]:
+        result, expected = fused(np.ones(3), value), body(np.ones(3), value)
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(np.signbit(result), np.signbit(expected))
+
+
+def test_attributes_of_a_class(engine, monkeypatch):
+    fused = pk.fuse(lambda x, kind: x * kind.factor)
+    for factor in (2.0, 3.0):
+        monkeypatch.setattr(Doubled, "factor", factor)
+        for _ in range(3):
+            np.testing.assert_array_equal(fused(np.ones(3), Doubled), np.full(3, factor))
+
+
+@pytest.mark.parametrize("name", ["underflow", "scalars"])
+def test_every_call_warns(engine, name):
+    """Of underflow, which the libraries do not report, and of NumPy's arithmetic of numbers in the body."""
+    body, arguments, state = {
+        "underflow": (lambda x: x * x, (np.full(3, 1e-200),), {"under": "warn"}),
+        "scalars": (lambda x, s: x + s * s, (np.ones(3), np.int32(2**31 - 1)), {}),
+    }[name]
+    if name == "underflow" and engine == "cuda":
+        pytest.skip("the libraries do not report underflow")
+    fused = pk.fuse(body)
+    with warnings.catch_warnings(record=True) as met, np.errstate(**state):
+        warnings.simplefilter("always")
+        for _ in range(5):
+            fused(*arguments)
+    assert len(met) == 5
+
+
+def test_flags_that_the_body_sets(engine):
+    def body(x):
+        x.flags["WRITEABLE"] = False
+        return x + 1
+
+    fused = pk.fuse(body)
+    for _ in range(4):
+        x = np.ones(3)
+        fused(x)
+        assert not x.flags.writeable
+
+
+def test_printing_options(engine):
+    fused = pk.fuse(lambda x: x * np.get_printoptions()["precision"])
+    for precision in (8, 8, 8, 3):
+        with np.printoptions(precision=precision):
+            np.testing.assert_array_equal(fused(np.ones(3)), np.full(3, precision))

@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from pycudakit.fusing import host_replay
-from pycudakit.fusing.execute.capture import Capture
+from pycudakit.fusing.execute.capture import Capture, Scalar
 from pycudakit.fusing.execute.plan import PlanRun
 from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 from pycudakit.fusing.memory.pytree import tree_map
@@ -51,7 +51,7 @@ class _Copies:
 
 
 def _check_plan(function, signature, args, kwargs):
-    traced, captured, replayed = (_Copies(signature, args, kwargs) for _ in range(3))
+    traced, captured = (_Copies(signature, args, kwargs) for _ in range(2))
     counts["calls"] += 1
     try:
         trace = Trace("traced", HANDLERS, strict=False)
@@ -60,20 +60,33 @@ def _check_plan(function, signature, args, kwargs):
         return
     capture = Capture(captured.arrays)
     result = function._run_captured(captured.args, captured.kwargs, capture)
-    _assert_same_calls(expected, traced, result, captured)
     plan = capture.finish("replayed", result)
+    result = tree_map(result, lambda value: value.number if type(value) is Scalar else value)
+    _assert_same_calls(expected, traced, result, captured)
     if plan is None:
         return
     counts["plans"] += 1
-    addresses = [copy.__array_interface__["data"][0] for copy in replayed.arrays]
-    again = PlanRun(plan).run_with(replayed.arrays, addresses, "replayed")
-    if again is NotImplemented:
-        again = function._run_traced(
-            Trace("again", HANDLERS, strict=False), replayed.arrays, replayed.args, replayed.kwargs
-        )
-    else:
-        counts["replays"] += 1
-    _assert_same_calls(result, captured, again, replayed)
+    run = PlanRun(plan)
+    for other_values in (False, True):
+        traced, replayed = (_Copies(signature, args, kwargs) for _ in range(2))
+        if other_values:
+            for array in (*traced.arrays, *replayed.arrays):
+                _change(array)
+        addresses = [copy.__array_interface__["data"][0] for copy in replayed.arrays]
+        result = run.run_with(replayed.arrays, addresses, "replayed")
+        if result is not NotImplemented:
+            counts["replays"] += 1
+            trace = Trace("traced", HANDLERS, strict=False)
+            expected = function._run_traced(trace, traced.arrays, traced.args, traced.kwargs)
+            _assert_same_calls(expected, traced, result, replayed)
+
+
+def _change(array):
+    """Change the values of an array, each to another one of the array."""
+    if array.flags.writeable:
+        array[...] = np.roll(array.reshape(-1), 1 + array.size // 3).reshape(array.shape)
+        if array.dtype == np.bool_:
+            array[...] = ~array
 
 
 def _assert_same_calls(result, arrays, other, others):
@@ -81,6 +94,7 @@ def _assert_same_calls(result, arrays, other, others):
     assert_same(result, other, same)
     for one, two in zip(arrays.arrays, others.arrays, strict=True):
         assert one.tobytes() == two.tobytes(), "an argument differs"
+        assert one.flags.num == two.flags.num
 
 
 def assert_same(result, replayed, same):
@@ -93,7 +107,7 @@ def assert_same(result, replayed, same):
         for one, other in zip(result, replayed, strict=True):
             assert_same(one, other, same)
         for i, one in enumerate(result):
-            if isinstance(one, np.ndarray):
+            if not isinstance(one, (bool, int, float, np.bool_)):
                 assert [one is other for other in result] == [replayed[i] is other for other in replayed]
     elif isinstance(result, np.ndarray):
         assert (result.dtype, result.shape, result.strides) == (

@@ -35,6 +35,7 @@ void pass_on(int number, siginfo_t *about, void *context) {
     for (const Handled &each : handled) {
         if (each.number != number) continue;
         if ((each.before.sa_flags & SA_SIGINFO) != 0) return each.before.sa_sigaction(number, about, context);
+        if (each.before.sa_handler == SIG_IGN && about->si_code <= 0) return;
         if (each.before.sa_handler != SIG_DFL && each.before.sa_handler != SIG_IGN)
             return each.before.sa_handler(number);
         struct sigaction standard{};

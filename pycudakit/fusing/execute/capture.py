@@ -13,6 +13,7 @@ import ctypes
 import functools
 import heapq
 import math
+import struct
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -44,14 +45,41 @@ from pycudakit.fusing.memory.buffer import byte_bounds, owner_of
 
 # Bytes of results and intermediate values: of calls with more, Python has a small share.
 _MAX_BYTES = 64 << 20
+_SCALAR_TYPES = frozenset(dtype.type for dtype in CODES)
+_AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS = 100_000
 # Bytes of written arguments for each request: a replay copies them, so that it can be undone.
 _MAX_SAVED_BYTES = 256 << 10
 # Seconds that a captured call may take: of `auto`, and of a named engine.
 _MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
-_CONSTANT_TYPES = (type(None), bool, int, float, str, np.generic, np.dtype)
 # Reductions whose result is that of the library, but for warnings, if it is finite.
 _REDUCTIONS = frozenset("all any argmax argmin count_nonzero dot max mean min prod ptp std sum var".split())  # noqa: SIM905
+
+
+def key_of_constant(value: Any) -> Any:
+    """Return a hashable key of a value that is immutable and has no identity of its own; else None."""
+    kind = type(value)
+    if kind in (bool, int, str, type(None)):
+        return kind, value
+    if kind is float:
+        return kind, _AS_BYTES(value)
+    if kind in _SCALAR_TYPES:
+        return kind, value.tobytes()
+    if isinstance(value, np.dtype):
+        return (kind, value.char) if value in CODES and value.metadata is None else None
+    if kind is type and (value in (bool, int, float, complex) or value in _SCALAR_TYPES):
+        return kind, value
+    return None
+
+
+class Scalar:
+    """A number in the result of a captured call, in place of NumPy's scalar, which may be a singleton."""
+
+    __slots__ = ("array", "number")
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.number: Any = array[()]
 
 
 class NotReplayableError(Exception):
@@ -101,7 +129,6 @@ class Capture:
         self._begins: list[int] = []
         self._by_owner: dict[int, Memory] = {}
         self._requests: list[tuple[Request, dict[int, Memory]]] = []
-        self._numbers: dict[int, tuple[Any, Array]] = {}  # that are returned, and the arrays of their values
         self._finite: list[Memory] = []
         self._constants = bytearray()
         self._constant_offsets: dict[bytes, int] = {}
@@ -122,7 +149,6 @@ class Capture:
             self._begins,
             self._by_owner,
             self._requests,
-            self._numbers,
             self._finite,
         ):
             each.clear()
@@ -140,11 +166,6 @@ class Capture:
         """Note arrays that the next request reads or writes."""
         for array in arrays:
             self._add(array, is_constant=False)
-
-    def add_number(self, number: Any, array: Array) -> None:
-        """Note a number that the call returns, and the array that it was read from."""
-        if self.is_valid:
-            self._numbers[id(number)] = number, array
 
     def begin_reductions(self, names: Sequence[str]) -> int:
         """Note that reductions are computed next; return the number of requests before them."""
@@ -318,8 +339,8 @@ class Capture:
         try:
             new = self._keep_results(result, [])
             arena_bytes = self._lay_out_arena()
-            template = self._template_of(result)
-        except NotReplayableError:
+            template = self._template_of(result, {})
+        except (NotReplayableError, RecursionError):  # a list may contain itself
             return None
         requests: list[Request] = []
         indices: dict[Any, int] = {}
@@ -344,8 +365,8 @@ class Capture:
 
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
         """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
-        if id(result) in self._numbers:
-            self._owned(self._numbers[id(result)][1]).last_use = math.inf
+        if type(result) is Scalar:
+            self._owned(result.array).last_use = math.inf
         elif type(result) is np.ndarray and id(result) not in self._indices:
             memory = self._owned(result)
             owner = memory.owner
@@ -395,27 +416,33 @@ class Capture:
             )
         return Place(memory.place.buffer, memory.place.offset + address - memory.begin)
 
-    def _template_of(self, result: Any) -> Any:
-        """Return the result with descriptions in place of arrays and numbers."""
+    def _template_of(self, result: Any, made: dict[int, Any]) -> Any:
+        """Return the result with descriptions in place of arrays and numbers; `made` has the parts, by id."""
+        if id(result) not in made:
+            made[id(result)] = self._new_template(result, made)
+        return made[id(result)]
+
+    def _new_template(self, result: Any, made: dict[int, Any]) -> Any:
         if id(result) in self._indices:
             return self._indices[id(result)]
-        if id(result) in self._numbers:
-            array = self._numbers[id(result)][1]
+        kind: Any = type(result)
+        if kind is Scalar:
+            array = result.array
             return Number(self._place_of(self._owned(array), address_of(array)), array.dtype)
-        if type(result) is np.ndarray:
+        if kind is np.ndarray:
             memory = self._owned(result)
             place = self._place_of(memory, address_of(result))
             if result is memory.owner:
                 return place.buffer
             index = place.buffer - len(self._arguments)
             return ArrayView(index, place.offset, result.shape, result.strides, result.dtype)
-        if isinstance(result, _CONSTANT_TYPES):
-            return Constant(result)
-        if not isinstance(result, (list, tuple)):
+        is_named = issubclass(kind, tuple) and hasattr(kind, "_fields")
+        if kind in (list, tuple) or is_named:
+            make = kind._make if is_named else kind
+            return Sequenced(make, [self._template_of(part, made) for part in result])
+        if kind is str or key_of_constant(result) is None:  # the text of a number depends on printing options
             raise NotReplayableError
-        kind: Any = type(result)
-        make = kind._make if hasattr(kind, "_fields") else kind
-        return Sequenced(make, [self._template_of(part) for part in result])
+        return Constant(result)
 
 
 def _results(request: Request) -> range:

@@ -175,7 +175,7 @@ class PlanRun(NativeCall):
             for index, values in zip(plan.written, saved, strict=True):
                 arguments[index][...] = values
             return NotImplemented
-        return self._result(plan.result, arguments, new)
+        return self._result(plan.result, arguments, new, {})
 
     def _is_finite(self, new: Sequence[Array]) -> bool:
         return all(
@@ -188,17 +188,25 @@ class PlanRun(NativeCall):
         view: Array = np.ndarray(count, dtype, memory, place.offset)
         return view
 
-    def _result(self, part: Any, arguments: Sequence[Array], new: Sequence[Array]) -> Any:
+    def _result(
+        self, part: Any, arguments: Sequence[Array], new: Sequence[Array], made: dict[int, Any]
+    ) -> Any:
+        """Make a part of the result; a part that occurs twice is one object, which `made` has by its id."""
         kind = type(part)
         if kind is int:
             return arguments[part] if part < len(arguments) else new[part - len(arguments)]
-        if kind is Number:
-            return self._view(part.place, part.dtype, 1, new)[0]
-        if kind is ArrayView:
-            return np.ndarray(part.shape, part.dtype, new[part.new], part.offset, part.strides)
         if kind is Constant:
             return part.value
-        return part.make([self._result(each, arguments, new) for each in part.parts])
+        if id(part) not in made:
+            if kind is Number:
+                made[id(part)] = self._view(part.place, part.dtype, 1, new)[0]
+            elif kind is ArrayView:
+                view: Any = np.ndarray(part.shape, part.dtype, new[part.new], part.offset, part.strides)
+                made[id(part)] = view
+            else:
+                parts = [self._result(each, arguments, new, made) for each in part.parts]
+                made[id(part)] = part.make(parts)
+        return made[id(part)]
 
 
 def _new(shape: tuple[int, ...], dtype: DType, order: Any) -> Array:

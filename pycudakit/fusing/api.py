@@ -380,8 +380,11 @@ class Fused(Generic[P, R]):
             result = argument_map.to_caller(result, None if trace.capture is None else Scalar)
             argument_map.forget_tracers()
             are_tracers_left = trace.forget_tracers()
-            if are_tracers_left():
-                replace_escaped_tracers((*roots, result), argument_map.to_caller, are_tracers_left)
+            has_copies = argument_map.has_copies  # of which one may be kept, even one without tracers
+            if has_copies or are_tracers_left():
+                replace_escaped_tracers(
+                    (*roots, result), argument_map.leaf_to_caller, lambda: has_copies or are_tracers_left()
+                )
                 result = tree_map(result, argument_map.iterator_to_caller)
             if imported is not None:
                 trace.finish(())
@@ -562,7 +565,7 @@ def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, .
     with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
         trace.buffers.sync_all_to_caller()
         argument_map.write_back()
-        replace_escaped_tracers(roots, argument_map.to_caller)
+        replace_escaped_tracers(roots, argument_map.leaf_to_caller)
 
 
 def _read_unless_on_device(title: str, device_arrays: Sequence[Any]) -> Callable[[Any], Any]:

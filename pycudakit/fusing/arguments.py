@@ -62,7 +62,7 @@ class ArgumentMap:
     def _to_tracer(self, value: Any) -> Any:
         is_imported = self._imported is not None and self._imported.has(value)
         if not (is_imported or is_array(value)):
-            return TracedGenerator(value) if is_generator(value) else value
+            return TracedGenerator(value, self._trace) if is_generator(value) else value
         if id(value) not in self._tracers_of_arrays:
             array = (
                 self._imported.array_of(value)
@@ -81,18 +81,24 @@ class ArgumentMap:
         `number_of` makes the numbers, which are NumPy's scalars by default.
         """
         if number_of is None:
-            return tree_map_in_place(value, self._leaf_to_caller, self._is_copy)
+            return tree_map_in_place(value, self.leaf_to_caller, self._is_copy)
         self._number_of = number_of
         try:
-            return tree_map_in_place(value, self._leaf_to_caller, self._is_copy)
+            return tree_map_in_place(value, self.leaf_to_caller, self._is_copy)
         finally:
             self._number_of = _number_of
             self._numbers.clear()
 
+    @property
+    def has_copies(self) -> bool:
+        """Whether the body saw copies of lists or dicts, which it may have kept."""
+        return any(copy is not original for original, copy in self._copies.values())
+
     def _is_copy(self, value: Any) -> bool:
         return id(value) in self._originals_of_copies
 
-    def _leaf_to_caller(self, value: Any) -> Any:
+    def leaf_to_caller(self, value: Any) -> Any:
+        """Replace a tracer by its array or generator, and a copy of a list or dict by the original."""
         if self._is_copy(value):
             return self._originals_of_copies[id(value)]
         if type(value) is Tracer:

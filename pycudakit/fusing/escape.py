@@ -12,8 +12,9 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, MappingView
+from contextlib import suppress
 from functools import partial
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,13 @@ _TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, by
 
 def replace_escaped_tracers(
     roots: Iterable[Any],
-    array_of: Callable[[Tracer], Any],
+    to_caller: Callable[[Any], Any],
     are_any_left: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Replace tracers, while any are left, by arrays in all that is reachable from these objects."""
+    """Replace tracers, while any are left, in all that is reachable from these objects.
+
+    `to_caller` returns the caller's array of a tracer, or list of a copy; else the object that it gets.
+    """
     seen: set[int] = set()
     pending = deque(roots)
     while pending and len(seen) < _MAX_VISITED and are_any_left():
@@ -47,7 +51,7 @@ def replace_escaped_tracers(
             continue
         seen.add(id(holder))
         for value, replace in _parts(holder):
-            new = value if replace is None else _replaced(value, array_of)
+            new = value if replace is None else _replaced(value, to_caller)
             if new is not value and replace is not None:
                 replace(new)
             if not _has_no_parts(new):
@@ -141,33 +145,48 @@ def _replace_key(holder: dict[Any, Any], old: Any, new: Any) -> None:
 
 def _replace_member(holder: set[Any], old: Any, new: Any) -> None:
     """Replace a member of a set."""
-    holder.discard(old)
-    holder.add(new)
+    set.discard(holder, old)
+    set.add(holder, new)
 
 
-def _replaced(value: Any, array_of: Callable[[Tracer], Any]) -> Any:
-    """Return the array of a tracer, or a tuple with its tracers replaced; else the value itself."""
-    return map_tuples(value, lambda part: array_of(part) if type(part) is Tracer else part)
+def _replace_call(holder: partial[Any], call: tuple[Any, tuple[Any, ...]]) -> None:
+    """Replace the function and the arguments of a `functools.partial`."""
+    holder.__setstate__((*call, holder.keywords, vars(holder)))  # type: ignore[attr-defined]
+
+
+def _replaced(value: Any, to_caller: Callable[[Any], Any]) -> Any:
+    """Return the replacement of a tracer, of a method of one, or of a tuple of such; else the value."""
+
+    def replaced(part: Any) -> Any:
+        if type(part) is MethodType and type(part.__self__) is Tracer:
+            return getattr(to_caller(part.__self__), part.__name__)
+        return to_caller(part)
+
+    return map_tuples(value, replaced)
 
 
 def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
-    """Yield each object that `holder` refers to, with a function that replaces it, or None."""
+    """Yield each object that `holder` refers to, with a function that replaces it, or None.
+
+    No code of the user's classes runs.
+    """
     if isinstance(holder, dict):
-        for key, value in list(holder.items()):
+        for key, value in list(dict.items(holder)):
             yield value, partial(dict.__setitem__, holder, key)
             if type(key) is Tracer or isinstance(key, tuple):
                 yield key, partial(_replace_key, holder, key)
     elif isinstance(holder, set):
-        for value in list(holder):
+        for value in list(set.__iter__(holder)):
             yield value, partial(_replace_member, holder, value)
     elif isinstance(holder, np.ndarray):
         for place, value in enumerate(holder.flat) if holder.dtype == object else ():
             yield value, partial(holder.flat.__setitem__, place)
     elif isinstance(holder, (list, deque)):
-        for place, value in enumerate(list(holder)):
-            yield value, partial(holder.__setitem__, place)
+        base: Any = list if isinstance(holder, list) else deque
+        for place, value in enumerate(list(base.__iter__(holder))):
+            yield value, partial(base.__setitem__, holder, place)
     elif isinstance(holder, tuple):
-        for value in holder:
+        for value in tuple.__iter__(holder):
             yield value, None
     elif isinstance(holder, CellType):
         try:
@@ -175,24 +194,27 @@ def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:
         except ValueError:  # an empty cell
             return
     elif isinstance(holder, FunctionType):
-        yield from ((part, None) for part in (holder.__defaults__, holder.__kwdefaults__))
+        yield holder.__defaults__, partial(setattr, holder, "__defaults__")
+        yield holder.__kwdefaults__, None
         yield from _outer_variables_of(holder)
     elif isinstance(holder, MethodType):
         yield from ((holder.__self__, None), (holder.__func__, None))
     elif isinstance(holder, partial):
-        yield from ((part, None) for part in (holder.func, holder.args, holder.keywords))
+        yield holder.keywords, None
+        yield (holder.func, holder.args), partial(_replace_call, holder)
     else:
         if isinstance(holder, BaseException):
             for name in ("args", "__cause__", "__context__"):
                 yield getattr(holder, name), partial(setattr, holder, name)
         elif isinstance(holder, (Iterator, MappingView)):  # only the garbage collector lists their contents
             yield from ((part, None) for part in gc.get_referents(holder))
-        yield getattr(holder, "__dict__", None), None
+        with suppress(AttributeError):
+            yield object.__getattribute__(holder, "__dict__"), None
         for kind in type(holder).__mro__:
-            names = kind.__dict__.get("__slots__", ())
-            for name in (names,) if isinstance(names, str) else names:
-                if name not in ("__dict__", "__weakref__") and hasattr(holder, name):
-                    yield getattr(holder, name), partial(object.__setattr__, holder, name)
+            if "__slots__" in vars(kind):
+                for slot in [each for each in vars(kind).values() if type(each) is MemberDescriptorType]:
+                    with suppress(AttributeError):  # an empty slot
+                        yield slot.__get__(holder), partial(slot.__set__, holder)
 
 
 def _outer_variables_of(function: FunctionType) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import linecache
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
@@ -76,7 +76,9 @@ class Analysis:
     facts
         By source, the kinds that a call must have for the analysis to hold.
     bits
-        By the id of a code object, the bits at each byte offset.
+        By the id of a code object, the bits at each byte offset, as long as each number is a tracer.
+    bits_beside_numbers
+        The same once some are NumPy's scalars, whose operations are not recorded.
     risks
         The risky instructions.
     dispatched
@@ -89,6 +91,7 @@ class Analysis:
         self._types: list[tuple[int, type]] = []  # of arguments whose type settles their kind
         self._checks: list[tuple[Any, Any, type | None]] = []  # the facts; a type, if it settles the kind
         self.bits: dict[int, bytearray] = {}
+        self.bits_beside_numbers: dict[int, bytearray] = {}  # for calls that have made one at once
         self.codes: list[CodeType] = []  # keeps the ids valid
         self.dispatched: dict[CodeType, set[int]] = {}
         self._dispatching: dict[int, CodeType] = {}  # the code in place of a function's, by the id of its own
@@ -127,11 +130,11 @@ class Analysis:
             else:
                 self._checks.append((source, kind, cls if is_by_type else None))
 
-    def dispatching(self, code: CodeType, dispatch: Callable[..., Any]) -> CodeType:
-        """Return code that runs in place of a function's, and dispatches the calls that need it."""
+    def dispatching(self, code: CodeType, dispatch: Callable[..., Any], all_calls: bool = False) -> CodeType:
+        """Return code that runs in place of a function's, and dispatches the calls that need it, or all."""
         found = self._dispatching.get(id(code))
         if found is None:
-            calls = None if self.unanalysed else self.dispatched
+            calls = None if all_calls or self.unanalysed else self.dispatched
             found = self._dispatching[id(code)] = with_dispatched_calls(code, calls, dispatch)
             self._copy_bits(code, found)
         return found
@@ -144,8 +147,9 @@ class Analysis:
         if new is not code:
             self.codes += [code, new]
             self._written_in[id(new)] = id(code)
-            if id(code) in self.bits:
-                self.bits[id(new)] = self.bits[id(code)]
+            for bits in (self.bits, self.bits_beside_numbers):
+                if id(code) in bits:
+                    bits[id(new)] = bits[id(code)]
             for inner, new_inner in zip(inner_codes(code), inner_codes(new), strict=True):
                 self._copy_bits(inner, new_inner)
 
@@ -177,6 +181,7 @@ class Analysis:
                 self.numbers_at_once[code, offset] = reason
                 for each in range(offset, flow.ends[code, offset]):
                     self.bits[code][each] |= NUMBER_AT_ONCE
+                    self.bits_beside_numbers[code][each] |= NUMBER_AT_ONCE
 
     def why_number_at_once(self, frame: FrameType | None, outermost: CodeType) -> str:
         """Return why a number that a frame makes must be NumPy's scalar; "" if it may stay deferred."""
@@ -195,14 +200,16 @@ class Analysis:
         begins = [begin for of, begin in self.numbers_at_once if of == code and begin <= offset]
         return self.numbers_at_once[code, max(begins)]
 
-    def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType) -> bool:
+    def is_risk_ahead(self, frame: FrameType | None, outermost: CodeType, beside_numbers: bool) -> bool:
         """Return True if a risky instruction may come before the next operation.
 
-        The next one may also be in a caller of the frame, up to the frame of the code `outermost`.
+        The next one may also be in a caller of the frame, up to the frame of the code `outermost`. With
+        `beside_numbers`, operations of numbers may not be recorded.
         """
+        bits_of = self.bits_beside_numbers if beside_numbers else self.bits
         is_first, may_return = True, 0
         while frame is not None and (code := frame.f_code) is not outermost:
-            bits = self.bits.get(id(code))
+            bits = bits_of.get(id(code))
             if bits is None:
                 if not code.co_filename.startswith(_PACKAGE):
                     return True  # it was not analysed
@@ -223,23 +230,39 @@ def analyse(function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any])
     """Return the analysis of a call of a function with tracers for arrays."""
     analysis = Analysis()
     facts = Facts(lambda source: source.read(arguments, keywords))
+    call = function, arguments, keywords
     try:
-        for _ in range(_MAX_ROUNDS):
-            facts.has_changed = False
-            analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
-            number_flow = NumberFlow()
-            _Round(facts, analysis, number_flow).run(function, arguments, keywords)
-            if not facts.has_changed:
-                analysis.set_numbers_at_once(number_flow)
-                break
-        else:
-            analysis.unanalysed = "its variables have too many kinds"
+        flow = _repeat(analysis, facts, call, at_once=None)
+        bits = analysis.bits_beside_numbers = analysis.bits
+        if analysis.risks and flow.sites_at_once():
+            risks = analysis.risks
+            flow = _repeat(analysis, facts, call, at_once=flow.sites_at_once())
+            analysis.bits, analysis.bits_beside_numbers = bits, analysis.bits
+            analysis.risks = list(dict.fromkeys([*risks, *analysis.risks]))
+        analysis.set_numbers_at_once(flow)
     except (UnanalysedError, RecursionError) as error:
         analysis.unanalysed = str(error)
     analysis.set_facts(facts, arguments, keywords)
     if analysis.unanalysed:
-        analysis.bits = {}
+        analysis.bits, analysis.bits_beside_numbers = {}, {}
     return analysis
+
+
+def _repeat(
+    analysis: Analysis, facts: Facts, call: tuple[Any, Any, Any], at_once: set[tuple[int, int]] | None
+) -> NumberFlow:
+    """Analyse a call until no kinds change, nor the sites of the numbers that are made at once, if given."""
+    for _ in range(_MAX_ROUNDS):
+        facts.has_changed = False
+        analysis.bits, analysis.codes, analysis.risks, analysis.dispatched = {}, [], [], {}
+        flow = NumberFlow()
+        _Round(facts, analysis, flow, at_once or frozenset()).run(*call)
+        sites = flow.sites_at_once() if at_once is not None else set()
+        if not facts.has_changed and sites <= (at_once or set()):
+            return flow
+        if at_once is not None:
+            at_once = at_once | sites
+    raise UnanalysedError("its variables have too many kinds")
 
 
 class _Summary(NamedTuple):
@@ -254,8 +277,15 @@ class _Summary(NamedTuple):
 class _Round:
     """One pass over a function and those that it calls."""
 
-    def __init__(self, facts: Facts, analysis: Analysis, number_flow: NumberFlow) -> None:
+    def __init__(
+        self,
+        facts: Facts,
+        analysis: Analysis,
+        number_flow: NumberFlow,
+        at_once: Collection[tuple[int, int]],
+    ) -> None:
         self.number_flow = number_flow
+        self.at_once = at_once  # the sites of numbers that are NumPy's scalars
         self._facts = facts
         self._analysis = analysis
         self._summaries: dict[Any, _Summary | None] = {}  # None: it is being analysed
@@ -447,6 +477,8 @@ class _Frame(Interpreter):
     def _visit(self, index: int) -> None:
         self._owner.count(1)
         step = self._step
+        if (id(self._code), self._instructions[index].begin) in self._owner.at_once:
+            step.take_numbers_at_once()
         self._risks[index] = step.risk
         self._is_recorded[index] = step.is_recorded
         if step.dispatches:

@@ -31,12 +31,13 @@ _TAKE_TRACERS = frozenset((*_NAMES.split(), "numpy", __name__.partition(".")[0])
 # Functions of the modules above that read memory, or take arrays of seeds.
 _NAMES = "MT19937 PCG64 PCG64DXSM Philox RandomState SFC64 SeedSequence"
 _FUNCTIONS = (bytearray, memoryview, np.frombuffer, *(getattr(np.random, name) for name in _NAMES.split()))
+_GENERATORS = np.random.RandomState, np.random.Generator
 _NEED_ARRAYS = {id(function) for function in _FUNCTIONS}
 
 
 def needs_arrays(function: Any, package: str) -> bool:
     """Return True if a function that code of `package` calls is compiled, or of another package."""
-    if id(function) in _NEED_ARRAYS or isinstance(getattr(function, "__self__", None), np.random.RandomState):
+    if id(function) in _NEED_ARRAYS or isinstance(getattr(function, "__self__", None), _GENERATORS):
         return True
     if type(function) is MethodType:
         return needs_arrays(function.__func__, package)

@@ -13,7 +13,7 @@ import re
 import sys
 from collections import ChainMap
 from collections.abc import Callable
-from types import CellType, FunctionType, MethodType, ModuleType
+from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from pycudakit import errors
 from pycudakit._runtime import context
 from pycudakit._runtime.fp_errors import uncounted
 from pycudakit.fusing.bytecode.code_uses import code_uses
+from pycudakit.fusing.bytecode.dispatched_calls import with_dispatched_calls
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID, new_array
@@ -183,8 +184,7 @@ class Scope:
 @functools.lru_cache(1024)
 def traced_function(function: FunctionType) -> Any:
     """Return a function that the body of a fused function calls, with replaced names."""
-    body = TracedBody(function)
-    return body if body.is_rebound else function
+    return TracedBody(function)
 
 
 @functools.lru_cache(256)
@@ -209,6 +209,21 @@ def dispatcher(package: str) -> Callable[..., Any]:
         return function(*arguments, **keywords)
 
     return dispatch
+
+
+def _resolving(scope: Scope) -> Callable[..., Any]:
+    """Return a function that makes the calls of code with its real globals: callees resolve as in `scope`."""
+    dispatch = dispatcher(scope.package)
+
+    @uncounted
+    def call(function: Any, /, *arguments: Any, **keywords: Any) -> Any:
+        function = scope.resolve(function, is_called=True)
+        if function is evaluate and len(arguments) == 1 and keywords.get("operands") is None:
+            frame = sys._getframe(1)  # noqa: SLF001
+            keywords["operands"] = ChainMap(frame.f_locals, frame.f_globals)
+        return dispatch(function, *arguments, **keywords)
+
+    return call
 
 
 class TracedModule(ModuleType):
@@ -259,12 +274,15 @@ def resolve_name(value: Any, scope: Scope) -> Any:
                 return default_rng_of(value)
             return traced_library_function(value)
     if kind is np.random.Generator:
-        return TracedGenerator(value)
+        return TracedGenerator(value, current_trace())
     if kind is np.ndarray:  # a global that is also an argument: the body sees the argument's tracer
         trace = current_trace()
         buffer = None if trace is None else trace.buffers.buffer_of(value)
         is_caller_owned = buffer is not None and buffer.is_caller_owned and buffer.contains(value)
-        return trace.tracer_for(value) if trace is not None and is_caller_owned else value
+        if trace is None or not is_caller_owned:
+            return value
+        of_argument = trace.argument_tracers.get(id(value))
+        return trace.tracer_for(value) if of_argument is None else of_argument
     if kind is type:
         is_transfer = value.__name__ in TRANSFERS and _is_from_package(value.__module__)
         return _user_kernels().transfer(value) if is_transfer else value
@@ -321,13 +339,11 @@ class TracedBody:
         """Analyse the function's code, which may be replaced later."""
         function = self._function
         self._code = getattr(function, "__code__", None)
-        # Any other callable, or one that needs its real globals, runs unchanged: correct, with more graph
-        # breaks.
-        self.is_rebound = (
-            type(function) is FunctionType and not code_uses(function.__code__).needs_real_globals
-        )
-        self._scope = Scope(function) if self.is_rebound else None
-        self._globals = {} if self._scope is None else _Globals(function.__globals__, self._scope)
+        self._scope = Scope(function) if type(function) is FunctionType else None
+        # One that needs its real globals has them: in it, only calls are replaced.
+        self.is_rebound = self._scope is not None and not self._scope.uses.needs_real_globals
+        self._globals = _Globals(function.__globals__, self._scope) if self._scope is not None else {}
+        self._code_with_real_globals: CodeType | None = None
 
     @uncounted
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -338,6 +354,8 @@ class TracedBody:
         scope = self._scope
         if scope is None:
             return function(*arguments, **keywords)
+        if not self.is_rebound:
+            return self._call_with_real_globals(scope, arguments, keywords)
         cells = function.__closure__ or ()
         free_variables = function.__code__.co_freevars
         own = tuple([_cell(name, cell, scope) for name, cell in zip(free_variables, cells, strict=True)])
@@ -350,15 +368,38 @@ class TracedBody:
         code = function.__code__
         if trace is not None and trace.analysis is not None:
             code = trace.analysis.dispatching(code, dispatcher(scope.package))
-        body = FunctionType(code, self._globals, function.__name__, function.__defaults__, own or None)
-        body.__kwdefaults__ = function.__kwdefaults__
-        body.__module__ = function.__module__
+        body = _with_code(function, code, self._globals, own)
         try:
             return body(*arguments, **keywords)
         finally:
             for cell, copy, bound_value in rebound:
                 if copy.cell_contents is not bound_value:  # assigned by `nonlocal`
                     cell.cell_contents = copy.cell_contents
+
+    def _call_with_real_globals(self, scope: Scope, arguments: Any, keywords: Any) -> Any:
+        function, trace = self._function, current_trace()
+        if trace is None:
+            return function(*arguments, **keywords)
+        if trace.analysis is not None:
+            code = trace.analysis.dispatching(function.__code__, _resolving(scope), all_calls=True)
+        else:
+            if self._code_with_real_globals is None:
+                self._code_with_real_globals = with_dispatched_calls(
+                    function.__code__, None, _resolving(scope)
+                )
+            code = self._code_with_real_globals
+        body = _with_code(function, code, function.__globals__, function.__closure__ or ())
+        return body(*arguments, **keywords)
+
+
+def _with_code(
+    function: FunctionType, code: CodeType, names: dict[str, Any], cells: tuple[CellType, ...]
+) -> FunctionType:
+    """Return a copy of a function with other code, globals and closure."""
+    body = FunctionType(code, names, function.__name__, function.__defaults__, cells or None)
+    body.__kwdefaults__ = function.__kwdefaults__
+    body.__module__ = function.__module__
+    return body
 
 
 def _cell(name: str, cell: CellType, scope: Scope) -> CellType:

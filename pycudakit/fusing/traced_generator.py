@@ -20,8 +20,9 @@ _DRAWS = frozenset(_NAMES.split())
 class TracedGenerator:
     """A random generator whose draws are recorded into the trace."""
 
-    def __init__(self, generator: Any) -> None:
+    def __init__(self, generator: Any, trace: Any) -> None:
         self.generator = generator
+        self._life = None if trace is None else trace.life
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -61,6 +62,6 @@ def default_rng_of(make: Callable[..., Any]) -> Callable[..., Any]:
         trace = current_trace()
         if trace is None:
             return make(*arguments, **keywords)
-        return TracedGenerator(make(*trace.resolved(arguments), **trace.resolved(keywords)))
+        return TracedGenerator(make(*trace.resolved(arguments), **trace.resolved(keywords)), trace)
 
     return default_rng

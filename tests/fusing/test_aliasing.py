@@ -346,6 +346,265 @@ def test_an_argument_that_other_code_writes(engine, body, make):
 # ---- Arrays that left the trace -------------------------------------------------------------------------
 
 
+class Key:
+    def __init__(self, x):
+        self.x = x
+
+    def __hash__(self):
+        self.x[:] = 4
+        return 1
+
+    def __eq__(self, other):
+        self.x[:] = 5
+        return self is other
+
+    def __index__(self):
+        self.x[:] = 6
+        return 0
+
+    def __add__(self, other):
+        self.x[:] = 7
+        return other
+
+    __radd__ = __lt__ = __gt__ = __add__
+
+    def __iter__(self):
+        self.x[:] = 8
+        return iter((1, 2))
+
+
+class Changing(type):
+    x = None
+
+    def __instancecheck__(cls, _):
+        cls.x[:] = 9
+        return True
+
+    __subclasscheck__ = __contains__ = __instancecheck__
+
+    def __len__(cls):
+        cls.x[:] = 9
+        return 3
+
+
+class Changed(metaclass=Changing):
+    pass
+
+
+class Viewed(np.ndarray):
+    def __array_finalize__(self, _):
+        if Changing.x is not None:
+            Changing.x[:] = 10
+
+
+def assigned_by_slice(thing):
+    items = [1]
+    items[:] = thing
+    return items
+
+
+def compared_with_a_sum(thing, x):
+    total = x.sum()
+    return total < thing
+
+
+def added_to_a_sum(thing, x):
+    total = x.sum()
+    total += thing
+    return total
+
+
+RUNS_CODE = {
+    "a set": lambda thing, _: ({thing}, 1)[1],
+    "a set comprehension": lambda thing, _: ({(each, 1) for each in [thing]}, 1)[1],
+    "a set of a list": lambda thing, _: ({*[thing]}, 1)[1],
+    "get": lambda thing, _: {1: 2.0}.get(thing, 3.0),
+    "setdefault": lambda thing, _: {1: 2.0}.setdefault(thing, 3.0),
+    "pop of a dict": lambda thing, _: {1: 2.0}.pop(thing, 3.0),
+    "pop of a list": lambda thing, _: [1.0].pop(thing),
+    "insert": lambda thing, _: [1.0].insert(thing, 2.0),
+    "a slice of a list": lambda thing, _: assigned_by_slice(thing),
+    "an operator of a number": lambda thing, x: x.sum() + thing,
+    "a comparison of a number": compared_with_a_sum,
+    "an operator in place of a number": added_to_a_sum,
+    "isinstance": lambda _, x: isinstance(x, Changed),
+    "issubclass": lambda *_: issubclass(int, Changed),
+    "len of a class": lambda *_: len(Changed),
+    "in a class": lambda *_: 1 in Changed,
+    "a view": lambda _, x: x[:3].view(Viewed).size,
+    "a view of another array": lambda *_: np.ones(3).view(Viewed).size,
+    "a class body": lambda thing, x: define(thing, x)(),
+}
+
+
+def define(thing, x):
+    class Defined:
+        hashed = hash(thing)
+        total = x.sum()
+
+    return lambda: Defined.total
+
+
+@pytest.mark.parametrize("name", RUNS_CODE)
+def test_what_runs_code_of_a_class(engine, name, monkeypatch):
+    run = RUNS_CODE[name]
+
+    def body(x, thing):
+        old, total = x * 2, x.sum()
+        result = run(thing, x)
+        return old, total, x + 1, result
+
+    def make():
+        monkeypatch.setattr(Changing, "x", None)
+        x = numbers()
+        monkeypatch.setattr(Changing, "x", x)
+        return x, Key(x)
+
+    wanted, got = [[function(*make()[:2])[:3] for _ in range(2)] for function in (body, pk.fuse(body))]
+    for one, other in zip(got, wanted, strict=True):
+        for mine, numpys in zip(one, other, strict=True):
+            np.testing.assert_allclose(mine, numpys, rtol=1e-10)
+
+
+def all_of_a_list(u, items):
+    items[:] = [u]
+    return items
+
+
+def one_or_all_of_a_list(u, items):
+    items[slice(None) if u[3] < 9 else 0] = [u]
+    return items
+
+
+KEEP_IN_A_LIST = [
+    lambda u: all_of_a_list(u, []),
+    lambda u: all_of_a_list(u, [1, 2]),
+    lambda u: one_or_all_of_a_list(u, []),
+    lambda u: 2 * [u],
+    lambda u: 2 * (u,),
+    lambda u: np.int64(2) * [u],
+]
+
+
+@pytest.mark.parametrize("keep", KEEP_IN_A_LIST)
+def test_reads_before_a_write_to_an_array_in_a_list(engine, keep):
+    def body(x, model):
+        items = keep(model.u)
+        old, total = x * 2, x.sum()
+        items[0][:] = 3
+        return old, total
+
+    check(body, with_x(Model))
+
+
+OF_A_NUMBER = {
+    "+": lambda s: s + 1,
+    "-": lambda s: -s,
+    ">": lambda s: s > 1,
+    "%": lambda s: "%s" % s,  # noqa: UP031
+    "sqrt": np.sqrt,
+    "maximum": lambda s: np.maximum(s, 1),
+    "abs": abs,
+    "sum": lambda s: s.sum(),
+    "index": lambda s: s[()],
+    "T": lambda s: s.T,
+    "copy": lambda s: s.copy(),
+}
+
+
+@pytest.mark.parametrize("number", [lambda x: x.max(), lambda x: x[3], lambda x: np.min(x, axis=0)])
+@pytest.mark.parametrize("name", OF_A_NUMBER)
+def test_operations_of_numbers_at_once_are_no_operations_of_the_trace(engine, name, number):
+    of_a_number = OF_A_NUMBER[name]
+
+    def body(x, model):
+        model.kept = s = number(x)
+        old = x * 2
+        of_a_number(s)
+        model.u[:] = 3
+        return old
+
+    check(body, with_x(Model))
+
+
+def formatted(x, model):
+    old, total = x * 2, x.sum()
+    text = "%.3f" % x.max()  # noqa: UP031
+    model.u[:] = 3
+    return old, total, text
+
+
+def test_a_formatted_number_is_no_operation_of_the_trace(engine):
+    check(formatted, with_x(Model))
+
+
+def by_built_in_functions(x, model):
+    total = x.sum()
+    positive = abs(x)
+    model.u[:] = -3
+    return total, positive
+
+
+def test_calls_that_the_interpreter_has_specialized(engine):
+    fused = pk.fuse(by_built_in_functions)
+    for _ in range(20):
+        wanted, got = [function(*with_x(Model)()) for function in (by_built_in_functions, fused)]
+        for mine, numpys in zip(got, wanted, strict=True):
+            np.testing.assert_allclose(mine, numpys, rtol=1e-10)
+
+
+def test_arrays_that_are_kept_fuse_as_before(engine):
+    def body(x, model):
+        model.kept = s = x.max()
+        e = np.exp(x - s)
+        model.u[:] = 3
+        return e
+
+    check(body, with_x(Model))
+    if engine == "cpu":
+        plan = pk.fuse(body).explain(*with_x(Model)())
+        assert [each.function for each in plan.passes] == ["max", "subtract, exp"]
+
+
+def by_maximum(x, y):
+    return np.max([x, y], axis=0)
+
+
+def by_minimum(x, y):
+    return np.min((x, y), 0)
+
+
+def by_all(x, y):
+    return np.all([x, y], axis=0)
+
+
+def by_reduce(x, y):
+    return np.logical_xor.reduce([x, y, x])
+
+
+@pytest.mark.parametrize("reduced", [by_maximum, by_minimum, by_all, by_reduce])
+def test_reductions_of_a_list_before_a_write(engine, reduced):
+    def body(x, model):
+        both = reduced(x, x[::-1])
+        model.u[:] = 0
+        return both
+
+    check(body, with_x(Model))
+
+
+def masked_operand(x, y):
+    np.maximum(np.ma.array(x, copy=False), 1, out=y, where=x > 0)
+
+
+def masked_mask(x, y):
+    np.add(x, 1, out=y, where=np.ma.array(x > 0, copy=False))
+
+
+@pytest.mark.parametrize("body", [masked_operand, masked_mask])
+def test_where_and_out_with_masked_arrays(engine, body):
+    check(body, lambda: (numbers(), np.full(SIZE, 5.0)))
+
+
 def escaped(leave):
     def body(x):
         y = leave(x)

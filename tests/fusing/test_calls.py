@@ -581,3 +581,43 @@ def test_squares_of_numbers_have_numpys_types(engine, dtype):
     for ours, numpys in zip(pk.fuse(squares)(x), squares(x), strict=True):
         assert (ours.dtype, type(ours)) == (numpys.dtype, type(numpys))
         np.testing.assert_array_equal(ours, numpys)
+
+
+COUNT = 0
+SHUFFLED = np.random.RandomState(3)
+
+
+def shuffled_and_counted(m):
+    global COUNT  # noqa: PLW0603
+    COUNT += 1
+    np.random.RandomState(1).shuffle(m)
+    SHUFFLED.shuffle(m)
+    return np.zeros(3) + m[0, 0], pk.add(m, COUNT), pk.evaluate("m * 2"), np.array(m.max(), dtype=object)
+
+
+def shuffled_and_defined(m):
+    class Local:
+        first = m[0].copy()
+
+        def rows(self):
+            np.random.RandomState(1).shuffle(m)
+            return np.max([m, m[::-1]], axis=0)
+
+    rows = Local().rows()
+    m[:] += 1
+    return rows, Local.first
+
+
+@pytest.mark.parametrize("body", [shuffled_and_counted, shuffled_and_defined])
+def test_functions_with_global_statements_or_classes(engine, body, monkeypatch):
+    results = []
+    for function in (body, pk.fuse(body)):
+        monkeypatch.setitem(globals(), "COUNT", 0)
+        monkeypatch.setitem(globals(), "SHUFFLED", np.random.RandomState(3))
+        m = np.arange(30_000.0).reshape(300, 100)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            results.append([*function(m), m, COUNT])
+    for mine, numpys in zip(*reversed(results), strict=True):
+        np.testing.assert_array_equal(mine, numpys)
+    assert type(results[1][-3]) is type(results[0][-3])

@@ -1,6 +1,7 @@
 """Tracers that escape from a fused call, in objects that outlive it, are replaced by arrays."""
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -472,3 +473,86 @@ def test_no_tracer_stays_in_exceptions(engine, x):
         assert type(error.args[0]) is np.ndarray
         error, number = error.__cause__ or error.__context__, number - 1
     assert number == 0
+
+
+KEPT = []
+
+
+def keep_calls(x):
+    y = x + 1
+    KEPT[:] = [
+        functools.partial(np.add, y, x),
+        functools.partial(np.add, x, out=y),
+        functools.partial(y.sum, 0),
+        y.sum,
+        (x.max, 1),
+        lambda one=y, two=(x, y): (one, two),
+    ]
+
+
+def test_calls_that_are_kept_have_arrays(engine, x):
+    pk.fuse(keep_calls)(x)
+    added, with_out, total, method, (greatest, _), function = KEPT
+    y = x + 1
+    np.testing.assert_array_equal(added(), y + x)
+    assert total() == method() == y.sum()
+    assert greatest() == x.max()
+    assert [type(each) for each in (*added.args, with_out.keywords["out"])] == [np.ndarray] * 3
+    assert added.args[0] is with_out.keywords["out"] is function()[0] is function()[1][1]
+    assert added.args[1] is function()[1][0] is x
+    assert method.__self__ is total.func.__self__ is added.args[0]
+
+
+class Holder:
+    pass
+
+
+def keep_containers(x, parts, names, holder):
+    holder.parts = parts
+    holder.names = lambda: names
+    KEPT[:] = [parts, (names, 1), functools.partial(len, parts)]
+    parts.append(x * 2)
+    names["total"] = x.sum()
+
+
+def keep_emptied(x, parts, names, holder):
+    keep_containers(x, parts, names, holder)
+    parts.clear()
+    names.clear()
+
+
+def keep_and_fail(x, parts, names, holder):
+    keep_containers(x, parts, names, holder)
+    raise KeyError(parts)
+
+
+@pytest.mark.parametrize("body", [keep_containers, keep_emptied, keep_and_fail])
+def test_lists_and_dicts_that_are_kept_are_those_of_the_caller(engine, x, body):
+    parts, names, holder = [x, x[::-1]], {"x": x}, Holder()
+    fails = pytest.raises(KeyError) if body is keep_and_fail else contextlib.nullcontext()
+    with fails as raised:
+        pk.fuse(body)(x, parts, names, holder)
+    if body is keep_and_fail:
+        assert raised.value.args[0] is parts
+    assert holder.parts is KEPT[0] is KEPT[2].args[0] is parts
+    assert holder.names() is KEPT[1][0] is names
+    assert len(parts) == len(names) + 1 or not (parts or names)
+    assert {type(each) for each in parts} <= {np.ndarray}
+
+
+def keep_generators(x, generator, holder):
+    holder.given = generator
+    holder.new = np.random.default_rng(3)
+    holder.ours = pk.random.default_rng(4)
+    return x + holder.new.random()
+
+
+def test_generators_that_are_kept_are_no_traced_ones(engine, x):
+    generator, ours, numpys = np.random.default_rng(5), Holder(), Holder()
+    np.testing.assert_array_equal(
+        pk.fuse(keep_generators)(x, generator, ours), keep_generators(x, generator, numpys)
+    )
+    assert ours.given is generator
+    assert type(ours.new) is np.random.Generator
+    assert type(ours.ours) is type(pk.random.default_rng(4))
+    assert ours.new.random() == numpys.new.random()

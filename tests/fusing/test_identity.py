@@ -48,6 +48,20 @@ def check(function, x):
     assert warned_too == warned
 
 
+GLOBAL = np.linspace(-1, 1, SIZE).copy()
+
+
+def is_the_global(x, kept):
+    kept.append(GLOBAL)
+    return x is GLOBAL, x[1:].base is GLOBAL
+
+
+def test_a_global_that_is_also_an_argument_is_one_object(engine):
+    kept = []
+    assert pk.fuse(is_the_global)(GLOBAL, kept) == (True, True)
+    assert kept[0] is GLOBAL
+
+
 # ---- Which object it is ------------------------------------------------------------------------------
 
 
@@ -511,3 +525,48 @@ def test_memmaps_are_memmaps(engine, x, tmp_path):
     part[0] = 5
     part.flush()
     assert np.fromfile(path)[2] == 5
+
+
+# ---- Subclasses beside traced arrays -----------------------------------------------------------------
+
+
+def joined_with_masked_arrays(x):
+    y = np.ma.masked_greater(x + 1, 1.5)
+    return [np.concatenate([x, y]), np.stack([y, x]), np.append(x, y), np.hstack([x, y]), np.block([x, y])]
+
+
+def operators_with_masked_arrays(x):
+    y = np.ma.masked_greater(np.round(x), 0.5)
+    return [x + y, y - x, x * y, x / y, x // y, x == y, y < x, x.sum() * y]
+
+
+def operators_with_matrices(x):
+    matrix = np.asmatrix(x[:16].reshape(4, 4))
+    return [x[:16].reshape(4, 4) * matrix, matrix + x[:4], x[:4] @ matrix, x.max() * matrix]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize(
+    "body", [joined_with_masked_arrays, operators_with_masked_arrays, operators_with_matrices]
+)
+def test_operators_and_joins_with_subclasses(engine, x, body):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        wanted, got = body(x.copy()), pk.fuse(body)(x.copy())
+    for one, other in zip(got, wanted, strict=True):
+        assert type(one) is type(other)
+        np.testing.assert_allclose(np.ma.getdata(one), np.ma.getdata(other), rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(np.ma.getmaskarray(one), np.ma.getmaskarray(other))
+
+
+def numbers_beside_others(x):
+    return [np.array([x.max(), "a"]), np.array([x.max(), None]), np.array([x.size, x.min()], dtype=object)]
+
+
+def test_arrays_of_numbers_and_other_objects(engine, x):
+    for mine, numpys in zip(
+        pk.fuse(numbers_beside_others)(x.copy()), numbers_beside_others(x.copy()), strict=True
+    ):
+        assert mine.dtype == numpys.dtype
+        assert mine.tolist() == numpys.tolist()
+        assert list(map(type, mine)) == list(map(type, numpys))

@@ -1,20 +1,21 @@
-"""Random programs that reach memory past the trace: `aliasing` explains them, and runs longer by hand."""
+"""Random programs, fused and in NumPy: `aliasing` and `constructs` explain them, and run longer by hand."""
 
 import os
 import random
 import time
 
 import pytest
-from fuzz import aliasing
+from fuzz import aliasing, constructs
 
 SECONDS = float(os.environ.get("PYCUDAKIT_FUZZ_SECONDS", "20"))
 
 
-def test_random_programs_see_numpys_values(capsys):
+@pytest.mark.parametrize("programs", [aliasing, constructs], ids=["aliasing", "constructs"])
+def test_random_programs_see_numpys_values(capsys, programs):
     seed = random.randrange(2**32)
     with capsys.disabled():
-        print(f"\naliasing: seed {seed}")  # noqa: T201
-    count, found = aliasing.search(SECONDS, seed)
+        print(f"\n{programs.__name__}: seed {seed}")  # noqa: T201
+    count, found = programs.search(SECONDS, seed)
     assert found is None, found
     assert count > 5
 
@@ -28,9 +29,10 @@ def test_programs_that_differed_once(seed):
     assert aliasing.difference(seed) is None
 
 
-def test_without_the_flush_a_difference_is_found(monkeypatch):
+@pytest.mark.parametrize("programs", [aliasing, constructs], ids=["aliasing", "constructs"])
+def test_without_the_flush_a_difference_is_found(monkeypatch, programs):
     monkeypatch.setattr("pycudakit.fusing.schedule.scheduler.Scheduler.flush", lambda _: None)
     began = time.monotonic()
-    _, found = aliasing.search(20, 1)
+    _, found = programs.search(20, 1)
     assert found is not None
     assert time.monotonic() - began < 20

@@ -128,6 +128,9 @@ class CollectionEffects:
                 arguments[-1] if arguments else PLAIN, self.heap
             )
             return None if is_hashed else Effect(PLAIN)
+        is_keyed = name in ("insert", "pop", "get", "setdefault") and bool(arguments)
+        if is_keyed and not has_no_effects(arguments[0], self.heap):
+            return None
         if name == "insert":
             self.add(owner, arguments[-1])
             return Effect(PLAIN)

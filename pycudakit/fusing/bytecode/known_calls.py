@@ -23,6 +23,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     MANAGER,
     NUMBER,
     PLAIN,
+    SLICE,
     TRACER,
     TRANSFERS,
     UNKNOWN,
@@ -31,6 +32,7 @@ from pycudakit.fusing.bytecode.value_kinds import (
     Each,
     Items,
     Known,
+    MethodOf,
     has_no_effects,
     is_kernel,
     item_of,
@@ -124,6 +126,8 @@ def call_method_of_array(
     values = [*arguments, *keywords.values()]
     if not all(has_no_effects(value, heap) for value in values):
         return Effect(UNKNOWN, f".{name}() is called with an object that may run other code")
+    if name == "view" and any(_is_users_subclass(value) for value in values):
+        return Effect(UNKNOWN, ".view() makes an array of a class that may run other code")
     is_of_trace = owner in (TRACER, VALUE, NUMBER)
     risk = "" if is_of_trace else f".{name}() of an array that is not an argument"
     if any(reads_memory(value, heap) for value in values):
@@ -142,6 +146,29 @@ def call_method_of_array(
     if name in TO_VALUE:
         return Effect(VALUE if is_of_trace else ARRAY, risk)
     return Effect(ARRAY, risk)
+
+
+def is_whole_reduction(function: Any, arguments: list[Any]) -> bool:
+    """Return True for a call that reduces a tracer along all axes, to a number."""
+    if type(function) is MethodOf:
+        return function.owner is TRACER and function.name in _REDUCTIONS and not arguments
+    if type(function) is not Known or arguments != [TRACER]:
+        return False
+    name = getattr(function.value, "__name__", "")
+    return name in _REDUCTIONS and getattr(np, name) is function.value
+
+
+_REDUCTIONS = frozenset("all any argmax argmin max mean min prod std sum var".split())  # noqa: SIM905
+
+
+def _is_users_subclass(kind: Any) -> bool:
+    """Return True for a class of arrays that is not NumPy's."""
+    cls = kind.value if type(kind) is Known else None
+    return (
+        isinstance(cls, type)
+        and issubclass(cls, np.ndarray)
+        and cls.__module__.partition(".")[0] not in ("numpy", _OURS)
+    )
 
 
 def _is_captured_dtype(kind: Any) -> bool:
@@ -258,7 +285,7 @@ def _call_type(
     if function is np.dtype or function in (str, bytes):
         return _result(PLAIN, values, heap, name)
     if function is slice:
-        return _result(PLAIN, values, heap, name)
+        return _result(SLICE, values, heap, name)
     if getattr(builtins, name, None) is function and name in _BUILTINS:
         return _call_builtin(name, values, arguments, heap)
     return None
@@ -279,8 +306,11 @@ def items(kind: Any, heap: dict[Any, Any]) -> Any:
 
 
 def _call_builtin(name: str, values: list[Any], arguments: list[Any], heap: dict[Any, Any]) -> Effect | None:
-    if name in ("isinstance", "issubclass", "type", "id", "callable"):
-        return Effect(PLAIN if name != "type" else UNKNOWN)
+    if name in ("isinstance", "issubclass"):
+        is_plain = len(arguments) == 2 and has_no_effects(arguments[1], heap)
+        return Effect(PLAIN, "" if is_plain else f"{name}() of a class that may run other code")
+    if name in ("type", "id", "callable"):
+        return Effect(PLAIN if name != "type" else UNKNOWN) if len(arguments) == 1 else None
     if name not in _BUILTINS:
         return None
     if name in ("range", "len", "int", "hash", "ord"):

@@ -120,6 +120,10 @@ class NumberFlow:
                     pending.append(source)
         return {node: reason for node, reason in reasons.items() if node[0] == "site"}
 
+    def sites_at_once(self) -> set[tuple[int, int]]:
+        """Return the sites of such numbers, each as the id of a code object and an offset."""
+        return {(code, offset) for _, code, offset in self.numbers_at_once()}
+
 
 def arguments_of(frame: int) -> Node:
     """Return the node of a frame's arguments."""
@@ -310,7 +314,9 @@ class FrameFlow(StackRules):
             (left, _), (_, origins) = operands
             self._flow.add(origins, _container_nodes(left))
             return made | _union(operands)
-        self._escape(operands, done, "has it as an operand of an object that is not known")
+        # A tracer on the left computes pending operations, and leaves the operator to the other object.
+        given = operands[1:] if operands[0][0] is TRACER else operands
+        self._escape(given, done, "has it as an operand of an object that is not known")
         return made
 
     _flow_compare = _flow_binary

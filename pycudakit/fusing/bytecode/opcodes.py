@@ -29,6 +29,7 @@ _RULES = {
     "store_cell_value": "STORE_DEREF",
     "delete_cell_value": "DELETE_DEREF",
     "push_null": "PUSH_NULL",
+    "load_build_class": "LOAD_BUILD_CLASS",
     "load_attribute": "LOAD_ATTR",
     "load_method": "LOAD_METHOD",
     "load_super_attribute": "LOAD_SUPER_ATTR",
@@ -113,11 +114,11 @@ _RULES = {
     "match_keys": "MATCH_KEYS",
     "match_class": "MATCH_CLASS",
     "copy_dict_without_keys": "COPY_DICT_WITHOUT_KEYS",
-    # Coroutines, class bodies, groups of exceptions, and opcodes that the compiler or interpreter replaces.
+    # Coroutines, the code of class bodies, groups of exceptions, and opcodes that the compiler replaces.
     "unanalysed": """ANNOTATIONS_PLACEHOLDER ASYNC_GEN_WRAP BEFORE_ASYNC_WITH BUILD_INTERPOLATION
         BUILD_TEMPLATE CALL_INTRINSIC_2 CHECK_EG_MATCH DELETE_NAME END_ASYNC_FOR ENTER_EXECUTOR
-        EXIT_INIT_CHECK GET_AITER GET_ANEXT GET_AWAITABLE IMPORT_STAR INTERPRETER_EXIT JUMP JUMP_IF_FALSE
-        JUMP_IF_TRUE JUMP_NO_INTERRUPT LOAD_BUILD_CLASS LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF
+        EXIT_INIT_CHECK GET_AITER GET_ANEXT GET_AWAITABLE IMPORT_STAR INTERPRETER_EXIT JUMP
+        JUMP_IF_FALSE JUMP_IF_TRUE JUMP_NO_INTERRUPT LOAD_CLASSDEREF LOAD_FROM_DICT_OR_DEREF
         LOAD_FROM_DICT_OR_GLOBALS LOAD_LOCALS LOAD_NAME LOAD_SUPER_METHOD LOAD_ZERO_SUPER_ATTR
         LOAD_ZERO_SUPER_METHOD PREP_RERAISE_STAR PRINT_EXPR RESERVED SETUP_ANNOTATIONS SETUP_ASYNC_WITH
         SETUP_CLEANUP STORE_NAME""",
@@ -160,15 +161,20 @@ def read_code(code: CodeType) -> tuple[list[Instruction], list[Handler | None]]:
     index_at = {offset: index for index, offset in enumerate(offsets)}
     jumps = {*dis.hasjrel, *dis.hasjabs}
     ends = [*offsets[1:], len(code.co_code)]
-    instructions, line = [], code.co_firstlineno
-    for each, end in zip(listed, ends, strict=True):
+    instructions: list[Instruction] = []
+    line = code.co_firstlineno
+    for each, after in zip(listed, ends, strict=True):
         rule = RULE_OF.get(each.opname, "unanalysed")
         value = each.argval
         if each.opcode in jumps:
             value = _index_of(index_at, offsets, each.argval)
         elif each.opname == "KW_NAMES":
             value = code.co_consts[each.arg or 0]
-        begin = each.offset
+        begin, end = each.offset, after
+        if each.opname == "PRECALL":  # specialized, it makes the call itself, with this offset
+            end = begin
+        elif instructions and instructions[-1].name == "PRECALL":
+            begin = instructions[-1].begin
         line = _line_of(each, line)
         instructions.append(
             Instruction(rule, each.opname, each.arg or 0, value, begin, end, line, each.argrepr)

@@ -27,6 +27,8 @@ from pycudakit.fusing.bytecode.value_kinds import (
     reads_memory,
 )
 
+_SEQUENCES = (Items, Each, Container)
+
 
 class OperatorEffects(CollectionEffects):
     """The effects of operators in one frame."""
@@ -39,7 +41,9 @@ class OperatorEffects(CollectionEffects):
             if not has_no_effects(right, self.heap):
                 return Effect(UNKNOWN, "", is_recorded=True)
             is_real = {left, right} <= {TRACER, NUMBER, CAPTURED_ARRAY}
-            return Effect(TRACER if is_real else VALUE, "", is_recorded=True)
+            is_repeated = type(right) in _SEQUENCES and reads_memory(right, self.heap)  # by a number
+            kind = TRACER if is_real else UNKNOWN if is_repeated else VALUE
+            return Effect(kind, "", is_recorded=left is not PLAIN)  # `%` of a string reads the tracer
         if not (has_no_effects(left, self.heap) and has_no_effects(right, self.heap)):
             return Effect(UNKNOWN, f"an operator of an object that {OTHER_CODE}")
         if type(left) is Known or type(right) is Known:
@@ -56,14 +60,19 @@ class OperatorEffects(CollectionEffects):
             return Effect(Each(join(item_of(left), item_of(right))))
         if type(left) in (Items, Each) and right in (NUMBER, PLAIN):
             return Effect(Each(item_of(left)))
+        if left in (NUMBER, PLAIN) and type(right) in _SEQUENCES:
+            return Effect(right if type(right) is Container else Each(item_of(right)))
         if type(left) is Container:
-            part = items(right, self.heap) if type(right) in (Container, Items, Each) else None
+            is_extended = type(right) in (Container, Items, Each) or (is_in_place and right in ARRAYS)
+            part = items(right, self.heap) if is_extended else None
             if part is not None:
                 self.add(left, part)
             if is_in_place or part is not None or right in (NUMBER, PLAIN):
                 return Effect(left)
         if reads_memory(left, self.heap) or reads_memory(right, self.heap):
-            return Effect(VALUE, "an operator reads an array that is not an argument")
+            may_repeat = type(left) in _SEQUENCES or type(right) in _SEQUENCES
+            kind = UNKNOWN if may_repeat else VALUE
+            return Effect(kind, "an operator reads an array that is not an argument")
         return Effect(VALUE)
 
     def compare(self, left: Any, right: Any) -> Effect:
@@ -106,8 +115,12 @@ class OperatorEffects(CollectionEffects):
     def store_subscript(self, owner: Any, index: Any, value: Any) -> Effect:
         """Return the effect of an assignment to an index."""
         if type(owner) is Container and has_no_effects(index, self.heap):
-            self.add(owner, value)
-            return Effect(None)
+            if index not in (SLICE, VALUE):
+                self.add(owner, value)
+                return Effect(None)
+            effect = self.iterate(value)
+            self.add(owner, effect.kind if index is SLICE else join(effect.kind, value))
+            return Effect(None, effect.risk)
         if owner in VALUES:
             if not (has_no_effects(index, self.heap) and has_no_effects(value, self.heap)):
                 self.leak([value])

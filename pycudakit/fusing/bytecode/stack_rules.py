@@ -11,8 +11,11 @@ from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError
 from pycudakit.fusing.bytecode.value_kinds import (
     MANAGER,
     NULL,
+    NUMBER,
     PLAIN,
+    TRACER,
     UNKNOWN,
+    VALUE,
     Container,
     Each,
     Items,
@@ -53,6 +56,7 @@ class StackRules:
         self.risk, self.is_recorded, self.dispatches = "", False, False
         self.floor = 0  # the stack's depth once the operands were popped
         self.frame: int | None = None  # the number of the analysed frame that it calls
+        self.reduces_to_number = False  # whether it reduces an array to a number
         self.jump_target: int | None = None
         self.jump_stack: list[Any] | None = None  # the stack at the target, if it is another one
         self.falls_through = True
@@ -64,7 +68,7 @@ class StackRules:
         self.stack, self.names = list(state.stack), state.names
         self.blocks, self.keyword_names = state.blocks, state.keyword_names
         self.risk, self.is_recorded, self.dispatches = "", False, False
-        self.floor, self.frame = len(self.stack), None
+        self.floor, self.frame, self.reduces_to_number = len(self.stack), None, False
         self.jump_target, self.jump_stack, self.falls_through = None, None, True
         self.returned = self.yielded = None
         try:
@@ -75,6 +79,11 @@ class StackRules:
     def state(self) -> State:
         """Return the state after the instruction."""
         return State(tuple(self.stack), self.names, self.blocks, self.keyword_names)
+
+    def take_numbers_at_once(self) -> None:
+        """Let the tracers that the instruction has pushed be NumPy's scalars, if they are numbers."""
+        kind = NUMBER if self.reduces_to_number else VALUE
+        self.stack[self.floor :] = [kind if each is TRACER else each for each in self.stack[self.floor :]]
 
     # ---- The stack -----------------------------------------------------------------------------------
 

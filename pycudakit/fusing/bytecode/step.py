@@ -6,7 +6,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from pycudakit.fusing.bytecode.known_calls import items
+from pycudakit.fusing.bytecode.known_calls import is_whole_reduction, items
 from pycudakit.fusing.bytecode.opcodes import Instruction, UnanalysedError
 from pycudakit.fusing.bytecode.stack_rules import BINARY_BY_OPCODE, StackRules
 from pycudakit.fusing.bytecode.value_kinds import (
@@ -62,6 +62,9 @@ class Step(StackRules):
     def _do_delete_attribute(self, _: Instruction) -> None:
         self._pop()
         self.risk = "it deletes an attribute"
+
+    def _do_load_build_class(self, _: Instruction) -> None:
+        self._push(UNKNOWN)  # its call is one of unknown code: the class body, a function, is not analysed
 
     # ---- Operators -----------------------------------------------------------------------------------
 
@@ -125,7 +128,10 @@ class Step(StackRules):
         self._push(Items(tuple(self._pop_many(instruction.arg))))
 
     def _do_build_list(self, instruction: Instruction) -> None:
-        self._push(self.effects.container(instruction, self._pop_many(instruction.arg)))
+        parts = self._pop_many(instruction.arg)
+        if instruction.name == "BUILD_SET":
+            self._check_keys(parts)
+        self._push(self.effects.container(instruction, parts))
 
     def _do_build_map(self, instruction: Instruction) -> None:
         parts = self._pop_many(2 * instruction.arg)
@@ -149,6 +155,8 @@ class Step(StackRules):
 
     def _do_add_item(self, instruction: Instruction) -> None:
         value = self._pop()
+        if instruction.name == "SET_ADD":
+            self._check_keys([value])
         self._add_to(self.stack[-instruction.arg], value)
 
     def _do_add_map_item(self, instruction: Instruction) -> None:
@@ -166,6 +174,8 @@ class Step(StackRules):
         part = items(values, self.effects.heap)
         if part is None:
             self.risk = "it iterates over an object that may run other code"
+        elif instruction.name == "SET_UPDATE":
+            self._check_keys([part])
         self._add_to(self.stack[-instruction.arg], UNKNOWN if part is None else part)
 
     def _do_list_to_tuple(self, _: Instruction) -> None:
@@ -269,6 +279,7 @@ class Step(StackRules):
 
     def _finish_call(self, function: Any, values: list[Any], names: tuple[str, ...]) -> None:
         count = len(values) - len(names)
+        self.reduces_to_number = not names and is_whole_reduction(function, values)
         keywords = dict(zip(names, values[count:], strict=True))
         self._push(self._do(self.effects.call(function, values[:count], keywords)))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import collections
 import functools
+from abc import ABCMeta
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, EnumMeta
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -173,7 +174,7 @@ def join(one: Any, other: Any) -> Any:
     if other is None:
         return one
     if one in _PLAIN and other in _PLAIN:
-        return PLAIN
+        return PLAIN if SLICE not in (one, other) else VALUE  # an index of one item, or of several
     if one in VALUES and other in VALUES:
         return VALUE
     if one in ARRAYS and other in ARRAYS:
@@ -209,6 +210,13 @@ def item_of(kind: Any) -> Any:
 
 _PLAIN_TYPES = frozenset({str, bytes, complex, type(None), type(...), range, np.ufunc})
 _KNOWN_TYPES = (ModuleType, FunctionType, BuiltinFunctionType, np.ufunc, type, type(np.sum))
+
+
+def _is_of_plain_metaclass(cls: type) -> bool:
+    """Return True for a class of which `isinstance`, `len`, an index and the like run no other code."""
+    metaclass = type(cls)
+    package = metaclass.__module__.partition(".")[0]
+    return metaclass in (type, ABCMeta, EnumMeta) or package in ("numpy", __name__.partition(".")[0])
 
 
 # The names of the classes of kernels, and of those around their arguments.
@@ -249,6 +257,8 @@ def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
     if cls is float or cls is int or cls is bool:
         return NUMBER
     if value is MISSING:
+        return UNKNOWN
+    if isinstance(value, type) and not _is_of_plain_metaclass(value):
         return UNKNOWN
     if isinstance(value, _KNOWN_TYPES) or getattr(cls, "is_fused_function", False) or is_kernel(value):
         return Known(value)

@@ -11,7 +11,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._native.dtypes import CODES
 
-_OPERANDS_OF_NUMBERS = frozenset({bool, int, float, list, tuple, np.ndarray})
+_OPERANDS_OF_TRACERS = frozenset({bool, int, float, list, tuple, np.ndarray, np.memmap})
 
 
 def _binary(name: str, python: Callable[[Any, Any], Any], swapped: bool = False) -> Callable[[Any, Any], Any]:
@@ -19,17 +19,18 @@ def _binary(name: str, python: Callable[[Any, Any], Any], swapped: bool = False)
 
     def operate(self: Any, other: Any) -> Any:
         trace, kind = self.owning_trace, type(other)
-        if getattr(kind, "__array_ufunc__", False) is None:
+        if getattr(kind, "__array_ufunc__", False) is None and not self.is_scalar:
             trace.flush()  # the other object's method runs now
             return NotImplemented
         inputs = (other, self) if swapped else (self, other)
-        if (
-            self.is_scalar
-            and kind is not type(self)
-            and kind not in _OPERANDS_OF_NUMBERS
-            and not _is_number(other)
-        ):
+        if kind is type(self) or kind in _OPERANDS_OF_TRACERS:
+            result = trace.operate(ufunc, inputs)
+        elif issubclass(kind, np.ndarray):  # Python asks a subclass first, as it does beside a real array
+            trace.flush()
+            result = trace.on_host(python, inputs, {})
+        elif self.is_scalar and not _is_number(other):
             number = self._number("an operator of another object")  # whose type may decide, as `complex` does
+            trace.flush()  # the other object's method runs now
             result = trace.wrap(python(*[number if each is self else other for each in inputs]))
         else:
             result = trace.operate(ufunc, inputs)
@@ -69,16 +70,14 @@ def _equality(name: str, operator_function: Callable[[Any, Any], Any]) -> Callab
     return operate
 
 
-def _in_place(name: str) -> Callable[[Any, Any], Any]:
-    ufunc = getattr(np, name)
+def _in_place(name: str, python: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    ufunc, operate_on_numbers = getattr(np, name), _binary(name, python)
 
     def operate(self: Any, other: Any) -> Any:
+        if self.is_scalar:  # they are immutable: the name is bound to a new one
+            return operate_on_numbers(self, other)
         trace = self.owning_trace
-        # Scalars are immutable: the name is bound to a new one.
-        operate_in_place = trace.operate_in_place
-        result = (
-            trace.operate(ufunc, (self, other)) if self.is_scalar else operate_in_place(ufunc, self, other)
-        )
+        result = trace.operate_in_place(ufunc, self, other)
         return result if trace.analysis is None else trace.returned(result)
 
     return operate
@@ -118,7 +117,11 @@ _SIGNS = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "in
 OPERATORS: dict[str, Callable[..., Any]] = {
     **{f"__{name}__": _binary(ufunc, python) for name, (ufunc, python) in _ARITHMETIC.items()},
     **{f"__r{name}__": _binary(ufunc, python, swapped=True) for name, (ufunc, python) in _ARITHMETIC.items()},
-    **{f"__i{name}__": _in_place(ufunc) for name, (ufunc, _) in _ARITHMETIC.items() if name != "divmod"},
+    **{
+        f"__i{name}__": _in_place(ufunc, python)
+        for name, (ufunc, python) in _ARITHMETIC.items()
+        if name != "divmod"
+    },
     **{f"__{name}__": _binary(ufunc, getattr(operator, name)) for name, ufunc in _COMPARISONS.items()},
     **{f"__{name}__": _unary(ufunc) for name, ufunc in _SIGNS.items()},
     "__eq__": _equality("equal", operator.eq),

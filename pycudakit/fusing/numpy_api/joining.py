@@ -28,8 +28,13 @@ def along(axis: int, part: Any) -> tuple[Any, ...]:
 
 
 def tracers_of_arrays(trace: Trace, values: Any) -> list[Any]:
-    """Return a tracer for each array; values of unsupported dtypes stay as they are."""
-    return [trace.lift(value) for value in values]
+    """Return a tracer for each array; values of unsupported dtypes, and of subclasses, stay as they are."""
+    return [value if _is_of_subclass(value) else trace.lift(value) for value in values]
+
+
+def _is_of_subclass(value: Any) -> bool:
+    kind = type(value)
+    return kind not in (Tracer, np.ndarray, np.memmap) and issubclass(kind, np.ndarray)
 
 
 @_implements(np.concatenate)

@@ -15,6 +15,7 @@ import numpy as np
 
 from pycudakit._native.dtypes import CODES
 from pycudakit.fusing.memory.nodes import leaf
+from pycudakit.fusing.memory.pytree import tree_map
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
 from pycudakit.fusing.trace.trace import Trace
@@ -99,9 +100,16 @@ def replacement_for(function: Any) -> Callable[..., Any]:
             result = trace.run_handler(_one_array, trace, arguments[0], dtype)
             if result is not None:
                 return result
+        if trace is not None:  # NumPy finds the common type of numbers, strings and objects
+            arguments = tree_map(arguments, _number_of)
         return function(*arguments, **keywords)
 
     return make
+
+
+def _number_of(value: Any) -> Any:
+    """Return NumPy's scalar for the tracer of a number; return other values as they are."""
+    return _value_of(value) if type(value) is Tracer and value.is_scalar else value
 
 
 _ORDERS = {np.ascontiguousarray: "C", np.asfortranarray: "F"}
@@ -176,7 +184,8 @@ def _reduced_along(trace: Trace, ufunc: Any, arrays: Any) -> Any:
     dtype = np.result_type(*(part.dtype for part in parts))
     if not ufunc.__name__.startswith("logical"):
         parts = [part if part.dtype == dtype else part.astype(dtype) for part in parts]
-    return as_c_ordered(trace.run_handler(functools.reduce, ufunc, parts))
+    result = as_c_ordered(trace.run_handler(functools.reduce, ufunc, parts))
+    return result if trace.analysis is None else trace.returned(result)
 
 
 # ---- Methods of ufuncs ----------------------------------------------------------------------------------

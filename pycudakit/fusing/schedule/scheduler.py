@@ -14,6 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ class Scheduler:
         self._last_numpy_seconds: float | None = None  # of the last call that was handed to NumPy
         self._fell_back_at: float | None = None  # since then, NumPy runs the body
         self._handler_depth = 0  # of nested composite handlers
+        self._has_scalars = False  # whether the body has got NumPy's scalars in place of tracers
         self.reductions: list[weakref.ref[Node]] = []  # deferred reductions
         self.waiting_on_reductions: list[weakref.ref[Node]] = []  # deferred broadcasts and views of them
         self._deferred: list[
@@ -336,17 +338,26 @@ class Scheduler:
         """
         if self._handler_depth or self.has_stopped_deferring or self.has_ended:
             return result
-        analysis = self.analysis
-        if analysis.has_risks and analysis.is_risk_ahead(sys._getframe(2), self.outermost_code):  # noqa: SLF001
-            self.flush()
+        analysis, frame = self.analysis, sys._getframe(2)  # noqa: SLF001
+        self._flush_before_a_risk(frame)
         kind = type(result)
         if kind is Tracer:
             if not result.is_scalar:
                 return result
         elif kind is not list and not issubclass(kind, tuple):
             return result
-        why = analysis.why_number_at_once(sys._getframe(2), self.outermost_code)  # noqa: SLF001
-        return tree_map(result, lambda part: self._as_scalar(part, why)) if why else result
+        why = analysis.why_number_at_once(frame, self.outermost_code)
+        if not why:
+            return result
+        had_numbers, result = self._has_scalars, tree_map(result, lambda part: self._as_scalar(part, why))
+        if self._has_scalars and not had_numbers:  # whose operations are not recorded
+            self._flush_before_a_risk(frame)
+        return result
+
+    def _flush_before_a_risk(self, frame: FrameType) -> None:
+        analysis = self.analysis
+        if analysis.has_risks and analysis.is_risk_ahead(frame, self.outermost_code, self._has_scalars):
+            self.flush()
 
     def _as_scalar(self, value: Any, why: str) -> Any:
         """Return NumPy's scalar for the tracer of a number."""
@@ -354,6 +365,7 @@ class Scheduler:
             return value
         if self.array_if_on_host(value) is None:
             self.concretize(value, f"a number, since {why},")
+        self._has_scalars = True
         return self.resolved(value)
 
     def flush(self) -> None:

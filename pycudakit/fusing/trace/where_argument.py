@@ -31,9 +31,9 @@ def masked(function: ElementFunction, dtype: DType | None, casting: str) -> Elem
         with builder.naming(function.name):
             return (builder.select(mask, builder.convert(result, old.dtype), old),)
 
-    def numpy(*arguments: Any, **_: Any) -> Any:
+    def numpy(*arguments: Any, out: Any = None, **_: Any) -> Any:
         *inputs, mask, old = arguments
-        out = np.array(old)
+        out = np.array(old) if out is None else out
         function.numpy(*inputs, out=out, where=mask, dtype=dtype, casting=casting)
         return out
 

@@ -7,6 +7,7 @@ or to download the results. benchmarks/npbench.py uses this module for its progr
 
 import contextlib
 import dataclasses
+import importlib.util
 import json
 import math
 import os
@@ -536,6 +537,12 @@ def square(length, *more):
     return make
 
 
+def make_series(rng, scale):
+    import pandas as pd  # noqa: PLC0415
+
+    return tuple(map(pd.Series, singles(-1.5, 1.5, 4, 32)(rng, scale)))
+
+
 def make_options(rng, scale):
     price, strike, years = singles(0.0, 1.0, 3, 32)(rng, scale)
     return 20 + 80 * price, 20 + 80 * strike, np.float32(0.1) + years
@@ -579,6 +586,8 @@ WHOLES = {
     "image": Whole(edges_of_image, make_image, most_ms=4.0),
     "heat": Whole(heat, make_plate, most_of_memory=2.5, written=(0,)),
 }
+if importlib.util.find_spec("pandas"):
+    WHOLES["pandas Series"] = Whole(haversine, make_series)
 
 
 def hold(held, name, scale, taken, up, down):

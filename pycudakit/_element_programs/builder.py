@@ -34,9 +34,10 @@ class Builder:
         self._names: list[str] = []
         self._operands: list[Operand] = []
         self._name, self._call = "cast", 0
+        self._is_quiet = False
         self._calls: list[int] = []  # for each instruction, the function call that it belongs to
         self._namings = 0
-        self._known: dict[tuple[int, ...], Value] = {}
+        self._known: dict[tuple[Any, ...], Value] = {}
         self._loaded: dict[tuple[Any, ...], Value] = {}
         self._out_dtypes: list[DType] = []
         self.may_raise = False
@@ -46,11 +47,12 @@ class Builder:
     def _add(self, dtype: DType, op: int, type_: DType, *arguments: int) -> Value:
         a, b, c = (*arguments, 0, 0, 0)[:3]
         instruction = (op, CODES[type_], CODES[dtype], a, b, c)
-        value = self._known.get(instruction)  # the same operation on the same values is done once
+        key = (*instruction, self._is_quiet)
+        value = self._known.get(key)  # the same operation on the same values is done once
         if value is None or op == abi.OP_STORE:
-            value = self._known[instruction] = Value(len(self._instructions), dtype)
+            value = self._known[key] = Value(len(self._instructions), dtype)
             self._instructions.append(instruction)
-            self._names.append(self._name)
+            self._names.append("" if self._is_quiet else self._name)
             self._calls.append(self._call)
         return value
 
@@ -62,6 +64,13 @@ class Builder:
         self._name, self._call = name, self._namings
         yield
         self._name, self._call = outer
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """Report no floating-point errors of the instructions written in the block."""
+        outer, self._is_quiet = self._is_quiet, True
+        yield
+        self._is_quiet = outer
 
     def load(
         self, source: str, position: int, dtype: DType, constant: np.ndarray[Any, Any] | None = None

@@ -136,4 +136,5 @@ def report_instruction_flags(program: ElementProgram, fp_flags: Array) -> None:
         by_function[name] = by_function.get(name, 0) | flags
     if any(flags & abi.FPE_NEGATIVE_POWER for flags in by_function.values()):
         raise ValueError("Integers to negative integer powers are not allowed.")
+    by_function.pop("", None)  # of quiet instructions
     report_fp_flags(by_function)

@@ -31,3 +31,16 @@ class FusedProducer:
         self.function = function  # an ElementFunction
         self.inputs = inputs
         self.dtype = dtype
+
+
+class LazyPandas:
+    """Base class of the tracers of pandas' objects: a deferred Series or a DataFrame."""
+
+    __slots__ = ()
+
+    def resolved(self) -> Any:
+        """Return the object of pandas' itself, computing it if it is deferred."""
+        raise TypeError(f"{type(self).__name__} cannot be computed as an object of pandas'")
+
+    def write_back(self) -> None:
+        """Store in the caller's object what the body has assigned."""

@@ -54,6 +54,7 @@ from pycudakit.fusing.memory.pytree import (
     copied,
     device_arrays_in,
     names_of,
+    pandas_in,
     save_rng_state,
     tree_map,
 )
@@ -66,8 +67,8 @@ from pycudakit.fusing.trace.trace import Trace
 from pycudakit.fusing.traced_body import TracedBody
 
 _NO_ARRAY = (
-    "no NumPy array among the arguments, so that nothing is fused; of pandas and xarray objects, "
-    "pass the values: .to_numpy()"
+    "no NumPy array, Series or DataFrame among the arguments, so that nothing is fused; of other objects "
+    "with labels, pass the values: .to_numpy()"
 )
 SMALL_ARRAYS = 4096  # elements of all arguments: with no more, `auto` runs the function in NumPy
 
@@ -149,7 +150,8 @@ class Fused(Generic[P, R]):
                 return answer  # type: ignore[no-any-return]
         if context.is_only_numpy(engine):
             return self._run_by_numpy(args, kwargs, context.REASON_ENGINE_REQUESTED)  # type: ignore[no-any-return]
-        if not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values()))):
+        has_foreign = not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values())))
+        if has_foreign:
             if (answer := replay.try_replay(self, args, kwargs)) is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
             device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
@@ -161,8 +163,9 @@ class Fused(Generic[P, R]):
         arrays = arrays_in(args)
         if kwargs:
             arrays += arrays_in(kwargs.values())
+        tables = pandas_in((args, kwargs)) if has_foreign else []
         if engine == "auto":
-            result = self._run_automatically(arrays, args, kwargs)
+            result = self._run_automatically(arrays, args, kwargs, tables)
             return result
         if signature is None or not self._plans.may_capture(signature, is_warm=False):
             result = self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
@@ -180,15 +183,23 @@ class Fused(Generic[P, R]):
         with observe_entries(capture.on_native_call):
             return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
 
-    def _run_automatically(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
-        """Run the call under `auto`: on the engine that is cheapest for its signature."""
-        key = tuple([(array.shape, array.dtype) for array in arrays])
+    def _run_automatically(
+        self, arrays: list[Any], args: Any, kwargs: Any, tables: Sequence[Any] = ()
+    ) -> Any:
+        """Run the call under `auto`: on the engine that is cheapest for its signature.
+
+        `tables` are the Series and DataFrames among the arguments.
+        """
+        key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays])
+        if tables:
+            key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best.get(key)
         if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
             return answer
         if best == "trace_next" and not self._strict and self.guards is not None:
             best = self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
-        if best is None and 0 < sum(array.size for array in arrays) <= SMALL_ARRAYS and not self._strict:
+        size = sum(array.size for array in arrays) + sum(table.size for table in tables)
+        if best is None and 0 < size <= SMALL_ARRAYS and not self._strict:
             return self._run_small(key, args, kwargs)
         if best == "numpy" and not self._strict:
             return self._run_by_numpy(args, kwargs)
@@ -611,6 +622,10 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     Where Python needs a value, as `if`, ``float()`` and ``numpy.asarray()`` do, and where pycudakit lacks a
     function, the recorded operations are computed before the body goes on. This is a graph break;
     `Fused.explain` lists them.
+
+    Of pandas' Series and DataFrames, what means the same in pandas and in NumPy is recorded: operators of
+    Series with one index, elementwise functions, reading and assigning a column. Anything else is left to
+    pandas, a graph break.
 
     Writing into an argument writes into the caller's array, and a view stays a view. A large array that is
     not an argument, such as a global, is read at once: pass it as an argument instead.

@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._interop.pandas_objects import pandas_kind
 from pycudakit._native.dtypes import Array
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.escape import aliased_containers
+from pycudakit.fusing.memory.frame_tracer import traced_pandas
 from pycudakit.fusing.memory.imported_arrays import ImportedArrays
 from pycudakit.fusing.memory.nodes import Node
 from pycudakit.fusing.memory.pytree import (
@@ -39,6 +42,7 @@ class ArgumentMap:
         self._tracers_of_arrays: dict[int, tuple[Tracer, Any]] = {}  # by the id of the caller's array
         self._nodes: list[Node] = []  # of the caller's arrays, so that their ids stay valid
         self._originals: dict[int, Any] = {}  # the caller's arrays, by the id of their final node
+        self._pandas: dict[int, tuple[Any, Any]] = {}  # tracers of pandas' objects, by the ids of these
         self._copies: Copies = {}  # the caller's lists and dicts, and the copies that the body sees
         self._originals_of_copies: dict[int, Any] = {}
         self._results: dict[int, Any] = {}  # results on the device, by the id of their tracer
@@ -61,6 +65,10 @@ class ArgumentMap:
 
     def _to_tracer(self, value: Any) -> Any:
         is_imported = self._imported is not None and self._imported.has(value)
+        if self._imported is None and pandas_kind(value):
+            if id(value) not in self._pandas:
+                self._pandas[id(value)] = traced_pandas(self._trace, value, is_argument=True), value
+            return self._pandas[id(value)][0]
         if not (is_imported or is_array(value)):
             return TracedGenerator(value, self._trace) if is_generator(value) else value
         if id(value) not in self._tracers_of_arrays:
@@ -103,6 +111,8 @@ class ArgumentMap:
             return self._originals_of_copies[id(value)]
         if type(value) is Tracer:
             return self._array_to_caller(value)
+        if issubclass(type(value), LazyPandas):
+            return value.resolved()
         return value.generator if type(value) is TracedGenerator else value
 
     def iterator_to_caller(self, value: Any) -> Any:
@@ -158,9 +168,13 @@ class ArgumentMap:
     def forget_tracers(self) -> None:
         """Drop the references to tracers, once the body's changes are written back."""
         self._tracers_of_arrays.clear()
+        self._pandas.clear()
 
     def write_back(self) -> None:
         """Apply the body's changes of dtypes, shapes, lists and dicts to the caller's objects."""
+        for traced, _ in self._pandas.values():
+            if issubclass(type(traced), LazyPandas):
+                traced.write_back()
         self._nodes = [tracer.node for tracer, _ in self._tracers_of_arrays.values()]
         self._originals = {id(tracer.node): value for tracer, value in self._tracers_of_arrays.values()}
         for tracer, value in self._tracers_of_arrays.values():

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.memory.pytree import MAX_ITEMS, map_tuples
 from pycudakit.fusing.memory.tracer import Tracer
@@ -31,7 +32,7 @@ _SKIPPED_PACKAGES = (
     __name__.partition(".")[0],
 )  # packages whose functions hold no objects of a caller
 _NUMBERS = (bool, int, float, complex, np.generic)
-_TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, np.ndarray, str, bytes, type(None))
+_TYPES_WITHOUT_PARTS = (*_NUMBERS, type, ModuleType, Tracer, LazyPandas, np.ndarray, str, bytes, type(None))
 
 
 def replace_escaped_tracers(
@@ -64,7 +65,7 @@ def _is_long_and_plain(holder: Any) -> bool:
     if kind not in (list, tuple, dict) or len(holder) <= MAX_ITEMS:
         return False
     kinds = set(map(type, holder.values() if kind is dict else holder))
-    return all(issubclass(each, _TYPES_WITHOUT_PARTS) and each is not Tracer for each in kinds)
+    return all(issubclass(each, _TYPES_WITHOUT_PARTS) and not _is_tracer(each) for each in kinds)
 
 
 def aliased_arrays(function: Any, are_globals_traced: bool, arguments: Iterable[Any]) -> Iterator[Array]:
@@ -163,6 +164,10 @@ def _replaced(value: Any, to_caller: Callable[[Any], Any]) -> Any:
         return to_caller(part)
 
     return map_tuples(value, replaced)
+
+
+def _is_tracer(kind: type) -> bool:
+    return kind is Tracer or issubclass(kind, LazyPandas)
 
 
 def _parts(holder: Any) -> Iterator[tuple[Any, Callable[[Any], None] | None]]:

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit._runtime.fp_errors import uncounted
-from pycudakit.fusing.memory.pytree import tree_map_in_place
+from pycudakit._runtime.lazy_array import LazyPandas
+from pycudakit.fusing.memory.pytree import pandas_in, tree_map_in_place
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
 from pycudakit.fusing.trace.current_trace import trace_if_tracing
@@ -111,6 +112,8 @@ def _call_with_arrays(
             value = leaf.generator
         elif type(leaf) is Tracer:
             value = trace.escaped_array(leaf)
+        elif issubclass(type(leaf), LazyPandas):
+            value = leaf.resolved()
         else:
             return leaf
         tracers[id(value)] = leaf, value
@@ -120,6 +123,8 @@ def _call_with_arrays(
         return tracers[id(leaf)][0] if id(leaf) in tracers else leaf
 
     given = arguments, keywords
+    if pandas_in(given):
+        trace.flush()
     new_arguments, new_keywords = tree_map_in_place((arguments, dict(keywords)), value_of, _is_never)
     try:
         result = function(*new_arguments, **new_keywords)
@@ -135,7 +140,7 @@ def _call_with_arrays(
 def _is_traced(value: Any) -> bool:
     """Return True if nested tuples, lists and dicts contain a tracer or a traced generator."""
     kind = type(value)
-    if kind in (Tracer, TracedGenerator):
+    if kind in (Tracer, TracedGenerator) or issubclass(kind, LazyPandas):
         return True
     if kind is dict:
         value = value.values()

@@ -21,9 +21,11 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._runtime import context
 from pycudakit._runtime.fp_errors import uncounted
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.bytecode.dispatched_calls import with_dispatched_calls
 from pycudakit.fusing.bytecode.value_kinds import TRANSFERS, is_kernel
+from pycudakit.fusing.memory.pytree import pandas_in
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.numpy_api.creation import REPLACEMENTS_BY_ID, new_array
 from pycudakit.fusing.numpy_api.library_calls import call_library_function
@@ -69,6 +71,10 @@ def traced_library_function(function: Any) -> Callable[..., Any]:
         trace = current_trace()
         if trace is None:
             return function(*arguments, **keywords)
+        if trace.has_pandas and pandas_in((arguments, keywords)):
+            if is_numpys:
+                return numpy_function(*arguments, **keywords)
+            return call_with_arrays(function, arguments, keywords)
         if not (contains_tracer(arguments) or contains_tracer(keywords)):
             return call_on_arrays(trace, arguments, keywords)
         if arguments and type(arguments[0]) is TracedGenerator:  # its methods may have ufuncs' names
@@ -97,9 +103,11 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     if operands is None:
         frame = sys._getframe(1)  # noqa: SLF001
         operands = ChainMap(frame.f_locals, frame.f_globals)
-    reads = list(
-        iter_tracers([operands[name] for name in re.findall(r"[^\W\d]\w*", expression) if name in operands])
-    )
+    names = [name for name in re.findall(r"[^\W\d]\w*", expression) if name in operands]
+    if trace.has_pandas and pandas_in([operands, *(operands[name] for name in names)]):
+        values = operands if pandas_in(operands) else {name: operands[name] for name in names}
+        return call_with_arrays(library_evaluate, (expression, values, out), {})
+    reads = list(iter_tracers([operands[name] for name in names]))
     if type(out) is Tracer and trace.buffers.scope.is_open:
         value = library_evaluate(expression, operands)
         if accepts_result(out, value):
@@ -125,7 +133,7 @@ class _TypeOfTypes(type):
     def __call__(cls, *arguments: Any, **keywords: Any) -> Any:
         kind = type(*arguments, **keywords)
         if len(arguments) == 1 and not keywords:
-            if kind in (Tracer, TracedGenerator):
+            if kind in (Tracer, TracedGenerator) or issubclass(kind, LazyPandas):
                 return arguments[0].__class__
             if kind is _TypeOfTypes or arguments[0] is type:
                 return TracedType

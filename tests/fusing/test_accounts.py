@@ -132,7 +132,7 @@ def test_a_function_without_a_pass(engine):
 
 def test_a_function_of_other_objects(engine):
     pd = pytest.importorskip("pandas")
-    column = pd.Series(X[:, 0])
+    column = pd.Index(X[:, 0])
     got = pk.fuse(lambda x: np.sqrt(x) + 1)(column)
     np.testing.assert_array_equal(got.to_numpy(), np.sqrt(X[:, 0]) + 1)
     assert pk.last_call().reason.endswith("pass the values: .to_numpy()")

@@ -17,6 +17,7 @@ BLOCK = re.compile(r"^## ([\w -]+)\n.*?^```py\n(.*?)^```\n\n```text\n(.*?)^```\n
 NEEDS = {
     "scikit-learn": "sklearn",
     "Fused functions of columns": "pandas",
+    "Expressions of columns": "pandas",
     "Series and DataFrames": "pandas",
     "xarray": "xarray",
     "PyTorch": "torch",

@@ -16,7 +16,7 @@ import numpy as np
 
 from pycudakit._element_programs import device_launch
 from pycudakit._element_programs.builder import Builder
-from pycudakit._element_programs.element_function import ElementFunction, checked_output
+from pycudakit._element_programs.element_function import COMPARISONS, ElementFunction, checked_output
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
 from pycudakit._element_programs.values import Value, WeakScalar
 from pycudakit._families.elementwise import non_ufuncs
@@ -37,8 +37,15 @@ from pycudakit._families.expression.parser import (
 )
 from pycudakit._families.expression.reductions import reduce_program
 from pycudakit._interop import foreign_arrays
-from pycudakit._native.dtypes import masked_arrays
-from pycudakit._runtime import late_bound
+from pycudakit._interop.pandas_objects import (
+    has_same_index,
+    is_series,
+    pandas_kind,
+    values_of,
+    warn_of_performance,
+)
+from pycudakit._native.dtypes import BOOL, masked_arrays
+from pycudakit._runtime import context, late_bound
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit._runtime.ufunc_arguments import broadcast, broadcast_shapes
 
@@ -241,7 +248,7 @@ def _is_small(exponent: Any) -> bool:
     return type(exponent) in (int, float) and (exponent in (-1, 0.5) or exponent in range(1, 65))
 
 
-def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: Any = None) -> Any:
+def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     """Evaluate an expression of arrays in one pass.
 
     The result is NumPy's for the same expression, by its rules for types and shapes: float32 stays float32,
@@ -257,9 +264,10 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
         ``x if c else y`` is ``where(c, x, y)``. The outermost call may be a reduction of the expression, in
         the same pass: sum, prod, mean, var, std, min, max, ptp, any, all, count_nonzero, argmin and argmax,
         with ``axis=`` and ``keepdims=``, and ``ddof=``, as ``"sum(a*b, axis=0)"``.
-    operands : mapping of str to array_like, optional
+    operands : mapping of str to array_like, or DataFrame, optional
         The values of the names in the expression, 64 at most. By default the caller's local and global
-        variables. A name that is not among them may be ``pi``, ``e``, ``inf`` or ``nan``.
+        variables. A name that is not among them may be ``pi``, ``e``, ``inf`` or ``nan``. Of a DataFrame,
+        they are the columns, and the result is a Series with its index.
     out : ndarray, optional
         Where to put the result. It may be one of the operands.
 
@@ -301,10 +309,10 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     if operands is None:
         caller = sys._getframe(1)  # noqa: SLF001
         scopes: tuple[Mapping[str, Any], ...] = (caller.f_locals, caller.f_globals)
-    elif isinstance(operands, Mapping):
+    elif isinstance(operands, Mapping) or pandas_kind(operands) == "DataFrame":
         scopes = (operands,)
     else:
-        raise TypeError(f"operands is a mapping of names, not a {type(operands).__name__}")
+        raise TypeError(f"operands is a mapping of names, or a DataFrame, not a {type(operands).__name__}")
     variables = {name: _lookup(parsed, name, written, scopes) for name, written in parsed.names}
     if foreign_arrays.can_use_device_arrays() and any(
         map(foreign_arrays.is_on_device, (*variables.values(), out))
@@ -319,6 +327,10 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
     if out is not None and not isinstance(out, np.ndarray):
         foreign_arrays.read(out, "evaluate, out")
         raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
+    if out is None and parsed.reduction is None and any(map(is_series, variables.values())):
+        result = _of_series(parsed, expression, variables)
+        if result is not None:
+            return result
     values = [_as_value(name, value) for name, value in variables.items()]
 
     are_numbers = tuple([type(value) in NUMBERS for value in values])
@@ -347,6 +359,57 @@ def evaluate(expression: str, operands: Mapping[str, Any] | None = None, out: An
             shapes = ", ".join(f"{w} {np.shape(v)}" for (_, w), v in zip(parsed.names, values, strict=True))
             raise ValueError(f"operands could not be broadcast together: {shapes}") from None
         raise
+
+
+# Steps that pandas computes otherwise: it replaces the results of divisions by zero.
+_DIVISIONS = frozenset({"divmod", "floor_divide", "remainder"})
+_BITWISE = frozenset({"bitwise_and", "bitwise_or", "bitwise_xor"})
+_TO_BOOL = frozenset(
+    {"isfinite", "isinf", "isnan", "logical_and", "logical_not", "logical_or", "logical_xor", *COMPARISONS}
+)
+_SMALL_SERIES = 4096  # elements: pandas aligns no more than these without a warning
+
+
+def _differs_in_pandas(parsed: Parsed, operands: list[Any]) -> bool:
+    """Return True if pandas computes a step otherwise than NumPy: `//`, or `&` of bools and integers."""
+    are_bool: list[bool] = []
+    for step in parsed.steps:
+        if step.function == OPERAND:
+            value = operands[step.value]
+            are_bool.append(type(value) is bool or getattr(value, "dtype", None) == BOOL)
+            continue
+        parts = {are_bool[index] for index in step.arguments}
+        if step.function in _DIVISIONS or (step.function in _BITWISE and len(parts) == 2):
+            return True
+        is_bool = step.function in _TO_BOOL or (step.function in (*_BITWISE, "invert") and parts == {True})
+        are_bool.append(is_bool or (step.function == NUMBER and type(step.value) is bool))
+    return False
+
+
+def _of_series(parsed: Parsed, expression: str, variables: Mapping[str, Any]) -> Any:
+    """Return the result for Series of one index, computed by their values; None if pandas must compute."""
+    if context.current_engine() != "auto" or _differs_in_pandas(parsed, list(variables.values())):
+        return None
+    values: dict[str, Any] = {}
+    all_series = [value for value in variables.values() if is_series(value)]
+    first = all_series[0]
+    for name, value in variables.items():
+        if is_series(value):
+            values[name] = values_of(value)
+            if values[name] is not None and not has_same_index(first, value):
+                if len(value) > _SMALL_SERIES:
+                    warn_of_performance(
+                        "evaluate: pandas aligns and computes Series with different indexes; to compute by "
+                        "position, pass the values: .to_numpy()"
+                    )
+                return None
+        else:
+            is_plain = type(value) in NUMBERS or (type(value) is np.ndarray and value.shape == first.shape)
+            values[name] = value if is_plain else None
+        if values[name] is None:
+            return None
+    result = evaluate(expression, values)
+    return foreign_arrays.with_pandas_index(result, all_series)
 
 
 def _on_device(parsed: Parsed, values: list[Any], out: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._native.dtypes import CODES
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.bytecode.sources import MISSING, ItemSource, PartialSource, has_plain_attributes
 from pycudakit.fusing.memory.pytree import is_generator
 from pycudakit.fusing.memory.tracer import Tracer
@@ -252,7 +253,7 @@ def is_launched(value: Any) -> bool:
 def kind_of(value: Any, source: Any = None, depth: int = 0) -> Any:
     """Return the kind of an object; an object of another class is known by its `source`."""
     cls = type(value)
-    if cls is Tracer:
+    if cls is Tracer or issubclass(cls, LazyPandas):
         return TRACER
     if cls is float or cls is int or cls is bool:
         return NUMBER

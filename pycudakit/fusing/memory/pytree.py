@@ -11,7 +11,9 @@ import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._interop.foreign_arrays import accept_foreign_arrays, is_device_array, is_ordinary
+from pycudakit._interop.pandas_objects import pandas_kind
 from pycudakit._native.dtypes import CODES
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.memory.tracer import Tracer
 
 Copies = dict[int, tuple[Any, Any]]  # by id: each list or dict, with its replacement
@@ -193,6 +195,15 @@ def arrays_in(parts: Iterable[Any]) -> list[Any]:
     return [leaf for leaf in _leaves(parts, _is_long) if is_array(leaf)]
 
 
+def pandas_in(arguments: Any) -> list[Any]:
+    """Return the Series and DataFrames of pandas, and their tracers, in nested tuples, lists and dicts."""
+    return [
+        leaf
+        for leaf in _leaves([arguments], _is_long)
+        if pandas_kind(leaf) in ("Series", "DataFrame") or issubclass(type(leaf), LazyPandas)
+    ]
+
+
 def _is_long(value: Any) -> bool:
     return len(value) > MAX_ITEMS
 
@@ -215,7 +226,7 @@ def _leaves(values: Iterable[Any], is_skipped: Callable[[Any], bool]) -> Iterato
 
 def copied(value: Any) -> Any:
     """Return a copy of an array or a generator; return other values as they are."""
-    if is_array(value):
+    if is_array(value) or pandas_kind(value) in ("Series", "DataFrame"):
         return value.copy()
     if is_on_device(value):
         return accept_foreign_arrays(evaluate)("x", {"x": value})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pycudakit._native.dtypes import Array, DType
-from pycudakit._runtime.lazy_array import LazyArray
+from pycudakit._runtime.lazy_array import LazyArray, LazyPandas
 from pycudakit.fusing.memory.tracer_methods import METHODS
 from pycudakit.fusing.memory.tracer_operators import OPERATORS
 
@@ -303,12 +303,16 @@ class Tracer(LazyArray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         """Record a ufunc (NEP 13)."""
+        if any(issubclass(type(value), LazyPandas) for value in inputs):
+            return NotImplemented
         trace = self.owning_trace
         result = trace.ufunc(ufunc, method, inputs, keywords)
         return result if trace.analysis is None else trace.returned(result)
 
-    def __array_function__(self, function: Any, _: Any, arguments: Any, keywords: Any) -> Any:
+    def __array_function__(self, function: Any, types: Any, arguments: Any, keywords: Any) -> Any:
         """Record another NumPy function (NEP 18)."""
+        if any(issubclass(kind, LazyPandas) for kind in types):
+            return NotImplemented
         trace = self.owning_trace
         result = trace.call(function, arguments, keywords)
         return result if trace.analysis is None else trace.returned(result)
@@ -318,6 +322,7 @@ class Tracer(LazyArray):
     def __getitem__(self, index: Any) -> Any:
         """Return a view, or the selected elements."""
         trace = self.owning_trace
+        index = _values_of_pandas(index)
         result = trace.get(self, index)
         return result if trace.analysis is None else trace.returned(result)
 
@@ -326,9 +331,17 @@ class Tracer(LazyArray):
         if self.is_scalar:
             raise TypeError(f"'numpy.{self.dtype.type.__name__}' object does not support item assignment")
         trace = self.owning_trace
-        trace.set(self, index, value)
+        trace.set(self, _values_of_pandas(index), _values_of_pandas(value))
         if trace.analysis is not None:
             trace.returned(None)
+
+
+def _values_of_pandas(value: Any) -> Any:
+    """Return the tracer of a Series' values, if it has one; any other value as it is."""
+    if not issubclass(type(value), LazyPandas):
+        return value
+    tracer = value.values_tracer() if hasattr(type(value), "values_tracer") else None
+    return value.resolved() if tracer is None else tracer
 
 
 def _setter_of(name: str) -> Callable[[Any, Any], None]:

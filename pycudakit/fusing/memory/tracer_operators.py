@@ -10,6 +10,7 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._native.dtypes import CODES
+from pycudakit._runtime.lazy_array import LazyPandas
 
 _OPERANDS_OF_TRACERS = frozenset({bool, int, float, list, tuple, np.ndarray, np.memmap})
 
@@ -21,6 +22,8 @@ def _binary(name: str, python: Callable[[Any, Any], Any], swapped: bool = False)
         trace, kind = self.owning_trace, type(other)
         if getattr(kind, "__array_ufunc__", False) is None and not self.is_scalar:
             trace.flush()  # the other object's method runs now
+            return NotImplemented
+        if issubclass(kind, LazyPandas):
             return NotImplemented
         inputs = (other, self) if swapped else (self, other)
         if kind is type(self) or kind in _OPERANDS_OF_TRACERS:
@@ -77,6 +80,11 @@ def _in_place(name: str, python: Callable[[Any, Any], Any]) -> Callable[[Any, An
         if self.is_scalar:  # they are immutable: the name is bound to a new one
             return operate_on_numbers(self, other)
         trace = self.owning_trace
+        if issubclass(type(other), LazyPandas):
+            if self.shape != other.shape:  # which pandas refuses
+                return trace.by_numpy(ufunc, (self, other), {"out": (self,)})
+            self[...] = ufunc(self, other)
+            return self
         result = trace.operate_in_place(ufunc, self, other)
         return result if trace.analysis is None else trace.returned(result)
 

@@ -23,16 +23,19 @@ from pycudakit import errors
 from pycudakit._element_programs import program_cost
 from pycudakit._element_programs.device_launch import enqueue
 from pycudakit._element_programs.prepared_program import prepared_programs
+from pycudakit._interop.pandas_objects import warn_of_performance
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import CODES, Array
 from pycudakit._runtime import context, native_call, operands
 from pycudakit._runtime.engine_choice import requested_engine
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit.fusing.errstate import ErrstateSnapshot
 from pycudakit.fusing.execute.capture import Capture
 from pycudakit.fusing.graph_breaks import Break, break_at_caller
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.buffers import BufferTable
+from pycudakit.fusing.memory.frame_tracer import traced_pandas
 from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, FusedKernel, Node, ReduceOp, leaf, reads
 from pycudakit.fusing.memory.pytree import map_tuples, tree_map
 from pycudakit.fusing.memory.tracer import Tracer, TracerLife
@@ -93,6 +96,9 @@ class Scheduler:
         # Of the function: which instructions may reach memory past the trace; None if none does.
         self.analysis: Any = None
         self.outermost_code: Any = None  # of the frame that calls the body
+        self.has_pandas = False  # objects of pandas' are traced
+        self._equal_indexes: dict[tuple[int, int], tuple[Any, Any, bool]] = {}  # pandas' that were compared
+        self._has_warned_of_pandas = False
 
     @property
     def capture(self) -> Capture | None:
@@ -124,7 +130,7 @@ class Scheduler:
             return self.tracer_for(result) if result.dtype in CODES else result
         if issubclass(type(result), np.generic) and result.dtype in CODES:
             return Tracer(self, leaf(np.asarray(result)), True)
-        return result
+        return traced_pandas(self, result)
 
     def materialize(self, tracer: Tracer) -> Array:
         """Compute a tracer and return its array; the newest values may be on the device."""
@@ -249,7 +255,26 @@ class Scheduler:
             return {key: self.resolved(part) for key, part in value.items()}
         if kind is slice:
             return slice(*(self.resolved(part) for part in (value.start, value.stop, value.step)))
+        if issubclass(kind, LazyPandas):
+            return value.resolved()
         return map_tuples(value, self.resolved) if issubclass(kind, tuple) else value
+
+    # ---- pandas ---------------------------------------------------------------------------------------
+
+    def are_equal_indexes(self, one: Any, other: Any) -> bool:
+        """Return True if two indexes of pandas' are equal; they are compared once a call."""
+        key = id(one), id(other)
+        if key not in self._equal_indexes:
+            self._equal_indexes[key] = one, other, bool(one.equals(other))
+        return self._equal_indexes[key][2]
+
+    def warn_of_pandas(self, message: str) -> None:
+        """Warn, once a call, that pandas computes an operation."""
+        if not self._has_warned_of_pandas:
+            self._has_warned_of_pandas = True
+            warn_of_performance(
+                f"{self.name}: {message}; to compute by position, pass the values: .to_numpy()"
+            )
 
     # ---- Deferred ------------------------------------------------------------------------------------
 

@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pycudakit._element_programs import program_cost
+from pycudakit._element_programs.builder import Builder
 from pycudakit._element_programs.element_function import (
     ElementFunction,
     compile_function,
     convert_python_scalars,
 )
-from pycudakit._element_programs.values import ACCEPTS_ANY_INTEGER
+from pycudakit._element_programs.values import ACCEPTS_ANY_INTEGER, Value, WeakScalar
 from pycudakit._families.elementwise import non_ufuncs, ufuncs
 from pycudakit._families.elementwise.fast_path import call as call_elementwise
 from pycudakit._native.dtypes import Array, DType
+from pycudakit._runtime.lazy_array import LazyPandas
 from pycudakit._runtime.ufunc_arguments import as_argument, broadcast, needs_copy
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
@@ -60,6 +62,25 @@ def element_function(ufunc: np.ufunc) -> ElementFunction | None:
 @functools.cache
 def _named(name: str) -> ElementFunction:
     return ElementFunction(name, getattr(np, name))
+
+
+@functools.lru_cache(1024)
+def quiet_function(ufunc: np.ufunc) -> ElementFunction | None:
+    """Return the `ElementFunction` of a ufunc that reports no floating-point errors; None as above."""
+    function = element_function(ufunc)
+    if function is None:
+        return None
+
+    @functools.wraps(function.numpy)
+    def by_numpy(*inputs: Any, **keywords: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return function.numpy(*inputs, **keywords)
+
+    def write(builder: Builder, *inputs: Value | WeakScalar, **keywords: Any) -> tuple[Value, ...]:
+        with builder.quiet():
+            return function.write(builder, *inputs, **keywords)
+
+    return ElementFunction(function.name, by_numpy, write)
 
 
 class _ResultType(NamedTuple):
@@ -190,6 +211,8 @@ class ElementwiseTrace(TiledScheduler):
 
     def leaf_of(self, value: Any) -> tuple[Node | None, bool]:
         """Return a node of an array or scalar (None: unsupported), and whether to read it immediately."""
+        if issubclass(type(value), LazyPandas):
+            value = value.resolved()
         parts = value if type(value) in (list, tuple) else (value,)
         if not all(type(part) in _OWN_TYPES or isinstance(part, np.generic) for part in parts):
             self.flush()  # reading it may run other code

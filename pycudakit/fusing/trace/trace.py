@@ -26,7 +26,7 @@ from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.nodes import leaf
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import iter_tracers
-from pycudakit.fusing.trace.elementwise import element_function
+from pycudakit.fusing.trace.elementwise import element_function, quiet_function
 from pycudakit.fusing.trace.indexing import IndexingTrace
 from pycudakit.fusing.trace.out_argument import split_out, with_out_as_keyword
 from pycudakit.fusing.trace.where_argument import is_mask_of, masked
@@ -79,6 +79,17 @@ class Trace(IndexingTrace):
             return result
         changed: Tracer = self.apply(function, inputs, out=target)
         return changed
+
+    def operate_quietly(self, ufunc: Any, inputs: tuple[Any, ...]) -> Any:
+        """Record an operator that reports no floating-point errors, as those of pandas; or NotImplemented."""
+        if ufunc is np.power:
+            ufunc, inputs = _power_as_numpy(inputs)
+        function = quiet_function(ufunc)
+        return NotImplemented if function is None else self.apply(function, inputs)
+
+    def records(self, ufunc: Any) -> bool:
+        """Return True if the elementwise programs have a ufunc."""
+        return element_function(ufunc) is not None
 
     def ufunc(self, ufunc: Any, method: str, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Record a ufunc, call its handler, or compute it in NumPy."""

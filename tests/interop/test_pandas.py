@@ -375,6 +375,29 @@ def test_other_packages_get_objects_of_pandas(engine):
     del engine
 
 
+@pytest.mark.usefixtures("gpu")
+def test_columns_of_one_block_on_a_gpu():
+    frame = pd.DataFrame(np.stack([A, B, A + B], axis=1), columns=list("abc"))
+
+    def function(frame):
+        b = frame["b"]
+        array = np.where(b > 0.5, b, 0)
+        total = float(array.max())
+        largest = float(np.where(b > 0.25, b, array).min())
+        c = frame["c"] * total - b
+        a = frame["a"] + c
+        frame.loc[0, "a"] = 5.0
+        return array, c, a * largest, frame["c"] * frame["a"] - a, frame["a"] + total
+
+    ours = frame.copy()
+    array, *results = pk.fuse(function)(ours)
+    expected_array, *expected = function(frame)
+    np.testing.assert_array_equal(array, expected_array)
+    for one, other in zip(results, expected, strict=True):
+        assert_same(one, other)
+    assert_same(ours, frame)
+
+
 def test_an_index_as_an_operand(engine):
     index = pd.Index(A, name="key")
     fused = pk.fuse(lambda index, b: (np.sqrt(index), b * index))

@@ -42,6 +42,8 @@ class BufferTable:
                 self._arguments.append(buffer)
                 if id(array) in self._labels:
                     self._names[buffer] = self._labels[id(array)]
+            if buffer.is_resident and not buffer.contains(array):  # a column that the body reads later
+                buffer.evict()
             buffer.extend(array)
         for i, one in enumerate(self._arguments):  # overlaps that NumPy's `base` does not show
             for other in self._arguments[:i]:

@@ -21,13 +21,12 @@ from pycudakit.fusing.memory.series_tracer import SeriesTracer
 class FrameTracer(PandasTracer):
     """A proxy of a DataFrame, whose columns are read as traced Series."""
 
-    __slots__ = ("_frame", "_is_own", "_pending")
+    __slots__ = ("_frame", "_pending")
     own_attributes: ClassVar = PandasTracer.own_attributes.union(__slots__)
 
-    def __init__(self, trace: Any, frame: Any, is_own: bool = False) -> None:
+    def __init__(self, trace: Any, frame: Any) -> None:
         super().__init__(trace, type(frame))
         self._frame = frame
-        self._is_own = is_own  # no other code holds the DataFrame
         self._pending: dict[str, SeriesTracer] = {}  # columns that were assigned, and are not yet stored
 
     def __getattr__(self, name: str) -> Any:

@@ -42,9 +42,9 @@ __global__ void divides(int *x, const int *by) { x[threadIdx.x] /= by[threadIdx.
 """
 WILD = {
     8: "a null pointer",
-    1 << 46: "0x400000000000, which does not exist",
-    1 << 60: "an address that is invalid|a null pointer",
-    -8: "0xfffffffffffffff8, which does not exist",
+    1 << 46: "unmapped memory at 0x400000000000",
+    1 << 60: "an invalid or misaligned address|a null pointer",
+    -8: "unmapped memory at 0xfffffffffffffff8",
 }
 
 

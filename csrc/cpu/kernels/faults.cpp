@@ -74,17 +74,16 @@ bool install() {
 }  // namespace
 
 std::string describe(const Fault &fault) {
-    if (fault.number == SIGFPE) return "divides the least integer by -1, or one by zero (SIGFPE)";
+    if (fault.number == SIGFPE) return "divides the least integer by -1, or an integer by zero (SIGFPE)";
     if (fault.number == SIGILL)
-        return "executes an instruction that is none, as compilers make of an access of a null pointer "
-               "(SIGILL)";
+        return "executes an invalid instruction, which compilers emit for a null pointer (SIGILL)";
     const std::string name = fault.number == SIGBUS ? " (SIGBUS)" : " (SIGSEGV)";
-    if (fault.code == SI_KERNEL)  // the processor tells no address
-        return "accesses memory at an address that is invalid, or not a multiple of the access's size" + name;
+    // The processor reports no address.
+    if (fault.code == SI_KERNEL) return "accesses memory at an invalid or misaligned address" + name;
     if (fault.address < 65536) return "accesses memory at a null pointer" + name;
     std::array<char, 32> place{};
     std::snprintf(place.data(), place.size(), "0x%llx", static_cast<unsigned long long>(fault.address));
-    return "accesses memory at " + std::string(place.data()) + ", which does not exist" + name;
+    return "accesses unmapped memory at " + std::string(place.data()) + name;
 }
 
 void catch_faults() {

@@ -1,4 +1,4 @@
-// Faults of kernels: accesses of memory that does not exist, and divisions of integers by zero.
+// Faults of kernels: accesses of unmapped memory, and divisions that the processor refuses.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct Fault {
     uint64_t address = 0;
 };
 
-// The description of a fault: "accesses memory at ...".
+// The kernel's error: "accesses unmapped memory at ...".
 std::string describe(const Fault &fault);
 
 // Installs the signal handlers, once in a process, by which a fault in a kernel's own code ends the kernel

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit.fusing.bytecode.opcodes import RULE_OF
+from pycudakit.fusing.bytecode.opcodes import RULE_OF, Instruction
 from pycudakit.fusing.bytecode.step import Step
 from pycudakit.fusing.function_analysis import analyse
 
@@ -42,6 +42,14 @@ def test_every_opcode_has_a_rule():
 def test_every_rule_is_implemented():
     rules = set(RULE_OF.values()) - {"unanalysed"}
     assert not [rule for rule in rules if not hasattr(Step, f"_do_{rule}")]
+
+
+def test_rotations_of_the_stack():  # of Python 3.10
+    for names, moved in [("ROT_TWO", "acb"), ("ROT_THREE", "cab"), ("ROT_N", "cab")]:
+        step = Step(None)
+        step.stack = list("abc")
+        step._do_rotate(Instruction("rotate", names, 3, None, 0, 2, 1, ""))
+        assert "".join(step.stack) == moved
 
 
 def pure_arithmetic(x):

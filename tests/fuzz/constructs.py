@@ -1,8 +1,8 @@
 """Random programs of Python's constructs, against NumPy: closures, classes, containers, generators, `match`.
 
 Where `aliasing` draws from few statements, here is a table of templates of what programs do with arrays. Each
-program is called three times, with arguments that overlap otherwise. Results are compared with what shares
-memory with what, and so are arguments, globals, warnings and exceptions with their messages.
+program is called several times, with arguments that overlap otherwise, or alike, as replays need. Results are
+compared with what shares memory with what, and so are arguments, globals, warnings and exceptions.
 
     python -m tests.fuzz.constructs --seconds 3600 [--seed N] [--engine cpu] [--reduce]
 """
@@ -111,6 +111,9 @@ class Program:
         self.source = "\n".join([body[0], *[f"    global {name}" for name in globals_], *body[1:]])
         self.dtype = self.random.choice(DTYPES)
         self.layouts = [self.random.randrange(LAYOUTS) for _ in range(3)]
+        self.layouts += self.random.choice(
+            [[], self.layouts[:1] * 4, self.layouts[1:2] * 3 + self.layouts[:1]]
+        )
         self.errors = self.random.choice(["ignore", "ignore", "ignore", "warn", "warn", "raise"])
 
     def _block(self, length: int) -> list[str]:

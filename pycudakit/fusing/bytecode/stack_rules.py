@@ -133,7 +133,8 @@ class StackRules:
 
     def _do_rotate(self, instruction: Instruction) -> None:
         n = {"ROT_TWO": 2, "ROT_THREE": 3, "ROT_FOUR": 4}.get(instruction.name, instruction.arg)
-        self.stack.insert(len(self.stack) - n + 1, self._pop()) if n > 1 else None
+        value = self._pop()
+        self.stack.insert(len(self.stack) - n + 1, value)
 
     def _do_duplicate(self, _: Instruction) -> None:
         self._push(self.stack[-1])

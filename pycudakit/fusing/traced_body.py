@@ -183,6 +183,8 @@ class Scope:
         new = resolve_name(value, self)
         if new is not value or not is_called or self.package == _PACKAGE:
             return new
+        if value is np.random.RandomState:
+            return default_rng_of(value)
         if needs_arrays(value, self.package):
             return with_arrays(value)
         is_function = type(value) is FunctionType and is_own(value, self.package)
@@ -281,7 +283,7 @@ def resolve_name(value: Any, scope: Scope) -> Any:
             if value.__name__ == "default_rng":
                 return default_rng_of(value)
             return traced_library_function(value)
-    if kind is np.random.Generator:
+    if kind in (np.random.Generator, np.random.RandomState):
         return TracedGenerator(value, current_trace())
     if kind is np.ndarray:  # a global that is also an argument: the body sees the argument's tracer
         trace = current_trace()

@@ -623,3 +623,24 @@ def test_functions_with_global_statements_or_classes(engine, body, monkeypatch):
     for mine, numpys in zip(*reversed(results), strict=True):
         np.testing.assert_array_equal(mine, numpys)
     assert type(results[1][-3]) is type(results[0][-3])
+
+
+def shuffled_by_local_and_global_states(m):
+    local = np.random.RandomState(3)
+    local.shuffle(m)
+    SHUFFLED.shuffle(m)
+    return m + 1, local.rand(3), local.permutation(m), SHUFFLED.choice(m[:, 0], 3), [local, SHUFFLED]
+
+
+def test_random_states_of_numpy(engine, monkeypatch):
+    results = []
+    for function in (shuffled_by_local_and_global_states, pk.fuse(shuffled_by_local_and_global_states)):
+        monkeypatch.setitem(globals(), "SHUFFLED", np.random.RandomState(3))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            *arrays, states = function(np.arange(30_000.0).reshape(300, 100))
+        assert [type(state) for state in states] == [np.random.RandomState] * 2
+        assert states[1] is SHUFFLED
+        results.append(arrays)
+    for mine, numpys in zip(*reversed(results), strict=True):
+        np.testing.assert_array_equal(mine, numpys)

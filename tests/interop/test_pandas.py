@@ -363,6 +363,18 @@ def test_evaluate_is_pandas_where_it_differs(engine):
     del engine
 
 
+def test_calls_are_not_replayed(engine):
+    on_series = pk.fuse(lambda a, b: a * b + a)
+    of_arrays = pk.fuse(lambda x: (pd.Series(x) * 2 + 1, x + 1))
+    for turn in range(5):
+        a, b = (each + turn for each in pair())
+        assert_same(on_series(a, b), a * b + a)
+        series, array = of_arrays(a.to_numpy(copy=True))
+        assert_same(series, pd.Series(a.to_numpy()) * 2 + 1)
+        np.testing.assert_array_equal(array, a.to_numpy() + 1)
+    del engine
+
+
 def test_other_packages_get_objects_of_pandas(engine):
     def function(a, b):
         both = pd.concat([a * 2, b], axis=1, keys=["a", "b"])

@@ -34,6 +34,7 @@ class PandasTracer(LazyPandas):
     def __init__(self, trace: Any, own_class: type) -> None:
         self.owning_trace = trace
         trace.has_pandas = True
+        trace.mark_not_replayable()  # a replay would not make the objects anew
         self._life = trace.life
         self._own_class = own_class
 

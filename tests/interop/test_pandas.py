@@ -101,7 +101,8 @@ def test_columns(engine):
 
     expected = frame.copy()
     plan = function.explain(frame)
-    assert (len(plan.passes), plan.breaks) == (1, ())
+    if int(pd.__version__.partition(".")[0]) >= 3:  # where columns are copied on a write
+        assert (len(plan.passes), plan.breaks) == (1, ())
     assert list(frame) == ["a", "b", "text"]  # explain works on a copy
     assert_same(function(frame), function.__wrapped__(expected))
     assert_same(frame, expected)

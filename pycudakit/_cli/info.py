@@ -31,6 +31,7 @@ VARIABLES = {
     "PYCUDAKIT_COMPILE_LIMIT": "seconds that the host's compiler may take for a kernel",
     "PYCUDAKIT_FIBERS": "1: kernels with barriers run on fibers on the CPU, never as loops",
     "PYCUDAKIT_BLOCK_LIMIT": "seconds that a block may take with debug=True on the CPU",
+    "PYCUDAKIT_REPLAY": "0: calls of fused functions on NumPy arrays are traced each time",
     "PYCUDAKIT_TUNED": "0: the constants of `pycudakit tune` are not used",
     "CUDA_VISIBLE_DEVICES": "the GPUs that CUDA shows",
 }

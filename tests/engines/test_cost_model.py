@@ -10,7 +10,7 @@ from pycudakit._element_programs.element_function import ElementFunction, compil
 from pycudakit._element_programs.ufunc_lowering import write_ufunc
 from pycudakit._families.reduce import lowering
 from pycudakit._families.reduce.reduce_kernel import cost_of, reduce_kernel_for
-from pycudakit._families.scan import cumulative
+from pycudakit._families.scan import cumulative, scan_call
 from pycudakit._families.select import order_statistics
 from pycudakit._families.sort import sort_keys
 from pycudakit._native import engine_status, hardware
@@ -250,7 +250,7 @@ def test_other_families_on_16_threads(pretend, monkeypatch, name, size, wanted):
         kernel = reduce_kernel_for(name, getattr(lowering, name.upper()), (array.dtype,), False, None)
         plan = choose_engine(name, (), cost_of(kernel, size, array.nbytes, 0, rows=1))
     elif name == "cumsum":
-        plan = choose_engine(name, (), cumulative._cost_of(cumulative._CUMSUM, array, array.dtype))
+        plan = choose_engine(name, (), scan_call._cost_of(cumulative._CUMSUM, array, array.dtype))
     elif name == "median":
         plan, _ = order_statistics.plan_selection(name, array, 0.5, (None, None, False))
     else:

@@ -43,4 +43,4 @@ class LazyPandas:
         raise TypeError(f"{type(self).__name__} cannot be computed as an object of pandas'")
 
     def write_back(self) -> None:
-        """Store in the caller's object what the body has assigned."""
+        """Store the body's assignments in the caller's object."""

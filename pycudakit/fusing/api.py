@@ -623,9 +623,9 @@ def fuse(function: Any = None, *, strict: bool = False) -> Any:
     function, the recorded operations are computed before the body goes on. This is a graph break;
     `Fused.explain` lists them.
 
-    Of pandas' Series and DataFrames, what means the same in pandas and in NumPy is recorded: operators of
-    Series with one index, elementwise functions, reading and assigning a column. Anything else is left to
-    pandas, a graph break.
+    Of pandas' Series and DataFrames, operations that mean the same in NumPy are recorded: operators of Series
+    with one index, elementwise functions, reading and assigning a column. pandas computes the others, which
+    are graph breaks.
 
     Writing into an argument writes into the caller's array, and a view stays a view. A large array that is
     not an argument, such as a global, is read at once: pass it as an argument instead.

@@ -1,4 +1,4 @@
-"""Fused functions of Series and DataFrames: what is fused, and what pandas computes."""
+"""Fused functions of Series and DataFrames: fused operations, and those that pandas computes."""
 
 import operator
 import warnings

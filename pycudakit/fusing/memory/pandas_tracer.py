@@ -63,7 +63,7 @@ class PandasTracer(LazyPandas):
     ) -> Any:
         """Call a function of pandas' objects in place of tracers: a graph break.
 
-        If the objects are only read (`is_read`), what is deferred stays deferred.
+        If the objects are only read (`is_read`), deferred operations stay deferred.
         """
         return call_by_pandas(self.owning_trace, name, function, arguments, keywords, is_read)
 
@@ -125,7 +125,7 @@ class PandasTracer(LazyPandas):
 class ObjectTracer(PandasTracer):
     """A proxy of another object of pandas': an indexer, a window, a grouping, an accessor.
 
-    What it does is left to pandas; if it writes, to its `owner`, that is exposed.
+    pandas runs its methods; if they write to its `owner`, that is exposed.
     """
 
     __slots__ = ("_object", "_owner")

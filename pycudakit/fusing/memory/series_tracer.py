@@ -181,7 +181,7 @@ class SeriesTracer(PandasTracer):
         return self._like(result, labels.index, _common_name(self, other))
 
     def _operand(self, other: Any, name: str) -> Any:
-        """Return what a trace records for the other operand; None if pandas must compute."""
+        """Return the recorded form of the other operand; None if pandas must compute."""
         trace, kind = self.owning_trace, type(other)
         if kind is int or kind is float:
             return other

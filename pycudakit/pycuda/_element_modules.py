@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from pycudakit.pycuda._function import Function
 from pycudakit.pycuda.compiler import SourceModule
-from pycudakit.pycuda.tools import Argument, parse_c_arg
+from pycudakit.pycuda.tools import Argument, ScalarArg, parse_c_arg
 
 _SOURCE = """#include <pycuda-complex.hpp>
 {preamble}
@@ -16,22 +18,24 @@ __global__ void {name}({arguments})
     const long long tid = threadIdx.x;
     const long long total_threads = (long long)gridDim.x * blockDim.x;
     const long long cta_start = (long long)blockDim.x * blockIdx.x;
-    {loop}
+    {index}
     {loop_prep};
-    {statement}
+    {loop}
     {{
         {operation};
     }}
     {after_loop};
 }}
 """
-# The parameters of the elements, the declaration of `i`, and the loop.
-_WHOLE = ("size_t n", "size_t i;", "for (i = cta_start + tid; i < n; i += total_threads)")
+# The declaration of `i`, and the loop.
+_WHOLE = ("size_t i;", "for (i = cta_start + tid; i < n; i += total_threads)")
 _RANGE = (
-    "long long start, long long stop, long long step",
     "long long i;",
-    "for (i = start + (cta_start + tid) * step; step > 0 ? i < stop : i > stop; i += total_threads * step)",
+    "for (i = start + (cta_start + tid) * step; step < 0 ? i > stop : i < stop; i += total_threads * step)",
 )
+# The parameters that the loops read.
+_SIZE = [ScalarArg(np.uintp, "n")]
+_BOUNDS = [ScalarArg(np.intp, name) for name in ("start", "stop", "step")]
 
 
 def arguments_of(arguments: Any) -> list[Argument]:
@@ -47,18 +51,12 @@ def _compiled(
     name: str,
     keep: bool,
     options: Sequence[str] | None,
-    loop: tuple[str, str, str],
+    loop: tuple[str, str],
     **texts: str,
 ) -> Any:
-    elements, index, statement = loop
-    declared = [argument.declarator() for argument in arguments_of(arguments)]
+    declared = ", ".join([argument.declarator() for argument in arguments_of(arguments)])
     source = _SOURCE.format(
-        arguments=", ".join([*declared, elements]),
-        operation=operation,
-        name=name,
-        loop=index,
-        statement=statement,
-        **texts,
+        arguments=declared, operation=operation, name=name, index=loop[0], loop=loop[1], **texts
     )
     return SourceModule(source, options=options, keep=keep, no_extern_c=True)
 
@@ -73,7 +71,7 @@ def get_elwise_module(
     loop_prep: str = "",
     after_loop: str = "",
 ) -> Any:
-    """Return the module of a kernel whose last parameter, `n`, is the number of elements."""
+    """Return the module of a kernel; among its parameters is `n`, the number of elements."""
     texts = {"preamble": preamble, "loop_prep": loop_prep, "after_loop": after_loop}
     return _compiled(arguments, operation, name, keep, options, _WHOLE, **texts)
 
@@ -88,7 +86,7 @@ def get_elwise_range_module(
     loop_prep: str = "",
     after_loop: str = "",
 ) -> Any:
-    """Return the module of a kernel whose last parameters, `start, stop, step`, are the range of `i`."""
+    """Return the module of a kernel; among its parameters are `start`, `stop`, `step`, the range of `i`."""
     texts = {"preamble": preamble, "loop_prep": loop_prep, "after_loop": after_loop}
     return _compiled(arguments, operation, name, keep, options, _RANGE, **texts)
 
@@ -102,8 +100,8 @@ def get_elwise_kernel_and_types(
     use_range: bool = False,
     **kwargs: Any,
 ) -> tuple[Any, Function, list[Argument]]:
-    """Return the module, the kernel and its parameters, without those of the elements."""
-    parsed = arguments_of(arguments)
+    """Return the module, the kernel and its parameters; `n`, or the range of `i`, comes last."""
+    parsed = [*arguments_of(arguments), *(_BOUNDS if use_range else _SIZE)]
     make = get_elwise_range_module if use_range else get_elwise_module
     module = make(parsed, operation, name, keep, options, **kwargs)
     return module, module.get_function(name), parsed

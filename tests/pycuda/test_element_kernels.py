@@ -194,3 +194,16 @@ def test_neutral_elements_refuse():
         reduction.get_minmax_neutral("mean", np.float32)
     with pytest.raises(TypeError, match="max takes integers and floats, not complex64"):
         reduction.get_minmax_kernel("max", np.complex64)
+
+
+def test_modules_have_the_parameters_that_they_are_given(engine):
+    size = elementwise.ScalarArg(np.uintp, "n")
+    vector = elementwise.VectorArg(np.float32, "x")
+    module = elementwise.get_elwise_module([vector, size], "x[i] = 2 * i")
+    x = gpuarray.zeros(SIZE, np.float32)
+    module.get_function("kernel")(x, np.uintp(SIZE), block=(64, 1, 1), grid=(2, 1))
+    np.testing.assert_array_equal(x.get(), 2 * np.arange(SIZE, dtype=np.float32))
+    _, kernel, arguments = elementwise.get_elwise_kernel_and_types("float *x", "x[i] = i", use_range=True)
+    assert [each.name for each in arguments] == ["x", "start", "stop", "step"]
+    kernel(x, np.intp(0), np.intp(SIZE), np.intp(1), block=(64, 1, 1), grid=(2, 1))
+    np.testing.assert_array_equal(x.get(), np.arange(SIZE, dtype=np.float32))

@@ -366,7 +366,10 @@ class Capture:
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
         """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
         if type(result) is Scalar:
-            self._owned(result.array).last_use = math.inf
+            memory = self._owned(result.array)
+            if not memory.is_written:
+                raise NotReplayableError
+            memory.last_use = math.inf
         elif type(result) is np.ndarray and id(result) not in self._indices:
             memory = self._owned(result)
             owner = memory.owner

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 _implementations: dict[str, Callable[..., Any]] = {
-    "try_replay": lambda *_: NotImplemented  # until `fusing.replay` registers its own
+    "try_replay": lambda *_: NotImplemented  # until `fusing.device_replay` registers its own
 }
 
 

@@ -3,7 +3,7 @@
 A call traces the function's body with tracers instead of arrays, schedules the trace as fused kernels
 (passes), and runs these. Under ``"auto"``, `Fused` chooses between NumPy and the engines for each signature
 of array arguments, first by estimated costs and, where these are close, by measuring a few calls. Calls are
-replayed where possible (`host_replay`, and `replay` for device arrays).
+replayed where possible (`host_replay`, and `device_replay` for device arrays).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pycudakit._runtime.native_call import (
     run_numpy,
     warn_of_fallback,
 )
-from pycudakit.fusing import host_replay, replay
+from pycudakit.fusing import device_replay, host_replay
 from pycudakit.fusing.arguments import ArgumentMap
 from pycudakit.fusing.escape import aliased_arrays, replace_escaped_tracers
 from pycudakit.fusing.execute.capture import Capture, Scalar
@@ -152,12 +152,12 @@ class Fused(Generic[P, R]):
             return self._run_by_numpy(args, kwargs, context.REASON_ENGINE_REQUESTED)  # type: ignore[no-any-return]
         has_foreign = not (all(map(is_ordinary, args)) and all(map(is_ordinary, kwargs.values())))
         if has_foreign:
-            if (answer := replay.try_replay(self, args, kwargs)) is not NotImplemented:
+            if (answer := device_replay.try_replay(self, args, kwargs)) is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
             device_arrays = device_arrays_in((args, kwargs)) if can_use_device_arrays() else []
             if device_arrays:
                 run = functools.partial(self._run_on_devices, device_arrays)
-                return replay.call(self, run, args, kwargs)  # type: ignore[no-any-return]
+                return device_replay.call(self, run, args, kwargs)  # type: ignore[no-any-return]
             args, kwargs = read_all(self._name, self.__wrapped__, args, kwargs, by_numpy=True)  # type: ignore[assignment]
         result: R
         arrays = arrays_in(args)

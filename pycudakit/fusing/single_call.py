@@ -9,7 +9,7 @@ import numpy as np
 
 from pycudakit._element_programs.element_function import ElementFunction
 from pycudakit._families.elementwise import non_ufuncs, two_output_ufuncs
-from pycudakit.fusing import replay
+from pycudakit.fusing import device_replay
 from pycudakit.fusing.api import Fused
 from pycudakit.fusing.numpy_api.elementwise import pair
 from pycudakit.fusing.trace.current_trace import current_trace
@@ -19,7 +19,7 @@ from pycudakit.fusing.traced_body import evaluate, traced_library_function
 
 def call(function: Any, *args: Any, **kwargs: Any) -> Any:
     """Call a function on the device of its arrays, by replay where possible."""
-    return replay.call(function, _fused(function), args, kwargs)
+    return device_replay.call(function, _fused(function), args, kwargs)
 
 
 @functools.lru_cache(1024)

@@ -6,7 +6,7 @@ import weakref
 import numpy as np
 
 from pycudakit._runtime.native_call import NativeCall
-from pycudakit.fusing import replay
+from pycudakit.fusing import device_replay
 
 
 def number_of(argument):
@@ -34,4 +34,4 @@ def forget_entries():
     settle()
     for found in list(_known):
         found._entries.clear()
-    replay._captured_calls.clear()
+    device_replay._captured_calls.clear()

@@ -9,7 +9,7 @@ from helpers.fake_library import forget_entries
 
 import pycudakit as pk
 from pycudakit._native import engine_status
-from pycudakit.fusing import replay
+from pycudakit.fusing import device_replay
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -65,14 +65,14 @@ def cupy_library(request):
 @pytest.fixture
 def replayed(cupy_library, monkeypatch):
     """Return the array library, with a count of the replayed calls."""
-    replay._captured_calls.clear()
-    play, cupy_library.count = replay.CapturedCall.replay, 0
+    device_replay._captured_calls.clear()
+    play, cupy_library.count = device_replay.CapturedCall.replay, 0
 
     def counted(self, kind):
         result = play(self, kind)
         cupy_library.count += result is not NotImplemented
         return result
 
-    monkeypatch.setattr(replay.CapturedCall, "replay", counted)
+    monkeypatch.setattr(device_replay.CapturedCall, "replay", counted)
     yield cupy_library
-    replay._captured_calls.clear()
+    device_replay._captured_calls.clear()

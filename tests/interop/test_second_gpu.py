@@ -9,7 +9,7 @@ from helpers.device_arrays import on_a_gpu
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit.fusing.replay import CapturedCall
+from pycudakit.fusing.device_replay import CapturedCall
 
 pytestmark = on_a_gpu
 

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import pycudakit as pk
-from pycudakit.fusing import replay
+from pycudakit.fusing import device_replay
 from pycudakit.fusing.memory import imported_arrays
 
 LARGE = 1 << 19  # float64
@@ -16,7 +16,8 @@ LARGE = 1 << 19  # float64
 
 @pytest.fixture(autouse=True)
 def rooms(monkeypatch):
-    monkeypatch.setattr(replay, "_signature_of", lambda *_: None)  # captured calls keep their own ranges
+    # Captured calls keep their own ranges.
+    monkeypatch.setattr(device_replay, "_signature_of", lambda *_: None)
     imported_arrays._free_shadows.clear()
     yield imported_arrays._free_shadows
     imported_arrays._free_shadows.clear()

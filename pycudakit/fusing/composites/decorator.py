@@ -27,7 +27,7 @@ from pycudakit._runtime import context, late_bound, native_call, operands
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER, REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.dispatch_cache import with_dispatch_cache
 from pycudakit._runtime.lazy_array import LazyArray
-from pycudakit.fusing import replay
+from pycudakit.fusing import device_replay
 from pycudakit.fusing.api import SMALL_ARRAYS, fuse
 from pycudakit.fusing.trace.current_trace import current_trace
 
@@ -81,10 +81,10 @@ def composite(
             if context.is_only_numpy(engine):
                 return native_call.numpy_fallback(name, compute)
             if not are_ordinary:
-                if (answer := replay.try_replay(body, args, kwargs)) is not NotImplemented:
+                if (answer := device_replay.try_replay(body, args, kwargs)) is not NotImplemented:
                     return answer
                 if any(map(is_on_device, values)):
-                    return replay.call(body, fused, args, kwargs)
+                    return device_replay.call(body, fused, args, kwargs)
                 decider_type = overriding_argument(values)
                 if decider_type is not None:
                     check_nulls(name, body, args, kwargs)

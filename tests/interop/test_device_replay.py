@@ -7,7 +7,7 @@ from helpers.threads import run_in_threads
 from numpy.testing import assert_allclose, assert_array_equal
 
 import pycudakit as pk
-from pycudakit.fusing import replay
+from pycudakit.fusing import device_replay
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -30,7 +30,7 @@ def test_the_same_comes_out(replayed, monkeypatch, name):
     """A replay gives the bits of the call itself, also for other arrays."""
     given = [arrays_of(CALLS[name]), *(shuffled(arrays_of(CALLS[name])) for _ in range(3))]
     with monkeypatch.context() as plain:
-        plain.setattr(replay, "_signature_of", lambda *_: None)
+        plain.setattr(device_replay, "_signature_of", lambda *_: None)
         wants = [values_of(replayed, CALLS[name], arrays) for arrays in given]
     assert not replayed.count
     gots = [values_of(replayed, CALLS[name], arrays) for arrays in given]
@@ -149,31 +149,33 @@ def test_memory_is_released(replayed):
     a = replayed.up(RNG.random((100, 100)))
     for _ in range(3):
         pk.einsum("ij,kj->ik", a, a)
-    assert replay._captured_calls
+    assert device_replay._captured_calls
     pk.release()
-    assert not replay._captured_calls
+    assert not device_replay._captured_calls
     assert replayed.down(pk.einsum("ij,kj->ik", a, a)).shape == (100, 100)
 
 
 def test_no_more_than_so_much(replayed, monkeypatch):
     """Captured calls may hold only a part of the shadow memory, whose addresses are their keys."""
-    monkeypatch.setattr(replay, "_MAX_TOTAL_BYTES", 100_000)
+    monkeypatch.setattr(device_replay, "_MAX_TOTAL_BYTES", 100_000)
     for size in range(1000, 1020):
         for _ in range(3):
             pk.diff(replayed.up(np.arange(size + 1.0)))
-        assert sum(each.bytes for known in replay._captured_calls.values() for each in known.idle) <= 100_000
+        captured = device_replay._captured_calls.values()
+        assert sum(each.bytes for known in captured for each in known.idle) <= 100_000
     assert replayed.count
-    monkeypatch.setattr(replay, "_MAX_BYTES", 1000)
+    monkeypatch.setattr(device_replay, "_MAX_BYTES", 1000)
     for _ in range(4):
         pk.diff(replayed.up(np.arange(3000.0)))
-    assert not any(known.idle for key, known in replay._captured_calls.items() if "(3000,)" in str(key))
+    captured = device_replay._captured_calls.items()
+    assert not any(known.idle for key, known in captured if "(3000,)" in str(key))
 
 
 def test_without_end(replayed):
     """Of many signatures, some are evicted."""
     for size in range(1, 400):
         pk.diff(replayed.up(np.arange(size + 1.0)))
-    assert 0 < len(replay._captured_calls) <= 256
+    assert 0 < len(device_replay._captured_calls) <= 256
 
 
 FACTOR = 3.0

@@ -570,3 +570,11 @@ def test_arrays_of_numbers_and_other_objects(engine, x):
         assert mine.dtype == numpys.dtype
         assert mine.tolist() == numpys.tolist()
         assert list(map(type, mine)) == list(map(type, numpys))
+
+
+def test_take_of_a_masked_array(engine):
+    def body(x):
+        return np.take(np.ma.array(x, copy=False), np.arange(5))
+
+    x = np.arange(9.0)
+    assert type(pk.fuse(body)(x)) is type(body(x)) is np.ma.MaskedArray

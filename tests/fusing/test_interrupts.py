@@ -189,7 +189,7 @@ def attack(function):
             break
         interrupted += 1
         assert any(same(state, each) for each in states), instruction
-    assert interrupted > min(MOST, 100)
+    assert interrupted > min(MOST, 100) or pk.last_call().engine == "numpy"
     arguments = arguments_of(function)
     with contextlib.suppress(ValueError):
         fused(*arguments, int)

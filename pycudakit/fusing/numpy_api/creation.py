@@ -77,6 +77,8 @@ def _take(a: Any, indices: Any, *arguments: Any, **keywords: Any) -> Any:
     trace = trace_if_tracing()
     if trace is None or type(a) is Tracer or type(indices) is not Tracer:
         return np.take(a, indices, *arguments, **keywords)
+    if isinstance(a, np.ndarray) and type(a) is not np.ndarray:  # which a subclass computes
+        return trace.on_host(np.take, (a, indices, *arguments), keywords)
     return trace.call(np.take, (np.asarray(a), indices, *arguments), keywords)  # NumPy dispatches on `a` only
 
 

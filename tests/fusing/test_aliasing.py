@@ -2,6 +2,8 @@
 
 import collections
 import dataclasses
+import re
+import types
 
 import numpy as np
 import pytest
@@ -880,3 +882,44 @@ def test_without_the_flush_numbers_are_wrong(monkeypatch):
     monkeypatch.setattr("pycudakit.fusing.schedule.scheduler.Scheduler.flush", lambda _: None)
     with pk.engine("cpu"), pytest.raises(AssertionError):
         check(Model.through_attribute, a_model)
+
+
+MAY_SHARE = """
+data.a.astype(x.dtype, copy=False)     data.a.astype(x.dtype, 'K', 'unsafe', True, False)
+np.array(data.a, copy=None)     np.asarray(data.a)     np.atleast_1d(data.a)     np.ravel(data.a)
+np.reshape(data.a, -1)     np.squeeze(data.a)     np.nan_to_num(data.a, copy=False)
+np.nan_to_num(data.a, False)     np.split(data.a, 1)[0]     np.array_split(data.a, 1)[0]
+np.hsplit(data.a, 1)[0]     np.broadcast_arrays(data.a)[0]     np.astype(data.a, data.a.dtype, copy=False)
+np.expand_dims(data.a, 0)[0]     np.flip(data.a)     np.moveaxis(data.a, 0, 0)
+np.rot90(data.a[None])[:, 0]     np.trim_zeros(data.a)     np.transpose(data.a)     np.swapaxes(data.a, 0, 0)
+np.rollaxis(data.a, 0)     np.lib.stride_tricks.sliding_window_view(data.a, 1, writeable=True)[:, 0]
+data.a.ravel()     data.a.view()     data.a.reshape(-1)     data.a[:]     data.a.real     np.copy(data.a)
+"""
+
+
+@pytest.mark.parametrize("form", re.split(r"\s{2,}|\n", MAY_SHARE.strip()))
+def test_reads_before_a_write_by_a_view_of_an_attribute(engine, form):
+    """`data.a` is the argument that `options` has, and not an argument itself."""
+    if "np.astype" in form and not hasattr(np, "astype"):
+        pytest.skip("is newer than this NumPy")
+    names = {"np": np}
+    exec(
+        f"""
+def body(x, data, options):
+    view = {form}
+    before = options["k"].sum()
+    chosen = x > 2
+    view[chosen] = 0
+    return before, chosen.sum()
+""",
+        names,
+    )
+    body = names["body"]
+
+    def arguments():
+        x = np.arange(1200) * 7 % 23 + 1
+        return x, types.SimpleNamespace(a=x), {"k": x}
+
+    for _ in range(3):
+        result, expected = pk.fuse(body)(*arguments()), body(*arguments())
+        assert [int(each) for each in result] == [int(each) for each in expected]

@@ -56,6 +56,8 @@ def _other(rng, name, place, argument, alone):
     if isinstance(argument, (int, np.integer)):
         if kind is ctypes.c_uint64:
             return 0
+        if name == "pk_run_requests" and place == 5:  # without a binding, a table has a stale address
+            return -1
         if kind is ctypes.c_int32 or place in ANY_NUMBER.get(name, ()):
             return _code(rng, 32 if kind is ctypes.c_int32 else 64)
         return _less(rng, int(argument))

@@ -81,6 +81,13 @@ TO_VALUE = _TO_TRACER | frozenset(
     astype argpartition sort_complex put copyto place putmask fill_diagonal fill put_along_axis
     take_along_axis""".split()  # noqa: SIM905
 )
+# Functions that may return a view of an argument, or an argument itself.
+_MAY_SHARE = frozenset(
+    """array_split astype atleast_1d atleast_2d atleast_3d block broadcast_arrays broadcast_to conj conjugate
+    copy diagonal dsplit expand_dims flip fliplr flipud hsplit matrix_transpose meshgrid moveaxis nan_to_num
+    permute_dims ravel reshape resize rollaxis rot90 sliding_window_view split squeeze swapaxes transpose
+    trim_zeros unstack vsplit""".split()  # noqa: SIM905
+)
 _WRITES = frozenset("put copyto place putmask fill_diagonal put_along_axis".split())  # noqa: SIM905
 _TAKE_FUNCTIONS = frozenset(
     """apply_along_axis apply_over_axes fromfunction frompyfunc fromiter piecewise vectorize nditer
@@ -139,7 +146,8 @@ def call_method_of_array(
         return Effect(out, risk)
     if name == "astype":
         is_captured = all(_is_captured_dtype(value) for value in values) and len(values) == 1
-        return Effect(owner if is_captured else VALUE, risk, owner is TRACER and is_captured)
+        result = owner if is_captured else VALUE if is_of_trace else ARRAY
+        return Effect(result, risk, owner is TRACER and is_captured)
     if name in _TO_TRACER and "dtype" not in keywords:
         result = TRACER if owner is TRACER else VALUE if is_of_trace else ARRAY
         return Effect(result, risk, owner is TRACER and not name.startswith("conj"))
@@ -373,6 +381,8 @@ def _call_numpy(
     if name == "array":
         copies = "copy" not in keywords
         return Effect(VALUE if copies else ARRAY, risk)
+    if reads and name in _MAY_SHARE:
+        return Effect(ARRAY, risk)
     if is_recorded and name in _TO_TRACER and "dtype" not in keywords:
         are_plain = all(
             value in (TRACER, NUMBER, PLAIN, CAPTURED_ARRAY) or _is_shape(value) for value in values

@@ -92,6 +92,8 @@ def tables(array):
         for field in array.dtype.names:
             if array.dtype[field].shape or array.dtype[field].kind not in "iu":
                 continue
+            if array.dtype == abi.BINDING and field == "offset":  # any number leads to an address
+                continue
             is_code = field in CODES or array.dtype == abi.INSTRUCTION
             numbers = (0,) if array.dtype[field] == np.uint64 else (0, -1, 99) if is_code else (0, -1)
             for number in numbers:  # an invalid address cannot be told from a valid one

@@ -9,16 +9,16 @@ integers, so that every result is exact.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import dataclasses
 import random
-import time
 from typing import Any
 
 import numpy as np
 
 import pycudakit as pk
+
+from .searching import main
 
 SIZE = 1200  # smaller arrays are computed at once
 DTYPES = ("f8", "f8", "f8", "f4", "i4", "i8")
@@ -424,32 +424,5 @@ def difference(seed: int, engine: str = "cpu") -> str | None:
     return f"{title}\n{program.source}"
 
 
-def search(seconds: float, seed: int, engine: str = "cpu") -> tuple[int, str | None]:
-    """Try programs for some seconds; return how many were tried, and the first that differs."""
-    deadline, count = time.monotonic() + seconds, 0
-    while time.monotonic() < deadline:
-        found = difference(seed + count, engine)
-        count += 1
-        if found is not None:
-            return count, found
-    return count, None
-
-
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--engine", default="cpu")
-    parser.add_argument("--all", action="store_true", help="go on after a difference")
-    options = parser.parse_args()
-    first = random.randrange(2**32) if options.seed is None else options.seed
-    print(f"seed {first}", flush=True)  # noqa: T201
-    end, tried = time.monotonic() + options.seconds, 0
-    while time.monotonic() < end:
-        some, found = search(end - time.monotonic(), first + tried, options.engine)
-        tried += some
-        if found:
-            print(found, flush=True)  # noqa: T201
-            if not options.all:
-                raise SystemExit(1)
-    print(f"{tried} programs")  # noqa: T201
+    main(difference)

@@ -240,7 +240,7 @@ class Capture:
         request = Request(name, arguments, table, {})
         if name == "pk_scan":
             sizes: Any = arguments[3]
-            memories = self._find_arrays(request, sizes.tolist())
+            memories = self._find_arrays(request, [sizes.tolist()] * len(table))
         else:
             memories = self._find_operands(request, entry, entry.shape[: entry.dimensions.value].tolist())
         self._requests.append((request, memories))
@@ -255,22 +255,19 @@ class Capture:
         table["type"] = [CODES[array.dtype] for array in arrays]
         sizes = product.sizes, product.strides
         request = Request(LOOP, (product.loop, table, len(arrays), *sizes, product.data), table, {})
-        memories: dict[int, Memory] = {}
+        for row, array in zip(table, arrays, strict=True):
+            row["strides"][: array.ndim] = array.strides
         try:
-            for row, array in enumerate(arrays):
-                table[row]["strides"][: array.ndim] = array.strides
-                memory = self._operand(request, row, list(array.shape), array is arrays[-1])
-                if memory is not None:
-                    memories[row] = memory
+            memories = self._find_arrays(request, [list(array.shape) for array in arrays])
         except NotReplayableError:
             self.mark_not_replayable()
             return
         self._requests.append((request, memories))
 
-    def _find_arrays(self, request: Request, shape: list[int]) -> dict[int, Memory]:
-        """Find the memory of operands of one shape, of which the last is the result."""
-        last = len(request.table) - 1
-        found = {row: self._operand(request, row, shape, row == last) for row in range(last + 1)}
+    def _find_arrays(self, request: Request, shapes: Sequence[list[int]]) -> dict[int, Memory]:
+        """Find the memory of operands of these shapes, of which the last is the result."""
+        last = len(shapes) - 1
+        found = {row: self._operand(request, row, shape, row == last) for row, shape in enumerate(shapes)}
         return {row: memory for row, memory in found.items() if memory is not None}
 
     def _find_operands(self, request: Request, entry: Any, shape: list[int]) -> dict[int, Memory]:

@@ -169,9 +169,10 @@ class PlanRun(NativeCall):
         choice = EngineChoice(plan.function, "cpu", f"{reason}; replayed")
         try:
             flags = self.run_on_cpu(choice)
+            is_correct = (not flags and self._is_finite(new)) or _ignores_errors(flags)
         except errors.Error:
-            flags = abi.FPE_NEGATIVE_POWER  # or anything else that is not ignored
-        if (flags or not self._is_finite(new)) and not _ignores_errors(flags):
+            is_correct = False
+        if not is_correct:
             for index, values in zip(plan.written, saved, strict=True):
                 arguments[index][...] = values
             return NotImplemented

@@ -68,9 +68,10 @@ def composite(
             if trace is not None:
                 call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, as_array)
                 try:
-                    return body(*call_args, **call_kwargs)
+                    result = trace.run_handler(body, *call_args, **call_kwargs)
                 except NumPyOnly:
                     return trace.by_numpy(numpy_function, args, kwargs)
+                return result if trace.analysis is None else trace.returned(result)
             compute = functools.partial(numpy_function, *args, **kwargs)
             engine = context.checked_current_engine()
             values = (*args, *kwargs.values())

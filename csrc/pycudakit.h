@@ -63,7 +63,7 @@ extern "C" {
 #endif
 
 /* The version of this header. It goes up whenever a signature or a struct changes. */
-#define PK_ABI_VERSION 17
+#define PK_ABI_VERSION 18
 
 enum { PK_MAX_DIMS = 64, PK_MAX_OPERANDS = 1024, PK_MAX_INSTRUCTIONS = 16384, PK_MAX_RANGES = 256 };
 enum { PK_NAME_SIZE = 256, PK_MAX_PARAMETERS = 256, PK_MAX_REDUCTIONS = 16 };
@@ -576,6 +576,34 @@ typedef struct pk_block_program {
 PK_API int32_t pk_run_blocks(pk_block_program *programs, int64_t program_count, int64_t blocks,
                              int64_t scratch_bytes, const pk_options *options, pk_report *report);
 
+/* ---- Buffers --------------------------------------------------------------------------------------- */
+
+/* Flags of a buffer, beside PK_ON_DEVICE, which is for memory on the device of the run. Without that, UPLOAD
+ * and POISON it begins as zeros. pk_run_requests takes UPLOAD and DOWNLOAD alone. */
+enum {
+    PK_BUFFER_UPLOAD = 1,   /* it begins with the contents of the host memory */
+    PK_BUFFER_DOWNLOAD = 2, /* it is copied to the host memory at the end */
+    PK_BUFFER_POISON = 4,   /* without PK_BUFFER_UPLOAD: it begins as bytes of PK_BUFFER_POISON_BYTE */
+    PK_BUFFER_CONSTANT = 8  /* no kernel writes it, so that kernels may read the caller's memory in place */
+};
+enum { PK_BUFFER_POISON_BYTE = 165 };
+
+/* A buffer of a run, of kernels or of requests. Kernels use one that is PK_ON_DEVICE in place if it is also
+ * PK_BUFFER_CONSTANT or PK_BUFFER_DOWNLOAD, else through a copy on the device. The run comes after the work
+ * that the buffers' streams hold.
+ *
+ * With options.asynchronous, only a short run returns once it is enqueued: all of its buffers are
+ * PK_ON_DEVICE, in place and of options.stream; it has at most 4 launches; it sets no symbol; no kernel of
+ * its images prints; and it is not inside a plan. */
+typedef struct pk_buffer {
+    uint64_t address; /* host memory, or 0 without PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD */
+    uint64_t stream;  /* PK_ON_DEVICE: the cudaStream_t that produces its contents; 0: they are ready */
+    int64_t bytes;
+    int32_t flags;
+    int32_t itemsize; /* bytes of an element, for messages */
+    char label[64];   /* its name for messages */
+} pk_buffer;
+
 /* ---- Lists of requests ----------------------------------------------------------------------------- */
 
 /* The entry that a request calls. */
@@ -608,15 +636,23 @@ typedef struct pk_binding {
     int64_t offset; /* bytes from the buffer's begin */
 } pk_binding;
 
-/* Binds the buffers: stores buffers[b.buffer] + b.offset in the word of each binding b. Then calls the
- * requests, in the order that `order` gives by their indices: one request may be called many times. The
+/* Binds the buffers: stores buffers[b.buffer].address + b.offset in the word of each binding b. Then calls
+ * the requests, in the order that `order` gives by their indices: one request may be called many times. The
  * results are those of the same calls one after the other.
  *
- * If a call fails, this returns its status, and the calls before it stand; *completed is their number. The
- * report adds up those of the calls. options.rest and options.spans are 0. */
+ * The buffers are host memory, and do not overlap. The CUDA library copies them to a GPU, enqueues the
+ * requests there without waiting in between, and copies results back at the end. So a buffer from which a
+ * request reads before one has written there is PK_BUFFER_UPLOAD, one that the caller reads is
+ * PK_BUFFER_DOWNLOAD, and no contents of others are defined afterwards. With several devices, without room on
+ * the device, inside a plan, and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU
+ * library uses the buffers in place.
+ *
+ * If a call fails, this returns its status, *completed is the number of calls before it, and the contents of
+ * buffers that requests write are undefined. The report adds up those of the calls. options.rest and
+ * options.spans are 0. */
 PK_API int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
                                int64_t length, const pk_binding *bindings, int64_t binding_count,
-                               const uint64_t *buffers, int64_t buffer_count, int64_t *completed,
+                               const pk_buffer *buffers, int64_t buffer_count, int64_t *completed,
                                const pk_options *options, pk_report *report);
 
 /* ---- Scans ---------------------------------------------------------------------------------------- */
@@ -1004,32 +1040,6 @@ typedef struct pk_kernel {
     int64_t symbol_bytes;
     char label[PK_NAME_SIZE]; /* its name for messages */
 } pk_kernel;
-
-/* Flags of a buffer, beside PK_ON_DEVICE, which is for memory on the device of the run. Without that, UPLOAD
- * and POISON it begins as zeros. */
-enum {
-    PK_BUFFER_UPLOAD = 1,   /* it begins with the contents of the host memory */
-    PK_BUFFER_DOWNLOAD = 2, /* it is copied to the host memory at the end */
-    PK_BUFFER_POISON = 4,   /* without PK_BUFFER_UPLOAD: it begins as bytes of PK_BUFFER_POISON_BYTE */
-    PK_BUFFER_CONSTANT = 8  /* no kernel writes it, so that kernels may read the caller's memory in place */
-};
-enum { PK_BUFFER_POISON_BYTE = 165 };
-
-/* A buffer of a run. Kernels use one that is PK_ON_DEVICE in place if it is also PK_BUFFER_CONSTANT or
- * PK_BUFFER_DOWNLOAD, else through a copy on the device. The run comes after the work that the buffers'
- * streams hold.
- *
- * With options.asynchronous, only a short run returns once it is enqueued: all of its buffers are
- * PK_ON_DEVICE, in place and of options.stream; it has at most 4 launches; it sets no symbol; no kernel of
- * its images prints; and it is not inside a plan. */
-typedef struct pk_buffer {
-    uint64_t address; /* host memory, or 0 without PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD */
-    uint64_t stream;  /* PK_ON_DEVICE: the cudaStream_t that produces its contents; 0: they are ready */
-    int64_t bytes;
-    int32_t flags;
-    int32_t itemsize; /* bytes of an element, for messages */
-    char label[64];   /* its name for messages */
-} pk_buffer;
 
 /* A value for a __constant__ or __device__ variable, which is set before the first step. At the end of the
  * call the variable has the value again that it had when the image was loaded. */

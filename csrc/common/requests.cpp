@@ -1,8 +1,9 @@
 // pk_run_requests: calls of entries that are data, one after the other.
+#include "common/requests.h"
+
 #include <algorithm>
 #include <cfenv>
 
-#include "common/call/call.h"
 #include "common/call/status.h"
 
 namespace pk {
@@ -62,21 +63,20 @@ void add(pk_report &sum, const pk_report &report) {
     sum.chunks += report.chunks;
     sum.threads = std::max(sum.threads, report.threads);
     sum.exceptions |= report.exceptions;
-    sum.seconds += report.seconds;
     sum.overlap_seconds += report.overlap_seconds;
     for (int stage = 0; stage < PK_STAGE_COUNT; ++stage)
         sum.stage_seconds[stage] += report.stage_seconds[stage];
 }
 
 void check(const pk_request *requests, int64_t request_count, const int32_t *order, int64_t length,
-           const pk_binding *bindings, int64_t binding_count, const uint64_t *buffers, int64_t buffer_count,
+           const pk_binding *bindings, int64_t binding_count, const pk_buffer *buffers, int64_t buffer_count,
            const int64_t *completed, const pk_options *options, const pk_report *report) {
     require(request_count >= 0 && length >= 0 && binding_count >= 0 && buffer_count >= 0,
             "a count is negative");
     require_array(requests, request_count, alignof(pk_request), "requests");
     require_array(order, length, alignof(int32_t), "order");
     require_array(bindings, binding_count, alignof(pk_binding), "bindings");
-    require_array(buffers, buffer_count, alignof(uint64_t), "buffers");
+    require_array(buffers, buffer_count, alignof(pk_buffer), "buffers");
     require(completed != nullptr, "completed is a null pointer");
     require(report != nullptr, "report is a null pointer");
     require(options == nullptr || (options->rest == 0 && options->spans == 0),
@@ -84,6 +84,14 @@ void check(const pk_request *requests, int64_t request_count, const int32_t *ord
     for (int64_t i = 0; i < request_count; ++i) {
         require(requests[i].entry >= PK_REQUEST_EVALUATE && requests[i].entry <= PK_REQUEST_LOOP,
                 "a request names no entry");
+    }
+    for (int64_t i = 0; i < buffer_count; ++i) {
+        require(buffers[i].bytes >= 0, "the size of a buffer is negative");
+        require(buffers[i].address != 0 || buffers[i].bytes == 0, "a buffer is a null pointer");
+        require(buffers[i].address + uint64_t(buffers[i].bytes) >= buffers[i].address,
+                "a buffer goes beyond the end of memory");
+        require((buffers[i].flags & ~(PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD)) == 0,
+                "a buffer of requests has other flags than PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD");
     }
     for (int64_t i = 0; i < length; ++i)
         require(order[i] >= 0 && order[i] < request_count, "order names a request that there is not");
@@ -99,25 +107,32 @@ void check(const pk_request *requests, int64_t request_count, const int32_t *ord
 
 extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_count, const int32_t *order,
                                    int64_t length, const pk_binding *bindings, int64_t binding_count,
-                                   const uint64_t *buffers, int64_t buffer_count, int64_t *completed,
+                                   const pk_buffer *buffers, int64_t buffer_count, int64_t *completed,
                                    const pk_options *options, pk_report *report) {
-    const int32_t checked = pk::guarded([&] {
+    int32_t status = PK_OK;  // of the call that fails
+    const int32_t whole = pk::guarded([&] {
         pk::check(requests, request_count, order, length, bindings, binding_count, buffers, buffer_count,
                   completed, options, report);
-        *report = pk_report{};
         *completed = 0;
         for (const pk_binding *binding = bindings; binding != bindings + binding_count; ++binding) {
             *reinterpret_cast<uint64_t *>(binding->word) =
-                buffers[binding->buffer] + uint64_t(binding->offset);
+                buffers[binding->buffer].address + uint64_t(binding->offset);
         }
+        pk::Call whole(options, report);
+        whole.begin(length);
+        pk::RequestBuffers in_use(requests, request_count, buffers, buffer_count, whole);
+        pk_report sum{};
+        for (int64_t i = 0; i < length; ++i) {
+            pk_report own{};
+            status = pk::call(requests[order[i]], options, &own);
+            if (status != PK_OK) return;
+            pk::add(sum, own);
+            ++*completed;
+            whole.advance(1);
+        }
+        in_use.finish();
+        whole.end();
+        pk::add(*report, sum);
     });
-    if (checked != PK_OK) return checked;
-    for (int64_t i = 0; i < length; ++i) {
-        pk_report own{};
-        const int32_t status = pk::call(requests[order[i]], options, &own);
-        if (status != PK_OK) return status;
-        pk::add(*report, own);
-        ++*completed;
-    }
-    return PK_OK;
+    return status != PK_OK ? status : whole;
 }

@@ -28,7 +28,11 @@ from pycudakit._interop.foreign_arrays import (
 )
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import Call
-from pycudakit._runtime.cost_model import REASON_CPU_FASTER, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.cost_model import (
+    REASON_CPU_FASTER,
+    REASON_CUDA_FASTER,
+    REASON_NUMPY_FASTER_FOR_SIZE,
+)
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
     NOTHING_TO_COMPUTE,
@@ -143,7 +147,8 @@ class Fused(Generic[P, R]):
                 return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
             if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
-        signature = host_replay.signature_of(self, args, kwargs) if engine == "cpu" else None
+        is_native = engine in ("cpu", "cuda")
+        signature = host_replay.signature_of(self, engine, args, kwargs) if is_native else None
         if signature is not None:
             answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
             if answer is not NotImplemented:
@@ -174,11 +179,11 @@ class Fused(Generic[P, R]):
         result = self._plans.capture(signature, self._name, run_captured, is_automatic=False)
         return result
 
-    def _run_captured(self, args: Any, kwargs: Any, capture: Capture) -> Any:
+    def _run_captured(self, args: Any, kwargs: Any, capture: Capture, trace: Trace | None = None) -> Any:
         """Run the call traced, while a capture observes its library calls."""
         # A capture defers operations that are otherwise computed at once. A number that is then needed is no
         # graph break of the function: a call that is not captured finds those.
-        trace = Trace(self._name, HANDLERS, strict=False)
+        trace = trace or Trace(self._name, HANDLERS, strict=False)
         trace.begun_capture = capture
         with observe_entries(capture.on_native_call):
             return self._run_traced(trace, arrays_in([args, kwargs]), args, kwargs)
@@ -249,7 +254,7 @@ class Fused(Generic[P, R]):
 
     def _run_replayed(self, args: Any, kwargs: Any, is_warm: bool = False) -> Any:
         """Replay the call on the CPU engine, or capture it; return NotImplemented if that is impossible."""
-        signature = host_replay.signature_of(self, args, kwargs)
+        signature = host_replay.signature_of(self, "cpu", args, kwargs)
         if signature is None:
             return NotImplemented
         answer = self._plans.replay(signature, REASON_CPU_FASTER)
@@ -282,14 +287,22 @@ class Fused(Generic[P, R]):
 
     def _run_on_cuda(self, arrays: list[Any], args: Any, kwargs: Any) -> Any:
         """Run on the GPU; fall back to the CPU engine if that fails before an argument was written to."""
-        trace = None
+        signature = None if self._strict else host_replay.signature_of(self, "cuda", args, kwargs)
+        if signature is not None:
+            answer = self._plans.replay(signature, REASON_CUDA_FASTER)
+            if answer is not NotImplemented:
+                return answer
         restore_rng_state = save_rng_state([*args, *kwargs.values()])
+        with context.override(engine="cuda"):
+            trace = Trace(self._name, HANDLERS, self._strict)
         try:
             with context.override(engine="cuda"):
-                trace = Trace(self._name, HANDLERS, self._strict)
-                return self._run_traced(trace, arrays, args, kwargs)
+                if signature is None or not self._plans.may_capture(signature, is_warm=True):
+                    return self._run_traced(trace, arrays, args, kwargs)
+                run_captured = functools.partial(self._run_captured, args, kwargs, trace=trace)
+                return self._plans.capture(signature, self._name, run_captured, is_automatic=False)
         except FALLBACK_ERRORS as error:
-            if trace is not None and trace.buffers.written:
+            if trace.buffers.written:
                 raise
             warn_of_fallback(error)
             restore_rng_state()

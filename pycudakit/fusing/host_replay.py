@@ -1,4 +1,4 @@
-"""Capture and replay of calls on host arrays, on the CPU engine.
+"""Capture and replay of calls on host arrays.
 
 The first call with a signature is traced as usual. The second is traced and captured as a plan. Later calls
 run the plan, without tracing, if the signature is equal and no operation may have to warn.
@@ -43,6 +43,7 @@ class Signature(NamedTuple):
     key: tuple[Any, ...]
     arrays: list[Array]
     addresses: list[int]
+    engine: str
 
 
 class _Entry:
@@ -60,10 +61,10 @@ class _Entry:
         self.idle.clear()
 
 
-def signature_of(function: Any, args: Any, kwargs: Any) -> Signature | None:
-    """Return the signature of a call of a fused function; None if it cannot be replayed."""
+def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signature | None:
+    """Return the signature of a call of a fused function on an engine; None if it cannot be replayed."""
     guards: Guards | None = function.guards
-    if guards is None or not IS_ON or context.fast_path_engine() not in ("cpu", "auto"):
+    if guards is None or not IS_ON or context.fast_path_engine() not in (engine, "auto"):
         return None
     arrays: list[Array] = []
     addresses: list[int] = []
@@ -82,7 +83,7 @@ def signature_of(function: Any, args: Any, kwargs: Any) -> Signature | None:
         bounds.sort()
         if any([one[1] > other[0] for one, other in itertools.pairwise(bounds)]):  # noqa: C419  (a list is faster)
             return None
-    return Signature((guard_values, positional, keyword or ()), arrays, addresses)
+    return Signature((engine, guard_values, positional, keyword or ()), arrays, addresses, engine)
 
 
 def _key_of(value: Any, arrays: list[Array], addresses: list[int], bounds: list[tuple[int, int]]) -> Any:
@@ -155,7 +156,7 @@ class PlanCache:
     ) -> Any:
         """Call `run` with a capture, and keep the plan."""
         layouts = list(map(_layout_of, signature.arrays))
-        capture = Capture(signature.arrays, is_automatic)
+        capture = Capture(signature.arrays, signature.engine, is_automatic)
         with recorded_warnings() as met:
             result = run(capture)
         plan = capture.finish(function, result) if not met else None

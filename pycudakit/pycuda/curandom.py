@@ -117,24 +117,28 @@ def _fills() -> dict[str, _Fill]:
 _FILLS = _fills()
 
 _FILL = """
-__global__ void __launch_bounds__({threads}) {name}({state} *states, {type} *out, {parameters}size_t n) {{
+__global__ void __launch_bounds__({threads})
+{name}({state} *states, {type} *out, {parameters}size_t n) {{
     const size_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     {state} *state = &states[thread];
     for (size_t i = thread; i < n; i += size_t(blockDim.x) * gridDim.x) out[i] = {draw};
 }}
 """
 _PREPARE = """
-__global__ void __launch_bounds__({threads}) prepare({state} *states, size_t n, unsigned int *seeds, size_t offset) {{
+__global__ void __launch_bounds__({threads})
+prepare({state} *states, size_t n, unsigned int *seeds, size_t offset) {{
     const size_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     if (thread < n) curand_init(seeds[thread], thread, offset, &states[thread]);
 }}
 """
 _SKIP = """
-__global__ void __launch_bounds__({threads}) {name}({state} *states, size_t n, unsigned long long skip) {{
+__global__ void __launch_bounds__({threads})
+{name}({state} *states, size_t n, unsigned long long skip) {{
     const size_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     if (thread < n) {function}(skip, &states[thread]);
 }}
-__global__ void __launch_bounds__({threads}) {name}_array({state} *states, size_t n, const unsigned long long *skip) {{
+__global__ void __launch_bounds__({threads})
+{name}_array({state} *states, size_t n, const unsigned long long *skip) {{
     const size_t thread = blockIdx.x * blockDim.x + threadIdx.x;
     if (thread < n) {function}(skip[thread], &states[thread]);
 }}

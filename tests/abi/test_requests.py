@@ -39,9 +39,15 @@ class Lists:
         self.bindings = np.array(
             [(table[row:].ctypes.data, buffer, 0) for table, row, buffer in words], abi.BINDING
         )
-        self.buffers = np.array([each.ctypes.data for each in (self.x, self.out, self.number)], np.uint64)
+        self.buffers = np.zeros(3, abi.BUFFER)
+        self.buffers["flags"] = abi.BUFFER_UPLOAD, abi.BUFFER_DOWNLOAD, abi.BUFFER_DOWNLOAD
+        self.set_buffers(self.x, self.out, self.number)
         self.completed = ctypes.c_int64(-1)
         self.options, self.report = np.zeros(1, abi.OPTIONS), np.zeros(1, abi.REPORT)
+
+    def set_buffers(self, *arrays):
+        self.buffers["address"] = [array.ctypes.data for array in arrays]
+        self.buffers["bytes"] = [array.nbytes for array in arrays]
 
     def set(self, row, entry, *arguments):
         self.requests[row]["entry"] = entry
@@ -79,7 +85,7 @@ def test_a_list_is_its_calls(library, lists):
 def test_other_buffers(library, lists):
     lists.run(library)
     x, out, number = np.linspace(5, 9, SIZE), np.zeros(SIZE), np.zeros(1)
-    lists.buffers[:] = [each.ctypes.data for each in (x, out, number)]
+    lists.set_buffers(x, out, number)
     lists.run(library)
     np.testing.assert_array_equal(out, x * x)
     np.testing.assert_array_equal(lists.out, lists.x * lists.x)
@@ -87,6 +93,7 @@ def test_other_buffers(library, lists):
 
 
 def test_a_request_is_called_as_often_as_the_order_says(library, lists):
+    lists.buffers["flags"][0] |= abi.BUFFER_DOWNLOAD
     lists.bindings["buffer"][1] = 0  # squares x in place
     lists.bindings["buffer"][2] = 0
     x = lists.x.copy()
@@ -109,13 +116,37 @@ def test_exceptions_of_all_requests(library, lists):
     assert lists.report["exceptions"][0] == abi.FPE_OVERFLOW
 
 
-def test_calls_before_a_failure_stand(library, lists):
+def test_a_call_fails(library, lists):
     lists.requests[1]["arguments"][2] = 0  # instructions
+    x = lists.x.copy()
     with pytest.raises(ValueError, match="instruction_count is not from 1 to"):
         lists.run(library)
     assert lists.completed.value == 1
-    np.testing.assert_array_equal(lists.out, lists.x * lists.x)
+    np.testing.assert_array_equal(lists.x, x)
     assert lists.number[0] == 0
+
+
+def test_large_buffers_and_memory_of_no_buffer(library, lists):
+    """Buffers beyond those that are copied together; and a table that names memory which is no buffer."""
+    size = 200_000
+    x, out, number = np.linspace(1, 2, size), np.zeros(size), np.zeros(1)
+    lists.shape[0] = size
+    lists.set_buffers(x, out, number)
+    lists.run(library)
+    np.testing.assert_array_equal(out, x * x)
+    np.testing.assert_allclose(number[0], (x * x).sum(), rtol=1e-15)
+    lists.bindings, lists.buffers = lists.bindings[1:], lists.buffers.copy()
+    lists.operands["address"][0], lists.buffers["flags"][0] = lists.x.ctypes.data, 0
+    lists.shape[0] = SIZE
+    lists.run(library)
+    np.testing.assert_array_equal(out[:SIZE], lists.x * lists.x)
+
+
+def test_temporary_buffers(library, lists):
+    """The caller does not see a buffer without flags."""
+    lists.buffers["flags"][1] = 0
+    lists.run(library)
+    np.testing.assert_allclose(lists.number[0], (lists.x * lists.x).sum(), rtol=1e-15)
 
 
 def test_a_loop(library, lists):
@@ -153,6 +184,10 @@ REFUSED = {
     "a request names no entry": _table("requests", "entry", 1, 5),
     "order names a request that there is not": _spoil(order=lambda _: np.array([0, 2], np.int32)),
     "a binding names a buffer that there is not": _table("bindings", "buffer", 2, 3),
+    "the size of a buffer is negative": _table("buffers", "bytes", 1, -1),
+    "a buffer is a null pointer": _table("buffers", "address", 1, 0),
+    "a buffer goes beyond the end of memory": _table("buffers", "address", 1, 2**64 - 1),
+    "a buffer of requests has other flags": _table("buffers", "flags", 1, abi.BUFFER_POISON),
     "the word of a binding is a null pointer": _table("bindings", "word", 2, 0),
     "options.rest and options.spans are for single calls": _table("options", "spans", 0, 8),
 }

@@ -65,6 +65,8 @@ def _other(rng, name, place, argument, alone):
         return None
     if kind._flags_ & WRITEABLE:
         return argument  # the caller's own, so that it is seen whether it was written to
+    if name == "pk_run_requests" and argument.dtype == abi.BUFFER and argument.size:
+        return _buffers_of_requests(rng, argument.copy())
     return _table(rng, argument) if argument.dtype.names else _values(rng, name, place, argument, alone)
 
 
@@ -139,6 +141,13 @@ def _of_requests(rng, table):
     return table
 
 
+def _buffers_of_requests(rng, buffers):
+    """Change a buffer to one that is refused: any other address, or size, may lead to memory of another."""
+    field, others = (("address", [0]), ("bytes", [-1, -(2**63)]), ("flags", [4, 8, -1]))[int(rng.integers(3))]
+    buffers[field][int(rng.integers(buffers.size))] = rng.choice(others)
+    return buffers
+
+
 def _smaller(rng, code):
     """Return a type whose elements are not larger."""
     if not 0 <= code < len(abi.TYPES):
@@ -148,7 +157,7 @@ def _smaller(rng, code):
 
 def _values(rng, name, place, array, alone):
     other = array.copy()
-    if other.size == 0 or (name == "pk_run_requests" and array.dtype == np.uint64):  # addresses of buffers
+    if other.size == 0:
         return other
     kinds = abi.SIGNATURES[name]
     shapes = [p for p, kind in enumerate(kinds) if getattr(kind, "_dtype_", None) == np.int64]

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cuda/runtime/device_pool.h"
-#include "cuda/runtime/status_sink.h"
+#include "cuda/runtime/status_words.h"
 
 namespace pk {
 
@@ -49,12 +49,22 @@ class ResidentMemory {
             d_memory_ = slot->mapped();
         } else if (slot != nullptr && bytes <= slot->device_bytes) {
             d_memory_ = slot->d_memory();
-        } else if (slot == nullptr && is_status_alone && bytes <= STATUS_SINK_BYTES) {
-            d_memory_ = status_sink(*context.stream_scope());
+        } else if (slot == nullptr && is_status_alone) {
+            d_memory_ = shared_status_words(*context.stream_scope(), bytes);
         }
         if (d_memory_ != nullptr) return;
+        has_own_words_ = slot == nullptr && context.stream_scope()->status.d_words != nullptr;
         storage_.emplace(context.device(), stream_of(context.stream_scope()), bytes);
         d_memory_ = storage_->get();
+    }
+
+    // Enqueue the clearing of an asynchronous call's own status words, and their addition to its list's.
+    void clear_words(const StreamScope *stream_scope) const {
+        if (has_own_words_)
+            PK_CUDA(cudaMemsetAsync(d_memory_, 0, size_t(status_bytes_), stream_scope->stream));
+    }
+    void add_words(const StreamScope *stream_scope) const {
+        if (has_own_words_) add_status_words(d_memory_, status_bytes_, *stream_scope);
     }
 
     char *d_status() const { return d_memory_; }
@@ -74,6 +84,7 @@ class ResidentMemory {
    private:
     const int64_t status_bytes_;
     int64_t scratch_ = 0;
+    bool has_own_words_ = false;  // of an asynchronous call in a list
     char *d_memory_ = nullptr;
     std::optional<TemporaryStorage> storage_;
 };
@@ -177,7 +188,10 @@ void run_resident(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &ca
     for (const pk_range &range : ranges) most = std::max(most, range.count);
     if (is_synchronous) most = std::min(most, units_of_slice(algorithm));
     memory.emplace(algorithm, most, run ? &run->slot() : nullptr, context);
-    if (run) run->begin(*memory);
+    if (run)
+        run->begin(*memory);
+    else
+        memory->clear_words(context.stream_scope());
     algorithm.begin(memory->d_state(), stream);
     for (const pk_range &range : ranges) {
         for (int64_t done = 0; done < range.count; done += memory->units) {
@@ -192,7 +206,10 @@ void run_resident(DeviceAlgorithm &algorithm, plan::Operands &operands, Call &ca
         }
     }
     algorithm.finish(memory->d_state(), stream);
-    if (run) run->finish(*memory, operands.downloads());
+    if (run)
+        run->finish(*memory, operands.downloads());
+    else
+        memory->add_words(context.stream_scope());
 }
 
 }  // namespace

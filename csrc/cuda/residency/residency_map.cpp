@@ -65,11 +65,11 @@ int device_of_imported(uint64_t d_data, int64_t bytes, uint64_t stream) {
 
 thread_local ResidencyScope *ResidencyScope::current_ = nullptr;
 
-void ResidencyScope::set_stream(cudaStream_t stream) {
+void ResidencyScope::set_stream(cudaStream_t stream, StatusWords status) {
     if (stream_scope_) StreamScope::synchronize();
     stream_scope_.reset();
     if (stream == nullptr) return;
-    stream_scope_.emplace(device_, stream);
+    stream_scope_.emplace(device_, stream, status);
     if (stream_scope_->outer() == nullptr) return;
     try {
         stream_scope_->wait_for(*stream_scope_->outer());

@@ -62,8 +62,8 @@ class ResidencyScope {
     // Set the device that new ranges are resident on.
     void set_device(int device) { device_ = device; }
     // Make calls asynchronous from now on, in a stream of the caller's on that device, after the work that
-    // is enqueued on an outer scope's stream; null: synchronous again.
-    void set_stream(cudaStream_t stream);
+    // is enqueued on an outer scope's stream; null: synchronous again. Their status words go to `status`.
+    void set_stream(cudaStream_t stream, StatusWords status = {});
     int device() const { return device_; }
 
     // Return the ranges of the thread's scopes that overlap [low, high).

@@ -17,11 +17,18 @@ namespace pk {
 // per-thread default stream are not.)
 bool is_capturing(cudaStream_t stream);
 
+// Device memory that gathers the status words of all calls in a StreamScope.
+struct StatusWords {
+    char *d_words = nullptr;
+    int64_t bytes = 0;
+};
+
 // While a StreamScope is alive, calls of this thread whose operands are all device-resident are enqueued on
 // the caller's stream and return without synchronizing. Scopes nest; the innermost is current.
 class StreamScope {
    public:
-    StreamScope(int device, cudaStream_t stream) : device(device), stream(stream), outer_(current_) {
+    StreamScope(int device, cudaStream_t stream, StatusWords status = {})
+        : device(device), stream(stream), status(status), outer_(current_) {
         current_ = this;
     }
     ~StreamScope() { current_ = outer_; }
@@ -48,6 +55,7 @@ class StreamScope {
 
     const int device;
     const cudaStream_t stream;
+    const StatusWords status;
 
    private:
     static thread_local const StreamScope *current_;

@@ -32,8 +32,10 @@ from pycudakit.fusing.execute.plan import (
     CONSTANTS,
     ENTRIES,
     LOOP,
+    NUMBERS,
     ArrayView,
     Constant,
+    Extent,
     NewArray,
     Number,
     Place,
@@ -50,6 +52,8 @@ _AS_BYTES = struct.Struct("<d").pack  # unlike `hex`, with the sign of NaN
 _MAX_REQUESTS = 100_000
 # Bytes of written arguments for each request: a replay copies them, so that it can be undone.
 _MAX_SAVED_BYTES = 256 << 10
+# Bytes of arguments and results for each request on a GPU: a replay computes nothing while it copies them.
+_MAX_COPIED_BYTES = 4 << 20
 # Seconds that a captured call may take: of `auto`, and of a named engine.
 _MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
 # Reductions whose result is that of the library, but for warnings, if it is finite.
@@ -115,11 +119,14 @@ class Capture:
     ----------
     arrays
         The arguments that are arrays. They do not overlap.
+    engine
+        The engine that runs the call: "cpu" or "cuda".
     is_automatic
         Whether NumPy may run the rest of a call whose capture takes too long.
     """
 
-    def __init__(self, arrays: Sequence[Array], is_automatic: bool = False) -> None:
+    def __init__(self, arrays: Sequence[Array], engine: str = "cpu", is_automatic: bool = False) -> None:
+        self._engine = engine
         self._arguments = sorted(
             (*byte_bounds(array), i, address_of(array)) for i, array in enumerate(arrays)
         )
@@ -335,6 +342,7 @@ class Capture:
             return None
         try:
             new = self._keep_results(result, [])
+            number_bytes = self._lay_out_numbers()
             arena_bytes = self._lay_out_arena()
             template = self._template_of(result, {})
         except (NotReplayableError, RecursionError):  # a list may contain itself
@@ -354,11 +362,16 @@ class Capture:
             (self._place_of(each, each.begin), each.owner.dtype, each.owner.size) for each in self._finite
         ]
         written = sorted(self._written_arguments)
-        sizes = [end - begin for begin, end, index, _ in self._arguments if index in self._written_arguments]
-        if sum(sizes) > _MAX_SAVED_BYTES * len(order):
+        extents = [Extent(0, 0)] * len(self._arguments)
+        for begin, end, index, address in self._arguments:
+            extents[index] = Extent(begin - address, end - begin)
+        if sum(extents[index].size for index in written) > _MAX_SAVED_BYTES * len(order):
             return None
-        counts = len(self._arguments), new, arena_bytes
-        return Plan(function, requests, order, *counts, bytes(self._constants), written, finite, template)
+        copied = sum(extent.size for extent in extents) + sum(map(NewArray.size, new))
+        if self._engine == "cuda" and copied > _MAX_COPIED_BYTES * len(order):
+            return None
+        sizes = extents, new, arena_bytes, bytes(self._constants), number_bytes
+        return Plan(function, self._engine, requests, order, *sizes, written, finite, template)
 
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
         """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
@@ -388,6 +401,15 @@ class Capture:
         if memory is None or memory.is_constant:
             raise NotReplayableError
         return memory
+
+    def _lay_out_numbers(self) -> int:
+        """Give the memory that Python reads, other than new arrays, its places; return the size of all."""
+        end = 0
+        for memory in self._memories:
+            if memory.place is None and memory.last_use == math.inf and not memory.is_constant:
+                memory.place = Place(NUMBERS, end)
+                end += -(-(memory.end - memory.begin) // ALIGNMENT) * ALIGNMENT
+        return end
 
     def _lay_out_arena(self) -> int:
         """Give the other memory places in the arena, by its lifetime; return the arena's size."""
@@ -468,4 +490,7 @@ def _is_broadcast(array: Array) -> bool:
 
 
 def _are_same(one: Array, other: Array) -> bool:
-    return (one.dtype, one.size) == (other.dtype, other.size) and one.tobytes() == other.tobytes()
+    """Return True if two arrays share their elements, which may be on a GPU, or have equal ones."""
+    if (one.dtype, one.size) != (other.dtype, other.size):
+        return False
+    return address_of(one) == address_of(other) or one.tobytes() == other.tobytes()

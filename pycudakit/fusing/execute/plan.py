@@ -1,27 +1,30 @@
 """Plan: the library calls of a fused function as data, which the C library runs without Python.
 
 A plan is a list of requests over buffers: the arguments, new arrays for the results, an arena for
-intermediate values, and constants. `Capture` makes it from a traced call. A `PlanRun` binds it to memory of
-its own and runs it by `pk_run_requests`.
+intermediate values, constants, and numbers that Python reads. `Capture` makes it from a traced call. A
+`PlanRun` binds it to memory of its own and runs it by `pk_run_requests`, on either engine.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pycudakit import errors
-from pycudakit._native import abi, allocator
+from pycudakit._native import abi, allocator, loader
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
+from pycudakit.fusing.memory.background_jit import compile_requested
 
 ALIGNMENT = 64  # bytes
-ARENA, CONSTANTS = -1, -2  # buffers of a run; from 0 up come the arguments, and then the new arrays
+ARENA, CONSTANTS, NUMBERS = -1, -2, -3  # buffers of a run; from 0 up come the arguments, then the new arrays
 LOOP = "loop"  # of a ufunc of NumPy
 ENTRIES = {
     "pk_evaluate": abi.REQUEST_EVALUATE,
@@ -60,6 +63,17 @@ class NewArray(NamedTuple):
     dtype: DType
     order: Any  # "C" or "F"
 
+    def size(self) -> int:
+        """Return the size in bytes."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Extent(NamedTuple):
+    """The bytes of an argument, whose first element need not be the first of them."""
+
+    begin: int  # from the first element
+    size: int
+
 
 class ArrayView(NamedTuple):
     """A result that is a view of a new array."""
@@ -95,12 +109,14 @@ class Plan(NamedTuple):
     """The calls of a function for one signature, as data."""
 
     function: str
+    engine: str  # "cpu" or "cuda"
     requests: list[Request]
     order: list[int]  # in which requests are called, some of them many times
-    argument_count: int
+    arguments: list[Extent]
     new: list[NewArray]
     arena_bytes: int
     constants: bytes
+    number_bytes: int
     written: list[int]  # the arguments that requests write to
     finite: list[tuple[Place, DType, int]]  # results of reductions, which may have to warn unless finite
     # The call's result: an index of a buffer; or a view of a new array, a number, a sequence, a constant.
@@ -115,9 +131,12 @@ class PlanRun(NativeCall):
     def __init__(self, plan: Plan) -> None:
         super().__init__()
         self._plan = plan
-        self._arena, self._constants = _aligned(plan.arena_bytes), _aligned(len(plan.constants))
-        self._constants[...] = np.frombuffer(plan.constants, np.uint8)
-        self._buffers = np.zeros(plan.argument_count + len(plan.new), np.uint64)
+        sizes = {ARENA: plan.arena_bytes, CONSTANTS: len(plan.constants), NUMBERS: plan.number_bytes}
+        self._own = {buffer: _aligned(size) for buffer, size in sizes.items()}
+        self._own[CONSTANTS][...] = np.frombuffer(plan.constants, np.uint8)
+        self._begins = [extent.begin for extent in plan.arguments] + [0] * len(plan.new)
+        self._buffers = self._new_buffers()
+        self._addresses = self._buffers["address"][: len(self._begins)]  # which each call gives
         self._requests = np.zeros(len(plan.requests), abi.REQUEST)
         self._order = np.array(plan.order, np.int32)
         self._completed = ctypes.c_int64()
@@ -126,7 +145,7 @@ class PlanRun(NativeCall):
         for row, request in zip(self._requests, plan.requests, strict=True):
             bindings += self._fill(row, request)
         self._bindings = np.array(bindings, abi.BINDING)
-        self.bytes = plan.arena_bytes + sum(table.nbytes for table in self._tables)
+        self.bytes = sum(sizes.values()) + sum(table.nbytes for table in self._tables)
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
         """Return the entry, bound to its arguments."""
@@ -136,6 +155,18 @@ class PlanRun(NativeCall):
             *(self._bindings, len(self._bindings), self._buffers, len(self._buffers)),
             *(ctypes.byref(self._completed), self.options, self.report),
         )
+
+    def _new_buffers(self) -> Array:
+        """Return the table of buffers, in which those that each call gives lack addresses and sizes."""
+        plan = self._plan
+        rows = [(0, extent.size, abi.BUFFER_UPLOAD) for extent in plan.arguments]
+        rows += [(0, new.size(), abi.BUFFER_DOWNLOAD) for new in plan.new]
+        own_flags = {ARENA: 0, CONSTANTS: abi.BUFFER_UPLOAD, NUMBERS: abi.BUFFER_DOWNLOAD}
+        rows += [(address_of(self._own[each]), self._own[each].size, own_flags[each]) for each in own_flags]
+        buffers = np.zeros(len(rows), abi.BUFFER)
+        buffers["address"], buffers["bytes"], buffers["flags"] = zip(*rows, strict=True)
+        buffers["flags"][plan.written] |= abi.BUFFER_DOWNLOAD
+        return buffers
 
     def _fill(self, row: Any, request: Request) -> list[tuple[int, int, int]]:
         """Fill an `abi.REQUEST`; return the bindings of its operands."""
@@ -150,10 +181,10 @@ class PlanRun(NativeCall):
         bindings = []
         for operand, (buffer, offset) in request.places.items():
             if buffer < 0:
-                memory = self._arena if buffer == ARENA else self._constants
-                table[operand]["address"] = address_of(memory) + offset
+                table[operand]["address"] = address_of(self._own[buffer]) + offset
             else:
-                bindings.append((address_of(table) + operand * abi.OPERAND.itemsize, buffer, offset))
+                word = address_of(table) + operand * abi.OPERAND.itemsize
+                bindings.append((word, buffer, offset - self._begins[buffer]))
         return bindings
 
     def run_with(self, arguments: Sequence[Array], addresses: Sequence[int], reason: str) -> Any:
@@ -164,11 +195,12 @@ class PlanRun(NativeCall):
         """
         plan = self._plan
         new = [_new(*each) for each in plan.new]
-        self._buffers[:] = [*addresses, *map(address_of, new)]
+        first = [*addresses, *map(address_of, new)]
+        self._addresses[:] = list(map(operator.add, first, self._begins))
         saved = [arguments[index].copy("K") for index in plan.written]
-        choice = EngineChoice(plan.function, "cpu", f"{reason}; replayed")
+        choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
         try:
-            flags = self.run_on_cpu(choice)
+            flags = self.run_on_cpu(choice) if plan.engine == "cpu" else self._run_on_cuda(choice)
             is_correct = (not flags and self._is_finite(new)) or _ignores_errors(flags)
         except errors.Error:
             is_correct = False
@@ -178,6 +210,11 @@ class PlanRun(NativeCall):
             return NotImplemented
         return self._result(plan.result, arguments, new, {})
 
+    def _run_on_cuda(self, choice: EngineChoice) -> int:
+        flags = self.run_unobserved(choice)
+        compile_requested(loader.library("cuda"))
+        return flags
+
     def _is_finite(self, new: Sequence[Array]) -> bool:
         return all(
             np.isfinite(self._view(place, dtype, count, new)).all()
@@ -185,7 +222,9 @@ class PlanRun(NativeCall):
         )
 
     def _view(self, place: Place, dtype: DType, count: int, new: Sequence[Array]) -> Array:
-        memory: Any = self._arena if place.buffer == ARENA else new[place.buffer - self._plan.argument_count]
+        memory: Any = (
+            self._own[NUMBERS] if place.buffer == NUMBERS else new[place.buffer - len(self._plan.arguments)]
+        )
         view: Array = np.ndarray(count, dtype, memory, place.offset)
         return view
 

@@ -134,7 +134,7 @@ def library_handler(module: str, name: str, is_on_device: bool = False) -> Handl
         out, function = unwrap_out(name, keywords.get("out")), library_function(module, name)
         if out is not keywords.get("out"):
             keywords = {**keywords, "out": out}
-        if name in ("matmul", "dot") and trace.capture is not None:
+        if name in ("matmul", "dot") and trace.capture is not None and trace.engine == "cpu":
             product = _captured_product(trace, function, arguments, keywords)
             if product is not None:
                 return product

@@ -1,0 +1,31 @@
+// Lists of requests (pk_run_requests): the parts that differ between the engines.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "common/call/call.h"
+#include "pycudakit.h"
+
+namespace pk {
+
+// The buffers of a list, where its requests use them while this lives: on the CUDA engine on a device, if
+// that is possible, and on the CPU engine in place.
+class RequestBuffers {
+   public:
+    RequestBuffers(const pk_request *requests, int64_t request_count, const pk_buffer *buffers,
+                   int64_t buffer_count, Call &call);
+    ~RequestBuffers();
+    RequestBuffers(const RequestBuffers &) = delete;
+    RequestBuffers &operator=(const RequestBuffers &) = delete;
+
+    // Wait for the requests, copy their results to the host, and add the exceptions that the requests did not
+    // report themselves to the call's report.
+    void finish();
+
+   private:
+    class OnDevice;
+    std::unique_ptr<OnDevice> on_device_;
+};
+
+}  // namespace pk

@@ -137,7 +137,7 @@ typedef enum pk_type {
 
 /* ---- Options -------------------------------------------------------------------------------------- */
 
-/* The progress of a call, in elements. */
+/* The progress of a call, in elements; of pk_run_requests in requests, beside that of each request. */
 typedef struct pk_progress {
     int64_t done;
     int64_t all;
@@ -642,10 +642,13 @@ typedef struct pk_binding {
  *
  * The buffers are host memory, and do not overlap. The CUDA library copies them to a GPU, enqueues the
  * requests there without waiting in between, and copies results back at the end. So a buffer from which a
- * request reads before one has written there is PK_BUFFER_UPLOAD, one that the caller reads is
- * PK_BUFFER_DOWNLOAD, and no contents of others are defined afterwards. With several devices, without room on
- * the device, inside a plan, and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU
- * library uses the buffers in place.
+ * request reads before one has written there is PK_BUFFER_UPLOAD, and one that the caller reads is
+ * PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined unless it is uploaded, too,
+ * and so are all bytes of other buffers. With several devices, without room on the device, inside a plan, and
+ * with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers in place.
+ *
+ * The exceptions of all requests are in the report; a GPU leaves the requests' own tables of exceptions as
+ * they are.
  *
  * If a call fails, this returns its status, *completed is the number of calls before it, and the contents of
  * buffers that requests write are undefined. The report adds up those of the calls. options.rest and

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <vector>
 
 #include "common/call/status.h"
 
@@ -68,36 +69,52 @@ void add(pk_report &sum, const pk_report &report) {
         sum.stage_seconds[stage] += report.stage_seconds[stage];
 }
 
-void check(const pk_request *requests, int64_t request_count, const int32_t *order, int64_t length,
-           const pk_binding *bindings, int64_t binding_count, const pk_buffer *buffers, int64_t buffer_count,
-           const int64_t *completed, const pk_options *options, const pk_report *report) {
-    require(request_count >= 0 && length >= 0 && binding_count >= 0 && buffer_count >= 0,
+void check_buffers(const RequestList &list) {
+    std::vector<const pk_buffer *> by_address;
+    for (int64_t i = 0; i < list.buffer_count; ++i) {
+        const pk_buffer &buffer = list.buffers[i];
+        require(buffer.bytes >= 0, "the size of a buffer is negative");
+        require(buffer.address != 0 || buffer.bytes == 0, "a buffer is a null pointer");
+        require(buffer.address + uint64_t(buffer.bytes) >= buffer.address,
+                "a buffer goes beyond the end of memory");
+        require((buffer.flags & ~(PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD)) == 0,
+                "a buffer of requests has other flags than PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD");
+        if (buffer.bytes != 0) by_address.push_back(&buffer);
+    }
+    std::sort(by_address.begin(), by_address.end(),
+              [](auto *one, auto *other) { return one->address < other->address; });
+    for (size_t i = 1; i < by_address.size(); ++i) {
+        const pk_buffer &before = *by_address[i - 1];
+        require(before.address + uint64_t(before.bytes) <= by_address[i]->address, "two buffers overlap");
+    }
+}
+
+void check(const RequestList &list, const int64_t *completed, const pk_options *options,
+           const pk_report *report) {
+    require(list.request_count >= 0 && list.length >= 0 && list.binding_count >= 0 && list.buffer_count >= 0,
             "a count is negative");
-    require_array(requests, request_count, alignof(pk_request), "requests");
-    require_array(order, length, alignof(int32_t), "order");
-    require_array(bindings, binding_count, alignof(pk_binding), "bindings");
-    require_array(buffers, buffer_count, alignof(pk_buffer), "buffers");
+    require_array(list.requests, list.request_count, alignof(pk_request), "requests");
+    require_array(list.order, list.length, alignof(int32_t), "order");
+    require_array(list.bindings, list.binding_count, alignof(pk_binding), "bindings");
+    require_array(list.buffers, list.buffer_count, alignof(pk_buffer), "buffers");
     require(completed != nullptr, "completed is a null pointer");
     require(report != nullptr, "report is a null pointer");
     require(options == nullptr || (options->rest == 0 && options->spans == 0),
             "options.rest and options.spans are for single calls");
-    for (int64_t i = 0; i < request_count; ++i) {
-        require(requests[i].entry >= PK_REQUEST_EVALUATE && requests[i].entry <= PK_REQUEST_LOOP,
+    for (int64_t i = 0; i < list.request_count; ++i) {
+        require(list.requests[i].entry >= PK_REQUEST_EVALUATE && list.requests[i].entry <= PK_REQUEST_LOOP,
                 "a request names no entry");
     }
-    for (int64_t i = 0; i < buffer_count; ++i) {
-        require(buffers[i].bytes >= 0, "the size of a buffer is negative");
-        require(buffers[i].address != 0 || buffers[i].bytes == 0, "a buffer is a null pointer");
-        require(buffers[i].address + uint64_t(buffers[i].bytes) >= buffers[i].address,
-                "a buffer goes beyond the end of memory");
-        require((buffers[i].flags & ~(PK_BUFFER_UPLOAD | PK_BUFFER_DOWNLOAD)) == 0,
-                "a buffer of requests has other flags than PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD");
+    check_buffers(list);
+    for (int64_t i = 0; i < list.length; ++i) {
+        require(list.order[i] >= 0 && list.order[i] < list.request_count,
+                "order names a request that there is not");
     }
-    for (int64_t i = 0; i < length; ++i)
-        require(order[i] >= 0 && order[i] < request_count, "order names a request that there is not");
-    for (int64_t i = 0; i < binding_count; ++i) {
-        require(bindings[i].word != 0, "the word of a binding is a null pointer");
-        require(bindings[i].buffer >= 0 && bindings[i].buffer < buffer_count,
+    for (int64_t i = 0; i < list.binding_count; ++i) {
+        const pk_binding &binding = list.bindings[i];
+        require(binding.word != 0, "the word of a binding is a null pointer");
+        require(binding.word % alignof(uint64_t) == 0, "the word of a binding is not aligned");
+        require(binding.buffer >= 0 && binding.buffer < list.buffer_count,
                 "a binding names a buffer that there is not");
     }
 }
@@ -109,30 +126,34 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
                                    int64_t length, const pk_binding *bindings, int64_t binding_count,
                                    const pk_buffer *buffers, int64_t buffer_count, int64_t *completed,
                                    const pk_options *options, pk_report *report) {
-    int32_t status = PK_OK;  // of the call that fails
-    const int32_t whole = pk::guarded([&] {
-        pk::check(requests, request_count, order, length, bindings, binding_count, buffers, buffer_count,
-                  completed, options, report);
+    int32_t status = PK_OK;  // of the request that fails
+    const int32_t own_status = pk::guarded([&] {
+        const pk::RequestList list{requests, request_count, order,   length,
+                                   bindings, binding_count, buffers, buffer_count};
+        pk::check(list, completed, options, report);
         *completed = 0;
         for (const pk_binding *binding = bindings; binding != bindings + binding_count; ++binding) {
             *reinterpret_cast<uint64_t *>(binding->word) =
                 buffers[binding->buffer].address + uint64_t(binding->offset);
         }
-        pk::Call whole(options, report);
-        whole.begin(length);
-        pk::RequestBuffers in_use(requests, request_count, buffers, buffer_count, whole);
+        pk::Call list_call(options, report);
+        list_call.begin(length);
+        if (length == 0) return list_call.end();
+        pk::RequestBuffers in_use(list, list_call);
         pk_report sum{};
         for (int64_t i = 0; i < length; ++i) {
+            const pk_request &request = requests[order[i]];
             pk_report own{};
-            status = pk::call(requests[order[i]], options, &own);
+            status = pk::call(request, options, &own);
             if (status != PK_OK) return;
+            in_use.enqueued(request);
             pk::add(sum, own);
             ++*completed;
-            whole.advance(1);
+            list_call.advance(1);
         }
         in_use.finish();
-        whole.end();
+        list_call.end();
         pk::add(*report, sum);
     });
-    return status != PK_OK ? status : whole;
+    return status != PK_OK ? status : own_status;
 }

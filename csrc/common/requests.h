@@ -9,16 +9,29 @@
 
 namespace pk {
 
+// The arguments of pk_run_requests.
+struct RequestList {
+    const pk_request *requests;
+    int64_t request_count;
+    const int32_t *order;
+    int64_t length;  // of the order
+    const pk_binding *bindings;
+    int64_t binding_count;
+    const pk_buffer *buffers;
+    int64_t buffer_count;
+};
+
 // The buffers of a list, where its requests use them while this lives: on the CUDA engine on a device, if
 // that is possible, and on the CPU engine in place.
 class RequestBuffers {
    public:
-    RequestBuffers(const pk_request *requests, int64_t request_count, const pk_buffer *buffers,
-                   int64_t buffer_count, Call &call);
+    RequestBuffers(const RequestList &list, Call &call);
     ~RequestBuffers();
     RequestBuffers(const RequestBuffers &) = delete;
     RequestBuffers &operator=(const RequestBuffers &) = delete;
 
+    // Note that a request was called: on a device it may be enqueued only.
+    void enqueued(const pk_request &request);
     // Wait for the requests, copy their results to the host, and add the exceptions that the requests did not
     // report themselves to the call's report.
     void finish();

@@ -1,12 +1,13 @@
-// Lists of requests on the CPU engine: buffers are used in place.
+// Lists of requests in the CPU library: buffers are used in place.
 #include "common/requests.h"
 
 namespace pk {
 
 class RequestBuffers::OnDevice {};
 
-RequestBuffers::RequestBuffers(const pk_request *, int64_t, const pk_buffer *, int64_t, Call &) {}
+RequestBuffers::RequestBuffers(const RequestList &, Call &) {}
 RequestBuffers::~RequestBuffers() = default;
+void RequestBuffers::enqueued(const pk_request &) {}
 void RequestBuffers::finish() {}
 
 }  // namespace pk

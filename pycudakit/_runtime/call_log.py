@@ -176,15 +176,23 @@ def combine_calls(
 
 
 def combine_passes(
-    function: str, passes: Sequence[Call], wall_seconds: float, numpy_seconds: float, breaks: Sequence[Any]
+    function: str,
+    passes: Sequence[Call],
+    wall_seconds: float,
+    numpy_seconds: float,
+    breaks: Sequence[Any],
+    reason: str = "",
 ) -> Call:
-    """Combine the passes of a fused function to one call, with rows for the rest of its time."""
+    """Combine the passes of a fused function to one call, with rows for the rest of its time.
+
+    `reason` says why all passes ran on one engine, instead of their own reasons.
+    """
     names = list(dict.fromkeys(each.name for each in breaks))
     shown = ", ".join(names[:_MAX_BREAKS_SHOWN]) + ", ..." * (len(names) > _MAX_BREAKS_SHOWN)
     note = f"graph breaks: {shown}" if names else ""
     if passes:
         whole = combine_calls(function, passes, True, wall_seconds)
-        whole = replace(whole, reason="; ".join(filter(None, (whole.reason, note))))
+        whole = replace(whole, reason="; ".join(filter(None, (reason or whole.reason, note))))
     else:
         whole = Call(function, "numpy", note or "nothing to compute", wall_seconds)
     lacking = ", ".join(dict.fromkeys(each.name for each in breaks if each.is_lacking))

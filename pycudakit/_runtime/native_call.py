@@ -63,6 +63,7 @@ class _FusedCall(NamedTuple):
     seconds: float
     numpy_seconds: float
     breaks: Sequence[Any]
+    reason: str
 
 
 class _NumPyCall(NamedTuple):
@@ -82,7 +83,7 @@ class _Local(threading.local):
 
     call: CallRecord | None = None
     parts: list[CallRecord] | None = None
-    on_entry: Callable[[NativeCall], object] | None = None
+    on_entry: Callable[[NativeCall, str], object] | None = None
 
 
 _local = _Local()
@@ -216,8 +217,8 @@ def collect_calls(
 
 
 @contextlib.contextmanager
-def observe_entries(on_entry: Callable[[NativeCall], object]) -> Iterator[None]:
-    """Call `on_entry` for each native call that the thread makes in a ``with`` block."""
+def observe_entries(on_entry: Callable[[NativeCall, str], object]) -> Iterator[None]:
+    """Call `on_entry` for each native call that the thread makes in a ``with`` block, with its function."""
     outer, _local.on_entry = _local.on_entry, on_entry
     try:
         yield
@@ -250,10 +251,15 @@ def log_composite_call(name: str, parts: Sequence[CallRecord], seconds: float | 
 
 
 def log_fused_call(
-    name: str, parts: list[CallRecord], seconds: float, numpy_seconds: float, breaks: Sequence[Any]
+    name: str,
+    parts: list[CallRecord],
+    seconds: float,
+    numpy_seconds: float,
+    breaks: Sequence[Any],
+    reason: str = "",
 ) -> None:
-    """Record a call of a fused function: its passes, wall time, time in NumPy, and graph breaks."""
-    log_call(_FusedCall(name, parts, seconds, numpy_seconds, breaks))
+    """Record a call of a fused function: see `call_log.combine_passes`."""
+    log_call(_FusedCall(name, parts, seconds, numpy_seconds, breaks, reason))
 
 
 def numpy_fallback(function: str, compute: Callable[[], T], unsupported: str | None = None) -> T:
@@ -467,7 +473,7 @@ class NativeCall(ABC):
         if self._watcher.error is not None:  # takes precedence over errors that followed from the stop
             self._watcher.raise_error()
         if _local.on_entry is not None:
-            _local.on_entry(self)
+            _local.on_entry(self, choice.function)
         raw_call = choice.function, choice.engine, choice.reason, devices, self.report.tobytes()
         if spans is not None:
             log_call(call_from_report(*raw_call, began, spans))

@@ -195,7 +195,7 @@ class Fused(Generic[P, R]):
 
         `tables` are the Series and DataFrames among the arguments.
         """
-        key: tuple[Any, ...] = tuple([(array.shape, array.dtype) for array in arrays])
+        key = _layouts_of(arrays)
         if tables:
             key += tuple([(table.shape, getattr(table, "dtype", None), "pandas") for table in tables])
         best = self._best.get(key)
@@ -220,12 +220,10 @@ class Fused(Generic[P, R]):
         if best in (None, "trace_next"):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
-            best = trace.costs.best()
-            self._set_best(key, best)
-            may_replay = self.guards is not None and trace.costs.replayed < trace.costs.numpy
-            is_doubtful = best == "cpu" and not trace.costs.is_conclusive
-            if not self._strict and (is_doubtful or (best == "numpy" and may_replay)):
-                self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]))
+            self._set_best(key, trace.costs.best())
+            candidates = trace.costs.candidates(may_replay=self.guards is not None)
+            if not self._strict and len(candidates) > 1:
+                self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]), candidates)
         return result
 
     def _run_measured(
@@ -241,6 +239,8 @@ class Fused(Generic[P, R]):
         began, plans = time.perf_counter(), self._plans.captured
         if engine == "numpy":
             result = self._run_by_numpy(args, kwargs)
+        elif engine == "cuda":
+            result = self._run_on_cuda(arrays, args, kwargs)
         elif (answer := self._run_replayed(args, kwargs, is_warm=True)) is not NotImplemented:
             result = answer
         else:
@@ -295,6 +295,7 @@ class Fused(Generic[P, R]):
         restore_rng_state = save_rng_state([*args, *kwargs.values()])
         with context.override(engine="cuda"):
             trace = Trace(self._name, HANDLERS, self._strict)
+        trace.reason = REASON_CUDA_FASTER
         try:
             with context.override(engine="cuda"):
                 if signature is None or not self._plans.may_capture(signature, is_warm=True):
@@ -340,7 +341,7 @@ class Fused(Generic[P, R]):
         result, passes = collect_calls(run)
         if passes or trace.breaks:
             seconds = time.perf_counter() - began
-            log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks)
+            log_fused_call(self._name, passes, seconds, trace.numpy_seconds(), trace.breaks, trace.reason)
         else:
             log_empty_call(self._name, NOTHING_TO_COMPUTE if arrays else _NO_ARRAY)
         return result
@@ -440,7 +441,10 @@ class Fused(Generic[P, R]):
         return None if analysis.is_pure else analysis
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explained:
-        """Run the function on copies of its arrays, and return the passes and breaks of the call.
+        """Return the passes and breaks of a call.
+
+        If calls with these arguments are replayed, these are the passes of the plan, and nothing runs. Else
+        the function runs on copies of its arrays.
 
         Examples
         --------
@@ -463,7 +467,21 @@ class Fused(Generic[P, R]):
                 return self._explain(
                     *tree_map((args, kwargs), _read_unless_on_device("explain", device_arrays))
                 )
+        signature = self._signature_of_replay(args, kwargs)
+        plan = None if signature is None else self._plans.plan_of(signature)
+        if signature is not None and plan is not None:
+            names = names_of(self.__wrapped__, args, kwargs)
+            return Explained.of_plan(plan, [names.get(id(array), "?") for array in signature.arrays])
         return self._explain(*read_all("explain", self.__wrapped__, args, kwargs, by_numpy=True))
+
+    def _signature_of_replay(self, args: Any, kwargs: Any) -> host_replay.Signature | None:
+        """Return the signature of a call, on the engine that would replay it."""
+        engine = context.current_engine()
+        if engine == "auto":
+            best = self._best.get(_layouts_of(arrays_in([args, kwargs])))
+            engine = best if isinstance(best, str) else engine
+        is_native = engine in ("cpu", "cuda")
+        return host_replay.signature_of(self, engine, args, kwargs) if is_native else None
 
     def _explain(self, args: Any, kwargs: Any) -> Explained:
         args, kwargs = tree_map((args, kwargs), copied)
@@ -564,6 +582,10 @@ _PACKAGE = __name__.partition(".")[0] + "."
 _MAX_ANALYSES = 8
 _RUN_CODE = Fused._run.__code__  # noqa: SLF001
 _SLOW_SECONDS = 5e-3  # seconds
+
+
+def _layouts_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple([(array.shape, array.dtype) for array in arrays])
 
 
 def _plain_key(args: tuple[Any, ...]) -> tuple[Any, ...]:

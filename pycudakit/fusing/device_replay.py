@@ -241,7 +241,7 @@ class CapturedCall:
         """Record a new array, allocated on the device of the first argument."""
         self._new.append((new, address, shape, dtype))
 
-    def on_native_call(self, entry: NativeCall) -> None:
+    def on_native_call(self, entry: NativeCall, _function: str) -> None:
         """Record a call of an entry of the C library with its arguments."""
         name, arguments = entry.describe_entry()
         is_replayable = name in _REPLAYABLE or name.startswith(_REPLAYABLE_PREFIXES)

@@ -140,6 +140,11 @@ class PlanCache:
             entry.idle.append(run)
         return result
 
+    def plan_of(self, signature: Signature) -> Plan | None:
+        """Return the plan of a signature, if it is kept."""
+        entry = self._entries.get(signature.key)
+        return None if entry is None else entry.plan
+
     def may_capture(self, signature: Signature, is_warm: bool) -> bool:
         """Return True if a call is to be captured: another one was seen before, or `is_warm` says so."""
         entry = self._entries.get(signature.key)

@@ -6,11 +6,13 @@ import threading
 import numpy as np
 import pytest
 
+from pycudakit import errors
 from pycudakit._element_programs.values import operations
 from pycudakit._native import abi, loader
 
 F64 = abi.TYPES.index(np.dtype("float64"))
 SIZE = 300
+CALLBACK = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)
 LOOP = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
@@ -173,6 +175,11 @@ def _spoil(**changes):
     return spoil
 
 
+def _overlapping(buffers):
+    buffers["address"][2] = buffers["address"][1] + 8
+    return buffers
+
+
 def _table(name, field, row, value):
     def spoil(lists):
         getattr(lists, name)[field][row] = value
@@ -186,6 +193,8 @@ REFUSED = {
     "a binding names a buffer that there is not": _table("bindings", "buffer", 2, 3),
     "the size of a buffer is negative": _table("buffers", "bytes", 1, -1),
     "a buffer is a null pointer": _table("buffers", "address", 1, 0),
+    "two buffers overlap": _spoil(buffers=lambda lists: _overlapping(lists.buffers)),
+    "the word of a binding is not aligned": _table("bindings", "word", 1, 2**40 + 4),
     "a buffer goes beyond the end of memory": _table("buffers", "address", 1, 2**64 - 1),
     "a buffer of requests has other flags": _table("buffers", "flags", 1, abi.BUFFER_POISON),
     "the word of a binding is a null pointer": _table("bindings", "word", 2, 0),
@@ -217,6 +226,23 @@ def test_a_loop_without_operands(library, lists):
     lists.set(1, abi.REQUEST_LOOP, 1, lists.operands, 9, lists.shape, lists.shape, 0)
     with pytest.raises(ValueError, match="a loop has too many operands, or none"):
         lists.run(library)
+
+
+def test_a_long_list_can_be_stopped(library, lists):
+    """Each of its requests is too short to ask whether it is to stop."""
+    calls = []
+
+    def callback(_progress):
+        calls.append(True)
+        return 1
+
+    function = CALLBACK(callback)
+    lists.options["progress_callback"] = ctypes.cast(function, ctypes.c_void_p).value
+    lists.order = np.tile(np.array([0, 1], np.int32), 1_000_000)
+    with pytest.raises(errors.Interrupted):
+        lists.run(library)
+    assert len(calls) == 1
+    assert 0 < lists.completed.value < len(lists.order)
 
 
 def test_two_threads_run_lists(library):

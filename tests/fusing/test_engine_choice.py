@@ -99,3 +99,18 @@ def test_passes_are_given_up(engine):
     assert np.shares_memory(got[1], ours)
     for mine, theirs in zip((*got, ours), (*want, numpys), strict=True):
         near(mine, theirs)
+
+
+def test_engines_with_close_estimates_are_measured(monkeypatch):
+    monkeypatch.setattr(cost.Costs, "cuda", 2e-3)
+    costs = cost.Costs(numpy=3.5e-3, cpu=1.5e-3, replayed=1e-3)
+    assert costs.best() == "cpu"
+    assert costs.candidates(may_replay=False) == ["cpu", "cuda", "numpy"]
+    assert costs.candidates(may_replay=True) == ["cpu", "cuda"]
+    autotuner = cost.Autotuner((3,), ["cpu", "cuda"])
+    assert autotuner.next_engine((4,)) is None  # which may be other work
+    chosen = []
+    for seconds in (5e-3, 3e-3, 9e-3, 2e-3):  # the first call on an engine may compile
+        engine = autotuner.next_engine((3,))
+        chosen.append((engine, autotuner.record_time(engine, seconds)))
+    assert chosen == [("cpu", None), ("cpu", None), ("cuda", None), ("cuda", "cuda")]

@@ -225,8 +225,9 @@ bool FusedKernel::launch(const device::JitParams &params, cudaStream_t stream) {
         return false;
     }
     constexpr int64_t MAX_BLOCKS = 1 << 16;  // with several tiles a block, memory is slower
-    const int64_t tile = int64_t(device::JitParams::THREADS) * elements_per_thread(steps_);
-    const unsigned blocks = grid_for(params.count, tile, MAX_BLOCKS);
+    constexpr int64_t SHORT = 1 << 17;       // elements: with one a thread, latency is shorter
+    const int64_t of_thread = params.count <= SHORT ? 1 : elements_per_thread(steps_);
+    const unsigned blocks = grid_for(params.count, device::JitParams::THREADS * of_thread, MAX_BLOCKS);
     void *arguments[] = {const_cast<device::JitParams *>(&params)};
     if (StreamScope::current() != nullptr) ran_async_ = true;
     PK_CUDA(cudaLaunchKernel(compiled, blocks, device::JitParams::THREADS, arguments, 0, stream));

@@ -171,20 +171,27 @@ __device__ auto choose(const Values<uint32_t, count> &conditions, const Values<T
     return results;
 }
 
-// Run a fused kernel over all elements of the chunk in a grid-stride loop, ELEMENTS_PER_THREAD at once.
+// Run a fused kernel over all elements of the chunk: in a grid-stride loop, ELEMENTS_PER_THREAD at once, or
+// one element a thread if the grid has a thread for each.
 template <class FusedKernel>
 __device__ void grid_stride_loop(const JitParams &params) {
     unsigned exceptions[FusedKernel::INSTRUCTIONS] = {};
     constexpr int64_t TILE = JitParams::THREADS * FusedKernel::ELEMENTS_PER_THREAD;
-    for (int64_t tile = blockIdx.x * TILE; tile < params.count; tile += gridDim.x * TILE) {
-        const int64_t first = tile + threadIdx.x;
-        if (tile + TILE <= params.count) {
-            FusedKernel::run(Elements<FusedKernel::ELEMENTS_PER_THREAD, FusedKernel::DIMS>(params, first),
-                             exceptions);
-        } else {
+    if (params.count <= int64_t(gridDim.x) * JitParams::THREADS) {  // a short pass: one element a thread
+        const int64_t element = int64_t(blockIdx.x) * JitParams::THREADS + threadIdx.x;
+        if (element < params.count)
+            FusedKernel::run(Elements<1, FusedKernel::DIMS>(params, element), exceptions);
+    } else {
+        for (int64_t tile = blockIdx.x * TILE; tile < params.count; tile += gridDim.x * TILE) {
+            const int64_t first = tile + threadIdx.x;
+            if (tile + TILE <= params.count) {
+                FusedKernel::run(Elements<FusedKernel::ELEMENTS_PER_THREAD, FusedKernel::DIMS>(params, first),
+                                 exceptions);
+            } else {
 #pragma unroll 1
-            for (int64_t element = first; element < params.count; element += JitParams::THREADS)
-                FusedKernel::run(Elements<1, FusedKernel::DIMS>(params, element), exceptions);
+                for (int64_t element = first; element < params.count; element += JitParams::THREADS)
+                    FusedKernel::run(Elements<1, FusedKernel::DIMS>(params, element), exceptions);
+            }
         }
     }
     // In kernels that report no exceptions the compiler removes the code that finds them.

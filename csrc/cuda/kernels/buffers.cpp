@@ -1,4 +1,4 @@
-// Device buffers of a run of user kernels: layout, upload, fill and download.
+// Device buffers of a run: layout, upload, fill and download.
 #include "buffers.h"
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 
 #include "cuda/pipeline/staged_copy.h"
 #include "cuda/runtime/launch.h"
-#include "cuda/runtime/tuning.h"
 
 namespace pk::kernels {
 
@@ -28,34 +27,27 @@ int first_byte(const pk_buffer &buffer) {
 
 }  // namespace
 
-Buffers::Buffers(const Run &run, Call &call, int device, RunResources &resources)
-    : run_(run), call_(call), device_(device) {
+Buffers::Buffers(Table<pk_buffer> buffers, Call &call, int device)
+    : buffers_(buffers), call_(call), device_(device) {
     lay_out();
-    if (all_ == 0 && std::any_of(run.buffers.begin(), run.buffers.end(), is_in_place)) return;
-    const SlotBytes slot = Lease::default_size(Lease::staged);
-    const bool are_small = all_ <= slot.device &&
-                           std::max(up_end_, down_end_) <= std::min(slot.host, tuned(Tune::in_place_bytes));
-    if (are_small) {
-        resources.lease.emplace(slot, SlotBytes{0, 0}, device, 1, call);
-        const Slot &leased = *resources.lease->slots().front();
-        // A slot that was created when memory was short may be too small.
-        if (all_ <= leased.device_bytes) {
-            d_memory_ = leased.d_memory();
-            staged_ = leased.host();
-            return;
-        }
-        resources.lease.reset();
-    }
-    resources.buffer = allocate(device, std::max(all_, DEVICE_ALIGNMENT));
-    d_memory_ = resources.buffer.d_memory();
+}
+
+void Buffers::set_memory(char *d_memory, char *staged) {
+    d_memory_ = d_memory;
+    staged_ = staged;
+}
+
+void Buffers::set_mapped_memory(char *d_memory, char *host) {
+    set_memory(d_memory, host);
+    is_mapped_ = true;
 }
 
 // Pack the buffers in this order: uploaded only, uploaded and downloaded, downloaded only, and the rest.
 void Buffers::lay_out() {
-    offsets_.resize(size_t(run_.buffers.size));
+    offsets_.resize(size_t(buffers_.size));
     auto place = [&](bool up, bool down) {
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
+        for (int64_t i = 0; i < buffers_.size; ++i) {
+            const pk_buffer &buffer = buffers_[i];
             if (is_in_place(buffer) || goes_up(buffer) != up || comes_down(buffer) != down) continue;
             if (buffer.bytes > MAX_BYTES - all_)
                 fail(PK_OUT_OF_MEMORY, "the buffers of this run have more than " + std::to_string(MAX_BYTES) +
@@ -77,12 +69,12 @@ void Buffers::lay_out() {
 }
 
 char *Buffers::address(int64_t index) const {
-    const pk_buffer &buffer = run_.buffers[index];
+    const pk_buffer &buffer = buffers_[index];
     return is_in_place(buffer) ? host_address(buffer) : d_memory_ + offsets_[size_t(index)];
 }
 
 void Buffers::fill(int64_t index, cudaStream_t stream) {
-    const pk_buffer &buffer = run_.buffers[index];
+    const pk_buffer &buffer = buffers_[index];
     PK_CUDA(cudaMemsetAsync(address(index), first_byte(buffer), size_t(buffer.bytes), stream));
 }
 
@@ -91,8 +83,8 @@ void Buffers::upload(cudaStream_t stream) {
         upload_small(stream);
         call_.report.bytes_up += bytes_up_;
     } else {
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
+        for (int64_t i = 0; i < buffers_.size; ++i) {
+            const pk_buffer &buffer = buffers_[i];
             if (!begins_as_passed(buffer) && !is_on_device(buffer) && buffer.bytes != 0) fill(i, stream);
         }
         StagedCopy copy(call_, device_, StagedCopy::up);
@@ -104,24 +96,22 @@ void Buffers::upload(cudaStream_t stream) {
 }
 
 void Buffers::upload_small(cudaStream_t stream) {
-    if (up_end_ != 0) {
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
-            char *const to = staged_ + offsets_[size_t(i)];
-            if (buffer.bytes == 0 || is_on_device(buffer) || offsets_[size_t(i)] >= up_end_) continue;
-            if (goes_up(buffer)) {
-                std::memcpy(to, host_address(buffer), size_t(buffer.bytes));
-            } else {
-                std::memset(to, first_byte(buffer), size_t(buffer.bytes));
-            }
+    const int64_t end = is_mapped_ ? all_ : up_end_;
+    for (int64_t i = 0; i < buffers_.size; ++i) {
+        const pk_buffer &buffer = buffers_[i];
+        char *const to = staged_ + offsets_[size_t(i)];
+        if (buffer.bytes == 0 || is_on_device(buffer)) continue;
+        if (offsets_[size_t(i)] >= end) {
+            fill(i, stream);
+        } else if (goes_up(buffer)) {
+            std::memcpy(to, host_address(buffer), size_t(buffer.bytes));
+        } else {
+            std::memset(to, first_byte(buffer), size_t(buffer.bytes));
         }
-        PK_CUDA(cudaMemcpyAsync(d_memory_, staged_, size_t(up_end_), cudaMemcpyHostToDevice, stream));
-        call_.report.chunks += 1;
     }
-    for (int64_t i = 0; i < run_.buffers.size; ++i) {
-        const pk_buffer &buffer = run_.buffers[i];
-        if (offsets_[size_t(i)] >= up_end_ && !is_on_device(buffer) && buffer.bytes != 0) fill(i, stream);
-    }
+    if (is_mapped_ || end == 0) return;
+    PK_CUDA(cudaMemcpyAsync(d_memory_, staged_, size_t(end), cudaMemcpyHostToDevice, stream));
+    call_.report.chunks += 1;
 }
 
 // Initialize the buffers that are device arrays: copied, or filled. Copies come first, since they may read
@@ -136,7 +126,7 @@ void Buffers::begin_on_device(cudaStream_t stream) {
 }
 
 void Buffers::queue_download(cudaStream_t stream) {
-    if (!are_small() || down_begin_ == down_end_) return;
+    if (!are_small() || is_mapped_ || down_begin_ == down_end_) return;
     PK_CUDA(cudaMemcpyAsync(staged_ + down_begin_, d_memory_ + down_begin_, size_t(down_end_ - down_begin_),
                             cudaMemcpyDeviceToHost, stream));
     call_.report.chunks += 1;

@@ -1,21 +1,29 @@
-// Device buffers of a run of user kernels: small ones are packed and copied together, large ones by staged
-// copies.
+// Device buffers of a run, of user kernels or of requests: small ones are packed and copied together, large
+// ones by staged copies.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "common/call/call.h"
 #include "common/kernels.h"
 #include "device_operands.h"
-#include "run_resources.h"
 
 namespace pk::kernels {
 
-// Allocates, uploads and downloads the buffers of one run.
+// Lays out, uploads and downloads the buffers of one run.
 class Buffers {
    public:
-    // Allocates the device memory, which `resources` owns.
-    Buffers(const Run &run, Call &call, int device, RunResources &resources);
+    Buffers(Table<pk_buffer> buffers, Call &call, int device);
+
+    int64_t bytes() const { return all_; }                                  // of device memory
+    int64_t staging_bytes() const { return std::max(up_end_, down_end_); }  // of pinned memory
+
+    // Set the memory that the buffers are in: with pinned memory for small ones, whose copies are enqueued;
+    // without, for large ones; or pinned memory that the device accesses, without copies.
+    void set_memory(char *d_memory, char *staged);
+    void set_memory(char *d_memory) { set_memory(d_memory, nullptr); }
+    void set_mapped_memory(char *d_memory, char *host);
 
     char *address(int64_t buffer) const;  // on the device
     bool are_small() const { return staged_ != nullptr; }
@@ -38,8 +46,8 @@ class Buffers {
     // Visit the host buffers with that flag, PK_BUFFER_UPLOAD or PK_BUFFER_DOWNLOAD.
     template <class Visit>
     void each(int flag, Visit visit) const {
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
+        for (int64_t i = 0; i < buffers_.size; ++i) {
+            const pk_buffer &buffer = buffers_[i];
             if ((buffer.flags & flag) != 0 && !is_on_device(buffer) && buffer.bytes != 0) visit(i, buffer);
         }
     }
@@ -47,20 +55,21 @@ class Buffers {
     // Visit the buffers on the device: those whose initial values are passed, or those that are filled.
     template <class Visit>
     void each_on_device(bool as_passed, Visit visit) const {
-        for (int64_t i = 0; i < run_.buffers.size; ++i) {
-            const pk_buffer &buffer = run_.buffers[i];
+        for (int64_t i = 0; i < buffers_.size; ++i) {
+            const pk_buffer &buffer = buffers_[i];
             const bool begins_as_passed = (buffer.flags & PK_BUFFER_UPLOAD) != 0;
             if (is_on_device(buffer) && begins_as_passed == as_passed && buffer.bytes != 0) visit(i, buffer);
         }
     }
 
-    const Run &run_;
+    const Table<pk_buffer> buffers_;
     Call &call_;
     const int device_;
     std::vector<int64_t> offsets_;  // of each buffer in d_memory_
     int64_t up_end_ = 0, down_begin_ = 0, down_end_ = 0, all_ = 0;
     int64_t bytes_up_ = 0, bytes_down_ = 0;
     char *d_memory_ = nullptr, *staged_ = nullptr;
+    bool is_mapped_ = false;  // these are the same memory
 };
 
 }  // namespace pk::kernels

@@ -11,6 +11,7 @@
 #include "buffers.h"
 #include "cuda/pipeline/pipeline.h"
 #include "cuda/runtime/launch.h"
+#include "cuda/runtime/tuning.h"
 #include "device_operands.h"
 #include "module_variables.h"
 #include "run_resources.h"
@@ -59,7 +60,8 @@ class Launcher {
         resources_.run_stream = acquire_run_stream(device_);
         stream_ = resources_.stream();
         try {
-            Buffers buffers(run_, call_, device_, resources_);
+            Buffers buffers(run_.buffers, call_, device_);
+            allocate(buffers);
             bind(buffers);
             follow_streams();
             DevicePrintf device_printf(modules_, capacity_);
@@ -83,6 +85,24 @@ class Launcher {
     const std::string &text() const { return text_; }
 
    private:
+    // Give the buffers memory: a staging slot's, or their own.
+    void allocate(Buffers &buffers) {
+        if (buffers.bytes() == 0 && std::any_of(run_.buffers.begin(), run_.buffers.end(), is_in_place))
+            return;
+        const SlotBytes slot = Lease::default_size(Lease::staged);
+        if (buffers.bytes() <= slot.device &&
+            buffers.staging_bytes() <= std::min(slot.host, tuned(Tune::in_place_bytes))) {
+            resources_.lease.emplace(slot, SlotBytes{0, 0}, device_, 1, call_);
+            const Slot &leased = *resources_.lease->slots().front();
+            // A slot that was created when memory was short may be too small.
+            if (buffers.bytes() <= leased.device_bytes)
+                return buffers.set_memory(leased.d_memory(), leased.host());
+            resources_.lease.reset();
+        }
+        resources_.buffer = kernels::allocate(device_, std::max(buffers.bytes(), DEVICE_ALIGNMENT));
+        buffers.set_memory(resources_.buffer.d_memory());
+    }
+
     // ---- Device arrays ------------------------------------------------------------------------------
 
     // Return true if the run can be enqueued in options.stream without waiting: the arrays are of that
@@ -113,7 +133,8 @@ class Launcher {
         stream_ = device_operands_.streams().front();
         for (const auto &module : modules_) module->mark_async();
         try {
-            Buffers buffers(run_, call_, device_, resources_);
+            Buffers buffers(run_.buffers, call_, device_);
+            allocate(buffers);
             bind(buffers);
             buffers.upload(stream_);
             has_launched_ = true;

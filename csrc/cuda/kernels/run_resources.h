@@ -13,14 +13,23 @@
 
 namespace pk::kernels {
 
-// The stream and events of a run; pooled.
+// The stream and events of a run, and pinned memory for those that need it; pooled.
 struct RunStream {
     explicit RunStream(int device) : device(device) {}
+
+    void obtain_staging(int64_t bytes) {
+        if (staging_.bytes() < bytes) staging_ = PinnedMemory(bytes, false);
+    }
+    char *staging() const { return static_cast<char *>(staging_.get()); }
+    char *d_staging() const { return static_cast<char *>(staging_.device_pointer()); }
 
     const int device;
     Stream stream = make_stream();
     Event arrived = make_event(), begun = make_timing_event(), ended = make_timing_event(),
           pace_events[2] = {make_event(), make_event()};
+
+   private:
+    PinnedMemory staging_;
 };
 
 // Everything that a run's kernels use on a device.

@@ -218,8 +218,8 @@ class Capture:
 
     # ---- Requests --------------------------------------------------------------------------------------
 
-    def on_native_call(self, entry: NativeCall) -> None:
-        """Add a library call to the list."""
+    def on_native_call(self, entry: NativeCall, function: str) -> None:
+        """Add a library call of a function to the list."""
         if not self.is_valid:
             return
         if time.perf_counter() > self._ends_at:
@@ -230,11 +230,11 @@ class Capture:
             self.mark_not_replayable()
             return
         try:
-            self._add_request(entry)
+            self._add_request(entry, function)
         except NotReplayableError:
             self.mark_not_replayable()
 
-    def _add_request(self, entry: Any) -> None:
+    def _add_request(self, entry: Any, function: str) -> None:
         name, given = entry.describe_entry()
         arguments = tuple(
             [
@@ -244,12 +244,13 @@ class Capture:
             ]
         )
         (table,) = (each for each in arguments if type(each) is np.ndarray and each.dtype == abi.OPERAND)
-        request = Request(name, arguments, table, {})
-        if name == "pk_scan":
-            sizes: Any = arguments[3]
-            memories = self._find_arrays(request, [sizes.tolist()] * len(table))
+        is_scan = name == "pk_scan"
+        sizes: Any = arguments[3] if is_scan else entry.shape[: entry.dimensions.value]
+        request = Request(name, arguments, table, {}, function, tuple(sizes.tolist()), {}, set())
+        if is_scan:
+            memories = self._find_arrays(request, [request.shape] * len(table))
         else:
-            memories = self._find_operands(request, entry, entry.shape[: entry.dimensions.value].tolist())
+            memories = self._find_operands(request, entry)
         self._requests.append((request, memories))
 
     def add_product(self, product: Product, arrays: Sequence[Array]) -> None:
@@ -261,25 +262,27 @@ class Capture:
         table["address"] = [address_of(array) for array in arrays]
         table["type"] = [CODES[array.dtype] for array in arrays]
         sizes = product.sizes, product.strides
-        request = Request(LOOP, (product.loop, table, len(arrays), *sizes, product.data), table, {})
+        arguments = product.loop, table, len(arrays), *sizes, product.data
+        request = Request(LOOP, arguments, table, {}, "matmul", arrays[-1].shape, {}, set())
         for row, array in zip(table, arrays, strict=True):
             row["strides"][: array.ndim] = array.strides
         try:
-            memories = self._find_arrays(request, [list(array.shape) for array in arrays])
+            memories = self._find_arrays(request, [array.shape for array in arrays])
         except NotReplayableError:
             self.mark_not_replayable()
             return
         self._requests.append((request, memories))
 
-    def _find_arrays(self, request: Request, shapes: Sequence[list[int]]) -> dict[int, Memory]:
+    def _find_arrays(self, request: Request, shapes: Sequence[tuple[int, ...]]) -> dict[int, Memory]:
         """Find the memory of operands of these shapes, of which the last is the result."""
         last = len(shapes) - 1
         found = {row: self._operand(request, row, shape, row == last) for row, shape in enumerate(shapes)}
         return {row: memory for row, memory in found.items() if memory is not None}
 
-    def _find_operands(self, request: Request, entry: Any, shape: list[int]) -> dict[int, Memory]:
+    def _find_operands(self, request: Request, entry: Any) -> dict[int, Memory]:
         """Find the operands' memory; raise if they have a byte that may depend on more than the signature."""
         loaded, numbers, stored = _operands_of(entry.program)
+        shape = request.shape
         for row in numbers:
             operand = request.table[row]
             number = ctypes.string_at(int(operand["address"]), abi.TYPES[operand["type"]].itemsize)
@@ -298,7 +301,7 @@ class Capture:
                 memory.last_use = math.inf
         return memories
 
-    def _operand(self, request: Request, row: int, shape: list[int], is_result: bool) -> Memory | None:
+    def _operand(self, request: Request, row: int, shape: tuple[int, ...], is_result: bool) -> Memory | None:
         """Check an operand; set its place if it is an argument's, else return its memory."""
         operand = request.table[row]
         address, item = int(operand["address"]), abi.TYPES[operand["type"]].itemsize
@@ -306,7 +309,10 @@ class Capture:
         steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
         bounds = address + sum(s for s in steps if s < 0), address + sum(s for s in steps if s > 0) + item
         argument = self._argument_at(*bounds)
+        if is_result:
+            request.written.add(row)
         if argument is not None:
+            request.arrays[row] = Place(argument[2], 0)
             request.places[row] = Place(argument[2], address - argument[3])
             if is_result:
                 self._written_arguments.add(argument[2])
@@ -353,6 +359,7 @@ class Capture:
         for request, memories in self._requests:
             for row, memory in memories.items():
                 request.places[row] = self._place_of(memory, int(request.table[row]["address"]))
+                request.arrays[row] = self._place_of(memory, memory.begin)
             request.table["address"][list(request.places)] = 0
             index = indices.setdefault(request.key(), len(requests))
             if index == len(requests):

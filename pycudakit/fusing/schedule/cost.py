@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
 _MEASURED_CALLS = 2  # measured calls of each engine
-_CONCLUSIVE_RATIO = 3  # times our estimate: if NumPy's estimate is larger, no call is measured
+_CONCLUSIVE_RATIO = 3  # times the smallest estimate: an engine whose estimate is larger is not measured
 
 
 @dataclass
@@ -71,50 +72,56 @@ class Costs:
         return self.cpu > threshold and self.cpu > _GIVE_UP_RATIO * self.numpy
 
     @property
-    def is_conclusive(self) -> bool:
-        """Whether the estimates are far enough apart to choose without measuring."""
-        return not self.cpu < self.numpy < _CONCLUSIVE_RATIO * self.cpu
+    def cuda(self) -> float:
+        """The time on a GPU."""
+        if not engine_status.status("cuda"):
+            return math.inf
+        return cuda_seconds(self.up, self.down) + self.passes * CUDA_CALL
 
     def best(self) -> str:
         """Return the engine with the smallest estimate: "numpy", "cuda", or "cpu"."""
         if self.numpy <= self.cpu:
             return "numpy"
-        if engine_status.status("cuda"):
-            on_cuda = cuda_seconds(self.up, self.down) + self.passes * CUDA_CALL
-            if on_cuda < GPU_MARGIN * self.cpu:
-                return "cuda"
-        return "cpu"
+        return "cuda" if self.cuda < GPU_MARGIN * self.cpu else "cpu"
+
+    def candidates(self, may_replay: bool) -> list[str]:
+        """Return the engines that may be fastest, so that calls are to be measured."""
+        cpu = min(self.cpu, self.replayed) if may_replay else self.cpu
+        seconds = {"cpu": cpu, "cuda": self.cuda, "numpy": self.numpy}
+        least = min(seconds.values())
+        return [engine for engine, each in seconds.items() if each < _CONCLUSIVE_RATIO * least]
 
 
 class Autotuner:
-    """Times calls of one signature to choose between NumPy and the CPU engine.
+    """Times calls of one signature to choose between engines.
 
-    The first calls run on the CPU engine, as many others in NumPy. Only calls with the scalar arguments of
-    the first one are timed, because a scalar may be a number of steps.
+    The first calls run on the first engine, as many others on the next. Only calls with the scalar arguments
+    of the first one are timed, because a scalar may be a number of steps.
 
     Parameters
     ----------
     numbers
         The scalar arguments of the first call.
+    engines
+        The engines, of "cpu", "cuda" and "numpy".
     """
 
-    def __init__(self, numbers: tuple[Any, ...]) -> None:
+    def __init__(self, numbers: tuple[Any, ...], engines: Iterable[str] = ("cpu", "numpy")) -> None:
         self._numbers = numbers
-        self._seconds: dict[str, list[float]] = {"cpu": [], "numpy": []}
+        self._seconds: dict[str, list[float]] = {engine: [] for engine in engines}
 
     def next_engine(self, numbers: tuple[Any, ...]) -> str | None:
         """Return the engine for a call that is to be measured; None if it is not."""
         if numbers != self._numbers:
             return None
-        return "cpu" if len(self._seconds["cpu"]) < _MEASURED_CALLS else "numpy"
+        return next(engine for engine, each in self._seconds.items() if len(each) < _MEASURED_CALLS)
 
     def record_time(self, engine: str, seconds: float) -> str | None:
         """Record a call's time; return the fastest engine once all are measured, else None."""
         self._seconds[engine].append(seconds)
-        cpu, numpy = self._seconds["cpu"], self._seconds["numpy"]
-        if len(numpy) < _MEASURED_CALLS:
+        if any(len(each) < _MEASURED_CALLS for each in self._seconds.values()):
             return None
-        return "cpu" if min(cpu) <= min(numpy) else "numpy"
+        return min(self._seconds, key=lambda name: min(self._seconds[name]))
 
 
 def scalars_in(values: Iterable[Any]) -> tuple[Any, ...]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
+from pycudakit.fusing.execute.plan import Place, Plan
 from pycudakit.fusing.graph_breaks import Break
 
 
@@ -31,6 +33,8 @@ class PlanPass:
         The bytes uploaded to the GPU and downloaded from it.
     blocks
         The number of row tiles (blocks of rows) that the pass was split into.
+    repeats
+        How many times the pass runs, in the plan of a loop.
     """
 
     function: str
@@ -42,6 +46,7 @@ class PlanPass:
     bytes_up: int = 0
     bytes_down: int = 0
     blocks: int = 1
+    repeats: int = 1
 
     def __reduce__(self) -> Any:
         """Pickle the fields, under a name that stays when modules move."""
@@ -59,6 +64,7 @@ class PlanPass:
         )
         wrote, read = ", ".join(self.writes) or "a number", ", ".join(self.reads) or "nothing"
         cut = f", in {self.blocks:,} blocks of rows" if self.blocks > 1 else ""
+        cut += f", {self.repeats:,} times" if self.repeats > 1 else ""
         return f"{wrote} <- {self.function} of {read} ({size}, {self.engine}{time}{moved}{cut})"
 
 
@@ -79,7 +85,7 @@ class Explained:
     device_bytes
         The largest number of bytes that were resident on the GPU at once.
     seconds
-        The time of the whole call, including the time that `explain` adds to it.
+        The time of the whole call, including the time that `explain` adds to it. None for a plan.
     rest : dict
         The seconds that were not spent in passes of an engine: "NumPy" and "Python and other libraries".
     risks : tuple of str
@@ -108,11 +114,11 @@ class Explained:
         return "\n".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        count = len(self.passes)
+        count = sum(one.repeats for one in self.passes)
         moved = f", {self.bytes_up / 1e6:,.1f} MB up, {self.bytes_down / 1e6:,.1f} MB down"
         moved += f", {self.device_bytes / 1e6:,.1f} MB kept on the device"
         moved *= bool(self.bytes_up or self.bytes_down or self.device_bytes)  # nothing without a GPU
-        yield f"{self.name}: {count} pass{'es' * (count != 1)} on {self.engine}{moved}"
+        yield f"{self.name}: {count:,} pass{'es' * (count != 1)} on {self.engine}{moved}"
         for number, one in enumerate(self.passes, 1):
             yield f"{number:3}. {one}"
         for name, seconds in self.rest.items():
@@ -123,6 +129,23 @@ class Explained:
             yield f"  break: {one_break}"
         for risk in self.risks:
             yield f"  computed before {risk}"
+
+    @classmethod
+    def of_plan(cls, plan: Plan, names: Sequence[str]) -> Explained:
+        """Return the passes of a plan; `names` are its arguments'. Equal passes are one, with a count."""
+        known = {Place(index, 0): name for index, name in enumerate(names)}
+        repeats = Counter(plan.order)
+        passes = []
+        for index in dict.fromkeys(plan.order):
+            request = plan.requests[index]
+            names_of_arrays: tuple[list[str], list[str]] = [], []
+            for row, place in sorted(request.arrays.items()):
+                name = known.setdefault(place, f"t{len(known) - len(names) + 1}")
+                names_of_arrays[row in request.written].append(name)
+            reads, writes = (tuple(dict.fromkeys(each)) for each in names_of_arrays)
+            one = PlanPass(request.function, plan.engine, request.shape, reads, writes)
+            passes.append(replace(one, repeats=repeats[index]))
+        return cls(plan.function, plan.engine, tuple(passes), ())
 
     def svg(self) -> str:
         """Return an SVG drawing: passes from top to bottom, and arrows for the arrays between them."""

@@ -68,6 +68,7 @@ class Scheduler:
         self.name = name
         self.strict = strict
         self.engine = context.checked_current_engine()
+        self.reason = ""  # for the engine, if `auto` chose it for the whole call
         self.buffers = BufferTable()
         self.begun_capture: Capture | None = None  # of a call that is to be replayed
         # The body has returned or raised; tasks that it started may still hold tracers.

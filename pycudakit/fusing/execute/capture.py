@@ -107,7 +107,7 @@ class Memory:
         written = self._written[address - self.begin :]
         return np.lib.stride_tricks.as_strided(written, (*shape, item), (*strides, 1))
 
-    def update(self) -> None:
+    def update_is_written(self) -> None:
         """Find out whether all bytes are written."""
         self.is_written = bool(self._written.all())
 
@@ -183,7 +183,7 @@ class Capture:
     def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
         """Return the arrays that the requests from `first` on reduced into, in place of copies of these."""
         arrays = [
-            memories[row].owner for request, memories in self._requests[first:] for row in _results(request)
+            memories[row].owner for request, memories in self._requests[first:] for row in _result_rows(request)
         ]
         if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
             return [array.reshape(result.shape) for array, result in zip(arrays, results, strict=True)]
@@ -290,7 +290,7 @@ class Capture:
         memories = {row: memory for row in loaded if (memory := self._operand(request, row, shape, False))}
         is_reduction = request.entry != "pk_evaluate"
         self.add_memory(entry.results if is_reduction else ())
-        for row in _results(request) if is_reduction else stored:
+        for row in _result_rows(request) if is_reduction else stored:
             memory = self._operand(request, row, shape, True)
             if memory is not None:
                 memories[row] = memory
@@ -326,7 +326,7 @@ class Capture:
             part = memory.written_part(address, shape, strides, item)
             if is_result:
                 part[...] = True
-                memory.update()
+                memory.update_is_written()
             elif not part.all():
                 raise NotReplayableError
         return memory
@@ -383,12 +383,12 @@ class Capture:
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
         """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
         if type(result) is Scalar:
-            memory = self._owned(result.array)
+            memory = self._owned_memory(result.array)
             if not memory.is_written:
                 raise NotReplayableError
             memory.last_use = math.inf
         elif type(result) is np.ndarray and id(result) not in self._indices:
-            memory = self._owned(result)
+            memory = self._owned_memory(result)
             owner = memory.owner
             flags = owner.flags
             is_plain = result.flags.writeable and not _is_broadcast(result)
@@ -402,7 +402,7 @@ class Capture:
                 self._keep_results(part, new)
         return new
 
-    def _owned(self, array: Array) -> Memory:
+    def _owned_memory(self, array: Array) -> Memory:
         """Return the memory of an array that requests computed."""
         memory = self._by_owner.get(id(owner_of(array)))
         if memory is None or memory.is_constant:
@@ -457,9 +457,9 @@ class Capture:
         kind: Any = type(result)
         if kind is Scalar:
             array = result.array
-            return Number(self._place_of(self._owned(array), address_of(array)), array.dtype)
+            return Number(self._place_of(self._owned_memory(array), address_of(array)), array.dtype)
         if kind is np.ndarray:
-            memory = self._owned(result)
+            memory = self._owned_memory(result)
             place = self._place_of(memory, address_of(result))
             if result is memory.owner:
                 return place.buffer
@@ -474,7 +474,7 @@ class Capture:
         return Constant(result)
 
 
-def _results(request: Request) -> range:
+def _result_rows(request: Request) -> range:
     """Return the rows of the results of a request that reduces."""
     first = (
         request.arguments[1] if request.entry == "pk_reduce_several" else int(request.entry == "pk_reduce")

@@ -183,7 +183,9 @@ class Capture:
     def reduced_arrays(self, first: int, results: Sequence[Array]) -> list[Array]:
         """Return the arrays that the requests from `first` on reduced into, in place of copies of these."""
         arrays = [
-            memories[row].owner for request, memories in self._requests[first:] for row in _result_rows(request)
+            memories[row].owner
+            for request, memories in self._requests[first:]
+            for row in _result_rows(request)
         ]
         if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
             return [array.reshape(result.shape) for array, result in zip(arrays, results, strict=True)]

@@ -22,7 +22,9 @@ _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
 _MEASURED_CALLS = 2  # measured calls of each engine
-_CONCLUSIVE_RATIO = 3  # times the smallest estimate: an engine whose estimate is larger is not measured
+# Times the smallest estimate: an engine whose estimate is larger is not measured.
+_CONCLUSIVE_RATIO = 3
+_CONCLUSIVE_RATIO_OF_ENGINES = 8  # of the two engines: threads and transfers are estimated less well
 
 
 @dataclass
@@ -88,8 +90,14 @@ class Costs:
         """Return the engines that may be fastest, so that calls are to be measured."""
         cpu = min(self.cpu, self.replayed) if may_replay else self.cpu
         seconds = {"cpu": cpu, "cuda": self.cuda, "numpy": self.numpy}
-        least = min(seconds.values())
-        return [engine for engine, each in seconds.items() if each < _CONCLUSIVE_RATIO * least]
+        least = min(seconds, key=lambda name: seconds[name])
+
+        def may_be_fastest(engine: str) -> bool:
+            is_numpys = "numpy" in (engine, least)
+            ratio = _CONCLUSIVE_RATIO if is_numpys else _CONCLUSIVE_RATIO_OF_ENGINES
+            return seconds[engine] < ratio * seconds[least] or engine == least
+
+        return list(filter(may_be_fastest, seconds))
 
 
 class Autotuner:

@@ -7,7 +7,7 @@ SOURCES = [
     *(f"cuda/pipeline/{path.name}" for path in (fake_cuda.ROOT / "csrc/cuda/pipeline").glob("*.cpp")),
     *(
         f"cuda/runtime/{name}.cpp"
-        for name in ("cuda", "device_pool", "execution_context", "pinned_memory", "status_sink", "tuning")
+        for name in ("cuda", "device_pool", "execution_context", "pinned_memory", "tuning")
     ),
     "common/layout.cpp",
     *(f"common/call/{name}.cpp" for name in ("call", "environment", "parallel_for", "status", "thread_pool")),

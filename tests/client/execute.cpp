@@ -4,9 +4,18 @@
 #include "cuda/residency/execute.h"
 
 #include "cuda/runtime/inline_upload.h"
+#include "cuda/runtime/status_words.h"
 #include "fake_cuda_runtime.h"
 
 namespace pk {
+
+char *shared_status_words(const StreamScope &, int64_t bytes) {
+    static char sink[PK_MAX_INSTRUCTIONS * sizeof(unsigned)];
+    EXPECT(bytes <= int64_t(sizeof(sink)));
+    return sink;
+}
+
+void add_status_words(const char *, int64_t, const StreamScope &) {}
 
 void upload_inline(const char *bytes, int64_t count, char *to, cudaStream_t stream) {
     const std::string copied(bytes, size_t(count));

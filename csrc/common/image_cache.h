@@ -30,10 +30,10 @@ class ImageCache {
     static Pointer get(const pk_image &image, Load load) {
         const Key key = key_of(image);
         if (Pointer cached = find(key)) return cached;
+        List dropped;  // destroyed after the locks are released
         const std::lock_guard<std::mutex> loading_lock(loading_mutex);
         if (Pointer cached = find(key)) return cached;  // another thread has loaded it meanwhile
         Pointer loaded = load();
-        List dropped;  // destroyed after the lock is released
         const std::lock_guard<std::mutex> lock(mutex);
         List &all = list();
         all.emplace_front(key, loaded);

@@ -143,15 +143,16 @@ void check_temporary() {
     EXPECT(d_reused != nullptr);
     EXPECT(status_of([&] { pk::TemporaryStorage(0, first, 65 * MIB); }) ==
            PK_OUT_OF_MEMORY);  // in a plan's budget
-    capturing = first;
-    EXPECT(status_of([&] { use(pk::TemporaryStorage(0, first, MIB).get(), first); }) == PK_OK);
-    EXPECT(captured_mallocs == 1);
-    {
-        const pk::StreamScope scope(0, first);
+    for (const cudaStream_t captured : {first, cudaStreamPerThread}) {
+        const int64_t before_capture = captured_mallocs;
+        capturing = captured;
+        EXPECT(status_of([&] { use(pk::TemporaryStorage(0, captured, MIB).get(), captured); }) == PK_OK);
+        EXPECT(captured_mallocs == before_capture + 1);
+        const pk::StreamScope scope(0, captured);
         EXPECT(status_of([&] { DeviceBuffer(0, MIB); }) == PK_UNSUPPORTED);
-        EXPECT(status_of([&] { pk::TemporaryStorage(0, first, 65 * MIB); }) == PK_UNSUPPORTED);
+        EXPECT(status_of([&] { pk::TemporaryStorage(0, captured, 65 * MIB); }) == PK_UNSUPPORTED);
+        capturing = nullptr;
     }
-    capturing = nullptr;
     release();
 }
 

@@ -10,7 +10,7 @@ namespace pk {
 thread_local const StreamScope *StreamScope::current_ = nullptr;
 
 bool is_capturing(cudaStream_t stream) {
-    if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) return false;
+    if (stream == nullptr || stream == cudaStreamLegacy) return false;
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     PK_CUDA(cudaStreamIsCapturing(stream, &status));
     return status != cudaStreamCaptureStatusNone;

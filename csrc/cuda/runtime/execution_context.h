@@ -13,8 +13,8 @@
 
 namespace pk {
 
-// Return true if a stream of the current device is being captured in a CUDA graph. (The legacy and the
-// per-thread default stream are not.)
+// Return true if a stream of the current device is being captured in a CUDA graph. (The legacy default stream
+// never is.)
 bool is_capturing(cudaStream_t stream);
 
 // Device memory that gathers the status words of all calls in a StreamScope.

@@ -33,11 +33,11 @@ class LoadedModule {
         if (printf_memory_.get() == nullptr) return {};
         const std::lock_guard<std::mutex> lock(mutex_);
         PrintfHeader header;
-        PK_CUDA(cudaMemcpy(&header, printf_memory_.get(), sizeof(header), cudaMemcpyDeviceToHost));
+        copy_and_wait(&header, printf_memory_.get(), sizeof(header), cudaMemcpyDeviceToHost);
         if (header.used == 0) return {};
         std::vector<char> records(std::min(header.used, header.capacity));
-        PK_CUDA(cudaMemcpy(records.data(), static_cast<char *>(printf_memory_.get()) + sizeof(header),
-                           records.size(), cudaMemcpyDeviceToHost));
+        copy_and_wait(records.data(), static_cast<char *>(printf_memory_.get()) + sizeof(header),
+                      records.size(), cudaMemcpyDeviceToHost);
         reset_printf();
         return text_of_records(records.data(), header);
     }
@@ -53,7 +53,7 @@ class LoadedModule {
         printf_memory_ = allocate_device(int64_t(sizeof(PrintfHeader)) + RECORD_BYTES);
         void *const d_memory = printf_memory_.get();
         reset_printf();
-        PK_CUDA(cudaMemcpy(header->address, &d_memory, sizeof(d_memory), cudaMemcpyHostToDevice));
+        copy_and_wait(header->address, &d_memory, sizeof(d_memory), cudaMemcpyHostToDevice);
     }
 
     static pk_image with_address(pk_image image, const std::string &data) {
@@ -66,7 +66,7 @@ class LoadedModule {
     void reset_printf() {
         PrintfHeader header;
         header.capacity = uint64_t(RECORD_BYTES);
-        PK_CUDA(cudaMemcpy(printf_memory_.get(), &header, sizeof(header), cudaMemcpyHostToDevice));
+        copy_and_wait(printf_memory_.get(), &header, sizeof(header), cudaMemcpyHostToDevice);
     }
 
     std::mutex mutex_;

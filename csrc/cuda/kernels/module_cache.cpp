@@ -147,11 +147,7 @@ const std::vector<char> &Module::initial_value(std::string_view name, const pk_i
     std::vector<char> bytes;
     if (variable && variable->bytes != 0) {
         bytes.resize(size_t(variable->bytes));
-        const Stream own_stream = make_stream();
-        const SyncOnExit stream(own_stream);
-        PK_CUDA(cudaMemcpyAsync(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost,
-                                stream.get()));
-        PK_CUDA(cudaStreamSynchronize(stream.get()));
+        copy_and_wait(bytes.data(), variable->address, bytes.size(), cudaMemcpyDeviceToHost);
     }
     return initial_values_.emplace(place, std::move(bytes)).first->second;
 }

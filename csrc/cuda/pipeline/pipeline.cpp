@@ -114,14 +114,14 @@ struct Chunking {
             largest);
         const int64_t granule = algorithm.cache_line_granule;
         if (algorithm.unit_elements == 1 && granule <= largest) {
-            smallest = (smallest + granule - 1) / granule * granule;
+            smallest = align_up(smallest, granule);
             largest = largest / granule * granule;
         }
         // Without transfers there is nothing to overlap: one chunk a thread.
-        if (algorithm.is_resident()) smallest = largest = std::min(largest, (units + threads - 1) / threads);
-        const int64_t chunks = (units + smallest - 1) / smallest;
+        if (algorithm.is_resident()) smallest = largest = std::min(largest, ceil_div(units, threads));
+        const int64_t chunks = ceil_div(units, smallest);
         threads = std::min(threads, chunks);
-        slots = std::min(slots, (chunks + threads - 1) / threads);
+        slots = std::min(slots, ceil_div(chunks, threads));
     }
 };
 
@@ -135,8 +135,7 @@ class DeviceStates {
             const CurrentDevice current(devices[i]);
             buffers_.emplace_back(devices[i], bytes);
             if (of(int(i)) == nullptr) fail_device_budget("the state of this call");
-            const Stream own_stream = make_stream();
-            const SyncOnExit stream(own_stream);
+            const Stream stream = make_stream();
             algorithm.begin(of(int(i)), stream.get());
             PK_CUDA(cudaStreamSynchronize(stream.get()));
         }
@@ -150,11 +149,7 @@ class DeviceStates {
         std::vector<char> state(size_t(algorithm_.returned_bytes()));
         for (size_t i = 0; i < buffers_.size(); ++i) {
             const CurrentDevice current(devices_[i]);
-            const Stream own_stream = make_stream();
-            const SyncOnExit stream(own_stream);
-            PK_CUDA(cudaMemcpyAsync(state.data(), of(int(i)), state.size(), cudaMemcpyDeviceToHost,
-                                    stream.get()));
-            PK_CUDA(cudaStreamSynchronize(stream.get()));
+            copy_and_wait(state.data(), of(int(i)), state.size(), cudaMemcpyDeviceToHost);
             algorithm_.take_state(state.data());
             call.report.bytes_down += int64_t(state.size());
         }

@@ -215,6 +215,12 @@ Stream make_stream() {
     return Stream(stream);
 }
 
+void copy_and_wait(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    const Stream stream = make_stream();
+    PK_CUDA(cudaMemcpyAsync(to, from, bytes, kind, stream.get()));
+    PK_CUDA(cudaStreamSynchronize(stream.get()));
+}
+
 Event make_event() {
     cudaEvent_t event = nullptr;
     PK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

@@ -121,6 +121,9 @@ class PinnedMemory {
 
 DeviceMemory allocate_device(int64_t bytes);
 Stream make_stream();
+// Copy in a stream of its own, and wait. (cudaMemcpy waits for, and holds up, the legacy default stream of
+// the whole process.)
+void copy_and_wait(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 Event make_event();         // for ordering
 Event make_timing_event();  // for cudaEventElapsedTime, too
 

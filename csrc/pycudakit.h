@@ -39,13 +39,13 @@
  * - can be captured in a CUDA graph, if it neither waits nor takes such storage; else it fails with
  *   PK_UNSUPPORTED while its stream is being captured.
  *
- * In a plan (see "Plans", which are going) arguments are host addresses, and the library uses the device copy
- * of the range that they lie in. There the stream is that of pk_plan_set_stream, and a call whose arrays are
- * all resident is asynchronous after that. Entries for memory, streams, events and modules that outlive a
- * call have rules of their own (see there).
+ * In a residency scope (see pk_run_plan, which is going) arguments are host addresses, and the library uses
+ * the device copy of the range that they lie in. There the stream is that of pk_plan_set_stream, and a call
+ * whose arrays are all resident is asynchronous after that. Entries for memory, streams, events and modules
+ * that outlive a call have rules of their own (see there).
  *
  * The CPU library has no device memory. It refuses PK_ON_DEVICE with PK_INVALID_ARGUMENT, of buffers and in
- * pk_plan_import with PK_UNSUPPORTED, and its plans keep nothing.
+ * pk_plan_import with PK_UNSUPPORTED, and its residency scopes keep nothing.
  */
 #ifndef PYCUDAKIT_H
 #define PYCUDAKIT_H
@@ -295,9 +295,9 @@ typedef struct pk_memory {
     int64_t arrays_kept;    /* pinned arrays that were returned, for reuse */
     int64_t results_kept;   /* memory that was returned to pk_result_allocator, for reuse */
     int64_t results_budget; /* default: 1 GiB, or an eighth of the machine's memory if that is less */
-    int64_t plan_bytes;     /* device copies of plans, in use or for reuse, on all devices */
+    int64_t plan_bytes;     /* device copies of ranges, in use or for reuse, on all devices */
     /* The budget for those, for each device; default: half of the memory that is free when it is first
-     * needed, and 0 before that. Inside a plan it is the budget of the plan's device, else of device 0. */
+     * needed, and 0 before that. In a residency scope it is that of the scope's device, else of device 0. */
     int64_t plan_budget;
 } pk_memory;
 
@@ -340,13 +340,13 @@ PK_API int32_t pk_tuning_info(int64_t index, pk_tuning *tuning);
 /* Sets the tuning constant of that index for later calls of the whole process. */
 PK_API int32_t pk_tune(int64_t index, int64_t value);
 
-/* ---- Plans ---------------------------------------------------------------------------------------- */
+/* ---- Residency scopes ----------------------------------------------------------------------------- */
 
 /* These functions are going, since operands can be PK_ON_DEVICE.
  *
- * A plan is a residency scope: while its body runs, calls on ordinary host addresses leave data on the
- * device. A call whose operand lies in a resident range reads and writes the device copy, and nothing is
- * transferred. Results have the same bits with and without a plan.
+ * While the body of a residency scope runs, calls on ordinary host addresses leave data on the device. A call
+ * whose operand lies in a resident range reads and writes the device copy, and nothing is transferred.
+ * Results have the same bits as without a scope.
  *
  * All entries that compute use resident ranges by themselves, but for pk_unique_*, which reads and writes
  * host memory. pk_extent, and the host's part of other calls, download the ranges that they read. Parameters
@@ -354,29 +354,29 @@ PK_API int32_t pk_tune(int64_t index, int64_t value);
  * pairs, and before the caller reads it, pk_plan_download copies it to the host. After other code has written
  * to the host memory, the caller calls pk_plan_invalidate.
  *
- * An operand uses the device copy if it is aligned and in native byte order, and the call runs on the plan's
+ * An operand uses the device copy if it is aligned and in native byte order, and the call runs on the scope's
  * device alone; most entries need a dense one, too. Otherwise the call goes through host memory, and the
  * library downloads and invalidates the ranges that it needs. */
 typedef int32_t (*pk_plan_body)(void *context);
 
-/* Runs body(context) on the calling thread, as the body of a plan. Ranges that become resident meanwhile are
+/* Runs body(context) on the calling thread in a residency scope. Ranges that become resident meanwhile are
  * dropped when it returns, and data that only the device has are lost. If it returns anything but 0, the call
- * fails with PK_INTERRUPTED. Plans may nest: new ranges belong to the innermost one, and calls see the ranges
- * of all. Work that a nested plan has enqueued comes after that of the plans around it, and before their
- * later work. The outermost call does not wait for the stream of pk_plan_set_stream. */
+ * fails with PK_INTERRUPTED. Scopes may nest: new ranges belong to the innermost one, and calls see the
+ * ranges of all. Work that a nested scope has enqueued comes after that of the scopes around it, and before
+ * their later work. The outermost call does not wait for the stream of pk_plan_set_stream. */
 PK_API int32_t pk_run_plan(pk_plan_body body, void *context);
 
-/* Sets the device of the thread's innermost plan, for ranges that become resident later; by default it is
- * device 0. Fails with PK_INVALID_ARGUMENT outside of a plan, and if there is no such device: the CPU library
- * has none. */
+/* Sets the device of the thread's innermost scope, for ranges that become resident later; by default it is
+ * device 0. Fails with PK_INVALID_ARGUMENT outside of a scope, and if there is no such device: the CPU
+ * library has none. */
 PK_API int32_t pk_plan_set_device(int64_t device);
 
-/* Enqueues the later calls of the innermost plan in `stream`, a cudaStream_t of the caller, if all of their
- * arrays are resident on the plan's device and the entry supports it. Such calls return without waiting, and
+/* Enqueues the later calls of the innermost scope in `stream`, a cudaStream_t of the caller, if all of their
+ * arrays are resident on the scope's device and the entry supports it. Such calls return without waiting, and
  * report no exceptions but integers raised to negative powers. Other calls wait for the stream first. Host
  * data of up to 64 KiB that goes up to a range, weights of filters and long programs are then uploaded
  * through kernel parameters; report.bytes_up counts the ranges alone. 0 waits for the stream, and ends this.
- * Fails with PK_INVALID_ARGUMENT outside of a plan; in the CPU library it has no effect. */
+ * Fails with PK_INVALID_ARGUMENT outside of a scope; in the CPU library it has no effect. */
 PK_API int32_t pk_plan_set_stream(uint64_t stream);
 
 /* The intent of a resident range. */
@@ -386,8 +386,8 @@ enum {
     PK_RESIDENT_OUTPUT = 2     /* the same, and results are copied back to the host as well */
 };
 
-/* Makes a range of host memory resident: allocates a copy on the plan's device, for calls of this thread.
- * *is_resident is 0 if that is not possible, and calls go through host memory: outside of a plan, without
+/* Makes a range of host memory resident: allocates a copy on the scope's device, for calls of this thread.
+ * *is_resident is 0 if that is not possible, and calls go through host memory: outside of a scope, without
  * room in PYCUDAKIT_PLAN_MEMORY or on the device, and in the CPU library. Fails with PK_INVALID_ARGUMENT if
  * the range overlaps a resident one. The caller drops the range before its memory is reused for something
  * else. */
@@ -401,7 +401,7 @@ enum { PK_IMPORT_HOST_VALID = 0, PK_IMPORT_DEVICE_VALID = 1 };
  * freed. Waits for the work in `stream`, a cudaStream_t, unless that is 0. Sets *device to the index of that
  * device. The host memory is touched by pk_plan_download, and by calls that cannot use the device copy; else
  * it may be untouched pages, whose address is a name for the device memory. Fails with PK_INVALID_ARGUMENT
- * outside of a plan, if the range overlaps a resident one, or if `device_address` is not device memory; with
+ * outside of a scope, if the range overlaps a resident one, or if `device_address` is not device memory; with
  * PK_UNSUPPORTED in the CPU library. */
 PK_API int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t device_address, uint64_t stream,
                               int32_t valid, int32_t *device);
@@ -594,7 +594,7 @@ enum { PK_BUFFER_POISON_BYTE = 165 };
  *
  * With options.asynchronous, only a short run returns once it is enqueued: all of its buffers are
  * PK_ON_DEVICE, in place and of options.stream; it has at most 4 launches; it sets no symbol; no kernel of
- * its images prints; and it is not inside a plan. */
+ * its images prints; and it is not inside a residency scope. */
 typedef struct pk_buffer {
     uint64_t address; /* host memory, or 0 without PK_BUFFER_UPLOAD and PK_BUFFER_DOWNLOAD */
     uint64_t stream;  /* PK_ON_DEVICE: the cudaStream_t that produces its contents; 0: they are ready */
@@ -644,8 +644,9 @@ typedef struct pk_binding {
  * requests there without waiting in between, and copies results back at the end. So a buffer from which a
  * request reads before one has written there is PK_BUFFER_UPLOAD, and one that the caller reads is
  * PK_BUFFER_DOWNLOAD; bytes of the latter that no request writes are undefined unless it is uploaded, too,
- * and so are all bytes of other buffers. With several devices, without room on the device, inside a plan, and
- * with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers in place.
+ * and so are all bytes of other buffers. With several devices, without room on the device, inside a residency
+ * scope, and with a PK_REQUEST_LOOP, each request runs as a call of its own. The CPU library uses the buffers
+ * in place.
  *
  * The exceptions of all requests are in the report; a GPU leaves the requests' own tables of exceptions as
  * they are.

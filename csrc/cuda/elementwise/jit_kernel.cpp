@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <list>
 #include <sstream>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "common/operations.h"
 #include "cuda/runtime/launch.h"
@@ -17,15 +20,16 @@ namespace pk {
 
 namespace {
 
-// The cache is cleared once it holds more kernels than this.
+// The most kernels of the cache.
 constexpr size_t MAX_KERNELS = 1024;
 
-using Kernels = std::unordered_map<std::string, std::shared_ptr<FusedKernel>>;  // by their steps' bytes
+using Kernels = std::list<std::pair<std::string, std::shared_ptr<FusedKernel>>>;  // with their steps' bytes
 
-// All fused kernels, and those that wait to be compiled, oldest first.
+// All fused kernels, the most recently used first, and those that wait to be compiled, oldest first.
 struct KernelCache {
     std::mutex mutex;
     Kernels kernels;
+    std::unordered_map<std::string_view, Kernels::iterator> by_steps;
     std::list<std::shared_ptr<FusedKernel>> requests;
     uint64_t last_number = 0;
 };
@@ -162,17 +166,24 @@ std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &step
         step.value = 0;
     }
     if (operand_count > device::JitParams::MAX_OPERANDS) return nullptr;
-    const std::string key = key_of(normalized, dims, reports_exceptions);
+    std::string key = key_of(normalized, dims, reports_exceptions);
     Kernels dropped;  // unloaded after the mutex is released: that may wait for a device
     KernelCache &cache = kernel_cache();
     const std::lock_guard<std::mutex> lock(cache.mutex);
-    std::shared_ptr<FusedKernel> &cached = cache.kernels[key];
-    if (cached == nullptr) {
-        if (cache.kernels.size() > MAX_KERNELS) dropped.swap(cache.kernels);
-        return cache.kernels[key] = std::make_shared<FusedKernel>(std::move(normalized), dims,
-                                                                  reports_exceptions, ++cache.last_number);
+    const auto cached = cache.by_steps.find(key);
+    if (cached != cache.by_steps.end()) {
+        cache.kernels.splice(cache.kernels.begin(), cache.kernels, cached->second);
+        return cached->second->second;
     }
-    return cached;
+    if (cache.kernels.size() >= MAX_KERNELS) {
+        cache.by_steps.erase(cache.kernels.back().first);
+        dropped.splice(dropped.end(), cache.kernels, std::prev(cache.kernels.end()));
+    }
+    cache.kernels.emplace_front(
+        std::move(key),
+        std::make_shared<FusedKernel>(std::move(normalized), dims, reports_exceptions, ++cache.last_number));
+    cache.by_steps.emplace(cache.kernels.front().first, cache.kernels.begin());
+    return cache.kernels.front().second;
 }
 
 void FusedKernel::release() {
@@ -180,6 +191,7 @@ void FusedKernel::release() {
     std::list<std::shared_ptr<FusedKernel>> dropped_requests;
     KernelCache &cache = kernel_cache();
     const std::lock_guard<std::mutex> lock(cache.mutex);
+    cache.by_steps.clear();
     dropped.swap(cache.kernels);
     dropped_requests.swap(cache.requests);
 }

@@ -40,8 +40,14 @@ extern "C" int32_t pk_plan_make_resident(uint64_t address, int64_t bytes, int32_
         pk::DeviceBuffer memory = pk::DevicePool::of(device).allocate_if_possible(
             bytes, pk::stream_of(pk::StreamScope::current_on(device)), pk::Account::plan);
         if (memory.d_memory() == nullptr) return;
-        ResidencyScope::current()->add(
-            {host, bytes, intent, std::move(memory), intent == PK_RESIDENT_INPUT, false, device});
+        pk::plan::ResidentBuffer buffer{};
+        buffer.host = host;
+        buffer.bytes = bytes;
+        buffer.intent = intent;
+        buffer.owned = std::move(memory);
+        buffer.host_valid = intent == PK_RESIDENT_INPUT;
+        buffer.device = device;
+        ResidencyScope::current()->add(std::move(buffer));
         *is_resident = 1;
     });
 }
@@ -56,9 +62,15 @@ extern "C" int32_t pk_plan_import(uint64_t address, int64_t bytes, uint64_t devi
         pk::require(ResidencyScope::overlapping(host, host + bytes).empty(),
                     "the range overlaps one that is already resident");
         *device = pk::plan::device_of_imported(device_address, bytes, stream);
-        const bool host_valid = valid == PK_IMPORT_HOST_VALID;
-        ResidencyScope::current()->add({host, bytes, PK_RESIDENT_TEMPORARY, pk::DeviceBuffer(), host_valid,
-                                        !host_valid, *device, reinterpret_cast<char *>(device_address)});
+        pk::plan::ResidentBuffer buffer{};
+        buffer.host = host;
+        buffer.bytes = bytes;
+        buffer.intent = PK_RESIDENT_TEMPORARY;
+        buffer.host_valid = valid == PK_IMPORT_HOST_VALID;
+        buffer.device_valid = !buffer.host_valid;
+        buffer.device = *device;
+        buffer.d_imported = reinterpret_cast<char *>(device_address);
+        ResidencyScope::current()->add(std::move(buffer));
     });
 }
 

@@ -225,15 +225,7 @@ std::vector<plan::MemoryRange> memory_ranges_of(const SelectRequest &selection, 
 template <class Key>
 void select_short(const SelectRequest &selection, plan::Operands &operands, Call &call,
                   const ExecutionContext &context) {
-    pk_operand values{};
-    values.address = reinterpret_cast<uint64_t>(selection.in);
-    values.type = sizeof(Key) == 8   ? PK_UINT64
-                  : sizeof(Key) == 4 ? PK_UINT32
-                  : sizeof(Key) == 2 ? PK_UINT16
-                                     : PK_UINT8;
-    values.strides[0] = sizeof(Key);
-    const int64_t elements = selection.elements();
-    const Layout layout(&values, 1, &elements, 1, {false});
+    const Layout layout = Layout::contiguous({{selection.in, word_type(sizeof(Key))}}, selection.elements());
     SelectRowsAlgorithm<Key> algorithm(layout, selection, operands, call, context);
     execute(algorithm, operands, call, context);
 }

@@ -33,54 +33,64 @@ struct PanelGemm {
                  char *c) const {
         const int64_t of_a = tile.pairs * tile.rows * panel.depth;
         const int64_t of_b = tile.pairs * panel.depth * tile.columns;
-        cublas::Products products{tile.rows,
-                                  tile.columns,
-                                  panel.depth,
-                                  tile.pairs,
-                                  a,
-                                  b,
-                                  c,
-                                  product.transposed_a ? tile.rows : panel.depth,
-                                  product.transposed_b ? panel.depth : tile.columns,
-                                  tile.columns,
-                                  tile.rows * panel.depth,
-                                  panel.depth * tile.columns,
-                                  tile.rows * tile.columns,
-                                  product.transposed_a,
-                                  product.transposed_b,
-                                  cublas::FLOAT32,
-                                  cublas::FLOAT32,
-                                  cublas::IN_FLOAT32,
-                                  panel.start != 0};
+        const cublas::Products products = products_of(tile, panel, a, b, c);
         switch (algorithm) {
             case GemmAlgorithm::cublas: return multiply_by_cublas(products, stream);
             case GemmAlgorithm::float64_cublas: return multiply_widened(products, of_a, of_b, stream);
             case GemmAlgorithm::split: return multiply_split(products, of_a, of_b, stream);
-            default: break;
+            default: return multiply_by_kernel(products, stream);
         }
-        const device::GemmParams params{a,
-                                        b,
-                                        c,
-                                        tile.rows,
-                                        tile.columns,
-                                        panel.depth,
-                                        tile.pairs,
-                                        products.a_stride,
-                                        product.transposed_a ? 1 : panel.depth,
-                                        product.transposed_a ? tile.rows : 1,
-                                        products.b_stride,
-                                        product.transposed_b ? 1 : tile.columns,
-                                        product.transposed_b ? panel.depth : 1,
-                                        products.adds,
-                                        d_run_if};
+    }
+
+   private:
+    cublas::Products products_of(const OutputTile &tile, const Panel &panel, const char *a, const char *b,
+                                 char *c) const {
+        cublas::Products products{};
+        products.m = tile.rows;
+        products.n = tile.columns;
+        products.k = panel.depth;
+        products.batch = tile.pairs;
+        products.a = a;
+        products.b = b;
+        products.c = c;
+        products.a_pitch = product.transposed_a ? tile.rows : panel.depth;
+        products.b_pitch = product.transposed_b ? panel.depth : tile.columns;
+        products.c_pitch = tile.columns;
+        products.a_stride = tile.rows * panel.depth;
+        products.b_stride = panel.depth * tile.columns;
+        products.c_stride = tile.rows * tile.columns;
+        products.transposed_a = product.transposed_a;
+        products.transposed_b = product.transposed_b;
+        products.factor = products.total = cublas::FLOAT32;
+        products.compute = cublas::IN_FLOAT32;
+        products.adds = panel.start != 0;
+        return products;
+    }
+
+    void multiply_by_kernel(const cublas::Products &products, cudaStream_t stream) const {
+        device::GemmParams params{};
+        params.a = products.a;
+        params.b = products.b;
+        params.c = products.c;
+        params.rows = products.m;
+        params.columns = products.n;
+        params.depth = products.k;
+        params.pairs = products.batch;
+        params.a_pair = products.a_stride;
+        params.a_row = products.transposed_a ? 1 : products.a_pitch;
+        params.a_column = products.transposed_a ? products.a_pitch : 1;
+        params.b_pair = products.b_stride;
+        params.b_row = products.transposed_b ? 1 : products.b_pitch;
+        params.b_column = products.transposed_b ? products.b_pitch : 1;
+        params.adds = products.adds;
+        params.d_run_if = d_run_if;
         // Blocks of both dimensions are in x, since y is limited to 65,535.
-        const int64_t blocks = ceil_div(tile.rows, device::TILE) * ceil_div(tile.columns, device::TILE);
-        const dim3 grid(unsigned(blocks), 1, unsigned(tile.pairs));
+        const int64_t blocks = ceil_div(products.m, device::TILE) * ceil_div(products.n, device::TILE);
+        const dim3 grid(unsigned(blocks), 1, unsigned(products.batch));
         device::multiply_tiles<Kind><<<grid, device::THREADS, 0, stream>>>(params);
         PK_CUDA(cudaGetLastError());
     }
 
-   private:
     void multiply_by_cublas(cublas::Products products, cudaStream_t stream) const {
         if (std::is_same<Kind, Float64>::value) {
             products.factor = products.total = cublas::FLOAT64;

@@ -122,7 +122,7 @@ def main():
 
 def run(options, tasks, longest, count=None):
     """Race the contenders in all tasks; return the exit status."""
-    races = functions.Races(options, count or len(tasks), longest)
+    races = functions.Races(options, len(tasks) if count is None else count, longest)
     for task in tasks:
         races.step(task.name)
         with np.errstate(all="ignore"):

@@ -27,6 +27,7 @@ MEAN, MOST = 1.02, 1.25
 SIZES = tuple(10**e for e in range(3, 8))
 HUGE = 10**8
 LONGEST = 3.0  # seconds: a contender whose call takes longer is left out
+CELL_SECONDS = 0.3  # of a cell, unless three rounds take longer
 NAMES = """
     abs add arctan2 bitwise_and cbrt cos exp expm1 exp2 floor_divide fmod gcd greater hypot isnan log
     log10 log1p logaddexp maximum multiply negative power reciprocal rint sin sqrt square subtract tan
@@ -106,7 +107,7 @@ def measure(label, make, data, rounds):
         return None
     if len(found) < 2:
         return None
-    timed = interleave(found, rounds=rounds, before=pk.set_engine)
+    timed = interleave(found, rounds=rounds, before=pk.set_engine, seconds=CELL_SECONDS)
     times = {name: min(t.rounds) for name, t in timed.items()}
     pk.set_engine("auto")
     found["auto"]()

@@ -44,8 +44,7 @@ class ReduceAlgorithm : public Interpreter {
         // memory.
         finalizes_chunks_ = slabs.blocks() == 1 && !single_pass_coalesced && !overlaps;
         partials_at_ = scratch_bytes;
-        if (finalizes_chunks_)
-            scratch_bytes += (partials.bytes_per_unit() + unit_elements - 1) / unit_elements;
+        if (finalizes_chunks_) scratch_bytes += ceil_div(partials.bytes_per_unit(), unit_elements);
         if (d_results != nullptr) return;
         result_bytes = finalizes_chunks_ ? partials.result_bytes_per_unit() : partials.bytes_per_unit();
     }

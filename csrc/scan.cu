@@ -179,7 +179,7 @@ class ScanAlgorithm : public DeviceAlgorithm {
                         params.scan_blocks * params.segments_per_block * params.inner;
         params.groups = static_cast<State *>(params.totals) + params.scan_blocks * params.inner;
         params.carries = chunk.d_state;
-        params.groups_per_slab = (slabs_.blocks() + GROUP - 1) / GROUP;
+        params.groups_per_slab = ceil_div(slabs_.blocks(), GROUP);
         params.first_group = first.slab * params.groups_per_slab + first.block / GROUP;
         const Slabs::WorkUnit last = slabs_.unit(chunk.units.start + chunk.units.count - 1);
         params.group_count = last.slab * params.groups_per_slab + last.block / GROUP + 1 - params.first_group;

@@ -25,9 +25,8 @@ int64_t threads_for(int64_t size) { return pk::threads_for(size, WORTH_A_THREAD)
 // results.
 template <class Make>
 void visit_blocks(int64_t size, int64_t threads, Call &call, Make make) {
-    const int64_t per_thread = (size + threads - 1) / threads;
-    const int64_t grain =
-        std::min(MAX_GRAIN, (per_thread + BinIndexer::BLOCK - 1) / BinIndexer::BLOCK * BinIndexer::BLOCK);
+    const int64_t per_thread = ceil_div(size, threads);
+    const int64_t grain = std::min(MAX_GRAIN, align_up(per_thread, BinIndexer::BLOCK));
     parallel_for(
         call, size, grain, threads, make,
         [&](auto &worker, int64_t start, int64_t count) {

@@ -19,7 +19,7 @@ constexpr int64_t RUN = 65536;  // elements of a segment, as in NumPy, so that f
 template <class Sum, class Fold>
 bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call, int64_t *none, Fold fold) {
     const int64_t size = counting.layout.size, run = run_for(counting.total);
-    const int64_t runs = (size + run - 1) / run;
+    const int64_t runs = ceil_div(size, run);
     const int weights_type = counting.view(counting.axes).type;
     const bins::CompareType as = std::is_same<Sum, double>::value ? bins::AS_DOUBLE
                                  : weights_type == PK_UINT64      ? bins::AS_UINT64

@@ -104,11 +104,11 @@ PK_HD int64_t fp_exceptions_of(double x) {
 
 // If the product is empty (m, n, k or batch is 0), zeros the results, if any, and returns true.
 template <class Kind>
-bool clear_if_empty(const Product &given) {
+bool clear_if_empty(const Product &product) {
     using Element = typename Kind::Element;
-    *given.method = PK_MATMUL_BY_LOOPS;
-    if (given.k == 0) std::fill_n(static_cast<Element *>(given.c), given.elements(), Element(0));
-    return given.k == 0 || given.elements() == 0;
+    *product.method = PK_MATMUL_BY_LOOPS;
+    if (product.k == 0) std::fill_n(static_cast<Element *>(product.c), product.elements(), Element(0));
+    return product.k == 0 || product.elements() == 0;
 }
 
 }  // namespace pk::matmul

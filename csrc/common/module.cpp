@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "rounding.h"
+
 namespace pk::kernels {
 
 Parameters::Parameters(const pk_parameter *parameters, int64_t count) {
@@ -36,9 +38,7 @@ const pk_launch &checked_launch(const pk_launch *launch) {
     return *launch;
 }
 
-static int64_t space_of(int64_t bytes) {
-    return (bytes + PARAMETER_ALIGNMENT - 1) / PARAMETER_ALIGNMENT * PARAMETER_ALIGNMENT;
-}
+static int64_t space_of(int64_t bytes) { return align_up(bytes, PARAMETER_ALIGNMENT); }
 
 LaunchRequest::LaunchRequest(const pk_launch &launch, const std::string &name, const pk_kernel_limits &limits,
                              const uint8_t *parameters, int64_t bytes)

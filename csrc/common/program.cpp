@@ -64,6 +64,38 @@ struct Registers {
     }
 };
 
+// Checks an instruction, the i-th of a program, and notes its value, those that it uses, and the operand that
+// it stores to.
+void check(int64_t i, const pk_instruction &in, const pk_operand *operands, int64_t operand_count,
+           std::vector<bool> &stored, Values &values) {
+    if (in.type >= PK_TYPE_COUNT || in.to >= PK_TYPE_COUNT) reject(i, "has an unknown type");
+    if (in.op == PK_OP_LOAD || in.op == PK_OP_STORE) {
+        const int32_t operand = in.op == PK_OP_LOAD ? in.a : in.b;
+        if (operand < 0 || operand >= operand_count) reject(i, "names an operand that there is not");
+        if (operands[operand].type != in.type) reject(i, "has another type than its operand");
+        if (in.op == PK_OP_LOAD) {
+            if (stored[operand]) reject(i, "loads an operand after it was stored to");
+        } else {
+            if (stored[operand]) reject(i, "stores to an operand a second time");
+            stored[operand] = true;
+            values.use(i, in.a, in.type);
+        }
+        values.define(i, in.op == PK_OP_LOAD ? in.type : NO_VALUE);
+    } else if (in.op == PK_OP_CAST) {
+        values.use(i, in.a, in.type);
+        values.define(i, in.to);
+    } else if (in.op < PK_OP_FIRST + ops::count) {
+        const Signature &signature = signatures[in.op - PK_OP_FIRST];
+        if ((signature.types >> in.type & 1u) == 0) reject(i, "has a type that its operation does not take");
+        values.use(i, in.a, signature.arity == 3 ? int(PK_BOOL) : int(in.type));
+        if (signature.arity >= 2) values.use(i, in.b, in.type);
+        if (signature.arity == 3) values.use(i, in.c, in.type);
+        values.define(i, signature.returns_bool ? int(PK_BOOL) : int(in.type));
+    } else {
+        reject(i, "has an unknown opcode");
+    }
+}
+
 }  // namespace
 
 void check_evaluate(const pk_instruction *program, int64_t instruction_count, const pk_operand *operands,
@@ -92,36 +124,8 @@ Program::Program(const pk_instruction *instructions, int64_t instruction_count, 
         }
     }
     Values values(instruction_count);
-    for (int64_t i = 0; i < instruction_count; ++i) {
-        const pk_instruction &in = instructions[i];
-        if (in.type >= PK_TYPE_COUNT || in.to >= PK_TYPE_COUNT) reject(i, "has an unknown type");
-        if (in.op == PK_OP_LOAD || in.op == PK_OP_STORE) {
-            const int32_t operand = in.op == PK_OP_LOAD ? in.a : in.b;
-            if (operand < 0 || operand >= operand_count) reject(i, "names an operand that there is not");
-            if (operands[operand].type != in.type) reject(i, "has another type than its operand");
-            if (in.op == PK_OP_LOAD) {
-                if (stored[operand]) reject(i, "loads an operand after it was stored to");
-            } else {
-                if (stored[operand]) reject(i, "stores to an operand a second time");
-                stored[operand] = true;
-                values.use(i, in.a, in.type);
-            }
-            values.define(i, in.op == PK_OP_LOAD ? in.type : NO_VALUE);
-        } else if (in.op == PK_OP_CAST) {
-            values.use(i, in.a, in.type);
-            values.define(i, in.to);
-        } else if (in.op < PK_OP_FIRST + ops::count) {
-            const Signature &signature = signatures[in.op - PK_OP_FIRST];
-            if ((signature.types >> in.type & 1u) == 0)
-                reject(i, "has a type that its operation does not take");
-            values.use(i, in.a, signature.arity == 3 ? int(PK_BOOL) : int(in.type));
-            if (signature.arity >= 2) values.use(i, in.b, in.type);
-            if (signature.arity == 3) values.use(i, in.c, in.type);
-            values.define(i, signature.returns_bool ? int(PK_BOOL) : int(in.type));
-        } else {
-            reject(i, "has an unknown opcode");
-        }
-    }
+    for (int64_t i = 0; i < instruction_count; ++i)
+        check(i, instructions[i], operands, operand_count, stored, values);
 
     steps.reserve(size_t(instruction_count));
     Registers registers;

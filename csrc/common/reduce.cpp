@@ -278,7 +278,7 @@ void Partials::finish(Call &call) {
     constexpr int64_t GROUP = 1024;              // blocks, a power of two
     constexpr int64_t WORTH_A_THREAD = 4 << 10;  // partials
     const Slabs &slabs = region_.slabs;
-    const int64_t blocks = slabs.blocks(), groups = (blocks + GROUP - 1) / GROUP;
+    const int64_t blocks = slabs.blocks(), groups = ceil_div(blocks, GROUP);
     const int64_t of_slab = blocks * slabs.inner, all = slabs.count * of_slab;
     // Parts that are worth a thread.
     const auto part = [&](int64_t count) { return std::max<int64_t>(1, count * (WORTH_A_THREAD / 4) / all); };

@@ -14,13 +14,14 @@
 #include "half.h"
 #include "portable.h"
 #include "pycudakit.h"
+#include "rounding.h"
 
 namespace pk::scan {
 
 constexpr int64_t SEGMENT = 64;  // rows
 constexpr int64_t SEGMENTS = 16;
 constexpr int64_t GROUP = 64;  // blocks
-PK_HD int64_t segments_of(int64_t rows) { return (rows + SEGMENT - 1) / SEGMENT; }
+PK_HD int64_t segments_of(int64_t rows) { return ceil_div(rows, SEGMENT); }
 
 // How elements are combined. A Term is an element in the arithmetic of the scan, and a State a running value;
 // step() adds a term to a state, combine() a later state to an earlier one, and value() is the result of a

@@ -97,7 +97,7 @@ std::vector<Region> regions_of(const pk_operand *operands, int64_t operand_count
     const int64_t length = size_of(groups[1]), columns = size_of(inner), outside = size_of(groups[0]);
     const int64_t least = 16, fitting = unit_elements / std::min(length, Slabs::BLOCK);
     const int64_t most = std::clamp<int64_t>(fitting, least, std::max(least, columns));
-    const int64_t wanted = (columns + most - 1) / most, wide = (columns + wanted - 1) / wanted;
+    const int64_t wanted = ceil_div(columns, most), wide = ceil_div(columns, wanted);
 
     std::vector<Region> regions;
     for (int64_t first = 0; first < columns;) {

@@ -11,6 +11,7 @@
 
 #include "layout.h"
 #include "portable.h"
+#include "rounding.h"
 
 namespace pk {
 
@@ -25,8 +26,8 @@ struct Slabs {
         if (length > BLOCK) return 1;
         return std::clamp<int64_t>(UNIT_ELEMENTS / 4 / std::max<int64_t>(1, length * inner), 1, count);
     }
-    PK_HD int64_t blocks() const { return (length + BLOCK - 1) / BLOCK; }  // of a slab
-    PK_HD int64_t units() const { return (count + slabs_per_unit() - 1) / slabs_per_unit() * blocks(); }
+    PK_HD int64_t blocks() const { return ceil_div(length, BLOCK); }  // of a slab
+    PK_HD int64_t units() const { return ceil_div(count, slabs_per_unit()) * blocks(); }
     // The maximum number of elements of a unit.
     PK_HD int64_t max_elements() const { return slabs_per_unit() * std::min(length, int64_t(BLOCK)) * inner; }
 

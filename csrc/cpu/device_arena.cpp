@@ -14,6 +14,7 @@
 #include "common/call/call.h"
 #include "common/call/forks.h"
 #include "common/memory_mapping.h"
+#include "common/rounding.h"
 #include "cpu/kernels/buffers.h"
 
 namespace pk::device_memory {
@@ -27,14 +28,9 @@ constexpr int64_t COMMIT_STEP = int64_t(64) << 20;
 constexpr int64_t MAX_IDLE_BYTES = int64_t(1) << 30;
 constexpr int64_t MAX_FREE = int64_t(4) << 30;  // as the device reports
 
-int64_t round_up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
-// The bytes of addresses that an allocation takes, with its guard: a size class. Neighbouring classes differ
-// by an eighth at most.
+// The bytes of addresses that an allocation takes, with its guard.
 int64_t span_of(int64_t bytes) {
-    int64_t step = PAGE;
-    while (step * 16 <= bytes) step *= 2;
-    return round_up(round_up(bytes, step) + GUARD, bytes >= LARGE ? HUGE_PAGE : PAGE);
+    return align_up(size_class(bytes) + GUARD, bytes >= LARGE ? HUGE_PAGE : PAGE);
 }
 
 int64_t physical_memory() {
@@ -62,7 +58,7 @@ class Arena {
    public:
     Arena() : mapping_(reserved()), total_(physical_memory()) {
         const auto begin = reinterpret_cast<uint64_t>(mapping_.memory());
-        frontier_ = committed_ = uint64_t(round_up(int64_t(begin), HUGE_PAGE));
+        frontier_ = committed_ = uint64_t(align_up(int64_t(begin), HUGE_PAGE));
         end_ = begin + mapping_.bytes();
     }
 
@@ -142,11 +138,11 @@ class Arena {
    private:
     // A block of fresh pages behind all others, which the caller takes by moving the frontier.
     IdleBlock cut(int64_t span) {
-        const uint64_t begin = span >= LARGE ? uint64_t(round_up(int64_t(frontier_), HUGE_PAGE)) : frontier_;
+        const uint64_t begin = span >= LARGE ? uint64_t(align_up(int64_t(frontier_), HUGE_PAGE)) : frontier_;
         if (uint64_t(span) > end_ - std::min(begin, end_)) fail_no_memory(span, usage().free, total_);
         const uint64_t needed = begin + uint64_t(span);
         if (needed > committed_) {
-            const uint64_t wanted = std::min(end_, uint64_t(round_up(int64_t(needed), COMMIT_STEP)));
+            const uint64_t wanted = std::min(end_, uint64_t(align_up(int64_t(needed), COMMIT_STEP)));
             if (mprotect(reinterpret_cast<void *>(committed_), wanted - committed_, PROT_READ | PROT_WRITE) !=
                 0)
                 fail_no_memory(span, usage().free, total_);

@@ -56,9 +56,9 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
         compute(3 * block, 1, block);
         threads = threads_for(fastest_part * double(range.count) / double(block));
     }
-    const int64_t per_thread = (range.count + threads - 1) / threads;
+    const int64_t per_thread = ceil_div(range.count, threads);
     const int64_t grain = std::min(per_thread, GRAIN_BYTES / widest);
-    compute(range.count, threads, (grain + program.block - 1) / program.block * program.block);
+    compute(range.count, threads, align_up(grain, program.block));
 }
 
 static void launch(const Request &request, Call &call) {

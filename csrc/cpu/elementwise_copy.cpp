@@ -30,7 +30,7 @@ class Planes {
         }
         const int64_t tile_rows = 256 / from.item;  // of gather_plane(): four cache lines
         band_ = std::max<int64_t>(1, GRAIN_BYTES / (from.item * layout.shape[last]) / tile_rows) * tile_rows;
-        bands_ = (layout.shape[rows_] + band_ - 1) / band_;
+        bands_ = ceil_div(layout.shape[rows_], band_);
         count_ = layout.size / layout.shape[rows_] / layout.shape[last] * bands_;
     }
 
@@ -98,7 +98,7 @@ bool copy(const Evaluation &evaluation, Call &call, pk_range range) {
     }
     if (to.strides.size() != 1 && to.access != Access::contiguous) return false;
     const int64_t grain = std::max<int64_t>(1, GRAIN_BYTES / to.item);
-    copy_parts(call, (range.count + grain - 1) / grain, range.count, [&](int64_t part) {
+    copy_parts(call, ceil_div(range.count, grain), range.count, [&](int64_t part) {
         const int64_t start = part * grain, count = std::min(grain, range.count - start);
         layout.gather(from, start, count, to.base + start * to.item);
         return count;

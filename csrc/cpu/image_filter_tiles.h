@@ -7,6 +7,7 @@
 
 #include "common/call/call.h"
 #include "common/image_filters.h"
+#include "common/rounding.h"
 #include "image_filter_loops.h"
 
 namespace pk::image::filters {
@@ -24,13 +25,12 @@ struct Tile {
 class Tiling {
    public:
     Tiling(const Filter &filter, int64_t ring_row_bytes, int64_t threads) : filter_(filter) {
-        auto parts = [](int64_t whole, int64_t part) { return (whole + part - 1) / part; };
         const int64_t most = std::max(MIN_STRIP, RING_BYTES / ring_row_bytes);
-        strip_ = parts(parts(filter.row(), parts(filter.row(), most)), 64) * 64;
-        strips_ = parts(filter.row(), strip_);
+        strip_ = align_up(ceil_div(filter.row(), ceil_div(filter.row(), most)), 64);
+        strips_ = ceil_div(filter.row(), strip_);
         const int64_t shared = filter.batch * filter.rows * strips_ / (8 * threads);
         band_ = std::clamp(shared, std::min(filter.rows, 4 * filter.height + 16), filter.rows);
-        bands_ = parts(filter.rows, band_);
+        bands_ = ceil_div(filter.rows, band_);
     }
 
     int64_t tiles() const { return filter_.batch * bands_ * strips_; }
@@ -53,7 +53,7 @@ class Ring {
    public:
     Ring(int64_t depth, int64_t width)
         : depth_(depth),
-          stride_((width + FILTER_PADDING + ALIGNED - 1) / ALIGNED * ALIGNED),
+          stride_(align_up(width + FILTER_PADDING, ALIGNED)),
           cells_(size_t(depth_ * stride_ + ALIGNED)) {
         const auto cell = int64_t(reinterpret_cast<uintptr_t>(cells_.data()) / sizeof(Cell));
         first_ = cells_.data() + (ALIGNED - cell % ALIGNED);

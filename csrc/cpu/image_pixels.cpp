@@ -23,7 +23,7 @@ void compute_items(Call &call, int64_t count, int64_t elements, int64_t read_byt
                    const MakeWorker &make_worker) {
     const double work = double(count) * double(read_bytes + written_bytes) / WORTH_A_THREAD;
     const int64_t threads = std::clamp<int64_t>(int64_t(std::min(work, 1e6)), 1, thread_count());
-    const int64_t fair = (count + threads - 1) / threads;
+    const int64_t fair = ceil_div(count, threads);
     const int64_t share = std::clamp<int64_t>(SHARE_BYTES / written_bytes, 1, fair);
     parallel_for(call, count, share, threads, make_worker, [&](auto &worker, int64_t first, int64_t own) {
         worker(first, own);

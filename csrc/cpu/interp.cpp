@@ -12,15 +12,15 @@ namespace {
 constexpr int64_t WORTH_A_THREAD = 8192;  // values, below which no thread is woken
 constexpr int64_t SHARE = 65536;          // values between two checks for cancellation
 
-void launch(const Request &given, Call &call) {
-    if (given.count == 0) return;
-    const int64_t threads = threads_for(given.count, WORTH_A_THREAD);
-    const int64_t share = std::min(SHARE, (given.count + threads - 1) / threads);
+void launch(const Request &request, Call &call) {
+    if (request.count == 0) return;
+    const int64_t threads = threads_for(request.count, WORTH_A_THREAD);
+    const int64_t share = std::min(SHARE, ceil_div(request.count, threads));
     parallel_for(
-        call, given.count, share, threads, [] { return int64_t(0); },
+        call, request.count, share, threads, [] { return int64_t(0); },
         [&](int64_t &point, int64_t first, int64_t count) {
             for (int64_t i = first; i < first + count; ++i) {
-                given.out[i] = value_at(given.curve, given.x[i], point);
+                request.out[i] = value_at(request.curve, request.x[i], point);
             }
             call.advance(count);
             return count;

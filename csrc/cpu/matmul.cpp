@@ -69,20 +69,18 @@ class Tiles {
     Tiles(const Product &product, Call &call) : product_(product), call_(call) {}
 
     static int64_t count(const Product &product) {
-        return product.batch * ((product.m + TILE_ROWS - 1) / TILE_ROWS) *
-               ((product.n + TILE_COLUMNS - 1) / TILE_COLUMNS);
+        return product.batch * ceil_div(product.m, TILE_ROWS) * ceil_div(product.n, TILE_COLUMNS);
     }
 
     void run(int64_t tile) {
-        const int64_t across = (product_.n + TILE_COLUMNS - 1) / TILE_COLUMNS,
-                      down = (product_.m + TILE_ROWS - 1) / TILE_ROWS;
+        const int64_t across = ceil_div(product_.n, TILE_COLUMNS), down = ceil_div(product_.m, TILE_ROWS);
         const int64_t pair = tile / (across * down);
         const int64_t top = tile / across % down * TILE_ROWS, left = tile % across * TILE_COLUMNS;
         const int64_t rows = std::min(TILE_ROWS, product_.m - top),
                       columns = std::min(TILE_COLUMNS, product_.n - left);
         // Padded to whole groups.
-        const int64_t height = (rows + STRIP - 1) / STRIP * STRIP;
-        const int64_t width = (columns + GROUP_COLUMNS - 1) / GROUP_COLUMNS * GROUP_COLUMNS;
+        const int64_t height = align_up(rows, STRIP);
+        const int64_t width = align_up(columns, GROUP_COLUMNS);
         const int64_t m = product_.m, n = product_.n, k = product_.k;
         const auto *a = static_cast<const Element *>(product_.a) + product_.index_pairs[2 * pair] * m * k;
         const auto *b = static_cast<const Element *>(product_.b) + product_.index_pairs[2 * pair + 1] * k * n;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "common/rounding.h"
 #include "common/types.h"
 
 namespace pk {
@@ -57,7 +58,7 @@ static int64_t elements_per_block(int64_t bytes) {
 
 // Divides a row into as few blocks as possible, of at most `most` elements.
 static int64_t part_of_row(int64_t row, int64_t most) {
-    const int64_t parts = (row + most - 1) / most;
+    const int64_t parts = ceil_div(row, most);
     return std::min(most, (row / parts / SMALLEST_BLOCK + 1) * SMALLEST_BLOCK);
 }
 

@@ -190,8 +190,7 @@ void scan_region(const Request &request, const Region &region, Call &call) {
     const Slabs &slabs = region.slabs;
     const int64_t all = slabs.units(), share = std::max<int64_t>(1, RUN_ELEMENTS / slabs.max_elements());
     const int64_t worth = region.layout.size / (RUN_ELEMENTS / 2);
-    const int64_t threads =
-        std::clamp<int64_t>(std::min(worth, (all + share - 1) / share), 1, thread_count());
+    const int64_t threads = std::clamp<int64_t>(std::min(worth, ceil_div(all, share)), 1, thread_count());
     Carries<Op> carries(size_t(slabs.inner));
     parallel_for_ordered(
         call, all, share, threads, [&] { return Scanner<Op>(request, region, carries, call); },

@@ -160,7 +160,7 @@ class LongRow {
     template <class Make>
     void visit_keys(Make make) {
         parallel_for(
-            call_, columns_, SHARE, (columns_ + SHARE - 1) / SHARE, make,
+            call_, columns_, SHARE, ceil_div(columns_, SHARE), make,
             [&](auto &visit, int64_t start, int64_t part) {
                 Key keys[BLOCK];
                 for (int64_t at = start; at < start + part; at += BLOCK) {
@@ -384,7 +384,7 @@ void select_long(const SelectRequest &request, const Key *in, Key *out, Call &ca
 template <class Key>
 void select_short(const SelectRequest &request, const Key *in, Key *out, Call &call) {
     const int64_t share = std::max<int64_t>(1, SHARE / 4 / std::max<int64_t>(1, request.columns));
-    const int64_t shares = (request.rows + share - 1) / share;
+    const int64_t shares = ceil_div(request.rows, share);
     struct ThreadState {
         Selector<Key> selector;
         std::vector<Key> keys;

@@ -129,7 +129,7 @@ void touch(Call &call, T *array, int64_t size) {
 // One pass: sorts all elements by one digit, stably. It reads them twice.
 template <class Out, class Read, class Convert>
 void pass(Call &call, int64_t size, int shift, Read read, Convert convert, Out *out) {
-    const int64_t chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
+    const int64_t chunk = chunk_of(size), chunks = ceil_div(size, chunk);
     std::vector<int64_t> starts(size_t(chunks) * BINS);
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         constexpr int WAYS = 4;  // separate counters: increments of equal digits would wait for each other

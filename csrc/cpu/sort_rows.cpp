@@ -168,7 +168,7 @@ bool indices_of_minimum(const KeyEncoding<uint8_t, false> &ordering, const Rows 
                         int64_t kept, Call &call) {
     constexpr int64_t BLOCK = 64;
     const auto *const in = static_cast<const uint8_t *>(row.in);
-    const int64_t size = row.columns, chunk = chunk_of(size), chunks = (size + chunk - 1) / chunk;
+    const int64_t size = row.columns, chunk = chunk_of(size), chunks = ceil_div(size, chunk);
     std::vector<uint8_t> leasts(size_t(chunks), 0xff);
     parallel_for_pieces(call, size, chunk, [&](int64_t index, int64_t begin, int64_t end) {
         uint8_t least = 0xff;
@@ -262,16 +262,16 @@ void argsort_rows(const Rows &rows, int64_t *order, int64_t kept, bool descendin
     });
 }
 
-void find_positions(const SearchRequest &given, Call &call) {
-    const HostStageTimer timed(call, given.count);
-    with_key_encoding(given.type, false, true, [&](auto ordering) {
+void find_positions(const SearchRequest &request, Call &call) {
+    const HostStageTimer timed(call, request.count);
+    with_key_encoding(request.type, false, true, [&](auto ordering) {
         using Key = typename decltype(ordering)::Key;
-        const auto *const sorted = static_cast<const Key *>(given.sorted);
-        const auto *const values = static_cast<const Key *>(given.values);
+        const auto *const sorted = static_cast<const Key *>(request.sorted);
+        const auto *const values = static_cast<const Key *>(request.values);
         auto key_at = [&](int64_t i) { return ordering.key(sorted[i]); };
-        parallel_for_pieces(call, given.count, PIECE, [&](int64_t, int64_t begin, int64_t end) {
+        parallel_for_pieces(call, request.count, PIECE, [&](int64_t, int64_t begin, int64_t end) {
             for (int64_t i = begin; i < end; ++i) {
-                given.places[i] = place_of(key_at, given.size, ordering.key(values[i]), given.right);
+                request.places[i] = place_of(key_at, request.size, ordering.key(values[i]), request.right);
             }
             call.advance(end - begin);
         });

@@ -47,8 +47,8 @@ void launch(const Request &request, Call &call) {
         require_in_bounds(request.in.count, index_range(request.indices, request.index_count(), call));
     const Loop loop = loop_for(request.in.width);
     const int64_t threads = threads_for(request.out_bytes(), WORTH_A_THREAD);
-    const int64_t share = std::max<int64_t>(
-        1, std::min(SHARE / request.in.width, (request.elements() + threads - 1) / threads));
+    const int64_t share =
+        std::max<int64_t>(1, std::min(SHARE / request.in.width, ceil_div(request.elements(), threads)));
     parallel_for(
         call, request.elements(), share, threads, [] { return 0; },
         [&](int, int64_t first, int64_t size) {

@@ -11,7 +11,7 @@ void parallel_for_pieces(Call &call, int64_t count, int64_t piece, int64_t max_t
         return part;
     };
     parallel_for(
-        call, count, piece, std::min((count + piece - 1) / piece, max_threads), [] { return 0; }, run,
+        call, count, piece, std::min(ceil_div(count, piece), max_threads), [] { return 0; }, run,
         [](auto &) {}, Waking::at_once, Recording::off);
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "call.h"
+#include "common/rounding.h"
 #include "thread_pool.h"
 
 namespace pk {
@@ -77,7 +78,7 @@ void parallel_for(Call &call, int64_t count, int64_t grain, int64_t threads, Mak
     };
     run_on_threads(threads, call, std::ref(work),
                    std::ref(caller_work));  // references: std::function then allocates nothing
-    if (recording == Recording::on) call.report.chunks += (count + grain - 1) / grain;
+    if (recording == Recording::on) call.report.chunks += ceil_div(count, grain);
 }
 
 template <class Make, class Run>

@@ -245,6 +245,23 @@ PK_HD bool take_whole(const ValueBlock &block, void *partial) {
     return false;
 }
 
+// Joins the lanes of each column, and closes them as its partial.
+template <class Op, class Word, class To>
+void close_columns(Word *lanes, const Word *pivots, int64_t used, int64_t width, To *partials) {
+    const int64_t apart = LANES * width;
+    for (int64_t half = LANES / 2; half != 0; half /= 2) {
+        if (half < used) {
+            const int64_t pairs = std::min(half, used - half);
+            join_rows<Op>(lanes, lanes + half * width, apart, pairs * width);
+        }
+    }
+    for (int64_t i = 0; i < width; ++i) {
+        Word lane[Op::WORDS];
+        for (int w = 0; w < Op::WORDS; ++w) lane[w] = lanes[w * apart + i];
+        Op::close(lane, Op::has_pivot ? pivots[i] : Word(0), partials + i * Op::PARTIAL);
+    }
+}
+
 template <class Op, int type, Others has>
 void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
     using Word = typename Op::Word;
@@ -307,18 +324,7 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
             add_rows<Op, 1>(to, apart, left, values + at, others + at, 0, column, pivots, value, second);
         }
     }
-    auto *const partials = static_cast<typename Partial<Op>::Word *>(partials_);
-    for (int64_t half = LANES / 2; half != 0; half /= 2) {
-        if (half < used) {
-            const int64_t pairs = std::min(half, used - half);
-            join_rows<Op>(lanes, lanes + half * width, apart, pairs * width);
-        }
-    }
-    for (int64_t i = 0; i < width; ++i) {
-        Word lane[Op::WORDS];
-        for (int w = 0; w < Op::WORDS; ++w) lane[w] = lanes[w * apart + i];
-        Op::close(lane, Op::has_pivot ? pivots[i] : Word(0), partials + i * Op::PARTIAL);
-    }
+    close_columns<Op>(lanes, pivots, used, width, static_cast<typename Partial<Op>::Word *>(partials_));
 }
 
 // Argmin and argmax: the first position of each column's extreme. `reduce` finds the extremes, then they are

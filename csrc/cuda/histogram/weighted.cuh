@@ -189,7 +189,7 @@ class WeightedHistogramAlgorithm : public DeviceAlgorithm {
     bool has_memory = false;
 
    private:
-    int64_t segments() const { return (counting_.layout.size + segment_ - 1) / segment_; }
+    int64_t segments() const { return ceil_div(counting_.layout.size, segment_); }
 
     const BinnedElements &counting_;
     const plan::Operands &operands_;

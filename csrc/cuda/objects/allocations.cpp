@@ -5,10 +5,10 @@
 #include <mutex>
 #include <utility>
 
+#include "common/rounding.h"
 #include "cuda/runtime/cuda.h"
 #include "cuda/runtime/device_pool.h"
 #include "cuda/runtime/driver_entry.h"
-#include "cuda/runtime/size_class.h"
 #include "own_streams.h"
 
 namespace pk::device_memory {

@@ -39,7 +39,7 @@ struct StreamedOperand {
 // An operand of n elements takes round_up(n) * item bytes.
 struct Chunk {
     static constexpr int64_t ROUND = 64;
-    static int64_t round_up(int64_t elements) { return (elements + ROUND - 1) / ROUND * ROUND; }
+    static int64_t round_up(int64_t elements) { return align_up(elements, ROUND); }
 
     pk_range units{0, 0};
     int64_t start = 0, count = 0, rounded = 0;  // elements

@@ -8,8 +8,8 @@
 
 #include "common/call/environment.h"
 #include "common/call/status.h"
+#include "common/rounding.h"
 #include "execution_context.h"
-#include "size_class.h"
 
 namespace pk {
 

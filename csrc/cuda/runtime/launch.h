@@ -4,14 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/rounding.h"
+
 namespace pk {
 
 // The trace lane of kernels that are timed by events, separate from the lanes of the slots.
 constexpr int KERNELS_LANE = 1 << 20;
-
-inline int64_t ceil_div(int64_t count, int64_t size) { return (count + size - 1) / size; }
-// Round up to a multiple.
-inline int64_t align_up(int64_t count, int64_t size) { return ceil_div(count, size) * size; }
 
 // Return how many blocks cover `count` items, so many in each: at least one, and at most `most`.
 inline unsigned grid_for(int64_t count, int64_t per_block, int64_t most = INT32_MAX) {

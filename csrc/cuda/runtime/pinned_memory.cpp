@@ -10,9 +10,9 @@
 #include <unordered_map>
 
 #include "common/device.h"
+#include "common/rounding.h"
 #include "cuda.h"
 #include "driver_entry.h"
-#include "size_class.h"
 
 namespace pk {
 

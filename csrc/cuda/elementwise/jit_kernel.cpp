@@ -136,6 +136,17 @@ class Writer {
     int operands_ = 0;
 };
 
+// Return how many values of JitParams::operands the steps need.
+int operand_count(const std::vector<DeviceStep> &steps) {
+    int count = 0;
+    for (const DeviceStep &step : steps) {
+        if (step.op != PK_OP_LOAD && step.op != PK_OP_STORE) continue;
+        const int32_t source = step.op == PK_OP_LOAD ? step.a : step.b;
+        count += source == int32_t(Source::broadcast) ? 2 : 1;
+    }
+    return count;
+}
+
 // Return how many elements a thread computes at once: so few that all values stay in its registers.
 int elements_per_thread(const std::vector<DeviceStep> &steps) {
     int32_t last = 0;
@@ -154,18 +165,16 @@ cudaLibrary_t load_library(const std::vector<char> &image) {
 
 std::shared_ptr<FusedKernel> FusedKernel::of(const std::vector<DeviceStep> &steps, int dims,
                                              bool reports_exceptions) {
+    if (operand_count(steps) > device::JitParams::OPERANDS) return nullptr;
     std::vector<DeviceStep> normalized = steps;
-    int operand_count = 0;
     for (DeviceStep &step : normalized) {
         if (step.op != PK_OP_LOAD && step.op != PK_OP_STORE) continue;
         int32_t &source = step.op == PK_OP_LOAD ? step.a : step.b;
-        operand_count += source == int32_t(Source::broadcast) ? 2 : 1;
         if (source == int32_t(Source::resident)) source = int32_t(Source::chunk);  // both are dense
         if (source != int32_t(Source::resident_strided)) step.c = -1;
         if (step.op == PK_OP_STORE) step.target = -1;
         step.value = 0;
     }
-    if (operand_count > device::JitParams::MAX_OPERANDS) return nullptr;
     std::string key = key_of(normalized, dims, reports_exceptions);
     Kernels dropped;  // unloaded after the mutex is released: that may wait for a device
     KernelCache &cache = kernel_cache();
@@ -208,6 +217,10 @@ std::string FusedKernel::source() const {
     int32_t instructions = 1;
     for (const DeviceStep &step : steps_) instructions = std::max(instructions, step.origin + 1);
     std::ostringstream out;
+    if (dims_ == 0) {
+        out << "#define PK_JIT_OPERANDS " << std::max(1, operand_count(steps_))
+            << "\n#define PK_JIT_COORDINATES 1\n";
+    }
     out << headers()
         << "\nnamespace pk::device {\nstruct FusedKernel {\n    static constexpr int DIMS = " << dims_
         << ", ELEMENTS_PER_THREAD = " << elements_per_thread(steps_) << ", INSTRUCTIONS = " << instructions

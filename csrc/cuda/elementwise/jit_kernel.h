@@ -22,7 +22,7 @@ class FusedKernel : public std::enable_shared_from_this<FusedKernel> {
    public:
     // Return the cached fused kernel of this instruction sequence; constants and addresses are not part of
     // the key. `reports_exceptions` selects the variant that records floating-point exceptions. Null if the
-    // program needs more than JitParams::MAX_OPERANDS operands.
+    // program needs more than JitParams::OPERANDS operands.
     static std::shared_ptr<FusedKernel> of(const std::vector<DeviceStep> &steps, int dims,
                                            bool reports_exceptions);
     // Clear the cache and the requests.

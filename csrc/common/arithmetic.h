@@ -255,7 +255,7 @@ struct Frexp {
     using Bits = typename std::conditional<sizeof(T) == 4, uint32_t, uint64_t>::type;
     static constexpr int DIGITS = std::numeric_limits<T>::digits - 1;      // stored digits
     static constexpr int HALF = std::numeric_limits<T>::max_exponent - 2;  // the stored exponent of 0.5
-    static constexpr Bits EXPONENT = Bits(2 * HALF + 3);
+    static constexpr Bits EXPONENT = 2 * Bits(HALF) + 3;
     T fraction;
     int exponent;
 

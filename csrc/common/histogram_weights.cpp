@@ -27,7 +27,7 @@ bool add_runs(const BinnedElements &counting, const BinLoops &loops, Call &call,
     struct Worker {
         BinIndexer indexer;
         std::vector<Sum> sums;
-        bool is_beyond_bins;
+        bool is_beyond_bins = false;
         int32_t indices[BinIndexer::BLOCK];
         uint64_t buffer[BinIndexer::BLOCK];
     };

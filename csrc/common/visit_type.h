@@ -62,7 +62,7 @@ PK_HD auto visit_stored_type(int type, Visit visit) {
 #endif
 template <class Visit>
 PK_HD auto visit_computed_type(int type, Visit visit) {
-    switch (type) {
+    switch (type) {  // NOLINTNEXTLINE(bugprone-branch-clone): visit() may treat types alike
         case PK_INT8:
         case PK_INT16:
         case PK_INT32: return visit(int32_t());
@@ -91,7 +91,7 @@ PK_HD float element_value(HalfBits element) { return half::to_float(element.bits
 #endif
 template <class Visit>
 PK_HD auto visit_word(int64_t bytes, Visit visit) {
-    switch (bytes) {
+    switch (bytes) {  // NOLINTNEXTLINE(bugprone-branch-clone): visit() may treat types alike
         case 1: return visit(uint8_t());
         case 2: return visit(uint16_t());
         case 4: return visit(uint32_t());

@@ -9,13 +9,14 @@ namespace {
 
 // The library has a copy of the unwinder of its own. An exception of a caller's callback passes through it by
 // another copy, which finds the sizes of the registers here only if this copy has thrown before.
-[[maybe_unused]] const bool has_thrown = [] {
+bool throw_once() noexcept {
     try {
         throw Failure(PK_OK, "");
     } catch (const Failure &) {
         return true;
     }
-}();
+}
+[[maybe_unused]] const bool has_thrown = throw_once();
 
 }  // namespace
 

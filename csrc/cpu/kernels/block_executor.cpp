@@ -177,7 +177,7 @@ void BlockExecutor::make_fibers() {
 
 void BlockExecutor::adopt_stacks(BlockExecutor &other) {
     const int had = fibers_.count();
-    idle_.reserve(size_t(had + other.fibers_.count()));
+    idle_.reserve(size_t(had) + size_t(other.fibers_.count()));
     fibers_.adopt(other.fibers_);
     for (int fiber = fibers_.count() - 1; fiber >= had; --fiber) idle_.push_back(fiber);
     other.idle_.clear();

@@ -298,7 +298,7 @@ void reduce(const ValueBlock &block, void *lanes_, void *partials_) {
         }
         for (int64_t l = 1; l < used; ++l) std::copy_n(pivots, width, pivots + l * width);
     }
-    constexpr int TIMES = 4;
+    constexpr int64_t TIMES = 4;
     const bool dense = column == 1 && block.stride == width;  // rows are adjacent, and so are lanes
     int64_t row = 0;
     if constexpr (in_registers<Op, Item> && has != Others::mask) {

@@ -49,8 +49,8 @@ void DevicePrintf::begin(int device, RunResources &resources) {
     PK_CUDA(cudaMemcpyAsync(memory_, &printf_header_, sizeof(printf_header_), cudaMemcpyHostToDevice,
                             resources.stream()));
     for (const Variable &variable : variables_)
-        PK_CUDA(cudaMemcpyAsync(variable.address, &memory_, sizeof(memory_), cudaMemcpyHostToDevice,
-                                resources.stream()));
+        PK_CUDA(cudaMemcpyAsync(variable.address, static_cast<const void *>(&memory_), sizeof(memory_),
+                                cudaMemcpyHostToDevice, resources.stream()));
 }
 
 }  // namespace pk::kernels

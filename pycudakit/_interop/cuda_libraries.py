@@ -108,7 +108,7 @@ def _empty_pycuda(shape: tuple[int, ...], dtype: DType, like: Any) -> Any:  # no
     return importlib.import_module("pycuda.gpuarray").empty(shape, dtype)
 
 
-ALLOCATORS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
+_ALLOCATORS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
     "cupy": _empty_cupy,
     "numba": _empty_numba,
     "pycuda": _empty_pycuda,
@@ -203,6 +203,13 @@ def library_of_type(kind: type) -> ForeignLibrary | None:
 def register(kind: type, library: ForeignLibrary) -> None:
     """Let calls on arrays of a class be enqueued."""
     _by_type[kind] = library
+
+
+def allocator_for(value: Any) -> Callable[[tuple[int, ...], DType, Any], Any] | None:
+    """Return the function that makes arrays of a value's library; None if its arrays are immutable."""
+    kind = type(value)
+    library = library_of_type(kind)
+    return _ALLOCATORS.get(kind.__module__.partition(".")[0]) if library is None else library.empty
 
 
 # Errors of `inspect` for an array that is not on a GPU, or that the slower protocols have to diagnose.

@@ -56,6 +56,10 @@ class GPUArray(Operators):
     _device_address = operator.attrgetter("gpudata")
     __array_priority__ = 100
 
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cuda_libraries.register(cls, _LIBRARY)
+
     def __init__(
         self,
         shape: Any,
@@ -444,4 +448,5 @@ def _from_host(array: Any) -> GPUArray:
 
 
 copyreg.pickle(GPUArray, lambda array: (_from_host, (array.get(),)))
-cuda_libraries.register(GPUArray, _array_math.library_of(GPUArray))
+_LIBRARY = _array_math.library_of(GPUArray)
+cuda_libraries.register(GPUArray, _LIBRARY)

@@ -11,7 +11,9 @@ from numpy.testing import assert_array_equal
 
 import pycudakit as pk
 from pycudakit import errors
+from pycudakit._interop import cuda_libraries
 from pycudakit.fusing.memory import background_jit
+from pycudakit.kernels.running.device_arguments import empty_like_device
 
 
 def up(x):
@@ -113,6 +115,43 @@ def test_enqueued_calls(gpu, name):
     both(QUEUED[name], gpu)
     assert gpu.queued
     assert gpu.imported == 0
+
+
+class RegisteredArray(fake_gpu.ndarray):
+    """An array of a library that is registered by its type, as GPUArray is."""
+
+
+RegisteredArray.__module__ = "elsewhere"
+cuda_libraries.register(
+    RegisteredArray,
+    cuda_libraries.ForeignLibrary(
+        lambda x: ((x.dtype, x.shape, None, False), x.data.ptr, cuda_libraries.LEGACY_STREAM),
+        lambda shape, dtype, _: RegisteredArray(shape, dtype),
+        lambda x: x.data.ptr,
+        lambda _: True,
+        lambda _: 0,
+    ),
+)
+
+
+@pytest.mark.parametrize("name", ["frexp", "modf", "sort", "add", "argsort", "sum", "flip", "unique"])
+def test_results_are_arrays_of_a_registered_library(gpu, name):
+    x = np.linspace(-20, 20, 1001).astype(np.float32)
+    operands = (x, x) if name == "add" else (x,)
+    arrays = [RegisteredArray(each.shape, each.dtype, each) for each in operands]
+    wanted = parts_of(getattr(np, name)(*operands))
+    for _ in range(3):  # the third call is replayed
+        found = parts_of(getattr(pk, name)(*arrays))
+        assert [type(each) for each in found] == [RegisteredArray] * len(wanted)
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.values, other, rtol=1e-6)
+
+
+def test_a_kernels_result_is_an_array_of_a_registered_library():
+    like = RegisteredArray((3,), np.float32)
+    made = empty_like_device(like, (2, 5), np.dtype(np.int16))
+    assert type(made) is RegisteredArray
+    assert (made.shape, made.dtype) == ((2, 5), np.int16)
 
 
 @pytest.mark.parametrize("name", ["add", "sum", "cumsum", "sort"])

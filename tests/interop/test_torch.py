@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
-from pycudakit._interop.cuda_libraries import ALLOCATORS
+from pycudakit._interop.cuda_libraries import allocator_for
 
 torch = pytest.importorskip("torch")
 
@@ -142,7 +142,7 @@ def test_the_script_says_that_all_is_right(engine):
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int64", "float16", "float32", "float64"])
 def test_tensors_made_beside_others(device, dtype):
     beside = torch.nn.Parameter(torch.ones(2, device=device))
-    made = ALLOCATORS["torch"]((3, 2), np.dtype(dtype), beside)
+    made = allocator_for(beside)((3, 2), np.dtype(dtype), beside)
     assert type(made) is torch.Tensor
     assert (made.dtype, tuple(made.shape), made.device) == (getattr(torch, dtype), (3, 2), beside.device)
     assert made.is_contiguous()

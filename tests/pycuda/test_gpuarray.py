@@ -580,14 +580,29 @@ def test_interfaces(engine):
         assert interface["stream"] is None
 
 
-def test_functions_of_pycudakit(engine):
+class Image(gpuarray.GPUArray):
+    """A class of a user's, of which pycudakit's functions take arrays, too."""
+
+
+@pytest.mark.parametrize("kind", [gpuarray.GPUArray, Image])
+@pytest.mark.parametrize("name", ["sort", "sqrt", "frexp", "modf", "flip", "cumsum", "unique", "sum"])
+def test_functions_of_pycudakit(engine, name, kind):
     values = sample(np.float32, 1000)
-    array = gpuarray.to_gpu(values)
-    result = pk.sort(array)
-    if engine == "cuda":
-        assert isinstance(result, gpuarray.GPUArray)
-        result = result.get()
-    np.testing.assert_array_equal(result, np.sort(values))
+    array = kind(values.shape, values.dtype)
+    array.set(values)
+    results, wanted = getattr(pk, name)(array), getattr(np, name)(values)
+    if not isinstance(wanted, tuple):
+        results, wanted = (results,), (wanted,)
+    for result, expected in zip(results, wanted, strict=True):
+        assert engine == "cpu" or isinstance(result, gpuarray.GPUArray)
+        np.testing.assert_allclose(result.get() if engine == "cuda" else result, expected, rtol=1e-6)
+
+
+def test_arithmetic_of_a_subclass(engine):
+    values = sample(np.float32)
+    array = Image(values.shape, values.dtype)
+    array.set(values)
+    np.testing.assert_array_equal((array * 2 + array).get(), values * 2 + values)
 
 
 def test_allocators(engine):

@@ -16,14 +16,13 @@ import numpy as np
 
 from pycudakit import errors
 from pycudakit._interop.cuda_libraries import (
-    ALLOCATORS,
     LEGACY_STREAM,
+    allocator_for,
     byte_extent,
     has_one_device,
     library_of_type,
 )
 from pycudakit._interop.device_view import DeviceView, as_device_view, contiguous_strides
-from pycudakit._interop.foreign_arrays import library_of
 from pycudakit._native import hardware
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
@@ -92,7 +91,7 @@ class ImportedArrays:
 
         Return None if that library's arrays are immutable.
         """
-        make = ALLOCATORS.get(library_of(self._first))
+        make = allocator_for(self._first)
         if make is None:
             return None
         array = make(shape, dtype, self._first)

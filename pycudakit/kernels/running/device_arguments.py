@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from pycudakit import errors
 from pycudakit._interop import foreign_arrays
-from pycudakit._interop.cuda_libraries import ALLOCATORS, LEGACY_STREAM
+from pycudakit._interop.cuda_libraries import LEGACY_STREAM, allocator_for
 from pycudakit._interop.device_view import as_device_view, contiguous_strides
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import DType, code_of
@@ -95,7 +95,7 @@ def device_argument(value: Any, title: str) -> DeviceArgument:
 
 def empty_like_device(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     """Return a new array of a value's library; a NumPy array if that library's arrays are immutable."""
-    make = ALLOCATORS.get(foreign_arrays.library_of(value))
+    make = allocator_for(value)
     if make is None or code_of(dtype) is None:
         return allocator.empty(shape, dtype)
     return make(shape, dtype, value)

@@ -15,7 +15,7 @@ from pycudakit._native import abi
 from pycudakit.pycuda import _engine
 from pycudakit.pycuda._device import current_device
 from pycudakit.pycuda._errors import LogicError
-from pycudakit.pycuda._memory import HostBytes, managed_memory
+from pycudakit.pycuda._memory import HostBytes, HostPointer, managed_memory
 
 Array = np.ndarray[Any, Any]
 
@@ -58,15 +58,15 @@ def _lengths(shape: Any) -> tuple[int, ...]:
         return tuple(operator.index(length) for length in shape)
 
 
-def array_in(shape: Any, dtype: Any, order: str, memory_of: Callable[[int], Any]) -> Array:
-    """Return an array in memory of which `memory_of(bytes)` returns an array of bytes."""
+def array_in(shape: Any, dtype: Any, order: str, memory_of: Callable[[int], HostBytes]) -> Array:
+    """Return an array in the memory that `memory_of` makes of a number of bytes."""
     lengths, kind = _lengths(shape), np.dtype(dtype)
     if kind.hasobject:
         raise TypeError(f"an array of {kind} holds Python objects, which a device cannot access")
     if min(lengths, default=0) < 0:
         raise ValueError(f"shape is {shape!r}; sizes are not negative")
     size = math.prod(lengths) * kind.itemsize
-    array: Array = np.ndarray(lengths, kind, memory_of(max(size, 1)), order=_order(order))
+    array: Array = memory_of(max(size, 1)).array(lengths, kind, _order(order))
     return array
 
 
@@ -82,18 +82,6 @@ def _order_of(array: Array) -> str:
     if array.flags.f_contiguous:
         return "F"
     raise ValueError("the array is not contiguous, so that it has no order")
-
-
-class HostPointer(HostBytes):
-    """Host memory that a device accesses: the base of an array, which owns it."""
-
-    def __init__(self, address: int, nbytes: int, owner: Any = None) -> None:
-        super().__init__(address, nbytes, owner)
-        self._address = address
-
-    def get_device_pointer(self) -> int:
-        """Return the address at which kernels access the memory."""
-        return self._address
 
 
 class PagelockedHostAllocation(HostPointer):
@@ -145,16 +133,21 @@ def _finalizer(owner: HostPointer, function: Callable[..., None], *arguments: An
     return finalizer
 
 
-def _pagelocked(size: int, flags: int) -> Any:
-    engine = _engine.current()
-    if engine.is_cpu:  # all memory of the device is host memory
-        return managed_memory(size)[0]
-    address = ctypes.c_uint64()
-    engine.pinned_take(size, ctypes.byref(address))
-    owner = PagelockedHostAllocation(address.value, size)
+def _pagelocked(size: int, flags: int) -> PagelockedHostAllocation:
+    engine, device = _engine.current(), current_device()
+    release: tuple[Any, ...]
+    if engine.is_cpu:  # the device's memory, so that kernels may access it
+        address = engine.allocate(device, size, 0)
+        release = engine.give_back, "device_memory_free", address
+    else:
+        taken = ctypes.c_uint64()
+        engine.pinned_take(size, ctypes.byref(taken))
+        address = taken.value
+        release = _return_pinned, engine, address, device
+    owner = PagelockedHostAllocation(address, size)
     owner._flags = flags  # noqa: SLF001
-    owner._release = _finalizer(owner, _return_pinned, engine, address.value, current_device())  # noqa: SLF001
-    return np.asarray(owner)
+    owner._release = _finalizer(owner, *release)  # noqa: SLF001
+    return owner
 
 
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
@@ -185,10 +178,10 @@ def aligned_empty(shape: Any, dtype: Any, order: str = "C", alignment: int = 409
     if step < 1 or step & (step - 1):
         raise ValueError(f"alignment is {alignment}; it is a power of two")
 
-    def memory(size: int) -> Any:
+    def memory(size: int) -> AlignedHostAllocation:
         whole = np.empty(size + step, np.uint8)
         begin = -whole.ctypes.data % step
-        return np.asarray(AlignedHostAllocation(whole.ctypes.data + begin, size, whole))
+        return AlignedHostAllocation(whole.ctypes.data + begin, size, whole)
 
     return array_in(shape, dtype, order, memory)
 
@@ -212,7 +205,7 @@ def aligned_zeros_like(array: Array, alignment: int = 4096) -> Array:
 
 def managed_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:  # noqa: ARG001
     """Return an array in managed memory, which kernels take as an argument."""
-    return array_in(shape, dtype, order, lambda size: managed_memory(size)[0])
+    return array_in(shape, dtype, order, managed_memory)
 
 
 def managed_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> Array:
@@ -240,5 +233,5 @@ def register_host_memory(ary: Array, flags: int = 0) -> Array:  # noqa: ARG001
     owner = RegisteredHostMemory(address, size)
     owner.base = kept
     owner._release = _finalizer(owner, engine.give_back, "host_memory_unregister", address)  # noqa: SLF001
-    array: Array = np.ndarray(ary.shape, ary.dtype, np.asarray(owner), order=_order(_order_of(ary)))
+    array: Array = owner.array(ary.shape, ary.dtype, _order_of(ary))
     return array

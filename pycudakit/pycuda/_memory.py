@@ -10,6 +10,7 @@ import numpy as np
 
 from pycudakit._native import abi_objects
 from pycudakit.pycuda import _engine
+from pycudakit.pycuda._array_layout import contiguous_strides
 from pycudakit.pycuda._device import current_device, memory_info
 from pycudakit.pycuda._errors import LogicError
 
@@ -176,36 +177,59 @@ def find_address(pointer: Any) -> int | None:
         return None
 
 
-class ManagedAllocation(DeviceAllocation):
-    """Memory that the host and the device access at one address."""
+class HostBytes:
+    """Memory at a host address: the base of arrays in it, which keep it alive, and `owner`."""
+
+    def __init__(self, address: int, nbytes: int, owner: Any = None) -> None:
+        self.address, self.owner = address, owner
+        self._describe((nbytes,), "|u1", None)
+
+    def _describe(self, shape: tuple[int, ...], typestr: str, strides: tuple[int, ...] | None) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": shape,
+            "typestr": typestr,
+            "strides": strides,
+            "data": (self.address, False),
+        }
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any], order: Any = "C") -> Any:
+        """Return an array in the memory, whose base is this object, or an array that has it as base."""
+        if dtype.kind == "V":  # a name of a type does not say its fields
+            return np.ndarray(shape, dtype, np.asarray(self), order=order)
+        self._describe(shape, dtype.str, contiguous_strides(dtype.itemsize, shape, order))
+        return np.asarray(self)
+
+
+class HostPointer(HostBytes):
+    """Host memory that a device accesses."""
 
     def get_device_pointer(self) -> int:
+        """Return the address at which kernels access the memory."""
+        return self.address
+
+
+class ManagedAllocation(HostPointer, PointerHolderBase):
+    """Memory that the host and the device access at one address."""
+
+    def get_pointer(self) -> int:
         """Return the address."""
-        return int(self)
+        return self.address
+
+    def free(self) -> None:
+        """Free the memory; arrays in it must not be used any more."""
+        self.owner.free()
 
     def attach(self, mem_flags: int, stream: Any = None) -> None:
         """Do nothing: the whole device may access the memory."""
 
 
-class HostBytes:
-    """Bytes at a host address: `np.asarray` makes an array of them, which keeps `owner` alive."""
-
-    def __init__(self, address: int, nbytes: int, owner: Any = None) -> None:
-        self.owner = owner
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (address, False),
-        }
-
-
-def managed_memory(nbytes: int) -> tuple[Any, DeviceAllocation]:
-    """Allocate managed memory; return an array of its bytes, which owns it, and the allocation."""
+def managed_memory(nbytes: int) -> ManagedAllocation:
+    """Allocate managed memory."""
     flags = abi_objects.MEMORY_ZEROS | abi_objects.MEMORY_MANAGED
     engine = _engine.current()
-    allocation = ManagedAllocation(engine.allocate(current_device(), nbytes, flags), nbytes, engine)
-    return np.asarray(HostBytes(int(allocation), nbytes, allocation)), allocation
+    address = engine.allocate(current_device(), nbytes, flags)
+    return ManagedAllocation(address, nbytes, DeviceAllocation(address, nbytes, engine))
 
 
 def managed_address(array: Any) -> int | None:
@@ -213,5 +237,4 @@ def managed_address(array: Any) -> int | None:
     owner = array
     while isinstance(owner, np.ndarray) and owner.base is not None:
         owner = owner.base
-    allocation = getattr(owner, "owner", owner)
-    return int(array.ctypes.data) if isinstance(allocation, ManagedAllocation) else None
+    return int(array.ctypes.data) if isinstance(owner, ManagedAllocation) else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from pycudakit.pycuda import _engine, _host_memory
 from pycudakit.pycuda._errors import LogicError, MemoryError
-from pycudakit.pycuda._memory import DeviceAllocation, allocate
+from pycudakit.pycuda._memory import DeviceAllocation, HostPointer, allocate
 
 _Block = TypeVar("_Block")
 _LEADING_BITS = 4  # of a size, by which blocks are sorted: sizes of a bin differ by at most 1/16
@@ -156,7 +156,7 @@ class PageLockedAllocator:
         return _host_memory.pagelocked_empty(size, np.uint8, mem_flags=self.flags)
 
 
-class PooledHostAllocation(_host_memory.HostPointer):
+class PooledHostAllocation(HostPointer):
     """Page-locked memory of a pool: the base of an array, which gives it back when it dies."""
 
     def __init__(self, pool: PageLockedMemoryPool, block: Any, size: int) -> None:
@@ -188,5 +188,5 @@ class PageLockedMemoryPool(_Pool[Any]):
         """Return an array in page-locked memory, whose values are unspecified."""
         return _host_memory.array_in(shape, dtype, order, self._memory)
 
-    def _memory(self, size: int) -> Any:
-        return np.asarray(PooledHostAllocation(self, self._take(size), size))
+    def _memory(self, size: int) -> PooledHostAllocation:
+        return PooledHostAllocation(self, self._take(size), size)

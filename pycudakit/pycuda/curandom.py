@@ -269,8 +269,8 @@ class _Generator:
         self._launch("skip_ahead", stream, _GENERATORS, i)
 
     def call_skip_ahead_array(self, i: Any, stream: Any = None) -> None:
-        """Skip `i[k]` numbers of generator `k`; `i` is a uint64 GPUArray."""
-        self._launch("skip_ahead_array", stream, _GENERATORS, _counts(i))
+        """Skip `i[k]` numbers of generator `k`; `i` is a uint64 GPUArray for all, or for the first block."""
+        self._launch("skip_ahead_array", stream, *_counts(i))
 
     def call_skip_ahead_sequence(self, i: int, stream: Any = None) -> None:
         """Skip `i` sequences of each generator."""
@@ -278,7 +278,7 @@ class _Generator:
 
     def call_skip_ahead_sequence_array(self, i: Any, stream: Any = None) -> None:
         """Skip `i[k]` sequences of generator `k`; `i` is a uint64 GPUArray."""
-        self._launch("skip_ahead_sequence_array", stream, _GENERATORS, _counts(i))
+        self._launch("skip_ahead_sequence_array", stream, *_counts(i))
 
 
 def _whole(data: Any) -> None:
@@ -286,10 +286,15 @@ def _whole(data: Any) -> None:
         raise ValueError("a generator fills whole arrays, and this one is a view with gaps: give a copy")
 
 
-def _counts(skips: Any) -> Any:
-    if skips.size != _GENERATORS or skips.dtype.kind not in "iu" or skips.dtype.itemsize != 8:
-        raise TypeError(f"one uint64 for each of the {_GENERATORS} generators is wanted")
-    return skips.gpudata
+def _counts(skips: Any) -> tuple[int, Any]:
+    """Return the number of generators that skip, and the numbers that each skips."""
+    # PyCUDA's programs give the counts of the first block, the only one that its function skips.
+    if skips.size not in (_THREADS, _GENERATORS) or skips.dtype.kind not in "iu" or skips.dtype.itemsize != 8:
+        raise TypeError(
+            f"one uint64 for each of the {_GENERATORS} generators, or the {_THREADS} of the first block, is "
+            f"wanted, not {skips.size} {skips.dtype}"
+        )
+    return skips.size, skips.gpudata
 
 
 @cached_per_device
@@ -320,7 +325,7 @@ class MRG32k3aRandomNumberGenerator(_Generator):
 
     def call_skip_ahead_subsequence_array(self, i: Any, stream: Any = None) -> None:
         """Skip `i[k]` subsequences of generator `k`; `i` is a uint64 GPUArray."""
-        self._launch("skip_ahead_subsequence_array", stream, _GENERATORS, _counts(i))
+        self._launch("skip_ahead_subsequence_array", stream, *_counts(i))
 
 
 def seed_getter_uniform(n: int) -> gpuarray.GPUArray:

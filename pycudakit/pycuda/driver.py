@@ -98,7 +98,6 @@ from pycudakit.pycuda._errors import (
 from pycudakit.pycuda._function import Function
 from pycudakit.pycuda._host_memory import (
     AlignedHostAllocation,
-    HostPointer,
     PagelockedHostAllocation,
     RegisteredHostMemory,
     aligned_empty,
@@ -118,6 +117,7 @@ from pycudakit.pycuda._host_memory import (
 from pycudakit.pycuda._images import module_from_buffer, module_from_file
 from pycudakit.pycuda._memory import (
     DeviceAllocation,
+    HostPointer,
     ManagedAllocation,
     PointerHolderBase,
     mem_alloc,

@@ -100,6 +100,10 @@ def test_skipping(generator):
     mixed = other.gen_uniform(GENERATORS, np.uint32).get()
     np.testing.assert_array_equal(mixed[::2], drawn[2][::2])
     np.testing.assert_array_equal(mixed[1::2], drawn[0][1::2])
+    first_block = type(generator)(seeds)
+    first_block.call_skip_ahead_array(gpuarray.to_gpu(np.full(1024, 3, np.uint64)))
+    mixed = first_block.gen_uniform(GENERATORS, np.uint32).get()
+    np.testing.assert_array_equal(mixed, np.concatenate([drawn[3][:1024], drawn[0][1024:]]))
     other.call_skip_ahead_sequence(1)
     other.call_skip_ahead_sequence_array(gpuarray.to_gpu(skips))
     assert (other.gen_uniform(GENERATORS, np.uint32).get() != drawn[1]).mean() > 0.99

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pycudakit.pycuda import driver as drv
+from pycudakit.pycuda.compiler import SourceModule
 
 pytestmark = pytest.mark.usefixtures("engine")
 
@@ -364,12 +365,34 @@ def test_registered_memory():
     drv.memcpy_htod_async(memory, registered, stream)
     stream.synchronize()
     assert (drv.from_device_like(memory, a) == 3).all()
-    owner = registered
-    while isinstance(owner, np.ndarray):
-        owner = owner.base
-    owner.unregister()
+    registered.base.unregister()
     with pytest.raises(drv.LogicError, match="unregistered already"):
-        owner.unregister()
+        registered.base.unregister()
+
+
+@pytest.mark.parametrize("kind", ["pagelocked", "managed"])
+def test_bases_of_host_arrays(engine, kind):
+    """Kernels access the memory at the pointer that the base of an array has."""
+    source = "__global__ void count(int *x) { x[threadIdx.x] = threadIdx.x; }"
+    count = SourceModule(source).get_function("count")
+    a = getattr(drv, f"{kind}_empty")((2, 5), np.int32, mem_flags=drv.host_alloc_flags.DEVICEMAP)
+    assert a.flags.c_contiguous
+    count(np.intp(a.base.get_device_pointer()), block=(10, 1, 1))
+    drv.Context.synchronize()
+    np.testing.assert_array_equal(a, np.arange(10).reshape(2, 5))
+    transposed = getattr(drv, f"{kind}_zeros")((3, 2), np.float32, order="F")
+    assert transposed.flags.f_contiguous
+    assert transposed.base.get_device_pointer() == transposed.ctypes.data
+    points = getattr(drv, f"{kind}_zeros")(3, [("x", np.int32), ("y", np.float64)])
+    assert points.dtype.names == ("x", "y")
+    if kind == "managed":
+        count(a, block=(10, 1, 1))
+    else:
+        with pytest.raises(TypeError, match=r"In\(array\)"):
+            count(a, block=(10, 1, 1))
+    a.base.free()
+    with pytest.raises(drv.LogicError, match="freed already"):
+        a.base.free()
 
 
 def test_buffers_over_memory(engine):

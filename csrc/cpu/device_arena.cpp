@@ -58,7 +58,8 @@ class Arena {
    public:
     Arena() : mapping_(reserved()), total_(physical_memory()) {
         const auto begin = reinterpret_cast<uint64_t>(mapping_.memory());
-        frontier_ = committed_ = uint64_t(align_up(int64_t(begin), HUGE_PAGE));
+        committed_ = uint64_t(align_up(int64_t(begin), HUGE_PAGE));
+        frontier_ = committed_ + GUARD;  // as all others, the first allocation has memory before it
         end_ = begin + mapping_.bytes();
     }
 

@@ -162,11 +162,13 @@ class Function:
             header = self._headers[grid, block, shared_size, 0, _get_ident()]
             packed = self._pack(*args) if not getters else self._pack(*_got(args, getters))
         except _UNPACKABLE:
-            self._run_checked(args, grid, block, shared_size, None)
+            pass  # below, where it is not the context of errors
+        else:
+            status = self._launch(header, packed, self._size)
+            if status or self._prints:
+                self._end(status)
             return
-        status = self._launch(header, packed, self._size)
-        if status or self._prints:
-            self._end(status)
+        self._run_checked(args, grid, block, shared_size, None)
 
     def prepared_async_call(
         self, grid: Any, block: Any, stream: Any, *args: Any, shared_size: int = 0
@@ -211,13 +213,15 @@ class Function:
             header = self._headers[grid, block, shared, handle, _get_ident()]
             packed = self._pack(*args) if not getters else self._pack(*_got(args, getters))
         except (*_UNPACKABLE, AttributeError):
-            self._run_checked(args, grid, block, shared, stream, end)
+            pass  # below, where it is not the context of errors
+        else:
+            status = self._launch(header, packed, self._size)
+            if status or self._prints:
+                self._end(status)
+            if end is not None:
+                end.record(stream)
             return
-        status = self._launch(header, packed, self._size)
-        if status or self._prints:
-            self._end(status)
-        if end is not None:
-            end.record(stream)
+        self._run_checked(args, grid, block, shared, stream, end)
 
     def _end(self, status: int) -> None:
         """Print the kernel's output, and raise its failure."""

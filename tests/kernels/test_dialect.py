@@ -176,8 +176,97 @@ def test_packing(engine):
     np.testing.assert_array_equal(number.view(np.uint64), packed)
 
 
+# Instructions, and NumPy's function of their operands, which are read as the type.
+ARITHMETIC = {
+    "add.s32": np.add,
+    "sub.s32": np.subtract,
+    "mul.lo.s32": np.multiply,
+    "mul.hi.s32": lambda a, b: (a.astype(np.int64) * b) >> 32,
+    "mul.hi.u32": lambda a, b: (a.astype(np.uint64) * b) >> np.uint64(32),
+    "div.u32": np.floor_divide,
+    "rem.u32": np.remainder,
+    "min.s32": np.minimum,
+    "max.u32": np.maximum,
+    "and.b32": np.bitwise_and,
+    "or.b32": np.bitwise_or,
+    "xor.b32": np.bitwise_xor,
+    "shl.b32": lambda a, b: np.where(b < 32, a << (b & 31), 0),
+    "shr.u32": lambda a, b: np.where(b < 32, a >> (b & 31), 0),
+    "add.s64": np.add,
+    "mul.lo.u64": np.multiply,
+    "add.f32": np.add,
+    "mul.rn.f32": np.multiply,
+    "div.rn.f64": np.divide,
+    "min.f64": np.minimum,
+}
+REGISTERS = {"s32": "r", "u32": "r", "b32": "r", "s64": "l", "u64": "l", "f32": "f", "f64": "d"}
+C_TYPES = {
+    "s32": "int",
+    "u32": "unsigned",
+    "b32": "unsigned",
+    "s64": "long long",
+    "u64": "unsigned long long",
+}
+C_TYPES |= {"f32": "float", "f64": "double"}
+
+
+@pytest.mark.parametrize("instruction", ARITHMETIC)
+def test_arithmetic(engine, instruction):
+    kind = instruction.rpartition(".")[2]
+    register, c_type = REGISTERS[kind], C_TYPES[kind]
+    dtype = np.dtype(kind.replace("s", "i").replace("b", "u")[0] + str(int(kind[1:]) // 8))
+    source = f"""
+    __global__ void compute({c_type} *out, const {c_type} *a, const {c_type} *b) {{
+        int i = threadIdx.x;
+        asm volatile ("{instruction} %0, %1, %2;"
+                      : "={register}"(out[i]) : "{register}"(a[i]), "{register}"(b[i]));
+    }}"""
+    a = RNG.integers(0, 256, (64, dtype.itemsize), np.uint8).view(dtype)[:, 0]
+    b = RNG.integers(1, 40, 64).astype(dtype)
+    if dtype.kind == "f":
+        a = RNG.standard_normal(64).astype(dtype)
+    elif instruction.startswith(("m", "a", "o", "x")):
+        b = RNG.permutation(a)
+    out = np.zeros(64, dtype)
+    module(source).get_function("compute")(Out(out), In(a), In(b), block=(64, 1, 1))
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(out, ARITHMETIC[instruction](a, b).astype(dtype))
+
+
+MORE_ARITHMETIC = r"""
+__global__ void compute(int *x, long long *wide, float *f) {
+    int a = -7, b = 3;
+    asm("mad.lo.s32 %0, %1, %2, %1;" : "=r"(x[0]) : "r"(a), "r"(b));
+    asm("add.s32 %0, %0, -2;\n\tneg.s32 %1, %0;" : "+r"(a), "=r"(x[1]));
+    asm("abs.s32 %0, %1;" : "=r"(x[2]) : "r"(a));
+    asm("not.b32 %0, %1;" : "=r"(x[3]) : "r"(b));
+    asm("shr.s32 %0, %1, 40;" : "=r"(x[4]) : "r"(a));
+    asm("mul.wide.s32 %0, %1, %2;" : "=l"(wide[0]) : "r"(a), "r"(b));
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(wide[1]) : "r"(a), "r"(b));
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(f[0]) : "f"(1.5f), "f"(2.25f), "f"(-1.f));
+    asm("sqrt.rn.f32 %0, %1;" : "=f"(f[1]) : "f"(2.f));
+    asm("neg.f32 %0, %1;" : "=f"(f[2]) : "f"(0.f));
+}
+"""
+
+
+def test_instructions_of_one_and_three_operands(engine):
+    x, wide, f = np.zeros(5, np.int32), np.zeros(2, np.int64), np.zeros(3, np.float32)
+    module(MORE_ARITHMETIC).get_function("compute")(Out(x), Out(wide), Out(f), block=(1, 1, 1))
+    np.testing.assert_array_equal(x, [-28, 9, 9, ~3, -1])
+    np.testing.assert_array_equal(wide, [-27, (2**32 - 9) * 3])
+    np.testing.assert_array_equal(f, np.array([2.375, np.sqrt(np.float32(2)), -0.0], np.float32))
+    assert np.signbit(f[2])
+
+
 @pytest.mark.parametrize(
-    "instruction", ["bfe.u32 %0, %1, 4, 4;", "mov.u32 %0, %%smid;", "mov.u32 %0, %1; add.u32 %0, %0, 1;"]
+    "instruction",
+    [
+        "bfe.u32 %0, %1, 4, 4;",
+        "mov.u32 %0, %%smid;",
+        "mov.u32 %0, %1; add.cc.u32 %0, %0, 1;",
+        "mul.b32 %0, %1;",
+    ],
 )
 def test_other_instructions_name_their_line(engine, instruction):
     if engine != "cpu":

@@ -49,6 +49,30 @@ def test_install(run):
     assert "no_such_module" in run("-c", code).stdout
 
 
+def test_modules_that_are_not_imported(run):
+    """PyCUDA's modules import each other: a program uses one by an attribute of the package."""
+    code = (
+        INSTALL + "import pycuda.autoinit\npycuda.tools.clear_context_caches()\nprint(pycuda.no_such_module)"
+    )
+    done = run("-c", code, status=1)
+    assert "AttributeError: module 'pycudakit.pycuda' has no attribute 'no_such_module'" in done.stderr
+
+
+def test_accesses_beside_the_first_allocation(run, engine):
+    if engine != "cpu":
+        pytest.skip("on a GPU the driver decides")
+    code = (
+        INSTALL
+        + """if True:
+        import pycuda.driver as drv
+        from pycuda.compiler import SourceModule
+        source = "__global__ void f(int *x) { x[0] = x[-1] + x[-16000] + x[16000]; }"
+        SourceModule(source).get_function("f")(drv.mem_alloc(4), block=(1, 1, 1))
+    """
+    )
+    run("-c", code)
+
+
 def test_install_after_another_pycuda(run, tmp_path):
     (tmp_path / "pycuda.py").write_text("VERSION = (1, 0)\n")
     done = run("-c", "import pycuda\n" + INSTALL, status=1)

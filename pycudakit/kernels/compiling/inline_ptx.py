@@ -1,4 +1,4 @@
-"""Inline PTX for the CPU engine: the subset that reads special registers, moves values and packs them.
+"""Inline PTX for the CPU engine: special registers, moves, pairs, and arithmetic.
 
 An `asm` statement becomes a C++ expression statement. One with another instruction becomes a `static_assert`,
 so that the compiler names its line, but only where the preprocessor leaves it in the source.
@@ -24,6 +24,18 @@ _REGISTERS = {
     "clock64": "(unsigned long long)clock64()",
     "globaltimer": "pk_nanoseconds()",
 }
+_ARITHMETIC = re.compile(r"([a-z]+(?:\.(?:lo|hi|wide|rn))?)\.([usbf])(16|32|64)\s+([^{}]+)")
+# Instructions of the kinds of types after them, which `pk_ptx_<name>` of `pycudakit_warps.h` computes.
+_INSTRUCTIONS = {
+    ("add", "sub", "min", "max"): "usf",
+    ("mul.lo", "mul.hi", "mul.wide", "mad.lo", "div", "rem"): "us",
+    ("neg", "abs"): "sf",
+    ("add.rn", "sub.rn", "mul", "mul.rn", "div.rn", "fma.rn", "sqrt.rn"): "f",
+    ("and", "or", "xor", "not", "shl"): "b",
+    ("shr",): "usb",
+}
+_KINDS = {name: kinds for names, kinds in _INSTRUCTIONS.items() for name in names}
+_TYPES = {"u": "uint{}_t", "b": "uint{}_t", "s": "int{}_t", "f16": "", "f32": "float", "f64": "double"}
 
 
 def translated(text: str, *, with_host_code: bool = False) -> str:
@@ -80,7 +92,8 @@ def _statement(inside: str) -> str | None:
     for instruction in re.sub(r"\\[nt]", " ", template).split(";"):
         if not instruction.strip():
             continue
-        line = _move(instruction.strip(), len(outputs), len(outputs) + len(inputs))
+        counts = len(outputs), len(outputs) + len(inputs)
+        line = _move(instruction.strip(), *counts) or _arithmetic(instruction.strip(), *counts)
         if line is None:
             message = json.dumps(
                 f"inline PTX {instruction.strip()!r}: a GPU runs this, the CPU engine does not"
@@ -130,6 +143,23 @@ def _move(instruction: str, outputs: int, operands: int) -> str | None:
         return f"pk_pack({written}, {values[0]}, {values[1]});"
     value = _value(source, operands)
     return None if written is None or value is None else f"pk_move({written}, {value});"
+
+
+def _arithmetic(instruction: str, outputs: int, operands: int) -> str | None:
+    match = _ARITHMETIC.fullmatch(instruction)
+    if match is None or match[2] not in _KINDS.get(match[1], ""):
+        return None
+    name, kind, bits, listed = match.groups()
+    computed = _TYPES["f" + bits if kind == "f" else kind].format(bits)
+    target, *sources = [part.strip() for part in listed.split(",")]
+    written, values = _operand(target, outputs), [_value(source, operands) for source in sources]
+    if not computed or written is None or None in values:
+        return None
+    read = [f"pk_read<{computed}>({value})" for value in values]
+    if name in ("shl", "shr") and len(read) == 2:
+        read[1] = f"pk_read<uint32_t>({values[1]})"
+    function = name.removesuffix(".rn").replace(".", "_")
+    return f"pk_move({written}, pk_ptx_{function}<{computed}>({', '.join(read)}));"
 
 
 def _pack(text: str) -> list[str]:

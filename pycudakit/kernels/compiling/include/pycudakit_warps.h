@@ -50,6 +50,70 @@ static inline void pk_unpack(Low &low, High &high, From from) {
     high = pk_of_bits<High>(pk_bits(from) >> 8 * sizeof(Low));
 }
 
+// Inline PTX: arithmetic of registers, which are read by their bits. Integers wrap around.
+template <class T, class From>
+static inline T pk_read(From from) {
+    return pk_of_bits<T>(pk_bits(from));
+}
+template <class T>
+static inline T pk_read(int number) {
+    return T(number);
+}
+template <class T>
+constexpr bool pk_is_float = T(0.5) != T(0);
+#define PK_PTX_WRAPPING(name, op)                                                    \
+    template <class T>                                                               \
+    static inline T pk_ptx_##name(T a, T b) {                                        \
+        if constexpr (pk_is_float<T>) return a op b;                                 \
+        else return T(uint64_t(a) op uint64_t(b));                                   \
+    }
+PK_PTX_WRAPPING(add, +)
+PK_PTX_WRAPPING(sub, -)
+PK_PTX_WRAPPING(mul, *)
+PK_PTX_WRAPPING(mul_lo, *)
+#undef PK_PTX_WRAPPING
+#define PK_PTX(name, operands, expression) \
+    template <class T>                     \
+    static inline T pk_ptx_##name operands { return T(expression); }
+PK_PTX(mad_lo, (T a, T b, T c), uint64_t(a) * uint64_t(b) + uint64_t(c))
+PK_PTX(div, (T a, T b), a / b)
+PK_PTX(rem, (T a, T b), a % b)
+PK_PTX(min, (T a, T b), a < b || b != b ? a : b)
+PK_PTX(max, (T a, T b), a > b || b != b ? a : b)
+PK_PTX(neg, (T a), pk_ptx_sub<T>(pk_is_float<T> ? T(-0.) : T(0), a))
+PK_PTX(abs, (T a), a > 0 ? a : pk_ptx_sub<T>(0, a))
+PK_PTX(and, (T a, T b), a & b)
+PK_PTX(or, (T a, T b), a | b)
+PK_PTX(xor, (T a, T b), a ^ b)
+PK_PTX(not, (T a), ~a)
+PK_PTX(shl, (T a, uint32_t b), b < 8 * sizeof(T) ? uint64_t(a) << b : 0)
+PK_PTX(shr, (T a, uint32_t b), a >> (b < 8 * sizeof(T) ? b : 8 * sizeof(T) - 1) >> (b >= 8 * sizeof(T)))
+#undef PK_PTX
+template <class T>
+static inline T pk_ptx_fma(T a, T b, T c) {
+    if constexpr (sizeof(T) == 4) return __builtin_fmaf(a, b, c);
+    else return __builtin_fma(a, b, c);
+}
+template <class T>
+static inline T pk_ptx_sqrt(T a) {
+    if constexpr (sizeof(T) == 4) return __builtin_sqrtf(a);
+    else return __builtin_sqrt(a);
+}
+// The product of two registers, of twice their bits.
+template <class T>
+static inline auto pk_ptx_mul_wide(T a, T b) {
+    if constexpr (sizeof(T) == 8 && T(-1) < T(0)) return (__int128)a * b;
+    else if constexpr (sizeof(T) == 8) return (unsigned __int128)a * b;
+    else if constexpr (sizeof(T) == 4 && T(-1) < T(0)) return int64_t(a) * b;
+    else if constexpr (sizeof(T) == 4) return uint64_t(a) * b;
+    else if constexpr (T(-1) < T(0)) return int32_t(a) * b;
+    else return uint32_t(a) * b;
+}
+template <class T>
+static inline T pk_ptx_mul_hi(T a, T b) {
+    return T(pk_ptx_mul_wide<T>(a, b) >> 8 * sizeof(T));
+}
+
 static inline pk_lanes pk_exchange(int line, pk_operation operation, unsigned mask, uint64_t value) {
     return pk_waiting([=](pk_context *now) {
         pk_lanes lanes;

@@ -317,8 +317,12 @@ class Context:
 
     @property
     def handle(self) -> int:
-        """The address of CUDA's context is not offered."""
-        raise LogicError("a context has no handle: the library works in the device's primary context")
+        """The address of the device's primary context; on the engine `cpu`, a number for each device."""
+        engine = _engine.active()
+        if engine.is_cpu:
+            return self._index + 1
+        engine.synchronize(self._index)  # the library makes the context at the device's first use
+        return _primary_context(self._index)
 
     def __eq__(self, other: object) -> bool:
         """Return whether it is the same token."""
@@ -331,6 +335,19 @@ class Context:
     def __repr__(self) -> str:
         """Return the device's index."""
         return f"<Context of device {self._index}, pycudakit {__version__}>"
+
+
+def _primary_context(index: int) -> int:
+    driver = ctypes.CDLL("libcuda.so.1")
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    status = (
+        driver.cuDeviceGet(ctypes.byref(device), index)
+        or driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), device)
+        or driver.cuDevicePrimaryCtxRelease_v2(device)  # the library keeps it
+    )
+    if status:
+        raise LogicError(f"the context of device {index} has no handle: CUDA's driver reports error {status}")
+    return context.value or 0
 
 
 def _context_of(index: int) -> Context:

@@ -63,6 +63,18 @@ def test_files_remember_how_they_were_compiled(engine, tmp_path):
             drv.module_from_buffer(bytes(image)[:-3])
 
 
+@pytest.mark.parametrize("no_extern_c", [False, True])
+def test_a_source_that_includes_a_file_of_kernels(engine, tmp_path, no_extern_c):
+    """The file is named by its path, and uses macros that are defined before it."""
+    (tmp_path / "kernels.cu").write_text(
+        'extern "C" {\n'
+        "__device__ int first(const int *numbers) { return numbers[SIZE - 1]; }\n"
+        "__global__ void f(int *x) { __shared__ int n[SIZE]; n[SIZE - 1] = 31; *x = first(n); }\n}\n"
+    )
+    source = f'#define SIZE 8\n#include "{tmp_path}/kernels.cu"\n'
+    assert run(SourceModule(source, no_extern_c=no_extern_c)) == 31
+
+
 def test_prepare_of_an_image(engine):
     module = drv.module_from_buffer(bytes(compiler.compile("__global__ void f(int *x, float y) { *x = y; }")))
     f, memory = module.get_function("f"), drv.mem_alloc(4)

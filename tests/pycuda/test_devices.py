@@ -1,5 +1,6 @@
 """Devices, contexts, enumerations and exceptions."""
 
+import ctypes
 import threading
 
 import pytest
@@ -68,6 +69,17 @@ def test_contexts_are_a_stack():
     with pytest.raises(drv.LogicError, match="no context"):
         drv.Context.pop()
     primary.detach()
+
+
+def test_handles_of_contexts(engine):
+    """All contexts of a device have the primary context's address, which CUDA has, too."""
+    context, primary = drv.Device(0).make_context(), drv.Device(0).retain_primary_context()
+    assert context.handle == primary.handle > 0
+    if engine == "cuda":
+        current = ctypes.c_void_p()
+        drv.mem_alloc(4)
+        assert ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(current)) == 0
+        assert current.value == context.handle
 
 
 def test_each_thread_has_a_stack():

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from pycudakit.kernels.compiling import include_tracking
+from pycudakit.kernels.compiling.compiler_process import HEADERS
 from pycudakit.kernels.compiling.extern_c import blanked
 from pycudakit.kernels.compiling.source import Source
 
@@ -161,6 +163,13 @@ def kernels_with_barriers(source: Source) -> set[str]:
     for name in _volatile_names(plain):
         words.setdefault(name, set()).add("volatile")
     return {name for name in names if reaches_barrier(name, words)}
+
+
+def own_includes(source: Source) -> Iterator[str]:
+    """Yield the lines that include those of our headers that a source includes."""
+    for name in _INCLUDED.findall(source.text):
+        if not Path(name).is_absolute() and (HEADERS / name).is_file():
+            yield f"#include <{name}>"
 
 
 def includes_others(source: Source) -> bool:

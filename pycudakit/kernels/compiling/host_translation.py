@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 
 from pycudakit.kernels.compiling import cuda_to_cpp, inline_ptx, thread_loops
-from pycudakit.kernels.compiling.compiler_process import HEADERS
 from pycudakit.kernels.compiling.extern_c import directives, line_directive, preprocessing, wrapped
 from pycudakit.kernels.compiling.source import Signature, Source, short_names
 
@@ -90,9 +89,7 @@ def _entry(kernel: str, waits: set[str], splits: dict[str, str]) -> str:
 def _prologue(source: Source) -> Iterator[str]:
     """Yield the lines before a source: our headers, then the user's macros, which must not affect these."""
     yield '#include "pycudakit_cuda.h"'
-    for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
-        if (HEADERS / name).is_file():
-            yield f"#include <{name}>"
+    yield from cuda_to_cpp.own_includes(source)
     yield from directives(preprocessing(source.options)[0])
     names = set(re.findall(r"\b[A-Za-z_]\w*", source.text)) - set(_BESSEL)
     names -= set(re.findall(r"(?:\.|->|::)\s*(\w+)", source.text))  # members do not conflict

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from pycudakit.kernels.compiling import (
     access_reports,
-    compiler_process,
     cuda_to_cpp,
     host_compiler,
     inline_ptx,
@@ -98,7 +96,5 @@ def _kernels_that_wait(wrapped: WrappedSource, source: Source) -> set[str]:
 def prologue(source: Source) -> Iterator[str]:
     """Yield the lines before a source: our headers, then the user's macros, which must not affect these."""
     yield '#include "pycudakit_cuda.h"'
-    for name in re.findall(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"\n]+)', source.text, re.MULTILINE):
-        if (compiler_process.HEADERS / name).is_file():
-            yield f"#include <{name}>"
+    yield from cuda_to_cpp.own_includes(source)
     yield from directives(preprocessing(source.options)[0])

@@ -153,6 +153,13 @@ def convert_python_scalars(name: str, inputs: Sequence[Any], dtype: Any = None) 
     return [infinity_like(v) if b else v for v, b in zip(inputs, beyond, strict=True)]
 
 
+def has_number_beyond(name: str, given: Sequence[Any], converted: Sequence[Any]) -> bool:
+    """Return True if `convert_python_scalars` replaced an integer that the array's type cannot hold."""
+    return name in COMPARISONS and any(
+        type(before) is int and type(after) is float for before, after in zip(given, converted, strict=True)
+    )
+
+
 def _as_ranks(numbers: Sequence[Any]) -> Sequence[Any]:
     """Replace integers of any size by their ranks, which compare as they do; other numbers by arrays."""
     if all(type(value) is int for value in numbers):

@@ -23,13 +23,14 @@ from pycudakit._families.elementwise.ufuncs import maximum, minimum, not_equal, 
 from pycudakit._families.reduce.truth_values import count_nonzero
 from pycudakit._families.sort.sort_keys import argsort_along, cost_of
 from pycudakit._native import abi, allocator
-from pycudakit._native.dtypes import BOOL, INT64, UINT8, Array
+from pycudakit._native.dtypes import BOOL, INT64, UINT8, Array, DType
 from pycudakit._runtime import context, cost_model, native_call
 from pycudakit._runtime.composite import arrays_or_numpy_result
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 from pycudakit._runtime.engine_choice import Cost, EngineChoice, choose_engine, requested_engine
 from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit._runtime.operands import allocate, as_array, axis_index
+from pycudakit._runtime.ufunc_arguments import check_writeable
 
 # Nanoseconds per taken element: NumPy's, and the CPU engine's on one thread.
 _NUMPY_NS, _CPU_NS = 1.0, 1.4
@@ -95,6 +96,8 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         raise IndexError("cannot do a non-empty take from an empty axes.")
     shape = array.shape[:along] + index_array.shape + array.shape[along + 1 :]
     outer, inner = math.prod(array.shape[:along]), math.prod(array.shape[along + 1 :])
+    if out is not None:
+        _check_out(out, shape, array.dtype)
     result = allocator.empty(shape, array.dtype)
     if inner and result.size:
         _run_take(
@@ -106,10 +109,19 @@ def take(a: Any, indices: Any, axis: int | None = None, out: Any = None, mode: s
         native_call.log_empty_call("take")
     if out is None:
         return result[()] if result.ndim == 0 else result
+    np.copyto(out, result, casting="unsafe")
+    return out
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: DType) -> None:
+    """Raise NumPy's error for an `out` that cannot hold a result: its type must cast safely to `dtype`."""
     if not isinstance(out, np.ndarray) or out.shape != shape:
         raise ValueError("output array does not match result of ndarray.take")
-    np.copyto(out, result, casting="unsafe" if mode == "raise" else "same_kind")
-    return out
+    if not np.can_cast(out.dtype, dtype, "safe"):
+        raise TypeError(
+            f"Cannot cast array data from {out.dtype!r} to {dtype!r} according to the rule 'safe'"
+        )
+    check_writeable(out)
 
 
 def _checked_indices(indices: Array, count: int, mode: str) -> Array:

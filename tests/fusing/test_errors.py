@@ -135,6 +135,28 @@ def test_read_only_arguments(engine, x):
         assert str(got.value) == str(wanted.value)
 
 
+READ_ONLY = {
+    "ufunc": lambda y: np.add(np.ones(7), 1, out=y),
+    "clip": lambda y: np.clip(np.ones(7), 0, 1, out=y),
+    "cast": lambda y: np.multiply(y, 1j, out=y),
+    "in place": lambda y: operator.iadd(y, np.ones(7)),
+    "slices": lambda y: operator.setitem(y, slice(None), np.ones(7)),
+    "index": lambda y: operator.setitem(y, 10**6, 1),
+    "scan": lambda y: np.cumsum(np.ones(7), out=y),
+}
+
+
+@pytest.mark.parametrize("name", READ_ONLY)
+def test_a_read_only_array_is_refused_before_its_shape(engine, x, name):
+    x.flags.writeable = False
+    told = []
+    for function in (READ_ONLY[name], pk.fuse(READ_ONLY[name])):
+        with pytest.raises(ValueError, match="read-only") as error:
+            function(x)
+        told.append(str(error.value))
+    assert told[1] == told[0]
+
+
 def test_errstate_inside(engine, x):
     @pk.fuse
     def quiet(x):

@@ -145,6 +145,30 @@ def test_base_of_arguments(engine, x):
     assert pk.fuse(lambda part: part.base)(x[1:]) is x
 
 
+OWNERS = {
+    "sum": lambda x: x.sum(axis=0),
+    "keepdims": lambda x: x.mean(axis=1, keepdims=True),
+    "argmax": lambda x: (x + 1).argmax(axis=1),
+    "several": lambda x: (x.min(axis=0), x.max(axis=0)),
+    "sum and its slice": lambda x: [s := x.sum(axis=0), s[1:]],
+    "concatenate": lambda x: np.concatenate([x, x]),
+    "stack in Fortran order": lambda x: np.stack([x.T, x.T]),
+    "elementwise": lambda x: x * 2,
+    "scan": lambda x: np.cumsum(x, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", OWNERS)
+def test_results_own_their_memory(engine, x, name):
+    def owners(function):
+        results = function(x.reshape(100, -1))
+        results = results if isinstance(results, (list, tuple)) else [results]
+        return [each.flags.owndata for each in results]
+
+    fused = pk.fuse(OWNERS[name])
+    assert [owners(fused) for _ in range(4)] == [owners(OWNERS[name])] * 4
+
+
 # ---- Answers, and NumPy's errors and warnings --------------------------------------------------------
 
 ANSWERS = {
@@ -167,6 +191,13 @@ ANSWERS = {
     "difference": lambda x: (x > 2).astype("u1")[3] - np.uint8(1),
     "power": lambda x: (x.astype("i2").max() * 200) ** 3,
     "numbers in place": lambda x: functools.reduce(lambda a, b: a * b, [x.astype("i8").max() + 9] * 50),
+    "keepdims of text": lambda x: x.reshape(2, -1).sum(axis=0, keepdims="a"),
+    "keepdims of an integer": lambda x: x.reshape(2, -1).max(axis=0, keepdims=3),
+    "no degrees of freedom": lambda x: x.var(ddof=None),
+    "take to complex numbers": lambda x: np.take(x, [1], out=np.zeros(1, complex)),
+    "compared beyond 64 bits": lambda x: [
+        np.equal(x.astype(int), 2**70, casting=casting) for casting in ("no", "equiv", "safe", "unsafe")
+    ],
     "no overflow": lambda x: [x.astype(int).max() + 1, x.astype(int).max() * 2.5, x.astype("i1").sum() // 2],
 }
 

@@ -258,6 +258,47 @@ def test_out_does_not_choose_the_dtype_of_complex_sums(name):
     np.testing.assert_array_equal(ours, numpys)
 
 
+KEEPDIMS = [0, 3, None, "a", [1], 1.5, np.True_, np.int64(1)]
+TAKE_KEEPDIMS = [
+    *SUMS,
+    *MEANS,
+    "max",
+    *TRUTHS,
+    "ptp",
+    "count_nonzero",
+    "argmax",
+    "nansum",
+    "nanvar",
+    "nanargmin",
+]
+
+
+@pytest.mark.parametrize("name", TAKE_KEEPDIMS)
+@pytest.mark.parametrize("keepdims", KEEPDIMS, ids=repr)
+def test_types_of_keepdims(engine, name, keepdims):
+    x = np.zeros((3, 4))
+    for axis in (None, 1):
+        ours, numpys = (gen.outcome(getattr(kit, name), x, axis=axis, keepdims=keepdims) for kit in (pk, np))
+        gen.assert_same_outcome(ours, numpys)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("ddof", [None, "a"])
+def test_degrees_of_freedom_that_are_no_number(engine, name, ddof):
+    x = np.arange(12.0).reshape(3, 4)
+    for axis in (None, 0):
+        ours, numpys = (gen.outcome(getattr(kit, name), x, axis=axis, ddof=ddof) for kit in (pk, np))
+        gen.assert_same_outcome(ours, numpys)
+
+
+@pytest.mark.parametrize("name", [*REDUCTIONS, "nansum"])
+def test_results_own_their_memory(engine, name):
+    x = np.arange(60.0).reshape(3, 4, 5)
+    results = [getattr(pk, name)(x, axis=axis) for axis in (0, 1, 2)]
+    results += [getattr(pk, name)(x, axis=axis, keepdims=True) for axis in (0, 1, 2, None)]
+    assert all(result.flags.owndata for result in results)
+
+
 @pytest.mark.parametrize("axis", [[0, 1], (0, 0), (0, 1.5), 0.5, np.array([0]), "0"])
 def test_invalid_axes(engine, axis):
     array = np.ones((2, 3))

@@ -87,6 +87,19 @@ def test_out(engine):
     assert np.array_equal(out, before)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "complex128", "int8"])
+@pytest.mark.parametrize("mode", ["raise", "clip"])
+def test_types_of_out(engine, dtype, mode):
+    """NumPy refuses an `out` of a type that does not cast safely to the array's."""
+    for x in (np.arange(12.0), np.arange(12, dtype="int32")):
+        outs = [np.zeros(2, dtype) for _ in range(2)]
+        results = [
+            outcome(kit.take, x, [3, 1], None, out, mode) for kit, out in zip((pk, np), outs, strict=True)
+        ]
+        assert_same_outcome(*results)
+        np.testing.assert_array_equal(*outs)
+
+
 def test_indices_of_nothing(engine):
     """An index may be out of bounds even if there is nothing to copy."""
     for shape, axis in (((2, 0), 0), ((0, 2), 1), ((2, 0, 3), 0), ((3, 2, 0), 1), ((0, 2, 0), 1)):

@@ -14,10 +14,10 @@ import numpy as np
 
 from pycudakit._element_programs import device_launch, program_cost
 from pycudakit._element_programs.element_function import (
-    COMPARISONS,
     ElementFunction,
     compile_function,
     convert_python_scalars,
+    has_number_beyond,
 )
 from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._element_programs.program import ElementProgram
@@ -103,9 +103,7 @@ def _read(
     if request.dtype is not None and code_of(request.dtype) is None:
         unsupported.append((np.empty(0, request.dtype), "dtype"))
     request.unsupported = unsupported[0] if unsupported else None
-    request.has_number_beyond = function.name in COMPARISONS and any(
-        type(before) is int and type(after) is float for before, after in zip(given, inputs, strict=True)
-    )
+    request.has_number_beyond = has_number_beyond(function.name, given, inputs)
     return request
 
 

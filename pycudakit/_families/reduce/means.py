@@ -31,10 +31,11 @@ def mean_or_variance(
     mean: Any = NONE,
 ) -> Any:
     """Compute a mean, a variance or a standard deviation."""
-    if axis is None and dtype is None and out is None and keepdims is where is mean is NONE and not ddof:
+    if axis is None and dtype is None and out is None and keepdims is where is mean is NONE and ddof == 0:
         result = reduce_whole(name, lower, a)
         if result is not None:
             return result
+    _check_ddof(name, ddof)
     numpy_keywords = passed_keywords(keepdims=keepdims, where=where, mean=mean)
     if not name.endswith("mean"):
         numpy_keywords["ddof"] = ddof
@@ -85,6 +86,12 @@ def mean_or_variance(
             _warn_variance(call, result, expected)
     is_root = name.endswith("std")
     return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
+
+
+def _check_ddof(name: str, ddof: Any) -> None:
+    """Raise NumPy's error for degrees of freedom that are no number."""
+    if type(ddof) not in (int, float):
+        _ = np.ones(1, int) - ddof if name.startswith("nan") else np.intp(1) <= ddof
 
 
 def _refuse_dtype(name: str, a: Any, dtype: Any) -> None:

@@ -289,6 +289,13 @@ def axes_of(axis: Any, dimensions: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def as_keepdims(keepdims: Any, name: str) -> bool:
+    """Return `keepdims` as a bool; raise NumPy's error if it must be an integer, and is none."""
+    if not (keepdims is True or keepdims is False or name.startswith(("arg", "nanarg"))):
+        np.add.reduce((), keepdims=keepdims)
+    return bool(keepdims)
+
+
 def reduced_shape(shape: tuple[int, ...], axes: Sequence[int], keepdims: bool) -> tuple[int, ...]:
     """Return the shape of a result."""
     if keepdims:

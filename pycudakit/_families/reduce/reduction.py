@@ -26,6 +26,7 @@ from pycudakit._families.reduce.reduce_kernel import (
     ReduceKernel,
     Reducer,
     ReduceRequest,
+    as_keepdims,
     axes_of,
     cost_of,
     is_intercepted,
@@ -98,7 +99,7 @@ class Reduction:
             values, wrap_lowering = computed.inputs, functools.partial(fused_lowering, computed.function)
             self._has_floats = computed.dtype.kind == "f"
         self._wrap_lowering = wrap_lowering
-        self.keepdims = bool(keepdims)
+        self.keepdims = as_keepdims(keepdims, name)
         self.out = _checked_out(out)
         arrays = [operands.as_array(value) for value in values]
         mask = as_mask(where)
@@ -204,7 +205,8 @@ class Reduction:
         """Return a result with NumPy's shape and type, or write it to `out`."""
         shape = reduced_shape(self.shape, self.axes, self.keepdims)
         request = self._cacheable_request(result)
-        result = result.reshape(shape)
+        if result.shape != shape:
+            result = _reshaped(result, shape)
         if self.out is None:
             final = result[()] if result.ndim == 0 and not allocator.stays_on_device(result) else result
             if request is not None:
@@ -342,6 +344,14 @@ class Reduction:
         else:
             reduced = np.take_along_axis(array, np.expand_dims(result, self.axes), self.axes[0])
         return bool(np.isnan(reduced).any())
+
+
+def _reshaped(array: Array, shape: tuple[int, ...]) -> Array:
+    """Return an array of another shape: the array itself where it can take it, so that it owns its memory."""
+    if not array.flags.c_contiguous:
+        return array.reshape(shape)
+    array.resize(shape, refcheck=False)  # of the same size: no copy
+    return array
 
 
 def _saturating_cast(numbers: Array, dtype: DType) -> Array:

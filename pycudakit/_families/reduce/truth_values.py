@@ -133,6 +133,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     array([2, 1])
     """
     numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
+    if axis is None and not keepdims:
+        keepdims = False  # of any type, as in NumPy
     call = Reduction("count_nonzero", lowering.COUNT, numpy, [a], axis, keepdims=keepdims)
     if call.uses_numpy:
         return call.by_numpy()

@@ -18,7 +18,7 @@ from pycudakit._runtime import cost_model, dispatch_cache, fp_errors, native_cal
 from pycudakit._runtime.engine_choice import NO_COST, Cost, choose_engine
 from pycudakit._runtime.native_call import log_empty_call, run
 from pycudakit._runtime.operands import allocate, as_array, axis_index, fill_operand_row
-from pycudakit._runtime.ufunc_arguments import needs_copy
+from pycudakit._runtime.ufunc_arguments import check_writeable, needs_copy
 
 # Nanoseconds per element: of NumPy, of the CPU engine on one thread, and of its float64 sums and products.
 _NUMPY_NS, _CPU_NS, _CPU_NS_FLOAT64 = 2.5, 1.5, 4.0
@@ -55,10 +55,9 @@ def check_out(out: Any, shape: tuple[int, ...]) -> None:
     """Raise NumPy's error for an `out` that cannot hold a result of a shape."""
     if not isinstance(out, np.ndarray):
         raise TypeError("output must be an array")
+    check_writeable(out)
     if out.shape != shape:
         raise ValueError(f"the output array has shape {out.shape}, and the result {shape}")
-    if not out.flags.writeable:
-        raise ValueError("output array is read-only")
 
 
 def _layout(array: Array, axis: int) -> tuple[int, ...]:

@@ -188,7 +188,10 @@ class Capture:
             for row in _result_rows(request)
         ]
         if len(arrays) == len(results) and all(map(_are_same, arrays, results)):
-            return [array.reshape(result.shape) for array, result in zip(arrays, results, strict=True)]
+            return [
+                array if array.shape == result.shape else array.reshape(result.shape)
+                for array, result in zip(arrays, results, strict=True)
+            ]
         self.mark_not_replayable()
         return list(results)
 

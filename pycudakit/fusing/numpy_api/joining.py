@@ -56,7 +56,8 @@ def _concatenate(trace: Trace, arrays: Any, /, axis: Any = 0, out: Any = None, *
     order = _common_order([trace.materialize(part) for part in parts])
     dtype = np.result_type(*(part.dtype for part in parts))
     inverse_order = tuple(order.index(d) for d in range(len(order)))
-    joined = new(trace, np.empty([shape[d] for d in order], dtype).transpose(inverse_order))
+    in_order = np.empty([shape[d] for d in order], dtype).transpose(inverse_order)
+    joined = new(trace, np.empty_like(in_order))
     offset = 0
     for part in parts:
         length = part.shape[axis]

@@ -12,7 +12,7 @@ import numpy as np
 
 from pycudakit._element_programs import program_cost
 from pycudakit._families.reduce.multi_output import reduce_multi_output
-from pycudakit._families.reduce.reduce_kernel import axes_of, reduced_shape
+from pycudakit._families.reduce.reduce_kernel import as_keepdims, axes_of, reduced_shape
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.lazy_array import FusedProducer
 from pycudakit._runtime.ufunc_arguments import broadcast_shapes
@@ -45,6 +45,7 @@ class ReduceScheduler(Scheduler):
     ) -> Any:
         """Record a reduction; compute it immediately if it is small or needs NumPy."""
         self.flush_if_errstate_changed()
+        keepdims = as_keepdims(keepdims, name)
         keywords = {"axis": axis, "keepdims": keepdims} if keepdims else {"axis": axis}
         if name.endswith(("std", "var")):
             keywords["ddof"] = ddof
@@ -65,7 +66,7 @@ class ReduceScheduler(Scheduler):
             result = compute(array)
             self.record_kernel(name, array.shape, [array], [])
             return self.wrap(result)
-        shape = reduced_shape(a.shape, axes, bool(keepdims))
+        shape = reduced_shape(a.shape, axes, keepdims)
         node = Node(None, (), DEFAULT_OPTIONS, _result_type(name, a.dtype), shape)
         node.reduction = ReduceOp(name, a.node, axes, compute)
         node.order = "C" if a.node.order == "C" else None

@@ -15,13 +15,14 @@ from pycudakit._element_programs.element_function import (
     ElementFunction,
     compile_function,
     convert_python_scalars,
+    has_number_beyond,
 )
 from pycudakit._element_programs.values import ACCEPTS_ANY_INTEGER, Value, WeakScalar
 from pycudakit._families.elementwise import non_ufuncs, ufuncs
 from pycudakit._families.elementwise.fast_path import call as call_elementwise
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime.lazy_array import LazyPandas
-from pycudakit._runtime.ufunc_arguments import as_argument, broadcast, needs_copy
+from pycudakit._runtime.ufunc_arguments import as_argument, broadcast, check_writeable, needs_copy
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer
 from pycudakit.fusing.memory.double_buffer import MIN_OVERLAPPING_WRITES
@@ -125,8 +126,12 @@ class ElementwiseTrace(TiledScheduler):
         if self.has_stopped_deferring:
             return self.apply_by_numpy(function, inputs, out, dtype, casting)
         self.flush_if_errstate_changed()
+        if out is not None:
+            check_writeable(out.node.array)
         if function.name in ACCEPTS_ANY_INTEGER:
-            inputs = convert_python_scalars(function.name, inputs)
+            given, inputs = inputs, convert_python_scalars(function.name, inputs)
+            if casting != "same_kind" and has_number_beyond(function.name, given, inputs):
+                casting = "same_kind"  # as in NumPy, the array is not cast
         arguments: list[Any] = []
         types: list[Any] = []
         nodes: list[Node] = []
@@ -167,8 +172,8 @@ class ElementwiseTrace(TiledScheduler):
         if may_raise and not must_compute_now:
             return self._compute_now(function, inputs, out, dtype, casting)
         if out is not None and not _fits(out, nodes):
-            target = _ShapeStub(out.shape, out.node.array is None or out.node.array.flags.writeable)
-            broadcast([*nodes, *[_ShapeStub(())] * (len(arguments) - len(nodes))], [target])  # type: ignore[list-item]
+            stubs = [_ShapeStub(())] * (len(arguments) - len(nodes))
+            broadcast([*nodes, *stubs], [_ShapeStub(out.shape)])  # type: ignore[list-item]
         if not nodes:
             return self._compute_now(function, inputs, out, dtype, casting)
         shape = nodes[0].shape
@@ -368,13 +373,9 @@ class ElementwiseTrace(TiledScheduler):
 
 
 def _fits(out: Tracer, nodes: Sequence[Node]) -> bool:
-    """Return True if all nodes have the shape of `out`, and it is writeable."""
-    array = out.node.array
+    """Return True if all nodes have the shape of `out`."""
     shape = out.node.shape
-    for node in nodes:
-        if node.shape != shape:
-            return False
-    return array is None or array.flags.writeable
+    return all(node.shape == shape for node in nodes)
 
 
 class _Flags(NamedTuple):
@@ -382,11 +383,12 @@ class _Flags(NamedTuple):
 
 
 class _ShapeStub:
-    """A shape and a `writeable` flag in place of an array, for shape checks."""
+    """A shape in place of a writeable array, for shape checks."""
 
-    def __init__(self, shape: tuple[int, ...], is_writeable: bool = True) -> None:
+    flags = _Flags(writeable=True)
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
-        self.flags = _Flags(is_writeable)
 
 
 def cast(node: Node, dtype: DType) -> Node:

@@ -240,9 +240,9 @@ class IndexingTrace(ElementwiseTrace):
         basic = is_basic(index)
         # An index with tracers reads their values, which may change the buffer.
         array = self.materialize(tracer) if basic is True else self.in_caller_memory(tracer)
+        if not array.flags.writeable:
+            raise ValueError("assignment destination is read-only")
         if type(value) is Tracer and is_view_at(array, index, value.node.array):
-            if not array.flags.writeable:
-                raise ValueError("assignment destination is read-only")
             return None  # `a[i] += b` assigns the view that it has changed
         if basic:
             part = self._part(array, index, basic is True)

@@ -6,6 +6,7 @@ import copy
 import itertools
 import os
 import sys
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -163,6 +164,29 @@ def test_no_interrupt_around_a_plan_is_lost(monkeypatch):
         assert instruction > 50
         assert interrupt.count < instruction
         assert not printed
+
+
+@pytest.mark.parametrize("function", [short, step, store])
+def test_no_finalizer_is_written_in_python(engine, function):
+    """Python drops an exception in a finalizer, and so a Ctrl-C that comes there."""
+    if engine == "cuda":
+        pytest.skip("device copies have a finalizer")
+    fused, met = pk.fuse(function), []
+
+    def note(frame, event, _):
+        code = frame.f_code
+        is_callback = code.co_filename == weakref.__file__ and code.co_name == "remove"
+        if event == "call" and (is_callback or code.co_name == "__del__"):
+            met.append(code)
+
+    arguments = [arguments_of(function) for _ in range(3)]
+    sys.setprofile(note)
+    try:
+        for each in arguments:
+            fused(*each, int)
+    finally:
+        sys.setprofile(None)
+    assert not met
 
 
 def attack(function):

@@ -15,6 +15,31 @@ from pycudakit.fusing.memory.residency import ResidencyScope
 _MIN_TRACERS = 64  # from this many weak references on, dead ones are removed
 
 
+class _DeviceCopy:
+    """The device copy of a buffer.
+
+    It has a finalizer so that buffers have none: Python drops an exception in one, such as a Ctrl-C.
+    """
+
+    __slots__ = ("_begin", "_owner", "_scope", "is_freed")
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._scope, self._begin = buffer.scope, buffer.begin
+        self._owner = buffer.owner  # no other array has its address before the device copy is freed
+        self.is_freed = False
+
+    def free(self) -> None:
+        """Free the device memory."""
+        if not self.is_freed:
+            self._scope.drop(self._begin)
+        self.is_freed = True
+
+    def __del__(self) -> None:
+        """Free the device memory."""
+        if hasattr(self, "is_freed"):  # else an interrupt has cut short `__init__`
+            self.free()
+
+
 class Buffer:
     """A range of host memory that arrays are views of, with an optional device copy.
 
@@ -30,6 +55,7 @@ class Buffer:
 
     __slots__ = (
         "__weakref__",
+        "_device_copy",
         "begin",
         "double_buffer",
         "end",
@@ -53,6 +79,7 @@ class Buffer:
         self.is_caller_owned = is_caller_owned
         self.may_be_resident = True
         self.is_resident = False  # has a device copy
+        self._device_copy: _DeviceCopy | None = None
         self.scalar_reads = 0  # reads of single elements
         self.has_escaped = False  # code outside of the trace may read and write it
         self.overlapping_writes = 0  # writes whose value reads other elements of this buffer
@@ -62,11 +89,6 @@ class Buffer:
         self.max_tracers = _MIN_TRACERS
         self.full_view: Array | None = None  # a C-contiguous array of the whole buffer
         self.begin, self.end = byte_bounds(array)
-
-    def __del__(self) -> None:
-        """Free the device copy."""
-        if getattr(self, "is_resident", False):  # an interrupt may come before `__init__` has set it
-            self.scope.drop(self.begin)
 
     def extend(self, array: Array) -> None:
         """Extend the buffer to contain another array of the same memory."""
@@ -91,6 +113,8 @@ class Buffer:
         """Make the buffer resident, if the device has room."""
         if not self.is_resident and self.may_be_resident:
             self.is_resident = self.scope.make_resident(self.begin, self.end - self.begin, intent)
+            if self.is_resident:
+                self._device_copy = _DeviceCopy(self)
             if self.is_resident and self.scope.listener is not None:
                 self.scope.listener.keep_alive(self.owner)
 
@@ -117,9 +141,9 @@ class Buffer:
 
     def release(self) -> None:
         """Free the device copy without a download."""
-        if self.is_resident:
-            self.scope.drop(self.begin)
-        self.is_resident = False
+        if self._device_copy is not None:
+            self._device_copy.free()
+        self.is_resident, self._device_copy = False, None
 
     def mark_escaped(self) -> None:
         """Keep the buffer on the host from now on: code outside of the trace can reach it."""
@@ -237,6 +261,12 @@ class ImportedBuffer(Buffer):
         """Download the newest values, and use the shadow allocation until the call ends."""
         super().evict()
         self._is_registered = False
+
+    def release(self) -> None:
+        """End the registration without a download."""
+        if self.is_resident:
+            self.scope.drop(self.begin)
+        self.is_resident = False
 
     def sync_to_caller(self) -> None:
         """Do nothing: the caller's memory is the device buffer."""

@@ -10,6 +10,8 @@ from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.buffer import Buffer, ImportedBuffer, owner_of
 from pycudakit.fusing.memory.double_buffer import DoubleBuffer
 
+_MIN_BUFFERS = 64  # from this many entries on, those of dead buffers are removed
+
 
 class BufferTable:
     """The buffers of a call, by the id of the array that owns the memory."""
@@ -17,7 +19,9 @@ class BufferTable:
     def __init__(self) -> None:
         self.scope = residency.ResidencyScope()
         self.written: list[Buffer] = []  # the caller's buffers that were written to
-        self._buffers: weakref.WeakValueDictionary[int, Buffer] = weakref.WeakValueDictionary()
+        # No WeakValueDictionary: Python drops an exception, such as a Ctrl-C, in its callback.
+        self._buffers: dict[int, weakref.ref[Buffer]] = {}
+        self._max_buffers = _MIN_BUFFERS
         self._arguments: list[Buffer] = []
         self.stream = 0  # of the imported device buffers; 0 without any
         self._labels: Mapping[int, str] = {}
@@ -38,7 +42,7 @@ class BufferTable:
             buffer = self.buffer_of(array)
             if buffer is None:
                 buffer = Buffer(array, self.scope, is_caller_owned=True)
-                self._buffers[id(buffer.owner)] = buffer
+                self._add(buffer)
                 self._arguments.append(buffer)
                 if id(array) in self._labels:
                     self._names[buffer] = self._labels[id(array)]
@@ -52,12 +56,12 @@ class BufferTable:
 
     def add_imported(self, buffer: ImportedBuffer) -> None:
         """Add an imported device buffer."""
-        self._buffers[id(buffer.owner)] = buffer
+        self._add(buffer)
         self.stream = self.stream or buffer.stream
 
     def device_address_of(self, array: Array) -> int:
         """Return an array's device address, if a kernel enqueued in `stream` may use it; else 0."""
-        buffer = self._buffers.get(id(owner_of(array)))
+        buffer = self.buffer_of(array)
         return buffer.device_address_of(array, self.stream) if type(buffer) is ImportedBuffer else 0
 
     def register(self, arrays: Iterable[Array]) -> None:
@@ -82,7 +86,7 @@ class BufferTable:
                 return None
             double_buffer = DoubleBuffer(buffer, full_view, before_write, copy)
             self._double_buffers.append(double_buffer)
-            self._buffers[id(double_buffer.second.owner)] = double_buffer.second
+            self._add(double_buffer.second)
             double_buffer.second.make_resident(residency.TEMPORARY)
         pair: DoubleBuffer | None = buffer.double_buffer
         return None if pair is None or pair.original.has_escaped else pair
@@ -100,7 +104,8 @@ class BufferTable:
     def buffer_of(self, array: Array) -> Buffer | None:
         """Return the buffer of an array by its NumPy `base`; None if the table has none."""
         owner = owner_of(array)
-        buffer = self._buffers.get(id(owner))
+        ref = self._buffers.get(id(owner))
+        buffer = None if ref is None else ref()
         return buffer if buffer is not None and buffer.owner is owner else None
 
     def buffer_for(self, array: Array) -> Buffer:
@@ -108,8 +113,14 @@ class BufferTable:
         buffer = self.buffer_of(array)
         if buffer is None:
             buffer = Buffer(array, self.scope)
-            self._buffers[id(buffer.owner)] = buffer
+            self._add(buffer)
         return buffer
+
+    def _add(self, buffer: Buffer) -> None:
+        if len(self._buffers) >= self._max_buffers:
+            self._buffers = {key: ref for key, ref in self._buffers.items() if ref() is not None}
+            self._max_buffers = max(_MIN_BUFFERS, 2 * len(self._buffers))
+        self._buffers[id(buffer.owner)] = weakref.ref(buffer)
 
     def mark_escaped(self, array: Array) -> None:
         """Mark the arguments that overlap an array as escaped."""
@@ -147,7 +158,8 @@ class BufferTable:
 
     def sync_all_to_caller(self) -> None:
         """Make all host memory up to date that may still be read."""
-        for buffer in [*self.written, *self._buffers.values()]:
+        alive = [buffer for ref in self._buffers.values() if (buffer := ref()) is not None]
+        for buffer in [*self.written, *alive]:
             buffer.sync_to_caller()
 
     def name_of(self, array: Array) -> str:

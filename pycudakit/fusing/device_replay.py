@@ -35,7 +35,7 @@ from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context, late_bound, native_call
 from pycudakit._runtime.native_call import NativeCall
-from pycudakit.fusing.guards import ImpureError
+from pycudakit.fusing.guards import MAX_DEPTH, ImpureError
 from pycudakit.fusing.memory import residency
 from pycudakit.fusing.memory.background_jit import compile_requested
 
@@ -108,15 +108,17 @@ def _is_replayable_function(function: Any) -> bool:
     return module.startswith(_MODULES) and not module.endswith(".evaluate")  # it reads its caller's variables
 
 
-def _key_of_argument(value: Any, arrays: list[Any], seen: list[Any], allow_lists: bool) -> Any:
+def _key_of_argument(
+    value: Any, arrays: list[Any], seen: list[Any], allow_lists: bool, depth: int = 0
+) -> Any:
     """Return the part of the key for one argument; append device arrays to `arrays` and `seen`."""
     kind = type(value)
     if kind in (bool, int, str, type(None), type):
         return kind, value
     if kind is float:
         return kind, value.hex()
-    if kind is tuple or (kind is list and allow_lists):
-        return kind, tuple([_key_of_argument(part, arrays, seen, allow_lists) for part in value])
+    if (kind is tuple or (kind is list and allow_lists)) and depth < MAX_DEPTH:
+        return kind, tuple([_key_of_argument(part, arrays, seen, allow_lists, depth + 1) for part in value])
     if isinstance(value, (np.dtype, np.generic)):
         return kind, str(value) if isinstance(value, np.dtype) else value.tobytes()
     if value is Ellipsis or value is np._NoValue:  # noqa: SLF001

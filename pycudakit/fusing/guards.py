@@ -19,6 +19,7 @@ import numpy as np
 from pycudakit.fusing.bytecode.code_uses import code_uses
 from pycudakit.fusing.execute.capture import key_of_constant
 
+MAX_DEPTH = 8  # of nested tuples in a key: other calls are traced
 _OURS = __name__.partition(".")[0]
 _MODULES = ("math", "numpy", "numpy.linalg", _OURS, f"{_OURS}.image", f"{_OURS}.linalg", f"{_OURS}.numpy")
 _NAMES = """abs bool divmod enumerate float int isinstance issubclass len max min pow range reversed round
@@ -75,10 +76,10 @@ class Guards:
             self._last = values, values_key
         return values_key
 
-    def _key_of(self, value: Any) -> Any:
+    def _key_of(self, value: Any, depth: int = 0) -> Any:
         kind = type(value)
-        if kind is tuple:
-            return kind, tuple([self._key_of(part) for part in value])
+        if kind is tuple and depth < MAX_DEPTH:
+            return kind, tuple([self._key_of(part, depth + 1) for part in value])
         if (key := key_of_constant(value)) is not None:
             return key
         if kind is CodeType or _is_pure(value) or any(value is function for function in self._functions):

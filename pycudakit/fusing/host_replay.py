@@ -23,7 +23,7 @@ from pycudakit._runtime import context
 from pycudakit.fusing.errstate import ignores_underflow, raises_warnings, recorded_warnings
 from pycudakit.fusing.execute.capture import Capture, NotReplayableError, Scalar, key_of_constant
 from pycudakit.fusing.execute.plan import Plan, PlanRun
-from pycudakit.fusing.guards import Guards, ImpureError
+from pycudakit.fusing.guards import MAX_DEPTH, Guards, ImpureError
 from pycudakit.fusing.memory.buffer import byte_bounds
 from pycudakit.fusing.memory.pytree import tree_map_in_place
 
@@ -86,7 +86,9 @@ def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signatur
     return Signature((engine, guard_values, positional, keyword or ()), arrays, addresses, engine)
 
 
-def _key_of(value: Any, arrays: list[Array], addresses: list[int], bounds: list[tuple[int, int]]) -> Any:
+def _key_of(
+    value: Any, arrays: list[Array], addresses: list[int], bounds: list[tuple[int, int]], depth: int = 0
+) -> Any:
     """Return the part of the key for one argument; append arrays, their addresses and their bounds."""
     kind = type(value)
     if kind is np.ndarray:
@@ -101,8 +103,8 @@ def _key_of(value: Any, arrays: list[Array], addresses: list[int], bounds: list[
         addresses.append(address)
         bounds.append((address, address + value.nbytes) if flags & _CONTIGUOUS else byte_bounds(value))
         return dtype.char, value.shape, value.strides, flags
-    if kind is tuple and len(value) <= _MAX_LENGTH:
-        return kind, tuple([_key_of(part, arrays, addresses, bounds) for part in value])
+    if kind is tuple and len(value) <= _MAX_LENGTH and depth < MAX_DEPTH:
+        return kind, tuple([_key_of(part, arrays, addresses, bounds, depth + 1) for part in value])
     key = key_of_constant(value)
     if key is not None:
         return key

@@ -300,6 +300,18 @@ def test_deeply_nested_tuples(engine, x):
     got = pk.fuse(lambda deep: nested(inner(deep) * 2))(nested(x))
     np.testing.assert_array_equal(inner(got), x * 2)
 
+    nothing, pair = nested(()), (1,)
+    for _ in range(60):
+        pair = pair, pair
+    for _ in range(3):  # of a function that is replayed
+        np.testing.assert_array_equal(doubled(x, nothing), x * 2)
+        np.testing.assert_array_equal(doubled(x, pair), x * 2)
+
+
+@pk.fuse
+def doubled(x, _):
+    return x * 2
+
 
 class Visited:
     """A number that counts how often it is looked at."""

@@ -20,6 +20,7 @@ from pycudakit.fusing.memory.pytree import (
     as_plain_array,
     is_array,
     is_generator,
+    is_long,
     tree_map,
     tree_map_in_place,
 )
@@ -96,6 +97,12 @@ class ArgumentMap:
         finally:
             self._number_of = _number_of
             self._numbers.clear()
+
+    def _part_to_caller(self, value: Any) -> Any:
+        """Return a part of a list or dict; long containers are left to the search for escaped tracers."""
+        return tree_map_in_place(
+            value, self.leaf_to_caller, lambda part: self._is_copy(part) or is_long(part)
+        )
 
     @property
     def has_copies(self) -> bool:
@@ -184,13 +191,13 @@ class ArgumentMap:
                     value.dtype, value.shape = tracer.dtype, tracer.shape  # type: ignore[misc]
         for original, copy in self._copies.values():
             if type(original) is list:
-                parts = [self.to_caller(part) for part in copy]
+                parts = [self._part_to_caller(part) for part in copy]
                 if len(parts) != len(original) or any(
                     a is not b for a, b in zip(parts, original, strict=True)
                 ):
                     original[:] = parts
             else:
-                values = {key: self.to_caller(part) for key, part in copy.items()}
+                values = {key: self._part_to_caller(part) for key, part in copy.items()}
                 if values.keys() != original.keys() or any(
                     values[key] is not original[key] for key in values
                 ):

@@ -45,18 +45,31 @@ def replace_escaped_tracers(
     `to_caller` returns the caller's array of a tracer, or list of a copy; else the object that it gets.
     """
     seen: set[int] = set()
-    pending = deque(roots)
-    while pending and len(seen) < _MAX_VISITED and are_any_left():
-        holder = pending.popleft()
+    pending, long = deque(roots), deque[Any]()  # long containers come last
+    while (pending or long) and len(seen) < _MAX_VISITED and are_any_left():
+        if pending:
+            holder = pending.popleft()
+            if type(holder) in (list, tuple, dict) and len(holder) > MAX_ITEMS:
+                long.append(holder)
+                continue
+        else:
+            holder = long.popleft()
         if id(holder) in seen or _is_long_and_plain(holder):
             continue
         seen.add(id(holder))
-        for value, replace in _parts(holder):
-            new = value if replace is None else _replaced(value, to_caller)
-            if new is not value and replace is not None:
-                replace(new)
-            if not _has_no_parts(new):
-                pending.append(new)
+        pending.extend(_replace_parts(holder, to_caller))
+
+
+def _replace_parts(holder: Any, to_caller: Callable[[Any], Any]) -> list[Any]:
+    """Replace the tracers that an object refers to; return the objects to search next."""
+    found = []
+    for value, replace in _parts(holder):
+        new = value if replace is None else _replaced(value, to_caller)
+        if new is not value and replace is not None:
+            replace(new)
+        if not _has_no_parts(new):
+            found.append(new)
+    return found
 
 
 def _is_long_and_plain(holder: Any) -> bool:

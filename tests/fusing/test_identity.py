@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pycudakit as pk
+from pycudakit.fusing import escape
 
 SIZE = 20_000
 
@@ -379,6 +380,35 @@ def test_the_search_for_tracers_ends_with_the_last(engine, x):
     assert type(holder.result) is np.ndarray
     np.testing.assert_array_equal(holder.result, x * 2)
     assert Node.reads == 0
+
+
+def test_the_search_for_tracers_leaves_long_containers_to_the_end(engine, x, monkeypatch):
+    holder = Holder()
+    holder.others, holder.history = [Holder() for _ in range(3000)], []
+
+    def step(holder, x):
+        holder.history.append(x * 2)
+        holder.result = x * 3
+        return x + 1
+
+    parts, searched = escape._parts, []
+    monkeypatch.setattr(escape, "_parts", lambda each: searched.append(each) or parts(each))
+    pk.fuse(step)(holder, x)
+    assert_same([holder.history, holder.result], [[x * 2], x * 3])
+    assert not any(each is holder.others for each in searched)
+
+
+def test_what_is_kept_in_long_containers(engine, x):
+    def step(nested, names, x):
+        nested[0][1700] = x * 2
+        nested[1]["kept"] = (x - 1, [x + 3])
+        nested[0].append(names)
+        return x + 1
+
+    long, table, names = [None] * 2500, dict.fromkeys(range(1500)), [x]
+    pk.fuse(step)([long, table], names, x)
+    assert_same([long[1700], table["kept"]], [x * 2, (x - 1, [x + 3])])
+    assert long[-1] is names
 
 
 # ---- Types, and functions of others ------------------------------------------------------------------

@@ -50,10 +50,10 @@ def tree_map_in_place(value: Any, replace: Callable[[Any], Any], is_leaf: Callab
 
     Lists, dicts and sets are changed in place; tuples and frozensets with changed parts are made anew.
     """
-    if _has_no_parts(value) or is_leaf(value):
+    if is_leaf(value) or _has_no_parts(value):
         return replace(value)
     return _Walk(
-        value, lambda part: _has_no_parts(part) or is_leaf(part), replace, changes_in_place=True
+        value, lambda part: is_leaf(part) or _has_no_parts(part), replace, changes_in_place=True
     ).result
 
 
@@ -192,20 +192,21 @@ def all_tracers(value: Any) -> list[Tracer]:
 
 def arrays_in(parts: Iterable[Any]) -> list[Any]:
     """Return the NumPy arrays of supported dtypes in nested tuples, lists and dicts."""
-    return [leaf for leaf in _leaves(parts, _is_long) if is_array(leaf)]
+    return [leaf for leaf in _leaves(parts, is_long) if is_array(leaf)]
 
 
 def pandas_in(arguments: Any) -> list[Any]:
     """Return the Series and DataFrames of pandas, and their tracers, in nested tuples, lists and dicts."""
     return [
         leaf
-        for leaf in _leaves([arguments], _is_long)
+        for leaf in _leaves([arguments], is_long)
         if pandas_kind(leaf) in ("Series", "DataFrame") or issubclass(type(leaf), LazyPandas)
     ]
 
 
-def _is_long(value: Any) -> bool:
-    return len(value) > MAX_ITEMS
+def is_long(value: Any) -> bool:
+    """Return True for a container of more than `MAX_ITEMS`."""
+    return _is_container(value) and len(value) > MAX_ITEMS
 
 
 def _leaves(values: Iterable[Any], is_skipped: Callable[[Any], bool]) -> Iterator[Any]:
@@ -246,7 +247,7 @@ def is_on_device(value: Any) -> bool:
 def device_arrays_in(arguments: Any) -> list[Any]:
     """Return the device arrays in nested tuples, lists and dicts, each once."""
     device_arrays: dict[int, Any] = {}
-    for part in _leaves([arguments], _is_long):
+    for part in _leaves([arguments], is_long):
         if is_on_device(part):
             device_arrays[id(part)] = part
     return list(device_arrays.values())
@@ -280,7 +281,7 @@ def names_of(function: Any, args: Any, kwargs: Any) -> dict[int, str]:
 
 def save_rng_state(arguments: list[Any]) -> Callable[[], None]:
     """Snapshot the RNG states in the arguments; return a function that restores them."""
-    generators = list(filter(is_generator, _leaves(arguments, _is_long)))
+    generators = list(filter(is_generator, _leaves(arguments, is_long)))
     copies = [copy.deepcopy(each) for each in generators]
 
     def restore_rng_state() -> None:

@@ -162,7 +162,7 @@ def choice_by_estimates(
         reason += f"; cuda not available: {cuda_status.reason.partition(':')[0]}"
     elif cuda is None:
         reason += "; cuda not estimated"
-    return EngineChoice(function, engine, reason, automatic=True)
+    return EngineChoice(function, engine, reason, automatic=engine != "numpy")
 
 
 def _milliseconds(seconds: float) -> str:
@@ -170,10 +170,17 @@ def _milliseconds(seconds: float) -> str:
     return f"{milliseconds:,.0f} ms" if milliseconds >= 100 else f"{milliseconds:.2g} ms"
 
 
+_WORTH_TELLING = 1e-4  # seconds: the reason of shorter calls has no estimates
+
+
 def _choose(function: str, cost: Cost) -> EngineChoice:
-    if cost.numpy is not None and cost.numpy <= cost.cpu:
-        return numpy_choice_for_size(function)
     has_cpu, cuda_status = engine_status.status("cpu").available, engine_status.status("cuda")
+    if cost.numpy is not None and cost.numpy <= cost.cpu:
+        if cost.numpy < _WORTH_TELLING:
+            return numpy_choice_for_size(function)
+        return choice_by_estimates(
+            function, "numpy", numpy=cost.numpy, cpu=cost.cpu, cuda=None, cuda_status=cuda_status
+        )
     engine, on_cuda = "cpu", None
     if cuda_status and (not has_cpu or may_pay_on_gpu(cost.cpu, cost.up, cost.down, cost.gpu)):
         on_cuda = cuda_seconds(cost.up, cost.down) + cost.gpu

@@ -54,6 +54,10 @@ def test_reasons_of_choices(pretend):
     pretend(16)
     cost = Cost(2.1e-3, 0.4e-3, 8 * M, 8 * M)
     assert choose_engine("sort", [], cost).reason == "auto: cpu 0.4 ms, numpy 2.1 ms; cuda not available: "
+    by_numpy = choose_engine("sort", [], Cost(0.4e-3, 2.1e-3, 8 * M, 8 * M))
+    assert by_numpy.reason == "auto: numpy 0.4 ms, cpu 2.1 ms; cuda not available: "
+    assert (by_numpy.engine, by_numpy.automatic) == ("numpy", False)
+    assert choose_engine("sort", [], Cost(1e-5, 1e-4, 1, 1)).reason == cost_model.REASON_NUMPY_FASTER_FOR_SIZE
     pretend(16, gpu=True, measured=True)
     slow = Cost(2.0, 0.4, 8 * M, 8 * M)
     reason = choose_engine("sort", [], slow).reason

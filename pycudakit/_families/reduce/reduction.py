@@ -38,7 +38,6 @@ from pycudakit._families.reduce.reduce_kernel import (
 from pycudakit._native import allocator, engine_status
 from pycudakit._native.dtypes import CODES, Array, DType
 from pycudakit._runtime import context, dispatch_cache, fp_errors, native_call, operands
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.engine_choice import (
     NO_COST,
     EngineChoice,
@@ -125,11 +124,7 @@ class Reduction:
                 rows = numpy_rows(self.kernel, self.arrays[0], self.axes) if numpy_competes else None
                 cost = cost_of(self.kernel, math.prod(self.shape), up, 0, rows)
         self.choice = choose_engine(name, arrays, cost, unsupported)
-        if (
-            (rows or 1) > 1
-            and self.choice.reason == REASON_NUMPY_FASTER_FOR_SIZE
-            and math.prod(self.shape) > _NUMPY_FIRST_EXACT
-        ):
+        if (rows or 1) > 1 and self.choice.engine == "numpy" and math.prod(self.shape) > _NUMPY_FIRST_EXACT:
             self.choice = numpy_choice_for_layout(name)  # NumPy is fastest for this array's layout
 
     def _lay_out(self, axis: Any, unmasked: Sequence[Array]) -> None:

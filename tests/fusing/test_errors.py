@@ -293,3 +293,51 @@ def test_warnings_by_name(engine, x, name):
             pk.fuse(body)(x)
         assert message in {str(w.message).rstrip(".") for w in got}
         assert {str(w.message) for w in got} == {str(w.message) for w in wanted}
+
+
+UNUSED = {
+    "quotient": lambda x: x / 0,
+    "number": lambda x: x.min() / (x * 0).max(),
+    "silent": lambda x: np.abs(x / 0),
+    "reduction": lambda x: (x / 0).max(),
+    "sum": lambda x: (np.abs(x) * 2e307).sum(),
+    "composite": lambda x: np.sinc(x / 0),
+    "rows": lambda x: x.reshape(10, -1) / x.reshape(10, -1).sum(axis=1, keepdims=True) / 0,
+    "integers": lambda x: x.astype(int) // 0,
+    "cast": lambda x: (x * np.nan).astype(int),
+}
+
+
+@pytest.mark.parametrize("name", UNUSED)
+def test_operations_whose_results_are_not_used_warn(engine, x, name):
+    def body(x):
+        UNUSED[name](x)
+        UNUSED[name](x + 1)
+        x[:] = 5
+        return x + 1
+
+    fused = pk.fuse(body)
+    for _ in range(3):
+        told = []
+        for function in (body, fused):
+            with warnings.catch_warnings(record=True) as met:
+                warnings.simplefilter("always")
+                np.testing.assert_array_equal(function(x.copy()), np.full_like(x, 6))
+            told.append({str(each.message).replace("scalar ", "") for each in met})
+        assert told[1] == told[0] != set()
+
+
+def test_an_operation_is_computed_once(engine, x):
+    def body(x, out):
+        ratio = x / 0.5
+        del ratio
+        out[:] = x * 2
+        out += np.sqrt(x * x) + 1
+        mask = x > 0
+        out[mask] = x.max() - 1
+        return np.maximum(out, x), out.sum()
+
+    with pk.engine("cpu"):
+        plan = pk.fuse(body).explain(np.linspace(-3, 3, 20_000), np.zeros(20_000))
+    assert sum(each.function.count("divide") for each in plan.passes) == 1
+    assert sum(each.function.count("sqrt") for each in plan.passes) == 1

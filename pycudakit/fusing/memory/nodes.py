@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -239,6 +239,11 @@ class FusedKernel:
         self._types: list[Any] = []
         results = tuple([self._slot_of(node) for node in nodes])
         self.function = _function(tuple(self._instructions), results)
+
+    @property
+    def nodes(self) -> Container[Node]:
+        """The nodes that the kernel reads and computes."""
+        return self._slots
 
     def program(self, outs: tuple[DType | None, ...]) -> ElementProgram:
         """Return the compiled program for outputs of these dtypes."""

@@ -21,6 +21,7 @@ from pycudakit.fusing.memory.nodes import DEFAULT_OPTIONS, FusedKernel, Node, Re
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.schedule.scheduler import Scheduler
 
+_MAY_WARN = frozenset({"sum", "prod", "mean", "std", "var"})
 TINY = 1024  # elements: smaller arrays are reduced immediately
 # Seconds for an element on one thread: an operand that takes longer is stored, not computed twice.
 _MIN_SECONDS_TO_MATERIALIZE = 1.5e-9
@@ -69,6 +70,7 @@ class ReduceScheduler(Scheduler):
         shape = reduced_shape(a.shape, axes, keepdims)
         node = Node(None, (), DEFAULT_OPTIONS, _result_type(name, a.dtype), shape)
         node.reduction = ReduceOp(name, a.node, axes, compute)
+        self.mark_unread(node, [a.node], name in _MAY_WARN and node.dtype.kind == "f")
         node.order = "C" if a.node.order == "C" else None
         self.reductions.append(weakref.ref(node))
         return self.defer(Tracer(self, node, shape == ()))
@@ -89,6 +91,7 @@ class ReduceScheduler(Scheduler):
         arrays = [np.asarray(result) for result in results]
         if capture is not None:
             arrays = capture.reduced_arrays(first, arrays)
+        self.mark_read(nodes)
         for node, array in zip(nodes, arrays, strict=True):
             node.set_result(array, self.buffer_of_result(array))
         if self.passes is not None:
@@ -103,6 +106,7 @@ class ReduceScheduler(Scheduler):
             kernel = FusedKernel([node])
             if broadcast_shapes(*(array.shape for array in kernel.arrays)) == node.shape:
                 node.recomputations += 1
+                self.mark_read(kernel.nodes)
                 self.buffers.make_resident(kernel.arrays)
                 return FusedProducer(kernel.function, kernel.inputs, node.dtype)
         if node.array is None:

@@ -12,7 +12,7 @@ import contextlib
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -92,6 +92,9 @@ class Scheduler:
             weakref.ref[Tracer]
         ] = []  # all deferred tracers, and some that are computed or dead
         self._max_deferred = _MIN_DEFERRED  # above this length the list is cleaned
+        # Deferred operations that may warn and that no other operation reads. They are computed even if
+        # nothing uses their results, as NumPy does.
+        self.unread: dict[Node, None] = {}
         self.errstate = ErrstateSnapshot()
         self.life: TracerLife | None = TracerLife()
         # Of the function: which instructions may reach memory past the trace; None if none does.
@@ -287,15 +290,36 @@ class Scheduler:
         return value
 
     def deferred(self) -> list[Tracer]:
-        """Return the deferred tracers that are still alive."""
-        tracers, still_deferred = [], []
+        """Return the deferred tracers that are still alive, and new ones for operations that may warn."""
+        tracers: list[Tracer] = []
+        still_deferred = []
         for ref in self._deferred:
             tracer = ref()
             if tracer is not None and tracer.node.array is None:
                 tracers.append(tracer)
                 still_deferred.append(ref)
         self._deferred = still_deferred
+        if self.unread:
+            nodes = {tracer.node for tracer in tracers}
+            self.unread = {node: None for node in self.unread if node.array is None}
+            tracers += [Tracer(self, node, not node.shape) for node in self.unread if node not in nodes]
         return tracers
+
+    def mark_unread(self, node: Node, operands: Iterable[Node], may_warn: bool) -> None:
+        """Note that no operation reads a new node yet, and that this one reads its operands."""
+        unread = self.unread
+        if unread:
+            for operand in operands:
+                if operand in unread:
+                    del unread[operand]
+                    may_warn = True  # the operand, which is computed together with the node
+        if may_warn:
+            unread[node] = None
+
+    def mark_read(self, nodes: Container[Node]) -> None:
+        """Note that a kernel reads or computes these nodes."""
+        for node in [each for each in self.unread if each in nodes]:
+            del self.unread[node]
 
     def fall_back_if_slow(self) -> bool:
         """Fall back to NumPy for the rest of the call if tracing is far slower; return True if it has.
@@ -504,6 +528,7 @@ class Scheduler:
             if buffer is not None:
                 buffer.make_resident(residency.TEMPORARY)
         self.evaluate(kernel, new)
+        self.mark_read(nodes)
         for node, array, own in zip(nodes, new, buffers, strict=True):
             node.set_result(array, own)
 
@@ -574,6 +599,7 @@ class Scheduler:
                 if choice.engine == "cuda" and self.buffers.written
                 else choice
             )
+        self.mark_read(kernel.nodes)
         self.buffers.register([*kernel.arrays, *outs])
         if (capture := self.capture) is not None:
             capture.add_memory([*kernel.arrays, *outs])

@@ -48,6 +48,11 @@ _OWN_TYPES = frozenset({np.ndarray, bool, int, float, complex, str, bytes, type(
 _EXACT_NAMES = """absolute add divide equal greater greater_equal less less_equal logical_and logical_not
 logical_or maximum minimum multiply negative not_equal sqrt square subtract"""
 _EXACT = frozenset(_EXACT_NAMES.split())
+_DIVISIONS = frozenset({"floor_divide", "remainder", "fmod", "divide"})  # of integers, too
+_SILENT_NAMES = """absolute copy copysign equal fabs fmax fmin greater greater_equal isfinite isinf isnan less
+less_equal logical_and logical_not logical_or logical_xor maximum minimum negative not_equal positive signbit
+where"""
+_NEVER_WARNS = frozenset(_SILENT_NAMES.split())
 
 
 @functools.lru_cache(1024)
@@ -89,6 +94,7 @@ class _ResultType(NamedTuple):
 
     dtype: DType
     may_raise: bool  # depending on the values
+    may_warn: bool
     seconds: float  # NumPy's time for an element
     integers: tuple[tuple[int, DType], ...]  # indices of Python integers, and the dtypes that they take
 
@@ -103,8 +109,19 @@ def _result_of(
     first = len(program.out_dtypes) + 1  # the slot of the first argument
     integers = tuple([(at - first, own) for _, at, own in program.numbers if own.kind in "iu"])
     return _ResultType(
-        program.out_dtypes[0], program.may_raise, program_cost.estimate(program).numpy, integers
+        program.out_dtypes[0],
+        program.may_raise,
+        _may_warn(function.name, types, program.out_dtypes[0]),
+        program_cost.estimate(program).numpy,
+        integers,
     )
+
+
+def _may_warn(name: str, types: tuple[Any, ...], result: DType) -> bool:
+    """Return True if a function of arguments of these types may report a floating-point error."""
+    if name in _NEVER_WARNS:
+        return False
+    return name in _DIVISIONS or any(np.dtype(kind).kind == "f" for kind in (*types, result))
 
 
 class ElementwiseTrace(TiledScheduler):
@@ -163,7 +180,7 @@ class ElementwiseTrace(TiledScheduler):
             nodes.append(node)
             arguments.append(node)
             types.append(node.dtype)
-        result, may_raise, seconds, integers = _result_of(
+        result, may_raise, may_warn, seconds, integers = _result_of(
             function, tuple(types), None if out is None else out.dtype.newbyteorder("="), dtype, casting
         )
         for index, integer_dtype in integers:
@@ -201,6 +218,7 @@ class ElementwiseTrace(TiledScheduler):
                     self.run_fused([node])
         options = DEFAULT_OPTIONS if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), options, result, shape, steps)
+        self.mark_unread(node, nodes, may_warn)
         value = Tracer(self, node, shape == ())
         if must_compute_now:
             self.materialize(value)
@@ -311,6 +329,8 @@ class ElementwiseTrace(TiledScheduler):
             raise ValueError("assignment destination is read-only")
         if not array.size:
             return
+        if self.unread:
+            self.mark_read(set(value.ancestors()))
         if value.array is None and self.write_tiled(array, buffer, value):
             value.redefine_as(conversion(value.dtype), leaf(array, buffer))
             return

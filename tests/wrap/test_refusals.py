@@ -91,6 +91,10 @@ REFUSED = {
         r"source\.cu:2: @outs is no tag",
     ),
     "malformed tag": ('\n// @out [n]\nextern "C" void f(float *x, int n) {}', r"write '@out x\[n\]'"),
+    "two outputs without a comma": (
+        '\n// @out x[n] y[n]\nextern "C" void f(float *x, float *y, int n) {}',
+        r"write '@out x\[n\]', with n elements, or '@out x\[n\], y\[m\]' for two",
+    ),
     "malformed size": ('\n// @size x\nextern "C" void f(float *x, int n) {}', r"'@size n of a, b'"),
     "status with words": ('\n// @status int\nextern "C" int f() { return 0; }', r"@status has no arguments"),
     "tag at the end": (

@@ -98,10 +98,6 @@ class Library:
         """Return the name, the engine and the functions."""
         return f"<Library {self.name!r} on {self.engine}: {', '.join(self.functions)}>"
 
-    def __dir__(self) -> Iterable[str]:
-        """Return the attributes, and the functions."""
-        return [*super().__dir__(), *self.functions]
-
     def __getattr__(self, name: str) -> Any:
         """Raise: the library has no such function."""
         if name.startswith("__") or "functions" not in self.__dict__:

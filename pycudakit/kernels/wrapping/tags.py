@@ -79,7 +79,10 @@ def _names(text: str, tag: str, where: str) -> Iterator[tuple[str, str | None]]:
     while at < len(text) or not at:
         match = _ONE.match(text, at)
         if match is None:
-            raise errors.CompileError(f"{where}: @{tag} {text}: write '@{tag} x[n]', with n elements")
+            raise errors.CompileError(
+                f"{where}: @{tag} {text}: write '@{tag} x[n]', with n elements, or "
+                f"'@{tag} x[n], y[m]' for two"
+            )
         yield match[1], match[2]
         at = match.end()
         if not match[3]:

@@ -47,6 +47,7 @@ class Size:
     text: str
     of: Callable[[Mapping[str, Any]], int]
     parameter: int  # the parameter that it is, or -1 for an expression
+    is_tagged: bool  # whether a tag gives it; else it is the only integer parameter
 
 
 class Argument:
@@ -312,7 +313,9 @@ class LibraryFunction:
             given[i] = value
         missing = [i for i in range(self._count) if given[i] is _MISSING and i not in self._outputs]
         if missing:
-            raise TypeError(f"{name} is called without {self._names[missing[0]]!r}; it is {self.declaration}")
+            argument = self.arguments[missing[0]]
+            hint = f": tag it `// @out {argument.name}[...]`, and it is returned" * (argument.role == "inout")
+            raise TypeError(f"{name} is called without {argument.name!r}; it is {self.declaration}{hint}")
         return self._with_outputs([None if value is _MISSING else value for value in given])
 
     def _with_outputs(self, given: list[Any]) -> tuple[tuple[Any, ...], list[Any]]:
@@ -330,9 +333,14 @@ class LibraryFunction:
 
     def _refuse_size(self, index: int, count: int, has: int) -> NoReturn:
         argument = self.arguments[index]
-        text = "" if argument.size is None else argument.size.text
+        text, hint = "", ""
+        if argument.size is not None:
+            text = argument.size.text
+            if argument.role == "inout" and not argument.size.is_tagged:
+                hint = f"; if that is enough, tag it `// @inout {argument.name}[{has}]`"
         raise ValueError(
-            f"{argument.title} needs at least {text} elements, which is {count}, and the array has {has}"
+            f"{argument.title} needs at least {text} elements, which is {count}, "
+            f"and the array has {has}{hint}"
         )
 
     def _raise(self, status: int) -> NoReturn:
@@ -440,12 +448,13 @@ def arguments_of(declared: WrappedFunction, types: FunctionTypes, file: str) -> 
         role = "value" if not ctype.is_pointer else "in" if ctype.is_const else tagged or "inout"
         size = None
         text = tags.sizes.get(name)
+        is_tagged = text is not None
         if text is None and ctype.is_pointer and len(integers) == 1 and not tags.has_no_sizes:
             text = integers[0]
         if text is not None:
             expression = size_in_python(text, integers, where)
             names = [one.name for one in declared.parameters]
             position = names.index(expression) if expression in integers else -1
-            size = Size(expression, size_function(expression, integers), position)
+            size = Size(expression, size_function(expression, integers), position, is_tagged)
         out.append(Argument(declared, index, ctype, role, size))
     return out

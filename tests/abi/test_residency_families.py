@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.residency import KINDS, LARGE, SMALL, fail_each_call, fetched, in_plan, numbers, same_bits
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 from pycudakit._families.matmul.matmul import cublas
 from pycudakit._native import abi
@@ -224,7 +225,7 @@ def test_products(plan, name, turned, kind):
     check_product(plan, x, y, (1, 70, 33), kind, turned=turned)
 
 
-@pytest.mark.parametrize("kind", ["temporary", "result"])
+@pytest.mark.parametrize("kind", ["temporary", *thorough("result")])
 @pytest.mark.parametrize("turned", range(4))
 @pytest.mark.parametrize("precision", PRECISE)
 @pytest.mark.parametrize("shape", SHAPES)

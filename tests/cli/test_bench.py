@@ -21,6 +21,7 @@ def files(tmp_path_factory):
     return folder
 
 
+@pytest.mark.thorough
 @needs_cpu
 def test_every_family_is_on_the_page(files):
     run, page, text = (

@@ -133,6 +133,7 @@ NPBENCH_INFORMATION = {
 }
 
 
+@pytest.mark.thorough
 def test_npbench_of_a_checkout(tmp_path):
     programs = tmp_path / "npbench" / "benchmarks" / "stencils" / "halve"
     programs.mkdir(parents=True)
@@ -154,6 +155,7 @@ def test_npbench_of_a_checkout(tmp_path):
     assert "preset S, 1 programs" in printed
 
 
+@pytest.mark.thorough
 @needs_compiler
 def test_programs_of_pycuda(tmp_path):
     printed = run("pycuda", "--quick", "--engine", "cpu", folder=tmp_path)
@@ -208,6 +210,7 @@ def test_peers_of_large_arrays(tmp_path):
     assert "cumsum" not in without
 
 
+@pytest.mark.thorough
 def test_every_family_is_raced(families):
     libraries = importlib.import_module("libraries")
     rows = ["sum", "max", "mean + var", "cumsum", "sort", "argsort", "unique", "bincount", "histogram"]
@@ -331,6 +334,7 @@ def test_many_machines(tmp_path):
     assert "simulated, a machine for each process: blocks of 20,000" in drawn
 
 
+@pytest.mark.thorough
 def test_a_run_of_crossovers_is_drawn(tmp_path):
     printed = run("crossover", "--measure", "run.json", "--quick", "--only", "so", folder=tmp_path)
     ran = json.loads((tmp_path / "run.json").read_text())

@@ -17,6 +17,7 @@ def run(*command, **keywords):
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not PROJECT.is_dir(), reason="examples/ is not beside the tests")
 @pytest.mark.skipif(
     shutil.which("cmake") is None or shutil.which("c++") is None, reason="needs CMake and a compiler"

@@ -126,24 +126,37 @@ def sealed(text):
     return f"{body}\n{calibration_file._checksum(body)}\n"
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("", "it is damaged"),
-        ("\0\xff" * 99, "it is damaged"),
-        (RIGHT[:-40], "it is damaged"),
-        (RIGHT.replace("0.001", "0.002"), "it is damaged"),
-        (sealed(RIGHT.replace("CALL: 0.001", "CALL: fast")), "it is damaged"),
-        (sealed(RIGHT.replace("CALL: 0.001", "CALL: nan")), "it is damaged"),
-        (sealed(RIGHT.replace(__version__, "0.0.9")), "it is of pycudakit 0.0.9"),
-        (
-            sealed(RIGHT.replace(f"times {calibration_file.FORMAT_VERSION}", "times 99")),
-            "it has another format version",
-        ),
-        (sealed(RIGHT.replace("processors", "abaci")), "it is of another machine"),
-    ],
-)
+INVALID = [
+    ("", "it is damaged"),
+    ("\0\xff" * 99, "it is damaged"),
+    (RIGHT[:-40], "it is damaged"),
+    (RIGHT.replace("0.001", "0.002"), "it is damaged"),
+    (sealed(RIGHT.replace("CALL: 0.001", "CALL: fast")), "it is damaged"),
+    (sealed(RIGHT.replace("CALL: 0.001", "CALL: nan")), "it is damaged"),
+    (sealed(RIGHT.replace(__version__, "0.0.9")), "it is of pycudakit 0.0.9"),
+    (
+        sealed(RIGHT.replace(f"times {calibration_file.FORMAT_VERSION}", "times 99")),
+        "it has another format version",
+    ),
+    (sealed(RIGHT.replace("processors", "abaci")), "it is of another machine"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), INVALID)
 def test_a_file_that_is_not_right_is_ignored_with_one_line(folder, text, why):
+    (folder / "times.txt").write_bytes(text.encode("latin-1"))
+    with pytest.warns(RuntimeWarning, match=f"times.txt is ignored: {why}") as warned:
+        calibration = calibration_file._read()
+    assert calibration == calibration_file.Calibration(ignored=calibration.ignored)
+    assert calibration.ignored.startswith(why)
+    assert "run `pycudakit tune` again, or `pycudakit tune --reset`" in str(warned.pop().message)
+    assert not warned.list
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [INVALID[0], *(pytest.param(*each, marks=pytest.mark.thorough) for each in INVALID[1:])]
+)
+def test_a_process_that_ignores_a_file(folder, text, why):
     before = usual()
     (folder / "times.txt").write_bytes(text.encode("latin-1"))
     values, warned = used()

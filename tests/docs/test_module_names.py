@@ -93,6 +93,7 @@ def is_part_of_a_module(text):
     return any(part in f".{name}." for name in MODULES) or exists(f"pycudakit{part}".rstrip("."))
 
 
+@pytest.mark.thorough
 def test_dotted_names_in_strings_are_of_modules():
     wrong = []
     for path, tree in sources():
@@ -279,6 +280,7 @@ def _module_of(node, importers):
     return None if package is None or last is None else f"{package}{last}"
 
 
+@pytest.mark.thorough
 def test_attributes_of_modules_that_are_imported_by_name():
     """Such as `import_module("pycudakit.random.choice").ends`, at once or by a variable."""
     wrong, count = [], 0

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 
@@ -46,12 +47,13 @@ def run_pytest(*arguments):
     return done.stdout
 
 
+@pytest.mark.thorough
 def test_several_files_run_in_several_processes(files):
     pytest.importorskip("xdist")
     assert "2 workers [2 items]" in run_pytest(files[0].parent)
 
 
-@pytest.mark.parametrize("options", [["-n", "0"], ["-s"]])
+@pytest.mark.parametrize("options", [["-n", "0"], *thorough(["-s"])])
 def test_options_that_keep_one_process(files, options):
     pytest.importorskip("xdist")
     printed = run_pytest(*files, *options)
@@ -59,6 +61,7 @@ def test_options_that_keep_one_process(files, options):
     assert "2 passed, 2 deselected" in printed
 
 
+@pytest.mark.thorough
 def test_one_file_runs_in_one_process_with_the_cases_asked_for(files):
     printed = run_pytest(files[0], "--thorough")
     assert "workers" not in printed

@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from helpers.fake_library import settle
 from helpers.processes import ENDS, ends_well, failure, python
 from helpers.threads import run_in_threads
 from hypothesis import given
@@ -46,6 +47,13 @@ CALLS = {
     "resize": lambda: pk.image.resize(PICTURE, (2048, 1024)),
     "threshold": lambda: pk.image.threshold(PICTURE, 9),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _settled():
+    """Free the objects of other modules' tests, so that the collections below take no second each."""
+    gc.collect()
+    settle()
 
 
 @pytest.fixture(autouse=True)

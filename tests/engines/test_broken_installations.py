@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers.processes import LIBRARY, WITHOUT, failure, python
 
+import pycudakit as pk
 from pycudakit import errors
 from pycudakit._element_programs import values
 from pycudakit._native import abi, loader
@@ -97,10 +99,15 @@ BROKEN = {
     is_in_an_unreadable_folder: "{path} (Permission denied)",
     is_unreadable: "{path} does not open: ",
 }
+ORDINARY = (lacks_entries, is_cut_off, is_a_folder)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="in the words of Linux")
-@pytest.mark.parametrize("how", BROKEN, ids=lambda how: how.__name__)
+@pytest.mark.parametrize(
+    "how",
+    [how if how in ORDINARY else pytest.param(how, marks=pytest.mark.thorough) for how in BROKEN],
+    ids=lambda how: how.__name__,
+)
 def test_libraries(tmp_path, how):
     folder = tmp_path / "lib"
     folder.mkdir()
@@ -123,7 +130,12 @@ def test_libraries(tmp_path, how):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("PYCUDAKIT_THREADS", "abc"), ("PYCUDAKIT_ISA", "sse9"), ("PYCUDAKIT_THREADS", "0")]
+    ("name", "value"),
+    [
+        ("PYCUDAKIT_THREADS", "abc"),
+        ("PYCUDAKIT_ISA", "sse9"),
+        pytest.param("PYCUDAKIT_THREADS", "0", marks=pytest.mark.thorough),
+    ],
 )
 def test_settings(name, value):
     right, warned, reason = json.loads(python(AUTO, env={name: value}))
@@ -180,12 +192,7 @@ for _ in range(2):
     assert "does not open" in done.stderr
 
 
-KERNEL = """
-pk.set_engine("cpu")
-x = np.ones(4, np.int32)
-source = "__global__ void k(int *x) {{ x[threadIdx.x] += 1; }}"
-pk.SourceModule(source, cache_dir=False).get_function("k")(pk.InOut(x), block=4{more})
-"""
+KERNEL = "__global__ void k(int *x) { x[threadIdx.x] += 1; }"
 COMPILERS = {
     "true": "true succeeded, but did not write kernels.",
     "false": "no output, exit status 1",
@@ -195,13 +202,27 @@ COMPILERS = {
 }
 
 
-def refused(more="", **variables):
-    return failure(KERNEL.format(more=more).strip().replace("\n", "\n    "), env=variables)
+@pytest.fixture
+def refused(monkeypatch):
+    """Return a function that compiles and calls a kernel, and returns the exception's type and message."""
+
+    def call(source, timeout):
+        kernel = pk.SourceModule(source, cache_dir=False).get_function("k")
+        kernel(pk.InOut(np.ones(4, np.int32)), block=4, timeout=timeout)
+
+    def refused(source=KERNEL, timeout=None, **variables):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        with pk.engine("cpu"), pytest.raises(errors.Error) as caught:
+            call(source, timeout)
+        return caught.type, str(caught.value)
+
+    return refused
 
 
 @pytest.mark.parametrize("command", COMPILERS)
-def test_compilers(command):
-    error, message = refused(CXX=command)
+def test_compilers(refused, command):
+    error, message = refused(f"{KERNEL}  // {command!r}", CXX=command)
     assert error is errors.CompileError
     assert COMPILERS[command] in message
 
@@ -216,18 +237,18 @@ def test_compilers(command):
         ("#!/bin/sh\nfor a; do case $b in -o) : > $a;; esac; b=$a; done\n", "did not write kernels.d"),
     ],
 )
-def test_compilers_that_are_odd(tmp_path, script, words):
+def test_compilers_that_are_odd(refused, tmp_path, script, words):
     file = Path(tmp_path, "cxx")
     file.write_text(script)
     file.chmod(0o755)
-    error, message = refused(CXX=str(file))
+    error, message = refused(f"{KERNEL}  // {script!r}", CXX=str(file))
     assert error is errors.CompileError
     assert words in message
 
 
 @pytest.mark.parametrize("value", ["inf", "nan", "-1.0", "0.0", "1e300"])
-def test_timeouts(value):
-    error, message = refused(f", timeout=float('{value}')")
+def test_timeouts(refused, value):
+    error, message = refused(timeout=float(value))
     assert error is errors.InvalidArgument
     assert message == (
         f"timeout is {float(value)!r}; give seconds, more than 0 and at most 10,000,000, or None"
@@ -235,7 +256,7 @@ def test_timeouts(value):
 
 
 @pytest.mark.parametrize("value", ["abc", "inf", "nan", "-1", "1e300"])
-def test_limits_of_compilers(value):
-    error, message = refused(PYCUDAKIT_COMPILE_LIMIT=value)
+def test_limits_of_compilers(refused, value):
+    error, message = refused(f"{KERNEL}  // {value}", PYCUDAKIT_COMPILE_LIMIT=value)
     assert error is errors.InvalidArgument
     assert message == f"PYCUDAKIT_COMPILE_LIMIT is '{value}'; give seconds, such as 600, or 0 for no limit"

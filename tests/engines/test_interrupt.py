@@ -238,7 +238,7 @@ def test_a_stop_does_not_outlive_its_call():
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    "work", ["sort(x)", "median(x)", *thorough("argsort(i)", "quantile(x, [0.1, 0.5, 0.9])", "unique(x)")]
+    "work", ["median(x)", *thorough("sort(x)", "argsort(i)", "quantile(x, [0.1, 0.5, 0.9])", "unique(x)")]
 )
 def test_large_orders(engine, work):
     """Large calls of every family react to a signal within 0.2 s."""

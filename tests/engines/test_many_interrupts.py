@@ -7,6 +7,7 @@ import sys
 import pytest
 from helpers.processes import python
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals"),
@@ -78,7 +79,7 @@ print(json.dumps([raised, caught, others[:5], unraisable[:5], usual, right]))
 
 
 @pytest.mark.parametrize(
-    "name", ["elementwise", "new", "reduction", "scan", "order", "expression", "large memory"]
+    "name", ["elementwise", "large memory", *thorough("new", "reduction", "scan", "order", "expression")]
 )
 def test_none_is_lost(engine, name):
     told = {"ENGINE": engine, "NAME": name, "SECONDS": MOST / 600, "MOST": MOST}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from helpers.processes import python
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 STOPPED = """
 import signal
@@ -41,7 +42,7 @@ print(right)
 @pytest.mark.alone
 @pytest.mark.skipif(SANITIZED, reason="sanitizers slow everything down")
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot make the call slow")
-@pytest.mark.parametrize("work", ["cumsum", "histogram"])
+@pytest.mark.parametrize("work", ["cumsum", *thorough("histogram")])
 def test_a_stopped_call_ends(work):
     """A thread that stops leaves no other waiting for its turn, and the next call is right."""
     assert python(STOPPED.replace("WORK", repr(work)), env={"PYCUDAKIT_THREADS": "7"}) == "10"

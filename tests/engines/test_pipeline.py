@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,7 +151,7 @@ def test_chunks_in_pinned_memory_take_no_device_memory():
 
 
 @pytest.mark.parametrize(
-    "dtype", [pytest.param("uint8", marks=pytest.mark.smoke), "int16", "float32", "float64", ">f4"]
+    "dtype", [pytest.param("uint8", marks=pytest.mark.smoke), "float32", *thorough("int16", "float64", ">f4")]
 )
 @pytest.mark.parametrize("shape", [(1100, 4800), (7, 240, 3300), (2900, 3, 700)])
 def test_large_transposed_operands(engine, shape, dtype):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import fusing
@@ -134,15 +135,16 @@ def same(one, other):
     return type(one) is type(other) and bool(np.all(one == other))
 
 
+@pytest.mark.parametrize("most", [150, *thorough(MOST)])
 @pytest.mark.parametrize("function", [short, step, store, raising])
-def test_a_state_of_numpys_run(engine, function):
+def test_a_state_of_numpys_run(engine, function, most):
     if engine == "cuda" and sys.version_info >= (3, 12):
         pytest.skip("Python 3.12 crashes when instructions of a ctypes callback are traced")
     # A thread of its own: an exception at the first instruction of a handler remains its `__context__`.
     # No other thread compiles, as Python 3.12 may crash if one imports while another traces instructions.
     no_compiler = pk.tuned(worth_compiling=1 << 62) if engine == "cuda" else contextlib.nullcontext()
     with ThreadPoolExecutor(1) as pool, no_compiler:
-        pool.submit(contextvars.copy_context().run, attack, function).result()
+        pool.submit(contextvars.copy_context().run, attack, function, most).result()
 
 
 def test_no_interrupt_around_a_plan_is_lost(monkeypatch):
@@ -189,8 +191,8 @@ def test_no_finalizer_is_written_in_python(engine, function):
     assert not met
 
 
-def attack(function):
-    """Interrupt a fused function at all instructions, and compare with the states of NumPy's run."""
+def attack(function, most):
+    """Interrupt a fused function at this many instructions, and compare with the states of NumPy's run."""
     states = []
     arguments = arguments_of(function)
     with contextlib.suppress(ValueError):
@@ -201,7 +203,7 @@ def attack(function):
             fused(*arguments_of(function), int)
     counter = InterruptAt(-1)
     counter.run(fused, *arguments_of(function), int)
-    stride = max(1, counter.count // MOST)
+    stride = max(1, counter.count // most)
     interrupted = 0
     for instruction in itertools.count(1, stride):
         arguments = arguments_of(function)
@@ -213,7 +215,7 @@ def attack(function):
             break
         interrupted += 1
         assert any(same(state, each) for each in states), instruction
-    assert interrupted > min(MOST, 100) or pk.last_call().engine == "numpy"
+    assert interrupted > min(most, 100) or pk.last_call().engine == "numpy"
     arguments = arguments_of(function)
     with contextlib.suppress(ValueError):
         fused(*arguments, int)

@@ -12,9 +12,9 @@ last_call link_speed memory_info pinned_copy profile release set_engine tuned tu
 NO_FUNCTIONS_OF_ARRAYS = frozenset(OTHERS.split())
 
 _rng = np.random.default_rng(0)
-x, y = _rng.random((2, 3000))
+x, y = _rng.random((2, 1000))
 X, S = _rng.random((50, 60)), _rng.random((40, 40))
-i, b = _rng.integers(0, 9, 3000), x > 0.5
+i, b = _rng.integers(0, 9, 1000), x > 0.5
 picture = _rng.random((64, 64, 3)).astype(np.float32)
 grey = (picture[..., 0] * 255).astype(np.uint8)
 V = np.array([3.0, 1.0, 2.0])

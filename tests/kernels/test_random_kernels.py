@@ -8,6 +8,7 @@ import os
 import numpy as np
 import pytest
 from helpers.random_kernels import ITEMS, interpreted, random_kernel, source_of
+from helpers.thorough_cases import thorough
 
 from pycudakit import In, InOut, SourceModule
 
@@ -31,7 +32,7 @@ def check(seeds, rng):
 
 
 @pytest.mark.parametrize("fibers", ["0", "1"])
-@pytest.mark.parametrize("number", range(SEEDS))
+@pytest.mark.parametrize("number", [0, *thorough(*range(1, SEEDS))])
 def test_random_kernels(engine, number, fibers, monkeypatch):
     if engine != "cpu" and fibers == "1":
         pytest.skip("fibers are the CPU engine's")

@@ -297,7 +297,7 @@ def main(method, engine):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")
-@pytest.mark.parametrize("method", ["fork", "spawn", *thorough("forkserver")])
+@pytest.mark.parametrize("method", ["fork", *thorough("spawn", "forkserver")])
 def test_other_processes(engine, method, tmp_path):
     """Child processes of each start method run kernels while the parent does; their helpers end, too."""
     (tmp_path / "started.py").write_text(STARTED)

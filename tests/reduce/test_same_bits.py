@@ -8,6 +8,7 @@ from engines.test_same_bits import canonical, isas
 from helpers.digests import digest_in_process
 from helpers.sanitizers import SANITIZED
 from helpers.strategies import FLOATS, assert_values, lay_out, layouts, outcome, seeds, values
+from helpers.thorough_cases import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -120,7 +121,9 @@ def test_layouts(engine, data):
     )
 
 
-@pytest.mark.parametrize("layout", ["F", "step", "reversed", "transposed", "swapped", "misaligned"])
+@pytest.mark.parametrize(
+    "layout", ["F", "step", "misaligned", *thorough("reversed", "transposed", "swapped")]
+)
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_layouts_of_long_arrays(engine, dtype, layout):
     for shape in SHAPES[1:2] if SANITIZED else SHAPES[1:6:2]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers.processes import LIBRARY, failure, python
 from helpers.sanitizers import SANITIZED
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit import errors
@@ -46,7 +47,9 @@ def test_misspelt_engine_variable():
     )
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1025", "99999999999999999999", "3x", " "])
+@pytest.mark.parametrize(
+    "value", ["0", "two", "99999999999999999999", *thorough("-1", "1.5", "1025", "3x", " ")]
+)
 def test_bad_thread_count(value):
     error, message = failure("with pk.engine('cpu'): pk.sqrt(np.ones(9))", env={"PYCUDAKIT_THREADS": value})
     assert error is errors.InvalidArgument
@@ -171,7 +174,7 @@ FIRST = [
 ]
 
 
-@pytest.mark.parametrize("first", FIRST)
+@pytest.mark.parametrize("first", [*FIRST[:3], FIRST[9], *thorough(*FIRST[3:9], *FIRST[10:])])
 def test_whatever_is_imported_first(first):
     assert python(f"{first}\nimport pycudakit as pk\n{RIGHT}") == "[2 1] 5.0"
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from helpers import system_call_failures
 from helpers.processes import WITHOUT, python
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 
@@ -86,7 +87,9 @@ def _compiled():
     python(f"{START}\nall_are_right()")
 
 
-@pytest.mark.parametrize("limited", LIMITS)
+@pytest.mark.parametrize(
+    "limited", ["threads", "no more files", *thorough("20 files", "size of files", "locked memory")]
+)
 @pytest.mark.parametrize("when", ["before the first call", "later"])
 def test_all_but_new_processes(limited, when):
     """Calls that need files or processes raise in one line, all others work; without the limit all work."""

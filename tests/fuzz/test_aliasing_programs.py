@@ -6,13 +6,15 @@ import time
 import pytest
 from fuzz import aliasing, constructs
 from fuzz.searching import search
+from helpers.thorough_cases import thorough
 
 PROGRAMS = int(os.environ.get("PYCUDAKIT_FUZZ_PROGRAMS", "200"))
 
 
+@pytest.mark.parametrize("seeds", [range(1, 51), *thorough(range(51, PROGRAMS + 1))])
 @pytest.mark.parametrize("programs", [aliasing, constructs], ids=["aliasing", "constructs"])
-def test_random_programs_see_numpys_values(programs):
-    for seed in range(1, PROGRAMS + 1):
+def test_random_programs_see_numpys_values(programs, seeds):
+    for seed in seeds:
         assert programs.difference(seed) is None
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 
 from pycudakit.pycuda import driver as drv
 from pycudakit.pycuda import elementwise, gpuarray, reduction
@@ -148,7 +149,7 @@ def test_textures(engine):
         kernel.get_texref("tex")
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint32, np.int64, np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, *thorough(np.uint32, np.int64, np.float64)])
 def test_reductions(engine, dtype):
     dtype = np.dtype(dtype)
     x = np.random.default_rng(3).integers(1, 100, 5000).astype(dtype)

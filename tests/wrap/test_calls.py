@@ -34,9 +34,10 @@ def path(engine, tmp_path):
     return file
 
 
-@pytest.fixture
-def call(path):
-    return pk.wrap(path).launch_sum_kernel
+@pytest.fixture(scope="module")
+def call(engine):
+    with pk.engine(engine):
+        return pk.wrap(SUM).launch_sum_kernel
 
 
 def operands(count=1024):

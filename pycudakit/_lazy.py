@@ -97,13 +97,17 @@ def _missing(package: str, name: str) -> AttributeError:
     if name.startswith("_"):
         return AttributeError(message, name=name, obj=this)
     submodule = package.partition(".")[2]
-    try:
-        has_numpy = name in importlib.import_module(f"numpy.{submodule}".rstrip(".")).__all__
-    except ImportError:  # such as numpy.image
-        has_numpy = False
-    if has_numpy:
-        message += f": use NumPy's {'.'.join(filter(None, ('np', submodule, name)))}"
-    elif similar := difflib.get_close_matches(name, dir(this), 1):
+    for module in [submodule] if submodule else ["", "linalg", "fft"]:
+        try:
+            numpys = importlib.import_module(f"numpy.{module}".rstrip(".")).__all__
+        except ImportError:  # such as numpy.image
+            continue
+        if name in numpys:
+            path = ".".join(filter(None, (module, name)))
+            is_ours = module != submodule and name in dir(getattr(this, module, None))
+            message += f": did you mean {path!r}?" if is_ours else f": use NumPy's np.{path}"
+            return AttributeError(message, name=name)
+    if similar := difflib.get_close_matches(name, dir(this), 1):
         message += f": did you mean {similar[0]!r}?"
     return AttributeError(message, name=name)  # with `obj`, tracebacks would repeat the suggestion
 

@@ -29,6 +29,7 @@ from pycudakit._native import abi, engine_status, loader
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime import context, late_bound
 from pycudakit._runtime.engine_choice import EngineChoice
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import Pool
 
 _current_context = context.current_context
@@ -128,7 +129,7 @@ class _CachedLaunch:
         return False
 
 
-_prepared_launches: dict[tuple[Any, ...], _CachedLaunch | None] = {}
+_prepared_launches: LRUCache[tuple[Any, ...], _CachedLaunch] = LRUCache(_MAX_PREPARED)
 _operations_since_check = 0  # operations enqueued since programs were last checked for compilation
 
 
@@ -170,13 +171,11 @@ def call(function: ElementFunction, inputs: Sequence[Any], out: Any = None) -> A
     if library is None or (out is not None and type(out) in (int, float)):
         return None
     key = (function, out is None, *signatures)
-    launch = _prepared_launches.get(key)
-    if launch is None:
-        if key in _prepared_launches or not engine_status.status("cuda").available:
-            return None
+    launch = _prepared_launches[key]
+    if launch is None and engine_status.status("cuda").available:
         launch = _prepare(key, function, signatures, out)
-        if launch is None:
-            return None
+    if launch is None or not launch.is_supported:
+        return None
     if out is None:
         result = library.empty(launch.shape, launch.dtype, first)
         values[0] = library.address_of(result)
@@ -263,8 +262,6 @@ def enqueue_copy(
 def _prepare(
     key: tuple[Any, ...], function: ElementFunction, signatures: list[Any], out: Any
 ) -> _CachedLaunch | None:
-    if len(_prepared_launches) >= _MAX_PREPARED:
-        _prepared_launches.clear()
     try:
         launch = (
             _CachedLaunch(function, signatures, None)
@@ -273,8 +270,8 @@ def _prepare(
         )
     except (TypeError, ValueError):  # the general path raises the exception, with its own message
         return None
-    cached = _prepared_launches[key] = launch if launch.is_supported else None
-    return cached
+    _prepared_launches[key] = launch
+    return launch
 
 
 def _count_operations(operations: int) -> None:

@@ -1,9 +1,10 @@
 """The dispatch cache of each function under `auto`: small calls skip the general path.
 
-The key is the signature of the call: dtypes, numbers of dimensions, size classes, static arguments. The first
-call with a signature takes the general path. If that left the call to NumPy because of its size, later calls
-with the signature go to NumPy's function at once, which `numpy_for_small` names. If it ran on an engine, the
-function may offer a prepared call (`offer_to_cache`), which later calls use.
+The key is the signature of the call: dtypes, numbers of dimensions, size classes, static arguments. The value
+is an `Executable`. The first call with a signature takes the general path. If that left the call to NumPy
+because of its size, later calls with the signature go to NumPy's function at once, which `numpy_for_small`
+names. If it ran on an engine, the function may offer a prepared call (`offer_to_cache`), which later calls
+use. A signature whose calls leave nothing to cache is cached, too: its calls go straight to the general path.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ import numpy as np
 from pycudakit._runtime import context, native_call
 from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.lru_cache import LRUCache
 
 F = TypeVar("F", bound=Callable[..., Any])
 Signature = tuple[Any, ...]
 
 _current_context = context.current_context
 _array, _integer = np.ndarray, int
-_MAX_SIGNATURES = 1000  # entries of a function's cache; a full cache is cleared
+_MAX_ENTRIES = 2000  # of a function's cache
+_MAX_TRIES = 4  # calls with a signature that leave nothing to cache, before later ones are not looked at
 _SMALL_INTEGER = 64  # integers nearer to 0 are part of the signature: axes, orders, and so on
 _NUMBERS = frozenset({bool, float, int})
 _SCALARS = frozenset({complex, float, *(t for t in np.sctypeDict.values() if issubclass(t, np.number))})
@@ -128,12 +131,13 @@ _local = _Local()
 
 def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     """Run a call that fills the cache; return its result, and the offer to the cache, if any."""
+    outer = _local.is_filling_cache, _local.offered
     _local.is_filling_cache, _local.offered = True, None
     try:
         result = function(*args, **kwargs)
+        return result, _local.offered
     finally:
-        offered, _local.is_filling_cache, _local.offered = _local.offered, False, None
-    return result, offered
+        _local.is_filling_cache, _local.offered = outer
 
 
 def is_filling_cache() -> bool:
@@ -160,78 +164,109 @@ def _exact_key(arguments: tuple[Any, ...]) -> Signature:
     return tuple(shapes)
 
 
+class Executable(NamedTuple):
+    """How calls with a signature are computed.
+
+    With `log`, NumPy's function computes them, and `log` logs them. With `compute`, that prepared call does.
+    With `by_shape`, the exact key of the arguments selects another one. With none of these, the general
+    path computes them.
+    """
+
+    log: Callable[[], object] | None = None
+    compute: Callable[[tuple[Any, ...]], Any] | None = None
+    by_shape: bool = False
+
+
+_GENERAL_PATH = Executable()
+
+
 class DispatchCache:
-    """The dispatch cache of one function: by signature, NumPy's calls and prepared calls."""
+    """The dispatch cache of one function: from signatures, and from exact keys, to executables."""
 
     def __init__(self, numpy: Callable[..., Any], function: Callable[..., Any]) -> None:
         self._numpy, self._function = numpy, function
-        # Calls that NumPy computes, with the function that logs them; and prepared calls for any shape.
-        self.loggers: dict[Signature, Callable[[], object]] = {}
-        self.cached_calls: dict[Signature, Callable[[tuple[Any, ...]], Any]] = {}
-        # The same for exact shapes.
-        self.cached_calls_by_shape: dict[Signature, dict[Signature, Callable[[tuple[Any, ...]], Any]]] = {}
-        self._loggers_by_shape: dict[Signature, dict[Signature, Callable[[], object]]] = {}
+        self.executables: LRUCache[Signature, Executable] = LRUCache(_MAX_ENTRIES)
+        self._tries: LRUCache[Signature, int] = LRUCache(_MAX_ENTRIES)  # that left nothing to cache
 
-    def dispatch(self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute a call that has no entry for any shape: by an entry for its shape, or the general path."""
+    def dispatch(
+        self,
+        signature: Signature,
+        executable: Executable | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Compute a call whose signature alone does not do: by its exact key, or on the general path."""
+        if executable is _GENERAL_PATH:
+            return self._function(*args, **kwargs)
         arguments = (*args, *kwargs.values()) if kwargs else args
-        cached_calls = self.cached_calls_by_shape.get(signature)
-        if cached_calls is not None:
-            cached_call = cached_calls.get(_exact_key(arguments))
-            if cached_call is not None:
-                result = cached_call(arguments)
+        if executable is not None and executable.by_shape:
+            exact = self.executables[signature, _exact_key(arguments)]
+            if exact is not None and exact.log is not None:
+                result = self._numpy(*args, **kwargs)
+                exact.log()
+                return result
+            if exact is not None and exact.compute is not None:
+                result = exact.compute(arguments)
                 if result is not None:
                     return result
-        loggers = self._loggers_by_shape.get(signature)
-        log = None if loggers is None else loggers.get(_exact_key(arguments))
-        if log is not None:
-            result = self._numpy(*args, **kwargs)
-            log()
-            return result
         previous = native_call.last_record()
         result, offered = run_and_collect_offer(self._function, *args, **kwargs)
         logged = native_call.last_record()
-        if logged is None or logged is previous:
-            return result
-        if native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_SIZE):
-            _cleared_if_full(self.loggers)[signature] = _logger(logged, REASON_NUMPY_FASTER_FOR_SIZE)
-        elif all(map(_has_shape, arguments)):
-            if offered is not None and offered[0] is result:
-                self._add_cached_call(signature, arguments, native_call.function_of(logged), offered[1])
-            elif native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_LAYOUT):
-                by_shape = _cleared_if_full(self._loggers_by_shape).setdefault(signature, {})
-                _cleared_if_full(by_shape)[_exact_key(arguments)] = _logger(
-                    logged, REASON_NUMPY_FASTER_FOR_LAYOUT
-                )
+        if (
+            logged is None
+            or logged is previous
+            or not self._cache(signature, arguments, result, logged, offered)
+        ):
+            self._count_try(signature, executable)
         return result
 
-    def _add_cached_call(
-        self, signature: Signature, arguments: tuple[Any, ...], name: str, prepare: Prepare
-    ) -> None:
-        cached_call = prepare(name, arguments)
-        if cached_call is None:
-            return
-        if cached_call.any_shape:
-            _cleared_if_full(self.cached_calls)[signature] = cached_call.compute
+    def _cache(
+        self,
+        signature: Signature,
+        arguments: tuple[Any, ...],
+        result: Any,
+        logged: native_call.CallRecord,
+        offered: tuple[Any, Prepare] | None,
+    ) -> bool:
+        """Add the executable for calls like this one; return False if there is none."""
+        if native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_SIZE):
+            self.executables[signature] = Executable(_logger(logged, REASON_NUMPY_FASTER_FOR_SIZE))
+            return True
+        if not all(map(_has_shape, arguments)):
+            return False
+        if offered is not None and offered[0] is result:
+            cached_call = offered[1](native_call.function_of(logged), arguments)
+            if cached_call is None:
+                return False
+            executable, any_shape = Executable(compute=cached_call.compute), cached_call.any_shape
+        elif native_call.ran_in_numpy(logged, REASON_NUMPY_FASTER_FOR_LAYOUT):
+            executable, any_shape = Executable(_logger(logged, REASON_NUMPY_FASTER_FOR_LAYOUT)), False
         else:
-            by_shape = _cleared_if_full(self.cached_calls_by_shape).setdefault(signature, {})
-            _cleared_if_full(by_shape)[_exact_key(arguments)] = cached_call.compute
+            return False
+        before = self.executables[signature] or Executable()
+        if any_shape:
+            self.executables[signature] = before._replace(compute=executable.compute)
+        else:
+            self.executables[signature] = before._replace(by_shape=True)
+            self.executables[signature, _exact_key(arguments)] = executable
+        return True
+
+    def _count_try(self, signature: Signature, executable: Executable | None) -> None:
+        """Count a call that left nothing to cache; after a few, later ones take the general path at once."""
+        if executable is None:
+            self._tries[signature] = tries = (self._tries[signature] or 0) + 1
+            if tries >= _MAX_TRIES:
+                self.executables[signature] = _GENERAL_PATH
 
 
 def _logger(logged: native_call.CallRecord, reason: str) -> Callable[[], object]:
     return native_call.call_logger(Call(native_call.function_of(logged), "numpy", reason))
 
 
-def _cleared_if_full(logged: dict[Any, Any]) -> dict[Any, Any]:
-    if len(logged) >= _MAX_SIGNATURES:
-        logged.clear()
-    return logged
-
-
 def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that looks its calls up in a dispatch cache under `auto`."""
     cache = DispatchCache(numpy, function)
-    loggers, cached_calls = cache.loggers, cache.cached_calls
+    executables = cache.executables
 
     def of_long_lists(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays = _as_arrays(args)
@@ -239,11 +274,11 @@ def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any])
         if signature is None or signature is LONG_LIST:
             return function(*args, **kwargs)
         signature = (*map(type, args), LONG_LIST, *signature)
-        log = loggers.get(signature)
-        if log is None:
-            return cache.dispatch(signature, args, kwargs)
+        executable = executables[signature]
+        if executable is None or executable.log is None:
+            return cache.dispatch(signature, executable, args, kwargs)
         result = numpy(*arrays, **kwargs)
-        log()
+        executable.log()
         return result
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -253,16 +288,17 @@ def with_dispatch_cache(numpy: Callable[..., Any], function: Callable[..., Any])
             return function(*args, **kwargs)
         if signature is LONG_LIST:
             return of_long_lists(args, kwargs)
-        log = loggers.get(signature)
-        if log is not None:
-            result = numpy(*args, **kwargs)
-            log()
-            return result
-        cached_call = cached_calls.get(signature)
-        if cached_call is not None:
-            result = cached_call((*args, *kwargs.values()) if kwargs else args)
-            if result is not None:
+        executable = executables[signature]
+        if executable is not None:
+            log, compute, _ = executable
+            if log is not None:
+                result = numpy(*args, **kwargs)
+                log()
                 return result
-        return cache.dispatch(signature, args, kwargs)
+            if compute is not None:
+                result = compute((*args, *kwargs.values()) if kwargs else args)
+                if result is not None:
+                    return result
+        return cache.dispatch(signature, executable, args, kwargs)
 
     return call

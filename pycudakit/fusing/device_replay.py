@@ -14,6 +14,7 @@ import ctypes
 import functools
 import itertools
 import math
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ from pycudakit._native import abi, hardware, loader
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context, late_bound, native_call
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.fusing.guards import MAX_DEPTH, ImpureError
 from pycudakit.fusing.memory import residency
@@ -80,7 +82,7 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     if device_engine() is None or context.current_context.get().wait or residency.has_listener():
         return None
     guards = getattr(function, "guards", None)  # of a fused function
-    if guards is None and not _is_replayable_function(function):
+    if guards is None and not _is_module_of_functions(getattr(function, "__module__", "")):
         return None
     arrays: list[Any] = []
     seen: list[Any] = []
@@ -97,14 +99,13 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     if len(locations) != 1 or _overlap(seen):
         return None
     stream, gpu = locations.pop()
-    key = function, guard_values, positional, keyword, gpu
+    key = weakref.ref(function), guard_values, positional, keyword, gpu
     return CallSignature(key, arrays, [address for _, address, _, _ in seen], stream, gpu)
 
 
 @functools.lru_cache(1024)
-def _is_replayable_function(function: Any) -> bool:
-    """Return True if the function's result depends on nothing but its arguments."""
-    module = getattr(function, "__module__", "")
+def _is_module_of_functions(module: str) -> bool:
+    """Return True if the results of a module's functions depend on nothing but their arguments."""
     return module.startswith(_MODULES) and not module.endswith(".evaluate")  # it reads its caller's variables
 
 
@@ -440,14 +441,14 @@ class _CapturedCalls:
     are_replayable: bool = True
 
 
-_captured_calls: dict[tuple[Any, ...], _CapturedCalls] = {}
+_captured_calls: LRUCache[tuple[Any, ...], _CapturedCalls] = LRUCache(_MAX_SIGNATURES)
 hardware.on_release.append(_captured_calls.clear)
 
 
 def try_replay(function: Any, args: Any, kwargs: Any) -> Any:
     """Replay a call, if its signature was captured; else return NotImplemented."""
     signature = _signature_of(function, args, kwargs)
-    captured = None if signature is None else _captured_calls.get(signature.key)
+    captured = None if signature is None else _captured_calls[signature.key]
     if signature is None or captured is None:
         return NotImplemented
     try:
@@ -465,10 +466,8 @@ def call(function: Any, run: Callable[..., Any], args: Any, kwargs: Any) -> Any:
     signature = _signature_of(function, args, kwargs)
     if signature is None:
         return run(*args, **kwargs)
-    captured = _captured_calls.get(signature.key)
+    captured = _captured_calls[signature.key]
     if captured is None:
-        if len(_captured_calls) >= _MAX_SIGNATURES:
-            _captured_calls.clear()
         _captured_calls[signature.key] = _CapturedCalls([])  # the first call warms the caches
         return run(*args, **kwargs)
     if not captured.are_replayable:
@@ -483,13 +482,17 @@ def _capture(signature: CallSignature, call: Callable[[], Any], captured: _Captu
     if not captured_call.finish(result):
         captured.are_replayable = False
         return result
-    if (
-        captured_call.bytes + sum(each.bytes for others in _captured_calls.values() for each in others.idle)
-        > _MAX_TOTAL_BYTES
-    ):
-        _captured_calls.clear()
+    if captured_call.bytes + _idle_bytes() > _MAX_TOTAL_BYTES:
+        _captured_calls.age()
+        if captured_call.bytes + _idle_bytes() > _MAX_TOTAL_BYTES:
+            _captured_calls.clear()
+        _captured_calls[signature.key] = captured
     captured.idle.append(captured_call)
     return result
+
+
+def _idle_bytes() -> int:
+    return sum([each.bytes for captured in _captured_calls.live_values() for each in captured.idle])
 
 
 late_bound.register(try_replay=try_replay)

@@ -13,14 +13,16 @@ from pycudakit._families.sort import sorting
 from pycudakit._native.dtypes import FLOAT64, Array, DType
 from pycudakit._runtime import context, dispatch_cache, native_call
 from pycudakit._runtime.lazy_array import LazyArray
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.random.draw_requests import BITS, DrawKind, DrawRequest, draw, plan_draws
 from pycudakit.random.philox import Stream, word_at
-from pycudakit.random.prefetch import prefetching
+from pycudakit.random.prefetch import Prefetched, prefetching
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 _FLOAT32, _UINT64 = np.dtype(np.float32), np.dtype(np.uint64)
+_MAX_PREFETCHED = 16  # calls whose numbers a generator keeps
 
 # A NumPy generator whose calls raise NumPy's errors for wrong arguments; its numbers are not used.
 NUMPY_GENERATOR: Any = np.random.Generator(np.random.Philox(0))
@@ -152,10 +154,10 @@ class GeneratorBase:
     __slots__ = ("_prefetched", "_stream")
     __hash__ = None  # type: ignore[assignment]
     _stream: Stream
-    _prefetched: dict[Any, Any]  # by call: numbers that were drawn ahead
+    _prefetched: LRUCache[Any, Prefetched]  # by call: numbers that were drawn ahead
 
     def __init__(self, seed: Any = None) -> None:
-        self._stream, self._prefetched = _stream_from_seed(seed), {}
+        self._stream, self._prefetched = _stream_from_seed(seed), LRUCache(_MAX_PREFETCHED)
 
     def __repr__(self) -> str:
         """Return the class name with the key and the position in the stream."""
@@ -177,7 +179,7 @@ class GeneratorBase:
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         """Restore a state from `__getstate__`."""
-        self._stream, self._prefetched = Stream(*state), {}
+        self._stream, self._prefetched = Stream(*state), LRUCache(_MAX_PREFETCHED)
 
     def _at(self, stream: Stream) -> Self:
         generator = type(self).__new__(type(self))

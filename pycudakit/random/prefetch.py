@@ -23,7 +23,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _current_context = context.current_context
 _PLAIN = frozenset({bool, float, int, str, tuple, type, NoneType})
 _PYTHON_NUMBERS = frozenset({bool, float, int})
-_MAX_CALLS = 16  # whose numbers a generator keeps
 _MAX_NANOSECONDS = 40_000  # of drawing ahead, without the overhead of the call
 
 
@@ -89,15 +88,13 @@ def prefetching(method: F) -> F:
             key := _key_of(name, args, kwargs)
         ) is None:
             return method(self, *args, **kwargs)
-        ahead = self._prefetched.get(key)
+        ahead = self._prefetched[key]
         if ahead is not None:
             return ahead.take(self._stream)
         result, offered = dispatch_cache.run_and_collect_offer(method, self, *args, **kwargs)
         if offered is not None:
             drawn, request = offered
             if drawn is result or np.ndim(result) == drawn.ndim == 0:
-                if len(self._prefetched) >= _MAX_CALLS:
-                    self._prefetched.clear()
                 self._prefetched[key] = Prefetched(request, result)
         return result
 

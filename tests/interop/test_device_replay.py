@@ -161,7 +161,7 @@ def test_no_more_than_so_much(replayed, monkeypatch):
     for size in range(1000, 1020):
         for _ in range(3):
             pk.diff(replayed.up(np.arange(size + 1.0)))
-        captured = device_replay._captured_calls.values()
+        captured = device_replay._captured_calls.live_values()
         assert sum(each.bytes for known in captured for each in known.idle) <= 100_000
     assert replayed.count
     monkeypatch.setattr(device_replay, "_MAX_BYTES", 1000)

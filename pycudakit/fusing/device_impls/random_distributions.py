@@ -14,6 +14,7 @@ import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
 from pycudakit._native.dtypes import FLOAT64, INT64, Array, DType
+from pycudakit._runtime.lru_cache import LRUCache
 from pycudakit.fusing.device_impls.matmul import broadcast_copy
 from pycudakit.fusing.memory.tracer import Tracer
 from pycudakit.fusing.trace.trace import Trace
@@ -171,7 +172,8 @@ class DeviceGenerator(Generator):
     def sharing_stream(cls, generator: Any, trace: Trace) -> Self:
         """Return a device generator that shares the stream of `generator` and advances it."""
         shared = cls.__new__(cls)
-        shared._stream, shared._prefetched, shared._trace = generator._stream, {}, trace  # noqa: SLF001
+        shared._stream, shared._trace = generator._stream, trace  # noqa: SLF001
+        shared._prefetched = LRUCache(1)  # noqa: SLF001
         return shared
 
     def _at(self, stream: Stream) -> Self:

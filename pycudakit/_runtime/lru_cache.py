@@ -1,0 +1,53 @@
+"""`LRUCache`: a bounded dictionary from which entries that were not used lately are dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class LRUCache(dict[K, V | None], Generic[K, V]):
+    """A dictionary of at most `max_entries` entries; `cache[key]` is None for a key without an entry.
+
+    The entries have two generations. Reads and writes move an entry to the recent one. When that has half of
+    the entries, it becomes the older one, whose entries are dropped. So a read of a recent entry is a read of
+    a dict, and costs nothing more.
+    """
+
+    __slots__ = ("_half", "_older")
+
+    def __init__(self, max_entries: int) -> None:
+        super().__init__()
+        self._half = max(1, max_entries // 2)
+        self._older: dict[K, V | None] = {}
+
+    def __missing__(self, key: K) -> V | None:
+        """Return the entry of the older generation, which becomes recent, or None."""
+        value = self._older.get(key)
+        if value is not None:
+            self[key] = value
+        return value
+
+    def __setitem__(self, key: K, value: V | None) -> None:
+        """Set an entry; drop the older generation if the recent one is full."""
+        if len(self) >= self._half and key not in self:
+            self.age()
+        super().__setitem__(key, value)
+
+    def age(self) -> None:
+        """Drop the entries that were not used since the last call of this."""
+        self._older = dict(self)
+        super().clear()
+
+    def clear(self) -> None:
+        """Drop all entries."""
+        self._older = {}
+        super().clear()
+
+    def live_values(self) -> Iterator[V]:
+        """Return the values of both generations."""
+        entries = {**self._older, **self}
+        return iter([value for value in entries.values() if value is not None])

@@ -21,10 +21,10 @@ from pycudakit._interop.cuda_libraries import (
     INSPECT_ERRORS,
     ArraySignature,
     ForeignLibrary,
-    byte_extent,
     library_of_type,
     numpy_dtype,
 )
+from pycudakit._interop.memory_layout import Extent, contiguous_strides, extent, overlap
 from pycudakit._native import abi, engine_status, loader
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime import context, late_bound
@@ -119,12 +119,12 @@ class _CachedLaunch:
 
         `values` are the operands of the program; the last of `signatures` is that of `out`.
         """
-        out_address, (low, high) = values[0], self.extents[-1]  # type: ignore[misc]
-        low, high = low + out_address, high + out_address
-        for signature, address, extent in zip(signatures, values[2:], self.extents, strict=False):
-            if extent is None or (address == out_address and signature == signatures[-1]):
+        out_address = values[0]
+        written = _moved(self.extents[-1], out_address)  # type: ignore[arg-type]
+        for signature, address, read in zip(signatures, values[2:], self.extents, strict=False):
+            if read is None or (address == out_address and signature == signatures[-1]):
                 continue
-            if low < address + extent[1] and address + extent[0] < high:
+            if overlap(written, _moved(read, address)):
                 return True
         return False
 
@@ -288,9 +288,12 @@ def _count_operations(operations: int) -> None:
 
 
 def _contiguous_strides(signature: ArraySignature) -> tuple[int, ...]:
+    return contiguous_strides(signature.shape, _itemsize(signature))
+
+
+def _itemsize(signature: ArraySignature) -> int:
     dtype = numpy_dtype(signature.dtype)
-    item = 0 if dtype is None else dtype.itemsize
-    return tuple(math.prod(signature.shape[d + 1 :]) * item for d in range(len(signature.shape)))
+    return 0 if dtype is None else dtype.itemsize
 
 
 def _broadcast_strides(signature: ArraySignature, shape: tuple[int, ...]) -> list[int]:
@@ -300,9 +303,12 @@ def _broadcast_strides(signature: ArraySignature, shape: tuple[int, ...]) -> lis
     return [0] * (len(shape) - len(own_strides)) + own_strides
 
 
-def _extent(signature: ArraySignature) -> tuple[int, int]:
-    """Return the byte extent of an array, relative to its first element."""
+def _extent(signature: ArraySignature) -> Extent:
+    """Return the extent of an array, relative to its first element."""
     strides = _contiguous_strides(signature) if signature.strides is None else signature.strides
-    low, high = byte_extent(signature.shape, strides)
-    dtype = numpy_dtype(signature.dtype)
-    return low, high + (0 if dtype is None else dtype.itemsize)
+    return extent(signature.shape, strides, _itemsize(signature))
+
+
+def _moved(memory: Extent, address: int) -> Extent:
+    """Return the extent of an array whose first element is at an address."""
+    return memory[0] + address, memory[1] + address

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -114,12 +114,6 @@ _ALLOCATORS: dict[str, Callable[[tuple[int, ...], DType, Any], Any]] = {
     "pycuda": _empty_pycuda,
     "torch": _empty_torch,
 }
-
-
-def byte_extent(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return the byte offsets of an array's lowest and highest element from its first one."""
-    ends = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
-    return sum(end for end in ends if end < 0), sum(end for end in ends if end > 0)
 
 
 # ---- Inspection --------------------------------------------------------------------------------------

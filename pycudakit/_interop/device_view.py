@@ -17,6 +17,7 @@ from pycudakit._interop.cuda_libraries import (
     numpy_dtype,
     torch_stream,
 )
+from pycudakit._interop.memory_layout import Extent, contiguous_strides, extent, overlap
 from pycudakit._native.dtypes import DType, code_of
 
 _MAX_INTERFACE_VERSION = 3  # version of __cuda_array_interface__
@@ -67,6 +68,19 @@ class DeviceView:
         """The number of elements."""
         return math.prod(self.shape)
 
+    @property
+    def nbytes(self) -> int:
+        """The size of the elements in bytes."""
+        return self.size * self.dtype.itemsize
+
+    def extent(self) -> Extent:
+        """Return the address of the array's memory, and the address behind it; both are 0 if it is empty."""
+        return extent(self.shape, self.strides, self.dtype.itemsize, self.address)
+
+    def overlaps(self, other: DeviceView) -> bool:
+        """Return True if two arrays may share memory."""
+        return overlap(self.extent(), other.extent())
+
 
 def copy_to_host_hint(library: str) -> str:
     """Return the advice how to copy a library's array to the host, for messages."""
@@ -114,7 +128,13 @@ def _from_fast_path(value: Any) -> DeviceView | None:
     if dtype is None or (address == 0 and 0 not in shape):
         return None
     return DeviceView(
-        value, address, shape, strides or contiguous_strides(shape, dtype), dtype, is_readonly, stream
+        value,
+        address,
+        shape,
+        strides or contiguous_strides(shape, dtype.itemsize),
+        dtype,
+        is_readonly,
+        stream,
     )
 
 
@@ -163,7 +183,7 @@ def _from_cuda_array_interface(value: Any, interface: Any) -> DeviceView:
             f"{type(value).__name__} has a mask, which would be lost: fill in the masked elements first"
         )
     strides = interface.get("strides")
-    strides = contiguous_strides(shape, dtype) if strides is None else _sizes(strides)
+    strides = contiguous_strides(shape, dtype.itemsize) if strides is None else _sizes(strides)
     if strides is None or len(strides) != len(shape):
         raise refused(f"has the strides {interface['strides']!r} for the shape {shape}")
     data = interface["data"]
@@ -185,15 +205,6 @@ def _sizes(sizes: Any) -> tuple[int, ...] | None:
     if not isinstance(sizes, (tuple, list)) or not all(isinstance(size, int) for size in sizes):
         return None
     return tuple(int(size) for size in sizes)
-
-
-def contiguous_strides(shape: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
-    """Return the strides of a C-contiguous array."""
-    strides, step = [], dtype.itemsize
-    for size in reversed(shape):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
 
 
 def _check_type(value: Any, dtype: DType) -> None:
@@ -257,7 +268,7 @@ def _from_dlpack(value: Any) -> DeviceView:
             f"{_SUPPORTED_TYPES}"
         )
     shape = tuple(tensor.shape[: tensor.ndim])
-    strides = contiguous_strides(shape, dtype)
+    strides = contiguous_strides(shape, dtype.itemsize)
     if tensor.strides:
         strides = tuple(stride * dtype.itemsize for stride in tensor.strides[: tensor.ndim])
     address = (tensor.data or 0) + tensor.byte_offset

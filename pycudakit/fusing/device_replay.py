@@ -15,7 +15,7 @@ import functools
 import itertools
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,12 +25,12 @@ from pycudakit._element_programs.values import operations
 from pycudakit._interop.cuda_libraries import (
     INSPECT_ERRORS,
     LEGACY_STREAM,
-    byte_extent,
     device_engine,
     has_one_device,
     library_of_type,
     numpy_dtype,
 )
+from pycudakit._interop.memory_layout import Extent, contiguous_strides, extent, overlap
 from pycudakit._native import abi, hardware, loader
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
@@ -96,7 +96,7 @@ def _signature_of(function: Any, args: Any, kwargs: Any) -> CallSignature | None
     except (_NotReplayableError, ImpureError, ValueError):
         return None
     locations = {(stream, gpu) for _, _, stream, gpu in seen}
-    if len(locations) != 1 or _overlap(seen):
+    if len(locations) != 1 or _any_overlap([memory for memory, *_ in seen]):
         return None
     stream, gpu = locations.pop()
     key = weakref.ref(function), guard_values, positional, keyword, gpu
@@ -142,21 +142,14 @@ def _key_of_argument(
     if dtype is None or not (address and math.prod(shape)):
         raise _NotReplayableError
     arrays.append(value)
-    seen.append((_extent(dtype, tuple(shape), strides, address), address, stream or LEGACY_STREAM, gpu))
+    item = dtype.itemsize
+    memory = extent(shape, contiguous_strides(shape, item) if strides is None else strides, item, address)
+    seen.append((memory, address, stream or LEGACY_STREAM, gpu))
     return kind, dtype, tuple(shape), strides, address % _ALIGNMENT
 
 
-def _extent(dtype: DType, shape: tuple[int, ...], strides: Any, address: int) -> tuple[int, int]:
-    """Return the begin and end addresses of an array's memory."""
-    if strides is None:
-        return address, address + math.prod(shape) * dtype.itemsize
-    low, high = byte_extent(shape, strides)
-    return address + low, address + high + dtype.itemsize
-
-
-def _overlap(seen: list[Any]) -> bool:
-    extents = sorted([extent for extent, *_ in seen])
-    return any(one[1] > other[0] for one, other in itertools.pairwise(extents))
+def _any_overlap(extents: Iterable[Extent]) -> bool:
+    return any([overlap(one, other) for one, other in itertools.pairwise(sorted(extents))])  # noqa: C419
 
 
 # ---- Captured calls ----------------------------------------------------------------------------------

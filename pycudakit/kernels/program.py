@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._interop.device_view import DeviceView
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import Array, DType, masked_arrays
 from pycudakit._runtime import context
@@ -18,11 +19,9 @@ from pycudakit.kernels.function import Function
 from pycudakit.kernels.program_ir import BufferDeclaration, Handle, LaunchStep, Loop, Lowered, repr_lines
 from pycudakit.kernels.running import argument_binding, execute
 from pycudakit.kernels.running.device_arguments import (
-    DeviceArgument,
     device_argument,
     empty_like_device,
     is_on_device,
-    may_overlap,
     refuse_isolated_device_arrays,
 )
 from pycudakit.kernels.running.run_request import Buffer, Place
@@ -294,11 +293,7 @@ class Program:
         out_arrays = self._checked_outputs(dict(out or {}))
         isolates = execute.isolates(isolate, timeout)
         device_array = next(
-            (
-                each
-                for each in (*input_arrays.values(), *out_arrays.values())
-                if isinstance(each, DeviceArgument)
-            ),
+            (each for each in (*input_arrays.values(), *out_arrays.values()) if isinstance(each, DeviceView)),
             None,
         )
         if device_array is not None:
@@ -334,7 +329,7 @@ class Program:
                     raise
                 self._prepared.clear()
         for name, array in out_arrays.items():
-            if not isinstance(array, DeviceArgument) and results[name] is not array:
+            if not isinstance(array, DeviceView) and results[name] is not array:
                 np.copyto(array, results[name])
                 results[name] = array
         return (results, outcome.seconds * 1e3) if time_kernel else results
@@ -385,7 +380,7 @@ class Program:
                 raise ValueError(f"{self.name}: out[{name!r}] is read-only")
         return out
 
-    def _check(self, memory: BufferDeclaration, array: Array | DeviceArgument, role: str) -> None:
+    def _check(self, memory: BufferDeclaration, array: Array | DeviceView, role: str) -> None:
         if array.dtype.newbyteorder("=") != memory.dtype:
             raise TypeError(
                 f"{self.name}: the {role} {memory.name!r} is declared as {memory.dtype}, and the array is "
@@ -440,7 +435,7 @@ class Program:
         input_arrays: dict[str, Any],
         out_arrays: dict[str, Any],
         results: dict[str, Any],
-        device_array: DeviceArgument,
+        device_array: DeviceView,
     ) -> Buffer:
         """Return a buffer of a run on device arrays; new results belong to the library of `device_array`."""
         if memory.kind == "output" and memory.name not in out_arrays:
@@ -449,23 +444,23 @@ class Program:
                 new_array if isinstance(new_array, np.ndarray) else device_argument(new_array, memory.name)
             )
         array, target = input_arrays.get(memory.name), out_arrays.get(memory.name)
-        if not isinstance(array, DeviceArgument) and not isinstance(target, DeviceArgument):
+        if not isinstance(array, DeviceView) and not isinstance(target, DeviceView):
             return self._buffer(memory, _on_host(input_arrays), _on_host(out_arrays), results, is_safe=False)
         argument = array if memory.kind == "input" else target
         is_same = memory.kind != "inout" or (
-            isinstance(array, DeviceArgument)
-            and isinstance(target, DeviceArgument)
+            isinstance(array, DeviceView)
+            and isinstance(target, DeviceView)
             and array.address == target.address
         )
-        if not (isinstance(argument, DeviceArgument) and is_same):
+        if not (isinstance(argument, DeviceView) and is_same):
             raise errors.Unsupported(
                 f"{self.name}: kernels update the inout {memory.name!r} in place on a GPU: give the "
                 f"same array as out={{{memory.name!r}: ...}}, or declare an input and an output"
             )
         if memory.kind in _DOWN:
             results[memory.name] = argument.owner
-        written = (each for each in out_arrays.values() if isinstance(each, DeviceArgument))
-        is_apart = not any(may_overlap(argument, each) for each in written)
+        written = (each for each in out_arrays.values() if isinstance(each, DeviceView))
+        is_apart = not any(argument.overlaps(each) for each in written)
         return Buffer(
             memory.name,
             memory.bytes,

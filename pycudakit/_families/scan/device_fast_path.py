@@ -20,7 +20,7 @@ from pycudakit._interop.cuda_libraries import (
     library_of_type,
     numpy_dtype,
 )
-from pycudakit._interop.device_view import contiguous_strides
+from pycudakit._interop.memory_layout import contiguous_strides, overlap
 from pycudakit._native import abi
 from pycudakit._native.dtypes import CODES, DType
 from pycudakit._runtime.fp_errors import report_fp_flags
@@ -43,7 +43,7 @@ class _PreparedScan(NativeCall):
         self._table, self._shape = np.zeros(2, abi.OPERAND), np.array(lengths, np.int64)
         self._table["flags"], self._table["type"] = abi.ON_DEVICE, [CODES[dtype] for dtype in types]
         for row, dtype in zip(self._table, types, strict=True):
-            row["strides"][:3] = contiguous_strides(lengths, dtype)
+            row["strides"][:3] = contiguous_strides(lengths, dtype.itemsize)
         self.addresses = self._table["address"]
 
     def bind(self, library: ctypes.CDLL) -> Callable[[], int]:
@@ -123,7 +123,7 @@ def _call(
             and tuple(out_signature.shape) == prepared.shape
             and out_signature.strides is None
         )
-        overlaps = address < to + prepared.bytes_ and to < address + prepared.bytes_
+        overlaps = overlap((address, address + prepared.bytes_), (to, to + prepared.bytes_))
         if not fits or out_signature.is_readonly or target[2] != stream or overlaps:
             return None
     work = prepared.pool.take()

@@ -20,7 +20,7 @@ from pycudakit._interop.cuda_libraries import (
     library_of_type,
     numpy_dtype,
 )
-from pycudakit._interop.device_view import contiguous_strides
+from pycudakit._interop.memory_layout import contiguous_strides
 from pycudakit._native import abi
 from pycudakit._native.abi import MAX_DIMS
 from pycudakit._native.dtypes import CODES, DType
@@ -102,7 +102,9 @@ def _prepare_signature(fields: tuple[Any, ...], axis: Any) -> _PreparedSignature
     order = (*(d for d in range(dimensions) if d != along % dimensions), along % dimensions)
     rows, strides = tuple(shape[d] for d in order), None
     if signature.strides is not None or order != tuple(range(dimensions)):
-        own_strides = contiguous_strides(shape, dtype) if signature.strides is None else signature.strides
+        own_strides = (
+            contiguous_strides(shape, dtype.itemsize) if signature.strides is None else signature.strides
+        )
         strides = tuple(own_strides[d] for d in order)
     return _PreparedSignature(dtype, shape, order, rows, strides)
 
@@ -128,7 +130,7 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
     try:
         if strides is not None:
             copy = library.empty(rows, dtype, a)
-            to = library.address_of(copy), contiguous_strides(rows, dtype)
+            to = library.address_of(copy), contiguous_strides(rows, dtype.itemsize)
             enqueue_copy(dtype, rows, to, (address, strides), stream)
             address = to[0]
         size = math.prod(rows)
@@ -144,13 +146,13 @@ def _call(name: str, a: Any, axis: Any, kind: Any, order: Any, stable: Any, *des
             pool.give_back(work)
         if axes != tuple(range(len(axes))):
             moved_back = library.empty(shape, result_dtype, a)
-            result_strides = contiguous_strides(shape, result_dtype)
+            result_strides = contiguous_strides(shape, result_dtype.itemsize)
             to = library.address_of(moved_back), tuple(result_strides[d] for d in axes)
             enqueue_copy(
                 result_dtype,
                 rows,
                 to,
-                (library.address_of(result), contiguous_strides(rows, result_dtype)),
+                (library.address_of(result), contiguous_strides(rows, result_dtype.itemsize)),
                 stream,
             )
             return moved_back

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._interop.memory_layout import extent
 from pycudakit._native.abi import IMPORT_DEVICE_VALID, IMPORT_HOST_VALID, address_of
 from pycudakit._native.dtypes import Array
 from pycudakit.fusing.memory.residency import ResidencyScope
@@ -285,15 +286,10 @@ def byte_bounds(array: Array) -> tuple[int, int]:
     """Return the addresses of an array's first byte and behind its last; (0, 0) for an empty array."""
     if not array.size:
         return (0, 0)
-    first = last = address_of(array)
+    first = address_of(array)
     if array.flags.c_contiguous:
         return first, first + array.nbytes
-    for length, stride in zip(array.shape, array.strides, strict=True):
-        if stride < 0:
-            first += (length - 1) * stride
-        else:
-            last += (length - 1) * stride
-    return first, last + array.itemsize
+    return extent(array.shape, array.strides, array.itemsize, first)
 
 
 def is_c_ordered(array: Array) -> bool:

@@ -18,11 +18,11 @@ from pycudakit import errors
 from pycudakit._interop.cuda_libraries import (
     LEGACY_STREAM,
     allocator_for,
-    byte_extent,
     has_one_device,
     library_of_type,
 )
-from pycudakit._interop.device_view import DeviceView, as_device_view, contiguous_strides
+from pycudakit._interop.device_view import DeviceView, as_device_view
+from pycudakit._interop.memory_layout import contiguous_strides
 from pycudakit._native import hardware
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array, DType
@@ -99,7 +99,7 @@ class ImportedArrays:
         if library is None:
             view = as_device_view(array)
         else:  # faster than an inspection of the new array
-            strides = contiguous_strides(shape, dtype)
+            strides = contiguous_strides(shape, dtype.itemsize)
             address, stream = library.address_of(array), self._views[0].stream
             view = DeviceView(array, address, shape, strides, dtype, stream=stream)
         if view is None:
@@ -169,20 +169,12 @@ def _shadow_view(memory: Array, array: DeviceView, low: int) -> Array:
     return view
 
 
-def _extent(array: DeviceView) -> tuple[int, int]:
-    """Return the begin and end addresses of an array's memory."""
-    if 0 in array.shape:
-        return 0, 0
-    low, high = byte_extent(array.shape, array.strides)
-    return array.address + low, array.address + high + array.dtype.itemsize
-
-
 def _overlapping_groups(arrays: Sequence[DeviceView]) -> list[tuple[list[DeviceView], int, int]]:
     """Group arrays by overlapping memory; return each group with its begin and end addresses."""
     if len(arrays) == 1:
-        return [([*arrays], *_extent(arrays[0]))]
+        return [([*arrays], *arrays[0].extent())]
     groups: list[tuple[list[DeviceView], int, int]] = []
-    for (low, high), array in sorted([(_extent(each), each) for each in arrays], key=lambda each: each[0]):
+    for (low, high), array in sorted([(each.extent(), each) for each in arrays], key=lambda each: each[0]):
         if groups and low < groups[-1][2]:
             group, begin, end = groups.pop()
             groups.append(([*group, array], begin, max(end, high)))

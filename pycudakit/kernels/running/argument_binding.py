@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pycudakit._interop import foreign_arrays
+from pycudakit._interop.device_view import DeviceView
 from pycudakit._native import allocator
 from pycudakit._native.abi import (
     BUFFER_CONSTANT,
@@ -26,7 +27,7 @@ from pycudakit._native.abi import (
 from pycudakit._native.dtypes import Array, DType
 from pycudakit.kernels.compiling.source import Parameter, Signature
 from pycudakit.kernels.reading.declarators import VECTORS
-from pycudakit.kernels.running.device_arguments import DeviceArgument, device_argument, is_on_device
+from pycudakit.kernels.running.device_arguments import device_argument, is_on_device
 from pycudakit.kernels.running.run_request import Buffer, Place
 from pycudakit.kernels.running.transfers import In, InOut, Out, Wrapper, as_array
 
@@ -96,7 +97,7 @@ class BoundArguments:
     )
 
     def __init__(self) -> None:
-        self.buffers: list[tuple[int, int, int, int, int, str, Array | DeviceArgument]] = []
+        self.buffers: list[tuple[int, int, int, int, int, str, Array | DeviceView]] = []
         self.arguments: list[int | bytes | None] = []
         self.values: list[bytes] = []
         self.outputs: list[Any] = []
@@ -161,7 +162,7 @@ class BoundArguments:
             address = address_of(source)
         self.buffers.append((address, 0, source.nbytes, flags, source.itemsize, slot.name, source))
 
-    def add_device_array(self, slot: Slot, array: DeviceArgument, flags: int) -> None:
+    def add_device_array(self, slot: Slot, array: DeviceView, flags: int) -> None:
         """Add a device array as the argument of a pointer."""
         if flags & BUFFER_DOWNLOAD:
             if array.is_readonly:

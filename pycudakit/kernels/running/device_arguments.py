@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 from pycudakit import errors
 from pycudakit._interop import foreign_arrays
 from pycudakit._interop.cuda_libraries import LEGACY_STREAM, allocator_for
-from pycudakit._interop.device_view import as_device_view, contiguous_strides
+from pycudakit._interop.device_view import DeviceView, as_device_view
+from pycudakit._interop.memory_layout import contiguous_strides
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import DType, code_of
 
@@ -15,31 +17,6 @@ _DENSE = {
     "cupy": "cupy.ascontiguousarray(x)",
     "torch": "x.contiguous()",
 }
-
-
-class DeviceArgument(NamedTuple):
-    """A C-contiguous device array.
-
-    Parameters
-    ----------
-    owner
-        The other library's array.
-    address
-        Its device pointer.
-    stream
-        The stream on which its values are computed, and on which the launch is enqueued.
-    keep_alive
-        An object that must live as long as the call.
-    """
-
-    owner: Any
-    address: int
-    stream: int
-    shape: tuple[int, ...]
-    dtype: DType
-    nbytes: int
-    is_readonly: bool
-    keep_alive: Any
 
 
 def is_on_device(value: Any) -> bool:
@@ -51,8 +28,8 @@ def is_on_device(value: Any) -> bool:
     )
 
 
-def device_argument(value: Any, title: str) -> DeviceArgument:
-    """Return a device array as an argument; raise if kernels cannot use it.
+def device_argument(value: Any, title: str) -> DeviceView:
+    """Return the view of a device array, with a stream; raise if kernels cannot use it.
 
     Parameters
     ----------
@@ -65,7 +42,7 @@ def device_argument(value: Any, title: str) -> DeviceArgument:
         raise type(error)(f"{title}: {error}") from None
     if view is None:
         raise TypeError(f"{title}: a {type(value).__name__} is not on a GPU")
-    dense = contiguous_strides(view.shape, view.dtype)
+    dense = contiguous_strides(view.shape, view.dtype.itemsize)
     used = [
         (n, stride, dense_stride)
         for n, stride, dense_stride in zip(view.shape, view.strides, dense, strict=True)
@@ -81,16 +58,7 @@ def device_argument(value: Any, title: str) -> DeviceArgument:
         raise errors.Unsupported(
             f"{title}: the device array is byte-swapped, of {view.dtype.str!r}: convert it first"
         )
-    return DeviceArgument(
-        value,
-        view.address,
-        view.stream or LEGACY_STREAM,
-        view.shape,
-        view.dtype,
-        view.size * view.dtype.itemsize,
-        view.is_readonly,
-        view.keep_alive,
-    )
+    return replace(view, stream=view.stream or LEGACY_STREAM)
 
 
 def empty_like_device(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
@@ -99,11 +67,6 @@ def empty_like_device(value: Any, shape: tuple[int, ...], dtype: DType) -> Any:
     if make is None or code_of(dtype) is None:
         return allocator.empty(shape, dtype)
     return make(shape, dtype, value)
-
-
-def may_overlap(a: DeviceArgument, b: DeviceArgument) -> bool:
-    """Return True if two device arrays share memory."""
-    return a.address < b.address + b.nbytes and b.address < a.address + a.nbytes
 
 
 def refuse_isolated_device_arrays(name: str, isolates: bool) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from pycudakit._interop.device_view import DeviceView
 from pycudakit._native import abi
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.engine_choice import EngineChoice
 from pycudakit._runtime.native_call import NativeCall
 from pycudakit.kernels.compiling.source import Binary
-from pycudakit.kernels.running.device_arguments import DeviceArgument
 from pycudakit.kernels.running.run_request import Buffer, Kernel, Launch, Place, Repeat, RunRequest
 
 _MAX_TEXT_BYTES = 1 << 20  # capacity for the text that a run's kernels print
@@ -204,7 +204,7 @@ def buffer_fields(buffer: Buffer) -> tuple[int, int, int, int, int]:
         | abi.BUFFER_POISON * buffer.poison
         | abi.BUFFER_CONSTANT * buffer.constant
     )
-    if isinstance(buffer.array, DeviceArgument):
+    if isinstance(buffer.array, DeviceView):
         there = buffer.array
         return there.address, there.stream, buffer.bytes, flags | abi.ON_DEVICE, buffer.item
     moves = buffer.array is not None and (buffer.up or buffer.down)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pycudakit._interop.device_view import DeviceView
 from pycudakit._native.dtypes import Array
 from pycudakit.kernels.compiling.source import Binary
-from pycudakit.kernels.running.device_arguments import DeviceArgument
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Buffer:
     label: str
     bytes: int
     item: int = 1
-    array: Array | DeviceArgument | None = None
+    array: Array | DeviceView | None = None
     up: bool = False
     down: bool = False
     poison: bool = False

@@ -3,7 +3,7 @@
 from typing import Any
 
 from pycudakit import _lazy, errors  # noqa: F401
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._runtime import late_bound
 
 # The public names, by module. tools/public_stubs.py writes __init__.pyi from them, for type checkers.

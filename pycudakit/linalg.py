@@ -17,7 +17,7 @@ from pycudakit._families.matmul.matrix_power import power_by_squaring
 from pycudakit._families.reduce import lowering, min_max
 from pycudakit._families.reduce.reduction import Reduction
 from pycudakit._families.reduce.sums import sum
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64
 from pycudakit._runtime import native_call, operands

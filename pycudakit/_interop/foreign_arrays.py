@@ -1,8 +1,8 @@
-"""Arguments of other libraries: `accept_foreign_arrays` wraps each public function.
+"""Arguments of other libraries: which they are, and how they are read as NumPy arrays.
 
-Host arrays are read without a copy. Device arrays and Dask arrays go to their own implementations. Types that
-override NumPy's functions (NEP 13 and NEP 18) are delegated to NumPy under `auto`, as are masked arrays and
-pandas objects; a named engine refuses calls that would lose a mask, nulls or labels.
+Host arrays are read without a copy. Types that override NumPy's functions (NEP 13 and NEP 18) are delegated
+to NumPy under `auto`, as are masked arrays and pandas objects; a named engine refuses calls that would lose a
+mask, nulls or labels. `dispatch` decides which implementation computes a call.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ import numpy as np
 from pycudakit import errors
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, check_file, masked_arrays
-from pycudakit._runtime import context, late_bound, native_call
-from pycudakit._runtime.dispatch_cache import with_dispatch_cache
+from pycudakit._runtime import context, native_call
 from pycudakit._runtime.engine_choice import OTHER_ENGINE, fallback_to_numpy
 from pycudakit._runtime.lazy_array import LazyArray
 
@@ -29,26 +28,13 @@ R = TypeVar("R")
 _PROTOCOLS = ("__cuda_array_interface__", "__dlpack__", "__arrow_c_stream__", "null_count")
 _CONTAINERS = (dict, list, tuple)
 _MAX_INSPECTED = 64  # elements of a container that are inspected
-# Functions that respect a mask in NumPy, beside elementwise ones.
-_NAMES = """all allclose amax amin any argmax argmin argsort argwhere astype clip count_nonzero cumprod cumsum
-diff flatnonzero flip isclose kron max mean min nan_to_num nancumprod nancumsum nanmax nanmean nanmin nanprod
-nanstd nansum nanvar nonzero prod ptp roll round sort std sum swapaxes trace transpose unique unique_values
-var"""
-_MASK_AWARE: dict[str, str | bool] = dict.fromkeys(_NAMES.split(), True)
-_MASK_AWARE |= {"compress": "a", "take": "a", "take_along_axis": "arr"}  # of this parameter only
 # Functions that pandas implements itself, or that skip NaN, so that nulls are handled.
 _NAMES = """all amax amin any argmax argmin argsort astype clip flip max mean min nanargmax nanargmin
 nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar
 prod ptp repeat round stack std sum transpose var"""
 _NULL_AWARE = frozenset(_NAMES.split())
-# Functions whose result has pandas' index.
-_KEEPS_PANDAS_INDEX = frozenset({"clip", "cumprod", "cumsum", "round"})
-# Functions whose result has other labels of pandas', which no engine can give it.
-_NAMES = "all any argsort flip matmul max mean min prod ptp std sum transpose var"
-_LOSES_PANDAS_LABELS = frozenset(_NAMES.split())
-
 # Types that need no conversion, and types that do; both grow as types are seen.
-_ordinary: set[type] = {bool, float, int, np.ndarray, str, type(None)}
+ordinary_types: set[type] = {bool, float, int, np.ndarray, str, type(None)}
 _foreign: set[type] = set()
 
 
@@ -90,7 +76,7 @@ def has_dask(value: Any) -> bool:
 def is_ordinary(value: Any) -> bool:
     """Return True if functions take a value without conversion."""
     kind: Any = type(value)
-    if kind in _ordinary:
+    if kind in ordinary_types:
         return True
     if kind in _foreign:
         return False
@@ -107,7 +93,7 @@ def is_ordinary(value: Any) -> bool:
     if isinstance(value, (np.ndarray, np.generic)) or not (
         library_of(value) == "pandas" or is_dask(value) or any(hasattr(value, name) for name in _PROTOCOLS)
     ):
-        _ordinary.add(kind)
+        ordinary_types.add(kind)
         return True
     return False
 
@@ -132,7 +118,7 @@ def overriding_argument(values: Iterable[Any]) -> Any:
             inner = overriding_argument(_parts(value))
             if inner is not None:
                 return inner
-        elif kind not in _ordinary and overrides_numpy(kind) and not is_device_array(value):
+        elif kind not in ordinary_types and overrides_numpy(kind) and not is_device_array(value):
             is_read = library_of(value) == "pandas" and context.current_engine() not in ("auto", "numpy")
             if not is_read and not hasattr(kind, "null_count"):
                 return value
@@ -254,7 +240,7 @@ def _column(value: Any) -> Any:
 
 def check_nulls(
     name: str,
-    parameters: Callable[..., Any],
+    parameters: Callable[..., Any] | Sequence[str],
     args: Iterable[Any],
     kwargs: Mapping[str, Any],
 ) -> None:
@@ -291,72 +277,6 @@ def check_indices(function: str, inputs: Sequence[Any]) -> None:
                 f"{function}: operands of pandas with different indices: align them first, or use the engine "
                 "'auto'"
             )
-
-
-def _check_labels(function: str, inputs: Iterable[Any]) -> None:
-    """Raise if a result would lose labels that pandas would give it."""
-    for value in inputs:
-        if library_of(value) == "pandas" and hasattr(value, "index"):
-            raise errors.Unsupported(
-                f"{function}: {type(value).__name__} has labels, which the result would lose: "
-                ".to_numpy() first, or use the engine 'auto'"
-            )
-
-
-def _flattens(result: Array, inputs: tuple[Any, ...]) -> bool:
-    """Return True if a result has fewer axes than the first operand, which pandas' result has not."""
-    return bool(inputs) and result.ndim < np.ndim(inputs[0])
-
-
-@functools.cache
-def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a function so that it takes arrays of other libraries; add the dispatch cache for small calls."""
-    numpy = getattr(function, "numpy_for_small", None)
-    name = function.__name__
-    mask_aware = _MASK_AWARE.get(name, False)
-    by_numpy = None if hasattr(np, name) and ".image." not in function.__module__ else False
-    numpy_function = _numpy_equivalent(function)
-    device_fast_path = getattr(function, "device_fast_path", None)
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        for value in (*args, *kwargs.values()):
-            if type(value) not in _ordinary and not is_ordinary(value):
-                break
-        else:
-            return function(*args, **kwargs)
-        if device_fast_path is not None and (answer := device_fast_path(*args, **kwargs)) is not None:
-            return answer  # type: ignore[no-any-return]
-        if (answer := late_bound.try_replay(function, args, kwargs)) is not NotImplemented:
-            return answer  # type: ignore[no-any-return]
-        if any(map(has_dask, (*args, *kwargs.values()))):
-            return late_bound.call_on_dask(name, args, kwargs, call.__module__)  # type: ignore[no-any-return]
-        if can_use_device_arrays() and any(map(is_on_device, (*args, *kwargs.values()))):
-            check_device_arguments(name, function, args, kwargs)
-            return late_bound.call_on_device(function, *args, **kwargs)  # type: ignore[no-any-return]
-        if numpy_function is not None:
-            value = overriding_argument((*args, *kwargs.values()))
-            if value is not None:
-                check_nulls(name, function, args, kwargs)
-                return delegate_to_override(name, value, functools.partial(numpy_function, *args, **kwargs))  # type: ignore[no-any-return]
-        read_args, read_kwargs = read_all(name, function, args, kwargs, by_numpy, mask_aware)
-        result: Any = function(*read_args, **read_kwargs)
-        if (name in _LOSES_PANDAS_LABELS and np.ndim(result)) or (
-            name in _KEEPS_PANDAS_INDEX and _flattens(result, args)
-        ):
-            _check_labels(name, args)
-        return with_pandas_index(result, args) if name in _KEEPS_PANDAS_INDEX else result  # type: ignore[no-any-return]
-
-    return call if numpy is None else functools.wraps(function)(with_dispatch_cache(numpy, call))
-
-
-def _numpy_equivalent(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return the NumPy function of the same name, or None."""
-    if function.__module__.startswith(("pycudakit.image.", "pycudakit.random.")):
-        return None
-    namespace = np.linalg if function.__module__ == "pycudakit.linalg" else np
-    equivalent = getattr(namespace, function.__name__, None)
-    return equivalent if callable(equivalent) else None
 
 
 def can_use_device_arrays() -> bool:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from pycudakit import _lazy
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 
 if TYPE_CHECKING:
     from pycudakit.image.colour import gray_to_rgb, rgb_to_gray

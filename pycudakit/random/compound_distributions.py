@@ -10,7 +10,7 @@ import numpy as np
 
 from pycudakit._families.reduce.sums import sum
 from pycudakit._families.scan.cumulative import cumprod, cumsum
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit._runtime.native_call import logged_as_one_call

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native.dtypes import FLOAT64, INT64
 from pycudakit._runtime.native_call import logged_as_one_call
 from pycudakit.random import multivariate

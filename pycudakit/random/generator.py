@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pycudakit._interop import foreign_arrays
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._runtime import late_bound
 from pycudakit._runtime.native_call import log_empty_call, logged_as_one_call
 from pycudakit.random.choice import choose, integer_bounds, permuted, shuffle

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import FLOAT64
 from pycudakit._runtime import context

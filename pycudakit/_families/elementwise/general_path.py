@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from pycudakit._element_programs.element_function import (
 )
 from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._element_programs.program import ElementProgram
-from pycudakit._interop import foreign_arrays
+from pycudakit._interop import foreign_arrays, pandas_ufuncs
+from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, code_of
 from pycudakit._runtime import context, late_bound, native_call, operands
@@ -275,6 +276,44 @@ def _passed_keywords(where: Any, **keywords: Any) -> dict[str, Any]:
     return passed if where is True else {**passed, "where": where}
 
 
+def _is_plain(out: Any, where: Any, dtype: Any, casting: str) -> bool:
+    return out is None and where is True and dtype is None and casting == "same_kind"
+
+
+@functools.lru_cache(1024)
+def _dispatcher(function: ElementFunction) -> Dispatcher:
+    """Return the implementations of a function for arrays of other libraries."""
+
+    def on_dask(inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        where, casting = named["where"], named["casting"]
+        cast = None if casting == "same_kind" else casting
+        passed = _passed_keywords(out=named["out"], where=where, dtype=named["dtype"], casting=cast)
+        return late_bound.call_on_dask(function.name, inputs, passed)
+
+    def device_fast_path(*inputs: Any, out: Any, where: Any, dtype: Any, casting: str) -> Any:
+        return device_launch.call(function, inputs, out) if _is_plain(None, where, dtype, casting) else None
+
+    def on_pandas(inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        if not _is_plain(**named):
+            return NotImplemented
+
+        def compute(values: Sequence[Any]) -> Any:
+            return call(function, values, **named, numpy_call=None)
+
+        return pandas_ufuncs.call_by_values(function.name, inputs, compute)
+
+    return Dispatcher(
+        function.name,
+        function,
+        function.labels or function.numpy,
+        on_dask=on_dask,
+        on_device=lambda inputs, named: late_bound.call_on_device(function, *inputs, **named),
+        device_fast_path=device_fast_path,
+        accepts_nulls=True,
+        on_pandas=on_pandas if isinstance(function.numpy, np.ufunc) and function.outputs == 1 else None,
+    )
+
+
 def call(
     function: ElementFunction,
     inputs: Sequence[Any],
@@ -294,31 +333,10 @@ def call(
         return function.numpy(*inputs, **passed)
 
     if not all(map(foreign_arrays.is_ordinary, (*inputs, out, where))):
-        if where is True and dtype is None and casting == "same_kind":
-            result = device_launch.call(function, inputs, out)
-            if result is not None:
-                return result
         named = {"out": out, "where": where, "dtype": dtype, "casting": casting}
-        if (result := late_bound.try_replay(function, inputs, named)) is not NotImplemented:
+        result = _dispatcher(function).dispatch(inputs, named, functools.partial(compute, inputs))
+        if result is not NotImplemented:
             return result
-        if any(map(foreign_arrays.has_dask, (*inputs, out, where))):
-            cast = None if casting == "same_kind" else casting
-            named = _passed_keywords(out=out, where=where, dtype=dtype, casting=cast)
-            return late_bound.call_on_dask(function.name, inputs, named)
-        if foreign_arrays.can_use_device_arrays() and any(
-            map(foreign_arrays.is_on_device, (*inputs, out, where))
-        ):
-            named = {"out": out, "where": where}
-            foreign_arrays.check_device_arguments(
-                function.name, function.labels or function.numpy, inputs, named
-            )
-            named |= {"dtype": dtype, "casting": casting}
-            return late_bound.call_on_device(function, *inputs, **named)
-        value = foreign_arrays.overriding_argument((*inputs, out, where))
-        if value is not None:
-            return foreign_arrays.delegate_to_override(
-                function.name, value, functools.partial(compute, inputs)
-            )
         if context.current_engine() not in ("auto", "numpy"):
             foreign_arrays.check_indices(function.name, original)
         named = {"out": out, "where": where}

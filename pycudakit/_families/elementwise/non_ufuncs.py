@@ -16,7 +16,7 @@ from pycudakit._element_programs.ufunc_lowering import write_ufunc
 from pycudakit._element_programs.values import Value, WeakScalar
 from pycudakit._families.elementwise.fast_path import call
 from pycudakit._families.elementwise.ufuncs import positive
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import BOOL, FLOAT64, INT32, code_of
 from pycudakit._runtime import native_call

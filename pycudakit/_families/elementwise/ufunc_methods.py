@@ -12,8 +12,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from pycudakit import errors
+from pycudakit._interop.dispatch import accept_foreign_arrays
 from pycudakit._interop.foreign_arrays import (
-    accept_foreign_arrays,
     has_dask,
     is_dask,
     is_device_array,

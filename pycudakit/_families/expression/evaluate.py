@@ -37,6 +37,7 @@ from pycudakit._families.expression.parser import (
 )
 from pycudakit._families.expression.reductions import reduce_program
 from pycudakit._interop import foreign_arrays
+from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._interop.pandas_objects import (
     has_same_index,
     is_series,
@@ -314,16 +315,11 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
     else:
         raise TypeError(f"operands is a mapping of names, or a DataFrame, not a {type(operands).__name__}")
     variables = {name: _lookup(parsed, name, written, scopes) for name, written in parsed.names}
-    if foreign_arrays.can_use_device_arrays() and any(
-        map(foreign_arrays.is_on_device, (*variables.values(), out))
-    ):
-        result = _on_device(parsed, list(variables.values()), out)
-        if result is not None:
+    if not all(map(foreign_arrays.is_ordinary, (*variables.values(), out))):
+        named = {**variables, "out": out}
+        result = _dispatcher(parsed, expression, variables, out).dispatch((), named, None)
+        if result is not NotImplemented:
             return result
-        foreign_arrays.check_device_arguments("evaluate", evaluate, (), {**variables, "out": out})
-        return late_bound.call_on_device(evaluate, expression, variables, out)
-    if any(map(foreign_arrays.has_dask, variables.values())):
-        return late_bound.call_on_dask("evaluate", (expression, variables), {"out": out})
     if out is not None and not isinstance(out, np.ndarray):
         foreign_arrays.read(out, "evaluate, out")
         raise TypeError(f"out is an ndarray, not a {type(out).__name__}")
@@ -359,6 +355,18 @@ def evaluate(expression: str, operands: Any = None, out: Any = None) -> Any:
             shapes = ", ".join(f"{w} {np.shape(v)}" for (_, w), v in zip(parsed.names, values, strict=True))
             raise ValueError(f"operands could not be broadcast together: {shapes}") from None
         raise
+
+
+def _dispatcher(parsed: Parsed, expression: str, variables: Mapping[str, Any], out: Any) -> Dispatcher:
+    """Return the implementations of an expression for operands of other libraries."""
+    return Dispatcher(
+        "evaluate",
+        evaluate,
+        evaluate,
+        on_dask=lambda *_: late_bound.call_on_dask("evaluate", (expression, variables), {"out": out}),
+        on_device=lambda *_: late_bound.call_on_device(evaluate, expression, variables, out),
+        device_fast_path=lambda **_: _on_device(parsed, list(variables.values()), out),
+    )
 
 
 # Steps that pandas computes otherwise: it replaces the results of divisions by zero.
@@ -414,7 +422,7 @@ def _of_series(parsed: Parsed, expression: str, variables: Mapping[str, Any]) ->
 
 def _on_device(parsed: Parsed, values: list[Any], out: Any) -> Any:
     """Enqueue an expression of device arrays; return None if it needs the general path."""
-    if parsed.reduction is not None:
+    if parsed.reduction is not None or not any(map(foreign_arrays.is_on_device, values)):
         return None
     are_numbers = tuple([type(value) in NUMBERS for value in values])
     compiled = _compile(parsed, are_numbers)

@@ -8,20 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from pycudakit._interop.foreign_arrays import (
-    check_nulls,
-    delegate_to_override,
-    has_dask,
-    is_on_device,
-    is_ordinary,
-    overriding_argument,
-    read_all,
-)
+from pycudakit._interop.dispatch import Dispatcher
+from pycudakit._interop.foreign_arrays import has_dask, is_ordinary, read_all
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, late_bound, native_call, operands
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER, REASON_NUMPY_FASTER_FOR_SIZE
@@ -63,6 +56,15 @@ def composite(
             if parameters[key].default is inspect.Parameter.empty
         ]
 
+        def on_dask(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, as_array)
+            return late_bound.call_on_dask(name, call_args, call_kwargs)
+
+        def on_device(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+            return device_replay.call(body, fused, args, kwargs)
+
+        dispatch = Dispatcher(name, body, body, on_dask, on_device).dispatch
+
         def call(*args: Any, **kwargs: Any) -> Any:
             trace = current_trace()
             if trace is not None:
@@ -76,20 +78,13 @@ def composite(
             engine = context.checked_current_engine()
             values = (*args, *kwargs.values())
             are_ordinary = all(map(is_ordinary, values))
-            if not are_ordinary and any(map(has_dask, values)):
-                call_args, call_kwargs = _replaced(args, kwargs, positions, first_is_sequence, as_array)
-                return late_bound.call_on_dask(name, call_args, call_kwargs)
+            if not are_ordinary:
+                result = dispatch(args, kwargs, compute)
+                if result is not NotImplemented:
+                    return result
             if context.is_only_numpy(engine):
                 return native_call.numpy_fallback(name, compute)
             if not are_ordinary:
-                if (answer := device_replay.try_replay(body, args, kwargs)) is not NotImplemented:
-                    return answer
-                if any(map(is_on_device, values)):
-                    return device_replay.call(body, fused, args, kwargs)
-                decider_type = overriding_argument(values)
-                if decider_type is not None:
-                    check_nulls(name, body, args, kwargs)
-                    return delegate_to_override(name, decider_type, compute)
                 args, kwargs = read_all(name, body, args, kwargs)
                 compute = functools.partial(numpy_function, *args, **kwargs)
                 if not all(map(is_ordinary, (*args, *kwargs.values()))):  # a masked array
@@ -136,8 +131,8 @@ def as_array(value: Any) -> Any:
 
 
 def _replaced(
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
     positions: dict[str, int],
     first_is_sequence: bool,
     read: Callable[[Any], Any],

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.expression.evaluate import evaluate
-from pycudakit._interop.foreign_arrays import accept_foreign_arrays, is_device_array, is_ordinary
+from pycudakit._interop.dispatch import accept_foreign_arrays
+from pycudakit._interop.foreign_arrays import is_device_array, is_ordinary
 from pycudakit._interop.pandas_objects import pandas_kind
 from pycudakit._native.dtypes import CODES
 from pycudakit._runtime.lazy_array import LazyPandas

@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from pycudakit._interop.pandas_objects import copies_on_write, new_series, pandas_kind, values_of
-from pycudakit._native.dtypes import CODES
-from pycudakit.fusing.memory.pandas_operands import (
+from pycudakit._interop.pandas_operands import (
     ARITHMETIC,
     COMPARISONS,
     LOGICAL,
@@ -23,6 +22,7 @@ from pycudakit.fusing.memory.pandas_operands import (
     as_operand,
     is_as_numpy,
 )
+from pycudakit._native.dtypes import CODES
 from pycudakit.fusing.memory.pandas_tracer import PandasTracer, add_special_methods
 from pycudakit.fusing.memory.tracer import Tracer
 

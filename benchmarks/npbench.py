@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-import functions
 import npbench_programs
 import numpy as np
+import racing
 
 LONGEST = 10.0  # seconds of a checkout's program in one call; later ones are not waited for
 NORM_ERROR = 1e-5  # NPBench's own bound, unless a program has another
@@ -60,7 +60,7 @@ class Checkout:
         names = information["input_args"]
         arrays = {place for place, each in enumerate(names) if each in information["array_args"]}
         written = tuple(names.index(output) for output in information["output_args"])
-        return functions.Task(
+        return racing.Task(
             name,
             self._function(information, "_numpy"),
             tuple(values[each] for each in names),
@@ -96,15 +96,15 @@ class Checkout:
 def rewritten(options):
     """Yield the tasks of npbench_programs.py."""
     size = "quick" if options.quick else "paper" if "paper" in options.preset else "default"
-    for name in functions.wanted(npbench_programs.PROGRAMS, options):
+    for name in racing.wanted(npbench_programs.PROGRAMS, options):
         program = npbench_programs.PROGRAMS[name]
-        yield functions.Task(
+        yield racing.Task(
             name, program.function, program.initialize(size), program.written, numba=program.numba
         )
 
 
 def main():
-    parser = functions.parser(__file__, __doc__.partition("\n\n")[0])
+    parser = racing.parser(__file__, __doc__.partition("\n\n")[0])
     parser.add_argument("folder", nargs="?", help="of a checkout of NPBench, whose own files are run")
     parser.add_argument("--preset", nargs="+", choices=PRESETS, default=["S"], help="NPBench's sizes (S)")
     options = parser.parse_args()
@@ -113,7 +113,7 @@ def main():
     status = 0
     for preset in options.preset:
         checkout = Checkout(options.folder, preset)
-        names = functions.wanted(checkout, options)
+        names = racing.wanted(checkout, options)
         tasks = (checkout.task(name, [] if options.no_peers else VERSIONS) for name in names)
         print(f"preset {preset}, {len(names)} programs")
         status |= run(options, tasks, LONGEST, len(names))
@@ -122,7 +122,7 @@ def main():
 
 def run(options, tasks, longest, count=None):
     """Race the contenders in all tasks; return the exit status."""
-    races = functions.Races(options, len(tasks) if count is None else count, longest)
+    races = racing.Races(options, len(tasks) if count is None else count, longest)
     for task in tasks:
         races.step(task.name)
         with np.errstate(all="ignore"):

@@ -15,6 +15,7 @@ import warnings
 
 import functions
 import numpy as np
+import racing
 import small
 from harness import machine
 
@@ -80,7 +81,7 @@ def fused(whole, elements):
     size_of = max([a.size for a in one if isinstance(a, np.ndarray)] + [int(64e6 / 4096)])
     arguments = whole.make(np.random.default_rng(42), elements / (4096 * size_of))
     function = pk.fuse(whole.function)
-    task = functions.Task("", whole.function, arguments, whole.written)
+    task = racing.Task("", whole.function, arguments, whole.written)
     return lambda *_: function(*task.fresh(pk)), ()
 
 
@@ -90,7 +91,7 @@ def contenders(function, arguments):
     for engine in ("auto", *(name for name, status in pk.engines().items() if status)):
         pk.set_engine(engine)
         try:
-            seconds = min(functions.timed(function, arguments)[0] for _ in range(3))
+            seconds = min(racing.timed(function, arguments)[0] for _ in range(3))
         except (pk.errors.Unsupported, TypeError):
             continue  # a named engine that lacks the call
         if engine == "auto" or seconds < LONGEST:

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
-from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
+from pycudakit._families.reduce.reduction import (
+    NONE,
+    Reduction,
+    operand_of,
+    or_default,
+    passed_keywords,
+    reduce_whole,
+)
 from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
 from pycudakit._native.dtypes import FLOAT64, Array
@@ -40,7 +47,8 @@ def mean_or_variance(
     if not name.endswith("mean"):
         numpy_keywords["ddof"] = ddof
     _refuse_dtype(name, a, dtype)
-    numpy = functools.partial(getattr(np, name), a, axis=axis, dtype=dtype, out=out, **numpy_keywords)
+    operand = operand_of(a)
+    numpy = functools.partial(getattr(np, name), operand, axis=axis, dtype=dtype, out=out, **numpy_keywords)
     unsupported = None if name.startswith("nan") else _why_numpy_mask(or_default(where, True))
     if dtype is None and isinstance(out, np.ndarray) and out.dtype.kind == "f":
         dtype = out.dtype  # so that the result is rounded only once
@@ -73,19 +81,21 @@ def mean_or_variance(
         return call.by_numpy()
     if call.skips_nan and call.out is not None and call.out.dtype.kind != "f":
         raise TypeError("If a is inexact, then out must be inexact")
+
+    def finish(result: Array) -> Any:
+        may_be_few = name.startswith("nan") or where is not NONE
+        expected = call.warn_few_degrees_of_freedom(result, ddof, mean is not NONE) if may_be_few else None
+        if mean is NONE or call.skips_nan:
+            if name.endswith("mean"):
+                call.warn(result, "reduce", expected)
+            else:
+                _warn_variance(call, result, expected)
+        is_root = name.endswith("std")
+        return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
+
     if mean is not NONE:
-        result = _variance_about_mean(call, a, mean, or_default(where, True), ddof, name)
-    else:
-        result = call.reduce(ddof=ddof)
-    may_be_few = name.startswith("nan") or where is not NONE
-    expected = call.warn_few_degrees_of_freedom(result, ddof, mean is not NONE) if may_be_few else None
-    if mean is NONE or call.skips_nan:
-        if name.endswith("mean"):
-            call.warn(result, "reduce", expected)
-        else:
-            _warn_variance(call, result, expected)
-    is_root = name.endswith("std")
-    return call.finish(result, "same_kind" if is_root else "unsafe", saturates=not is_root)
+        return finish(_variance_about_mean(call, a, mean, or_default(where, True), ddof, name))
+    return call.compute(finish, ddof=ddof)
 
 
 def _check_ddof(name: str, ddof: Any) -> None:

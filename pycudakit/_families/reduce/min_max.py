@@ -9,7 +9,14 @@ import numpy as np
 
 from pycudakit._families.elementwise.ufuncs import subtract
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
-from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
+from pycudakit._families.reduce.reduction import (
+    NONE,
+    Reduction,
+    operand_of,
+    or_default,
+    passed_keywords,
+    reduce_whole,
+)
 from pycudakit._families.reduce.sums import reduce_like_ufunc
 from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native.dtypes import Array
@@ -116,7 +123,7 @@ def arg_extremum_like(
         if result is not None:
             return result
     numpy_keywords = passed_keywords(keepdims=keepdims)
-    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords)
+    numpy = functools.partial(getattr(np, name), operand_of(a), axis=axis, out=out, **numpy_keywords)
     is_refused = isinstance(out, tuple) or (out is not None and not np.can_cast(np.asarray(out), np.intp))
     if isinstance(axis, tuple) or is_refused:
         return numpy()  # raises
@@ -124,10 +131,13 @@ def arg_extremum_like(
     call = Reduction(name, lower, numpy, [a], axis, out=out, keepdims=keeps, out_takes_part=False)
     if call.uses_numpy:
         return call.by_numpy()
-    result = call.reduce()
-    if name.startswith("nan") and call.arrays[0].dtype.kind == "f":
-        call.raise_if_all_nan(result)
-    return call.finish(result)
+
+    def finish(result: Array) -> Any:
+        if name.startswith("nan") and call.arrays[0].dtype.kind == "f":
+            call.raise_if_all_nan(result)
+        return call.finish(result)
+
+    return call.compute(finish)
 
 
 @has_device_fast_path(device_fast_path.reduction("argmin", lowering.ARGMIN))
@@ -223,8 +233,8 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
     array([5, 1])
     """
     numpy_keywords = passed_keywords(keepdims=keepdims)
-    numpy = functools.partial(np.ptp, a, axis=axis, out=out, **numpy_keywords)
-    array = operands.as_array(a)
+    numpy = functools.partial(np.ptp, operand_of(a), axis=axis, out=out, **numpy_keywords)
+    array = operands.as_array(operand_of(a))
     if array is not None and array.dtype == bool:
         return numpy()  # raises
 
@@ -234,9 +244,12 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = NONE) -> Any:
         return call.by_numpy()
     if call.out is not None and call.out.dtype != call.result_type:
         return _ptp_to(call.out, a, axis, keeps)
-    result = call.reduce()
-    call.warn(result, "subtract")
-    return call.finish(result)
+
+    def finish(result: Array) -> Any:
+        call.warn(result, "subtract")
+        return call.finish(result)
+
+    return call.compute(finish)
 
 
 @logged_as_one_call("ptp")

@@ -1,8 +1,7 @@
 """Several reductions of the same values in one pass.
 
-Each function runs twice. The first run ends at the function's reduction, whose request is captured. The
-second run gets the result of the joint pass in place of the reduction. So up to its reduction a function may
-only check arguments: a warning there would be given twice.
+Each function is prepared: it checks its arguments and returns the request of its reduction. Then the joint
+pass runs, and each function is finished with its result, with NumPy's warnings.
 """
 
 from __future__ import annotations
@@ -14,98 +13,39 @@ from typing import Any
 
 from pycudakit._families.reduce import reduce_kernel
 from pycudakit._families.reduce.reduce_kernel import PreparedReduce, ReduceKernel, ReduceRequest
+from pycudakit._families.reduce.reduction import PendingReduction, ToPrepare
 from pycudakit._native import abi
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime.native_call import Pool
 
 
-class _ReductionReachedError(Exception):
-    """Ends a captured function at its reduction, whose result is not available yet."""
-
-
-class _ReductionInterceptor:
-    """Captures the reduction request of a function, and later runs the function with the result."""
-
-    def __init__(self) -> None:
-        self.request: ReduceRequest | None = None  # of the function that is running
-        self.result: Array | None = None
-        self._is_capturing = False
-
-    def capture(self, call: Callable[[], Any]) -> Any:
-        """Run a function up to its reduction and return the request, or its result if it makes none."""
-        self.request, self._is_capturing = None, True
-        try:
-            return call()
-        except _ReductionReachedError:
-            return self.request
-        finally:
-            self._is_capturing = False
-
-    def resume(self, call: Callable[[], Any], result: Array) -> Any:
-        """Run a function with the result of its reduction, and return the function's result."""
-        self.result = result
-        return call()
-
-    def intercept(self, request: ReduceRequest) -> Array:
-        """Replace a reduction: capture its request, or return its result."""
-        if self._is_capturing:
-            self.request = request
-            raise _ReductionReachedError
-        if self.result is not None:
-            result, self.result = self.result, None
-            return result
-        # A later reduction of the same function, such as a count of NaN.
-        return reduce_kernel.run([request], request.kernel.pool)[0]
-
-
-def reduce_multi_output(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Call functions that each reduce the same values, in one pass where possible.
+def reduce_multi_output(functions: Sequence[Callable[[Any], Any]], operand: Any) -> list[Any]:
+    """Call functions that each reduce an operand, in one pass where possible.
 
     A function that fails up to its reduction, on an invalid axis, does so before any function warns. Later
     exceptions and warnings, such as those of a sum that overflows, come in the order of the functions.
     """
-    outer = reduce_kernel.swap_interceptor(None)
-    try:
-        if len(calls) == 1:
-            return [calls[0]()]
-        reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
-        requests_or_results = [interceptor.capture(call) for call in calls]
-        requests = [request for request in requests_or_results if isinstance(request, ReduceRequest)]
-        if len(requests) < 2 or not can_share_a_pass(requests):
-            reduce_kernel.swap_interceptor(None)
-            return [
-                call() if isinstance(each, ReduceRequest) else each
-                for each, call in zip(requests_or_results, calls, strict=True)
-            ]
-        remaining = iter(_reduce(requests))
-        return [
-            interceptor.resume(call, next(remaining)) if isinstance(each, ReduceRequest) else each
-            for each, call in zip(requests_or_results, calls, strict=True)
-        ]
-    finally:
-        reduce_kernel.swap_interceptor(outer)
+    if len(functions) == 1:
+        return [functions[0](operand)]
+    prepared = [function(ToPrepare(operand)) for function in functions]
+    requests = [each.request for each in prepared if isinstance(each, PendingReduction)]
+    if len(requests) < 2 or not can_share_a_pass(requests):
+        return [function(operand) for function in functions]
+    results = iter(_reduce(requests))
+    return [
+        each.finish(next(results)) if isinstance(each, PendingReduction) else function(operand)
+        for each, function in zip(prepared, functions, strict=True)
+    ]
 
 
-def capture_requests(calls: Sequence[Callable[[], Any]]) -> list[ReduceRequest] | None:
-    """Return the requests of functions that reduce the same values; None if they cannot share a pass."""
-    outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
-    try:
-        requests = [interceptor.capture(call) for call in calls]
-    finally:
-        reduce_kernel.swap_interceptor(outer)
-    are_requests = len(requests) <= abi.MAX_REDUCTIONS and all(
-        isinstance(request, ReduceRequest) for request in requests
-    )
-    return requests if are_requests and can_share_a_pass(requests) else None
-
-
-def resume_with_results(calls: Sequence[Callable[[], Any]], results: Sequence[Array]) -> list[Any]:
-    """Call functions with the results of their reductions."""
-    outer = reduce_kernel.swap_interceptor(interceptor := _ReductionInterceptor())
-    try:
-        return [interceptor.resume(call, result) for call, result in zip(calls, results, strict=True)]
-    finally:
-        reduce_kernel.swap_interceptor(outer)
+def prepare_reductions(
+    functions: Sequence[Callable[[Any], Any]], operand: Any
+) -> list[PendingReduction] | None:
+    """Prepare functions that reduce an operand; return None if they cannot share a pass."""
+    prepared = [function(ToPrepare(operand)) for function in functions]
+    if len(prepared) > abi.MAX_REDUCTIONS or not all(isinstance(each, PendingReduction) for each in prepared):
+        return None
+    return prepared if can_share_a_pass([each.request for each in prepared]) else None
 
 
 def _reduce(requests: Sequence[ReduceRequest]) -> list[Array]:

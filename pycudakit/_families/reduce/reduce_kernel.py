@@ -6,7 +6,6 @@ import ctypes
 import functools
 import math
 import operator
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -318,28 +317,7 @@ class ReduceRequest(NamedTuple):
 
 def reduce(request: ReduceRequest) -> Array:
     """Compute a reduction of arrays, broadcast to a shape, into a new array without the axes."""
-    interceptor = _local.interceptor
-    return run([request], request.kernel.pool)[0] if interceptor is None else interceptor.intercept(request)
-
-
-class _Local(threading.local):
-    """Per-thread interceptor of reductions."""
-
-    interceptor: Any = None  # replaces the computation: see `multi_output`
-
-
-_local = _Local()
-
-
-def is_intercepted() -> bool:
-    """Return True if the thread's reductions are intercepted."""
-    return _local.interceptor is not None
-
-
-def swap_interceptor(interceptor: Any) -> Any:
-    """Set the thread's interceptor of reductions, and return the previous one."""
-    before, _local.interceptor = _local.interceptor, interceptor
-    return before
+    return run([request], request.kernel.pool)[0]
 
 
 def _allocate(request: ReduceRequest, arrays: Sequence[Array]) -> Array:

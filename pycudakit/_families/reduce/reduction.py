@@ -6,7 +6,7 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from pycudakit._families.reduce.reduce_kernel import (
     as_keepdims,
     axes_of,
     cost_of,
-    is_intercepted,
     numpy_rows,
     reduce,
     reduce_kernel_for,
@@ -53,8 +52,35 @@ from pycudakit._runtime.ufunc_arguments import as_mask, broadcast_shapes, check_
 NONE: Any = np._NoValue  # noqa: SLF001
 
 
+class ToPrepare:
+    """An operand that a reducing function is called with to be prepared, without the reduction."""
+
+    __slots__ = ("operand",)
+
+    def __init__(self, operand: Any) -> None:
+        self.operand = operand
+
+
+def operand_of(a: Any) -> Any:
+    """Return the operand of a reduction, whether it is computed or prepared."""
+    return a.operand if type(a) is ToPrepare else a
+
+
+class PendingReduction(NamedTuple):
+    """A call of a reducing function without its reduction, which can be computed with others.
+
+    `finish` returns the function's result from that of the request, with NumPy's warnings.
+    """
+
+    request: ReduceRequest
+    finish: Callable[[Array], Any]
+
+
 class Reduction:
     """One call of a reducing function: its operands, engine and result.
+
+    A function checks its arguments, makes a `Reduction`, and ends with `compute`. If it was called with a
+    `ToPrepare`, it returns a `PendingReduction`, or NotImplemented if NumPy computes the call.
 
     Parameters
     ----------
@@ -92,6 +118,9 @@ class Reduction:
         wrap_lowering: Callable[[Lowering], Lowering] | None = None,
     ) -> None:
         self.name, self.numpy = name, numpy
+        self.is_to_prepare = bool(values) and type(values[0]) is ToPrepare
+        if self.is_to_prepare:
+            values = [values[0].operand, *values[1:]]
         self._has_floats: bool | None = None  # None: the arrays' types decide
         if values and type(values[0]) is FusedProducer:
             (computed,) = values
@@ -120,7 +149,7 @@ class Reduction:
             self._lay_out(axis, ordinary)
             if context.current_engine() == "auto":
                 up = sum(a.nbytes for a in self.arrays)
-                numpy_competes = self._wrap_lowering is None and not is_intercepted()
+                numpy_competes = self._wrap_lowering is None and not self.is_to_prepare
                 rows = numpy_rows(self.kernel, self.arrays[0], self.axes) if numpy_competes else None
                 cost = cost_of(self.kernel, math.prod(self.shape), up, 0, rows)
         self.choice = choose_engine(name, arrays, cost, unsupported)
@@ -144,6 +173,8 @@ class Reduction:
 
     def by_numpy(self, why: str = "there are no elements to reduce") -> Any:
         """Compute the call with NumPy."""
+        if self.is_to_prepare:
+            return NotImplemented
         reason = self.choice.reason if self.choice.engine == "numpy" else why
         return native_call.run_numpy(self.name, reason, self.numpy)
 
@@ -165,12 +196,21 @@ class Reduction:
     def reduce(self, lower: Lowering | None = None, synchronizes: bool = True, **numbers: Any) -> Array:
         """Reduce the operands, by another function if `lower` is passed; the result lacks the axes."""
         kernel = self._checked_kernel() if lower is None else self._kernel_for(lower, None)
-        request = ReduceRequest(kernel, self.choice, tuple(self._values), self.shape, self.axes, **numbers)
+        request = self._request(kernel, **numbers)
         result = reduce(request)
         if synchronizes and (lower is not None or not allocator.stays_on_device(result)):
             allocator.access_on_host(result)  # the caller reads it
         self._reduced = result, request
         return result
+
+    def compute(self, finish: Callable[[Array], Any], **numbers: Any) -> Any:
+        """Reduce the operands, and return what `finish` makes of the result; or return both, prepared."""
+        if self.is_to_prepare:
+            return PendingReduction(self._request(self._checked_kernel(), **numbers), finish)
+        return finish(self.reduce(**numbers))
+
+    def _request(self, kernel: ReduceKernel, **numbers: Any) -> ReduceRequest:
+        return ReduceRequest(kernel, self.choice, tuple(self._values), self.shape, self.axes, **numbers)
 
     def _kernel_for(self, lower: Lowering, dtype: DType | None) -> ReduceKernel:
         values = self._values[:-1] if self.is_masked else self._values
@@ -421,7 +461,7 @@ _NEVER_WARNS = ("max", "min")
 
 def reduce_whole(name: str, lower: Lowering, a: Any) -> Any:
     """Reduce a whole dense array on a short path; return None if the call needs the general path."""
-    if is_intercepted() or allocator.residency_hooks.may_stay_on_device is not None:
+    if allocator.residency_hooks.may_stay_on_device is not None:
         return None
     if type(a) is FusedProducer:
         return _reduce_whole_producer(name, lower, a)

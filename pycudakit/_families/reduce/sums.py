@@ -13,7 +13,14 @@ import numpy as np
 
 from pycudakit._families.elementwise.ufuncs import signbit
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
-from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
+from pycudakit._families.reduce.reduction import (
+    NONE,
+    Reduction,
+    operand_of,
+    or_default,
+    passed_keywords,
+    reduce_whole,
+)
 from pycudakit._families.reduce.truth_values import all, any
 from pycudakit._interop.cuda_libraries import has_device_fast_path
 from pycudakit._native import allocator
@@ -52,7 +59,7 @@ def reduce_like_ufunc(
         unsupported = "initial=None together with where"
     elif initial is not NONE and np.ndim(initial):
         unsupported = f"an initial value of type {type(initial).__name__}"
-    numpy = functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords)
+    numpy = functools.partial(getattr(np, name), operand_of(a), axis=axis, out=out, **numpy_keywords)
     if extreme and where is not NONE and where is not True and initial is NONE:
         return numpy()  # raises
     if extreme and initial is not NONE and isinstance(out, np.ndarray):
@@ -78,15 +85,19 @@ def reduce_like_ufunc(
         initial = np.array(initial, call.result_type)[()]  # with NumPy's conversion and errors
         if extreme and call.skips_nan and np.isnan(initial):  # a NaN initial value is skipped, too
             initial = NONE
-    result = call.reduce(initial=or_default(initial, None))
-    if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
-        _keep_negative_zero(call, result, or_default(where, True))
-    if not extreme:
-        has_plain_initial = initial is NONE or call.is_finite(result)
-        call.warn(result, expected=None if has_plain_initial else _expected_from(initial, result))
-    elif name.startswith("nan") and initial is NONE:
-        call.warn_all_nan(result, f"All-NaN {'slice' if type(a) is np.ndarray else 'axis'} encountered")
-    return call.finish(result)
+
+    def finish(result: Array) -> Any:
+        if name.endswith("sum") and initial is not NONE and initial == 0 and np.signbit(initial):
+            _keep_negative_zero(call, result, or_default(where, True))
+        if not extreme:
+            has_plain_initial = initial is NONE or call.is_finite(result)
+            call.warn(result, expected=None if has_plain_initial else _expected_from(initial, result))
+        elif name.startswith("nan") and initial is NONE:
+            place = "slice" if type(operand_of(a)) is np.ndarray else "axis"
+            call.warn_all_nan(result, f"All-NaN {place} encountered")
+        return call.finish(result)
+
+    return call.compute(finish, initial=or_default(initial, None))
 
 
 def _in_common_type(a: Any, out: Array) -> Any:

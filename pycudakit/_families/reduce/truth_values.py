@@ -8,8 +8,16 @@ from typing import Any
 import numpy as np
 
 from pycudakit._families.reduce import device_fast_path, lowering, reduce_kernel
-from pycudakit._families.reduce.reduction import NONE, Reduction, or_default, passed_keywords, reduce_whole
+from pycudakit._families.reduce.reduction import (
+    NONE,
+    Reduction,
+    operand_of,
+    or_default,
+    passed_keywords,
+    reduce_whole,
+)
 from pycudakit._interop.cuda_libraries import has_device_fast_path
+from pycudakit._native.dtypes import Array
 from pycudakit._runtime.dispatch_cache import numpy_for_small
 
 
@@ -24,7 +32,7 @@ def _truth(
     call = Reduction(
         name,
         lower,
-        functools.partial(getattr(np, name), a, axis=axis, out=out, **numpy_keywords),
+        functools.partial(getattr(np, name), operand_of(a), axis=axis, out=out, **numpy_keywords),
         [a],
         axis,
         out=out,
@@ -34,7 +42,7 @@ def _truth(
     )
     if call.uses_numpy:
         return call.by_numpy()
-    return call.finish(call.reduce())
+    return call.compute(call.finish)
 
 
 @has_device_fast_path(device_fast_path.reduction("any", lowering.ANY))
@@ -132,12 +140,16 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     >>> pk.count_nonzero([[0, 1, 7], [3, 0, 0]], axis=1)
     array([2, 1])
     """
-    numpy = functools.partial(np.count_nonzero, a, axis, keepdims=keepdims)
+    numpy = functools.partial(np.count_nonzero, operand_of(a), axis, keepdims=keepdims)
     if axis is None and not keepdims:
         keepdims = False  # of any type, as in NumPy
     call = Reduction("count_nonzero", lowering.COUNT, numpy, [a], axis, keepdims=keepdims)
     if call.uses_numpy:
         return call.by_numpy()
-    count = call.finish(call.reduce())
-    is_number = axis is None and not keepdims and type(count) is not np.ndarray  # else device-resident
-    return int(count) if _COUNTS_ARE_INTS and is_number else count
+
+    def finish(result: Array) -> Any:
+        count = call.finish(result)
+        is_number = axis is None and not keepdims and type(count) is not np.ndarray  # else device-resident
+        return int(count) if _COUNTS_ARE_INTS and is_number else count
+
+    return call.compute(finish)

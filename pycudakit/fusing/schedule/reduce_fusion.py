@@ -80,14 +80,14 @@ class ReduceScheduler(Scheduler):
         reductions = [node.reduction for node in nodes if node.reduction is not None]
         source = reductions[0].operand
         operand = self._reduce_operand(source)
-        calls = [functools.partial(each.compute, operand) for each in reductions]
+        functions = [each.compute for each in reductions]
         held_buffers: list[Buffer] = []
         capture = self.capture
         if capture is not None:
             capture.add_memory([operand] if isinstance(operand, np.ndarray) else _arrays_of(operand))
         first = 0 if capture is None else capture.begin_reductions([each.name for each in reductions])
         with self.keeping_results_resident(held_buffers, results_stay_on_device=True):
-            results = reduce_multi_output(calls)
+            results = reduce_multi_output(functions, operand)
         arrays = [np.asarray(result) for result in results]
         if capture is not None:
             arrays = capture.reduced_arrays(first, arrays)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +18,14 @@ import numpy as np
 from pycudakit._element_programs import program_cost
 from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._element_programs.program import ElementProgram
-from pycudakit._families.reduce.multi_output import capture_requests, multi_output_pool
+from pycudakit._families.reduce.multi_output import multi_output_pool, prepare_reductions
 from pycudakit._families.reduce.reduce_kernel import (
     PreparedReduce,
     ReduceRequest,
     reduced_shape,
     set_initial_and_ddof,
 )
+from pycudakit._families.reduce.reduction import PendingReduction
 from pycudakit._native import abi, allocator
 from pycudakit._native.abi import address_of
 from pycudakit._native.dtypes import Array
@@ -53,13 +54,17 @@ class ScheduledKernel:
     outs: list[Array]
     values: list[Any]  # operands: inputs of a reduction; outputs, a mask and inputs of a program
     layouts: Sequence[Layout | None] = ()  # of a program's operands
-    calls: Sequence[Callable[[], Any]] = ()  # of reductions
-    requests: Sequence[ReduceRequest] = ()  # of reductions
+    reductions: Sequence[PendingReduction] = ()
+
+    @property
+    def requests(self) -> list[ReduceRequest]:
+        """The requests of the reductions."""
+        return [each.request for each in self.reductions]
 
     @property
     def reads(self) -> list[Array]:
         """The arrays that the kernel reads."""
-        num_outputs = 0 if self.requests else len(self.outs)
+        num_outputs = 0 if self.reductions else len(self.outs)
         return [each for each in self.values[num_outputs:] if type(each) is np.ndarray]
 
 
@@ -393,9 +398,11 @@ class _Lowering:
             reduce_operand = FusedProducer(kernel.function, kernel.inputs, source.dtype)
             name = f"{kernel.function.name}, "
         reductions = [n.reduction for n in group if n.reduction is not None]
-        calls = [functools.partial(reduction.compute, reduce_operand) for reduction in reductions]
-        requests = capture_requests(calls)
-        if requests is None or [r.kernel.reducer.result for r in requests] != [n.dtype for n in group]:
+        prepared = prepare_reductions([reduction.compute for reduction in reductions], reduce_operand)
+        if prepared is None:
+            return False
+        requests = [each.request for each in prepared]
+        if [request.kernel.reducer.result for request in requests] != [n.dtype for n in group]:
             return False
         outs = []
         for each in group:
@@ -409,9 +416,7 @@ class _Lowering:
         )
         choice = self._group.plan_of(names)
         self.kernels.append(
-            ScheduledKernel(
-                name + names, source.shape, program, choice, group, outs, inputs, (), calls, requests
-            )
+            ScheduledKernel(name + names, source.shape, program, choice, group, outs, inputs, (), prepared)
         )
         return True
 

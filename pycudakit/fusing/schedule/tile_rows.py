@@ -16,7 +16,6 @@ import numpy as np
 
 from pycudakit._element_programs import program_cost
 from pycudakit._element_programs.prepared_program import report_instruction_flags
-from pycudakit._families.reduce.multi_output import resume_with_results
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, cost_model
 from pycudakit._runtime.native_call import CallRecord, function_of, log_composite_call
@@ -198,7 +197,8 @@ class TiledScheduler(ReduceScheduler):
             )
             if kernel.requests:
                 full_kernel = reductions[id(kernel.nodes[0])]
-                resume_with_results(full_kernel.calls, full_kernel.outs)
+                for reduction, out in zip(full_kernel.reductions, full_kernel.outs, strict=True):
+                    reduction.finish(out)
             elif self.engine == "auto":
                 size = group.rows * math.prod(kernel.shape[1:])
                 moved = sum(array.nbytes for array in kernel.reads) // len(kernel.outs[0]) * group.rows

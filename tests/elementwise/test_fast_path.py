@@ -443,3 +443,32 @@ def test_work_is_few(engine, made):
         pk.heaviside(a[:n:2], 0.5)
         pk.heaviside(a[:n], 0.5, where=a[:n] > 0)
     assert len(made) <= 2  # with a mask, and without
+
+
+@pytest.mark.cpu
+def test_cached_calls_under_auto():
+    """A warm call whose signature was seen runs on the CPU engine with no other choice, for any shape."""
+    rng = np.random.default_rng(3)
+    with pk.engine("auto"):
+        for _ in range(4):
+            for shape in ((3000,), (30, 100), (2999,)):
+                x, y = rng.random((2, *shape))
+                for pick in (lambda a: a, lambda a: a[::-1], lambda a: a.T):
+                    a, b = pick(x), pick(y)
+                    assert_same(pk.floor_divide(a, b), np.floor_divide(a, b))
+                    assert_same(pk.remainder(a, 0.25), np.remainder(a, 0.25))
+                assert_same(pk.floor_divide(x, y[:1]), np.floor_divide(x, y[:1]))
+        x = np.ones(3000, np.int16)
+        for _ in range(4):
+            assert_same(pk.floor_divide(x, 7), np.floor_divide(x, 7))
+        with pytest.raises(OverflowError, match="out of bounds"):
+            pk.floor_divide(x, 2**20)
+        with pytest.warns(RuntimeWarning, match="divide by zero encountered in floor_divide"):
+            pk.floor_divide(np.ones(3000), np.zeros(3000))
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            pk.floor_divide(np.ones(3000), np.zeros(3000))
+
+
+def assert_same(actual, expected):
+    np.testing.assert_array_equal(actual, expected, strict=True)
+    assert actual.flags.c_contiguous == expected.flags.c_contiguous

@@ -15,7 +15,7 @@ import numpy as np
 from pycudakit._element_programs import device_launch
 from pycudakit._element_programs.element_function import ElementFunction, plain_program
 from pycudakit._element_programs.prepared_program import prepared_programs
-from pycudakit._families.elementwise import general_path
+from pycudakit._families.elementwise import general_path, prepared
 from pycudakit._families.elementwise.ufunc_methods import NOT_GIVEN, UfuncAttributes
 from pycudakit._interop.cuda_libraries import library_of_type
 from pycudakit._native import allocator, engine_status
@@ -305,6 +305,8 @@ def call(
             work.report_fp_flags()
     finally:
         works.give_back(work)
+    if automatic and is_dense and choice.engine == "cpu" and function.outputs == 1:
+        prepared.offer_to_cache(program, inputs, results[0])
     if out is None and not shape:
         results = [result[()] for result in results]
     return results[0] if function.outputs == 1 else tuple(results)

@@ -103,13 +103,25 @@ def _streamed_seconds(up: int, down: int, link: hardware.Link) -> float:
 MEASURED_ELEMENTS = 4096  # the size of the array on which `measure_numpy` times NumPy
 
 
+def _pseudorandom(seed: int) -> Array:
+    """Return numbers below 2^16 by a hash of their indices."""
+    mixed: Array = np.arange(MEASURED_ELEMENTS * seed, MEASURED_ELEMENTS * (seed + 1), dtype=np.uint32)
+    for shift, factor in ((16, 0x21F0AAAD), (15, 0x735A2D97)):
+        mixed ^= mixed >> np.uint32(shift)
+        mixed *= np.uint32(factor)
+    mixed >>= np.uint32(16)
+    return mixed
+
+
 def measure_numpy(compute: Callable[[Array], Any], dtype: DType) -> float:
-    """Time a NumPy function on an array of pseudorandom numbers; return nanoseconds an element."""
-    mixed = np.arange(MEASURED_ELEMENTS, dtype=np.uint32) * np.uint32(0x9E3779B1) >> np.uint32(16)
+    """Time a NumPy function on arrays of pseudorandom numbers; return nanoseconds an element.
+
+    Each time has its own numbers: processors learn the branches of a sort of numbers that they sorted before.
+    """
     fastest = math.inf
     with np.errstate(all="ignore"):  # the caller did not ask for these calls
-        keys = mixed.astype(dtype)
-        for _ in range(3):
+        for attempt in range(3):
+            keys = _pseudorandom(attempt).astype(dtype)
             start = time.perf_counter()
             compute(keys)
             fastest = min(fastest, time.perf_counter() - start)

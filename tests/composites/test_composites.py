@@ -281,7 +281,7 @@ def test_auto_knows_numpys_own_loops(monkeypatch, count, taps, dtype, wanted):
         assert (call.function, call.engine, call.reason) == (
             "correlate",
             "numpy",
-            cost_model.REASON_NUMPY_FASTER,
+            cost_model.REASON_NUMPY_FASTER_FOR_SIZE,
         )
 
 

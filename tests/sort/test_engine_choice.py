@@ -116,3 +116,30 @@ def test_is_in(known, engine):
         assert pk.last_call().engine == engine
     elif not pk.engines()["cuda"]:
         assert pk.last_call().engine == "cpu"
+
+
+@pytest.mark.cpu
+def test_unique_of_distinct_numbers_and_of_few():
+    """NumPy's hashing takes many times as long for distinct numbers as for few."""
+    if pk.engines()["cuda"] or not sort_keys._HASHES:
+        pytest.skip("the GPU may be faster than either, or NumPy sorts")
+    rng = np.random.default_rng(1)
+    for dtype in (np.int32, np.int64, np.uint16):
+        for high, engine in ((60_000, "cpu"), (8, "numpy")):
+            x = rng.integers(0, high, 30_000).astype(dtype)
+            for _ in range(2):
+                np.testing.assert_array_equal(pk.unique(x), np.unique(x), strict=True)
+                assert pk.last_call().engine == engine
+    small = np.arange(200, dtype=np.uint8).repeat(100)
+    np.testing.assert_array_equal(pk.unique(small), np.unique(small), strict=True)
+    assert pk.last_call().engine == "numpy"
+
+
+def test_numpy_is_measured_on_new_numbers_each_time():
+    seen = []
+    cost_model.measure_numpy(seen.append, np.dtype(np.int64))
+    assert len(seen) == 3
+    assert all(
+        array.size == cost_model.MEASURED_ELEMENTS and len(set(array.tolist())) > 3500 for array in seen
+    )
+    assert not any(np.array_equal(one, other) for one, other in zip(seen, seen[1:], strict=False))

@@ -31,8 +31,12 @@ SORTS, ARGSORTS = 3.5, 6.0
 _NUMPY_SORTS, _NUMPY_ARGSORTS = 0.65, 2.5
 # More threads do not sort faster: they wait for memory, and for each other at each digit.
 SORTING_THREADS = 6
-# Nanoseconds per element: NumPy's partition and hashing, our selection of a few, and one search step.
-NUMPY_PARTITIONS, NUMPY_HASHES, SELECTS, SEARCHES = 6.0, 12.0, 1.5, 2.0
+# Nanoseconds per element: NumPy's partition, our selection of a few, and one search step.
+NUMPY_PARTITIONS, SELECTS, SEARCHES = 6.0, 1.5, 2.0
+# The same of NumPy's hashing in `unique`: of few distinct numbers, of one byte each, and of distinct numbers.
+_HASHES_FEW, _HASHES_BYTES, _HASHES_DISTINCT = 12.0, 4.0, 60.0
+_HASHES = np.lib.NumpyVersion(np.__version__) >= "2.3.0"  # older ones sort
+_SAMPLE = 64  # elements that are compared to tell whether most are distinct
 # Nanoseconds per element of `isin`: NumPy per comparison and by table; ours, in addition to the search.
 NUMPY_COMPARES, NUMPY_TABLE_LOOKUP, FINDS = 0.3, 4.0, 10.0
 
@@ -214,13 +218,22 @@ def plan_unique(array: Array | None, order: str | None, counted: bool) -> Engine
     return _planned("unique", array, _cost_of_unique, order, counted)
 
 
-def _cost_of_unique(array: Array, order: str | None, counted: bool) -> Cost:
-    if order or counted or array.dtype.kind == "f":
+def _cost_of_unique(array: Array, order: str | None, counted: bool, has_distinct: bool | None = None) -> Cost:
+    if order or counted or array.dtype.kind == "f" or not _HASHES:
         numpy = numpy_sorts(array.dtype, order) * _doublings(array, None) + 1
+    elif array.itemsize == 1:
+        numpy = _HASHES_BYTES
     else:
-        numpy = NUMPY_HASHES
+        has_distinct = _has_distinct(array) if has_distinct is None else has_distinct
+        numpy = _HASHES_DISTINCT if has_distinct else _HASHES_FEW
     ours, down = (ARGSORTS, 8) if order else (SORTS, array.itemsize)
     return cost_of(array, numpy, ours * array.itemsize + 1, down)
+
+
+def _has_distinct(array: Array) -> bool:
+    """Return True if most elements of a sample of an array are distinct."""
+    sample = array.flat[:: array.size // _SAMPLE + 1].tolist()
+    return 2 * len(set(sample)) > len(sample)
 
 
 def plan_topk(array: Array, axis: Any, k: int) -> EngineChoice:
@@ -239,7 +252,8 @@ FEW, _MAX_ELEMENTS = 2048, 1 << 22
 _PLAIN: dict[str, Callable[[Array], Cost]] = {
     "sort": lambda array: _cost_of_sort(array, 0),
     "argsort": lambda array: _cost_of_argsort(array, 0),
-    "unique": lambda array: _cost_of_unique(array, None, False),
+    # Of distinct numbers, for which NumPy takes longest.
+    "unique": lambda array: _cost_of_unique(array, None, False, has_distinct=True),
 }
 
 

@@ -17,7 +17,7 @@ from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._interop.foreign_arrays import has_dask, is_ordinary, read_all
 from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, late_bound, native_call, operands
-from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER, REASON_NUMPY_FASTER_FOR_SIZE
+from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.dispatch_cache import with_dispatch_cache
 from pycudakit._runtime.lazy_array import LazyArray
 from pycudakit.fusing import device_replay
@@ -41,7 +41,8 @@ def composite(
     first_is_sequence
         Whether the first of them is a sequence of arrays.
     numpy_is_faster
-        A predicate that "auto" evaluates for large arrays; True means that NumPy's function is faster.
+        A predicate of the arrays' sizes and dtypes that "auto" evaluates; True means that NumPy's function
+        is faster.
     """
 
     def decorate(body: F) -> F:
@@ -107,7 +108,7 @@ def composite(
                 if engine == "auto" and sum(array.size for array in arrays_read) <= SMALL_ARRAYS:
                     return native_call.run_numpy(name, REASON_NUMPY_FASTER_FOR_SIZE, compute)
                 if engine == "auto" and numpy_is_faster is not None and numpy_is_faster(arrays_read):
-                    return native_call.run_numpy(name, REASON_NUMPY_FASTER, compute)
+                    return native_call.run_numpy(name, REASON_NUMPY_FASTER_FOR_SIZE, compute)
                 return fused(*call_args, **call_kwargs)
             except NumPyOnly as error:
                 return native_call.numpy_fallback(name, compute, *error.args)

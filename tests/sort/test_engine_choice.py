@@ -1,5 +1,6 @@
 """The engine that `auto` chooses for sorts and set operations, by NumPy's measured times."""
 
+import itertools
 import types
 
 import numpy as np
@@ -124,9 +125,9 @@ def test_unique_of_distinct_numbers_and_of_few():
     if pk.engines()["cuda"] or not sort_keys._HASHES:
         pytest.skip("the GPU may be faster than either, or NumPy sorts")
     rng = np.random.default_rng(1)
-    for dtype in (np.int32, np.int64, np.uint16):
+    for dtype in (np.int32, np.int64):
         for high, engine in ((60_000, "cpu"), (8, "numpy")):
-            x = rng.integers(0, high, 30_000).astype(dtype)
+            x = rng.integers(0, high, 5000).astype(dtype)
             for _ in range(2):
                 np.testing.assert_array_equal(pk.unique(x), np.unique(x), strict=True)
                 assert pk.last_call().engine == engine

@@ -218,7 +218,10 @@ class ElementwiseTrace(TiledScheduler):
                     self.run_fused([node])
         options = DEFAULT_OPTIONS if dtype is None and casting == "same_kind" else (dtype, casting)
         node = Node(function, tuple(arguments), options, result, shape, steps)
-        self.mark_unread(node, nodes, may_warn)
+        if must_materialize or must_compute_now:
+            self.mark_read(nodes)
+        else:
+            self.mark_unread(node, nodes, may_warn)
         value = Tracer(self, node, shape == ())
         if must_compute_now:
             self.materialize(value)

@@ -90,7 +90,7 @@ def _compiled():
 @pytest.mark.parametrize(
     "limited", ["threads", "no more files", *thorough("20 files", "size of files", "locked memory")]
 )
-@pytest.mark.parametrize("when", ["before the first call", "later"])
+@pytest.mark.parametrize("when", ["later", *thorough("before the first call")])
 def test_all_but_new_processes(limited, when):
     """Calls that need files or processes raise in one line, all others work; without the limit all work."""
     before, asked, no_kernel, no_helper = LIMITS[limited]
@@ -115,6 +115,7 @@ print("\\n" + json.dumps([meanwhile, result_or_error(new_kernel), result_or_erro
     assert after == [True, True]
 
 
+@pytest.mark.thorough
 def test_address_space():
     """Near the limit of the address space a call raises MemoryError or is right; without it, it is right."""
     code = f"""
@@ -217,11 +218,12 @@ def full(mounted):
 KERNELS = f"{START}\nprint(new_kernel(), new_kernel(), in_helper())"
 
 
-@pytest.mark.parametrize("names", [["TMPDIR"], ["XDG_CACHE_HOME"], ["TMPDIR", "XDG_CACHE_HOME"]])
+@pytest.mark.parametrize("names", [["TMPDIR", "XDG_CACHE_HOME"], *thorough(["TMPDIR"], ["XDG_CACHE_HOME"])])
 def test_a_full_disk(full, names):
     assert python(KERNELS, env=dict.fromkeys(names, str(full))) == "True True True"
 
 
+@pytest.mark.thorough
 def test_a_home_that_cannot_be_written(tmp_path):
     home = tmp_path / "home"
     home.mkdir(0o500)

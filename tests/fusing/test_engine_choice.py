@@ -7,6 +7,7 @@ import pytest
 from fusing.bodies import SIZES, check, near, split
 from fusing.test_bodies import CLOSE, FUNCTIONS, INDEXING, OPERATORS, SHAPES
 from fusing.test_in_place_writes import WRITES
+from helpers.thorough_cases import thorough
 
 import pycudakit as pk
 from pycudakit.fusing.schedule import cost
@@ -72,7 +73,10 @@ def given_up(monkeypatch):
     monkeypatch.setattr(cost, "_GIVE_UP_RATIO", -1)
 
 
-@pytest.mark.parametrize("body", split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE + WRITES))
+BODIES = split(OPERATORS + FUNCTIONS + SHAPES + INDEXING + CLOSE + WRITES)
+
+
+@pytest.mark.parametrize("body", [*BODIES[::4], *thorough(*BODIES[1::4], *BODIES[2::4], *BODIES[3::4])])
 def test_values_that_numpy_continues_with(given_up, body):
     with pk.engine("auto"):
         check(body, SIZES[1], near)

@@ -55,7 +55,16 @@ def check(call, gpu, by_blas=False):
 LOOKED_AT = {"histogram of many bins by the error that is left": 1 << 17, "digitize by edges there": 1 << 12}
 
 
-@pytest.mark.parametrize("name", STAYS)
+SLOW = (
+    "unique of long rows",
+    "unique of long rows with all",
+    "histogram of many bins by the error that is left",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOW)) for name in STAYS]
+)
 def test_arrays_that_stay(gpu, name):
     check(STAYS[name], gpu)
     assert gpu.bytes_up <= 64

@@ -77,12 +77,12 @@ def run(code, **keywords):
     [
         ("endless", "int32", {"block": 1}),
         ("endless", "int32", {"block": 256, "grid": (40, 1)}),
-        ("idle", "int32", {"block": 1}),
+        pytest.param(*("idle", "int32", {"block": 1}), marks=pytest.mark.thorough),
         ("beyond_a_barrier", "int32", {"block": 64}),
-        ("the_last", "int32", {"block": 1, "grid": (7, 1)}),
+        pytest.param(*("the_last", "int32", {"block": 1, "grid": (7, 1)}), marks=pytest.mark.thorough),
         ("speaking", "int32", {"block": 1}),
         ("copying", "int8", {"block": 1}),
-        ("sines", "float64", {"block": 1}),
+        pytest.param(*("sines", "float64", {"block": 1}), marks=pytest.mark.thorough),
     ],
 )
 def test_ctrl_c(name, dtype, shape, threads):

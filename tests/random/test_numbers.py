@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.strategies import numpys
+from helpers.thorough_cases import thorough
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -314,7 +315,7 @@ def test_same_bits_on_both_engines(both_engines):
         assert everything(LARGE) == want
 
 
-@pytest.mark.parametrize("isa", ["baseline", "avx2", "avx512"])
+@pytest.mark.parametrize("isa", ["avx2", *thorough("baseline", "avx512")])
 def test_same_bits_with_every_instruction_set(isa):
     with pk.engine("cpu"):
         want = everything()

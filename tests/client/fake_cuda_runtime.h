@@ -192,6 +192,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     wait_on_host(Clock(streams[key(stream)]));
     return cudaSuccess;
 }
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    const std::lock_guard<std::recursive_mutex> lock(mutex);
+    return comes_after(streams[nullptr], streams[key(stream)]) ? cudaSuccess : cudaErrorNotReady;
+}
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
     *stream = reinterpret_cast<cudaStream_t>(std::malloc(1));

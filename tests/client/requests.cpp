@@ -1,0 +1,338 @@
+// Checks lists of requests (pk_run_requests) without a GPU, against a faked CUDA runtime and entries that run
+// one algorithm: copies, results, status words, calls on the host in between, memory, and the state after an
+// error or an interrupt. Prints the first violation and exits with 1, else prints "ok".
+#include "common/requests.h"
+
+#include <array>
+
+#include "cuda/kernels/cache_flush.h"
+#include "cuda/kernels/run_resources.h"
+#include "cuda/residency/execute.h"
+#include "cuda/runtime/inline_upload.h"
+#include "cuda/runtime/status_words.h"
+#include "fake_cuda_runtime.h"
+
+namespace pk {
+
+char *shared_status_words(const StreamScope &scope, int64_t bytes) {
+    EXPECT(scope.status.d_words != nullptr && bytes <= scope.status.bytes);
+    return scope.status.d_words;
+}
+
+void add_status_words(const char *d_words, int64_t bytes, const StreamScope &scope) {
+    EXPECT(bytes <= scope.status.bytes);
+    enqueue(scope.stream, [=, to = scope.status.d_words] {
+        for (int64_t i = 0; i < bytes; ++i) to[i] = char(to[i] | d_words[i]);
+    });
+}
+
+void upload_inline(const char *bytes, int64_t count, char *to, cudaStream_t stream) {
+    const std::string copied(bytes, size_t(count));
+    enqueue(stream, [=] { std::memcpy(to, copied.data(), copied.size()); });
+}
+
+namespace kernels {
+
+ModuleLock::~ModuleLock() = default;
+void release_modules() {}
+
+}  // namespace kernels
+
+}  // namespace pk
+
+namespace {
+
+using pk::Chunk;
+
+// What the entries do besides: the status word that they raise, temporary bytes a unit, the call that fails.
+unsigned raised = 0;
+int64_t temporary = 0, failing_call = -1, calls = 0;
+bool is_on_host = false;  // the entries use host memory alone
+bool is_slow = false;     // they take 20 ms
+
+// out[i] = in[i] + 1, of int64.
+class Increment : public pk::DeviceAlgorithm {
+   public:
+    Increment(const pk::Layout &layout, const pk::plan::Operands &operands)
+        : DeviceAlgorithm(layout, operands.loads({0}), operands.stores(1), sizeof(unsigned), 0),
+          operands_(operands) {
+        can_run_async = true;
+    }
+    int64_t temporary_bytes(int64_t units) const override { return units * temporary; }
+    void enqueue(const Chunk &chunk) override {
+        const auto *const in = reinterpret_cast<const int64_t *>(operands_.d_data(*this, chunk, 0));
+        auto *const out = reinterpret_cast<int64_t *>(operands_.d_data(*this, chunk, 1));
+        if (temporary != 0) use(chunk.d_memory, chunk.stream);
+        ::enqueue(chunk.stream, [=, word = raised, bytes = chunk.count * temporary] {
+            *reinterpret_cast<unsigned *>(chunk.d_memory) |= word;
+            std::memset(chunk.d_memory + chunk.scratch, 0x5a, size_t(bytes));
+            for (int64_t i = 0; i < chunk.count; ++i) out[i] = in[i] + 1;
+        });
+    }
+    void collect(const void *) override {}
+
+   private:
+    const pk::plan::Operands &operands_;
+};
+
+int32_t increment(const pk_operand *operands, int64_t size, const pk_options *options, pk_report *report) {
+    return pk::guarded([&] {
+        if (calls++ == failing_call) pk::fail(PK_UNSUPPORTED, "a test's failure");
+        if (is_slow) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        pk::Call call(options, report);
+        call.begin(size);
+        const pk::ExecutionContext context(call);
+        auto *const in = reinterpret_cast<int64_t *>(operands[0].address);
+        auto *const out = reinterpret_cast<int64_t *>(operands[1].address);
+        std::vector<pk::plan::MemoryRange> ranges{{in, size * 8, 8, false}, {out, size * 8, 8, true}};
+        if (is_on_host) ranges = pk::plan::on_host(std::move(ranges));
+        pk::plan::Operands resolved(std::move(ranges), call, context);
+        if (is_on_host) {
+            pk::StreamScope::synchronize();  // as the pipeline does
+            for (int64_t i = 0; i < size; ++i) out[i] = in[i] + 1;
+        } else {
+            const pk::Layout layout = pk::Layout::contiguous({{in, PK_INT64}, {out, PK_INT64}}, size);
+            Increment algorithm(layout, resolved);
+            execute(algorithm, resolved, call, context);
+        }
+        resolved.commit();
+        call.end();
+    });
+}
+
+}  // namespace
+
+extern "C" {
+int32_t pk_evaluate(const pk_instruction *, int64_t, const pk_operand *operands, int64_t,
+                    const int64_t *shape, int64_t, const pk_options *options, uint8_t *, pk_report *report) {
+    return increment(operands, *shape, options, report);
+}
+// The same on the host.
+int32_t pk_scan(int64_t, int64_t, const pk_operand *operands, const int64_t *shape, int64_t, int64_t, int64_t,
+                const pk_options *options, pk_report *report) {
+    is_on_host = true;
+    const int32_t status = increment(operands, *shape, options, report);
+    is_on_host = false;
+    return status;
+}
+int32_t pk_reduce(const pk_reduction *, const pk_instruction *, int64_t, const pk_operand *, int64_t,
+                  const int64_t *, int64_t, uint8_t *, const pk_options *, pk_report *) {
+    return PK_UNSUPPORTED;
+}
+int32_t pk_reduce_several(const pk_reduction *, int64_t, const pk_instruction *, int64_t, const pk_operand *,
+                          int64_t, const int64_t *, int64_t, uint8_t *, const pk_options *, pk_report *) {
+    return PK_UNSUPPORTED;
+}
+}
+
+namespace {
+
+enum { KEPT = 0, UP = PK_BUFFER_UPLOAD, DOWN = PK_BUFFER_DOWNLOAD, BOTH = UP | DOWN };
+
+// A list over buffers of int64: each request increments one buffer to another.
+struct List {
+    struct Step {
+        int from, to;
+        bool on_host = false;
+        int64_t first = 0, count = 0;  // of the elements; 0: all
+    };
+
+    List(std::vector<int32_t> buffer_flags, int64_t size) : flags(std::move(buffer_flags)), size(size) {
+        for (size_t i = 0; i < flags.size(); ++i) arrays.emplace_back(size_t(size), 1000 * int64_t(i + 1));
+    }
+
+    int32_t run(const std::vector<Step> &steps) {
+        std::vector<pk_request> requests(steps.size());
+        std::vector<std::array<pk_operand, 2>> operands(steps.size());
+        std::vector<int64_t> sizes(steps.size());
+        std::vector<pk_binding> bindings;
+        std::vector<int32_t> order;
+        for (size_t i = 0; i < steps.size(); ++i) {
+            const Step &step = steps[i];
+            sizes[i] = step.count != 0 ? step.count : size;
+            pk_request &request = requests[i];
+            request.entry = step.on_host ? PK_REQUEST_SCAN : PK_REQUEST_EVALUATE;
+            request.arguments[1] = 1;  // an instruction
+            request.arguments[2] = reinterpret_cast<uint64_t>(operands[i].data());
+            request.arguments[step.on_host ? 3 : 4] = reinterpret_cast<uint64_t>(&sizes[i]);
+            const int buffers_of_step[] = {step.from, step.to};
+            for (int j = 0; j < 2; ++j) {
+                bindings.push_back({reinterpret_cast<uint64_t>(&operands[i][size_t(j)].address),
+                                    buffers_of_step[j], 8 * step.first});
+            }
+            order.push_back(int32_t(i));
+        }
+        std::vector<pk_buffer> buffers(flags.size());
+        for (size_t i = 0; i < flags.size(); ++i) {
+            buffers[i].address = reinterpret_cast<uint64_t>(arrays[i].data());
+            buffers[i].bytes = size * 8;
+            buffers[i].flags = flags[i];
+        }
+        calls = 0;
+        return pk_run_requests(requests.data(), int64_t(requests.size()), order.data(), int64_t(order.size()),
+                               bindings.data(), int64_t(bindings.size()), buffers.data(),
+                               int64_t(buffers.size()), &completed, &options, &report);
+    }
+    bool holds(int buffer, int64_t value) const {
+        const auto &array = arrays[size_t(buffer)];
+        return std::all_of(array.begin(), array.end(), [=](int64_t each) { return each == value; });
+    }
+
+    const std::vector<int32_t> flags;
+    const int64_t size;
+    std::vector<std::vector<int64_t>> arrays;  // filled with 1000, 2000, ...
+    int64_t completed = -1;
+    pk_options options{};
+    pk_report report{};
+};
+
+void release() {
+    pk::kernels::release();
+    pk::release_slots();
+    pk::DevicePool::release_all();
+    EXPECT(allocated == 0);
+}
+
+// Short lists access small buffers in pinned memory; in longer lists these are copied together, and large
+// ones by staged copies.
+constexpr int64_t SMALL = 100, MEDIUM = 30'000, LARGE = 300'000, SIZES[] = {1, SMALL, MEDIUM, LARGE};
+
+void check_lists() {
+    for (const int64_t size : SIZES) {
+        for (const bool is_long : {false, true}) {
+            for (const int64_t bytes : {0, 16}) {
+                temporary = bytes;
+                List list({UP, KEPT, DOWN, BOTH}, size);
+                std::vector<List::Step> steps{{0, 1}, {1, 2}, {2, 2}, {3, 3}};
+                if (is_long) steps.insert(steps.end(), {{3, 3}, {2, 2}, {2, 2}});
+                EXPECT(list.run(steps) == PK_OK);
+                EXPECT(list.completed == int64_t(steps.size()) && list.holds(0, 1000) && list.holds(1, 2000));
+                EXPECT(list.holds(2, is_long ? 1005 : 1003) && list.holds(3, is_long ? 4002 : 4001));
+                EXPECT(list.report.bytes_up == 2 * size * 8 && list.report.bytes_down == 2 * size * 8);
+                EXPECT(pk::StreamScope::current() == nullptr);
+                EXPECT(pk::plan::ResidencyScope::current() == nullptr);
+            }
+        }
+    }
+    temporary = 0;
+    release();
+}
+
+// Elements of an uploaded buffer that no request writes stay; and an empty list changes nothing.
+void check_unwritten() {
+    for (const int64_t size : {SMALL, LARGE}) {
+        List list({UP, BOTH, DOWN}, size);
+        EXPECT(list.run({{0, 1, false, 3, 5}}) == PK_OK);
+        for (int64_t i = 0; i < size; ++i)
+            EXPECT(list.arrays[1][size_t(i)] == (i >= 3 && i < 8 ? 1001 : 2000));
+        List untouched({UP, DOWN}, size);
+        EXPECT(untouched.run({}) == PK_OK);
+        EXPECT(untouched.completed == 0 && untouched.holds(1, 2000));
+    }
+    release();
+}
+
+// Calls on the host see what came before on the device, and the other way round.
+void check_host() {
+    for (const int64_t size : SIZES) {
+        for (const bool pinned : {false, true}) {
+            List list({BOTH, KEPT, DOWN, DOWN}, size);
+            if (pinned) {
+                pinned_begin = reinterpret_cast<const char *>(list.arrays[0].data());
+                pinned_end = pinned_begin + size * 8;
+            }
+            const bool on_host = true;
+            EXPECT(list.run({{0, 1}, {0, 0, on_host}, {1, 2, on_host}, {2, 3}, {0, 0}, {3, 3, on_host}}) ==
+                   PK_OK);
+            EXPECT(list.completed == 6 && list.holds(0, 1002) && list.holds(2, 1002) && list.holds(3, 1004));
+            EXPECT(list.run({{0, 1}, {0, 0, on_host}, {1, 2, on_host}, {2, 3}}) == PK_OK);
+            EXPECT(list.holds(0, 1003) && list.holds(2, 1004) && list.holds(3, 1005));
+            pinned_begin = pinned_end = nullptr;
+        }
+    }
+    release();
+}
+
+void check_status_words() {
+    for (const int64_t bytes : {0, 16}) {
+        for (const unsigned word : {5u, 0u, 2u}) {
+            temporary = bytes;
+            raised = word;
+            List list({UP, DOWN}, SMALL);
+            EXPECT(list.run({{0, 1}, {1, 1}}) == PK_OK);
+            EXPECT(list.report.exceptions == word);
+        }
+    }
+    temporary = raised = 0;
+    release();
+}
+
+void expect_nothing_left() {
+    for (const auto &[stream, work] : pending) EXPECT(work.empty());
+    EXPECT(pk::StreamScope::current() == nullptr && pk::plan::ResidencyScope::current() == nullptr);
+}
+
+// A failure or an interrupt in the middle leaves nothing enqueued, and no scope.
+void check_failures() {
+    for (const int64_t size : SIZES) {
+        failing_call = 2;
+        List list({UP, KEPT, DOWN}, size);
+        EXPECT(list.run({{0, 1}, {1, 2}, {2, 2}}) == PK_UNSUPPORTED);
+        EXPECT(list.completed == 2);
+        failing_call = -1;
+        expect_nothing_left();
+        EXPECT(list.run({{0, 1}, {1, 2}, {2, 2}}) == PK_OK);
+        EXPECT(list.holds(2, 1003));
+
+        is_slow = true;
+        const pk_progress_callback stop = [](const pk_progress *) { return int32_t(1); };
+        list.options.progress_callback = reinterpret_cast<uint64_t>(stop);
+        EXPECT(list.run(std::vector<List::Step>(10, {2, 2})) == PK_INTERRUPTED);
+        EXPECT(list.completed > 0 && list.completed < 10);
+        is_slow = false;
+        expect_nothing_left();
+    }
+    release();
+}
+
+// Without room on the device, the requests are calls of their own.
+void check_no_room() {
+    List list({UP, KEPT, DOWN}, 30 << 20);
+    EXPECT(list.run({{0, 1, false, 0, 10}, {1, 2, false, 0, 10}}) == PK_OK);
+    EXPECT(list.arrays[1][9] == 1001 && list.arrays[2][9] == 1002 && list.arrays[2][10] == 3000);
+    release();
+}
+
+void check_threads() {
+    std::vector<std::thread> threads;
+    temporary = 16;
+    for (int i = 0; i < 4; ++i) {
+        threads.emplace_back([] {
+            for (int round = 0; round < 20; ++round) {
+                List list({UP, KEPT, DOWN}, round % 4 == 0 ? LARGE : SMALL);
+                std::vector<List::Step> steps{{0, 1}, {1, 2}};
+                for (int j = 0; j < 20; ++j) steps.push_back({2, 2});
+                EXPECT(list.run(steps) == PK_OK && list.holds(2, 1022));
+            }
+        });
+    }
+    for (std::thread &thread : threads) thread.join();
+    temporary = 0;
+    release();
+}
+
+}  // namespace
+
+int main() {
+    setenv("PYCUDAKIT_DEVICE_MEMORY", "8M", 1);
+    setenv("PYCUDAKIT_PINNED_MEMORY", "4M", 1);
+    setenv("PYCUDAKIT_PLAN_MEMORY", "256M", 1);
+    check_lists();
+    check_status_words();
+    check_failures();
+    check_host();
+    check_no_room();
+    check_threads();
+    check_unwritten();
+    std::printf("ok\n");
+}

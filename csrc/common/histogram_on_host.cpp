@@ -80,7 +80,7 @@ class Tables {
 };
 
 // Counts the bin index of each element.
-class ByIndex {
+class IndexCounter {
    public:
     // Up to SMALL bins, a thread uses 4 tables. Large tables get few threads, so that all tables together
     // take at most MAX_BYTES. A single thread counts more than LARGE bins directly in the result.
@@ -92,7 +92,7 @@ class ByIndex {
                         std::max<int64_t>(1, std::min(tables_in_memory, tables_worth_adding)));
     }
 
-    ByIndex(const BinnedElements &binned, const BinLoops &loops, Call &call, bool alone, int64_t *counts)
+    IndexCounter(const BinnedElements &binned, const BinLoops &loops, Call &call, bool alone, int64_t *counts)
         : binned_(binned),
           call_(call),
           counts_(counts),
@@ -130,9 +130,9 @@ class ByIndex {
 };
 
 // For elements of one byte: counts each byte value, and looks up its bin once.
-class ByByte {
+class ByteCounter {
    public:
-    ByByte(const BinnedElements &binned, const BinLoops &loops, Call &call, int64_t *byte_counts)
+    ByteCounter(const BinnedElements &binned, const BinLoops &loops, Call &call, int64_t *byte_counts)
         : call_(call), byte_counts_(byte_counts), indexer_(binned.layout, loops) {}
 
     void block(int64_t start, int64_t count) {
@@ -253,11 +253,13 @@ void count_on_host(const BinnedElements &request, const BinLoops &loops, Call &c
     if (size == 0) return;
     if (binned.axes == 1 && binned.view(0).item == 1) {
         int64_t byte_counts[256] = {};
-        visit_blocks(size, threads_for(size), call, [&] { return ByByte(binned, loops, call, byte_counts); });
+        visit_blocks(size, threads_for(size), call,
+                     [&] { return ByteCounter(binned, loops, call, byte_counts); });
         return count_values(binned.bins[0], binned.view(0).type, loops, byte_counts, counts);
     }
-    const int64_t threads = ByIndex::threads(binned.total, size);
-    visit_blocks(size, threads, call, [&] { return ByIndex(binned, loops, call, threads == 1, counts); });
+    const int64_t threads = IndexCounter::threads(binned.total, size);
+    visit_blocks(size, threads, call,
+                 [&] { return IndexCounter(binned, loops, call, threads == 1, counts); });
 }
 
 void extent_of_keys(int type, int64_t least, int64_t greatest, uint64_t *extent) {

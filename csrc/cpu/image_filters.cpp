@@ -21,7 +21,7 @@ const OrderLoops<uint16_t> &loops_of(uint16_t) { return loops().filters.order16;
 const OrderLoops<uint32_t> &loops_of(uint32_t) { return loops().filters.order32; }
 
 template <class T, class Sum>
-class Summer : Worker<T> {
+class SumWorker : Worker<T> {
     using Worker<T>::filter_;
     using Worker<T>::halo_;
 
@@ -33,7 +33,7 @@ class Summer : Worker<T> {
         return (filter.height + together(filter) - 1) * int64_t(sizeof(Sum));
     }
 
-    Summer(const Filter &filter, int64_t strip, Call &call)
+    SumWorker(const Filter &filter, int64_t strip, Call &call)
         : Worker<T>(filter, strip),
           call_(call),
           loops_(loops_of(Sum())),
@@ -112,7 +112,7 @@ const MeanLoops<uint16_t> &mean_loops(uint16_t) { return loops().filters.means16
 // window has an odd number of bytes, few enough for their sum to fit in 16 bits, a multiplication replaces
 // the division.
 template <class T, class Sum>
-class Averager : Worker<T> {
+class MeanWorker : Worker<T> {
     using Worker<T>::filter_;
     using Worker<T>::halo_;
     static constexpr bool IS_SHORT = sizeof(Sum) == 2;
@@ -122,7 +122,7 @@ class Averager : Worker<T> {
         return (filter.height + 1) * int64_t(sizeof(T)) + 3 * int64_t(sizeof(Sum));
     }
 
-    Averager(const Filter &filter, int64_t strip, Call &call)
+    MeanWorker(const Filter &filter, int64_t strip, Call &call)
         : Worker<T>(filter, strip),
           call_(call),
           ring_(filter.height + 1, strip + halo_),
@@ -183,14 +183,14 @@ class Averager : Worker<T> {
 };
 
 template <class T, class Key>
-class Orderer : Worker<T> {
+class OrderWorker : Worker<T> {
     using Worker<T>::filter_;
     using Worker<T>::halo_;
 
    public:
     static int64_t ring_row_bytes(const Filter &filter) { return filter.height * int64_t(sizeof(Key)); }
 
-    Orderer(const Filter &filter, int64_t strip, Call &call)
+    OrderWorker(const Filter &filter, int64_t strip, Call &call)
         : Worker<T>(filter, strip),
           call_(call),
           loops_(loops_of(Key())),
@@ -287,9 +287,9 @@ void filter_with(const Filter &filter, Call &call) {
 template <class T>
 void sum(const Filter &filter, Call &call) {
     switch (filter.arithmetic) {
-        case Arithmetic::int16: return filter_with<Summer<T, int16_t>>(filter, call);
-        case Arithmetic::float32: return filter_with<Summer<T, float>>(filter, call);
-        case Arithmetic::float64: return filter_with<Summer<T, double>>(filter, call);
+        case Arithmetic::int16: return filter_with<SumWorker<T, int16_t>>(filter, call);
+        case Arithmetic::float32: return filter_with<SumWorker<T, float>>(filter, call);
+        case Arithmetic::float64: return filter_with<SumWorker<T, double>>(filter, call);
     }
 }
 
@@ -306,18 +306,18 @@ void pk::image::filter(const filters::Filter &filter, Call &call) {
         filter.border != PK_BORDER_SHRINK) {
         const int64_t window = filter.height * filter.width;
         const bool is_short = window % 2 == 1 && window > 1 && window <= 128;
-        if (filter.type == PK_UINT16) return filter_with<Averager<uint16_t, uint32_t>>(filter, call);
+        if (filter.type == PK_UINT16) return filter_with<MeanWorker<uint16_t, uint32_t>>(filter, call);
         if (filter.type == PK_UINT8 && is_short)
-            return filter_with<Averager<uint8_t, uint16_t>>(filter, call);
-        if (filter.type == PK_UINT8) return filter_with<Averager<uint8_t, uint32_t>>(filter, call);
+            return filter_with<MeanWorker<uint8_t, uint16_t>>(filter, call);
+        if (filter.type == PK_UINT8) return filter_with<MeanWorker<uint8_t, uint32_t>>(filter, call);
     }
     if (filter.computes_sums()) {
         if (filter.type == PK_UINT8) return sum<uint8_t>(filter, call);
         if (filter.type == PK_UINT16) return sum<uint16_t>(filter, call);
         return sum<float>(filter, call);
     }
-    if (filter.type == PK_FLOAT32) return filter_with<Orderer<float, uint32_t>>(filter, call);
-    if (filter.type == PK_UINT16) return filter_with<Orderer<uint16_t, uint16_t>>(filter, call);
-    if (many) return filter_with<Orderer<uint8_t, uint16_t>>(filter, call);
-    filter_with<Orderer<uint8_t, uint8_t>>(filter, call);
+    if (filter.type == PK_FLOAT32) return filter_with<OrderWorker<float, uint32_t>>(filter, call);
+    if (filter.type == PK_UINT16) return filter_with<OrderWorker<uint16_t, uint16_t>>(filter, call);
+    if (many) return filter_with<OrderWorker<uint8_t, uint16_t>>(filter, call);
+    filter_with<OrderWorker<uint8_t, uint8_t>>(filter, call);
 }

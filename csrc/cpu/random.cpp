@@ -45,9 +45,9 @@ class Parameter {
 };
 
 // Draws blocks on one thread.
-class Drawer {
+class RandomWorker {
    public:
-    explicit Drawer(const Request &request) : request_(request) {
+    explicit RandomWorker(const Request &request) : request_(request) {
         if (request.parameters > 0) a_ = std::make_unique<Parameter>(request, 0);
         if (request.parameters > 1) b_ = std::make_unique<Parameter>(request, 1);
     }
@@ -269,7 +269,7 @@ void launch(const Request &request, Call &call) {
     const int64_t threads = threads_for(size, 8 * BLOCK);
     const int64_t share = std::clamp(size / (16 * threads) / BLOCK * BLOCK, LEAST_SHARE, MOST_SHARE);
     parallel_for(
-        call, size, share, threads, [&] { return std::make_unique<Drawer>(request); },
+        call, size, share, threads, [&] { return std::make_unique<RandomWorker>(request); },
         [&](auto &drawer, int64_t start, int64_t count) {
             for (int64_t done = 0; done < count; done += BLOCK) {
                 drawer->draw(start + done, std::min(BLOCK, count - done));

@@ -163,7 +163,7 @@ struct FromBuffer {
     const E *elements;
     E operator()(int64_t i) const { return elements[i]; }
 };
-struct AsTheyAre {
+struct Identity {
     template <class E>
     E operator()(const E &element) const {
         return element;
@@ -203,9 +203,9 @@ void radix_sort(Call &call, int64_t size, Read read, Convert convert, Out *out, 
         E *const to = buffer(passes - 1 - i);  // the number of passes before the last
         if (i < 2) touch(call, to, size);
         if (i == 0) {
-            pass(call, size, shifts[size_t(i)], read, AsTheyAre(), to);
+            pass(call, size, shifts[size_t(i)], read, Identity(), to);
         } else {
-            pass(call, size, shifts[size_t(i)], again, AsTheyAre(), to);
+            pass(call, size, shifts[size_t(i)], again, Identity(), to);
         }
         from = to;
     }

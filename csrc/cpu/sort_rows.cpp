@@ -50,10 +50,10 @@ void sort_each(const Order &ordering, const Rows &rows, Key *out, Key *other, Ca
 
 // The first `kept` elements, in order, of those that are offered (top-k).
 template <class Key>
-class Best {
+class TopK {
    public:
     using Item = Pair<Key, int64_t>;
-    explicit Best(int64_t kept) : kept_(size_t(kept)), room_(std::max<size_t>(2 * kept_, 256)) {
+    explicit TopK(int64_t kept) : kept_(size_t(kept)), room_(std::max<size_t>(2 * kept_, 256)) {
         items_.reserve(room_);
     }
     // For ascending indices: of equal keys, the later ones come after.
@@ -98,11 +98,11 @@ void argsort_first(const Order &ordering, const Rows &rows, int64_t *order, int6
     using Key = typename Order::Key;
     const auto *const in = static_cast<const Key *>(rows.in);
     const int64_t size = rows.columns;
-    auto find = [&](int64_t row, int64_t begin, int64_t end, Best<Key> &best) {
+    auto find = [&](int64_t row, int64_t begin, int64_t end, TopK<Key> &best) {
         for (int64_t i = begin; i < end; ++i) best.offer({ordering.key(in[row * size + i]), i});
         call.advance(end - begin);
     };
-    auto put = [&](int64_t row, Best<Key> &best) {
+    auto put = [&](int64_t row, TopK<Key> &best) {
         int64_t *to = order + row * kept;
         for (const auto &item : best.sorted()) *to++ = item.index;
     };
@@ -110,18 +110,18 @@ void argsort_first(const Order &ordering, const Rows &rows, int64_t *order, int6
         return parallel_for_pieces(call, rows.count, std::max<int64_t>(1, PIECE / size),
                                    [&](int64_t, int64_t begin, int64_t end) {
                                        for (int64_t row = begin; row < end; ++row) {
-                                           Best<Key> best(kept);
+                                           TopK<Key> best(kept);
                                            find(row, 0, size, best);
                                            put(row, best);
                                        }
                                    });
     }
     for (int64_t row = 0; row < rows.count; ++row) {
-        Best<Key> all(kept);
+        TopK<Key> all(kept);
         std::mutex mutex;
         parallel_for_pieces(call, size, std::max(chunk_of(size), 2 * kept),
                             [&](int64_t, int64_t begin, int64_t end) {
-                                Best<Key> best(kept);
+                                TopK<Key> best(kept);
                                 find(row, begin, end, best);
                                 const auto &found = best.sorted();
                                 const std::lock_guard<std::mutex> lock(mutex);

@@ -302,16 +302,16 @@ class DeviceSorter {
         cub_instances::select(
             scratch_, bytes, uint32_t(bucket_spec.begin), indices_[0], counts,
             bucket_spec.end - bucket_spec.begin,
-            device::KeyInRange{runtime_ordering(), elements, bucket_spec.low, bucket_spec.high}, stream);
+            device::KeyInRange{untyped_encoding(), elements, bucket_spec.low, bucket_spec.high}, stream);
     }
 
-    device::RuntimeOrdering runtime_ordering() const { return device::RuntimeOrdering(order_); }
+    device::UntypedKeyEncoding untyped_encoding() const { return device::UntypedKeyEncoding(order_); }
 
     void write_distinct(const Key *keys, int64_t count, int buffer, cudaStream_t stream) {
         const bool splits = order_.of_floats && spec_.splits_nan;
         size_t bytes = size_t(scratch_bytes_);
         cub_instances::select(scratch_, bytes, 0, indices_[0], counts, count,
-                              device::IsFirst{runtime_ordering(), splits, keys, before_}, stream);
+                              device::IsFirst{untyped_encoding(), splits, keys, before_}, stream);
         device::write_selected<<<grid_for(count, device::THREADS, MAX_BLOCKS), device::THREADS, 0, stream>>>(
             order_, keys, indices_[0], counts, reinterpret_cast<Key *>(results[buffer]));
         PK_CUDA(cudaGetLastError());
@@ -332,10 +332,10 @@ class DeviceSorter {
         cub_instances::sort_pairs(nullptr, of_pairs, paired, indices, count, bits, nullptr);
         cub_instances::sort_pairs(nullptr, of_rows, rows, indices, count, 32, nullptr);
         cub_instances::select(nullptr, of_selecting, 0, indices_[0], counts, most,
-                              device::KeyInRange{runtime_ordering(), elements, 0, 0}, nullptr);
+                              device::KeyInRange{untyped_encoding(), elements, 0, 0}, nullptr);
         if (spec_.distinct) {
             cub_instances::select(nullptr, of_distinct, 0, indices_[0], counts, bucket,
-                                  device::IsFirst{runtime_ordering(), false, nullptr, nullptr}, nullptr);
+                                  device::IsFirst{untyped_encoding(), false, nullptr, nullptr}, nullptr);
         }
         return int64_t(std::max({of_keys, of_pairs, of_rows, of_selecting, of_distinct})) + 256;
     }

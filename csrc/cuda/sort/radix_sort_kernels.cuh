@@ -35,13 +35,13 @@ __global__ void gather(Order order, const Key *elements, const uint32_t *indices
 // A RuntimeKeyEncoding whose width is known at run time only, so that CUB's selection is compiled once for
 // all types. Functions that depend on the width are not inlined, or CUB's kernels would repeat them many
 // times.
-struct RuntimeOrdering {
+struct UntypedKeyEncoding {
     int bytes;
     bool of_floats, one_zero;
     uint64_t sign_mask, descending_mask;
 
     template <class Key>
-    explicit RuntimeOrdering(const RuntimeKeyEncoding<Key> &order)
+    explicit UntypedKeyEncoding(const RuntimeKeyEncoding<Key> &order)
         : bytes(int(sizeof(Key))),
           of_floats(order.of_floats),
           one_zero(order.one_zero),
@@ -62,7 +62,7 @@ static __device__ __noinline__ uint64_t key_at(const void *elements, uint32_t in
 
 // Predicate: the element has a key from low to high.
 struct KeyInRange {
-    RuntimeOrdering order;
+    UntypedKeyEncoding order;
     const void *elements;
     uint64_t low, high;
     __device__ bool operator()(uint32_t index) const {
@@ -159,7 +159,7 @@ static __device__ __noinline__ bool is_first_at(const void *keys, uint32_t index
 // Predicate: an ascending key is the first of its kind, where both zeros are one kind. `before` is the key
 // that precedes them all, or null.
 struct IsFirst {
-    RuntimeOrdering order;
+    UntypedKeyEncoding order;
     bool splits_nan;
     const void *keys, *before;
     __device__ bool operator()(uint32_t index) const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cuda/kernels/buffers.h"
@@ -100,9 +101,15 @@ class RequestBuffers::OnDevice {
         for (size_t i = 1; i < buffers_.size(); ++i) {
             const pk_buffer &each = buffers_[i];
             if (each.bytes == 0) continue;
-            scope_->add({reinterpret_cast<char *>(each.address), each.bytes, PK_RESIDENT_TEMPORARY,
-                         DeviceBuffer(), (each.flags & PK_BUFFER_UPLOAD) != 0, true, device_,
-                         on_device_.address(int64_t(i))});
+            plan::ResidentBuffer range{};
+            range.host = reinterpret_cast<char *>(each.address);
+            range.bytes = each.bytes;
+            range.intent = PK_RESIDENT_TEMPORARY;
+            range.host_valid = (each.flags & PK_BUFFER_UPLOAD) != 0;
+            range.device_valid = true;
+            range.device = device_;
+            range.d_imported = on_device_.address(int64_t(i));
+            scope_->add(std::move(range));
         }
     }
 
@@ -166,7 +173,12 @@ RequestBuffers::RequestBuffers(const RequestList &list, Call &call) {
         plan::ResidencyScope::current() != nullptr ||
         std::any_of(list.requests, list.requests + list.request_count, is_loop))
         return;
-    on_device_ = std::make_unique<OnDevice>(list, call);
+    try {
+        on_device_ = std::make_unique<OnDevice>(list, call);
+    } catch (const Failure &failure) {
+        if (failure.status() != PK_OUT_OF_MEMORY) throw;
+        return;
+    }
     if (on_device_->has_memory())
         on_device_->begin();
     else

@@ -59,9 +59,13 @@ std::unique_ptr<RunStream> acquire_run_stream(int device) {
     return std::make_unique<RunStream>(device);
 }
 
-void give_back(std::unique_ptr<RunStream> run_stream) {
-    const std::lock_guard<std::mutex> lock(run_pool().mutex);
-    run_pool().run_streams.push_back(std::move(run_stream));
+void give_back(std::unique_ptr<RunStream> run_stream) noexcept {
+    try {
+        const std::lock_guard<std::mutex> lock(run_pool().mutex);
+        run_pool().run_streams.push_back(std::move(run_stream));
+    } catch (const std::bad_alloc &) {
+        // The stream is destroyed.
+    }
 }
 
 void detach(std::list<RunResources> &resources) noexcept {

@@ -46,7 +46,7 @@ struct RunResources {
 DeviceBuffer allocate(int device, int64_t bytes);
 
 std::unique_ptr<RunStream> acquire_run_stream(int device);
-void give_back(std::unique_ptr<RunStream> run_stream);
+void give_back(std::unique_ptr<RunStream> run_stream) noexcept;
 
 // Detach resources that a running kernel still uses; they are freed after it has ended. A list of one
 // element, so that this needs no allocation and cannot fail.

@@ -165,6 +165,7 @@ class TiledScheduler(ReduceScheduler):
         else:
             calls, self.buffers.scope.peak_resident_bytes = run_shards(shards, gpus)
         self._record_tiles(group, full_kernels, shards, calls)
+        self.mark_read(group.results)
         for node, result in group.results.items():
             if node.array is None and node.view is None and result is not group.output:
                 node.set_result(result, self.buffers.buffer_for(result))

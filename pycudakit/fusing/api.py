@@ -607,6 +607,9 @@ def _plain_key(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:
     """After an exception, sync the caller's arrays, and replace escaped tracers by arrays."""
     error = roots[-1]
+    if isinstance(error, Exception) and not isinstance(error, errors.Error):
+        with contextlib.suppress(Exception):  # of an operation that raised this error
+            trace.compute(trace.deferred())  # which may have to warn
     # After an engine failure, device data may be lost; the error already reports that.
     with contextlib.suppress(*(errors.Error,) * isinstance(error, errors.Error)):
         trace.buffers.sync_all_to_caller()

@@ -341,3 +341,24 @@ def test_an_operation_is_computed_once(engine, x):
         plan = pk.fuse(body).explain(np.linspace(-3, 3, 20_000), np.zeros(20_000))
     assert sum(each.function.count("divide") for each in plan.passes) == 1
     assert sum(each.function.count("sqrt") for each in plan.passes) == 1
+
+
+def test_operations_before_an_exception_warn(engine, x):
+    def body(x):
+        found = np.isnan(np.sqrt(-np.abs(x) - 1)).sum()
+        x += 1
+        raise KeyError(found)
+
+    for function in (body, pk.fuse(body), pk.fuse(body)):
+        given = x.copy()
+        with pytest.warns(RuntimeWarning, match="sqrt"), pytest.raises(KeyError, match=str(x.size)):
+            function(given)
+        np.testing.assert_array_equal(given, x + 1)
+
+    def unused(x):
+        np.log(x * 0)
+        raise KeyError
+
+    for function in (unused, pk.fuse(unused)):
+        with pytest.warns(RuntimeWarning, match="divide by zero encountered in log"), pytest.raises(KeyError):
+            function(x)

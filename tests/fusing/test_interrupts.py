@@ -3,6 +3,7 @@
 import contextlib
 import contextvars
 import copy
+import gc
 import itertools
 import os
 import sys
@@ -182,12 +183,15 @@ def test_no_finalizer_is_written_in_python(engine, function):
             met.append(code)
 
     arguments = [arguments_of(function) for _ in range(3)]
+    gc.collect()
+    gc.disable()  # it runs finalizers of other tests' objects
     sys.setprofile(note)
     try:
         for each in arguments:
             fused(*each, int)
     finally:
         sys.setprofile(None)
+        gc.enable()
     assert not met
 
 

@@ -177,7 +177,7 @@ def test_example(name):
     ("name", "said"),
     [
         ("my_first_kernel", "right: True"),
-        ("game_of_life", "116 cells, where 116 are known to be left"),
+        pytest.param("game_of_life", "116 cells, where 116 are known to be left", marks=pytest.mark.thorough),
         ("heat", "degrees from the solution on paper"),
     ],
 )

@@ -4,6 +4,7 @@ import hashlib
 
 import numpy as np
 import pytest
+from helpers.thorough_cases import thorough
 
 from pycudakit.pycuda import curandom, gpuarray
 from pycudakit.pycuda import driver as drv
@@ -21,7 +22,7 @@ def seeds(count):
 _made = {}
 
 
-@pytest.fixture(params=KINDS, ids=["XORWOW", "MRG32k3a"])
+@pytest.fixture(params=[KINDS[0], *thorough(KINDS[1])], ids=["XORWOW", "MRG32k3a"])
 def generator(request, engine):
     """Return a generator with its first states, which are made once."""
     key = engine, request.param

@@ -30,6 +30,19 @@ def test_round_trips():
     assert (b == a).all()
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_buffers_of_arrays(order):
+    """Copies take the buffers of arrays of either order, as `array.data` is one."""
+    a = np.asarray(np.random.default_rng(1).standard_normal((7, 9)), order=order)
+    memory, b = drv.mem_alloc(a.nbytes), np.empty_like(a)
+    drv.memcpy_htod(memory, a.data)
+    drv.memcpy_dtoh(b.data, memory)
+    np.testing.assert_array_equal(b, a)
+    drv.memcpy_dtoh(bytearray(0), memory)
+    with pytest.raises(ValueError, match="the buffer is not contiguous"):
+        drv.memcpy_htod(memory, a[::2, ::2].data)
+
+
 def test_memory_begins_as_zeros():
     for _ in range(3):
         memory = drv.mem_alloc(1000)

@@ -40,9 +40,9 @@ def host_span(name: str, memory: Any, *, writes: bool = False) -> tuple[int, int
         raise ValueError(f"{name}: the buffer is read-only")
     if not view.contiguous:
         raise ValueError(f"{name}: the buffer is not contiguous")
-    array: Array = np.empty(0, np.uint8)
-    if view.nbytes:
-        array = np.frombuffer(view, np.uint8) if view.c_contiguous else np.asarray(view)  # in Fortran's order
+    if not view.c_contiguous:  # an array in Fortran's order
+        return host_span(name, np.asarray(view))
+    array = np.frombuffer(view, np.uint8) if view.nbytes else np.empty(0, np.uint8)
     return array.ctypes.data, array.nbytes, array
 
 

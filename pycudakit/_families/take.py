@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -140,25 +139,6 @@ def _checked_indices(indices: Array, count: int, mode: str) -> Array:
     return np.require(positions, INT64, ["C", "A"])
 
 
-class _IndexCheck(threading.local):
-    """Per-thread state: whether the caller guarantees that all indices are in bounds."""
-
-    in_bounds = False
-
-
-_index_check = _IndexCheck()
-
-
-@contextlib.contextmanager
-def indices_in_bounds() -> Iterator[None]:
-    """Skip the bounds check of the indices in the block: the caller guarantees that they are in bounds."""
-    outer, _index_check.in_bounds = _index_check.in_bounds, True
-    try:
-        yield
-    finally:
-        _index_check.in_bounds = outer
-
-
 def _run_take(
     choice: EngineChoice,
     array: Array,
@@ -174,7 +154,8 @@ def _run_take(
     `sizes` are the number of rows, the elements of a row, and the bytes of an element.
     """
     dense = np.ascontiguousarray(array).reshape(-1).view(UINT8)
-    flags = abi.TAKE_BATCHED_INDICES * batched_indices | abi.TAKE_INDICES_IN_BOUNDS * _index_check.in_bounds
+    in_bounds = context.current_context.get().indices_in_bounds
+    flags = abi.TAKE_BATCHED_INDICES * batched_indices | abi.TAKE_INDICES_IN_BOUNDS * in_bounds
     with _index_errors(sizes[1], axis):
         native_call.run(
             *(choice, "pk_take", dense, *sizes, positions, picked, flags, out.reshape(-1).view(UINT8)),

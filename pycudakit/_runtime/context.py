@@ -46,6 +46,7 @@ class CallContext:
     profiles: tuple[list[Any], ...] = ()  # the lists of calls that the enclosing `profile` blocks collect
     wait: bool = False  # synchronize calls on device arrays
     fallback: Fallback = None  # of the named engine
+    indices_in_bounds: bool = False  # the caller guarantees it, and `take` need not check
     # The engine, if calls may take the fast path: on one GPU at most, without progress or profile.
     fast_path_engine: str | None = field(init=False)
 

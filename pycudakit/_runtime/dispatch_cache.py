@@ -9,7 +9,6 @@ use. A signature whose calls leave nothing to cache is cached, too: its calls go
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar
@@ -20,6 +19,7 @@ from pycudakit._runtime import context, native_call
 from pycudakit._runtime.call_log import Call
 from pycudakit._runtime.cost_model import REASON_NUMPY_FASTER_FOR_LAYOUT, REASON_NUMPY_FASTER_FOR_SIZE
 from pycudakit._runtime.lru_cache import LRUCache
+from pycudakit._runtime.native_call import thread_log
 
 F = TypeVar("F", bound=Callable[..., Any])
 Signature = tuple[Any, ...]
@@ -119,36 +119,26 @@ class CachedCall(NamedTuple):
 Prepare = Callable[[str, tuple[Any, ...]], "CachedCall | None"]
 
 
-class _Local(threading.local):
-    """Per thread: whether a call fills the cache, and the prepared call that it offered, with its result."""
-
-    is_filling_cache = False
-    offered: tuple[Any, Any] | None = None
-
-
-_local = _Local()
-
-
 def run_and_collect_offer(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     """Run a call that fills the cache; return its result, and the offer to the cache, if any."""
-    outer = _local.is_filling_cache, _local.offered
-    _local.is_filling_cache, _local.offered = True, None
+    outer = thread_log.is_filling_cache, thread_log.offered
+    thread_log.is_filling_cache, thread_log.offered = True, None
     try:
         result = function(*args, **kwargs)
-        return result, _local.offered
+        return result, thread_log.offered
     finally:
-        _local.is_filling_cache, _local.offered = outer
+        thread_log.is_filling_cache, thread_log.offered = outer
 
 
 def is_filling_cache() -> bool:
     """Return True if the running call fills the cache."""
-    return _local.is_filling_cache
+    return thread_log.is_filling_cache
 
 
 def offer_to_cache(result: Any, prepare: Any) -> None:
     """Offer a prepared call to the cache; it is taken if `result` is the result of the whole call."""
-    if _local.is_filling_cache:
-        _local.offered = result, prepare
+    if thread_log.is_filling_cache:
+        thread_log.offered = result, prepare
 
 
 def _has_shape(argument: Any) -> bool:

@@ -78,15 +78,23 @@ class _NumPyCall(NamedTuple):
 CallRecord = Call | RawCall | _CompositeCall | _FusedCall | _NumPyCall
 
 
-class _Local(threading.local):
-    """Per thread: the last call, the parts of the composite call under way, and the observer of entries."""
+class CallLog(threading.local):
+    """The calls of a thread, and their observers.
+
+    `call` is the last call, and `parts` are those of the composite call under way. `on_entry` observes native
+    calls, and `capture_listener` the buffers on a device. While `is_filling_cache`, a call may leave in
+    `offered` a prepared call for the dispatch cache, with its result.
+    """
 
     call: CallRecord | None = None
     parts: list[CallRecord] | None = None
     on_entry: Callable[[NativeCall, str], object] | None = None
+    capture_listener: Any = None
+    is_filling_cache = False
+    offered: tuple[Any, Any] | None = None
 
 
-_local = _Local()
+thread_log = CallLog()
 _current_context = context.current_context
 
 
@@ -109,10 +117,10 @@ def last_call() -> Call | None:
     >>> pk.last_call().function, pk.last_call().engine
     ('sqrt', 'cpu')
     """
-    call = _local.call
+    call = thread_log.call
     if call is not None and not isinstance(call, Call):
-        parts, raw_call = _local.parts, call
-        call = _local.call = as_call(raw_call)
+        parts, raw_call = thread_log.parts, call
+        call = thread_log.call = as_call(raw_call)
         if parts and parts[-1] is raw_call:  # or it would be counted twice
             parts[-1] = call
     return call
@@ -134,7 +142,7 @@ def as_call(call: CallRecord) -> Call:
 
 def last_record() -> CallRecord | None:
     """Return the thread's last call in the form in which it was recorded."""
-    return _local.call
+    return thread_log.call
 
 
 def ran_in_numpy(call: CallRecord, reason: str) -> bool:
@@ -153,20 +161,20 @@ def function_of(call: CallRecord) -> str:
 
 def log_call(call: CallRecord) -> None:
     """Record a call as the thread's last; add it to the composite call under way, or else to profiles."""
-    if _local.parts is not None:
+    if thread_log.parts is not None:
         _add_part(call)
-        _local.call = call
+        thread_log.call = call
         return
-    _local.call = call
+    thread_log.call = call
     if profiles := _current_context.get().profiles:
-        _local.call = as_call(call)
+        thread_log.call = as_call(call)
         for calls in profiles:
-            calls.append(_local.call)
+            calls.append(thread_log.call)
 
 
 def _add_part(*calls: CallRecord) -> None:
     """Add parts to the composite call under way, after the last call if a `call_logger` recorded that."""
-    parts, last = _local.parts, _local.call
+    parts, last = thread_log.parts, thread_log.call
     if parts is not None:
         if last is not None and not (parts and parts[-1] is last):
             parts.append(last)
@@ -175,7 +183,7 @@ def _add_part(*calls: CallRecord) -> None:
 
 def call_logger(call: CallRecord | None) -> Callable[[], object]:
     """Return a fast function that records a constant call, for use where nothing observes calls."""
-    return functools.partial(setattr, _local, "call", call)
+    return functools.partial(setattr, thread_log, "call", call)
 
 
 def run_numpy(function: str, reason: str, compute: Callable[[], T]) -> T:
@@ -204,13 +212,13 @@ def collect_calls(
     """
     if calls is None:
         calls = []
-    outer = _local.call, _local.parts
+    outer = thread_log.call, thread_log.parts
     try:
-        _local.call, _local.parts = None, calls
+        thread_log.call, thread_log.parts = None, calls
         result = compute()
     finally:
-        last: CallRecord | None = _local.call
-        _local.call, _local.parts = outer
+        last: CallRecord | None = thread_log.call
+        thread_log.call, thread_log.parts = outer
         if last is not None and not (calls and calls[-1] is last):
             calls.append(last)
     return result, calls
@@ -219,11 +227,11 @@ def collect_calls(
 @contextlib.contextmanager
 def observe_entries(on_entry: Callable[[NativeCall, str], object]) -> Iterator[None]:
     """Call `on_entry` for each native call that the thread makes in a ``with`` block, with its function."""
-    outer, _local.on_entry = _local.on_entry, on_entry
+    outer, thread_log.on_entry = thread_log.on_entry, on_entry
     try:
         yield
     finally:
-        _local.on_entry = outer
+        thread_log.on_entry = outer
 
 
 def logged_as_one_call(name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
@@ -284,7 +292,7 @@ def log_split_call(call: CallRecord, functions: Sequence[str], seconds: Sequence
 
 def extending_last_call(compute: Callable[[], T]) -> T:
     """Return the result of a function, and merge the calls that it made into the call before it."""
-    previous = _local.call
+    previous = thread_log.call
     result, parts = collect_calls(compute)
     if previous is not None and parts:
         _amend(previous, _CompositeCall(function_of(previous), [previous, *parts]))
@@ -293,7 +301,7 @@ def extending_last_call(compute: Callable[[], T]) -> T:
 
 def add_reason(text: str) -> None:
     """Append a note to the reason of the thread's last call."""
-    call = _local.call
+    call = thread_log.call
     if isinstance(call, tuple) and not isinstance(call, (_CompositeCall, _FusedCall, _NumPyCall)):
         function, engine, reason, devices, report = call
         _amend(call, (function, engine, f"{reason}; {text}", devices, report))
@@ -304,17 +312,17 @@ def add_reason(text: str) -> None:
 
 def _amend(previous: CallRecord, after: CallRecord) -> None:
     """Replace the last call in the call log, the composite call and the profiles."""
-    parts = _local.parts
-    _local.call = after
+    parts = thread_log.parts
+    thread_log.call = after
     if parts is not None:
         if parts and parts[-1] is previous:
             parts.pop()
         parts.append(after)
     elif profiles := _current_context.get().profiles:
-        _local.call = as_call(after)
+        thread_log.call = as_call(after)
         for calls in profiles:
             if calls and calls[-1] is previous:
-                calls[-1] = _local.call
+                calls[-1] = thread_log.call
 
 
 # ---- Calls of a library -----------------------------------------------------------------------------
@@ -472,15 +480,15 @@ class NativeCall(ABC):
                 raise
         if self._watcher.error is not None:  # takes precedence over errors that followed from the stop
             self._watcher.raise_error()
-        if _local.on_entry is not None:
-            _local.on_entry(self, choice.function)
+        if thread_log.on_entry is not None:
+            thread_log.on_entry(self, choice.function)
         raw_call = choice.function, choice.engine, choice.reason, devices, self.report.tobytes()
         if spans is not None:
             log_call(call_from_report(*raw_call, began, spans))
         else:  # `log_call` without a profile, inlined
-            if _local.parts is not None:
+            if thread_log.parts is not None:
                 _add_part(raw_call)
-            _local.call = raw_call
+            thread_log.call = raw_call
         fp_flags: int = self._exceptions.item()
         return fp_flags
 

@@ -71,7 +71,7 @@ def found(name):
 def outcome_of(function, args, kwargs):
     """Return the outcome of a call: its result or error, its warnings, and its record."""
     args, kwargs = copy.deepcopy((args, kwargs))  # one of them may be `out`
-    native_call._local.call = None
+    native_call.thread_log.call = None
     with warnings.catch_warnings(record=True) as met:
         warnings.simplefilter("always")
         try:

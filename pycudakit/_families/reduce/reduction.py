@@ -204,7 +204,7 @@ class Reduction:
         return result
 
     def compute(self, finish: Callable[[Array], Any], **numbers: Any) -> Any:
-        """Reduce the operands, and return what `finish` makes of the result; or return both, prepared."""
+        """Reduce the operands and finish the result; if the call is to be prepared, return both steps."""
         if self.is_to_prepare:
             return PendingReduction(self._request(self._checked_kernel(), **numbers), finish)
         return finish(self.reduce(**numbers))

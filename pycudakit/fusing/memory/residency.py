@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Protocol
@@ -20,7 +19,7 @@ from pycudakit._native import abi, loader
 from pycudakit._native.dtypes import Array, DType
 from pycudakit._runtime import context
 from pycudakit._runtime.call_log import call_from_report
-from pycudakit._runtime.native_call import log_call
+from pycudakit._runtime.native_call import log_call, thread_log
 from pycudakit.fusing.memory.background_jit import compile_requested
 
 INPUT, TEMPORARY, RESULT = range(3)
@@ -53,33 +52,26 @@ class CaptureListener(Protocol):
         """Note that a new array was allocated on the device of the caller's arrays."""
 
 
-class _Local(threading.local):
-    listener: CaptureListener | None = None
-
-
-_local = _Local()
-
-
 @contextlib.contextmanager
 def listened_to_by(listener: CaptureListener) -> Iterator[None]:
     """Install a listener for the calls that this thread makes within a block."""
-    outer, _local.listener = _local.listener, listener
+    outer, thread_log.capture_listener = thread_log.capture_listener, listener
     try:
         yield
     finally:
-        _local.listener = outer
+        thread_log.capture_listener = outer
 
 
 def has_listener() -> bool:
     """Return True if this thread has a listener."""
-    return _local.listener is not None
+    return thread_log.capture_listener is not None
 
 
 class ResidencyScope:
     """The resident buffers of one call. On the CPU engine the scope stays closed and does nothing."""
 
     def __init__(self) -> None:
-        self.listener = _local.listener
+        self.listener = thread_log.capture_listener
         self._library: ctypes.CDLL | None = None
         self.device = 0  # that holds the buffers
         self.has_imports = False  # device arrays are among the arguments: all temporaries stay on the device

@@ -1,0 +1,213 @@
+"""Each mechanism of the package exists once: caches, dispatch, arrays on a GPU, logs."""
+
+import ast
+import functools
+from pathlib import Path
+
+import pytest
+
+import pycudakit as pk
+
+
+@functools.cache
+def sources():
+    """Return the syntax tree of each source file of the package, by its path in it."""
+    return {
+        path.relative_to(folder).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for folder in map(Path, pk.__path__)
+        for path in sorted(folder.rglob("*.py"))
+    }
+
+
+@functools.cache
+def nodes_by_kind():
+    """Return the path and the node of each node, by its kind."""
+    found = {}
+    for path, tree in sources().items():
+        for node in ast.walk(tree):
+            found.setdefault(type(node), []).append((path, node))
+    return found
+
+
+def nodes(*kinds):
+    """Return the path and the node of each node of some kinds."""
+    return [each for kind in kinds for each in nodes_by_kind()[kind]]
+
+
+@functools.cache
+def definitions():
+    """Return the files that define each function, method and class, by name."""
+    found = {}
+    for path, node in nodes(ast.FunctionDef, ast.ClassDef):
+        if not path.startswith("pycuda/"):
+            found.setdefault(node.name, []).append(path)
+    return found
+
+
+def called_in(name):
+    """Return the files that call a function, by its name or as an attribute."""
+    found = set()
+    for path, node in nodes(ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called == name:
+            found.add(path)
+    return found
+
+
+def classes_that(predicate):
+    """Return the names of the classes for which a function of their nodes returns True."""
+    classes = [node for path, node in nodes(ast.ClassDef) if not path.startswith("pycuda/")]
+    return {node.name for node in classes if predicate(node)}
+
+
+def bases(node):
+    return {ast.unparse(base) for base in node.bases}
+
+
+# ---- Signature and executable -------------------------------------------------------------------------
+
+
+def test_full_caches_drop_what_was_not_used():
+    """`LRUCache` is the bounded dictionary; nothing drops all entries where a cache is full."""
+    found = set()
+    for path, node in nodes(ast.If):
+        sizes = [
+            ast.unparse(call.args[0])
+            for call in ast.walk(node.test)
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "len"
+        ]
+        cleared = {ast.unparse(call.func) for call in ast.walk(node) if isinstance(call, ast.Call)}
+        found |= {(path, size) for size in sizes if f"{size}.clear" in cleared}
+    assert found == {
+        ("fusing/api.py", "self._best"),  # the engines of one function
+        ("fusing/memory/double_buffer.py", "self._views"),  # views of a buffer that is swapped
+        ("kernels/running/worker_pool.py", "self._binaries"),  # the worker drops its own at the same time
+        ("pycuda/_function.py", "self._headers"),
+    }
+
+
+def test_least_recently_used():
+    assert definitions()["LRUCache"] == ["_runtime/lru_cache.py"]
+    # A plan has runs and failures of its own, and compiled kernels have files.
+    assert called_in("popitem") == {
+        "fusing/host_replay.py",
+        "kernels/compiling/cache.py",
+        "kernels/wrapping/library.py",
+    }
+
+
+@pytest.mark.parametrize(
+    ("entry", "files"),
+    [
+        ("pk_evaluate", ["_element_programs/prepared_program.py"]),
+        ("pk_scan", ["_families/scan/device_fast_path.py", "_families/scan/prepared.py"]),
+    ],
+)
+def test_prepared_calls_of_an_entry(entry, files):
+    found = [
+        path
+        for path, node in nodes(ast.ClassDef)
+        for line in node.body
+        if isinstance(line, ast.Assign) and ast.unparse(line) == f"entry = {entry!r}"
+    ]
+    assert found == files
+
+
+# ---- Arrays on a GPU ----------------------------------------------------------------------------------
+
+
+def test_one_description_of_arrays_of_other_libraries():
+    def describes(node):
+        fields = {ast.unparse(line.target) for line in node.body if isinstance(line, ast.AnnAssign)}
+        return {"address", "shape", "strides"} <= fields
+
+    assert classes_that(describes) == {"DeviceView"}
+    readers = {path for path, node in nodes(ast.Attribute) if node.attr == "__cuda_array_interface__"}
+    assert readers == {"_interop/cuda_libraries.py", "_interop/device_view.py"}
+
+
+@pytest.mark.parametrize("name", ["overlap", "contiguous_strides"])
+def test_one_function_of_memory_layouts(name):
+    assert definitions()[name] == ["_interop/memory_layout.py"]
+
+
+def test_one_extent():
+    """The method of `DeviceView` calls the function; `histogram_counts` has extents of values."""
+    others = {"_interop/device_view.py", "fusing/device_impls/histogram_counts.py"}
+    assert {*definitions()["extent"]} - others == {"_interop/memory_layout.py"}
+
+
+# ---- Dispatch -----------------------------------------------------------------------------------------
+
+
+def test_one_dispatcher():
+    """One order: device fast path, replay, Dask, device, NumPy's overrides. Fused functions have arguments of
+    any kind, and `signature=` of a ufunc is NumPy's.
+    """
+    assert called_in("try_replay") == {"_interop/dispatch.py", "fusing/api.py"}
+    assert called_in("overriding_argument") - {"_interop/foreign_arrays.py"} == {
+        "_interop/dispatch.py",
+        "_families/elementwise/general_path.py",
+    }
+    assert called_in("check_device_arguments") == {
+        "_interop/dispatch.py",
+        "fusing/api.py",
+        "random/generator.py",  # `shuffle` has no result
+    }
+
+
+# ---- State --------------------------------------------------------------------------------------------
+
+
+def test_one_context_and_one_log():
+    """There are, too, hooks of residency, the trace that is running, and the callback that is."""
+    assert classes_that(lambda node: "threading.local" in bases(node)) == {"CallLog", "_ResidencyHooks"}
+    variables = {
+        ast.unparse(node.target)
+        for _, node in nodes(ast.AnnAssign)
+        if node.value is not None and ast.unparse(node.value).startswith("ContextVar(")
+    }
+    assert variables == {"current_context", "_current_trace", "_in_callback"}
+
+
+def test_one_reader_of_bytecode():
+    readers = {
+        path
+        for path, node in nodes(ast.Import, ast.ImportFrom)
+        if "dis" in {alias.name for alias in node.names} or getattr(node, "module", "") == "dis"
+    }
+    assert readers == {"fusing/bytecode/opcodes.py"}
+
+
+def test_public_names_are_listed_once():
+    listing = ast.unparse(sources()["__init__.py"])
+    assert "TYPE_CHECKING" not in listing
+    assert listing.count("searchsorted") == 1
+
+
+# ---- Composites ---------------------------------------------------------------------------------------
+
+
+def public_functions(*folders):
+    return {
+        node.name
+        for path, tree in sources().items()
+        if path.startswith(folders)
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    }
+
+
+def test_composites_have_one_body():
+    """Those with a body in `fusing/composites/` have no other one for arrays on a GPU or in `_families/`."""
+    composites = {
+        node.name
+        for path, tree in sources().items()
+        if path.startswith("fusing/composites/")
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(each).startswith("composite(") for each in node.decorator_list)
+    }
+    assert len(composites) > 10
+    assert composites & public_functions("fusing/device_impls/") == set()
+    assert composites & public_functions("_families/") == set()

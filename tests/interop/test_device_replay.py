@@ -1,5 +1,8 @@
 """Capture and replay of calls on device arrays with the same signature."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from helpers.calls_on_device import CALLS, LOOKS_AT, RNG, arrays_of, parts_of
@@ -176,6 +179,18 @@ def test_without_end(replayed):
     for size in range(1, 400):
         pk.diff(replayed.up(np.arange(size + 1.0)))
     assert 0 < len(device_replay._captured_calls) <= 256
+
+
+def test_functions_are_held_weakly(replayed):
+    scaled = pk.fuse(lambda x: x * 2 + 1)
+    for _ in range(4):
+        result = scaled(replayed.up(np.arange(1000.0)))
+    assert replayed.count
+    np.testing.assert_array_equal(replayed.down(result), np.arange(1000.0) * 2 + 1)
+    kept = weakref.ref(scaled)
+    del scaled
+    gc.collect()
+    assert kept() is None
 
 
 FACTOR = 3.0

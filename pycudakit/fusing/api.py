@@ -384,6 +384,8 @@ class Fused(Generic[P, R]):
 
     def _run(self, trace: Trace, args: Any, kwargs: Any, imported: ImportedArrays | None = None) -> Any:
         argument_map = ArgumentMap(trace, imported)
+        # Calls on device arrays do not warn, nor do our own bodies by results that they do not use.
+        trace.computes_unread = imported is None and not self._is_from_library
         roots = self.__wrapped__, args, kwargs
         args, kwargs = argument_map.to_tracers(self.__wrapped__, args, kwargs)
         trace.analysis, trace.outermost_code = self._analysis_of(args, kwargs), _RUN_CODE

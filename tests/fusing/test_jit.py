@@ -196,6 +196,22 @@ def test_passes_are_forgotten(images):
         assert len(images) == 2
 
 
+def test_compiled_passes_of_a_plan_report_errors(images):
+    """A replayed call that divides by zero is traced, and warns."""
+    ratio = pk.fuse(lambda x, y: x / y + 1)
+    x, y = np.ones(1000), np.ones(1000)
+    with pk.engine("cuda"), pk.tuned(worth_compiling=1):
+        for _ in range(6):
+            ratio(x, y)
+            background_jit.wait()
+        assert images
+        assert pk.last_call().reason.endswith("replayed")
+        y[7] = 0
+        with pytest.warns(RuntimeWarning, match="divide by zero"):
+            result = ratio(x, y)
+        assert np.isinf(result[7])
+
+
 def test_programs_that_do_not_compile_are_interpreted(monkeypatch, images):
     monkeypatch.setattr(background_jit, "_compiled", lambda _: b"")
     x = np.linspace(0, 1, SIZE)

@@ -172,7 +172,7 @@ Interpreter::Interpreter(const Evaluation &evaluation, const plan::Operands &ope
     if (is_short) std::copy(table.begin(), table.end(), common_.inline_coordinates);
     if (operands.is_repeated() && is_short && common_.is_small)
         fused_kernel_ = FusedKernel::of(steps_, table.empty() ? 0 : int(table[0]),
-                                        context.is_synchronous || !can_run_async);
+                                        context.reports_exceptions() || !can_run_async);
     // Interpreted kernels are slow: other chunks should not wait for them.
     own_stream = !single_pass_coalesced && !loads.empty() &&
                  (fused_kernel_ == nullptr || !fused_kernel_->is_compiled());

@@ -105,6 +105,10 @@ class ExecutionContext {
     int device() const { return devices.front(); }
     // Return null if there is no stream of the caller's: the call then has one of the library's, and waits.
     const StreamScope *stream_scope() const { return StreamScope::current_on(devices); }
+    // Return whether anything reads the call's status words: the call itself, or the list that it is in.
+    bool reports_exceptions() const {
+        return is_synchronous || (stream_scope() != nullptr && stream_scope()->status.d_words != nullptr);
+    }
 
     const std::vector<int> devices;
     const bool is_on_device;  // the operands are in device memory of the caller's

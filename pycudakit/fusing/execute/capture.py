@@ -53,7 +53,7 @@ _MAX_REQUESTS = 100_000
 # Bytes of written arguments for each request: a replay copies them, so that it can be undone.
 _MAX_SAVED_BYTES = 256 << 10
 # Bytes of arguments and results for each request on a GPU: a replay computes nothing while it copies them.
-_MAX_COPIED_BYTES = 4 << 20
+_MAX_COPIED_BYTES = 16 << 20
 # Seconds that a captured call may take: of `auto`, and of a named engine.
 _MAX_SECONDS_AUTOMATIC, _MAX_SECONDS = 1.0, 10.0
 # Reductions whose result is that of the library, but for warnings, if it is finite.

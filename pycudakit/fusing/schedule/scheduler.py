@@ -95,6 +95,7 @@ class Scheduler:
         # Deferred operations that may warn and that no other operation reads. They are computed even if
         # nothing uses their results, as NumPy does.
         self.unread: dict[Node, None] = {}
+        self.computes_unread = True  # unless nothing can warn
         self.errstate = ErrstateSnapshot()
         self.life: TracerLife | None = TracerLife()
         # Of the function: which instructions may reach memory past the trace; None if none does.
@@ -308,6 +309,8 @@ class Scheduler:
     def mark_unread(self, node: Node, operands: Iterable[Node], may_warn: bool) -> None:
         """Note that no operation reads a new node yet, and that this one reads its operands."""
         unread = self.unread
+        if not self.computes_unread:
+            return
         if unread:
             for operand in operands:
                 if operand in unread:

@@ -27,14 +27,14 @@ _REGISTERS = {
 _ARITHMETIC = re.compile(r"([a-z]+(?:\.(?:lo|hi|wide|rn))?)\.([usbf])(16|32|64)\s+([^{}]+)")
 # Instructions of the kinds of types after them, which `pk_ptx_<name>` of `pycudakit_warps.h` computes.
 _INSTRUCTIONS = {
-    ("add", "sub", "min", "max"): "usf",
-    ("mul.lo", "mul.hi", "mul.wide", "mad.lo", "div", "rem"): "us",
-    ("neg", "abs"): "sf",
-    ("add.rn", "sub.rn", "mul", "mul.rn", "div.rn", "fma.rn", "sqrt.rn"): "f",
-    ("and", "or", "xor", "not", "shl"): "b",
-    ("shr",): "usb",
+    "add sub min max": "usf",
+    "mul.lo mul.hi mul.wide mad.lo div rem": "us",
+    "neg abs": "sf",
+    "add.rn sub.rn mul mul.rn div.rn fma.rn sqrt.rn": "f",
+    "and or xor not shl": "b",
+    "shr": "usb",
 }
-_KINDS = {name: kinds for names, kinds in _INSTRUCTIONS.items() for name in names}
+_KINDS = {name: kinds for names, kinds in _INSTRUCTIONS.items() for name in names.split()}
 _TYPES = {"u": "uint{}_t", "b": "uint{}_t", "s": "int{}_t", "f16": "", "f32": "float", "f64": "double"}
 
 
@@ -158,7 +158,7 @@ def _arithmetic(instruction: str, outputs: int, operands: int) -> str | None:
     read = [f"pk_read<{computed}>({value})" for value in values]
     if name in ("shl", "shr") and len(read) == 2:
         read[1] = f"pk_read<uint32_t>({values[1]})"
-    function = name.removesuffix(".rn").replace(".", "_")
+    function = name.replace(".", "_").removesuffix("_rn")
     return f"pk_move({written}, pk_ptx_{function}<{computed}>({', '.join(read)}));"
 
 

@@ -194,7 +194,8 @@ def test_any_budget(engine, budget):
 
 def test_memory_is_where_it_was(engine):
     x = np.random.default_rng(0).normal(size=(100, 200))
-    softmax(x)
+    for _ in range(20):  # `auto` measures the engines
+        softmax(x)
     gc.collect()
     before = pk.memory_info()
     for _ in range(300 if SANITIZED else 1000):

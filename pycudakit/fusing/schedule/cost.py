@@ -16,6 +16,7 @@ _NUMPY_CALL = 0.8e-6  # the overhead of a NumPy call
 _TRACE_OP = 3e-6  # the overhead of tracing an operation
 _KERNEL = 40e-6  # the overhead of a fused kernel
 _REPLAY, _REPLAYED_KERNEL = 15e-6, 4e-6  # the overheads of a replayed call, and of a kernel in it
+_REPLAYED_CUDA_KERNEL = 8e-6  # the same on a GPU
 _NUMPY_ELEMENT, _OUR_ELEMENT = 4e-9, 2e-9  # for functions that are not element programs
 _GIVE_UP_SECONDS = 4e-3  # a traced call that takes longer may fall back to NumPy
 _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
@@ -88,8 +89,11 @@ class Costs:
 
     def candidates(self, may_replay: bool) -> list[str]:
         """Return the engines that may be fastest, so that calls are to be measured."""
-        cpu = min(self.cpu, self.replayed) if may_replay else self.cpu
-        seconds = {"cpu": cpu, "cuda": self.cuda, "numpy": self.numpy}
+        cpu, cuda = self.cpu, self.cuda
+        if may_replay:
+            cpu = min(cpu, self.replayed)
+            cuda -= self.passes * (CUDA_CALL - _REPLAYED_CUDA_KERNEL)
+        seconds = {"cpu": cpu, "cuda": cuda, "numpy": self.numpy}
         least = min(seconds, key=lambda name: seconds[name])
 
         def may_be_fastest(engine: str) -> bool:

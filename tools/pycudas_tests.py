@@ -44,7 +44,9 @@ def outcomes(folder, name, engine):
     wanted = " and ".join(f"not {part}" for part in parts)
     with tempfile.TemporaryDirectory() as reports:
         report = Path(reports, "report.xml")
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", name]
+        # Settings of a project that the folder lies in do not hold for it.
+        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder.resolve()}"]
+        words += [f"--junitxml={report}", name]
         command = [sys.executable, *RUN, "--engine", engine, *words, "-k", wanted or "test"]
         subprocess.run(command, cwd=folder / "test", stdout=subprocess.DEVNULL, check=False)
         cases = list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []

@@ -45,7 +45,16 @@ def outcomes(folder, name, engine):
     with tempfile.TemporaryDirectory() as reports:
         report = Path(reports, "report.xml")
         # Settings of a project that the folder lies in do not hold for it.
-        words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder.resolve()}"]
+        words = [
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-c",
+            os.devnull,
+            f"--rootdir={folder.resolve()}",
+        ]
         words += [f"--junitxml={report}", name]
         command = [sys.executable, *RUN, "--engine", engine, *words, "-k", wanted or "test"]
         subprocess.run(command, cwd=folder / "test", stdout=subprocess.DEVNULL, check=False)

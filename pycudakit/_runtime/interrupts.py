@@ -56,3 +56,11 @@ class Watcher:
                 raise error
         finally:
             del error
+
+
+def ended_a_call(error: BaseException) -> bool:
+    """Return True if a signal handler raised an exception during a call of a library, which has ended it."""
+    step = error.__traceback__
+    while step is not None and step.tb_frame.f_code is not Watcher.raise_error.__code__:
+        step = step.tb_next
+    return step is not None

@@ -33,6 +33,7 @@ from pycudakit._runtime.cost_model import (
     REASON_CUDA_FASTER,
     REASON_NUMPY_FASTER_FOR_SIZE,
 )
+from pycudakit._runtime.interrupts import ended_a_call
 from pycudakit._runtime.native_call import (
     FALLBACK_ERRORS,
     NOTHING_TO_COMPUTE,
@@ -220,10 +221,13 @@ class Fused(Generic[P, R]):
         if best in (None, "trace_next"):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
-            self._set_best(key, trace.costs.best())
-            candidates = trace.costs.candidates(may_replay=self.guards is not None)
-            if not self._strict and len(candidates) > 1:
-                self._best[key] = Autotuner(scalars_in([*args, *kwargs.values()]), candidates)
+            best, candidates = trace.costs.best(), trace.costs.candidates(may_replay=self.guards is not None)
+            if self._strict:
+                self._set_best(key, best)
+            elif len(candidates) == 1:
+                self._set_best(key, candidates[0])
+            else:
+                self._set_best(key, Autotuner(scalars_in([*args, *kwargs.values()]), candidates))
         return result
 
     def _run_measured(
@@ -609,7 +613,7 @@ def _plain_key(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def _restore_arrays(trace: Trace, argument_map: ArgumentMap, roots: tuple[Any, ...]) -> None:
     """After an exception, sync the caller's arrays, and replace escaped tracers by arrays."""
     error = roots[-1]
-    if isinstance(error, Exception) and not isinstance(error, errors.Error):
+    if isinstance(error, Exception) and not isinstance(error, errors.Error) and not ended_a_call(error):
         with contextlib.suppress(Exception):  # of an operation that raised this error
             trace.compute(trace.deferred())  # which may have to warn
     # After an engine failure, device data may be lost; the error already reports that.

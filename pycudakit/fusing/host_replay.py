@@ -172,7 +172,7 @@ class PlanCache:
             self._entries.setdefault(signature.key, _Entry()).drop()
             return result
         first = PlanRun(plan)
-        if first.bytes + sum(each.bytes for cache in _caches for each in cache.idle()) > _MAX_BYTES:
+        if first.bytes + sum(each.bytes for cache in list(_caches) for each in cache.idle()) > _MAX_BYTES:
             release()
         entry = self._entries.setdefault(signature.key, _Entry())
         entry.plan = plan

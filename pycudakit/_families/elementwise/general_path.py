@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +22,7 @@ from pycudakit._element_programs.element_function import (
 )
 from pycudakit._element_programs.prepared_program import prepared_programs
 from pycudakit._element_programs.program import ElementProgram
-from pycudakit._interop import foreign_arrays, pandas_ufuncs
+from pycudakit._interop import foreign_arrays
 from pycudakit._interop.dispatch import Dispatcher
 from pycudakit._native import engine_status
 from pycudakit._native.dtypes import Array, code_of
@@ -300,6 +301,9 @@ def _dispatcher(function: ElementFunction) -> Dispatcher:
         def compute(values: Sequence[Any]) -> Any:
             return call(function, values, **named, numpy_call=None)
 
+        pandas_ufuncs: Any = importlib.import_module(
+            "pycudakit._interop.pandas_ufuncs"
+        )  # few programs need it
         return pandas_ufuncs.call_by_values(function.name, inputs, compute)
 
     return Dispatcher(

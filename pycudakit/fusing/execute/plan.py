@@ -204,14 +204,19 @@ class PlanRun(NativeCall):
         self._addresses[:] = list(map(operator.add, first, self._begins))
         saved = [arguments[index].copy("K") for index in plan.written]
         choice = EngineChoice(plan.function, plan.engine, f"{reason}; replayed")
+        is_correct = False
         try:
             flags = self.run_on_cpu(choice) if plan.engine == "cpu" else self._run_on_cuda(choice)
             is_correct = (not flags and self._is_finite(new)) or _ignores_errors(flags)
-        except errors.Error:
-            is_correct = False
+        except errors.InternalError:
+            raise
+        except errors.Error:  # the traced call raises it, or falls back
+            pass
+        finally:
+            if not is_correct:  # also after an interrupt
+                for index, values in zip(plan.written, saved, strict=True):
+                    arguments[index][...] = values
         if not is_correct:
-            for index, values in zip(plan.written, saved, strict=True):
-                arguments[index][...] = values
             return NotImplemented
         return self._result(plan.result, arguments, new, {})
 

@@ -126,7 +126,8 @@ class Autotuner:
         """Return the engine for a call that is to be measured; None if it is not."""
         if numbers != self._numbers:
             return None
-        return next(engine for engine, each in self._seconds.items() if len(each) < _MEASURED_CALLS)
+        measured = self._seconds.items()
+        return next((engine for engine, each in measured if len(each) < _MEASURED_CALLS), None)
 
     def record_time(self, engine: str, seconds: float) -> str | None:
         """Record a call's time; return the fastest engine once all are measured, else None."""

@@ -1,14 +1,15 @@
 """The dispatcher: which implementation computes a call with arguments of other libraries.
 
-There is one order: the device fast path, a replay, Dask, device arrays, a type that overrides NumPy's
-functions. If none of them applies, the arguments are read as NumPy arrays. `accept_foreign_arrays` wraps each
+Calls whose arguments are all NumPy's or Python's skip it. For the others there is one order: the device fast
+path, a replay, Dask, device arrays, pandas' objects by their values, a type that overrides NumPy's functions.
+If none of them applies, the arguments are read as NumPy arrays. `accept_foreign_arrays` wraps each
 public function.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -28,7 +29,6 @@ from pycudakit._interop.foreign_arrays import (
     read_all,
     with_pandas_index,
 )
-from pycudakit._native.dtypes import Array
 from pycudakit._runtime import context, late_bound
 from pycudakit._runtime.dispatch_cache import with_dispatch_cache
 
@@ -152,11 +152,11 @@ def accept_foreign_arrays(function: Callable[P, R]) -> Callable[P, R]:
             return result  # type: ignore[no-any-return]
         read_args, read_kwargs = read_all(name, function, args, kwargs, by_numpy, mask_aware)
         result = function(*read_args, **read_kwargs)
-        if (name in _LOSES_PANDAS_LABELS and np.ndim(result)) or (
-            name in _KEEPS_PANDAS_INDEX and _flattens(result, args)
-        ):
-            _check_labels(name, args)
-        return with_pandas_index(result, args) if name in _KEEPS_PANDAS_INDEX else result  # type: ignore[no-any-return]
+        inputs = (*args, *kwargs.values())
+        labelled = [each for each in inputs if library_of(each) == "pandas" and hasattr(each, "index")]
+        if labelled:
+            _check_labels(name, result, labelled[0])
+        return with_pandas_index(result, inputs) if name in _KEEPS_PANDAS_INDEX else result  # type: ignore[no-any-return]
 
     return call if numpy is None else functools.wraps(function)(with_dispatch_cache(numpy, call))
 
@@ -170,16 +170,11 @@ def _numpy_equivalent(function: Callable[..., Any]) -> Callable[..., Any] | None
     return equivalent if callable(equivalent) else None
 
 
-def _check_labels(function: str, inputs: Iterable[Any]) -> None:
+def _check_labels(function: str, result: Any, operand: Any) -> None:
     """Raise if a result would lose labels that pandas would give it."""
-    for value in inputs:
-        if library_of(value) == "pandas" and hasattr(value, "index"):
-            raise errors.Unsupported(
-                f"{function}: {type(value).__name__} has labels, which the result would lose: "
-                ".to_numpy() first, or use the engine 'auto'"
-            )
-
-
-def _flattens(result: Array, inputs: tuple[Any, ...]) -> bool:
-    """Return True if a result has fewer axes than the first operand, which pandas' result has not."""
-    return bool(inputs) and result.ndim < np.ndim(inputs[0])
+    has_fewer_axes = function in _KEEPS_PANDAS_INDEX and np.ndim(result) < np.ndim(operand)
+    if has_fewer_axes or (function in _LOSES_PANDAS_LABELS and np.ndim(result)):
+        raise errors.Unsupported(
+            f"{function}: {type(operand).__name__} has labels, which the result would lose: "
+            ".to_numpy() first, or use the engine 'auto'"
+        )

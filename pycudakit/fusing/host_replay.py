@@ -1,7 +1,7 @@
 """Capture and replay of calls on host arrays.
 
-The first call with a signature is traced as usual. The second is traced and captured as a plan. Later calls
-run the plan, without tracing, if the signature is equal and no operation may have to warn.
+The first call with a signature is traced as usual. A later one is traced and captured as a plan. Calls after
+it run the plan, without tracing, if the signature is equal and no operation may have to warn.
 """
 
 from __future__ import annotations

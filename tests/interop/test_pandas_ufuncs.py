@@ -135,3 +135,16 @@ def test_keywords_are_pandas():
     assert_same(pk.add(series, 1, dtype=np.float32), np.add(series, 1, dtype=np.float32))
     pk.add(series, 1, out=out)
     np.testing.assert_array_equal(out, FLOATS + 1)
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_the_index_of_a_keyword_argument_stays(name):
+    series = pd.Series([1.0, 2.0, 3.0], index=list("abc"), name="x")
+    if not pk.engines()["cpu"]:
+        pytest.skip("needs the cpu engine")
+    with pk.engine(name):
+        assert_same(pk.cumsum(a=series), series.cumsum())
+        assert_same(pk.clip(a_max=2, a_min=0, a=series), series.clip(0, 2))
+        if name == "cpu":
+            with pytest.raises(pk.errors.Unsupported, match="flip: Series has labels"):
+                pk.flip(m=series)

@@ -56,7 +56,7 @@ def product(trace: Trace, a: Any, b: Any, name: str, warns: str | None) -> Any:
         return function(name, lambda: np.matmul(x, y), x, y, warns=warns)
 
     multiply.__name__ = name
-    trace.costs.called(max(a.size, b.size), is_numpys=True)
+    trace.costs.called(max(a.size, b.size), runs_in_numpy=True)
     return trace.on_device(multiply, placed, {}, num_device_args=2)  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def dots(trace: Trace, name: str, a: Any, b: Any, warns: bool) -> Any:
         return function(name, lambda: np.vecdot(x, y), x, y, -1, warns=warns)
 
     multiply.__name__ = name
-    trace.costs.called(max(a.size, b.size), is_numpys=True)
+    trace.costs.called(max(a.size, b.size), runs_in_numpy=True)
     return trace.on_device(multiply, (a, b), {}, num_device_args=2, results_stay_on_device=True)
 
 

@@ -215,7 +215,7 @@ class Capture:
         found = self._arguments[at] if at >= 0 else None
         return found if found is not None and end <= found[1] else None
 
-    def _memory_at(self, begin: int, end: int) -> Memory:
+    def _memory_containing(self, begin: int, end: int) -> Memory:
         at = bisect.bisect(self._begins, begin) - 1
         if at < 0 or end > self._memories[at].end:
             raise NotReplayableError
@@ -322,7 +322,7 @@ class Capture:
             if is_result:
                 self._written_arguments.add(argument[2])
             return None
-        memory = self._memory_at(*bounds)
+        memory = self._memory_containing(*bounds)
         memory.first_use = min(memory.first_use, len(self._requests))
         memory.last_use = max(memory.last_use, len(self._requests))
         if is_result and memory.is_constant:
@@ -388,12 +388,12 @@ class Capture:
     def _keep_results(self, result: Any, new: list[NewArray]) -> list[NewArray]:
         """Give a result's arrays their places, and its numbers memory to the end; return the new arrays."""
         if type(result) is Scalar:
-            memory = self._owned_memory(result.array)
+            memory = self._computed_memory(result.array)
             if not memory.is_written:
                 raise NotReplayableError
             memory.last_use = math.inf
         elif type(result) is np.ndarray and id(result) not in self._indices:
-            memory = self._owned_memory(result)
+            memory = self._computed_memory(result)
             owner = memory.owner
             flags = owner.flags
             is_plain = result.flags.writeable and not _is_broadcast(result)
@@ -407,7 +407,7 @@ class Capture:
                 self._keep_results(part, new)
         return new
 
-    def _owned_memory(self, array: Array) -> Memory:
+    def _computed_memory(self, array: Array) -> Memory:
         """Return the memory of an array that requests computed."""
         memory = self._by_owner.get(id(owner_of(array)))
         if memory is None or memory.is_constant:
@@ -462,9 +462,9 @@ class Capture:
         kind: Any = type(result)
         if kind is Scalar:
             array = result.array
-            return Number(self._place_of(self._owned_memory(array), address_of(array)), array.dtype)
+            return Number(self._place_of(self._computed_memory(array), address_of(array)), array.dtype)
         if kind is np.ndarray:
-            memory = self._owned_memory(result)
+            memory = self._computed_memory(result)
             place = self._place_of(memory, address_of(result))
             if result is memory.owner:
                 return place.buffer

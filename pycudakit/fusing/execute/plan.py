@@ -75,7 +75,7 @@ class NewArray(NamedTuple):
 class Extent(NamedTuple):
     """The bytes of an argument, whose first element need not be the first of them."""
 
-    begin: int  # from the first element
+    begin: int  # bytes from the first element to the lowest one, at most 0
     size: int
 
 
@@ -115,7 +115,7 @@ class Plan(NamedTuple):
     function: str
     engine: str  # "cpu" or "cuda"
     requests: list[Request]
-    order: list[int]  # in which requests are called, some of them many times
+    order: list[int]  # the index of the request of each call
     arguments: list[Extent]
     new: list[NewArray]
     arena_bytes: int
@@ -223,7 +223,7 @@ class PlanRun(NativeCall):
     def _run_on_cuda(self, choice: EngineChoice) -> int:
         flags = self.run_unobserved(choice)
         self._runs += 1
-        if self._runs & (self._runs - 1) == 0:  # kernels are requested once, by the first runs or after many
+        if self._runs & (self._runs - 1) == 0:  # 1, 2, 4, 8, ...: a kernel is requested once
             compile_requested(loader.library("cuda"))
         return flags
 

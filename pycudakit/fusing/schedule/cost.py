@@ -23,7 +23,7 @@ _GIVE_UP_SECONDS_SMALL = 1e-3  # the same for small arguments
 
 _GIVE_UP_RATIO = 4  # times NumPy's time: a traced call that takes longer falls back to NumPy
 _MEASURED_CALLS = 2  # measured calls of each engine
-# Times the smallest estimate: an engine whose estimate is larger is not measured.
+# An engine is measured only if its estimate is below so many times the smallest one.
 _CONCLUSIVE_RATIO = 3
 _CONCLUSIVE_RATIO_OF_ENGINES = 8  # of the two engines: threads and transfers are estimated less well
 
@@ -61,9 +61,9 @@ class Costs:
         self.replayed += _REPLAYED_KERNEL + seconds
         self.passes += 1
 
-    def called(self, size: int, is_numpys: bool = False) -> None:
-        """Add a function that was called directly; `is_numpys` if NumPy runs it on the CPU engine, too."""
-        self.numpy += 5 * _NUMPY_CALL + size * (_OUR_ELEMENT if is_numpys else _NUMPY_ELEMENT)
+    def called(self, size: int, runs_in_numpy: bool = False) -> None:
+        """Add a function that was called directly; `runs_in_numpy` also on the CPU engine."""
+        self.numpy += 5 * _NUMPY_CALL + size * (_OUR_ELEMENT if runs_in_numpy else _NUMPY_ELEMENT)
         self.cpu += _KERNEL + size * _OUR_ELEMENT
         self.replayed += _KERNEL + size * _OUR_ELEMENT
         self.passes += 1
@@ -97,8 +97,8 @@ class Costs:
         least = min(seconds, key=lambda name: seconds[name])
 
         def may_be_fastest(engine: str) -> bool:
-            is_numpys = "numpy" in (engine, least)
-            ratio = _CONCLUSIVE_RATIO if is_numpys else _CONCLUSIVE_RATIO_OF_ENGINES
+            involves_numpy = "numpy" in (engine, least)
+            ratio = _CONCLUSIVE_RATIO if involves_numpy else _CONCLUSIVE_RATIO_OF_ENGINES
             return seconds[engine] < ratio * seconds[least] or engine == least
 
         return list(filter(may_be_fastest, seconds))

@@ -148,8 +148,7 @@ class Fused(Generic[P, R]):
                 return self._run_by_numpy(args, kwargs)  # type: ignore[no-any-return]
             if best == "cpu" and (answer := self._run_replayed(args, kwargs)) is not NotImplemented:
                 return answer  # type: ignore[no-any-return]
-        is_native = engine in ("cpu", "cuda")
-        signature = host_replay.signature_of(self, engine, args, kwargs) if is_native else None
+        signature = host_replay.signature_of(self, engine, args, kwargs)
         if signature is not None:
             answer = self._plans.replay(signature, context.REASON_ENGINE_REQUESTED)
             if answer is not NotImplemented:
@@ -221,10 +220,11 @@ class Fused(Generic[P, R]):
         if best in (None, "trace_next"):
             trace.costs.up += sum(array.nbytes for array in arrays)
             trace.costs.down += sum(array.nbytes for array in arrays_in([result]))
-            best, candidates = trace.costs.best(), trace.costs.candidates(may_replay=self.guards is not None)
             if self._strict:
-                self._set_best(key, best)
-            elif len(candidates) == 1:
+                self._set_best(key, trace.costs.best())
+                return result
+            candidates = trace.costs.candidates(may_replay=self.guards is not None)
+            if len(candidates) == 1:
                 self._set_best(key, candidates[0])
             else:
                 self._set_best(key, Autotuner(scalars_in([*args, *kwargs.values()]), candidates))
@@ -299,18 +299,17 @@ class Fused(Generic[P, R]):
         restore_rng_state = save_rng_state([*args, *kwargs.values()])
         with context.override(engine="cuda"):
             trace = Trace(self._name, HANDLERS, self._strict)
-        trace.reason = REASON_CUDA_FASTER
-        try:
-            with context.override(engine="cuda"):
+            trace.reason = REASON_CUDA_FASTER
+            try:
                 if signature is None or not self._plans.may_capture(signature, is_warm=True):
                     return self._run_traced(trace, arrays, args, kwargs)
                 run_captured = functools.partial(self._run_captured, args, kwargs, trace=trace)
                 return self._plans.capture(signature, self._name, run_captured, is_automatic=False)
-        except FALLBACK_ERRORS as error:
-            if trace.buffers.written:
-                raise
-            warn_of_fallback(error)
-            restore_rng_state()
+            except FALLBACK_ERRORS as error:
+                if trace.buffers.written:
+                    raise
+                warn_of_fallback(error)
+                restore_rng_state()
         with context.override(engine="cpu"):
             return self._run_traced(Trace(self._name, HANDLERS, self._strict), arrays, args, kwargs)
 
@@ -486,8 +485,7 @@ class Fused(Generic[P, R]):
         if engine == "auto":
             best = self._best.get(_layouts_of(arrays_in([args, kwargs])))
             engine = best if isinstance(best, str) else engine
-        is_native = engine in ("cpu", "cuda")
-        return host_replay.signature_of(self, engine, args, kwargs) if is_native else None
+        return host_replay.signature_of(self, engine, args, kwargs)
 
     def _explain(self, args: Any, kwargs: Any) -> Explained:
         args, kwargs = tree_map((args, kwargs), copied)

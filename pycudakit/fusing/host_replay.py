@@ -63,6 +63,8 @@ class _Entry:
 
 def signature_of(function: Any, engine: str, args: Any, kwargs: Any) -> Signature | None:
     """Return the signature of a call of a fused function on an engine; None if it cannot be replayed."""
+    if engine not in ("cpu", "cuda"):
+        return None
     guards: Guards | None = function.guards
     if guards is None or not IS_ON or context.fast_path_engine() not in (engine, "auto"):
         return None

@@ -301,9 +301,8 @@ def _dispatcher(function: ElementFunction) -> Dispatcher:
         def compute(values: Sequence[Any]) -> Any:
             return call(function, values, **named, numpy_call=None)
 
-        pandas_ufuncs: Any = importlib.import_module(
-            "pycudakit._interop.pandas_ufuncs"
-        )  # few programs need it
+        # Few programs need it.
+        pandas_ufuncs: Any = importlib.import_module("pycudakit._interop.pandas_ufuncs")
         return pandas_ufuncs.call_by_values(function.name, inputs, compute)
 
     return Dispatcher(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any
 
@@ -143,8 +143,8 @@ class Explained:
                 name = known.setdefault(place, f"t{len(known) - len(names) + 1}")
                 names_of_arrays[row in request.written].append(name)
             reads, writes = (tuple(dict.fromkeys(each)) for each in names_of_arrays)
-            one = PlanPass(request.function, plan.engine, request.shape, reads, writes)
-            passes.append(replace(one, repeats=repeats[index]))
+            one = request.function, plan.engine, request.shape, reads, writes
+            passes.append(PlanPass(*one, repeats=repeats[index]))
         return cls(plan.function, plan.engine, tuple(passes), ())
 
     def svg(self) -> str:

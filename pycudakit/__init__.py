@@ -8,8 +8,6 @@ from pycudakit._runtime import late_bound
 
 # The public names, by module. tools/public_stubs.py writes __init__.pyi from them, for type checkers.
 _IMPORTED = {
-    "_families.elementwise.non_ufuncs": "around astype clip nan_to_num round sinc where",
-    "_families.elementwise.two_output_ufuncs": "divmod frexp modf",
     "_families.elementwise.ufuncs": (
         "abs absolute acos acosh add arccos arccosh arcsin arcsinh arctan arctan2 arctanh "
         "asin asinh atan atan2 atanh bitwise_and bitwise_invert bitwise_left_shift "
@@ -22,22 +20,14 @@ _IMPORTED = {
         "right_shift rint sign signbit sin sinh sqrt square subtract tan tanh true_divide "
         "trunc"
     ),
-    "_interop.pinned_copy": "pinned_copy",
-    "_native.engine_status": "EngineStatus engines",
-    "_native.hardware": "Device Link Memory build_info devices link_speed memory_info release",
-    "_native.paths": "get_include get_library_dir",
-    "_native.pinned": "empty_pinned",
-    "_native.stream_tuning": "Tuning tuned tunings",
     "_native.version": "__version__",
     "_runtime.call_log": "Call",
     "_runtime.context": "engine set_engine",
     "_runtime.native_call": "last_call",
-    "_runtime.profile": "Profile profile",
 }
 _LAZY = {
     "_families.elementwise.manipulation": "ascontiguousarray flip roll swapaxes transpose tril triu",
     "_families.expression.comparisons": "allclose array_equal isclose",
-    "_families.expression.evaluate": "evaluate",
     "_families.histogram.histogram": "bincount digitize histogram histogram2d",
     "_families.histogram.histogramdd": "histogramdd",
     "_families.interp": "interp",
@@ -63,28 +53,37 @@ _LAZY = {
     "_families.sort.topk": "topk",
     "_families.sort.unique": "unique",
     "_families.take": "argwhere compress flatnonzero nonzero take take_along_axis",
+    "image": "",
+    "linalg": "",
+    "numpy": "",
+    "random": "",
+}
+# Lazy functions that take arrays of other libraries by themselves, or no arrays at all.
+_LAZY_UNWRAPPED = {
+    "_families.elementwise.non_ufuncs": "around astype clip nan_to_num round sinc where",
+    "_families.elementwise.two_output_ufuncs": "divmod frexp modf",
+    "_families.expression.evaluate": "evaluate",
+    "_interop.pinned_copy": "pinned_copy",
+    "_native.engine_status": "EngineStatus engines",
+    "_native.hardware": "Device Link Memory build_info devices link_speed memory_info release",
+    "_native.paths": "get_include get_library_dir",
+    "_native.pinned": "empty_pinned",
+    "_native.stream_tuning": "Tuning tuned tunings",
+    "_runtime.profile": "Profile profile",
     "fusing": "Fused fuse",
     "fusing.composites.calculus": "cross gradient trapezoid",
     "fusing.composites.joining": "concat concatenate repeat stack tile",
     "fusing.composites.padding": "pad",
     "fusing.composites.signals": "convolve correlate",
     "fusing.composites.statistics": "corrcoef cov",
-    "image": "",
     "kernels": (
         "ElementwiseKernel ExclusiveScanKernel In InOut InclusiveScanKernel Out Program "
         "ReductionKernel SourceModule grid_for wrap"
     ),
-    "linalg": "",
-    "numpy": "",
-    "random": "",
 }
-_UNWRAPPED = (
-    "evaluate fuse grid_for concat concatenate convolve corrcoef correlate cov cross gradient pad "
-    "repeat stack tile trapezoid wrap"
-)
 
 _lazy.import_names(__name__, _IMPORTED)
-_lazy.attach(__name__, _LAZY, accept_foreign_arrays, _UNWRAPPED)
+_lazy.attach(__name__, _LAZY, accept_foreign_arrays, _LAZY_UNWRAPPED)
 
 late_bound.register(
     call_on_device=_lazy.lazy_function("pycudakit.fusing.single_call", "call"),

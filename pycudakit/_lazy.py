@@ -25,7 +25,7 @@ def attach(
     package: str,
     modules: Mapping[str, str],
     wrap: Callable[[FunctionType], Any] | None = None,
-    unwrapped: str = "",
+    unwrapped: Mapping[str, str] | None = None,
 ) -> None:
     """Give a package the public names of modules, as lazy attributes.
 
@@ -39,10 +39,13 @@ def attach(
     wrap
         Called with each function; its result becomes the attribute.
     unwrapped
-        The names of functions that are not wrapped, separated by spaces.
+        More modules and names, whose functions are not wrapped.
     """
-    module_of = {name: module for module, names in modules.items() for name in names.split()}
-    module_of.update((module, module) for module in modules if "." not in module)
+    unwrapped = unwrapped or {}
+    module_of = {
+        name: module for group in (modules, unwrapped) for module in group for name in group[module].split()
+    }
+    module_of.update((module, module) for module in (*modules, *unwrapped) if "." not in module)
     MODULES_OF_NAMES.setdefault(package, {}).update(module_of)
     this = sys.modules[package]
 
@@ -51,7 +54,7 @@ def attach(
             raise _missing(package, name)
         module = importlib.import_module(f"{package}.{module_of[name]}")
         value = module if module_of[name] == name else getattr(module, name)
-        if wrap is not None and isinstance(value, FunctionType) and name not in unwrapped.split():
+        if wrap is not None and isinstance(value, FunctionType) and module_of[name] not in unwrapped:
             value = wrap(value)
         vars(this).setdefault(name, value)
         _show_as_public(package, vars(this)[name])

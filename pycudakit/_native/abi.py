@@ -352,6 +352,7 @@ class ArrayPointer(ctypes.c_void_p):
         super().__init__(array.ctypes.data)
 
 
+@functools.cache
 def _pointer(dtype: Any, flags: Any) -> Any:
     """Return an argument type as strict as NumPy's `ndpointer`, with a fast path for plain arrays."""
     checked: Any = ndpointer(dtype, flags=flags)

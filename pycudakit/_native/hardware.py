@@ -6,7 +6,6 @@ import ctypes
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -30,8 +29,8 @@ class Device:
 
 def _pcie(bus: str, attribute: str) -> float | None:
     try:
-        text = Path(f"/sys/bus/pci/devices/{bus.lower()}/max_link_{attribute}").read_text()
-        return float(text.split()[0])
+        with open(f"/sys/bus/pci/devices/{bus.lower()}/max_link_{attribute}", encoding="ascii") as file:
+            return float(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         return None
 

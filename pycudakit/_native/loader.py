@@ -1,4 +1,7 @@
-"""Loader of the C libraries: finds one library for each engine, opens it, and checks its ABI version."""
+"""Loader of the C libraries: finds one library for each engine, opens it, and checks its ABI version.
+
+Paths are strings, because importing pathlib takes a tenth of the import of this package.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import stat
 import struct
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 from pycudakit import errors
 from pycudakit._native import abi
@@ -24,15 +26,15 @@ def file_name(engine: str) -> str:
     return f"libpycudakit_{engine}{_SUFFIX}"
 
 
-def candidates(engine: str) -> Iterator[Path]:
+def candidates(engine: str) -> Iterator[str]:
     """Yield the paths at which an engine's library is searched, in order."""
     name = file_name(engine)
     forced = os.environ.get("PYCUDAKIT_LIBRARY_DIR")
     if forced:
-        yield Path(forced) / name
+        yield os.path.join(forced, name)
         return
     for entry in sys.modules[_PACKAGE].__path__:
-        yield Path(entry) / "lib" / name
+        yield os.path.join(entry, "lib", name)
     # Python that starts inside a clone imports the clone's package, which holds no library.
     import importlib.metadata  # noqa: PLC0415  (takes 15 ms, and is seldom needed)
 
@@ -42,18 +44,18 @@ def candidates(engine: str) -> Iterator[Path]:
         return
     for file in installed:
         if file.name == name:
-            yield Path(str(file.locate()))
+            yield str(file.locate())
 
 
-def find(engine: str) -> Path | None:
+def find(engine: str) -> str | None:
     """Return the path of an engine's library, or None."""
     return next((path for path in candidates(engine) if _why_unusable(path) is None), None)
 
 
-def _why_unusable(path: Path) -> str | None:
+def _why_unusable(path: str) -> str | None:
     """Return None if a path is a file, "" if it does not exist, else why it cannot be used."""
     try:
-        return None if stat.S_ISREG(path.stat().st_mode) else "is no file"
+        return None if stat.S_ISREG(os.stat(path).st_mode) else "is no file"
     except (FileNotFoundError, NotADirectoryError):
         return ""
     except OSError as error:
@@ -65,9 +67,9 @@ def is_broken(engine: str) -> bool:
     return engine == "cpu" or any(_why_unusable(path) != "" for path in candidates(engine))
 
 
-def _is_complete(path: Path) -> bool:
+def _is_complete(path: str) -> bool:
     """Return False if an ELF file is truncated: mapping it would end the process by SIGBUS."""
-    with path.open("rb") as file:
+    with open(path, "rb") as file:
         head = file.read(64)
         size = os.fstat(file.fileno()).st_size
     if len(head) < 64 or not head.startswith(b"\x7fELF\x02\x01"):
@@ -104,7 +106,7 @@ def library(engine: str) -> ctypes.CDLL:
     try:
         if not _is_complete(path):
             raise OSError("a part of it is missing; install it again")  # noqa: TRY301
-        handle = ctypes.CDLL(str(path))
+        handle = ctypes.CDLL(path)
     except OSError as error:
         raise errors.NoDevice(f"{path} does not open: {error}") from None
     version = ctypes.c_int64()

@@ -34,7 +34,7 @@ def get_library_dir() -> str:
     path = loader.find("cpu")
     if path is None:
         raise errors.NoDevice(f"no library built: {loader.file_name('cpu')} is nowhere{loader.HINT}")
-    return str(path.parent.absolute())
+    return str(Path(path).parent.absolute())
 
 
 def get_include() -> str:

@@ -280,17 +280,17 @@ def test_a_missing_library_tells_every_path(tmp_path):
 
 def test_candidates(monkeypatch, tmp_path):
     monkeypatch.setenv("PYCUDAKIT_LIBRARY_DIR", str(tmp_path))
-    assert list(loader.candidates("cpu")) == [tmp_path / loader.file_name("cpu")]
+    assert list(loader.candidates("cpu")) == [str(tmp_path / loader.file_name("cpu"))]
     monkeypatch.delenv("PYCUDAKIT_LIBRARY_DIR")
     monkeypatch.setattr(pk, "__path__", [str(tmp_path / "a"), str(tmp_path / "b")])
-    paths = list(loader.candidates("cpu"))
+    paths = [*map(Path, loader.candidates("cpu"))]
     assert paths[:2] == [tmp_path / d / "lib" / loader.file_name("cpu") for d in ("a", "b")]
     (tmp_path / "b" / "lib").mkdir(parents=True)
     paths[1].write_text("")
-    assert loader.find("cpu") == paths[1]
+    assert loader.find("cpu") == str(paths[1])
     (tmp_path / "a" / "lib").mkdir(parents=True)
     paths[0].write_text("")
-    assert loader.find("cpu") == paths[0]
+    assert loader.find("cpu") == str(paths[0])
 
 
 def test_files_that_are_no_library(tmp_path):

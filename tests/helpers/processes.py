@@ -18,7 +18,7 @@ from helpers.sanitizers import SANITIZED
 from pycudakit import errors
 from pycudakit._native import loader
 
-LIBRARY = loader.find("cpu")
+LIBRARY = Path(loader.find("cpu"))
 
 
 # A fork copies the allocator locks of ASan as they are. A worker that begins or ends a call may hold one, and

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cfenv>
+#include <memory>
 #include <vector>
 
 #include "common/call/status.h"
@@ -10,11 +11,6 @@
 namespace pk {
 
 namespace {
-
-template <class T>
-const T *table(uint64_t argument) {
-    return reinterpret_cast<const T *>(argument);
-}
 
 int32_t call_loop(const uint64_t *arguments, pk_report *report) {
     return guarded([&] {
@@ -57,6 +53,47 @@ int32_t call(const pk_request &request, const pk_options *options, pk_report *re
                                      table<int64_t>(a[6]), int64_t(a[7]), exceptions(8), options, report);
     }
 }
+
+// The requests of a list, of which those that it calls several times are prepared at their first call.
+class RequestCaller {
+   public:
+    explicit RequestCaller(const RequestList &list) : list_(list) {
+        if (list.length <= list.request_count) return;
+        std::vector<char> is_called(size_t(list.request_count), 0);
+        is_repeated_.resize(is_called.size(), 0);
+        for (int64_t i = 0; i < list.length; ++i) {
+            const auto index = size_t(list.order[i]);
+            is_repeated_[index] |= is_called[index];
+            is_called[index] = 1;
+        }
+        prepared_.resize(is_called.size());
+    }
+
+    int32_t call_request(int32_t index, const pk_options *options, pk_report *report) {
+        const pk_request &request = list_.requests[index];
+        if (is_repeated_.empty() || is_repeated_[size_t(index)] == 0) return call(request, options, report);
+        std::unique_ptr<PreparedRequest> &prepared = prepared_[size_t(index)];
+        if (prepared == nullptr) {
+            const int32_t status = guarded([&] { prepared = prepare(request); });
+            if (status != PK_OK) return status;
+            if (prepared == nullptr) {
+                is_repeated_[size_t(index)] = 0;
+                return call(request, options, report);
+            }
+        }
+        return guarded([&] {
+            Call call(options, report);
+            call.begin(prepared->elements());
+            prepared->run(call);
+            call.end();
+        });
+    }
+
+   private:
+    const RequestList &list_;
+    std::vector<char> is_repeated_;  // of each request; empty if none is
+    std::vector<std::unique_ptr<PreparedRequest>> prepared_;
+};
 
 void add(pk_report &sum, const pk_report &report) {
     sum.bytes_up += report.bytes_up;
@@ -140,13 +177,13 @@ extern "C" int32_t pk_run_requests(const pk_request *requests, int64_t request_c
         list_call.begin(length);
         if (length == 0) return list_call.end();
         pk::RequestBuffers in_use(list, list_call);
+        pk::RequestCaller caller(list);
         pk_report sum{};
         for (int64_t i = 0; i < length; ++i) {
-            const pk_request &request = requests[order[i]];
             pk_report own{};
-            status = pk::call(request, options, &own);
+            status = caller.call_request(order[i], options, &own);
             if (status != PK_OK) return;
-            in_use.enqueued(request);
+            in_use.enqueued(requests[order[i]]);
             pk::add(sum, own);
             ++*completed;
             list_call.advance(1);

@@ -21,6 +21,24 @@ struct RequestList {
     int64_t buffer_count;
 };
 
+// The table at an address among a request's arguments.
+template <class T>
+const T *table(uint64_t argument) {
+    return reinterpret_cast<const T *>(argument);
+}
+
+// A request whose arguments are checked and whose program is compiled, for requests that a list calls several
+// times.
+class PreparedRequest {
+   public:
+    virtual ~PreparedRequest() = default;
+    virtual int64_t elements() const = 0;
+    virtual void run(Call &call) = 0;
+};
+
+// Returns null if the engine has nothing to prepare for this entry.
+std::unique_ptr<PreparedRequest> prepare(const pk_request &request);
+
 // The buffers of a list, where its requests use them while this lives: on the CUDA engine on a device, if
 // that is possible, and on the CPU engine in place.
 class RequestBuffers {

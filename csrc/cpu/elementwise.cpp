@@ -1,9 +1,12 @@
 // pk_evaluate on the CPU: decides how many threads share the blocks of a program.
 #include <algorithm>
+#include <memory>
+#include <optional>
 
 #include "common/call/parallel_for.h"
 #include "common/elementwise.h"
 #include "elementwise_copy.h"
+#include "prepared_requests.h"
 #include "program_machine.h"
 
 namespace pk::elementwise {
@@ -34,14 +37,14 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
     int64_t widest = 1;
     for (const View &view : evaluation.layout.views) widest = std::max(widest, view.item);
 
-    double fastest_part = 1;  // seconds of a part on one thread
-    const auto compute = [&](int64_t count, int64_t threads, int64_t grain) {
+    double fastest_part = 1;  // seconds of a measured part
+    const auto compute = [&](int64_t count, int64_t threads, int64_t grain, bool is_measured) {
         parallel_for(
             call, count, grain, threads, [&] { return Machine(program, evaluation.instruction_count); },
             [&](Machine &machine, int64_t first, int64_t part) {
-                const double begin = call.seconds();
+                const double begin = is_measured ? call.seconds() : 0;
                 machine.run(range.start + first, part, call);
-                if (threads == 1) fastest_part = std::min(fastest_part, call.seconds() - begin);
+                if (is_measured) fastest_part = std::min(fastest_part, call.seconds() - begin);
                 return part;
             },
             [&](Machine &machine) { evaluation.add_exceptions(machine.exceptions().data(), call.report); });
@@ -53,21 +56,50 @@ static void evaluate(const Evaluation &evaluation, Call &call, const BlockProgra
     const int64_t block = std::min(program.block, MAX_MEASURED_BLOCK);
     int64_t threads = threads_for(double(bytes) * PER_BYTE);
     if (threads == 1 && thread_count() > 1 && range.count >= MIN_SHARED_BLOCKS * block) {
-        compute(3 * block, 1, block);
+        compute(3 * block, 1, block, true);
         threads = threads_for(fastest_part * double(range.count) / double(block));
     }
     const int64_t per_thread = ceil_div(range.count, threads);
     const int64_t grain = std::min(per_thread, GRAIN_BYTES / widest);
-    compute(range.count, threads, align_up(grain, program.block));
+    compute(range.count, threads, align_up(grain, program.block), false);
 }
 
-static void launch(const Request &request, Call &call) {
+// Computes a request; `program` is where its program is compiled, unless it has been.
+static void run(const Request &request, std::optional<BlockProgram> &program, Call &call) {
     const Evaluation evaluation = request.begin();
     const std::vector<pk_range> &ranges = call.ranges();
     if (ranges.empty()) return;
-    if (ranges.size() == 1 && copy(evaluation, call, ranges[0])) return;
-    const BlockProgram program(evaluation.program, evaluation.layout);
-    for (const pk_range &range : ranges) evaluate(evaluation, call, program, range);
+    if (!program && ranges.size() == 1 && copy(evaluation, call, ranges[0])) return;
+    if (!program) program.emplace(evaluation.program, evaluation.layout);
+    for (const pk_range &range : ranges) evaluate(evaluation, call, *program, range);
+}
+
+static void launch(const Request &request, Call &call) {
+    std::optional<BlockProgram> program;
+    run(request, program, call);
+}
+
+namespace {
+
+class Prepared final : public PreparedRequest {
+   public:
+    Prepared(const uint64_t *arguments, const pk_report *report)
+        : request_(table<pk_instruction>(arguments[0]), int64_t(arguments[1]),
+                   table<pk_operand>(arguments[2]), int64_t(arguments[3]), table<int64_t>(arguments[4]),
+                   int64_t(arguments[5]), reinterpret_cast<uint8_t *>(arguments[6]), report) {}
+    int64_t elements() const override { return request_.elements(); }
+    void run(Call &call) override { elementwise::run(request_, program_, call); }
+
+   private:
+    const Request request_;
+    std::optional<BlockProgram> program_;
+};
+
+}  // namespace
+
+std::unique_ptr<PreparedRequest> prepare(const pk_request &request) {
+    const pk_report report{};
+    return std::make_unique<Prepared>(request.arguments, &report);
 }
 
 }  // namespace pk::elementwise

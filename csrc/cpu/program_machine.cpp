@@ -88,6 +88,8 @@ BlockProgram::BlockProgram(const Program &program, const Layout &layout)
     for (const View &view : layout.views) bytes += view.item;
     block = register_count == 0 ? LARGEST_BLOCK : elements_per_block(bytes);
     if (by_rows) block = part_of_row(layout.shape.back(), block);
+    // Operands of one element are repeated for a whole block.
+    block = std::min(block, align_up(std::max<int64_t>(1, layout.size), SMALLEST_BLOCK));
 }
 
 bool BlockProgram::is_in_place(int32_t operand) const {

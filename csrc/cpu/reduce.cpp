@@ -1,12 +1,14 @@
 // Reductions on the CPU: threads reduce units of blocks to partials, which Partials combines.
 #include "common/reduce.h"
 
+#include <deque>
 #include <memory>
 #include <optional>
 
 #include "common/call/parallel_for.h"
 #include "common/elementwise.h"
 #include "common/reduce_ops.h"
+#include "prepared_requests.h"
 #include "program_machine.h"
 
 namespace pk {
@@ -221,47 +223,109 @@ class RegionReducer {
     std::unique_ptr<double[]> lanes_;            // initialized by each loop
 };
 
-void reduce_region(const All &reductions, const Region &region, Call &call) {
-    const Reduction &first = *reductions.front();
-    const Slabs &slabs = region.slabs;
-    const ValueSource values(first, region);
+// A region with the source of its values: shared by the threads that reduce it.
+struct CompiledRegion {
+    CompiledRegion(const Reduction &first, const Region &region) : region(region), values(first, region) {
+        if (values.needs_program) program.emplace(first.program, region.layout);
+    }
+
+    const Region &region;
+    const ValueSource values;
     std::optional<const BlockProgram> program;
-    if (values.needs_program) program.emplace(first.program, region.layout);
-    std::vector<Partials> partials;
-    for (const Reduction *reduction : reductions) partials.emplace_back(*reduction, region);
-    const int64_t units = slabs.units();
-    const int64_t threads = threads_for(region.layout.size, WORTH_A_THREAD);
-    // Threads take several units at once, to keep the overhead low.
-    const int64_t share =
-        std::clamp<int64_t>(units / (4 * threads), 1, std::max<int64_t>(1, SHARE / slabs.max_elements()));
-    parallel_for(
-        call, units, share, threads,
-        [&] {
-            return RegionReducer(reductions, region, values, program ? &*program : nullptr, share, partials,
-                                 call);
-        },
-        [](RegionReducer &reducer, int64_t at, int64_t count) { return reducer.run(at, count); },
-        [](RegionReducer &reducer) { reducer.end(); }, Waking::if_long);
-    for (Partials &each : partials) each.finish(call);
-}
+};
 
-// If several reductions share the values, a unit stays in the cache.
-void reduce_all(const All &reductions, Call &call) {
-    const Reduction &first = *reductions.front();
-    first.clear_exceptions();
-    const int64_t elements = reductions.size() == 1 ? unit_elements(first) : SHARED_UNIT;
-    for (const Region &region : first.regions(elements)) reduce_region(reductions, region, call);
-}
+// Reductions of the same values, compiled for their operands. If several share the values, a unit stays in
+// the cache.
+class CompiledReductions {
+   public:
+    explicit CompiledReductions(const All &reductions)
+        : reductions_(reductions),
+          regions_(first().regions(reductions.size() == 1 ? unit_elements(first()) : SHARED_UNIT)) {
+        for (const Region &region : regions_) compiled_.emplace_back(first(), region);
+    }
 
-void launch(const Reduction &reduction, Call &call) { reduce_all({&reduction}, call); }
+    void run(Call &call) const {
+        first().clear_exceptions();
+        for (const CompiledRegion &compiled : compiled_) reduce(compiled, call);
+    }
 
-void launch_several(const Reductions &reductions, Call &call) {
+   private:
+    const Reduction &first() const { return *reductions_.front(); }
+
+    void reduce(const CompiledRegion &compiled, Call &call) const {
+        const Region &region = compiled.region;
+        std::vector<Partials> partials;
+        for (const Reduction *reduction : reductions_) partials.emplace_back(*reduction, region);
+        const int64_t units = region.slabs.units();
+        const int64_t threads = threads_for(region.layout.size, WORTH_A_THREAD);
+        // Threads take several units at once, to keep the overhead low.
+        const int64_t share = std::clamp<int64_t>(units / (4 * threads), 1,
+                                                  std::max<int64_t>(1, SHARE / region.slabs.max_elements()));
+        const BlockProgram *const program = compiled.program ? &*compiled.program : nullptr;
+        parallel_for(
+            call, units, share, threads,
+            [&] {
+                return RegionReducer(reductions_, region, compiled.values, program, share, partials, call);
+            },
+            [](RegionReducer &reducer, int64_t at, int64_t count) { return reducer.run(at, count); },
+            [](RegionReducer &reducer) { reducer.end(); }, Waking::if_long);
+        for (Partials &each : partials) each.finish(call);
+    }
+
+    const All reductions_;
+    const std::vector<Region> regions_;
+    std::deque<CompiledRegion> compiled_;
+};
+
+All all_of(const Reductions &reductions) {
     All all;
     for (const auto &reduction : reductions.all()) all.push_back(reduction.get());
-    reduce_all(all, call);
+    return all;
 }
 
+void launch(const Reduction &reduction, Call &call) { CompiledReductions({&reduction}).run(call); }
+
+void launch_several(const Reductions &reductions, Call &call) {
+    CompiledReductions(all_of(reductions)).run(call);
+}
+
+class Prepared final : public PreparedRequest {
+   public:
+    Prepared(const uint64_t *a, const pk_report *report)
+        : reduction_(table<pk_reduction>(a[0]), table<pk_instruction>(a[1]), int64_t(a[2]),
+                     table<pk_operand>(a[3]), int64_t(a[4]), table<int64_t>(a[5]), int64_t(a[6]),
+                     reinterpret_cast<uint8_t *>(a[7]), report),
+          compiled_({&reduction_}) {}
+    int64_t elements() const override { return reduction_.elements(); }
+    void run(Call &call) override { compiled_.run(call); }
+
+   private:
+    const Reduction reduction_;
+    const CompiledReductions compiled_;
+};
+
+class SeveralPrepared final : public PreparedRequest {
+   public:
+    SeveralPrepared(const uint64_t *a, const pk_report *report)
+        : reductions_(table<pk_reduction>(a[0]), int64_t(a[1]), table<pk_instruction>(a[2]), int64_t(a[3]),
+                      table<pk_operand>(a[4]), int64_t(a[5]), table<int64_t>(a[6]), int64_t(a[7]),
+                      reinterpret_cast<uint8_t *>(a[8]), report),
+          compiled_(all_of(reductions_)) {}
+    int64_t elements() const override { return reductions_.elements(); }
+    void run(Call &call) override { compiled_.run(call); }
+
+   private:
+    const Reductions reductions_;
+    const CompiledReductions compiled_;
+};
+
 }  // namespace
+
+std::unique_ptr<PreparedRequest> reduction::prepare(const pk_request &request) {
+    const pk_report report{};
+    if (request.entry == PK_REQUEST_REDUCE) return std::make_unique<Prepared>(request.arguments, &report);
+    return std::make_unique<SeveralPrepared>(request.arguments, &report);
+}
 
 }  // namespace pk
 

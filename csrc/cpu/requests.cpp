@@ -1,7 +1,19 @@
-// Lists of requests in the CPU library: buffers are used in place.
+// Lists of requests in the CPU library: buffers are used in place, and requests that are called again are
+// prepared.
 #include "common/requests.h"
 
+#include "prepared_requests.h"
+
 namespace pk {
+
+std::unique_ptr<PreparedRequest> prepare(const pk_request &request) {
+    switch (request.entry) {
+        case PK_REQUEST_EVALUATE: return elementwise::prepare(request);
+        case PK_REQUEST_REDUCE:
+        case PK_REQUEST_REDUCE_SEVERAL: return reduction::prepare(request);
+        default: return nullptr;
+    }
+}
 
 class RequestBuffers::OnDevice {};
 

@@ -45,6 +45,8 @@ from pycudakit.fusing.schedule.explain import PlanPass
 MAX_OUTPUTS = 32  # of a kernel
 _COMPARISONS = frozenset({"equal", "greater", "greater_equal", "less", "less_equal", "not_equal"})
 _MIN_DEFERRED = 64
+# A kernel of so many operations on few elements also stores the live values that it computes on the way.
+_MIN_STEPS_TO_STORE, _MAX_SIZE_TO_STORE = 16, 1 << 15
 
 
 class Scheduler:
@@ -522,6 +524,7 @@ class Scheduler:
         ]  # the reductions may have computed some of them
         if not nodes:
             return
+        nodes = [*nodes, *self._live_intermediates(nodes)]
         kernel = FusedKernel(nodes)
         if not is_last:
             self.buffers.make_resident(kernel.arrays)
@@ -534,6 +537,22 @@ class Scheduler:
         self.mark_read(nodes)
         for node, array, own in zip(nodes, new, buffers, strict=True):
             node.set_result(array, own)
+
+    def _live_intermediates(self, nodes: Sequence[Node]) -> list[Node]:
+        """Return live deferred nodes that a long kernel of few elements computes on the way to `nodes`.
+
+        In a recurrence such as `b = b * (1 - a * a)`, each kernel would compute all steps up to there again.
+        """
+        shape = nodes[0].shape
+        is_long = max(node.steps for node in nodes) >= _MIN_STEPS_TO_STORE
+        if not is_long or nodes[0].size > _MAX_SIZE_TO_STORE:
+            return []
+        live = {tracer.node for tracer in self.deferred() if tracer.node.shape == shape}.difference(nodes)
+        on_the_way = [
+            before for node in nodes for before in node.ancestors() if before in live
+        ]
+        unique = dict.fromkeys(node for node in on_the_way if not node.is_fusion_barrier)
+        return list(unique)[: MAX_OUTPUTS - len(nodes)]
 
     def _result_array(self, node: Node) -> Array:
         """Allocate an array for a node's values, in the memory order that NumPy would choose."""
